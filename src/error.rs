@@ -1,0 +1,217 @@
+//! How a run ends, and how a failure is told.
+//!
+//! [`Exit`] is the one table of statuses; help, man page, README and the result object are printed from it.
+//! A failure travels as an `anyhow::Error`; somewhere in its chain there may be a [`Hinted`], which fixes the status
+//! and says what to do next. What carries none is classified by the I/O error beneath it, or is plainly "failed".
+
+use std::fmt;
+use std::io;
+
+/// The status a run ends with, and so its cause.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Exit {
+    Answered = 0,
+    Failed = 1,
+    Usage = 2,
+    Limit = 3,
+    Budget = 4,
+    Denied = 5,
+    BadInput = 65,
+    NoInput = 66,
+    Unavailable = 69,
+    Defect = 70,
+    Io = 74,
+    TryAgain = 75,
+    Refused = 77,
+    Config = 78,
+    Timeout = 124,
+    NoSandbox = 126,
+    HangUp = 129,
+    Interrupted = 130,
+    Terminated = 143,
+}
+
+impl Exit {
+    /// Every status, in the order of its number.
+    pub const ALL: [Self; 19] = [
+        Self::Answered,
+        Self::Failed,
+        Self::Usage,
+        Self::Limit,
+        Self::Budget,
+        Self::Denied,
+        Self::BadInput,
+        Self::NoInput,
+        Self::Unavailable,
+        Self::Defect,
+        Self::Io,
+        Self::TryAgain,
+        Self::Refused,
+        Self::Config,
+        Self::Timeout,
+        Self::NoSandbox,
+        Self::HangUp,
+        Self::Interrupted,
+        Self::Terminated,
+    ];
+
+    /// The number a shell sees.
+    pub fn code(self) -> u8 {
+        self as u8
+    }
+
+    /// The name used in `--json` and in the log, stable across releases.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Answered => "answered",
+            Self::Failed => "failed",
+            Self::Usage => "usage",
+            Self::Limit => "limit",
+            Self::Budget => "budget",
+            Self::Denied => "denied",
+            Self::BadInput => "bad_input",
+            Self::NoInput => "no_input",
+            Self::Unavailable => "unavailable",
+            Self::Defect => "defect",
+            Self::Io => "io",
+            Self::TryAgain => "try_again",
+            Self::Refused => "refused",
+            Self::Config => "config",
+            Self::Timeout => "timeout",
+            Self::NoSandbox => "no_sandbox",
+            Self::HangUp => "hang_up",
+            Self::Interrupted => "interrupted",
+            Self::Terminated => "terminated",
+        }
+    }
+
+    /// The cause in words, as help, man page and README print it.
+    pub fn meaning(self) -> &'static str {
+        match self {
+            Self::Answered => "answered, or the reader closed stdout",
+            Self::Failed => "failed with no finer cause; the model answered nothing",
+            Self::Usage => "wrong usage",
+            Self::Limit => {
+                "stopped by the iteration limit, the output limit, or a call that kept failing"
+            }
+            Self::Budget => "stopped by a budget of money or tokens",
+            Self::Denied => "answered, but something it asked for was denied (with --strict)",
+            Self::BadInput => "the input cannot be used or is too long",
+            Self::NoInput => "no message, or a named file or session is missing",
+            Self::Unavailable => "provider or network down after all retries",
+            Self::Defect => "a defect of nanobot itself; please report it",
+            Self::Io => "could not read or write; disk full",
+            Self::TryAgain => "try again later: rate limit, or the session is busy",
+            Self::Refused => "key rejected, or the policy forbids the run",
+            Self::Config => "config unusable, or key missing",
+            Self::Timeout => "--timeout ran out",
+            Self::NoSandbox => "a sandbox is required and this system has none",
+            Self::HangUp => "hang-up",
+            Self::Interrupted => "interrupted, as by Ctrl-C",
+            Self::Terminated => "terminated",
+        }
+    }
+}
+
+/// A failure with its status and, where there is one, the next step.
+///
+/// The step is kept apart from the cause, so that neither is ever glued into the other.
+#[derive(Debug)]
+pub struct Hinted {
+    pub exit: Exit,
+    pub cause: String,
+    pub hint: Option<String>,
+}
+
+impl fmt::Display for Hinted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.cause)
+    }
+}
+
+impl std::error::Error for Hinted {}
+
+/// A failure of the kind `exit`, said in `cause`.
+pub fn fail(exit: Exit, cause: impl Into<String>) -> anyhow::Error {
+    anyhow::Error::new(Hinted {
+        exit,
+        cause: cause.into(),
+        hint: None,
+    })
+}
+
+/// As [`fail`], with what to do next: a command, or a short sentence without a full stop.
+pub fn fail_hint(exit: Exit, cause: impl Into<String>, hint: impl Into<String>) -> anyhow::Error {
+    anyhow::Error::new(Hinted {
+        exit,
+        cause: cause.into(),
+        hint: Some(hint.into()),
+    })
+}
+
+/// An end that needs no words, such as a closed pipe.
+#[derive(Debug)]
+pub struct Stop(pub Exit);
+
+impl fmt::Display for Stop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.name())
+    }
+}
+
+impl std::error::Error for Stop {}
+
+/// The status that `error` stands for.
+pub fn exit_of(error: &anyhow::Error) -> Exit {
+    if let Some(stop) = error.downcast_ref::<Stop>() {
+        return stop.0;
+    }
+    if let Some(hinted) = error.downcast_ref::<Hinted>() {
+        return hinted.exit;
+    }
+    match error
+        .chain()
+        .find_map(|cause| cause.downcast_ref::<io::Error>())
+    {
+        Some(_) => Exit::Io,
+        None => Exit::Failed,
+    }
+}
+
+/// The next step that `error` carries.
+pub fn hint_of(error: &anyhow::Error) -> Option<&str> {
+    error.downcast_ref::<Hinted>()?.hint.as_deref()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Exit, Hinted, exit_of, fail_hint, hint_of};
+    use anyhow::Context;
+
+    #[test]
+    fn names_and_numbers_are_unique_and_sorted() {
+        for pair in Exit::ALL.windows(2) {
+            assert!(pair[0].code() < pair[1].code());
+            assert_ne!(pair[0].name(), pair[1].name());
+        }
+    }
+
+    #[test]
+    fn status_and_hint_survive_context() {
+        let error = Err::<(), _>(fail_hint(Exit::Config, "no key", "nanobot onboard"))
+            .context("read config")
+            .unwrap_err();
+        assert_eq!(exit_of(&error), Exit::Config);
+        assert_eq!(hint_of(&error), Some("nanobot onboard"));
+        assert_eq!(format!("{error:#}"), "read config: no key");
+        assert!(error.downcast_ref::<Hinted>().is_some());
+    }
+
+    #[test]
+    fn an_io_error_is_told_apart() {
+        let error = anyhow::Error::new(std::io::Error::other("x")).context("append");
+        assert_eq!(exit_of(&error), Exit::Io);
+        assert_eq!(exit_of(&anyhow::anyhow!("x")), Exit::Failed);
+    }
+}

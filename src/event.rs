@@ -1,0 +1,52 @@
+//! Everything a watcher may learn about a turn, as one closed enum.
+//!
+//! The loop tells events to a sink and never prints. What becomes of them (the answer alone, a spinner, JSON lines,
+//! nothing) is the sink's affair; see `report`.
+
+use crate::message::{Reply, ToolCall, ToolResult, Usage, User};
+use std::time::Duration;
+
+/// One thing that happened in a turn. Deltas carry the id of the message or call they belong to.
+#[derive(Clone, Copy, Debug)]
+pub enum Event<'a> {
+    /// The turn's message was accepted and is on disk.
+    User(&'a User),
+    /// A piece of the model's reasoning.
+    Reasoning { message: &'a str, text: &'a str },
+    /// A piece of the model's text. Whether it is answer or progress shows only when the reply has ended.
+    Text { message: &'a str, text: &'a str },
+    /// A reply has ended and is on disk. `last` when it is the turn's answer.
+    Assistant { reply: &'a Reply, last: bool },
+    /// A tool is about to run.
+    ToolCall(&'a ToolCall),
+    /// A piece of what a running tool says.
+    ToolOutput { call: &'a str, text: &'a str },
+    /// A tool has ended, or was not run.
+    ToolResult {
+        result: &'a ToolResult,
+        outcome: Outcome,
+        duration: Duration,
+    },
+    /// A request failed and will be sent again after `wait`.
+    Retry {
+        attempt: u32,
+        wait: Duration,
+        cause: &'a str,
+    },
+    /// Something the user should know that is no failure.
+    Notice(&'a str),
+    /// What one request cost.
+    Usage { message: &'a str, usage: Usage },
+}
+
+/// How a tool call ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    Ok,
+    Failed,
+    /// Not run: unknown tool, unusable arguments, or the turn was ending.
+    Skipped,
+}
+
+/// Where events go. An error ends the turn: nobody is left to tell.
+pub type Sink<'a> = dyn FnMut(Event<'_>) -> anyhow::Result<()> + 'a;

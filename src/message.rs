@@ -1,0 +1,155 @@
+//! What is said in a conversation: plain data, no formats.
+//!
+//! There is no system message: the system text is derived for each request and never stored. The wire formats and
+//! the session file have shapes of their own and translate from and to these.
+
+use serde_json::Value;
+
+/// One entry of a conversation.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Message {
+    User(User),
+    Assistant(Reply),
+    Tool(ToolResult),
+}
+
+impl Message {
+    /// The message's own id; a tool result goes by the id of its call.
+    pub fn id(&self) -> &str {
+        match self {
+            Self::User(user) => &user.id,
+            Self::Assistant(reply) => &reply.id,
+            Self::Tool(result) => &result.call,
+        }
+    }
+}
+
+/// What a person, a pipe or a job said.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct User {
+    pub id: String,
+    pub parts: Vec<Part>,
+    /// Facts of the moment (time, channel), sent beside the text. Stored, so that a later request repeats the same bytes.
+    pub facts: String,
+}
+
+/// A piece of content.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Part {
+    Text(String),
+    Image(Image),
+}
+
+/// An image, whole. It is sent while the turn lasts; the session file keeps a placeholder.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Image {
+    /// `image/png`, `image/jpeg`, `image/gif` or `image/webp`.
+    pub media_type: &'static str,
+    pub bytes: Vec<u8>,
+    /// Where it came from, for the placeholder.
+    pub name: String,
+}
+
+/// The text of `parts`, images as placeholders, one part a line.
+pub fn plain_text(parts: &[Part]) -> String {
+    let mut text = String::new();
+    for part in parts {
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        match part {
+            Part::Text(words) => text.push_str(words),
+            Part::Image(image) => {
+                text.push_str("[image: ");
+                text.push_str(&image.name);
+                text.push(']');
+            }
+        }
+    }
+    text
+}
+
+/// What the model answered: one assistant message.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Reply {
+    pub id: String,
+    /// The text without think blocks.
+    pub text: String,
+    /// What it thought on the way, where the provider tells.
+    pub reasoning: String,
+    pub calls: Vec<ToolCall>,
+    pub finish: Finish,
+    pub usage: Usage,
+    /// The model that answered, as the provider names it.
+    pub model: String,
+    /// What its provider wants back unchanged, such as signed thinking.
+    pub opaque: Option<Value>,
+}
+
+/// Why a reply ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Finish {
+    /// It had said what it wanted.
+    #[default]
+    Stop,
+    /// It waits for its tool calls.
+    Calls,
+    /// The output limit cut it.
+    Length,
+    /// The provider's filter, or the model, declined.
+    Refusal,
+    /// Something this program has no name for.
+    Other(String),
+}
+
+/// A tool the model wants run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ToolCall {
+    pub id: String,
+    pub name: String,
+    /// A JSON object. Text that is no JSON object arrives as `Value::String`, so that the model can be told.
+    pub arguments: Value,
+}
+
+impl ToolCall {
+    /// The arguments as an object in every case, for formats that take nothing else.
+    pub fn arguments_object(&self) -> Value {
+        match &self.arguments {
+            Value::Object(_) => self.arguments.clone(),
+            other => serde_json::json!({ "malformed_arguments": other }),
+        }
+    }
+}
+
+/// What came of a tool call.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ToolResult {
+    /// The id of the call it answers.
+    pub call: String,
+    /// The tool's name.
+    pub name: String,
+    pub parts: Vec<Part>,
+    pub failed: bool,
+}
+
+/// Tokens, as the provider counts them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// All tokens that went in, cached ones included.
+    pub input: u64,
+    /// Of `input`, those read from the provider's cache.
+    pub cached: u64,
+    /// All tokens that came out, reasoning included.
+    pub output: u64,
+    /// Of `output`, those spent on reasoning.
+    pub reasoning: u64,
+}
+
+impl std::ops::AddAssign for Usage {
+    fn add_assign(&mut self, other: Self) {
+        self.input += other.input;
+        self.cached += other.cached;
+        self.output += other.output;
+        self.reasoning += other.reasoning;
+    }
+}

@@ -1,0 +1,102 @@
+//! Asking a model: one trait with one method, and what it takes and gives.
+//!
+//! One file per wire format, each a pair of pure translations around one HTTP exchange. Retrying, recording and
+//! replaying wrap any provider. Nothing here knows of sessions, tools' code or terminals.
+
+use crate::message::{Message, Reply};
+use serde_json::Value;
+use std::time::Duration;
+
+pub mod demo;
+pub mod openai_chat;
+pub mod record;
+pub mod registry;
+pub mod replay;
+pub mod retry;
+pub mod sse;
+
+/// Something that answers a conversation.
+pub trait Provider: Send + Sync {
+    /// Ask once. Pieces of the reply are told as they arrive; an error from `tell` ends the exchange as
+    /// [`ProviderError::Aborted`].
+    fn reply(&self, request: &Request<'_>, tell: &mut Tell<'_>) -> Result<Reply, ProviderError>;
+}
+
+/// Where the pieces of a reply go while it arrives.
+pub type Tell<'a> = dyn FnMut(Delta<'_>) -> anyhow::Result<()> + 'a;
+
+/// One request to a model. Borrowed, built fresh for each exchange, dropped after it.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    pub system: &'a str,
+    pub messages: &'a [Message],
+    pub tools: &'a [ToolSpec],
+    /// Whether the model may call tools. `false` still sends the specs, so that the prefix stays the same.
+    pub may_call: bool,
+    pub model: &'a str,
+    pub sampling: &'a Sampling,
+    /// The id that the reply is to carry.
+    pub reply_id: &'a str,
+}
+
+/// How the model is to answer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sampling {
+    /// Limit of the reply, in tokens, at least 1.
+    pub max_tokens: u32,
+    /// 0 to 2; `None` leaves it to the provider.
+    pub temperature: Option<f64>,
+    /// `minimal`, `low`, `medium`, `high` or what else the model takes.
+    pub reasoning_effort: Option<String>,
+}
+
+/// What the model is told of a tool.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ToolSpec {
+    pub name: String,
+    pub description: String,
+    /// A JSON schema of type object.
+    pub parameters: Value,
+}
+
+/// A piece of a reply, or news about getting it.
+#[derive(Clone, Copy, Debug)]
+pub enum Delta<'a> {
+    Text(&'a str),
+    Reasoning(&'a str),
+    /// The exchange failed with nothing told yet, and starts again after `wait`. `attempt` counts from 1.
+    Retry {
+        attempt: u32,
+        wait: Duration,
+        cause: &'a str,
+    },
+}
+
+/// Why there is no reply. The variants are those that somebody handles apart.
+#[derive(Debug, thiserror::Error)]
+pub enum ProviderError {
+    /// Rate limit or overload; the server may have said how long to wait.
+    #[error("{message}")]
+    Busy {
+        message: String,
+        wait: Option<Duration>,
+    },
+    /// No connection, a connection that broke or fell silent, or a server's own failure.
+    #[error("{0}")]
+    Unavailable(String),
+    /// The conversation does not fit the model.
+    #[error("{0}")]
+    TooLong(String),
+    /// The key is missing, wrong, without credit or without the right.
+    #[error("{0}")]
+    KeyRejected(String),
+    /// The server will not take this request, however often it is sent.
+    #[error("{0}")]
+    Refused(String),
+    /// The model or the address does not exist.
+    #[error("{0}")]
+    NotFound(String),
+    /// Whoever listened gave up; the cause is theirs.
+    #[error(transparent)]
+    Aborted(anyhow::Error),
+}

@@ -1,0 +1,13 @@
+//! Every contact with the world, one file for each kind. Knows `std`, its crates and `error`, and nothing else of ours.
+
+pub mod beneath;
+pub mod clock;
+pub mod env;
+pub mod http;
+pub mod input;
+pub mod paths;
+pub mod process;
+pub mod secret;
+pub mod signal;
+pub mod store;
+pub mod terminal;
