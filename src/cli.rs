@@ -1,1 +1,289 @@
-//! (to come)
+//! The command line as typed: clap types and nothing else. The doc comments are the help and the man page.
+
+use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+/// A personal AI agent that behaves like a Unix program
+///
+/// One invocation is one turn: nanobot reads what it was given, asks a model, runs its tools, asks again, prints the
+/// answer on standard output and exits with a status that tells the cause.
+#[derive(Debug, Parser)]
+#[command(name = "nanobot", version, propagate_version = true, max_term_width = 100, arg_required_else_help = true)]
+#[command(disable_help_subcommand = true)]
+pub struct Cli {
+    #[command(flatten)]
+    pub shared: Shared,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What every command understands
+#[derive(Args, Clone, Debug, Default)]
+pub struct Shared {
+    /// Use this config file
+    #[arg(short, long, value_name = "FILE", global = true, help_heading = "Global options")]
+    pub config: Option<PathBuf>,
+    /// Use this workspace instead of the configured one
+    #[arg(short, long, value_name = "DIR", global = true, help_heading = "Global options")]
+    pub workspace: Option<PathBuf>,
+    /// When to use colour
+    #[arg(long, value_name = "WHEN", default_value = "auto", global = true, help_heading = "Global options")]
+    pub color: When,
+    /// Say nothing on standard error but failures
+    #[arg(short, long, global = true, help_heading = "Global options")]
+    pub quiet: bool,
+}
+
+#[derive(Debug, Subcommand)]
+#[command(defer = true)]
+pub enum Command {
+    /// Run one turn and print the answer
+    ///
+    /// The message is `-m`, or what is piped in, or both: then the piped text follows the message in a marked block.
+    /// Standard output carries the answer and nothing else.
+    #[command(visible_alias = "a")]
+    Agent(Box<Agent>),
+    /// Write a config and a workspace; run again, it keeps what is there
+    Onboard(Onboard),
+    /// See and change the config
+    Config {
+        #[command(subcommand)]
+        command: Config,
+    },
+    /// See and remove conversations
+    Session {
+        #[command(subcommand)]
+        command: Session,
+    },
+    /// (in the Python program: a server; here cron and pipes do its work)
+    #[command(hide = true)]
+    Gateway {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
+        rest: Vec<String>,
+    },
+}
+
+/// What one turn takes
+#[derive(Args, Clone, Debug, Default)]
+pub struct Agent {
+    /// The message; `-` reads it from standard input
+    #[arg(short, long, value_name = "TEXT", allow_hyphen_values = true)]
+    pub message: Option<String>,
+    /// Attach a file: an image (PNG, JPEG, GIF, WebP) or a text; may be given again
+    #[arg(short, long, value_name = "FILE", action = ArgAction::Append)]
+    pub attach: Vec<PathBuf>,
+
+    /// The conversation to go on with [default: cli:direct, or a fresh one for piped input]
+    #[arg(short, long, value_name = "KEY", help_heading = "Session")]
+    pub session: Option<String>,
+    /// Start the conversation afresh: what was said before is kept, but not sent
+    #[arg(long, help_heading = "Session", conflicts_with_all = ["resume", "fork"])]
+    pub new: bool,
+    /// Go on with a turn that was interrupted; no message is needed
+    #[arg(long, help_heading = "Session", conflicts_with = "fork")]
+    pub resume: bool,
+    /// Copy the conversation KEY first, and go on with the copy
+    #[arg(long, value_name = "KEY", help_heading = "Session")]
+    pub fork: Option<String>,
+    /// Keep nothing of this turn
+    #[arg(long, help_heading = "Session", conflicts_with = "resume")]
+    pub ephemeral: bool,
+    /// Wait so many seconds for a conversation that another run is using
+    #[arg(long, value_name = "SECONDS", default_value_t = 600, help_heading = "Session")]
+    pub wait: u64,
+
+    /// What to print: the answer, one JSON object, or one JSON event per line
+    #[arg(long, value_name = "FORMAT", default_value = "text", help_heading = "Output")]
+    pub output_format: OutputFormat,
+    /// Short for `--output-format json`
+    #[arg(long, help_heading = "Output", conflicts_with = "output_format")]
+    pub json: bool,
+    /// Tell on standard error what is going on, also off a terminal
+    #[arg(short, long, help_heading = "Output")]
+    pub verbose: bool,
+    /// Render markdown on a terminal (accepted; the answer is printed as the model wrote it)
+    #[arg(long, overrides_with = "no_markdown", hide = true)]
+    pub markdown: bool,
+    /// Print the answer as the model wrote it
+    #[arg(long, overrides_with = "markdown", hide = true)]
+    pub no_markdown: bool,
+    /// Same as `--verbose`
+    #[arg(long, overrides_with = "no_logs", hide = true)]
+    pub logs: bool,
+    /// Undo `--logs`
+    #[arg(long, overrides_with = "logs", hide = true)]
+    pub no_logs: bool,
+
+    /// The model to ask
+    #[arg(long, value_name = "NAME", help_heading = "Model")]
+    pub model: Option<String>,
+    /// Limit of one reply, in tokens
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Model")]
+    pub max_tokens: Option<u32>,
+    /// How freely the model answers, 0 to 2
+    #[arg(long, value_name = "N", value_parser = temperature, help_heading = "Model")]
+    pub temperature: Option<f64>,
+    /// How much a reasoning model thinks: low, medium, high or what else it takes
+    #[arg(long, value_name = "LEVEL", help_heading = "Model")]
+    pub reasoning_effort: Option<String>,
+    /// How often the model may be asked in this turn
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Model")]
+    pub max_iterations: Option<u32>,
+    /// Ask for the reply in one piece, for servers that cannot stream
+    #[arg(long, help_heading = "Model")]
+    pub no_stream: bool,
+
+    /// Let the agent change files in the directory, or beneath PATH
+    #[arg(long, value_name = "PATH", num_args = 0..=1, require_equals = true, default_missing_value = ".",
+          action = ArgAction::Append, help_heading = "What the agent may do")]
+    pub write: Vec<PathBuf>,
+    /// Let the agent read PATH too; may be given again
+    #[arg(long, value_name = "PATH", action = ArgAction::Append, help_heading = "What the agent may do")]
+    pub read: Vec<PathBuf>,
+    /// Offer only these tools, separated by commas
+    #[arg(long, value_name = "LIST", value_delimiter = ',', help_heading = "What the agent may do")]
+    pub tools: Option<Vec<String>>,
+    /// Offer no tools
+    #[arg(long, conflicts_with = "tools", help_heading = "What the agent may do")]
+    pub no_tools: bool,
+    /// How many reading tools may run side by side
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=64),
+          help_heading = "What the agent may do")]
+    pub max_parallel: u32,
+    /// Work in this directory
+    #[arg(short = 'C', long, value_name = "DIR", help_heading = "What the agent may do")]
+    pub directory: Option<PathBuf>,
+    /// Reach no address but loopback
+    #[arg(long, help_heading = "What the agent may do")]
+    pub offline: bool,
+
+    /// Read standard input even where it is a socket or a device
+    #[arg(long, overrides_with = "no_stdin", help_heading = "Input")]
+    pub stdin: bool,
+    /// Leave standard input unread
+    #[arg(long, overrides_with = "stdin", help_heading = "Input")]
+    pub no_stdin: bool,
+
+    /// Print the first request instead of sending it, as JSON or as a curl command
+    #[arg(long, value_name = "FORM", num_args = 0..=1, require_equals = true, default_missing_value = "json",
+          help_heading = "Record and replay", conflicts_with_all = ["record", "replay"])]
+    pub dry_run: Option<DryRun>,
+    /// Write every exchange with the model to FILE
+    #[arg(long, value_name = "FILE", help_heading = "Record and replay")]
+    pub record: Option<PathBuf>,
+    /// Answer from FILE instead of a model; `demo` is built in
+    #[arg(long, value_name = "FILE", help_heading = "Record and replay")]
+    pub replay: Option<PathBuf>,
+}
+
+/// What `onboard` writes without asking
+#[derive(Args, Clone, Debug, Default)]
+pub struct Onboard {
+    /// The provider to use
+    #[arg(long, value_name = "NAME")]
+    pub provider: Option<String>,
+    /// The variable that holds its key; the config names it, and never the key itself
+    #[arg(long, value_name = "NAME")]
+    pub api_key_env: Option<String>,
+    /// Its address, where it is not the usual one
+    #[arg(long, value_name = "URL")]
+    pub api_base: Option<String>,
+    /// The model to ask
+    #[arg(long, value_name = "NAME")]
+    pub model: Option<String>,
+    /// Where the agent works: the current directory, or always the workspace
+    #[arg(long, value_name = "WHERE")]
+    pub directory: Option<Directory>,
+    /// Ask nothing and take the defaults
+    #[arg(short, long)]
+    pub yes: bool,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+pub enum Config {
+    /// Print where the config file is
+    Path,
+    /// Print what is in force, for one key or for all
+    Get {
+        /// A key, as `agents.defaults.model`
+        key: Option<String>,
+        /// Tell also where the value comes from
+        #[arg(long)]
+        origin: bool,
+    },
+    /// Change one key in the file, keeping comments and all else
+    Set {
+        /// A key, as `agents.defaults.model`
+        key: String,
+        /// The value; JSON for lists and maps
+        #[arg(required_unless_present = "unset", allow_hyphen_values = true)]
+        value: Option<String>,
+        /// Remove the key
+        #[arg(long, conflicts_with = "value")]
+        unset: bool,
+    },
+    /// Report everything that is odd about the config, with line and column
+    Check,
+    /// Print the JSON schema of the config file
+    Schema,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+pub enum Session {
+    /// List the conversations, newest first
+    List {
+        /// One JSON object per line
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print a conversation
+    Show {
+        /// Its key, as `session list` prints it
+        #[arg(default_value = "cli:direct")]
+        key: String,
+        /// One JSON object per message
+        #[arg(long)]
+        json: bool,
+    },
+    /// Remove conversations for good
+    Rm {
+        /// Their keys, as `session list` prints them
+        #[arg(required = true)]
+        keys: Vec<String>,
+    },
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum When {
+    #[default]
+    Auto,
+    Always,
+    Never,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum OutputFormat {
+    #[default]
+    Text,
+    Json,
+    StreamJson,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum DryRun {
+    Json,
+    Curl,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Directory {
+    Cwd,
+    Workspace,
+}
+
+fn temperature(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(number) if (0.0..=2.0).contains(&number) => Ok(number),
+        _ => Err("expected a number from 0 to 2".into()),
+    }
+}

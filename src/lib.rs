@@ -1,4 +1,52 @@
-//! (map to come)
+//! `nanobot`: a personal AI agent that behaves like a Unix program.
+//!
+//! # The map of this house
+//!
+//! Read it in this order: [`cli`], [`command::agent`], [`turn`], [`message`]; after those four you are at home.
+//!
+//! ```text
+//! argv + stdin + environment
+//!   └ cli             parsed, nothing looked at
+//!      └ settings     resolved once: flag, then variable, then file, then default
+//!         └ workspace, session (lock, repair)
+//!            └ prompt    pure
+//!               └ turn      push user → ask → push reply → run calls → push results → ask …
+//!                  ├ event → report → stdout, stderr
+//!                  └ Ending → error::Exit
+//! ```
+//!
+//! | room | what it holds |
+//! |---|---|
+//! | [`cli`] | clap types only; their doc comments are the help and the man page |
+//! | [`error`] | the statuses, what a failure is and what it hints at |
+//! | [`command`] | one file for each subcommand: arguments in, wiring, words out; the only place where concrete things meet |
+//! | [`turn`] | the loop: ask, run tools, repeat; knows interfaces, never features |
+//! | [`guard`] | what may stop or bend a turn, one file each behind one small trait |
+//! | [`policy`] | who may touch what: pure decisions |
+//! | [`prompt`] | what the model is told: pure |
+//! | [`message`] | user, reply, tool call, tool result, usage: plain data |
+//! | [`event`] | everything a watcher may learn about a turn |
+//! | [`report`] | the sinks: answer, progress, JSON. A room of its own because four commands will share it |
+//! | [`settings`] | the config as written, and the settings as used |
+//! | [`workspace`] | the agent's home: its notes, memory and templates |
+//! | [`session`] | the conversation log: open, lock, repair, push |
+//! | [`history`] | which stored messages may be sent: pure |
+//! | [`skill`] | what a workspace can teach |
+//! | [`provider`] | one trait, one file for each wire format, wrappers, the table of providers |
+//! | [`tool`] | one trait, the box of tools, one file for each tool |
+//! | [`sys`] | every contact with the world, one file for each kind |
+//!
+//! # Who may know whom
+//!
+//! ```text
+//! main → lib → command → turn → { session, provider, tool, guard, policy } → { message, event }
+//!                  └──→ { report, prompt, settings, workspace, history, skill } ──┘
+//! anything above may use sys and error; sys knows only std, its crates, and error
+//! ```
+//!
+//! `message`, `event` and `cli` import nothing of ours but plain data; `prompt`, `history` and `policy` do no I/O; nothing
+//! outside `sys` reads a variable, a clock or the home directory; nothing outside `sys::terminal` prints; nothing ends the
+//! process but `main` and a signal. `tests/cli/tidy.rs` reads the sources and holds them to this.
 
 pub mod cli;
 pub mod command;
@@ -18,3 +66,97 @@ pub mod sys;
 pub mod tool;
 pub mod turn;
 pub mod workspace;
+
+use clap::{CommandFactory, FromArgMatches};
+use cli::{Cli, When};
+use error::{Exit, exit_of, hint_of};
+use std::ffi::OsString;
+use std::fmt::Write;
+use sys::clock::Clock;
+use sys::env::Env;
+use sys::paths::Paths;
+use sys::terminal::Terminal;
+
+/// What every command is handed: the command line's shared part, and the world.
+pub struct World {
+    pub shared: cli::Shared,
+    pub env: Env,
+    pub paths: Paths,
+    pub clock: Clock,
+    pub terminal: Terminal,
+}
+
+/// Parse, resolve, dispatch, report. Returns the status to exit with.
+pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
+    let env = Env::from_process();
+    let (no_color, dumb) = (env.get("NO_COLOR").is_some(), env.get("TERM") == Some("dumb"));
+    let cli = match command().try_get_matches_from(arguments).and_then(|matches| Cli::from_arg_matches(&matches)) {
+        Ok(cli) => cli,
+        Err(error) => return usage(&error, Terminal::probe(None, no_color, dumb)),
+    };
+    let color = match cli.shared.color {
+        When::Auto => None,
+        When::Always => Some(true),
+        When::Never => Some(false),
+    };
+    let terminal = Terminal::probe(color, no_color, dumb);
+    match dispatch(cli, env, terminal) {
+        Ok(exit) => exit,
+        Err(error) => report(&error, terminal),
+    }
+}
+
+/// The command tree with the parts that are printed from the code: what man pages and completions are made from.
+pub fn command() -> clap::Command {
+    Cli::command().mut_subcommand("agent", |agent| agent.defer(|agent| agent.after_long_help(statuses())))
+}
+
+fn dispatch(cli: Cli, env: Env, terminal: Terminal) -> anyhow::Result<Exit> {
+    let paths = Paths::resolve(&env, cli.shared.config.as_deref())?;
+    let clock = Clock::from_env(&env)?;
+    let world = World { shared: cli.shared, env, paths, clock, terminal };
+    match cli.command {
+        cli::Command::Agent(arguments) => Ok(command::agent::run(&world, &arguments)),
+        cli::Command::Onboard(arguments) => command::onboard::run(&world, &arguments),
+        cli::Command::Config { command } => command::config::run(&world, &command),
+        cli::Command::Session { command } => command::session::run(&world, &command),
+        cli::Command::Gateway { .. } => Err(error::fail_hint(
+            Exit::Usage,
+            "there is no gateway: nanobot is no server, and runs once for each message",
+            "a pipe or a crontab line with `nanobot agent -m`",
+        )),
+    }
+}
+
+/// Say what went wrong, and what to do next. Returns the status.
+pub fn report(error: &anyhow::Error, terminal: Terminal) -> Exit {
+    if error.downcast_ref::<error::Stop>().is_none() {
+        terminal.complain(&format!("nanobot: {error:#}"));
+        if let Some(hint) = hint_of(error) {
+            terminal.complain(&format!("  try: {hint}"));
+        }
+    }
+    exit_of(error)
+}
+
+/// Help and version go to standard output with status 0; a mistake goes to standard error with status 2.
+fn usage(error: &clap::Error, terminal: Terminal) -> Exit {
+    if error.use_stderr() {
+        terminal.complain(error.render().to_string().trim_end());
+        return Exit::Usage;
+    }
+    match terminal.print(&error.render().to_string()) {
+        Ok(()) => Exit::Answered,
+        Err(error) => report(&error, terminal),
+    }
+}
+
+/// The table of statuses, for help and man page.
+fn statuses() -> String {
+    let mut table = String::from("Exit status:\n");
+    for exit in Exit::ALL {
+        writeln!(table, "  {:>3}  {}", exit.code(), exit.meaning()).expect("writing to a string cannot fail");
+    }
+    table.truncate(table.trim_end().len());
+    table
+}

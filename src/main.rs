@@ -1,1 +1,11 @@
-fn main() {}
+//! The program: hands the arguments to the library and turns the outcome into an exit status.
+
+use nanobot::error::Exit;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    nanobot::sys::process::start();
+    let exit = catch_unwind(AssertUnwindSafe(|| nanobot::run(std::env::args_os()))).unwrap_or(Exit::Defect);
+    ExitCode::from(exit.code())
+}

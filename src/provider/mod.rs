@@ -3,6 +3,7 @@
 //! One file per wire format, each a pair of pure translations around one HTTP exchange. Retrying, recording and
 //! replaying wrap any provider. Nothing here knows of sessions, tools' code or terminals.
 
+use crate::error::{Exit, fail, fail_hint};
 use crate::message::{Message, Reply};
 use serde_json::Value;
 use std::time::Duration;
@@ -99,4 +100,22 @@ pub enum ProviderError {
     /// Whoever listened gave up; the cause is theirs.
     #[error(transparent)]
     Aborted(anyhow::Error),
+}
+
+impl ProviderError {
+    /// The failure as the run ends with it: its status, and the next step.
+    pub fn into_failure(self) -> anyhow::Error {
+        let cause = self.to_string();
+        match self {
+            Self::Aborted(error) => error,
+            Self::Busy { .. } => fail_hint(Exit::TryAgain, cause, "the same again later"),
+            Self::Unavailable(_) => fail_hint(Exit::Unavailable, cause, "`--resume` goes on where this stopped"),
+            Self::TooLong(_) => {
+                fail_hint(Exit::BadInput, cause, "a shorter input, `--new`, or a model with a larger context")
+            }
+            Self::KeyRejected(_) => fail(Exit::Refused, cause),
+            Self::NotFound(_) => fail_hint(Exit::Config, cause, "`nanobot config get agents.defaults.model`"),
+            Self::Refused(_) => fail(Exit::Failed, cause),
+        }
+    }
 }

@@ -1,1 +1,135 @@
-//! (to come)
+//! Standard input: what it is, whether to read it, and its bytes as text.
+
+use crate::error::{Exit, fail, fail_hint};
+use anyhow::{Context, Result};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::FileType;
+use std::io::Read;
+use std::time::Duration;
+
+/// After so long a silence a person is told what is being waited for.
+const TELL_AFTER: Duration = Duration::from_secs(2);
+/// A pipe that said nothing for so long will not; the run fails rather than going on without its input.
+const GIVE_UP_AFTER: Duration = Duration::from_secs(600);
+/// The most that is read. No model takes a tenth of it; what is larger is a mistake, and told as one.
+pub const LIMIT: usize = 16 << 20;
+
+/// Whether standard input is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reading {
+    /// A pipe or a file is, a terminal, socket or device is not.
+    Auto,
+    Always,
+    Never,
+}
+
+/// Read standard input to its end. `None` when it is not to be read; `tell` takes what a waiting person should know.
+///
+/// # Errors
+/// A pipe that stays silent, input above [`LIMIT`], or a failed read.
+pub fn read(reading: Reading, tell: &mut dyn FnMut(&str)) -> Result<Option<Vec<u8>>> {
+    let stdin = std::io::stdin();
+    let kind = rustix::fs::fstat(&stdin).map(|stat| FileType::from_raw_mode(stat.st_mode));
+    let wanted = match (reading, kind) {
+        (Reading::Never, _) => false,
+        (Reading::Always, _) => true,
+        (Reading::Auto, Ok(kind)) => matches!(kind, FileType::Fifo | FileType::RegularFile),
+        (Reading::Auto, Err(_)) => false,
+    };
+    if !wanted {
+        return Ok(None);
+    }
+    let mut bytes = Vec::new();
+    let mut chunk = vec![0; 64 << 10];
+    let mut lock = stdin.lock();
+    loop {
+        wait(&stdin, tell)?;
+        // Below the buffer of `Stdin`, so that `poll` and the read see the same bytes.
+        let count = lock.read(&mut chunk).context("read standard input")?;
+        if count == 0 {
+            return Ok(Some(bytes));
+        }
+        bytes.extend_from_slice(&chunk[..count]);
+        if bytes.len() > LIMIT {
+            let cause = format!("standard input is longer than {} MiB", LIMIT >> 20);
+            return Err(fail_hint(Exit::BadInput, cause, "cut it first, as with `tail -n 2000`"));
+        }
+    }
+}
+
+/// Wait until there is something to read.
+fn wait(stdin: &std::io::Stdin, tell: &mut dyn FnMut(&str)) -> Result<()> {
+    if ready(stdin, TELL_AFTER)? {
+        return Ok(());
+    }
+    tell("waiting for standard input, a pipe that is silent; `--no-stdin` goes without it");
+    if ready(stdin, GIVE_UP_AFTER - TELL_AFTER)? {
+        return Ok(());
+    }
+    let cause = format!("standard input stayed silent for {} seconds", GIVE_UP_AFTER.as_secs());
+    Err(fail_hint(Exit::NoInput, cause, "`--no-stdin`, or `NANOBOT_STDIN=never` in loops and supervisors"))
+}
+
+fn ready(stdin: &std::io::Stdin, timeout: Duration) -> Result<bool> {
+    let timeout = Timespec::try_from(timeout).expect("a few minutes fit a timespec");
+    loop {
+        let mut fds = [PollFd::new(stdin, PollFlags::IN)];
+        match poll(&mut fds, Some(&timeout)) {
+            Ok(count) => return Ok(count > 0),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error).context("wait for standard input"),
+        }
+    }
+}
+
+/// Bytes as text.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Decoded {
+    pub text: String,
+    /// What was odd about the bytes, for the user.
+    pub notice: Option<String>,
+}
+
+/// `bytes` as text: UTF-8, or UTF-16 with a byte order mark. Bytes that are neither are replaced, and that is said.
+///
+/// # Errors
+/// Bytes with NULs in them are no text. `what` names them in the message.
+pub fn decode(bytes: Vec<u8>, what: &str) -> Result<Decoded> {
+    if let Some((encoding, mark)) = encoding_rs::Encoding::for_bom(&bytes) {
+        let (text, broken) = encoding.decode_without_bom_handling(&bytes[mark..]);
+        let notice = broken.then(|| format!("{what} is not all {}; what is not was replaced", encoding.name()));
+        return Ok(Decoded { text: text.into_owned(), notice });
+    }
+    if bytes.contains(&0) {
+        return Err(fail(Exit::BadInput, format!("{what} is binary, not text")));
+    }
+    match String::from_utf8(bytes) {
+        Ok(text) => Ok(Decoded { text, notice: None }),
+        Err(error) => {
+            let place = error.utf8_error().valid_up_to();
+            let notice = format!("{what} is not all UTF-8 (first at byte {}); what is not was replaced", place + 1);
+            Ok(Decoded { text: String::from_utf8_lossy(error.as_bytes()).into_owned(), notice: Some(notice) })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::decode;
+
+    #[test]
+    fn text_in_its_encodings() {
+        let check = |bytes: &[u8], expect: &str, noticed: bool| {
+            let decoded = decode(bytes.to_vec(), "input").unwrap();
+            assert_eq!((decoded.text.as_str(), decoded.notice.is_some()), (expect, noticed), "{bytes:?}");
+        };
+        check(b"", "", false);
+        check("h\u{e9}".as_bytes(), "h\u{e9}", false);
+        check(b"\xef\xbb\xbfx", "x", false);
+        check(b"\xff\xfeh\x00i\x00", "hi", false);
+        check(b"\xfe\xff\x00h\x00i", "hi", false);
+        check(b"caf\xe9!", "caf\u{fffd}!", true);
+        check(b"\xff\xfeh\x00i", "h\u{fffd}", true);
+        assert!(decode(b"\x7fELF\0".to_vec(), "input").is_err());
+    }
+}

@@ -1,1 +1,119 @@
-//! (to come)
+//! Standard output and standard error. Nothing else in the program prints.
+//!
+//! Off a terminal, output goes out byte for byte. On one, and always on standard error, what models, tools, files and
+//! servers said is made harmless first: a terminal obeys escape sequences, and text can lie about its order.
+
+use crate::error::{Exit, Stop};
+use anyhow::{Context, Result};
+use std::io::{ErrorKind, IsTerminal, Write};
+
+/// The two streams and what they are connected to.
+#[derive(Clone, Copy, Debug)]
+pub struct Terminal {
+    /// Standard output is a terminal.
+    pub out: bool,
+    /// Standard error is a terminal that can show a spinner.
+    pub err: bool,
+    /// Colour may be used on standard error.
+    pub color: bool,
+}
+
+impl Terminal {
+    /// `color` is the user's word, where there is one; `no_color` and `dumb` are the environment's.
+    pub fn probe(color: Option<bool>, no_color: bool, dumb: bool) -> Self {
+        let err = std::io::stderr().is_terminal() && !dumb;
+        let color = color.unwrap_or(err && !no_color);
+        console::set_colors_enabled_stderr(color);
+        Self { out: std::io::stdout().is_terminal(), err, color }
+    }
+
+    /// Write `text` to standard output as it is. A reader that has gone ends the run quietly.
+    pub fn print(self, text: &str) -> Result<()> {
+        let mut stdout = std::io::stdout().lock();
+        match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => Err(Stop(Exit::Answered).into()),
+            other => other.context("write to standard output"),
+        }
+    }
+
+    /// Write a line to standard error, made harmless. A standard error that fails has nobody to tell.
+    pub fn complain(self, line: &str) {
+        let mut text = harmless(line);
+        text.push('\n');
+        drop(std::io::stderr().lock().write_all(text.as_bytes()));
+    }
+}
+
+/// `text` with nothing in it that a terminal obeys.
+pub fn harmless(text: &str) -> String {
+    Harmless::default().pass(text)
+}
+
+/// Makes a stream of text harmless, piece by piece, wherever it was cut.
+///
+/// Control characters but newline and tab, and marks that change the order or hide text, are shown as `\u{…}`, so that
+/// an escape sequence becomes the letters it is made of. Joiners and selectors stay where they belong: after an emoji.
+#[derive(Debug, Default)]
+pub struct Harmless {
+    /// The character before, which decides about joiners.
+    previous: char,
+}
+
+impl Harmless {
+    pub fn pass(&mut self, piece: &str) -> String {
+        let mut out = String::with_capacity(piece.len());
+        for letter in piece.chars() {
+            if self.allows(letter) {
+                out.push(letter);
+            } else {
+                out.extend(letter.escape_unicode());
+            }
+            self.previous = letter;
+        }
+        out
+    }
+
+    fn allows(&self, letter: char) -> bool {
+        match letter {
+            '\n' | '\t' => true,
+            '\u{200d}' | '\u{fe0e}' | '\u{fe0f}' => takes_a_joiner(self.previous),
+            // Bidi marks and overrides, zero-width characters, invisible operators, tags, further selectors.
+            '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' => false,
+            '\u{feff}' | '\u{fe00}'..='\u{fe0d}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}' => false,
+            other => !other.is_control(),
+        }
+    }
+}
+
+/// Whether `letter` is one of those that emoji sequences are made of.
+fn takes_a_joiner(letter: char) -> bool {
+    matches!(letter,
+        '#' | '*' | '0'..='9' | '\u{a9}' | '\u{ae}' | '\u{203c}' | '\u{2049}' | '\u{2122}'..='\u{2bff}' | '\u{3030}'..='\u{3299}'
+        | '\u{fe0f}' | '\u{1f000}'..='\u{1faff}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Harmless, harmless};
+
+    #[test]
+    fn what_a_terminal_obeys_is_shown() {
+        let check = |text: &str, expect: &str| {
+            assert_eq!(harmless(text), expect);
+            let mut pieces = Harmless::default();
+            let one_by_one: String = text.chars().map(|letter| pieces.pass(&letter.to_string())).collect();
+            assert_eq!(one_by_one, expect, "cut everywhere");
+        };
+        check("plain\ttext\n", "plain\ttext\n");
+        check("\x1b[2Jgone", "\\u{1b}[2Jgone");
+        check("\x1b]52;c;ZXZpbA==\x07", "\\u{1b}]52;c;ZXZpbA==\\u{7}");
+        check("safe\rEVIL", "safe\\u{d}EVIL");
+        check("a\u{9b}31m\u{7f}", "a\\u{9b}31m\\u{7f}");
+        check("abc\u{202e}txt.exe", "abc\\u{202e}txt.exe");
+        check("pay\u{200b}pal", "pay\\u{200b}pal");
+        check("\u{e0041}", "\\u{e0041}");
+        check("👩\u{200d}🔬 ❤\u{fe0f}", "👩\u{200d}🔬 ❤\u{fe0f}");
+        check("a\u{200d}b", "a\\u{200d}b");
+        check("naïve 日本 עברית", "naïve 日本 עברית");
+    }
+}

@@ -3,9 +3,13 @@
 //! A tool is built with what it needs (places, limits, deadline), so there is no context bag. A failing tool is news
 //! for the model, not an error of ours. Adding one is a file and a line in the list that a command builds.
 
-use crate::message::{Part, ToolCall};
+use crate::event::Outcome;
+use crate::message::{Part, ToolCall, ToolResult};
 use crate::provider::ToolSpec;
 use serde_json::Value;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
 
 pub mod arguments;
 pub mod edit_file;
@@ -48,16 +52,26 @@ impl From<String> for Output {
     }
 }
 
+/// A call that has ended.
+#[derive(Debug)]
+pub struct Done {
+    pub result: ToolResult,
+    pub outcome: Outcome,
+    pub duration: Duration,
+}
+
 /// The tools of a run, in the order in which the model sees them.
 pub struct Toolbox {
     tools: Vec<Box<dyn Tool>>,
     specs: Vec<ToolSpec>,
+    parallel: usize,
 }
 
 impl Toolbox {
-    pub fn new(tools: Vec<Box<dyn Tool>>) -> Self {
+    /// At most `parallel` tools run at a time.
+    pub fn new(tools: Vec<Box<dyn Tool>>, parallel: usize) -> Self {
         let specs = tools.iter().map(|tool| tool.spec().clone()).collect();
-        Self { tools, specs }
+        Self { tools, specs, parallel: parallel.max(1) }
     }
 
     pub fn specs(&self) -> &[ToolSpec] {
@@ -73,10 +87,116 @@ impl Toolbox {
 
     /// `calls` in the groups that run one after another: neighbouring readers together, a writer alone.
     pub fn batches<'c>(&self, calls: &'c [ToolCall]) -> impl Iterator<Item = &'c [ToolCall]> {
-        let reads = |call: &ToolCall| {
-            self.find(&call.name)
-                .is_none_or(|tool| tool.effect() == Effect::Reads)
+        let reads = |call: &ToolCall| self.find(&call.name).is_none_or(|tool| tool.effect() == Effect::Reads);
+        calls.chunk_by(move |one, next| reads(one) && reads(next)).flat_map(|group| group.chunks(self.parallel))
+    }
+
+    /// Run the calls of a batch side by side; the results come in call order. `cut` says that the output limit ended
+    /// the reply, which explains arguments that are no JSON. `say` is called on this thread; when it fails, the
+    /// running tools are waited for and its error is returned.
+    pub fn run(
+        &self,
+        batch: &[ToolCall],
+        cut: bool,
+        say: &mut dyn FnMut(&ToolCall, &str) -> anyhow::Result<()>,
+    ) -> anyhow::Result<Vec<Done>> {
+        std::thread::scope(|scope| {
+            let (send, receive) = mpsc::channel::<(usize, String)>();
+            let running: Vec<_> = batch
+                .iter()
+                .enumerate()
+                .map(|(number, call)| {
+                    let send = send.clone();
+                    // The receiver outlives the threads, so that sending cannot fail.
+                    let mut say = move |text: &str| drop(send.send((number, text.to_owned())));
+                    scope.spawn(move || self.run_one(call, cut, &mut say))
+                })
+                .collect();
+            drop(send);
+            let mut told = Ok(());
+            for (number, text) in &receive {
+                told = told.and_then(|()| say(&batch[number], &text));
+            }
+            let done = running.into_iter().map(|thread| thread.join().expect("a panic in a tool is caught in it"));
+            let done = done.collect();
+            told.map(|()| done)
+        })
+    }
+
+    fn run_one(&self, call: &ToolCall, cut: bool, say: &mut dyn FnMut(&str)) -> Done {
+        let started = Instant::now();
+        let (outcome, parts) = match self.prepare(call, cut) {
+            Err(refusal) => (Outcome::Skipped, vec![Part::Text(refusal)]),
+            Ok((tool, arguments)) => match catch_unwind(AssertUnwindSafe(|| tool.run(&arguments, say))) {
+                Ok(Ok(output)) => (Outcome::Ok, output.parts),
+                Ok(Err(failure)) => (Outcome::Failed, vec![Part::Text(failure)]),
+                Err(_) => (Outcome::Failed, vec![Part::Text(format!("`{}` broke down; try another way", call.name))]),
+            },
         };
-        calls.chunk_by(move |one, next| reads(one) && reads(next))
+        let failed = outcome != Outcome::Ok;
+        let result = ToolResult { call: call.id.clone(), name: call.name.clone(), parts, failed };
+        Done { result, outcome, duration: started.elapsed() }
+    }
+
+    /// The tool that `call` names and its arguments, cast and checked; or what to tell the model.
+    fn prepare(&self, call: &ToolCall, cut: bool) -> Result<(&dyn Tool, Value), String> {
+        let Some(tool) = self.find(&call.name) else {
+            let names: Vec<&str> = self.specs.iter().map(|spec| spec.name.as_str()).collect();
+            return Err(match names.is_empty() {
+                true => format!("there is no tool `{}`; this run has no tools, so answer without", call.name),
+                false => format!("there is no tool `{}`; the tools are: {}", call.name, names.join(", ")),
+            });
+        };
+        if cut && !call.arguments.is_object() {
+            return Err("the output limit cut this call before it was complete; do it in smaller pieces".into());
+        }
+        let arguments = arguments::cast_and_check(&tool.spec().parameters, &call.arguments)?;
+        Ok((tool, arguments))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Effect, Output, Tool, Toolbox};
+    use crate::message::ToolCall;
+    use crate::provider::ToolSpec;
+    use serde_json::{Value, json};
+
+    struct Named(ToolSpec, Effect);
+
+    impl Tool for Named {
+        fn spec(&self) -> &ToolSpec {
+            &self.0
+        }
+        fn effect(&self) -> Effect {
+            self.1
+        }
+        fn run(&self, _: &Value, _: &mut dyn FnMut(&str)) -> Result<Output, String> {
+            Ok(self.0.name.clone().into())
+        }
+    }
+
+    fn named(name: &str, effect: Effect) -> Box<dyn Tool> {
+        let spec = ToolSpec { name: name.into(), description: String::new(), parameters: json!({"type": "object"}) };
+        Box::new(Named(spec, effect))
+    }
+
+    #[test]
+    fn readers_run_together_and_writers_alone() {
+        let toolbox = Toolbox::new(vec![named("r", Effect::Reads), named("w", Effect::Writes)], 3);
+        let check = |calls: &str, expect: &str| {
+            let call = |name: char| ToolCall { id: String::new(), name: name.into(), arguments: Value::Null };
+            let calls: Vec<ToolCall> = calls.chars().map(call).collect();
+            let name = |call: &ToolCall| call.name.clone();
+            let batches: Vec<String> = toolbox.batches(&calls).map(|batch| batch.iter().map(name).collect()).collect();
+            assert_eq!(batches.join(" "), expect);
+        };
+        check("", "");
+        check("r", "r");
+        check("rr", "rr");
+        check("rrwrr", "rr w rr");
+        check("ww", "w w");
+        check("rrrrr", "rrr rr");
+        check("rxw", "rx w");
     }
 }

@@ -1,0 +1,77 @@
+//! A model that makes the same failing call over and over is stopped: it costs money and leads nowhere.
+
+use super::{Guard, State, Verdict};
+use crate::message::{Message, ToolCall};
+use crate::turn::Cause;
+
+/// How often a call may fail in the same way, one after another, before the turn ends. Two repeats can be a retry
+/// that makes sense, as after a time-out; the fifth never did.
+const LIMIT: usize = 5;
+
+/// Ends a turn whose latest call has failed [`LIMIT`] times in a row with the same arguments.
+pub struct Repeats;
+
+impl Guard for Repeats {
+    fn before(&mut self, state: &State<'_>) -> Verdict {
+        match failing(state.turn) {
+            Some((call, times)) if times >= LIMIT => Verdict::Close {
+                cause: Cause::RepeatedFailure,
+                words: format!(
+                    "[nanobot] The call of `{}` failed {times} times with the same arguments; no tool can be called any \
+                     more. Answer now: what you found or did, and what stood in the way.",
+                    call.name
+                ),
+            },
+            _ => Verdict::GoOn,
+        }
+    }
+}
+
+/// The latest call, if it failed, and how often it did so in a row.
+fn failing(turn: &[Message]) -> Option<(&ToolCall, usize)> {
+    let calls: Vec<&ToolCall> = turn
+        .iter()
+        .filter_map(|message| match message {
+            Message::Assistant(reply) => Some(&reply.calls),
+            _ => None,
+        })
+        .flatten()
+        .collect();
+    let failed = |call: &ToolCall| {
+        turn.iter().any(|message| matches!(message, Message::Tool(result) if result.call == call.id && result.failed))
+    };
+    let last = calls.last()?;
+    let same = |call: &&&ToolCall| call.name == last.name && call.arguments == last.arguments && failed(call);
+    let times = calls.iter().rev().take_while(same).count();
+    (times > 0).then_some((last, times))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::failing;
+    use crate::message::{Message, Reply, ToolCall, ToolResult};
+    use serde_json::json;
+
+    fn check(calls: &[(&str, bool)], expect: usize) {
+        let mut turn = Vec::new();
+        for (number, (path, failed)) in calls.iter().enumerate() {
+            let id = format!("call_{number}");
+            let call = ToolCall { id: id.clone(), name: "read_file".into(), arguments: json!({ "path": path }) };
+            turn.push(Message::Assistant(Reply { calls: vec![call], ..Reply::default() }));
+            let result = ToolResult { call: id, name: "read_file".into(), parts: Vec::new(), failed: *failed };
+            turn.push(Message::Tool(result));
+        }
+        assert_eq!(failing(&turn).map_or(0, |(_, times)| times), expect, "{calls:?}");
+    }
+
+    #[test]
+    fn counts_only_the_latest_run_of_the_same_failure() {
+        check(&[], 0);
+        check(&[("a", false)], 0);
+        check(&[("a", true)], 1);
+        check(&[("a", true), ("a", true), ("a", true)], 3);
+        check(&[("a", true), ("b", true), ("a", true)], 1);
+        check(&[("a", true), ("a", false), ("a", true)], 1);
+        check(&[("a", true), ("a", true), ("a", false)], 0);
+    }
+}

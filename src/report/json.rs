@@ -1,0 +1,112 @@
+//! Events and the result as JSON: the private shapes behind `--output-format json` and `stream-json`, version 1.
+
+use crate::error::{Exit, exit_of, hint_of};
+use crate::event::{Event, Outcome};
+use crate::message::{ToolCall, Usage, plain_text};
+use crate::sys::clock::Clock;
+use crate::turn::Ending;
+use serde_json::{Map, Value, json};
+use std::time::Duration;
+
+/// The version of both shapes. Fields may be added within it; none changes its meaning.
+const VERSION: u32 = 1;
+
+/// What every line carries.
+#[derive(Clone, Debug, Default)]
+pub struct Stamp {
+    pub session: String,
+    pub turn: String,
+    pub clock: Clock,
+}
+
+/// `event` as one object.
+pub fn event(event: &Event<'_>, stamp: &Stamp) -> Value {
+    let (kind, rest) = match event {
+        Event::User(user) => ("user", json!({ "id": user.id, "text": plain_text(&user.parts) })),
+        Event::Reasoning { message, text } => ("reasoning", json!({ "id": message, "text": text })),
+        Event::Text { message, text } => ("text", json!({ "id": message, "text": text })),
+        Event::Assistant { reply, last } => {
+            let calls: Vec<Value> = reply.calls.iter().map(call).collect();
+            ("assistant", json!({ "id": reply.id, "text": reply.text, "tool_calls": calls, "last": last }))
+        }
+        Event::ToolCall(tool_call) => ("tool_call", call(tool_call)),
+        Event::ToolOutput { call, text } => ("tool_output", json!({ "id": call, "text": text })),
+        Event::ToolResult { result, outcome, duration } => {
+            let outcome = match outcome {
+                Outcome::Ok => "ok",
+                Outcome::Failed => "error",
+                Outcome::Skipped => "skipped",
+            };
+            let text = plain_text(&result.parts);
+            let rest = json!({ "id": result.call, "name": result.name, "outcome": outcome, "text": text,
+                               "duration_ms": millis(*duration) });
+            ("tool_result", rest)
+        }
+        Event::Retry { attempt, wait, cause } => {
+            ("retry", json!({ "attempt": attempt, "wait_ms": millis(*wait), "cause": cause }))
+        }
+        Event::Notice(text) => ("notice", json!({ "text": text })),
+        Event::Usage { message, usage } => ("usage", json!({ "id": message, "usage": tokens(*usage) })),
+    };
+    stamped(kind, stamp, rest)
+}
+
+/// What is known of a run besides its ending.
+#[derive(Clone, Debug, Default)]
+pub struct Run {
+    pub provider: String,
+    pub model: String,
+    pub duration: Duration,
+}
+
+/// The result object: all of `json`, and the last line of `stream-json`.
+pub fn result(ending: &Ending, exit: Exit, run: &Run, stamp: &Stamp) -> Value {
+    let Ending { cause: _, text, tally, error } = ending;
+    let tools: Vec<Value> = tally
+        .tools
+        .iter()
+        .map(|(name, (count, failed))| json!({ "name": name, "count": count, "failed": failed }))
+        .collect();
+    let model = if tally.model.is_empty() { &run.model } else { &tally.model };
+    let error = error.as_ref().filter(|_| exit != Exit::Answered).map(|error| {
+        json!({ "message": format!("{error:#}"), "cause": exit_of(error).name(), "hint": hint_of(error) })
+    });
+    let rest = json!({
+        "text": text,
+        "status": { "name": exit.name(), "number": exit.code() },
+        "error": error,
+        "model": model,
+        "provider": run.provider,
+        "iterations": tally.iterations,
+        "tools": tools,
+        "usage": tokens(tally.usage),
+        "duration_ms": millis(run.duration),
+    });
+    stamped("result", stamp, rest)
+}
+
+fn stamped(kind: &str, stamp: &Stamp, rest: Value) -> Value {
+    let mut object = Map::new();
+    object.insert("v".into(), VERSION.into());
+    object.insert("type".into(), kind.into());
+    object.insert("session".into(), stamp.session.as_str().into());
+    object.insert("turn".into(), stamp.turn.as_str().into());
+    object.insert("time".into(), stamp.clock.timestamp().to_string().into());
+    if let Value::Object(rest) = rest {
+        object.extend(rest);
+    }
+    Value::Object(object)
+}
+
+fn call(call: &ToolCall) -> Value {
+    json!({ "id": call.id, "name": call.name, "arguments": call.arguments })
+}
+
+fn tokens(usage: Usage) -> Value {
+    let Usage { input, cached, output, reasoning } = usage;
+    json!({ "input": input, "cached": cached, "output": output, "reasoning": reasoning })
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

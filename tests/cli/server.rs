@@ -1,0 +1,284 @@
+//! A model server on loopback that says what a script tells it to, and remembers what it was asked.
+
+use serde_json::{Value, json};
+use std::collections::VecDeque;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+
+/// What the server was sent.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    pub path: String,
+    /// Names in lower case.
+    pub headers: Vec<(String, String)>,
+    /// The body as it came.
+    pub raw: String,
+    pub body: Value,
+    /// Which connection it came over, counted from 0.
+    pub connection: usize,
+}
+
+impl Asked {
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+    }
+
+    /// The messages of the request.
+    pub fn messages(&self) -> Vec<Value> {
+        self.body["messages"].as_array().cloned().unwrap_or_default()
+    }
+
+    /// The content of the last message, as text.
+    pub fn last(&self) -> String {
+        let messages = self.messages();
+        let last = messages.last().cloned().unwrap_or_default();
+        last["content"].as_str().map_or_else(|| last["content"].to_string(), str::to_owned)
+    }
+}
+
+/// What the server does with one request.
+pub type Turn = Box<dyn Fn(&Asked) -> Answer + Send + Sync>;
+
+/// What goes over the wire.
+#[derive(Clone, Debug, Default)]
+pub struct Answer {
+    pub status: u16,
+    pub headers: Vec<(String, String)>,
+    /// Sent one by one, each in a chunk of its own where the transfer is chunked.
+    pub pieces: Vec<Vec<u8>>,
+    pub ending: Ending,
+}
+
+/// What follows the last piece.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Ending {
+    /// The body is complete.
+    #[default]
+    Whole,
+    /// The connection is closed in the middle.
+    Cut,
+    /// Nothing comes any more, until the client goes away.
+    Stall,
+}
+
+impl Answer {
+    pub fn json(status: u16, body: &Value) -> Self {
+        Self::text(status, "application/json", &body.to_string())
+    }
+
+    pub fn text(status: u16, kind: &str, body: &str) -> Self {
+        let headers = vec![("content-type".into(), kind.into())];
+        Self { status, headers, pieces: vec![body.as_bytes().to_vec()], ending: Ending::Whole }
+    }
+
+    /// Server-sent events as they are, one piece each.
+    pub fn events<S: AsRef<[u8]>>(pieces: impl IntoIterator<Item = S>) -> Self {
+        let headers = vec![("content-type".into(), "text/event-stream".into())];
+        let pieces = pieces.into_iter().map(|piece| piece.as_ref().to_vec()).collect();
+        Self { status: 200, headers, pieces, ending: Ending::Whole }
+    }
+
+    pub fn header(mut self, name: &str, value: &str) -> Self {
+        self.headers.push((name.into(), value.into()));
+        self
+    }
+
+    pub fn ending(mut self, ending: Ending) -> Self {
+        self.ending = ending;
+        self
+    }
+}
+
+/// A reply of text, in the form that the request asks for.
+pub fn says(text: &str) -> Turn {
+    let message = json!({ "role": "assistant", "content": text });
+    replies(message, "stop")
+}
+
+/// A reply that calls one tool.
+pub fn calls(name: &str, arguments: Value) -> Turn {
+    calls_all([(name, arguments)])
+}
+
+/// A reply that calls several tools.
+pub fn calls_all<'a>(list: impl IntoIterator<Item = (&'a str, Value)>) -> Turn {
+    let list: Vec<(String, Value)> = list.into_iter().map(|(name, arguments)| (name.to_owned(), arguments)).collect();
+    Box::new(move |asked| {
+        let number = asked.messages().len();
+        let calls: Vec<Value> = list
+            .iter()
+            .enumerate()
+            .map(|(index, (name, arguments))| {
+                json!({ "id": format!("call_{number}_{index}"), "type": "function",
+                        "function": { "name": name, "arguments": arguments.to_string() } })
+            })
+            .collect();
+        answer(&json!({ "role": "assistant", "content": null, "tool_calls": calls }), "tool_calls", asked)
+    })
+}
+
+/// A reply with this message and finish reason.
+pub fn replies(message: Value, finish: &str) -> Turn {
+    let finish = finish.to_owned();
+    Box::new(move |asked| answer(&message, &finish, asked))
+}
+
+/// Exactly this answer.
+pub fn sends(answer: Answer) -> Turn {
+    Box::new(move |_| answer.clone())
+}
+
+/// A failure with this status and message.
+pub fn fails(status: u16, message: &str) -> Turn {
+    sends(Answer::json(status, &json!({ "error": { "message": message } })))
+}
+
+fn answer(message: &Value, finish: &str, asked: &Asked) -> Answer {
+    let usage = json!({ "prompt_tokens": asked.raw.len() / 4, "completion_tokens": 7, "total_tokens": 0 });
+    if asked.body["stream"] != json!(true) {
+        let choice = json!({ "index": 0, "message": message, "finish_reason": finish });
+        return Answer::json(200, &json!({ "id": "x", "model": "scripted", "choices": [choice], "usage": usage }));
+    }
+    let mut events = Vec::new();
+    let mut event = |delta: Value, finish: Value| {
+        let choice = json!({ "index": 0, "delta": delta, "finish_reason": finish });
+        events.push(format!("data: {}\n\n", json!({ "id": "x", "model": "scripted", "choices": [choice] })));
+    };
+    event(json!({ "role": "assistant", "content": "" }), Value::Null);
+    let text = message["content"].as_str().unwrap_or_default();
+    for word in text.split_inclusive(' ') {
+        event(json!({ "content": word }), Value::Null);
+    }
+    for (index, call) in message["tool_calls"].as_array().into_iter().flatten().enumerate() {
+        let arguments = call["function"]["arguments"].as_str().unwrap_or_default();
+        let middle = arguments.char_indices().nth(arguments.chars().count() / 2).map_or(0, |(at, _)| at);
+        let head = json!({ "index": index, "id": call["id"], "type": "function",
+                           "function": { "name": call["function"]["name"], "arguments": arguments[..middle] } });
+        event(json!({ "tool_calls": [head] }), Value::Null);
+        let tail = json!({ "index": index, "function": { "arguments": arguments[middle..] } });
+        event(json!({ "tool_calls": [tail] }), Value::Null);
+    }
+    event(json!({}), json!(finish));
+    events.push(format!("data: {}\n\n", json!({ "id": "x", "model": "scripted", "choices": [], "usage": usage })));
+    events.push("data: [DONE]\n\n".into());
+    Answer::events(events)
+}
+
+/// The server. It lives until the test's process ends.
+pub struct Server {
+    pub port: u16,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Default)]
+struct State {
+    script: VecDeque<Turn>,
+    /// Used when the script has run out.
+    always: Option<Turn>,
+    asked: Vec<Asked>,
+    connections: usize,
+}
+
+impl Server {
+    pub fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let port = listener.local_addr().expect("a bound listener has an address").port();
+        let state = Arc::new(Mutex::new(State::default()));
+        let shared = Arc::clone(&state);
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let shared = Arc::clone(&shared);
+                std::thread::spawn(move || serve(stream, &shared));
+            }
+        });
+        Self { port, state }
+    }
+
+    pub fn script(&self, turns: impl IntoIterator<Item = Turn>) {
+        self.state.lock().unwrap().script.extend(turns);
+    }
+
+    /// What to do with every request that the script does not cover.
+    pub fn always(&self, turn: Turn) {
+        self.state.lock().unwrap().always = Some(turn);
+    }
+
+    pub fn asked(&self) -> Vec<Asked> {
+        self.state.lock().unwrap().asked.clone()
+    }
+
+    /// Replies of the script that nobody asked for.
+    pub fn left(&self) -> usize {
+        self.state.lock().unwrap().script.len()
+    }
+}
+
+/// Answer the requests of one connection until it closes.
+fn serve(stream: TcpStream, state: &Mutex<State>) {
+    let connection = {
+        let mut state = state.lock().unwrap();
+        state.connections += 1;
+        state.connections - 1
+    };
+    let mut reader = BufReader::new(stream.try_clone().expect("a socket can be cloned"));
+    let mut writer = stream;
+    while let Some(asked) = read_request(&mut reader, connection) {
+        let answer = {
+            let mut state = state.lock().unwrap();
+            state.asked.push(asked.clone());
+            let scripted = state.script.pop_front();
+            match (&scripted, &state.always) {
+                (Some(turn), _) | (None, Some(turn)) => turn(&asked),
+                (None, None) => Answer::text(500, "text/plain", "the script has run out"),
+            }
+        };
+        if !send(&mut writer, &mut reader, &answer) {
+            return;
+        }
+    }
+}
+
+fn read_request(reader: &mut BufReader<TcpStream>, connection: usize) -> Option<Asked> {
+    let mut line = String::new();
+    reader.read_line(&mut line).ok().filter(|count| *count > 0)?;
+    let path = line.split(' ').nth(1)?.to_owned();
+    let mut headers = Vec::new();
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line).ok().filter(|count| *count > 0)?;
+        match line.trim_end().split_once(':') {
+            Some((name, value)) => headers.push((name.to_lowercase(), value.trim().to_owned())),
+            None => break,
+        }
+    }
+    let length = headers.iter().find(|(name, _)| name == "content-length").and_then(|(_, value)| value.parse().ok());
+    let mut body = vec![0; length.unwrap_or(0)];
+    reader.read_exact(&mut body).ok()?;
+    let raw = String::from_utf8(body).expect("requests are UTF-8");
+    let body = serde_json::from_str(&raw).unwrap_or(Value::Null);
+    Some(Asked { path, headers, raw, body, connection })
+}
+
+/// Send `answer`; whether the connection can be used again.
+fn send(writer: &mut TcpStream, reader: &mut BufReader<TcpStream>, answer: &Answer) -> bool {
+    let mut head = format!("HTTP/1.1 {} Scripted\r\ntransfer-encoding: chunked\r\n", answer.status);
+    for (name, value) in &answer.headers {
+        head.push_str(&format!("{name}: {value}\r\n"));
+    }
+    head.push_str("\r\n");
+    let mut ok = writer.write_all(head.as_bytes()).is_ok();
+    for piece in answer.pieces.iter().filter(|piece| !piece.is_empty()) {
+        ok = ok && write!(writer, "{:x}\r\n", piece.len()).is_ok();
+        ok = ok && writer.write_all(piece).and_then(|()| writer.write_all(b"\r\n")).is_ok();
+    }
+    match answer.ending {
+        Ending::Whole => ok && writer.write_all(b"0\r\n\r\n").is_ok(),
+        Ending::Cut => false,
+        Ending::Stall => {
+            // Ends when the client closes its side.
+            drop(std::io::copy(reader, &mut std::io::sink()));
+            false
+        }
+    }
+}

@@ -1,0 +1,289 @@
+//! A story: files, a script, a command line, and what must come of it.
+//!
+//! Whatever is not expected must not happen: an unmentioned stdout or stderr is empty, an unmentioned status is 0, and
+//! a script is used up.
+
+use crate::server::{Asked, Server, Turn};
+use serde_json::{Value, json};
+use std::cell::{Cell, OnceCell};
+use std::ffi::OsStr;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+/// The fixed time of every story.
+pub const TIME: &str = "2026-01-02T03:04:05Z";
+
+pub struct Story {
+    temp: tempfile::TempDir,
+    server: OnceCell<Server>,
+    env: Vec<(String, String)>,
+    stdin: Option<Vec<u8>>,
+}
+
+impl Story {
+    /// A home without config, and an empty directory to work in.
+    pub fn bare() -> Self {
+        let temp = tempfile::tempdir().expect("a temporary directory");
+        std::fs::create_dir(temp.path().join("home")).unwrap();
+        std::fs::create_dir(temp.path().join("dir")).unwrap();
+        Self { temp, server: OnceCell::new(), env: Vec::new(), stdin: None }
+    }
+
+    /// As [`Self::bare`], with a config that names the scripted server.
+    pub fn new() -> Self {
+        let story = Self::bare();
+        let base = format!("http://127.0.0.1:{}/v1", story.server().port);
+        story.config(&json!({
+            "agents": { "defaults": { "model": "scripted", "provider": "custom" } },
+            "providers": { "custom": { "apiKey": "key-of-the-story", "apiBase": base } },
+        }))
+    }
+
+    pub fn server(&self) -> &Server {
+        self.server.get_or_init(Server::start)
+    }
+
+    pub fn home(&self) -> PathBuf {
+        self.temp.path().join("home")
+    }
+
+    pub fn dir(&self) -> PathBuf {
+        self.temp.path().join("dir")
+    }
+
+    pub fn workspace(&self) -> PathBuf {
+        self.home().join(".nanobot/workspace")
+    }
+
+    pub fn config(self, config: &Value) -> Self {
+        self.config_text(&config.to_string())
+    }
+
+    pub fn config_text(self, text: &str) -> Self {
+        write(&self.home().join(".nanobot/config.json"), text.as_bytes());
+        self
+    }
+
+    /// The config with `value` at `pointer`.
+    pub fn set(self, pointer: &str, value: Value) -> Self {
+        let path = self.home().join(".nanobot/config.json");
+        let mut config: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+        let mut place = &mut config;
+        for key in pointer.split('.') {
+            place = &mut place[key];
+        }
+        *place = value;
+        self.config(&config)
+    }
+
+    /// A file in the directory.
+    pub fn file(self, name: &str, text: impl AsRef<[u8]>) -> Self {
+        write(&self.dir().join(name), text.as_ref());
+        self
+    }
+
+    /// A file in the workspace.
+    pub fn workspace_file(self, name: &str, text: impl AsRef<[u8]>) -> Self {
+        write(&self.workspace().join(name), text.as_ref());
+        self
+    }
+
+    pub fn script(self, turns: impl IntoIterator<Item = Turn>) -> Self {
+        self.server().script(turns);
+        self
+    }
+
+    pub fn env(mut self, name: &str, value: &str) -> Self {
+        self.env.push((name.into(), value.into()));
+        self
+    }
+
+    /// What is piped in, in the next run and all later ones.
+    pub fn stdin(mut self, bytes: impl AsRef<[u8]>) -> Self {
+        self.stdin = Some(bytes.as_ref().to_vec());
+        self
+    }
+
+    pub fn no_stdin(mut self) -> Self {
+        self.stdin = None;
+        self
+    }
+
+    /// The command, ready to be changed or started.
+    pub fn command<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_nanobot"));
+        command.args(arguments).current_dir(self.dir()).env_clear();
+        command.env("HOME", self.home()).env("PATH", "/usr/local/bin:/usr/bin:/bin").env("NANOBOT_TEST_TIME", TIME);
+        command.envs(self.env.iter().map(|(name, value)| (name, value)));
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    pub fn run<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Ran<'_> {
+        let mut command = self.command(arguments);
+        if self.stdin.is_some() {
+            command.stdin(Stdio::piped());
+        }
+        let mut child = command.spawn().expect("the program starts");
+        if let Some(bytes) = self.stdin.clone() {
+            let mut stdin = child.stdin.take().expect("it is piped");
+            // The program may end without reading; that is its business.
+            std::thread::spawn(move || drop(stdin.write_all(&bytes)));
+        }
+        self.wait(child)
+    }
+
+    /// The end of a run that a test started itself.
+    pub fn wait(&self, child: Child) -> Ran<'_> {
+        let output = child.wait_with_output().expect("the program ends");
+        Ran {
+            story: self,
+            status: output.status,
+            stdout: self.generalise(String::from_utf8_lossy(&output.stdout).into_owned()),
+            stderr: self.generalise(String::from_utf8_lossy(&output.stderr).into_owned()),
+            bytes: output.stdout,
+            checked: Cell::default(),
+        }
+    }
+
+    /// `text` with this story's paths as `$HOME` and `$DIR`.
+    pub fn generalise(&self, text: String) -> String {
+        let (home, dir) = (self.home(), self.dir());
+        text.replace(home.to_str().unwrap(), "$HOME").replace(dir.to_str().unwrap(), "$DIR")
+    }
+
+    pub fn asked(&self) -> Vec<Asked> {
+        self.server().asked()
+    }
+
+    /// The lines of a session file.
+    pub fn session(&self, name: &str) -> Vec<Value> {
+        let path = self.workspace().join("sessions").join(name);
+        let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        text.lines().map(|line| serde_json::from_str(line).expect("a line is JSON")).collect()
+    }
+}
+
+pub fn write(path: &Path, bytes: &[u8]) {
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    std::fs::write(path, bytes).unwrap();
+}
+
+/// A run that has ended. What was not looked at is checked for silence when it is dropped.
+pub struct Ran<'a> {
+    story: &'a Story,
+    status: ExitStatus,
+    stdout: String,
+    stderr: String,
+    bytes: Vec<u8>,
+    checked: Cell<Checked>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Checked {
+    status: bool,
+    stdout: bool,
+    stderr: bool,
+    script: bool,
+}
+
+impl Ran<'_> {
+    fn check(&self, mark: impl FnOnce(&mut Checked)) {
+        let mut checked = self.checked.get();
+        mark(&mut checked);
+        self.checked.set(checked);
+    }
+
+    #[track_caller]
+    pub fn stdout(self, expect: &str) -> Self {
+        self.check(|checked| checked.stdout = true);
+        assert_eq!(self.stdout, expect, "stdout; stderr was:\n{}", self.stderr);
+        self
+    }
+
+    #[track_caller]
+    pub fn stderr(self, expect: &str) -> Self {
+        self.check(|checked| checked.stderr = true);
+        assert_eq!(self.stderr, expect, "stderr");
+        self
+    }
+
+    #[track_caller]
+    pub fn stdout_has(self, words: &str) -> Self {
+        self.check(|checked| checked.stdout = true);
+        assert!(self.stdout.contains(words), "no {words:?} in stdout:\n{}\nstderr:\n{}", self.stdout, self.stderr);
+        self
+    }
+
+    #[track_caller]
+    pub fn stderr_has(self, words: &str) -> Self {
+        self.check(|checked| checked.stderr = true);
+        assert!(self.stderr.contains(words), "no {words:?} in stderr:\n{}", self.stderr);
+        self
+    }
+
+    #[track_caller]
+    pub fn status(self, expect: i32) -> Self {
+        self.check(|checked| checked.status = true);
+        assert_eq!(self.status.code(), Some(expect), "status; stdout:\n{}\nstderr:\n{}", self.stdout, self.stderr);
+        self
+    }
+
+    /// The script may be left unfinished.
+    pub fn script_left(self) -> Self {
+        self.check(|checked| checked.script = true);
+        self
+    }
+
+    /// Standard output as text, to be looked at.
+    pub fn text(&self) -> String {
+        self.check(|checked| checked.stdout = true);
+        self.stdout.clone()
+    }
+
+    pub fn error_text(&self) -> String {
+        self.check(|checked| checked.stderr = true);
+        self.stderr.clone()
+    }
+
+    /// Standard output, byte for byte.
+    pub fn bytes(&self) -> Vec<u8> {
+        self.check(|checked| checked.stdout = true);
+        self.bytes.clone()
+    }
+
+    /// Standard output as one JSON value.
+    #[track_caller]
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.text()).unwrap_or_else(|error| panic!("{error} in {:?}", self.stdout))
+    }
+
+    /// Standard output as JSON lines.
+    #[track_caller]
+    pub fn lines(&self) -> Vec<Value> {
+        let parse = |line: &str| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error} in {line:?}"));
+        self.text().lines().map(parse).collect()
+    }
+}
+
+impl Drop for Ran<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            return;
+        }
+        let checked = self.checked.get();
+        if !checked.status {
+            assert!(self.status.success(), "{}; stdout:\n{}\nstderr:\n{}", self.status, self.stdout, self.stderr);
+        }
+        if !checked.stdout {
+            assert_eq!(self.stdout, "", "stdout was not expected; stderr:\n{}", self.stderr);
+        }
+        if !checked.stderr {
+            assert_eq!(self.stderr, "", "stderr was not expected");
+        }
+        if !checked.script && let Some(server) = self.story.server.get() {
+            assert_eq!(server.left(), 0, "replies of the script were not asked for");
+        }
+    }
+}
