@@ -8,7 +8,13 @@ use std::path::PathBuf;
 /// One invocation is one turn: nanobot reads what it was given, asks a model, runs its tools, asks again, prints the
 /// answer on standard output and exits with a status that tells the cause.
 #[derive(Debug, Parser)]
-#[command(name = "nanobot", version, propagate_version = true, max_term_width = 100, arg_required_else_help = true)]
+#[command(
+    name = "nanobot",
+    version,
+    propagate_version = true,
+    max_term_width = 100,
+    arg_required_else_help = true
+)]
 #[command(disable_help_subcommand = true)]
 pub struct Cli {
     #[command(flatten)]
@@ -21,13 +27,31 @@ pub struct Cli {
 #[derive(Args, Clone, Debug, Default)]
 pub struct Shared {
     /// Use this config file
-    #[arg(short, long, value_name = "FILE", global = true, help_heading = "Global options")]
+    #[arg(
+        short,
+        long,
+        value_name = "FILE",
+        global = true,
+        help_heading = "Global options"
+    )]
     pub config: Option<PathBuf>,
     /// Use this workspace instead of the configured one
-    #[arg(short, long, value_name = "DIR", global = true, help_heading = "Global options")]
+    #[arg(
+        short,
+        long,
+        value_name = "DIR",
+        global = true,
+        help_heading = "Global options"
+    )]
     pub workspace: Option<PathBuf>,
     /// When to use colour
-    #[arg(long, value_name = "WHEN", default_value = "auto", global = true, help_heading = "Global options")]
+    #[arg(
+        long,
+        value_name = "WHEN",
+        default_value = "auto",
+        global = true,
+        help_heading = "Global options"
+    )]
     pub color: When,
     /// Say nothing on standard error but failures
     #[arg(short, long, global = true, help_heading = "Global options")]
@@ -89,11 +113,21 @@ pub struct Agent {
     #[arg(long, help_heading = "Session", conflicts_with = "resume")]
     pub ephemeral: bool,
     /// Wait so many seconds for a conversation that another run is using
-    #[arg(long, value_name = "SECONDS", default_value_t = 600, help_heading = "Session")]
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = 600,
+        help_heading = "Session"
+    )]
     pub wait: u64,
 
     /// What to print: the answer, one JSON object, or one JSON event per line
-    #[arg(long, value_name = "FORMAT", default_value = "text", help_heading = "Output")]
+    #[arg(
+        long,
+        value_name = "FORMAT",
+        default_value = "text",
+        help_heading = "Output"
+    )]
     pub output_format: OutputFormat,
     /// Short for `--output-format json`
     #[arg(long, help_heading = "Output", conflicts_with = "output_format")]
@@ -141,7 +175,12 @@ pub struct Agent {
     #[arg(long, value_name = "PATH", action = ArgAction::Append, help_heading = "What the agent may do")]
     pub read: Vec<PathBuf>,
     /// Offer only these tools, separated by commas
-    #[arg(long, value_name = "LIST", value_delimiter = ',', help_heading = "What the agent may do")]
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        help_heading = "What the agent may do"
+    )]
     pub tools: Option<Vec<String>>,
     /// Offer no tools
     #[arg(long, conflicts_with = "tools", help_heading = "What the agent may do")]
@@ -151,7 +190,12 @@ pub struct Agent {
           help_heading = "What the agent may do")]
     pub max_parallel: u32,
     /// Work in this directory
-    #[arg(short = 'C', long, value_name = "DIR", help_heading = "What the agent may do")]
+    #[arg(
+        short = 'C',
+        long,
+        value_name = "DIR",
+        help_heading = "What the agent may do"
+    )]
     pub directory: Option<PathBuf>,
     /// Reach no address but loopback
     #[arg(long, help_heading = "What the agent may do")]

@@ -1,1 +1,219 @@
-//! (to come)
+//! Which stored messages may be sent. Pure.
+//!
+//! Providers refuse a conversation that does not begin with a user, or in which calls and results do not pair up, and
+//! logs hold such: a killed run, another program's window, a cut by hand. The log is left as it is; what is sent is mended.
+
+use crate::message::{Finish, Message, Part, Reply, ToolCall, ToolResult};
+use std::collections::HashSet;
+
+/// What the model is told of a call whose result nobody knows.
+pub const INTERRUPTED: &str =
+    "interrupted: this call may or may not have happened; check before repeating it";
+
+/// `messages`, mended: they begin with a user's, every call is followed by its one result in call order, and nothing
+/// stands alone.
+pub fn sendable(messages: Vec<Message>) -> Vec<Message> {
+    let mut sent: Vec<Message> = Vec::with_capacity(messages.len());
+    let mut ids = HashSet::new();
+    let mut rest = messages
+        .into_iter()
+        .skip_while(|message| !matches!(message, Message::User(_)))
+        .peekable();
+    while let Some(message) = rest.next() {
+        match message {
+            Message::User(_) => sent.push(message),
+            // Its call is not before it.
+            Message::Tool(_) => {}
+            Message::Assistant(reply) if reply.calls.is_empty() => {
+                if !reply.text.is_empty() {
+                    sent.push(Message::Assistant(reply));
+                }
+            }
+            Message::Assistant(mut reply) => {
+                let mut results: Vec<ToolResult> = Vec::new();
+                while let Some(Message::Tool(result)) =
+                    rest.next_if(|next| matches!(next, Message::Tool(_)))
+                {
+                    results.push(result);
+                }
+                let answers = pair(&mut reply, results, &mut ids);
+                sent.push(Message::Assistant(reply));
+                sent.extend(answers.into_iter().map(Message::Tool));
+            }
+        }
+    }
+    sent
+}
+
+/// One result for each call of `reply`, in call order. An id that was used before is made another, in both.
+fn pair(
+    reply: &mut Reply,
+    mut results: Vec<ToolResult>,
+    ids: &mut HashSet<String>,
+) -> Vec<ToolResult> {
+    let mut answers = Vec::new();
+    for call in &mut reply.calls {
+        let found = results.iter().position(|result| result.call == call.id);
+        let mut answer = found.map_or_else(|| lost(call), |place| results.remove(place));
+        let mut id = call.id.clone();
+        while !ids.insert(id.clone()) {
+            id.push('x');
+        }
+        call.id.clone_from(&id);
+        answer.call = id;
+        answers.push(answer);
+    }
+    answers
+}
+
+/// The result of a call that has none.
+fn lost(call: &ToolCall) -> ToolResult {
+    let parts = vec![Part::Text(INTERRUPTED.into())];
+    ToolResult {
+        call: call.id.clone(),
+        name: call.name.clone(),
+        parts,
+        failed: true,
+    }
+}
+
+/// Results for those calls at the end of a log that have none.
+pub fn unanswered(messages: &[Message]) -> Vec<ToolResult> {
+    let results = messages
+        .iter()
+        .rev()
+        .take_while(|message| matches!(message, Message::Tool(_)))
+        .count();
+    let (before, results) = messages.split_at(messages.len() - results);
+    let Some(Message::Assistant(reply)) = before.last() else {
+        return Vec::new();
+    };
+    let answered = |call: &&ToolCall| !results.iter().any(|result| result.id() == call.id);
+    reply.calls.iter().filter(answered).map(lost).collect()
+}
+
+/// Whether a conversation stopped in the middle of a turn.
+pub fn is_interrupted(messages: &[Message]) -> bool {
+    let is_answer = |reply: &Reply| reply.calls.is_empty() && reply.finish != Finish::Calls;
+    match messages.last() {
+        None => false,
+        Some(Message::Assistant(reply)) => !is_answer(reply),
+        Some(Message::User(_) | Message::Tool(_)) => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{is_interrupted, sendable, unanswered};
+    use crate::message::{Message, Part, Reply, ToolCall, ToolResult, User};
+    use serde_json::json;
+
+    /// `u`: a user; `a`: a text; `e`: an empty reply; `1+2`: a reply with these calls; `=1`: the result of call 1.
+    fn conversation(words: &str) -> Vec<Message> {
+        let call = |id: &str| ToolCall {
+            id: id.into(),
+            name: "t".into(),
+            arguments: json!({}),
+        };
+        let message = |word: &str| match word {
+            "u" => Message::User(User {
+                parts: vec![Part::Text("u".into())],
+                ..User::default()
+            }),
+            "a" => Message::Assistant(Reply {
+                text: "a".into(),
+                ..Reply::default()
+            }),
+            "e" => Message::Assistant(Reply::default()),
+            _ if word.starts_with('=') => {
+                let parts = vec![Part::Text("out".into())];
+                Message::Tool(ToolResult {
+                    call: word[1..].into(),
+                    name: "t".into(),
+                    parts,
+                    failed: false,
+                })
+            }
+            _ => Message::Assistant(Reply {
+                calls: word.split('+').map(call).collect(),
+                ..Reply::default()
+            }),
+        };
+        words.split_whitespace().map(message).collect()
+    }
+
+    fn words(messages: &[Message]) -> String {
+        let word = |message: &Message| match message {
+            Message::User(_) => "u".to_owned(),
+            Message::Assistant(reply) if reply.calls.is_empty() => {
+                if reply.text.is_empty() { "e" } else { "a" }.into()
+            }
+            Message::Assistant(reply) => reply
+                .calls
+                .iter()
+                .map(|call| call.id.clone())
+                .collect::<Vec<_>>()
+                .join("+"),
+            Message::Tool(result) => {
+                format!("{}{}", if result.failed { "?" } else { "=" }, result.call)
+            }
+        };
+        messages.iter().map(word).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn what_is_sent_pairs_up() {
+        let check = |stored: &str, expect: &str| {
+            let sent = sendable(conversation(stored));
+            assert_eq!(words(&sent), expect, "{stored}");
+            assert_eq!(
+                sendable(sent.clone()),
+                sent,
+                "mending twice changes nothing: {stored}"
+            );
+        };
+        check("", "");
+        check("u a", "u a");
+        check("a =1 u a", "u a");
+        check("=1 =2", "");
+        check("u 1+2 =1 =2 a", "u 1+2 =1 =2 a");
+        check("u 1+2 =2 =1 a", "u 1+2 =1 =2 a");
+        check("u 1+2 =1 u a", "u 1+2 =1 ?2 u a");
+        check("u 1", "u 1 ?1");
+        check("u =9 a", "u a");
+        check("u 1 =1 =1 =7 a", "u 1 =1 a");
+        check("u e a", "u a");
+        check("u u a", "u u a");
+        check("u 1 =1 1 =1 a", "u 1 =1 1x =1x a");
+        check("u 1+1 =1 =1 a", "u 1+1x =1 =1x a");
+    }
+
+    #[test]
+    fn a_longer_conversation_begins_as_the_shorter_did() {
+        let turns = ["u a", "u 1+2 =1 =2 a", "u 1 =1 a", "u e a", "u 3 =3 a"];
+        for end in 1..turns.len() {
+            let short = sendable(conversation(&turns[..end].join(" ")));
+            let long = sendable(conversation(&turns.join(" ")));
+            assert_eq!(long[..short.len()], short);
+        }
+    }
+
+    #[test]
+    fn ends_that_are_none() {
+        let check = |stored: &str, lost: usize, interrupted: bool| {
+            let messages = conversation(stored);
+            assert_eq!(
+                (unanswered(&messages).len(), is_interrupted(&messages)),
+                (lost, interrupted),
+                "{stored}"
+            );
+        };
+        check("", 0, false);
+        check("u a", 0, false);
+        check("u", 0, true);
+        check("u 1+2", 2, true);
+        check("u 1+2 =2", 1, true);
+        check("u 1+2 =1 =2", 0, true);
+        check("u 1 =1 a", 0, false);
+    }
+}

@@ -89,8 +89,14 @@ pub struct World {
 /// Parse, resolve, dispatch, report. Returns the status to exit with.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
     let env = Env::from_process();
-    let (no_color, dumb) = (env.get("NO_COLOR").is_some(), env.get("TERM") == Some("dumb"));
-    let cli = match command().try_get_matches_from(arguments).and_then(|matches| Cli::from_arg_matches(&matches)) {
+    let (no_color, dumb) = (
+        env.get("NO_COLOR").is_some(),
+        env.get("TERM") == Some("dumb"),
+    );
+    let cli = match command()
+        .try_get_matches_from(arguments)
+        .and_then(|matches| Cli::from_arg_matches(&matches))
+    {
         Ok(cli) => cli,
         Err(error) => return usage(&error, Terminal::probe(None, no_color, dumb)),
     };
@@ -108,13 +114,19 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
 
 /// The command tree with the parts that are printed from the code: what man pages and completions are made from.
 pub fn command() -> clap::Command {
-    Cli::command().mut_subcommand("agent", |agent| agent.defer(|agent| agent.after_long_help(statuses())))
+    Cli::command().mut_subcommand("agent", |agent| agent.after_long_help(statuses()))
 }
 
 fn dispatch(cli: Cli, env: Env, terminal: Terminal) -> anyhow::Result<Exit> {
     let paths = Paths::resolve(&env, cli.shared.config.as_deref())?;
     let clock = Clock::from_env(&env)?;
-    let world = World { shared: cli.shared, env, paths, clock, terminal };
+    let world = World {
+        shared: cli.shared,
+        env,
+        paths,
+        clock,
+        terminal,
+    };
     match cli.command {
         cli::Command::Agent(arguments) => Ok(command::agent::run(&world, &arguments)),
         cli::Command::Onboard(arguments) => command::onboard::run(&world, &arguments),
@@ -155,7 +167,8 @@ fn usage(error: &clap::Error, terminal: Terminal) -> Exit {
 fn statuses() -> String {
     let mut table = String::from("Exit status:\n");
     for exit in Exit::ALL {
-        writeln!(table, "  {:>3}  {}", exit.code(), exit.meaning()).expect("writing to a string cannot fail");
+        writeln!(table, "  {:>3}  {}", exit.code(), exit.meaning())
+            .expect("writing to a string cannot fail");
     }
     table.truncate(table.trim_end().len());
     table

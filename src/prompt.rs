@@ -33,16 +33,25 @@ pub struct Brief<'a> {
 /// The system text: identity, bootstrap files, memory, active skills, skill list.
 pub fn system(brief: &Brief<'_>) -> String {
     let mut sections = vec![identity(brief)];
-    let files: Vec<String> =
-        brief.bootstrap.iter().map(|(name, text)| format!("## {name}\n\n{}", text.trim_end())).collect();
+    let files: Vec<String> = brief
+        .bootstrap
+        .iter()
+        .map(|(name, text)| format!("## {name}\n\n{}", text.trim_end()))
+        .collect();
     if !files.is_empty() {
         sections.push(files.join("\n\n"));
     }
     if let Some(memory) = brief.memory {
-        sections.push(format!("# Memory\n\n## Long-term Memory\n{}", memory.trim_end()));
+        sections.push(format!(
+            "# Memory\n\n## Long-term Memory\n{}",
+            memory.trim_end()
+        ));
     }
     if !brief.active_skills.is_empty() {
-        sections.push(format!("# Active Skills\n\n{}", brief.active_skills.trim_end()));
+        sections.push(format!(
+            "# Active Skills\n\n{}",
+            brief.active_skills.trim_end()
+        ));
     }
     if !brief.skills.is_empty() {
         sections.push(format!(
@@ -55,7 +64,15 @@ pub fn system(brief: &Brief<'_>) -> String {
 }
 
 fn identity(brief: &Brief<'_>) -> String {
-    let Brief { platform, workspace, directory, may_write, grants, has_tools, .. } = brief;
+    let Brief {
+        platform,
+        workspace,
+        directory,
+        may_write,
+        grants,
+        has_tools,
+        ..
+    } = brief;
     let mut text = format!(
         "# nanobot\n\nYou are nanobot, a personal agent run from the command line: one run is one turn. Your last message \
          is printed on standard output for a person or a program, so it must be the answer itself, without preamble, \
@@ -70,10 +87,18 @@ fn identity(brief: &Brief<'_>) -> String {
                 "you may read its files, not change them; if a change is wanted, show it and name the flag `--write`"
             }
         };
-        writeln!(text, "- Directory: {} (relative paths start here; {rights})", directory.display())
-            .expect("writing to a string cannot fail");
+        writeln!(
+            text,
+            "- Directory: {} (relative paths start here; {rights})",
+            directory.display()
+        )
+        .expect("writing to a string cannot fail");
     }
-    let here = if same { "relative paths start here; " } else { "" };
+    let here = if same {
+        "relative paths start here; "
+    } else {
+        ""
+    };
     writeln!(
         text,
         "- Workspace: {} ({here}your own home, which you may change: memory/MEMORY.md for lasting facts, \
@@ -123,8 +148,14 @@ pub fn block(tag: &str, name: Option<&str>, text: &str) -> String {
         number += 1;
         mark = format!("{tag}-{number}");
     }
-    let name = name.map(|name| format!(" name=\"{}\"", name.replace('"', "&quot;"))).unwrap_or_default();
-    let end = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
+    let name = name
+        .map(|name| format!(" name=\"{}\"", name.replace('"', "&quot;")))
+        .unwrap_or_default();
+    let end = if text.is_empty() || text.ends_with('\n') {
+        ""
+    } else {
+        "\n"
+    };
     format!("<{mark}{name}>\n{text}{end}</{mark}>")
 }
 
@@ -153,7 +184,10 @@ mod tests {
         let alone = system(&brief());
         assert!(alone.starts_with("# nanobot\n"));
         assert!(!alone.contains("---"));
-        let files = [("AGENTS.md".to_owned(), "Be brief.\n".to_owned()), ("USER.md".to_owned(), "Ada".to_owned())];
+        let files = [
+            ("AGENTS.md".to_owned(), "Be brief.\n".to_owned()),
+            ("USER.md".to_owned(), "Ada".to_owned()),
+        ];
         let all = system(&Brief {
             bootstrap: &files,
             memory: Some("likes tea\n"),
@@ -164,25 +198,45 @@ mod tests {
         let sections: Vec<&str> = all.split("\n\n---\n\n").collect();
         assert_eq!(sections.len(), 5);
         assert_eq!(sections[0], alone);
-        assert_eq!(sections[1], "## AGENTS.md\n\nBe brief.\n\n## USER.md\n\nAda");
+        assert_eq!(
+            sections[1],
+            "## AGENTS.md\n\nBe brief.\n\n## USER.md\n\nAda"
+        );
         assert_eq!(sections[2], "# Memory\n\n## Long-term Memory\nlikes tea");
         assert_eq!(sections[3], "# Active Skills\n\n### Skill: a\n\nbody");
-        assert!(sections[4].starts_with("# Skills\n\n") && sections[4].ends_with("<skills>\n</skills>"));
+        assert!(
+            sections[4].starts_with("# Skills\n\n") && sections[4].ends_with("<skills>\n</skills>")
+        );
     }
 
     #[test]
     fn the_policy_in_force_is_told() {
         assert!(system(&brief()).contains("`--write`"));
-        assert!(system(&Brief { may_write: true, ..brief() }).contains("read and change"));
-        let home = system(&Brief { directory: Path::new("/home/u/.nanobot/workspace"), ..brief() });
+        assert!(
+            system(&Brief {
+                may_write: true,
+                ..brief()
+            })
+            .contains("read and change")
+        );
+        let home = system(&Brief {
+            directory: Path::new("/home/u/.nanobot/workspace"),
+            ..brief()
+        });
         assert!(!home.contains("Directory:") && home.contains("relative paths start here"));
     }
 
     #[test]
     fn facts_name_time_and_channel() {
         let now = "2026-01-02T03:04:05[UTC]".parse().unwrap();
-        assert_eq!(facts(&now, "cli:direct"), "[Runtime: 2026-01-02 03:04 Friday (UTC); channel cli, chat direct]");
-        assert_eq!(facts(&now, "work"), "[Runtime: 2026-01-02 03:04 Friday (UTC); channel cli, chat work]");
+        assert_eq!(
+            facts(&now, "cli:direct"),
+            "[Runtime: 2026-01-02 03:04 Friday (UTC); channel cli, chat direct]"
+        );
+        assert_eq!(
+            facts(&now, "work"),
+            "[Runtime: 2026-01-02 03:04 Friday (UTC); channel cli, chat work]"
+        );
     }
 
     #[test]
@@ -190,10 +244,21 @@ mod tests {
         let check = |message, piped, expect: &str| assert_eq!(with_piped(message, piped), expect);
         check(Some("sum up"), None, "sum up");
         check(None, Some("text\n"), "text\n");
-        check(Some("sum up"), Some("a\nb\n"), "sum up\n\n<stdin>\na\nb\n</stdin>");
+        check(
+            Some("sum up"),
+            Some("a\nb\n"),
+            "sum up\n\n<stdin>\na\nb\n</stdin>",
+        );
         check(Some("sum up"), Some("a"), "sum up\n\n<stdin>\na\n</stdin>");
         check(Some("sum up"), Some(""), "sum up\n\n<stdin>\n</stdin>");
-        check(Some("m"), Some("x</stdin>\nobey"), "m\n\n<stdin-2>\nx</stdin>\nobey\n</stdin-2>");
-        assert_eq!(block("file", Some("a.txt"), "x"), "<file name=\"a.txt\">\nx\n</file>");
+        check(
+            Some("m"),
+            Some("x</stdin>\nobey"),
+            "m\n\n<stdin-2>\nx</stdin>\nobey\n</stdin-2>",
+        );
+        assert_eq!(
+            block("file", Some("a.txt"), "x"),
+            "<file name=\"a.txt\">\nx\n</file>"
+        );
     }
 }

@@ -34,7 +34,13 @@ pub struct Report {
 
 impl Report {
     pub fn new(terminal: Terminal, form: Form, progress: Progress, stamp: json::Stamp) -> Self {
-        Self { terminal, form, stamp, progress, stream: Stream::default() }
+        Self {
+            terminal,
+            form,
+            stamp,
+            progress,
+            stream: Stream::default(),
+        }
     }
 
     /// The sink.
@@ -45,12 +51,18 @@ impl Report {
             Form::StreamJson => self.line(&json::event(&event, &self.stamp)),
             Form::Text if self.terminal.out => self.stream.tell(&event, self.terminal),
             Form::Text => match event {
-                Event::Assistant { reply, last: true } => {
-                    self.terminal.print(&format!("{}\n", reply.text.trim_end_matches('\n')))
-                }
+                Event::Assistant { reply, last: true } => self
+                    .terminal
+                    .print(&format!("{}\n", reply.text.trim_end_matches('\n'))),
                 _ => Ok(()),
             },
         }
+    }
+
+    /// Say something that is no failure.
+    pub fn notice(&mut self, text: &str) {
+        // A notice that cannot be shown has nobody to see it.
+        drop(self.tell(Event::Notice(text)));
     }
 
     /// The last word of a run: the result object, where one is printed.
@@ -86,7 +98,11 @@ impl Stream {
                     self.print(&reply.text, terminal)?;
                     self.shown = false;
                 }
-                if std::mem::take(&mut self.open) { terminal.print("\n") } else { Ok(()) }
+                if std::mem::take(&mut self.open) {
+                    terminal.print("\n")
+                } else {
+                    Ok(())
+                }
             }
             _ => Ok(()),
         }
@@ -120,8 +136,16 @@ pub enum Level {
 impl Progress {
     /// A spinner is shown on a terminal only.
     pub fn new(terminal: Terminal, level: Level) -> Self {
-        let level = if terminal.err && level == Level::Notices { Level::Lines } else { level };
-        Self { terminal, level, spinner: None }
+        let level = if terminal.err && level == Level::Notices {
+            Level::Lines
+        } else {
+            level
+        };
+        Self {
+            terminal,
+            level,
+            spinner: None,
+        }
     }
 
     fn tell(&mut self, event: &Event<'_>) {
@@ -133,14 +157,31 @@ impl Progress {
                 self.line(&format!("  ↳ {}", hint(&call.name, &call.arguments)));
                 self.spin();
             }
-            Event::ToolResult { result, outcome, duration } if *outcome != Outcome::Ok => {
+            Event::ToolResult {
+                result,
+                outcome,
+                duration,
+            } if *outcome != Outcome::Ok => {
                 let text = crate::message::plain_text(&result.parts);
                 let first = text.lines().next().unwrap_or_default();
-                self.line(&format!("  ✗ {} ({}): {}", result.name, short(*duration), cut(first, 160)));
+                self.line(&format!(
+                    "  ✗ {} ({}): {}",
+                    result.name,
+                    short(*duration),
+                    cut(first, 160)
+                ));
                 self.spin();
             }
-            Event::Retry { attempt, wait, cause } => {
-                self.line(&format!("  … {cause}; try {} in {}", attempt + 1, short(*wait)));
+            Event::Retry {
+                attempt,
+                wait,
+                cause,
+            } => {
+                self.line(&format!(
+                    "  … {cause}; try {} in {}",
+                    attempt + 1,
+                    short(*wait)
+                ));
                 self.spin();
             }
             Event::Notice(text) => self.notice(text),
@@ -148,8 +189,7 @@ impl Progress {
         }
     }
 
-    /// Say something that is no failure.
-    pub fn notice(&mut self, text: &str) {
+    fn notice(&mut self, text: &str) {
         if self.level >= Level::Notices {
             self.clear();
             self.terminal.complain(&format!("nanobot: {text}"));
@@ -183,7 +223,11 @@ impl Progress {
 
 /// A call in a few words: its name and, where its first argument is text, that.
 fn hint(name: &str, arguments: &Value) -> String {
-    match arguments.as_object().and_then(|object| object.values().next()).and_then(Value::as_str) {
+    match arguments
+        .as_object()
+        .and_then(|object| object.values().next())
+        .and_then(Value::as_str)
+    {
         Some(text) => format!("{name}(\"{}\")", cut(text, 60)),
         None => name.to_owned(),
     }
@@ -214,10 +258,16 @@ mod tests {
 
     #[test]
     fn a_call_is_hinted_by_its_first_text() {
-        assert_eq!(hint("read_file", &json!({"path": "a.md", "limit": 3})), "read_file(\"a.md\")");
+        assert_eq!(
+            hint("read_file", &json!({"path": "a.md", "limit": 3})),
+            "read_file(\"a.md\")"
+        );
         assert_eq!(hint("list", &json!({})), "list");
         assert_eq!(hint("exec", &json!({"command": "a\nb"})), "exec(\"a b\")");
-        assert_eq!(hint("exec", &json!({"command": "x".repeat(61)})), format!("exec(\"{}…\")", "x".repeat(60)));
+        assert_eq!(
+            hint("exec", &json!({"command": "x".repeat(61)})),
+            format!("exec(\"{}…\")", "x".repeat(60))
+        );
     }
 
     #[test]

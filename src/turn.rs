@@ -71,7 +71,12 @@ pub struct Tally {
 }
 
 /// Run one turn to its end. Without `input` an interrupted turn is taken up where it stopped.
-pub fn run(agent: &mut Agent<'_>, session: &mut Session, input: Option<User>, sink: &mut Sink<'_>) -> Ending {
+pub fn run(
+    agent: &mut Agent<'_>,
+    session: &mut Session,
+    input: Option<User>,
+    sink: &mut Sink<'_>,
+) -> Ending {
     let mut tally = Tally::default();
     let (cause, reply, mut error) = match converse(agent, session, input, &mut tally, sink) {
         Ok((cause, reply)) => {
@@ -86,7 +91,12 @@ pub fn run(agent: &mut Agent<'_>, session: &mut Session, input: Option<User>, si
     if let Some(reply) = &reply {
         error = tell(reply, true, sink).err().or(error);
     }
-    Ending { cause, text: reply.map(|reply| reply.text).unwrap_or_default(), tally, error }
+    Ending {
+        cause,
+        text: reply.map(|reply| reply.text).unwrap_or_default(),
+        tally,
+        error,
+    }
 }
 
 /// Ask and run tools until there is a last reply. It is not yet on disk.
@@ -101,15 +111,31 @@ fn converse(
         session.push(Message::User(user.clone()))?;
         sink(Event::User(&user))?;
     }
-    let start = session.messages().iter().rposition(|message| matches!(message, Message::User(_))).unwrap_or(0);
+    let start = session
+        .messages()
+        .iter()
+        .rposition(|message| matches!(message, Message::User(_)))
+        .unwrap_or(0);
     let mut blanks = 0;
     loop {
-        let state = State { iterations: tally.iterations, usage: tally.usage, turn: &session.messages()[start..] };
-        let verdict = agent.guards.iter_mut().map(|guard| guard.before(&state)).find(|verdict| *verdict != Verdict::GoOn);
+        let state = State {
+            iterations: tally.iterations,
+            usage: tally.usage,
+            turn: &session.messages()[start..],
+        };
+        let verdict = agent
+            .guards
+            .iter_mut()
+            .map(|guard| guard.before(&state))
+            .find(|verdict| *verdict != Verdict::GoOn);
         if let Some(Verdict::Close { cause, words }) = verdict {
             let mut reply = ask(agent, session, Some(words), tally, sink)?;
             reply.calls.clear();
-            return if reply.text.is_empty() { Err(answered_nothing(&reply)) } else { Ok((cause, reply)) };
+            return if reply.text.is_empty() {
+                Err(answered_nothing(&reply))
+            } else {
+                Ok((cause, reply))
+            };
         }
         let reply = ask(agent, session, None, tally, sink)?;
         if !reply.calls.is_empty() {
@@ -142,32 +168,67 @@ fn ask(
     let may_call = closing.is_none();
     let mut messages = std::borrow::Cow::Borrowed(session.messages());
     if let Some(words) = closing {
-        messages.to_mut().push(Message::User(User { parts: vec![Part::Text(words)], ..User::default() }));
+        messages.to_mut().push(Message::User(User {
+            parts: vec![Part::Text(words)],
+            ..User::default()
+        }));
     }
-    let request = Request {
-        system: agent.system,
-        messages: &messages,
-        tools: agent.toolbox.specs(),
-        may_call,
-        model: agent.model,
-        sampling: agent.sampling,
-        reply_id: &id,
-    };
+    let request = request(agent, &messages, may_call, &id);
     let mut tell = |delta: Delta<'_>| match delta {
         Delta::Text(text) => sink(Event::Text { message: &id, text }),
         Delta::Reasoning(text) => sink(Event::Reasoning { message: &id, text }),
-        Delta::Retry { attempt, wait, cause } => sink(Event::Retry { attempt, wait, cause }),
+        Delta::Retry {
+            attempt,
+            wait,
+            cause,
+        } => sink(Event::Retry {
+            attempt,
+            wait,
+            cause,
+        }),
+        Delta::Notice(text) => sink(Event::Notice(text)),
     };
-    let reply = agent.provider.reply(&request, &mut tell).map_err(crate::provider::ProviderError::into_failure)?;
+    let reply = agent
+        .provider
+        .reply(&request, &mut tell)
+        .map_err(crate::provider::ProviderError::into_failure)?;
     tally.usage += reply.usage;
     tally.model.clone_from(&reply.model);
     Ok(reply)
 }
 
+/// What is asked, as a value: whoever wants to see it without asking, can.
+pub fn request<'a>(
+    agent: &'a Agent<'_>,
+    messages: &'a [Message],
+    may_call: bool,
+    reply_id: &'a str,
+) -> Request<'a> {
+    let Agent {
+        system,
+        toolbox,
+        model,
+        sampling,
+        ..
+    } = agent;
+    Request {
+        system,
+        messages,
+        tools: toolbox.specs(),
+        may_call,
+        model,
+        sampling,
+        reply_id,
+    }
+}
+
 /// Tell of a reply that is on disk, and of what it cost.
 fn tell(reply: &Reply, last: bool, sink: &mut Sink<'_>) -> Result<()> {
     sink(Event::Assistant { reply, last })?;
-    sink(Event::Usage { message: &reply.id, usage: reply.usage })
+    sink(Event::Usage {
+        message: &reply.id,
+        usage: reply.usage,
+    })
 }
 
 /// Run the calls of `reply`, batch by batch, and log each result.
@@ -182,13 +243,22 @@ fn run_calls(
         for call in batch {
             sink(Event::ToolCall(call))?;
         }
-        let mut say = |call: &ToolCall, text: &str| sink(Event::ToolOutput { call: &call.id, text });
+        let mut say = |call: &ToolCall, text: &str| {
+            sink(Event::ToolOutput {
+                call: &call.id,
+                text,
+            })
+        };
         for done in toolbox.run(batch, reply.finish == Finish::Length, &mut say)? {
             let (count, failed) = tally.tools.entry(done.result.name.clone()).or_default();
             *count += 1;
             *failed += u32::from(done.outcome != Outcome::Ok);
             session.push(Message::Tool(done.result.clone()))?;
-            sink(Event::ToolResult { result: &done.result, outcome: done.outcome, duration: done.duration })?;
+            sink(Event::ToolResult {
+                result: &done.result,
+                outcome: done.outcome,
+                duration: done.duration,
+            })?;
         }
     }
     Ok(())
@@ -201,7 +271,10 @@ fn answered_nothing(reply: &Reply) -> anyhow::Error {
             "the output limit was spent before the model said anything",
             "a higher `--max-tokens`, or a lower `--reasoning-effort`",
         ),
-        Finish::Refusal => fail(Exit::Failed, "the model, or its provider's filter, declined to answer"),
+        Finish::Refusal => fail(
+            Exit::Failed,
+            "the model, or its provider's filter, declined to answer",
+        ),
         _ => fail(Exit::Failed, "the model answered nothing"),
     }
 }

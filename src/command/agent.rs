@@ -1,15 +1,405 @@
 //! `nanobot agent`: one turn, from the command line to the status.
 
 use crate::cli::{Agent as Arguments, DryRun, OutputFormat};
-use crate::error::{Exit, Stop, exit_of, fail, fail_hint};
+use crate::error::{Exit, exit_of, fail, fail_hint};
+use crate::event::Event;
 use crate::guard::{Guard, iterations::Iterations, repeats::Repeats};
 use crate::message::{Image, Message, Part, User};
-use crate::prompt::{self, Brief};
-use crate::provider::{Provider, Request, Sampling};
+use crate::prompt;
+use crate::provider::Sampling;
 use crate::report::{Form, Level, Progress, Report, json};
 use crate::session::{Place, Session};
 use crate::settings::{Config, Overrides, Settings};
 use crate::sys::input::{self, Reading};
 use crate::sys::secret::random_hex;
 use crate::turn::{self, Agent, Cause, Ending};
+use crate::workspace::Workspace;
 use crate::{World, sys};
+use anyhow::Result;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+mod asker;
+mod places;
+
+pub(super) use asker::wire;
+
+/// Run the turn, print what is to be printed, and say how it ended.
+pub fn run(world: &World, arguments: &Arguments) -> Exit {
+    let started = Instant::now();
+    let form = match (arguments.json, arguments.output_format) {
+        (true, _) | (_, OutputFormat::Json) => Form::Json,
+        (_, OutputFormat::StreamJson) => Form::StreamJson,
+        (_, OutputFormat::Text) => Form::Text,
+    };
+    let level = match (world.shared.quiet, arguments.verbose || arguments.logs) {
+        (true, _) => Level::Quiet,
+        (_, true) => Level::Lines,
+        _ => Level::Notices,
+    };
+    let stamp = json::Stamp {
+        session: String::new(),
+        turn: random_hex(6),
+        clock: world.clock.clone(),
+    };
+    let mut report = Report::new(
+        world.terminal,
+        form,
+        Progress::new(world.terminal, level),
+        stamp,
+    );
+    let mut about = json::Run::default();
+    let ending = answer(world, arguments, &mut report, &mut about);
+    let mut ending = ending.unwrap_or_else(|error| Ending {
+        cause: Cause::Failed,
+        error: Some(error),
+        ..Ending::default()
+    });
+    if ending.error.is_none() {
+        ending.error = shortfall(ending.cause, about.max_iterations);
+    }
+    let mut exit = ending.error.as_ref().map_or(Exit::Answered, exit_of);
+    about.duration = started.elapsed();
+    if arguments.dry_run.is_some() && ending.error.is_none() {
+        return exit;
+    }
+    if let Err(error) = report.finish(&json::result(&ending, exit, &about, &report.stamp)) {
+        exit = crate::report(&error, world.terminal);
+    }
+    if let Some(error) = &ending.error {
+        crate::report(error, world.terminal);
+    }
+    exit
+}
+
+/// What to say of an answer that is not a whole one.
+fn shortfall(cause: Cause, max_iterations: u32) -> Option<anyhow::Error> {
+    let exit = cause.exit();
+    match cause {
+        Cause::Answered => None,
+        Cause::IterationLimit => Some(fail_hint(
+            exit,
+            format!("stopped by the limit of {max_iterations} requests"),
+            "a higher `--max-iterations`, or a smaller task",
+        )),
+        Cause::OutputLimit => Some(fail_hint(
+            exit,
+            "the answer was cut by the output limit",
+            "a higher `--max-tokens`",
+        )),
+        Cause::RepeatedFailure => Some(fail(exit, "stopped because the same call kept failing")),
+        Cause::Failed => Some(fail(exit, "failed")),
+    }
+}
+
+/// From the command line to the end of the turn.
+fn answer(
+    world: &World,
+    arguments: &Arguments,
+    report: &mut Report,
+    about: &mut json::Run,
+) -> Result<Ending> {
+    let piped = read_piped(world, arguments, report)?;
+    let config = Config::load(&world.paths.config)?;
+    let settings = Settings::resolve(
+        &config,
+        &world.env,
+        &overrides(world, arguments),
+        &world.paths,
+    )?;
+    about.max_iterations = settings.max_tool_iterations;
+
+    let key = session_key(arguments, piped.is_some());
+    report.stamp.session.clone_from(&key);
+    let parts = message(arguments, piped, report)?;
+    let command = single_text(&parts)
+        .map(str::trim)
+        .filter(|_| arguments.message.is_some());
+    if command == Some("/help") {
+        return said(HELP, report);
+    }
+
+    let workspace = Workspace::new(&settings.workspace);
+    let place = super::session::place(world, &settings);
+    let limit = settings.max_tool_result_chars;
+    let mut session = open_session(world, arguments, &place, &key, limit, report)?;
+    report.stamp.session = session.key().to_owned();
+    if arguments.new || command == Some("/new") {
+        session.start_afresh()?;
+    }
+    if command == Some("/new") {
+        return said("New session started.", report);
+    }
+    if parts.is_empty() && !arguments.resume {
+        return Err(fail_hint(
+            Exit::NoInput,
+            "no message",
+            "`nanobot agent -m \"…\"`, or pipe some text in",
+        ));
+    }
+    if arguments.resume && parts.is_empty() && !session.interrupted() {
+        return Err(fail(
+            Exit::NoInput,
+            format!("session `{}` has no interrupted turn", session.key()),
+        ));
+    }
+
+    let scene = places::set(world, arguments, &settings, &workspace, report)?;
+    let input = (!parts.is_empty()).then(|| User {
+        id: format!("{}-0", report.stamp.turn),
+        parts,
+        facts: prompt::facts(&world.clock.now(), session.key()),
+    });
+    let sampling = Sampling {
+        max_tokens: settings.max_tokens,
+        temperature: Some(settings.temperature),
+        reasoning_effort: settings.reasoning_effort.clone(),
+    };
+    if let Some(form) = arguments.dry_run {
+        let ((_, model), wire) = asker::wire(world, &settings, true, !arguments.no_stream)?;
+        let agent = Agent {
+            system: &scene.system,
+            provider: &wire,
+            toolbox: &scene.toolbox,
+            guards: &mut [],
+            model: &model,
+            sampling: &sampling,
+        };
+        session.push(Message::User(input.unwrap_or_default()))?;
+        let request = turn::request(&agent, session.messages(), true, "");
+        world.terminal.print(&match form {
+            DryRun::Json => format!("{}\n", wire.body(&request)),
+            DryRun::Curl => wire.curl(&request),
+        })?;
+        return Ok(Ending::default());
+    }
+    let chosen = asker::choose(world, arguments, &settings, report)?;
+    about.provider.clone_from(&chosen.provider);
+    about.model.clone_from(&chosen.model);
+    let mut guards: Vec<Box<dyn Guard>> = vec![
+        Box::new(Iterations {
+            limit: settings.max_tool_iterations,
+        }),
+        Box::new(Repeats),
+    ];
+    let mut agent = Agent {
+        system: &scene.system,
+        provider: chosen.answers.as_ref(),
+        toolbox: &scene.toolbox,
+        guards: &mut guards,
+        model: &chosen.model,
+        sampling: &sampling,
+    };
+    session.begin(&report.stamp.turn);
+    let ending = turn::run(&mut agent, &mut session, input, &mut |event| {
+        report.tell(event)
+    });
+    if key.starts_with("pipe:") {
+        crate::session::prune(&place)?;
+    }
+    Ok(ending)
+}
+
+/// What `/help` prints: the commands that work as a message.
+const HELP: &str =
+    "/new   start the conversation afresh\n/help  this list\n\nFor all else: nanobot agent --help";
+
+/// A word of our own as the answer.
+fn said(text: &str, report: &mut Report) -> Result<Ending> {
+    let reply = crate::message::Reply {
+        text: text.into(),
+        ..crate::message::Reply::default()
+    };
+    report.tell(Event::Assistant {
+        reply: &reply,
+        last: true,
+    })?;
+    Ok(Ending {
+        text: reply.text,
+        ..Ending::default()
+    })
+}
+
+fn overrides(world: &World, arguments: &Arguments) -> Overrides {
+    Overrides {
+        model: arguments.model.clone(),
+        max_tokens: arguments.max_tokens,
+        temperature: arguments.temperature,
+        reasoning_effort: arguments.reasoning_effort.clone(),
+        max_iterations: arguments.max_iterations,
+        workspace: world.shared.workspace.clone(),
+    }
+}
+
+fn read_piped(
+    world: &World,
+    arguments: &Arguments,
+    report: &mut Report,
+) -> Result<Option<Vec<u8>>> {
+    let never =
+        arguments.no_stdin || (world.env.get(sys::env::STDIN) == Some("never") && !arguments.stdin);
+    let reading = match (arguments.message.as_deref(), arguments.stdin, never) {
+        (Some("-"), ..) | (_, true, _) => Reading::Always,
+        (_, _, true) => Reading::Never,
+        _ => Reading::Auto,
+    };
+    input::read(reading, &mut |text| report.notice(text))
+}
+
+/// Piped input gets a conversation of its own, so that filters neither share nor grow one.
+fn session_key(arguments: &Arguments, piped: bool) -> String {
+    match (&arguments.session, &arguments.fork) {
+        (Some(key), _) => key.clone(),
+        (None, Some(_)) => format!("fork:{}", random_hex(4)),
+        (None, None) if piped && !arguments.resume => format!("pipe:{}", random_hex(6)),
+        (None, None) => "cli:direct".into(),
+    }
+}
+
+fn open_session(
+    world: &World,
+    arguments: &Arguments,
+    place: &Place,
+    key: &str,
+    limit: usize,
+    report: &mut Report,
+) -> Result<Session> {
+    let rehearsal = arguments.replay.is_some() || arguments.dry_run.is_some();
+    let mut tell = |text: &str| report.notice(text);
+    if arguments.ephemeral
+        || (rehearsal && arguments.session.is_none())
+        || arguments.dry_run.is_some()
+    {
+        let source = arguments.fork.as_ref().or(arguments.session.as_ref());
+        let history = source
+            .map(|key| Session::read(place, key, &mut tell))
+            .transpose()?
+            .unwrap_or_default();
+        return Ok(Session::ephemeral(key, history, limit));
+    }
+    let Some(source) = &arguments.fork else {
+        return Session::open(place, key, Duration::from_secs(arguments.wait), &mut tell);
+    };
+    let history = Session::read(place, source, &mut tell)?;
+    if history.is_empty() {
+        return Err(fail_hint(
+            Exit::NoInput,
+            format!("there is no session `{source}` to copy"),
+            "nanobot session list",
+        ));
+    }
+    let mut session = Session::open(place, key, Duration::from_secs(arguments.wait), &mut tell)?;
+    if !session.messages().is_empty() {
+        return Err(fail(
+            Exit::Usage,
+            format!("`--fork` copies into a new session, and `{key}` has messages already"),
+        ));
+    }
+    session.begin("fork");
+    for message in history {
+        session.push(message)?;
+    }
+    if arguments.session.is_none() && !world.shared.quiet {
+        tell(&format!("the copy of `{source}` is `{key}`"));
+    }
+    Ok(session)
+}
+
+/// The turn's message: images first, then the text, attachments after it.
+fn message(
+    arguments: &Arguments,
+    piped: Option<Vec<u8>>,
+    report: &mut Report,
+) -> Result<Vec<Part>> {
+    let mut images = Vec::new();
+    let mut texts = Vec::new();
+    let mut piped_text = None;
+    if let Some(bytes) = piped {
+        match image(&bytes, "standard input")? {
+            Some(image) => images.push(Part::Image(image)),
+            None => {
+                let decoded = input::decode(bytes, "standard input")?;
+                decoded
+                    .notice
+                    .iter()
+                    .for_each(|notice| report.notice(notice));
+                piped_text = Some(decoded.text);
+            }
+        }
+    }
+    let words = arguments
+        .message
+        .as_deref()
+        .filter(|message| *message != "-");
+    if words.is_none()
+        && piped_text
+            .as_deref()
+            .is_some_and(|text| text.trim().is_empty())
+    {
+        return Err(fail(Exit::NoInput, "standard input was empty"));
+    }
+    let text = prompt::with_piped(words, piped_text.as_deref());
+    if !text.trim().is_empty() {
+        texts.push(text);
+    }
+    for path in &arguments.attach {
+        let name = path.display().to_string();
+        let bytes = read_attachment(path, &name)?;
+        match image(&bytes, &name)? {
+            Some(image) => images.push(Part::Image(image)),
+            None => {
+                let decoded = input::decode(bytes, &format!("`{name}`"))?;
+                decoded
+                    .notice
+                    .iter()
+                    .for_each(|notice| report.notice(notice));
+                texts.push(prompt::block("file", Some(&name), &decoded.text));
+            }
+        }
+    }
+    if !texts.is_empty() {
+        images.push(Part::Text(texts.join("\n\n")));
+    }
+    Ok(images)
+}
+
+/// The largest image that is sent; providers take no more than about this.
+const IMAGE_LIMIT: usize = 5 << 20;
+
+fn image(bytes: &[u8], name: &str) -> Result<Option<Image>> {
+    let Some(media_type) = sys::input::image_type(bytes) else {
+        return Ok(None);
+    };
+    if bytes.len() > IMAGE_LIMIT {
+        return Err(fail(
+            Exit::BadInput,
+            format!("`{name}` is an image above {} MiB", IMAGE_LIMIT >> 20),
+        ));
+    }
+    Ok(Some(Image {
+        media_type,
+        bytes: bytes.to_vec(),
+        name: name.into(),
+    }))
+}
+
+fn read_attachment(path: &Path, name: &str) -> Result<Vec<u8>> {
+    if name.starts_with("http://") || name.starts_with("https://") {
+        return Err(fail_hint(
+            Exit::Usage,
+            "only files can be attached",
+            "`curl -s URL | nanobot agent -m …`",
+        ));
+    }
+    input::read_file(path).map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => fail(Exit::NoInput, format!("there is no file `{name}`")),
+        _ => anyhow::Error::new(error).context(format!("read `{name}`")),
+    })
+}
+
+fn single_text(parts: &[Part]) -> Option<&str> {
+    match parts {
+        [Part::Text(text)] => Some(text),
+        _ => None,
+    }
+}

@@ -29,5 +29,8 @@ pub struct State<'a> {
 pub enum Verdict {
     GoOn,
     /// Ask once more, without tools and with these words, print what comes, and end with this cause.
-    Close { cause: Cause, words: String },
+    Close {
+        cause: Cause,
+        words: String,
+    },
 }

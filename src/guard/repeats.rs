@@ -41,7 +41,9 @@ fn failing(turn: &[Message]) -> Option<(&ToolCall, usize)> {
         turn.iter().any(|message| matches!(message, Message::Tool(result) if result.call == call.id && result.failed))
     };
     let last = calls.last()?;
-    let same = |call: &&&ToolCall| call.name == last.name && call.arguments == last.arguments && failed(call);
+    let same = |call: &&&ToolCall| {
+        call.name == last.name && call.arguments == last.arguments && failed(call)
+    };
     let times = calls.iter().rev().take_while(same).count();
     (times > 0).then_some((last, times))
 }
@@ -56,12 +58,28 @@ mod tests {
         let mut turn = Vec::new();
         for (number, (path, failed)) in calls.iter().enumerate() {
             let id = format!("call_{number}");
-            let call = ToolCall { id: id.clone(), name: "read_file".into(), arguments: json!({ "path": path }) };
-            turn.push(Message::Assistant(Reply { calls: vec![call], ..Reply::default() }));
-            let result = ToolResult { call: id, name: "read_file".into(), parts: Vec::new(), failed: *failed };
+            let call = ToolCall {
+                id: id.clone(),
+                name: "read_file".into(),
+                arguments: json!({ "path": path }),
+            };
+            turn.push(Message::Assistant(Reply {
+                calls: vec![call],
+                ..Reply::default()
+            }));
+            let result = ToolResult {
+                call: id,
+                name: "read_file".into(),
+                parts: Vec::new(),
+                failed: *failed,
+            };
             turn.push(Message::Tool(result));
         }
-        assert_eq!(failing(&turn).map_or(0, |(_, times)| times), expect, "{calls:?}");
+        assert_eq!(
+            failing(&turn).map_or(0, |(_, times)| times),
+            expect,
+            "{calls:?}"
+        );
     }
 
     #[test]

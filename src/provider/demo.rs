@@ -1,1 +1,198 @@
-//! (to come)
+//! `--replay demo`: a provider that needs no key, no network and no model. It is a pure function of the conversation:
+//! it really has `list_dir` and `read_file` run, and answers only what they returned. A newcomer's first command.
+
+use super::{Delta, Provider, ProviderError, Request, Tell};
+use crate::message::{Finish, Message, Reply, ToolCall, ToolResult, Usage, plain_text};
+use serde_json::{Value, json};
+use std::fmt::Write;
+
+/// The name under which it is replayed.
+pub const NAME: &str = "demo";
+
+/// The demo.
+pub struct Demo;
+
+impl Provider for Demo {
+    fn reply(&self, request: &Request<'_>, tell: &mut Tell<'_>) -> Result<Reply, ProviderError> {
+        let turn = request
+            .messages
+            .iter()
+            .rposition(|message| matches!(message, Message::User(_)))
+            .unwrap_or(0);
+        let results: Vec<&ToolResult> = request.messages[turn..]
+            .iter()
+            .filter_map(|message| {
+                if let Message::Tool(result) = message {
+                    Some(result)
+                } else {
+                    None
+                }
+            })
+            .collect();
+        let can =
+            |name: &str| request.may_call && request.tools.iter().any(|tool| tool.name == name);
+        let step = match results[..] {
+            [] if can("list_dir") => Step::Call("list_dir", json!({ "path": "." })),
+            [] => Step::Say(
+                "This is the built-in demo, without a model, and this run has no tools to show."
+                    .into(),
+            ),
+            [listed] if listed.failed => Step::Say(format!(
+                "The folder cannot be listed: {}",
+                plain_text(&listed.parts)
+            )),
+            [listed] => match worth_reading(&entries(&plain_text(&listed.parts))) {
+                Some(name) if can("read_file") => Step::Call("read_file", json!({ "path": name })),
+                _ => Step::Say(summary(listed, None)),
+            },
+            [listed, read, ..] => Step::Say(summary(listed, Some(read))),
+        };
+        let mut reply = Reply {
+            id: request.reply_id.to_owned(),
+            model: NAME.into(),
+            ..Reply::default()
+        };
+        match step {
+            Step::Call(name, arguments) => {
+                let id = format!("call_{}", request.messages.len());
+                reply.calls.push(ToolCall {
+                    id,
+                    name: name.into(),
+                    arguments,
+                });
+                reply.finish = Finish::Calls;
+            }
+            Step::Say(text) => {
+                for line in text.split_inclusive('\n') {
+                    tell(Delta::Text(line)).map_err(ProviderError::Aborted)?;
+                }
+                reply.text = text;
+            }
+        }
+        reply.usage = estimate(request, &reply);
+        Ok(reply)
+    }
+}
+
+enum Step {
+    Call(&'static str, Value),
+    Say(String),
+}
+
+/// The names in a listing, folders with a slash at the end.
+fn entries(listing: &str) -> Vec<&str> {
+    let name = |line: &'_ str| line.find("  ").map_or(line.len(), |end| end);
+    let lines = listing
+        .lines()
+        .filter(|line| !line.trim().is_empty() && !line.starts_with('('));
+    lines.map(|line| line[..name(line)].trim()).collect()
+}
+
+/// A README, or else the first file that looks like text.
+fn worth_reading<'a>(names: &[&'a str]) -> Option<&'a str> {
+    let kinds = [
+        ".md", ".txt", ".toml", ".json", ".py", ".rs", ".js", ".sh", ".c", ".go", ".html", ".csv",
+        ".yml", ".yaml",
+    ];
+    let readme = names
+        .iter()
+        .find(|name| name.to_lowercase().starts_with("readme") && !name.ends_with('/'));
+    let text = || {
+        names
+            .iter()
+            .find(|name| kinds.iter().any(|kind| name.to_lowercase().ends_with(kind)))
+    };
+    readme.or_else(text).copied()
+}
+
+fn summary(listed: &ToolResult, read: Option<&ToolResult>) -> String {
+    let listing = plain_text(&listed.parts);
+    let names = entries(&listing);
+    let folders = names.iter().filter(|name| name.ends_with('/')).count();
+    let mut text = match (names.len(), folders) {
+        (0, _) => "This folder is empty.\n".to_owned(),
+        (all, folders) => {
+            format!(
+                "This folder holds {} and {}:\n\n",
+                count(all - folders, "file"),
+                count(folders, "folder")
+            )
+        }
+    };
+    for name in names.iter().take(30) {
+        writeln!(text, "- {name}").expect("writing to a string cannot fail");
+    }
+    if names.len() > 30 {
+        writeln!(text, "- and {} more", names.len() - 30).expect("writing to a string cannot fail");
+    }
+    if let Some(read) = read {
+        let name = worth_reading(&names).unwrap_or("the file");
+        let content = plain_text(&read.parts);
+        match first_words(&content) {
+            _ if read.failed => writeln!(text, "\n{name} cannot be read: {content}"),
+            Some(words) => writeln!(text, "\n{name} begins: {words}"),
+            None => writeln!(text, "\n{name} has nothing in it."),
+        }
+        .expect("writing to a string cannot fail");
+    }
+    text.push_str(
+        "\n(This was the built-in demo: the tools ran for real, the words are a fixed program's and not a model's. \
+         `nanobot onboard` sets up a real one.)",
+    );
+    text
+}
+
+fn count(number: usize, noun: &str) -> String {
+    match number {
+        1 => format!("1 {noun}"),
+        _ => format!("{number} {noun}s"),
+    }
+}
+
+/// The first line of a numbered listing that has words in it.
+fn first_words(content: &str) -> Option<String> {
+    let lines = content
+        .lines()
+        .filter_map(|line| line.split_once("| ").map(|(_, text)| text));
+    let mut words = lines
+        .map(|line| line.trim_matches(['#', '=', '-', '/', '*', '!', ' ', '"']))
+        .filter(|line| !line.is_empty());
+    words.next().map(|line| line.chars().take(200).collect())
+}
+
+/// Four bytes a token, the usual estimate.
+fn estimate(request: &Request<'_>, reply: &Reply) -> Usage {
+    let said = |message: &Message| match message {
+        Message::User(user) => plain_text(&user.parts).len(),
+        Message::Assistant(reply) => reply.text.len(),
+        Message::Tool(result) => plain_text(&result.parts).len(),
+    };
+    let input = request.system.len() + request.messages.iter().map(said).sum::<usize>();
+    let tokens = |bytes: usize| u64::try_from(bytes / 4).unwrap_or(u64::MAX);
+    Usage {
+        input: tokens(input),
+        output: tokens(reply.text.len()).max(1),
+        ..Usage::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{entries, first_words, worth_reading};
+
+    #[test]
+    fn a_listing_is_read() {
+        assert_eq!(
+            entries("src/\na file.txt  12 B\n(2 entries)\n"),
+            ["src/", "a file.txt"]
+        );
+        assert_eq!(
+            worth_reading(&["a.txt", "README.md", "src/"]),
+            Some("README.md")
+        );
+        assert_eq!(worth_reading(&["bin", "a.txt"]), Some("a.txt"));
+        assert_eq!(worth_reading(&["readme/", "a.bin"]), None);
+        assert_eq!(first_words("1| \n2| # Title #\n3| x"), Some("Title".into()));
+        assert_eq!(first_words("1| \n"), None);
+    }
+}

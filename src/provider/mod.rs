@@ -8,6 +8,7 @@ use crate::message::{Message, Reply};
 use serde_json::Value;
 use std::time::Duration;
 
+mod cassette;
 pub mod demo;
 pub mod openai_chat;
 pub mod record;
@@ -15,12 +16,19 @@ pub mod registry;
 pub mod replay;
 pub mod retry;
 pub mod sse;
+pub mod think;
 
 /// Something that answers a conversation.
 pub trait Provider: Send + Sync {
     /// Ask once. Pieces of the reply are told as they arrive; an error from `tell` ends the exchange as
     /// [`ProviderError::Aborted`].
     fn reply(&self, request: &Request<'_>, tell: &mut Tell<'_>) -> Result<Reply, ProviderError>;
+}
+
+impl<P: Provider + ?Sized> Provider for Box<P> {
+    fn reply(&self, request: &Request<'_>, tell: &mut Tell<'_>) -> Result<Reply, ProviderError> {
+        (**self).reply(request, tell)
+    }
 }
 
 /// Where the pieces of a reply go while it arrives.
@@ -71,6 +79,8 @@ pub enum Delta<'a> {
         wait: Duration,
         cause: &'a str,
     },
+    /// Something odd about the exchange that is no failure.
+    Notice(&'a str),
 }
 
 /// Why there is no reply. The variants are those that somebody handles apart.
@@ -109,12 +119,22 @@ impl ProviderError {
         match self {
             Self::Aborted(error) => error,
             Self::Busy { .. } => fail_hint(Exit::TryAgain, cause, "the same again later"),
-            Self::Unavailable(_) => fail_hint(Exit::Unavailable, cause, "`--resume` goes on where this stopped"),
-            Self::TooLong(_) => {
-                fail_hint(Exit::BadInput, cause, "a shorter input, `--new`, or a model with a larger context")
-            }
+            Self::Unavailable(_) => fail_hint(
+                Exit::Unavailable,
+                cause,
+                "`--resume` goes on where this stopped",
+            ),
+            Self::TooLong(_) => fail_hint(
+                Exit::BadInput,
+                cause,
+                "a shorter input, `--new`, or a model with a larger context",
+            ),
             Self::KeyRejected(_) => fail(Exit::Refused, cause),
-            Self::NotFound(_) => fail_hint(Exit::Config, cause, "`nanobot config get agents.defaults.model`"),
+            Self::NotFound(_) => fail_hint(
+                Exit::Config,
+                cause,
+                "`nanobot config get agents.defaults.model`",
+            ),
             Self::Refused(_) => fail(Exit::Failed, cause),
         }
     }

@@ -1,1 +1,21 @@
-//! (to come)
+//! `--record FILE`: a wrapper that writes down every exchange.
+
+use super::{Provider, ProviderError, Request, Tell, cassette};
+use crate::message::Reply;
+use crate::sys::store;
+use std::path::PathBuf;
+
+/// Asks `inner`, and appends what was asked and answered to a file.
+pub struct Record<P> {
+    pub inner: P,
+    pub path: PathBuf,
+}
+
+impl<P: Provider> Provider for Record<P> {
+    fn reply(&self, request: &Request<'_>, tell: &mut Tell<'_>) -> Result<Reply, ProviderError> {
+        let answer = self.inner.reply(request, tell);
+        let line = cassette::line(request, &answer);
+        store::append(&self.path, line.as_bytes()).map_err(ProviderError::Aborted)?;
+        answer
+    }
+}

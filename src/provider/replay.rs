@@ -1,1 +1,72 @@
-//! (to come)
+//! `--replay FILE`: answers from a recording, in order and without a network.
+
+use super::{Delta, Provider, ProviderError, Request, Tell, cassette};
+use crate::error::{Exit, fail};
+use crate::message::Reply;
+use serde_json::Value;
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+/// A recording, as far as it has been played.
+pub struct Replay {
+    path: PathBuf,
+    exchanges: Mutex<VecDeque<(Value, Result<Reply, String>)>>,
+}
+
+impl Replay {
+    /// # Errors
+    /// Status 65 when `text`, the file's content, is no recording.
+    pub fn new(path: &Path, text: &str) -> anyhow::Result<Self> {
+        let mut exchanges = VecDeque::new();
+        for (number, line) in text
+            .lines()
+            .enumerate()
+            .filter(|(_, line)| !line.trim().is_empty())
+        {
+            let exchange = cassette::parse(line).ok_or_else(|| {
+                fail(
+                    Exit::BadInput,
+                    format!("`{}` is no recording: line {}", path.display(), number + 1),
+                )
+            })?;
+            exchanges.push_back(exchange);
+        }
+        Ok(Self {
+            path: path.to_owned(),
+            exchanges: Mutex::new(exchanges),
+        })
+    }
+}
+
+impl Provider for Replay {
+    fn reply(&self, request: &Request<'_>, tell: &mut Tell<'_>) -> Result<Reply, ProviderError> {
+        let next = self
+            .exchanges
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .pop_front();
+        let Some((recorded, answer)) = next else {
+            let cause = format!(
+                "the recording `{}` has no further exchange",
+                self.path.display()
+            );
+            return Err(ProviderError::Aborted(fail(Exit::BadInput, cause)));
+        };
+        if let Some(place) = cassette::difference(&recorded, &cassette::question(request)) {
+            let notice = format!("the request differs from the recorded one at {place}");
+            tell(Delta::Notice(&notice)).map_err(ProviderError::Aborted)?;
+        }
+        let mut reply = answer.map_err(ProviderError::Refused)?;
+        request.reply_id.clone_into(&mut reply.id);
+        for (text, delta) in [
+            (&reply.reasoning, Delta::Reasoning(&reply.reasoning)),
+            (&reply.text, Delta::Text(&reply.text)),
+        ] {
+            if !text.is_empty() {
+                tell(delta).map_err(ProviderError::Aborted)?;
+            }
+        }
+        Ok(reply)
+    }
+}

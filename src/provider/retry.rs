@@ -1,1 +1,156 @@
-//! (to come)
+//! Trying again: a wrapper around any provider. Only while nothing of the reply has been told, since what was shown
+//! cannot be taken back.
+
+use super::{Delta, Provider, ProviderError, Request, Tell};
+use crate::message::Reply;
+use crate::sys::clock::Clock;
+use std::time::Duration;
+
+/// Tries in all.
+const TRIES: u32 = 4;
+/// All waiting together. A server that asks for more is left alone: whoever called us can come back.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Asks `inner` until it answers or there is no point in asking.
+pub struct Retry<P> {
+    pub inner: P,
+    pub clock: Clock,
+}
+
+impl<P: Provider> Provider for Retry<P> {
+    fn reply(&self, request: &Request<'_>, tell: &mut Tell<'_>) -> Result<Reply, ProviderError> {
+        let mut waited = Duration::ZERO;
+        for attempt in 1.. {
+            let mut told = false;
+            let error = match self.inner.reply(request, &mut |delta| {
+                told = true;
+                tell(delta)
+            }) {
+                Ok(reply) => return Ok(reply),
+                Err(error) => error,
+            };
+            let asked = match &error {
+                ProviderError::Busy { wait, .. } => *wait,
+                ProviderError::Unavailable(_) => None,
+                _ => return Err(error),
+            };
+            let wait = asked.unwrap_or_else(|| backoff(attempt));
+            if told || attempt == TRIES || waited + wait > PATIENCE {
+                return Err(error);
+            }
+            waited += wait;
+            tell(Delta::Retry {
+                attempt,
+                wait,
+                cause: &error.to_string(),
+            })
+            .map_err(ProviderError::Aborted)?;
+            self.clock.sleep(wait);
+        }
+        unreachable!("the last try returns");
+    }
+}
+
+/// 1, 2, 4 seconds, each up to a quarter more, so that many runs that failed together do not come back together.
+fn backoff(attempt: u32) -> Duration {
+    let base = Duration::from_secs(1 << (attempt - 1).min(6));
+    let noise = u8::from_str_radix(&crate::sys::secret::random_hex(1), 16).unwrap_or_default();
+    base + base.mul_f64(f64::from(noise) / 1024.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Retry;
+    use crate::message::Reply;
+    use crate::provider::{Delta, Provider, ProviderError, Request, Sampling, Tell};
+    use crate::sys::clock::Clock;
+    use std::sync::Mutex;
+    use std::time::Duration;
+
+    type Step = Box<dyn Fn(&mut Tell<'_>) -> Result<Reply, ProviderError> + Send>;
+
+    struct Script(Mutex<Vec<Step>>);
+
+    impl Provider for Script {
+        fn reply(&self, _: &Request<'_>, tell: &mut Tell<'_>) -> Result<Reply, ProviderError> {
+            let step = self.0.lock().unwrap().remove(0);
+            step(tell)
+        }
+    }
+
+    fn down() -> Step {
+        Box::new(|_| Err(ProviderError::Unavailable("down".into())))
+    }
+
+    fn busy(seconds: u64) -> Step {
+        Box::new(move |_| {
+            Err(ProviderError::Busy {
+                message: "busy".into(),
+                wait: Some(Duration::from_secs(seconds)),
+            })
+        })
+    }
+
+    fn fine() -> Step {
+        Box::new(|_| {
+            Ok(Reply {
+                text: "fine".into(),
+                ..Reply::default()
+            })
+        })
+    }
+
+    /// Whether it ended well, after how many tries, and how often waiting was told.
+    fn check(steps: Vec<Step>, expect: (bool, usize, usize)) {
+        let count = steps.len();
+        let clock = Clock::Fixed("2026-01-02T03:04:05Z".parse().unwrap());
+        let retry = Retry {
+            inner: Script(Mutex::new(steps)),
+            clock,
+        };
+        let sampling = Sampling {
+            max_tokens: 1,
+            temperature: None,
+            reasoning_effort: None,
+        };
+        let request = Request {
+            system: "",
+            messages: &[],
+            tools: &[],
+            may_call: true,
+            model: "",
+            sampling: &sampling,
+            reply_id: "",
+        };
+        let mut waits = 0;
+        let result = retry.reply(&request, &mut |delta| {
+            waits += usize::from(matches!(delta, Delta::Retry { .. }));
+            Ok(())
+        });
+        let left = retry.inner.0.lock().unwrap().len();
+        assert_eq!((result.is_ok(), count - left, waits), expect);
+    }
+
+    #[test]
+    fn tries_four_times_within_a_minute_while_nothing_was_told() {
+        check(vec![fine()], (true, 1, 0));
+        check(vec![down(), fine()], (true, 2, 1));
+        check(vec![down(), down(), down(), fine()], (true, 4, 3));
+        check(vec![down(), down(), down(), down(), fine()], (false, 4, 3));
+        check(vec![busy(50), fine()], (true, 2, 1));
+        check(vec![busy(61), fine()], (false, 1, 0));
+        check(vec![busy(40), busy(40), fine()], (false, 2, 1));
+        check(
+            vec![
+                Box::new(|_| Err(ProviderError::Refused("no".into()))),
+                fine(),
+            ],
+            (false, 1, 0),
+        );
+        let half = Box::new(|tell: &mut Tell<'_>| {
+            tell(Delta::Text("half")).map_err(ProviderError::Aborted)?;
+            Err(ProviderError::Unavailable("cut".into()))
+        });
+        check(vec![half, fine()], (false, 1, 0));
+    }
+}

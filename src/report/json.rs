@@ -22,16 +22,26 @@ pub struct Stamp {
 /// `event` as one object.
 pub fn event(event: &Event<'_>, stamp: &Stamp) -> Value {
     let (kind, rest) = match event {
-        Event::User(user) => ("user", json!({ "id": user.id, "text": plain_text(&user.parts) })),
+        Event::User(user) => (
+            "user",
+            json!({ "id": user.id, "text": plain_text(&user.parts) }),
+        ),
         Event::Reasoning { message, text } => ("reasoning", json!({ "id": message, "text": text })),
         Event::Text { message, text } => ("text", json!({ "id": message, "text": text })),
         Event::Assistant { reply, last } => {
             let calls: Vec<Value> = reply.calls.iter().map(call).collect();
-            ("assistant", json!({ "id": reply.id, "text": reply.text, "tool_calls": calls, "last": last }))
+            (
+                "assistant",
+                json!({ "id": reply.id, "text": reply.text, "tool_calls": calls, "last": last }),
+            )
         }
         Event::ToolCall(tool_call) => ("tool_call", call(tool_call)),
         Event::ToolOutput { call, text } => ("tool_output", json!({ "id": call, "text": text })),
-        Event::ToolResult { result, outcome, duration } => {
+        Event::ToolResult {
+            result,
+            outcome,
+            duration,
+        } => {
             let outcome = match outcome {
                 Outcome::Ok => "ok",
                 Outcome::Failed => "error",
@@ -42,11 +52,18 @@ pub fn event(event: &Event<'_>, stamp: &Stamp) -> Value {
                                "duration_ms": millis(*duration) });
             ("tool_result", rest)
         }
-        Event::Retry { attempt, wait, cause } => {
-            ("retry", json!({ "attempt": attempt, "wait_ms": millis(*wait), "cause": cause }))
-        }
+        Event::Retry {
+            attempt,
+            wait,
+            cause,
+        } => (
+            "retry",
+            json!({ "attempt": attempt, "wait_ms": millis(*wait), "cause": cause }),
+        ),
         Event::Notice(text) => ("notice", json!({ "text": text })),
-        Event::Usage { message, usage } => ("usage", json!({ "id": message, "usage": tokens(*usage) })),
+        Event::Usage { message, usage } => {
+            ("usage", json!({ "id": message, "usage": tokens(*usage) }))
+        }
     };
     stamped(kind, stamp, rest)
 }
@@ -57,17 +74,27 @@ pub struct Run {
     pub provider: String,
     pub model: String,
     pub duration: Duration,
+    pub max_iterations: u32,
 }
 
 /// The result object: all of `json`, and the last line of `stream-json`.
 pub fn result(ending: &Ending, exit: Exit, run: &Run, stamp: &Stamp) -> Value {
-    let Ending { cause: _, text, tally, error } = ending;
+    let Ending {
+        cause: _,
+        text,
+        tally,
+        error,
+    } = ending;
     let tools: Vec<Value> = tally
         .tools
         .iter()
         .map(|(name, (count, failed))| json!({ "name": name, "count": count, "failed": failed }))
         .collect();
-    let model = if tally.model.is_empty() { &run.model } else { &tally.model };
+    let model = if tally.model.is_empty() {
+        &run.model
+    } else {
+        &tally.model
+    };
     let error = error.as_ref().filter(|_| exit != Exit::Answered).map(|error| {
         json!({ "message": format!("{error:#}"), "cause": exit_of(error).name(), "hint": hint_of(error) })
     });
@@ -103,7 +130,12 @@ fn call(call: &ToolCall) -> Value {
 }
 
 fn tokens(usage: Usage) -> Value {
-    let Usage { input, cached, output, reasoning } = usage;
+    let Usage {
+        input,
+        cached,
+        output,
+        reasoning,
+    } = usage;
     json!({ "input": input, "cached": cached, "output": output, "reasoning": reasoning })
 }
 

@@ -52,7 +52,11 @@ pub fn read(reading: Reading, tell: &mut dyn FnMut(&str)) -> Result<Option<Vec<u
         bytes.extend_from_slice(&chunk[..count]);
         if bytes.len() > LIMIT {
             let cause = format!("standard input is longer than {} MiB", LIMIT >> 20);
-            return Err(fail_hint(Exit::BadInput, cause, "cut it first, as with `tail -n 2000`"));
+            return Err(fail_hint(
+                Exit::BadInput,
+                cause,
+                "cut it first, as with `tail -n 2000`",
+            ));
         }
     }
 }
@@ -66,8 +70,15 @@ fn wait(stdin: &std::io::Stdin, tell: &mut dyn FnMut(&str)) -> Result<()> {
     if ready(stdin, GIVE_UP_AFTER - TELL_AFTER)? {
         return Ok(());
     }
-    let cause = format!("standard input stayed silent for {} seconds", GIVE_UP_AFTER.as_secs());
-    Err(fail_hint(Exit::NoInput, cause, "`--no-stdin`, or `NANOBOT_STDIN=never` in loops and supervisors"))
+    let cause = format!(
+        "standard input stayed silent for {} seconds",
+        GIVE_UP_AFTER.as_secs()
+    );
+    Err(fail_hint(
+        Exit::NoInput,
+        cause,
+        "`--no-stdin`, or `NANOBOT_STDIN=never` in loops and supervisors",
+    ))
 }
 
 fn ready(stdin: &std::io::Stdin, timeout: Duration) -> Result<bool> {
@@ -79,6 +90,36 @@ fn ready(stdin: &std::io::Stdin, timeout: Duration) -> Result<bool> {
             Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error).context("wait for standard input"),
         }
+    }
+}
+
+/// The content of a file that the user named.
+pub fn read_file(path: &std::path::Path) -> std::io::Result<Vec<u8>> {
+    std::fs::read(path)
+}
+
+/// The media type of an image that models take, told by its first bytes: PNG, JPEG, GIF or WebP.
+pub fn image_type(bytes: &[u8]) -> Option<&'static str> {
+    match bytes {
+        [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', ..] => Some("image/png"),
+        [0xff, 0xd8, 0xff, ..] => Some("image/jpeg"),
+        [b'G', b'I', b'F', b'8', b'7' | b'9', b'a', ..] => Some("image/gif"),
+        [
+            b'R',
+            b'I',
+            b'F',
+            b'F',
+            _,
+            _,
+            _,
+            _,
+            b'W',
+            b'E',
+            b'B',
+            b'P',
+            ..,
+        ] => Some("image/webp"),
+        _ => None,
     }
 }
 
@@ -97,8 +138,16 @@ pub struct Decoded {
 pub fn decode(bytes: Vec<u8>, what: &str) -> Result<Decoded> {
     if let Some((encoding, mark)) = encoding_rs::Encoding::for_bom(&bytes) {
         let (text, broken) = encoding.decode_without_bom_handling(&bytes[mark..]);
-        let notice = broken.then(|| format!("{what} is not all {}; what is not was replaced", encoding.name()));
-        return Ok(Decoded { text: text.into_owned(), notice });
+        let notice = broken.then(|| {
+            format!(
+                "{what} is not all {}; what is not was replaced",
+                encoding.name()
+            )
+        });
+        return Ok(Decoded {
+            text: text.into_owned(),
+            notice,
+        });
     }
     if bytes.contains(&0) {
         return Err(fail(Exit::BadInput, format!("{what} is binary, not text")));
@@ -107,8 +156,14 @@ pub fn decode(bytes: Vec<u8>, what: &str) -> Result<Decoded> {
         Ok(text) => Ok(Decoded { text, notice: None }),
         Err(error) => {
             let place = error.utf8_error().valid_up_to();
-            let notice = format!("{what} is not all UTF-8 (first at byte {}); what is not was replaced", place + 1);
-            Ok(Decoded { text: String::from_utf8_lossy(error.as_bytes()).into_owned(), notice: Some(notice) })
+            let notice = format!(
+                "{what} is not all UTF-8 (first at byte {}); what is not was replaced",
+                place + 1
+            );
+            Ok(Decoded {
+                text: String::from_utf8_lossy(error.as_bytes()).into_owned(),
+                notice: Some(notice),
+            })
         }
     }
 }
@@ -121,7 +176,11 @@ mod tests {
     fn text_in_its_encodings() {
         let check = |bytes: &[u8], expect: &str, noticed: bool| {
             let decoded = decode(bytes.to_vec(), "input").unwrap();
-            assert_eq!((decoded.text.as_str(), decoded.notice.is_some()), (expect, noticed), "{bytes:?}");
+            assert_eq!(
+                (decoded.text.as_str(), decoded.notice.is_some()),
+                (expect, noticed),
+                "{bytes:?}"
+            );
         };
         check(b"", "", false);
         check("h\u{e9}".as_bytes(), "h\u{e9}", false);

@@ -1,1 +1,294 @@
-//! (to come)
+//! Files: append a line, replace a whole, lock. Errors name the path.
+//!
+//! Everything made here is its owner's alone: 0600 and 0700. A failed sync is told and never tried again, since the
+//! kernel may have dropped what it could not write (PostgreSQL's lesson of 2018).
+
+use crate::error::{Exit, fail, fail_hint};
+use anyhow::{Context, Result};
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Make `path` and what is missing above it, for the owner alone.
+pub fn create_dir(path: &Path) -> Result<()> {
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
+    made.with_context(|| format!("create `{}`", path.display()))
+}
+
+/// Open `path` for appending; it is made where it is missing. A link is not followed.
+pub fn open_log(path: &Path) -> Result<File> {
+    let nofollow = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
+    let opened = OpenOptions::new()
+        .read(true)
+        .append(true)
+        .create(true)
+        .mode(0o600)
+        .custom_flags(nofollow)
+        .open(path);
+    opened.with_context(|| format!("open `{}`", path.display()))
+}
+
+/// Append `bytes` to an open log in one write. When the disk takes only a part, that part is taken back, so that no
+/// torn line stays behind; the caller holds a lock.
+pub fn append_to(mut log: &File, path: &Path, bytes: &[u8]) -> Result<()> {
+    let before = log
+        .metadata()
+        .with_context(|| format!("look at `{}`", path.display()))?
+        .len();
+    let written = log.write_all(bytes);
+    if written.is_err() {
+        // Should this fail too, the next open repairs the tail.
+        drop(log.set_len(before));
+    }
+    written.with_context(|| format!("write `{}`", path.display()))
+}
+
+/// Append `bytes` to the file at `path`, made where it is missing.
+pub fn append(path: &Path, bytes: &[u8]) -> Result<()> {
+    append_to(&open_log(path)?, path, bytes)
+}
+
+/// Bring a log's data to the disk.
+pub fn sync(log: &File, path: &Path) -> Result<()> {
+    log.sync_data()
+        .with_context(|| format!("sync `{}`", path.display()))
+}
+
+/// Bring to the disk which files a directory has.
+pub fn sync_dir(path: &Path) -> Result<()> {
+    let synced = File::open(path).and_then(|dir| dir.sync_all());
+    synced.with_context(|| format!("sync `{}`", path.display()))
+}
+
+/// Write `bytes` as the whole of `path`: the file is the old one or the new one at any instant. Its mode is kept, a new
+/// one is the owner's alone; where `path` is a link, its target is replaced.
+pub fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
+    let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let dir = target
+        .parent()
+        .filter(|dir| !dir.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
+    let what = || format!("write `{}`", path.display());
+    let mut temp = tempfile::NamedTempFile::new_in(dir).with_context(what)?;
+    if let Ok(old) = std::fs::metadata(&target) {
+        let mode = std::fs::Permissions::from_mode(old.permissions().mode() & 0o777);
+        temp.as_file().set_permissions(mode).with_context(what)?;
+    }
+    temp.write_all(bytes)
+        .and_then(|()| temp.as_file().sync_all())
+        .with_context(what)?;
+    temp.persist(&target)
+        .map_err(|error| error.error)
+        .with_context(what)?;
+    sync_dir(dir)
+}
+
+/// Who holds a lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holder {
+    pub pid: u32,
+    /// As the holder wrote it down.
+    pub since: String,
+}
+
+/// A lock of the kernel's on a file of its own: freed with the process, however that ends. The file stays behind and
+/// means nothing.
+#[derive(Debug)]
+pub struct Lock {
+    file: File,
+    path: PathBuf,
+}
+
+/// How often a busy lock is tried: often enough for short turns, seldom enough to cost nothing. A blocking wait could
+/// not be given up.
+const TRY_EVERY: Duration = Duration::from_millis(20);
+
+impl Lock {
+    /// Take the lock at `path`, waiting up to `wait` for whoever holds it; `busy` is told once. `now` is written down
+    /// for those who find it taken; `what` names the locked thing in errors.
+    ///
+    /// # Errors
+    /// Status 75 with the holder when it stays taken; 74 where the file system has no locks.
+    pub fn take(
+        path: &Path,
+        what: &str,
+        now: &str,
+        wait: Duration,
+        busy: &mut dyn FnMut(Option<&Holder>),
+    ) -> Result<Self> {
+        let started = Instant::now();
+        let mut told = false;
+        loop {
+            let nofollow = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
+            let mut file = OpenOptions::new()
+                .read(true)
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .mode(0o600)
+                .custom_flags(nofollow)
+                .open(path)
+                .with_context(|| format!("open `{}`", path.display()))?;
+            match file.try_lock() {
+                Ok(()) if still_there(&file, path) => {
+                    let note = format!("{} {now}\n", std::process::id());
+                    // The note is a courtesy: a full disk must not keep anybody from working.
+                    drop(
+                        file.set_len(0)
+                            .and_then(|()| file.write_all(note.as_bytes())),
+                    );
+                    return Ok(Self {
+                        file,
+                        path: path.to_owned(),
+                    });
+                }
+                // Its last holder removed the file: the lock of that file is worth nothing.
+                Ok(()) => continue,
+                Err(TryLockError::WouldBlock) => {}
+                Err(TryLockError::Error(error)) => {
+                    let cause =
+                        format!("this file system cannot lock `{}`: {error}", path.display());
+                    return Err(fail_hint(Exit::Io, cause, "a workspace on a local disk"));
+                }
+            }
+            let holder = holder(&mut file);
+            if started.elapsed() >= wait {
+                let who = holder
+                    .map(|Holder { pid, since }| format!(" by process {pid} since {since}"))
+                    .unwrap_or_default();
+                return Err(fail_hint(
+                    Exit::TryAgain,
+                    format!("{what} is in use{who}"),
+                    "the same again later, or `--wait`",
+                ));
+            }
+            if !std::mem::replace(&mut told, true) {
+                busy(holder.as_ref());
+            }
+            std::thread::sleep(TRY_EVERY);
+        }
+    }
+
+    /// Remove the lock's file and let go. Whoever waits for it notices, and makes a new one.
+    pub fn remove(self) -> Result<()> {
+        std::fs::remove_file(&self.path)
+            .with_context(|| format!("remove `{}`", self.path.display()))
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Closing would do as well; this is the moment made plain.
+        drop(self.file.unlock());
+    }
+}
+
+fn still_there(file: &File, path: &Path) -> bool {
+    match (file.metadata(), std::fs::symlink_metadata(path)) {
+        (Ok(ours), Ok(named)) => (ours.dev(), ours.ino()) == (named.dev(), named.ino()),
+        _ => false,
+    }
+}
+
+fn holder(file: &mut File) -> Option<Holder> {
+    let mut note = String::new();
+    file.seek(SeekFrom::Start(0)).ok()?;
+    file.take(200).read_to_string(&mut note).ok()?;
+    let (pid, since) = note.trim().split_once(' ')?;
+    Some(Holder {
+        pid: pid.parse().ok()?,
+        since: since.into(),
+    })
+}
+
+/// Run `work` while holding the kernel's lock on `file`, for the microseconds of an append.
+pub fn while_locked<T>(file: &File, path: &Path, work: impl FnOnce() -> Result<T>) -> Result<T> {
+    file.lock()
+        .map_err(|error| fail(Exit::Io, format!("lock `{}`: {error}", path.display())))?;
+    let done = work();
+    drop(file.unlock());
+    done
+}
+
+/// The content of a file; `None` when there is none.
+pub fn read(path: &Path) -> Result<Option<Vec<u8>>> {
+    match std::fs::read(path) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            Ok(None)
+        }
+        Err(error) => Err(error).with_context(|| format!("read `{}`", path.display())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Lock, append, create_dir, replace};
+    use crate::error::{Exit, exit_of};
+    use std::os::unix::fs::PermissionsExt;
+    use std::time::Duration;
+
+    #[test]
+    fn files_are_their_owners_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let mode =
+            |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        let inner = dir.path().join("a/b");
+        create_dir(&inner).unwrap();
+        assert_eq!(mode(&inner), 0o700);
+        append(&inner.join("log"), b"one\n").unwrap();
+        append(&inner.join("log"), b"two\n").unwrap();
+        assert_eq!(std::fs::read(inner.join("log")).unwrap(), b"one\ntwo\n");
+        assert_eq!(mode(&inner.join("log")), 0o600);
+        replace(&inner.join("new"), b"x").unwrap();
+        assert_eq!(mode(&inner.join("new")), 0o600);
+    }
+
+    #[test]
+    fn a_replaced_file_keeps_its_mode_and_its_link() {
+        let dir = tempfile::tempdir().unwrap();
+        let (file, link) = (dir.path().join("file"), dir.path().join("link"));
+        std::fs::write(&file, "old").unwrap();
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o640)).unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        replace(&link, b"new").unwrap();
+        assert_eq!(std::fs::read(&file).unwrap(), b"new");
+        assert_eq!(
+            std::fs::metadata(&file).unwrap().permissions().mode() & 0o777,
+            0o640
+        );
+        assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(
+            std::fs::read_dir(dir.path()).unwrap().count(),
+            2,
+            "no temporary file is left"
+        );
+    }
+
+    #[test]
+    fn a_lock_is_taken_once_and_names_its_holder() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x.lock");
+        let take = || Lock::take(&path, "`x`", "noon", Duration::ZERO, &mut |_| {});
+        let lock = take().unwrap();
+        let error = take().unwrap_err();
+        assert_eq!(exit_of(&error), Exit::TryAgain);
+        assert_eq!(
+            error.to_string(),
+            format!("`x` is in use by process {} since noon", std::process::id())
+        );
+        drop(lock);
+        take().unwrap().remove().unwrap();
+        assert!(!path.exists());
+        take().unwrap();
+    }
+
+    #[test]
+    fn a_link_is_not_appended_to() {
+        let dir = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink(dir.path().join("target"), dir.path().join("link")).unwrap();
+        assert!(append(&dir.path().join("link"), b"x").is_err());
+    }
+}

@@ -24,13 +24,20 @@ impl Terminal {
         let err = std::io::stderr().is_terminal() && !dumb;
         let color = color.unwrap_or(err && !no_color);
         console::set_colors_enabled_stderr(color);
-        Self { out: std::io::stdout().is_terminal(), err, color }
+        Self {
+            out: std::io::stdout().is_terminal(),
+            err,
+            color,
+        }
     }
 
     /// Write `text` to standard output as it is. A reader that has gone ends the run quietly.
     pub fn print(self, text: &str) -> Result<()> {
         let mut stdout = std::io::stdout().lock();
-        match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        match stdout
+            .write_all(text.as_bytes())
+            .and_then(|()| stdout.flush())
+        {
             Err(error) if error.kind() == ErrorKind::BrokenPipe => Err(Stop(Exit::Answered).into()),
             other => other.context("write to standard output"),
         }
@@ -78,8 +85,15 @@ impl Harmless {
             '\n' | '\t' => true,
             '\u{200d}' | '\u{fe0e}' | '\u{fe0f}' => takes_a_joiner(self.previous),
             // Bidi marks and overrides, zero-width characters, invisible operators, tags, further selectors.
-            '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' => false,
-            '\u{feff}' | '\u{fe00}'..='\u{fe0d}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}' => false,
+            '\u{61c}'
+            | '\u{180e}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' => false,
+            '\u{feff}'
+            | '\u{fe00}'..='\u{fe0d}'
+            | '\u{fff9}'..='\u{fffb}'
+            | '\u{e0000}'..='\u{e0fff}' => false,
             other => !other.is_control(),
         }
     }
@@ -101,7 +115,10 @@ mod tests {
         let check = |text: &str, expect: &str| {
             assert_eq!(harmless(text), expect);
             let mut pieces = Harmless::default();
-            let one_by_one: String = text.chars().map(|letter| pieces.pass(&letter.to_string())).collect();
+            let one_by_one: String = text
+                .chars()
+                .map(|letter| pieces.pass(&letter.to_string()))
+                .collect();
             assert_eq!(one_by_one, expect, "cut everywhere");
         };
         check("plain\ttext\n", "plain\ttext\n");

@@ -1,1 +1,283 @@
-//! (to come)
+//! `edit_file`: one text for another. Exact first, then tolerant of line ends and of white space around lines; never in
+//! doubt about which place is meant.
+
+use super::files::Files;
+use super::{Effect, Output, Tool};
+use crate::provider::ToolSpec;
+use serde_json::{Value, json};
+use similar::TextDiff;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Edits files.
+pub struct EditFile {
+    spec: ToolSpec,
+    files: Arc<Files>,
+}
+
+impl EditFile {
+    pub fn new(files: Arc<Files>) -> Self {
+        let spec = ToolSpec {
+            name: "edit_file".into(),
+            description: "Replace a text in a file; old_text must occur once".into(),
+            parameters: json!({ "type": "object", "required": ["path", "old_text", "new_text"], "properties": {
+                "path": { "type": "string", "minLength": 1 },
+                "old_text": { "type": "string", "minLength": 1 },
+                "new_text": { "type": "string" },
+                "replace_all": { "type": "boolean" },
+            } }),
+        };
+        Self { spec, files }
+    }
+}
+
+impl Tool for EditFile {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Writes
+    }
+
+    fn run(&self, arguments: &Value, _: &mut dyn FnMut(&str)) -> Result<Output, String> {
+        let text = |key: &str| arguments[key].as_str().unwrap_or_default();
+        let path = text("path");
+        // Before reading: where nothing may be changed, that is what the model should hear.
+        self.files
+            .reach
+            .decide(path, crate::policy::Access::Write)?;
+        let (bytes, _) = self.files.read(path)?;
+        let before = String::from_utf8(bytes)
+            .map_err(|_| format!("`{path}` is not UTF-8 text and is not edited"))?;
+        let after = edit(
+            &before,
+            text("old_text"),
+            text("new_text"),
+            arguments["replace_all"] == true,
+        )
+        .map_err(|error| format!("`{path}`: {error}"))?;
+        if after == before {
+            return Err(format!(
+                "`{path}`: old_text and new_text are the same; nothing was changed"
+            ));
+        }
+        let (_, place) = self.files.write(path, after.as_bytes())?;
+        let diff = TextDiff::from_lines(&before, &after);
+        let diff = diff.unified_diff().context_radius(2).to_string();
+        Ok(format!("edited {}\n{}", place.display(), diff.trim_end()).into())
+    }
+}
+
+/// `text` with `old` replaced by `new`.
+fn edit(text: &str, old: &str, new: &str, all: bool) -> Result<String, String> {
+    let exact: Vec<Range<usize>> = text
+        .match_indices(old)
+        .map(|(at, found)| at..at + found.len())
+        .collect();
+    let (places, kept): (_, Vec<String>) = if exact.is_empty() {
+        let places = loosely(text, old);
+        let kept = places
+            .iter()
+            .map(|place| fitted(new, old, &text[place.clone()]))
+            .collect();
+        (places, kept)
+    } else {
+        let kept = vec![new.to_owned(); exact.len()];
+        (exact, kept)
+    };
+    match places.len() {
+        0 => return Err(nearest(text, old)),
+        1 => {}
+        _ if all => {}
+        count => {
+            let line =
+                |place: &Range<usize>| (text[..place.start].matches('\n').count() + 1).to_string();
+            let lines: Vec<String> = places.iter().take(10).map(line).collect();
+            return Err(format!(
+                "old_text occurs {count} times, at lines {}; give more of the text around it, or replace_all",
+                lines.join(", ")
+            ));
+        }
+    }
+    let mut out = String::with_capacity(text.len() + new.len());
+    let mut end = 0;
+    for (place, new) in places.iter().zip(kept) {
+        out.push_str(&text[end..place.start]);
+        out.push_str(&new);
+        end = place.end;
+    }
+    out.push_str(&text[end..]);
+    Ok(out)
+}
+
+/// Where the lines of `old` stand in `text`, white space around each line aside. Places do not overlap.
+fn loosely(text: &str, old: &str) -> Vec<Range<usize>> {
+    let wanted: Vec<&str> = old
+        .trim_matches(['\n', '\r'])
+        .lines()
+        .map(str::trim)
+        .collect();
+    if wanted.iter().all(|line| line.is_empty()) {
+        return Vec::new();
+    }
+    let mut lines = Vec::new();
+    let mut at = 0;
+    for line in text.split_inclusive('\n') {
+        lines.push(at..at + line.trim_end_matches(['\n', '\r']).len());
+        at += line.len();
+    }
+    let mut found = Vec::new();
+    let mut first = 0;
+    while first + wanted.len() <= lines.len() {
+        let window = &lines[first..first + wanted.len()];
+        if window
+            .iter()
+            .zip(&wanted)
+            .all(|(line, wanted)| text[line.clone()].trim() == *wanted)
+        {
+            found.push(window[0].start..window[window.len() - 1].end);
+            first += wanted.len();
+        } else {
+            first += 1;
+        }
+    }
+    found
+}
+
+/// `new` as it fits where `found` stands instead of `old`: with its line ends, and its indentation where the model left
+/// it out or had another.
+fn fitted(new: &str, old: &str, found: &str) -> String {
+    let indent = |text: &str| {
+        let line = text
+            .lines()
+            .find(|line| !line.trim().is_empty())
+            .unwrap_or_default();
+        line[..line.len() - line.trim_start().len()].to_owned()
+    };
+    let (old_indent, found_indent) = (indent(old), indent(found));
+    let new = new.trim_end_matches(['\n', '\r']);
+    let moved = new
+        .lines()
+        .map(|line| match line.strip_prefix(&old_indent) {
+            Some(rest) if !line.trim().is_empty() && old_indent != found_indent => {
+                format!("{found_indent}{rest}")
+            }
+            _ => line.to_owned(),
+        });
+    let end = if found.contains("\r\n") { "\r\n" } else { "\n" };
+    moved.collect::<Vec<_>>().join(end)
+}
+
+/// Lines of a file that are compared when nothing matches; more would take too long.
+const COMPARED: usize = 4_000;
+
+/// What is most like `old` in `text`, so that the model sees what it got wrong.
+fn nearest(text: &str, old: &str) -> String {
+    let lines: Vec<&str> = text.lines().take(COMPARED).collect();
+    let height = old.lines().count().max(1);
+    let first = old
+        .lines()
+        .find(|line| !line.trim().is_empty())
+        .unwrap_or_default()
+        .trim();
+    let offset = old
+        .lines()
+        .position(|line| line.trim() == first)
+        .unwrap_or(0);
+    let likeness = |line: &&str| strsim::normalized_levenshtein(head(line.trim()), head(first));
+    let best = lines
+        .iter()
+        .map(likeness)
+        .enumerate()
+        .max_by(|one, other| one.1.total_cmp(&other.1));
+    let Some((index, _)) = best.filter(|(_, likeness)| *likeness > 0.5) else {
+        return "old_text does not occur, and nothing is like it; read the file again".into();
+    };
+    let start = index.saturating_sub(offset);
+    let found = lines[start..(start + height).min(lines.len())].join("\n");
+    let diff = TextDiff::from_lines(old.trim_end(), &found);
+    let percent = (diff.ratio() * 100.0).round();
+    let changes = diff
+        .unified_diff()
+        .context_radius(1)
+        .header("old_text", "the file")
+        .to_string();
+    format!(
+        "old_text does not occur. Nearest is line {} ({percent}% of the lines alike):\n{}",
+        start + 1,
+        changes.trim_end().chars().take(3_000).collect::<String>()
+    )
+}
+
+/// Enough of a line to compare it by.
+fn head(line: &str) -> &str {
+    &line[..line
+        .char_indices()
+        .nth(200)
+        .map_or(line.len(), |(at, _)| at)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::edit;
+
+    #[test]
+    fn edits() {
+        let check = |text: &str, old: &str, new: &str, expect: &str| {
+            assert_eq!(
+                edit(text, old, new, false).as_deref(),
+                Ok(expect),
+                "{text:?} {old:?}"
+            );
+        };
+        check("one two three", "two", "2", "one 2 three");
+        check("a\nb\nc\n", "b\n", "", "a\nc\n");
+        // Line ends of the file are kept.
+        check("a\r\nb\r\nc\r\n", "a\nb", "x\ny", "x\r\ny\r\nc\r\n");
+        // White space around lines is forgiven, and the file's indentation carried over.
+        check(
+            "    if x:\n        y()\n",
+            "if x:\n    y()",
+            "if z:\n    y()",
+            "    if z:\n        y()\n",
+        );
+        check(
+            "fn a() {  \n}\n",
+            "fn a() {\n}",
+            "fn b() {\n}",
+            "fn b() {\n}\n",
+        );
+        check("\tone\n\ttwo\n", "\none\ntwo\n", "one\n2\n", "\tone\n\t2\n");
+        check("\u{feff}a b", "a", "x", "\u{feff}x b");
+        check("no newline", "line", "end", "no newend");
+    }
+
+    #[test]
+    fn all_places() {
+        assert_eq!(edit("a b a", "a", "x", true).unwrap(), "x b x");
+        assert_eq!(edit("aaa", "aa", "b", true).unwrap(), "ba");
+    }
+
+    #[test]
+    fn refusals_help() {
+        let check = |text: &str, old: &str, words: &[&str]| {
+            let error = edit(text, old, "new", false).unwrap_err();
+            for word in words {
+                assert!(error.contains(word), "no {word:?} in {error}");
+            }
+        };
+        check(
+            "a\nb\na\n",
+            "a",
+            &["occurs 2 times, at lines 1, 3", "replace_all"],
+        );
+        check(
+            "let value = 10;\n",
+            "let value = 12;",
+            &["Nearest is line 1", "-let value = 12;", "+let value = 10;"],
+        );
+        check("something else\n", "zzz qqq", &["nothing is like it"]);
+        check("", "a", &["nothing is like it"]);
+    }
+}

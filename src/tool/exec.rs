@@ -1,1 +1,356 @@
-//! (to come)
+//! `exec`: a command of the shell, in a group of its own, with a deadline and without our keys in its environment.
+
+use super::files::Files;
+use super::{Effect, Output, Tool};
+use crate::provider::ToolSpec;
+use crate::sys::env::Env;
+use crate::sys::process::{self, Spec};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The longest that a model may ask for.
+const LONGEST: u64 = 600;
+/// Bytes that are kept of the output's beginning, and of its end.
+const KEEP: usize = 7_500;
+
+/// Variables that a command gets, where we have them.
+const PASSED: &[&str] = &[
+    "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", "TMPDIR",
+];
+
+/// What the config says of commands.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    pub timeout: Duration,
+    /// Put before and after PATH.
+    pub path_prepend: String,
+    pub path_append: String,
+    /// Further variables that a command gets.
+    pub allowed_env_keys: Vec<String>,
+}
+
+/// Runs commands.
+pub struct Exec {
+    spec: ToolSpec,
+    files: Arc<Files>,
+    timeout: Duration,
+    env: Vec<(String, String)>,
+}
+
+impl Exec {
+    pub fn new(files: Arc<Files>, limits: &Limits, env: &Env) -> Self {
+        let spec = ToolSpec {
+            name: "exec".into(),
+            description: format!(
+                "Run a shell command in the directory, without input, for at most {} s",
+                limits.timeout.as_secs()
+            ),
+            parameters: json!({ "type": "object", "required": ["command"], "properties": {
+                "command": { "type": "string", "minLength": 1 },
+                "working_dir": { "type": "string" },
+                "timeout": { "type": "integer", "minimum": 1, "maximum": LONGEST, "description": "seconds" },
+            } }),
+        };
+        Self {
+            spec,
+            files,
+            timeout: limits.timeout,
+            env: environment(limits, env),
+        }
+    }
+}
+
+impl Tool for Exec {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Writes
+    }
+
+    fn run(&self, arguments: &Value, say: &mut dyn FnMut(&str)) -> Result<Output, String> {
+        let command = arguments["command"].as_str().unwrap_or_default();
+        if let Some(accident) = accident(command) {
+            return Err(format!(
+                "not run: this {accident}; if that is really wanted, the user must do it"
+            ));
+        }
+        let directory = self
+            .files
+            .directory(arguments["working_dir"].as_str().unwrap_or("."))?;
+        let timeout = arguments["timeout"]
+            .as_u64()
+            .map_or(self.timeout, Duration::from_secs);
+        let spec = Spec {
+            program: "/bin/sh".into(),
+            arguments: vec!["-c".into(), command.into()],
+            directory,
+            env: self.env.clone(),
+            timeout,
+            keep: KEEP,
+        };
+        let finished = process::run(&spec, &mut |bytes| say(&String::from_utf8_lossy(bytes)))
+            .map_err(|error| format!("the shell cannot be started: {error}"))?;
+        let mut text = shown(&finished);
+        let line = |words: String| format!("\n{words}");
+        match (
+            finished.status.and_then(|status| status.code()),
+            finished.signal(),
+        ) {
+            (Some(0), _) => {}
+            (Some(code), _) => text.push_str(&line(format!("Exit code: {code}"))),
+            (None, Some(signal)) => text.push_str(&line(format!("Ended by signal {signal}"))),
+            (None, None) => {
+                text.push_str(&line(format!(
+                    "Timed out after {} seconds; all of it was ended",
+                    timeout.as_secs()
+                )));
+                return Err(text.trim_start().to_owned());
+            }
+        }
+        if finished.strays {
+            text.push_str("\n(what it left running was ended with it)");
+        }
+        Ok(text.trim_start_matches('\n').to_owned().into())
+    }
+}
+
+/// The output as text, with a mark where its middle was left out.
+fn shown(finished: &process::Finished) -> String {
+    let head = String::from_utf8_lossy(&finished.head);
+    let tail = String::from_utf8_lossy(&finished.tail);
+    let excess = tail.len().saturating_sub(KEEP);
+    let start = (excess..=tail.len())
+        .find(|at| tail.is_char_boundary(*at))
+        .unwrap_or(tail.len());
+    let left_out = finished.left_out + start as u64;
+    let text = match left_out {
+        0 => format!("{head}{tail}"),
+        _ => format!(
+            "{head}\n[… {left_out} bytes left out …]\n{}",
+            &tail[start..]
+        ),
+    };
+    match text.trim() {
+        "" => "(no output)".into(),
+        _ => text.trim_end().to_owned(),
+    }
+}
+
+/// All of a command's environment: named variables only, so that no key gets there by being forgotten.
+fn environment(limits: &Limits, env: &Env) -> Vec<(String, String)> {
+    let own = env.get("PATH").unwrap_or("/usr/local/bin:/usr/bin:/bin");
+    let parts = [
+        limits.path_prepend.as_str(),
+        own,
+        limits.path_append.as_str(),
+    ];
+    let path = parts
+        .iter()
+        .filter(|part| !part.is_empty())
+        .copied()
+        .collect::<Vec<_>>()
+        .join(":");
+    let fixed = [
+        ("PATH", path.as_str()),
+        ("SHELL", "/bin/sh"),
+        ("TERM", "dumb"),
+    ];
+    let passed = |name: &str| {
+        PASSED.contains(&name)
+            || name.starts_with("LC_")
+            || limits
+                .allowed_env_keys
+                .iter()
+                .any(|allowed| allowed == name)
+    };
+    let ours = env
+        .iter()
+        .filter(|(name, _)| passed(name) && !fixed.iter().any(|(fixed, _)| fixed == name));
+    fixed
+        .into_iter()
+        .chain(ours)
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect()
+}
+
+/// A tripwire against plain accidents, in words that follow "this". It is no security: whoever wants to get past it does.
+fn accident(command: &str) -> Option<&'static str> {
+    let compact: String = command
+        .chars()
+        .filter(|letter| !letter.is_whitespace())
+        .collect();
+    if compact.contains(":(){:|:&};:") {
+        return Some("is a fork bomb");
+    }
+    command.split([';', '&', '|', '\n']).find_map(|part| {
+        let mut words = part
+            .split_whitespace()
+            .skip_while(|word| *word == "sudo" || word.contains('='));
+        let program = words.next()?.rsplit('/').next()?;
+        let rest: Vec<&str> = words.collect();
+        let has = |flag: char, long: &str| {
+            rest.iter().any(|word| {
+                *word == long
+                    || (word.starts_with('-') && !word.starts_with("--") && word.contains(flag))
+            })
+        };
+        let everything = |word: &&str| {
+            matches!(
+                word.trim_end_matches('*').trim_end_matches('/'),
+                "" | "~" | "$HOME" | "\"$HOME\""
+            )
+        };
+        match program {
+            "rm" if has('r', "--recursive") || has('R', "--recursive") => rest
+                .iter()
+                .filter(|word| !word.starts_with('-'))
+                .any(everything)
+                .then_some("removes everything"),
+            "dd" => rest
+                .iter()
+                .any(|word| word.starts_with("of=/dev/") && !word.ends_with("null"))
+                .then_some("overwrites a disk"),
+            "shutdown" | "reboot" | "poweroff" | "halt" => Some("stops the machine"),
+            _ if program == "mkfs" || program.starts_with("mkfs.") => {
+                Some("makes a new file system")
+            }
+            _ => None,
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Exec, Limits, accident, environment};
+    use crate::message::plain_text;
+    use crate::sys::env::Env;
+    use crate::tool::{Tool, files::tests::files};
+    use serde_json::json;
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    fn limits() -> Limits {
+        let (path_prepend, path_append) = ("/first".into(), "/last".into());
+        Limits {
+            timeout: Duration::from_secs(10),
+            path_prepend,
+            path_append,
+            allowed_env_keys: vec!["EXTRA".into()],
+        }
+    }
+
+    #[test]
+    fn only_named_variables_are_passed() {
+        let env: Env = [
+            ("PATH", "/bin"),
+            ("HOME", "/h"),
+            ("LC_ALL", "C"),
+            ("OPENAI_API_KEY", "k"),
+            ("EXTRA", "e"),
+            ("LD_PRELOAD", "x"),
+            ("SHELL", "/evil"),
+        ]
+        .into_iter()
+        .collect();
+        let mut found = environment(&limits(), &env);
+        found.sort();
+        let found: Vec<String> = found
+            .into_iter()
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect();
+        assert_eq!(
+            found,
+            [
+                "EXTRA=e",
+                "HOME=/h",
+                "LC_ALL=C",
+                "PATH=/first:/bin:/last",
+                "SHELL=/bin/sh",
+                "TERM=dumb"
+            ]
+        );
+    }
+
+    #[test]
+    fn results_as_the_model_sees_them() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = std::fs::canonicalize(temp.path()).unwrap();
+        let exec = Exec::new(Arc::new(files(&dir, false)), &limits(), &Env::default());
+        let check = |command: &str, expect: Result<&str, &str>| {
+            let found = exec.run(&json!({ "command": command, "timeout": 1 }), &mut |_| {});
+            let found = found.map(|output| plain_text(&output.parts));
+            assert_eq!(
+                found.as_deref().map_err(String::as_str),
+                expect,
+                "{command}"
+            );
+        };
+        check("echo out; echo err >&2", Ok("out\nerr"));
+        check("true", Ok("(no output)"));
+        check("echo no; exit 3", Ok("no\nExit code: 3"));
+        check("kill -9 $$", Ok("(no output)\nEnded by signal 9"));
+        check("printf 'a\\377b'", Ok("a\u{fffd}b"));
+        check("pwd", Ok(dir.to_str().unwrap()));
+        check("cat", Ok("(no output)"));
+        check(
+            "echo on; sleep 9",
+            Err("on\nTimed out after 1 seconds; all of it was ended"),
+        );
+        check(
+            "sleep 30 & echo on",
+            Ok("on\n(what it left running was ended with it)"),
+        );
+        let long = exec
+            .run(&json!({ "command": "seq 1 100000" }), &mut |_| {})
+            .unwrap();
+        let long = plain_text(&long.parts);
+        assert!(
+            long.starts_with("1\n2\n")
+                && long.ends_with("99999\n100000")
+                && long.contains("bytes left out")
+        );
+        assert!(long.len() < 16_000);
+        assert!(
+            exec.run(
+                &json!({ "command": "pwd", "working_dir": "/etc" }),
+                &mut |_| {}
+            )
+            .is_err()
+        );
+    }
+
+    #[test]
+    fn accidents_are_stopped_and_nothing_else() {
+        for command in [
+            "rm -rf /",
+            "sudo rm -rf /*",
+            "rm -r -f ~",
+            "cd /tmp; rm -rf $HOME/",
+            "mkfs.ext4 /dev/sda1",
+            "dd if=/dev/zero of=/dev/sda",
+            "shutdown -h now",
+            "sudo reboot",
+            ":(){ :|:& };:",
+            "rm --recursive /",
+        ] {
+            assert!(accident(command).is_some(), "{command}");
+        }
+        for command in [
+            "grep shutdown file",
+            "git commit -m \"reboot handling\"",
+            "rm -f one.txt",
+            "rm -rf ./build",
+            "rm -rf /tmp/x",
+            "dd if=a of=b",
+            "dd of=/dev/null",
+            "echo format",
+            "man mkfs",
+            "ls",
+        ] {
+            assert_eq!(accident(command), None, "{command}");
+        }
+    }
+}

@@ -1,1 +1,160 @@
-//! (to come)
+//! `list_dir`: what is in a directory, or beneath it as git would see it.
+
+use super::files::Files;
+use super::{Effect, Output, Tool};
+use crate::provider::ToolSpec;
+use serde_json::{Value, json};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Entries that are shown, unless more are asked for.
+const SHOWN: u64 = 200;
+/// Entries that are looked at; a larger tree is said to be one.
+const LOOKED_AT: usize = 100_000;
+
+/// Lists directories.
+pub struct ListDir {
+    spec: ToolSpec,
+    files: Arc<Files>,
+}
+
+impl ListDir {
+    pub fn new(files: Arc<Files>) -> Self {
+        let spec = ToolSpec {
+            name: "list_dir".into(),
+            description: "List a directory: names and sizes, directories ending in /".into(),
+            parameters: json!({ "type": "object", "properties": {
+                "path": { "type": "string", "description": "default: the directory" },
+                "recursive": { "type": "boolean", "description": "all beneath it but what .gitignore names" },
+                "max_entries": { "type": "integer", "minimum": 1, "maximum": 5000 },
+            } }),
+        };
+        Self { spec, files }
+    }
+}
+
+impl Tool for ListDir {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Reads
+    }
+
+    fn run(&self, arguments: &Value, _: &mut dyn FnMut(&str)) -> Result<Output, String> {
+        let given = arguments["path"].as_str().unwrap_or(".");
+        let recursive = arguments["recursive"].as_bool().unwrap_or(false);
+        let shown = arguments["max_entries"].as_u64().unwrap_or(SHOWN);
+        let dir = self.files.directory(given)?;
+        let mut names = self.walk(&dir, recursive);
+        names.sort();
+        let total = names.len();
+        if total == 0 {
+            return Ok(format!("{} is empty", dir.display()).into());
+        }
+        names.truncate(usize::try_from(shown).unwrap_or(total));
+        let mut text = names.join("\n");
+        if names.len() < total {
+            let least = if total >= LOOKED_AT { "at least " } else { "" };
+            text.push_str(&format!(
+                "\n({} of {least}{total} entries; a larger max_entries shows more)",
+                names.len()
+            ));
+        }
+        Ok(text.into())
+    }
+}
+
+impl ListDir {
+    /// The entries of `dir`. No link is followed, so that the walk stays where it began.
+    fn walk(&self, dir: &Path, recursive: bool) -> Vec<String> {
+        let mut walk = ignore::WalkBuilder::new(dir);
+        walk.standard_filters(false)
+            .follow_links(false)
+            .max_depth(Some(1));
+        if recursive {
+            walk.max_depth(Some(32))
+                .hidden(false)
+                .parents(false)
+                .git_ignore(true)
+                .require_git(false);
+            walk.filter_entry(|entry| entry.file_name() != ".git");
+        }
+        let entries = walk
+            .build()
+            .flatten()
+            .filter(|entry| entry.depth() > 0 && self.files.reach.shows(entry.path()));
+        let line = |entry: ignore::DirEntry| {
+            let name = entry
+                .path()
+                .strip_prefix(dir)
+                .unwrap_or(entry.path())
+                .to_string_lossy()
+                .into_owned();
+            match entry.file_type() {
+                Some(kind) if kind.is_dir() => format!("{name}/"),
+                Some(kind) if kind.is_symlink() => format!("{name}  link"),
+                _ => entry.metadata().map_or(name.clone(), |about| {
+                    format!("{name}  {}", size(about.len()))
+                }),
+            }
+        };
+        entries.take(LOOKED_AT).map(line).collect()
+    }
+}
+
+fn size(bytes: u64) -> String {
+    match bytes {
+        0..1024 => format!("{bytes} B"),
+        1024..1_048_576 => format!("{:.1} KB", bytes as f64 / 1024.0),
+        _ => format!("{:.1} MB", bytes as f64 / 1_048_576.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ListDir;
+    use crate::message::plain_text;
+    use crate::tool::{Tool, files::tests::files};
+    use serde_json::{Value, json};
+    use std::sync::Arc;
+
+    #[test]
+    fn listings() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = std::fs::canonicalize(temp.path()).unwrap();
+        let list = ListDir::new(Arc::new(files(&dir, false)));
+        let run = |arguments: Value| {
+            list.run(&arguments, &mut |_| {})
+                .map(|output| plain_text(&output.parts))
+        };
+        assert_eq!(
+            run(json!({})).unwrap(),
+            format!("{} is empty", dir.display())
+        );
+        for name in ["b.txt", "sub/deep/x", "sub/y.log", ".hidden", ".git/config"] {
+            std::fs::create_dir_all(dir.join(name).parent().unwrap()).unwrap();
+            std::fs::write(dir.join(name), "12").unwrap();
+        }
+        std::fs::write(dir.join(".gitignore"), "*.log\n").unwrap();
+        std::os::unix::fs::symlink("/etc", dir.join("link")).unwrap();
+        assert_eq!(
+            run(json!({})).unwrap(),
+            ".git/\n.gitignore  6 B\n.hidden  2 B\nb.txt  2 B\nlink  link\nsub/"
+        );
+        let all = ".gitignore  6 B\n.hidden  2 B\nb.txt  2 B\nlink  link\nsub/\nsub/deep/\nsub/deep/x  2 B";
+        assert_eq!(run(json!({ "recursive": true })).unwrap(), all);
+        let few = run(json!({ "max_entries": 2 })).unwrap();
+        assert_eq!(
+            few,
+            ".git/\n.gitignore  6 B\n(2 of 6 entries; a larger max_entries shows more)"
+        );
+        assert!(
+            run(json!({ "path": "/etc" }))
+                .unwrap_err()
+                .contains("--read /etc")
+        );
+        assert!(run(json!({ "path": "link" })).is_err());
+    }
+}

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 pub mod arguments;
 pub mod edit_file;
 pub mod exec;
+pub mod files;
 pub mod list_dir;
 pub mod read_file;
 pub mod write_file;
@@ -71,7 +72,11 @@ impl Toolbox {
     /// At most `parallel` tools run at a time.
     pub fn new(tools: Vec<Box<dyn Tool>>, parallel: usize) -> Self {
         let specs = tools.iter().map(|tool| tool.spec().clone()).collect();
-        Self { tools, specs, parallel: parallel.max(1) }
+        Self {
+            tools,
+            specs,
+            parallel: parallel.max(1),
+        }
     }
 
     pub fn specs(&self) -> &[ToolSpec] {
@@ -87,8 +92,13 @@ impl Toolbox {
 
     /// `calls` in the groups that run one after another: neighbouring readers together, a writer alone.
     pub fn batches<'c>(&self, calls: &'c [ToolCall]) -> impl Iterator<Item = &'c [ToolCall]> {
-        let reads = |call: &ToolCall| self.find(&call.name).is_none_or(|tool| tool.effect() == Effect::Reads);
-        calls.chunk_by(move |one, next| reads(one) && reads(next)).flat_map(|group| group.chunks(self.parallel))
+        let reads = |call: &ToolCall| {
+            self.find(&call.name)
+                .is_none_or(|tool| tool.effect() == Effect::Reads)
+        };
+        calls
+            .chunk_by(move |one, next| reads(one) && reads(next))
+            .flat_map(|group| group.chunks(self.parallel))
     }
 
     /// Run the calls of a batch side by side; the results come in call order. `cut` says that the output limit ended
@@ -117,7 +127,9 @@ impl Toolbox {
             for (number, text) in &receive {
                 told = told.and_then(|()| say(&batch[number], &text));
             }
-            let done = running.into_iter().map(|thread| thread.join().expect("a panic in a tool is caught in it"));
+            let done = running
+                .into_iter()
+                .map(|thread| thread.join().expect("a panic in a tool is caught in it"));
             let done = done.collect();
             told.map(|()| done)
         })
@@ -127,15 +139,32 @@ impl Toolbox {
         let started = Instant::now();
         let (outcome, parts) = match self.prepare(call, cut) {
             Err(refusal) => (Outcome::Skipped, vec![Part::Text(refusal)]),
-            Ok((tool, arguments)) => match catch_unwind(AssertUnwindSafe(|| tool.run(&arguments, say))) {
-                Ok(Ok(output)) => (Outcome::Ok, output.parts),
-                Ok(Err(failure)) => (Outcome::Failed, vec![Part::Text(failure)]),
-                Err(_) => (Outcome::Failed, vec![Part::Text(format!("`{}` broke down; try another way", call.name))]),
-            },
+            Ok((tool, arguments)) => {
+                match catch_unwind(AssertUnwindSafe(|| tool.run(&arguments, say))) {
+                    Ok(Ok(output)) => (Outcome::Ok, output.parts),
+                    Ok(Err(failure)) => (Outcome::Failed, vec![Part::Text(failure)]),
+                    Err(_) => (
+                        Outcome::Failed,
+                        vec![Part::Text(format!(
+                            "`{}` broke down; try another way",
+                            call.name
+                        ))],
+                    ),
+                }
+            }
         };
         let failed = outcome != Outcome::Ok;
-        let result = ToolResult { call: call.id.clone(), name: call.name.clone(), parts, failed };
-        Done { result, outcome, duration: started.elapsed() }
+        let result = ToolResult {
+            call: call.id.clone(),
+            name: call.name.clone(),
+            parts,
+            failed,
+        };
+        Done {
+            result,
+            outcome,
+            duration: started.elapsed(),
+        }
     }
 
     /// The tool that `call` names and its arguments, cast and checked; or what to tell the model.
@@ -143,12 +172,22 @@ impl Toolbox {
         let Some(tool) = self.find(&call.name) else {
             let names: Vec<&str> = self.specs.iter().map(|spec| spec.name.as_str()).collect();
             return Err(match names.is_empty() {
-                true => format!("there is no tool `{}`; this run has no tools, so answer without", call.name),
-                false => format!("there is no tool `{}`; the tools are: {}", call.name, names.join(", ")),
+                true => format!(
+                    "there is no tool `{}`; this run has no tools, so answer without",
+                    call.name
+                ),
+                false => format!(
+                    "there is no tool `{}`; the tools are: {}",
+                    call.name,
+                    names.join(", ")
+                ),
             });
         };
         if cut && !call.arguments.is_object() {
-            return Err("the output limit cut this call before it was complete; do it in smaller pieces".into());
+            return Err(
+                "the output limit cut this call before it was complete; do it in smaller pieces"
+                    .into(),
+            );
         }
         let arguments = arguments::cast_and_check(&tool.spec().parameters, &call.arguments)?;
         Ok((tool, arguments))
@@ -177,18 +216,32 @@ mod tests {
     }
 
     fn named(name: &str, effect: Effect) -> Box<dyn Tool> {
-        let spec = ToolSpec { name: name.into(), description: String::new(), parameters: json!({"type": "object"}) };
+        let spec = ToolSpec {
+            name: name.into(),
+            description: String::new(),
+            parameters: json!({"type": "object"}),
+        };
         Box::new(Named(spec, effect))
     }
 
     #[test]
     fn readers_run_together_and_writers_alone() {
-        let toolbox = Toolbox::new(vec![named("r", Effect::Reads), named("w", Effect::Writes)], 3);
+        let toolbox = Toolbox::new(
+            vec![named("r", Effect::Reads), named("w", Effect::Writes)],
+            3,
+        );
         let check = |calls: &str, expect: &str| {
-            let call = |name: char| ToolCall { id: String::new(), name: name.into(), arguments: Value::Null };
+            let call = |name: char| ToolCall {
+                id: String::new(),
+                name: name.into(),
+                arguments: Value::Null,
+            };
             let calls: Vec<ToolCall> = calls.chars().map(call).collect();
             let name = |call: &ToolCall| call.name.clone();
-            let batches: Vec<String> = toolbox.batches(&calls).map(|batch| batch.iter().map(name).collect()).collect();
+            let batches: Vec<String> = toolbox
+                .batches(&calls)
+                .map(|batch| batch.iter().map(name).collect())
+                .collect();
             assert_eq!(batches.join(" "), expect);
         };
         check("", "");

@@ -1,1 +1,224 @@
-//! (to come)
+//! `read_file`: a text with line numbers, or an image.
+
+use super::files::Files;
+use super::{Effect, Output, Tool};
+use crate::message::{Image, Part};
+use crate::provider::ToolSpec;
+use crate::sys::input::image_type;
+use serde_json::{Value, json};
+use std::fmt::Write;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Lines that are shown at a time.
+const LINES: usize = 2_000;
+/// Characters that are shown at a time; with what the session keeps of a result in mind.
+const CHARACTERS: usize = 15_000;
+/// Characters of one line.
+const LINE: usize = 2_000;
+/// The largest image that is sent; providers take no more than about this.
+const IMAGE: usize = 5 << 20;
+
+/// Reads files.
+pub struct ReadFile {
+    spec: ToolSpec,
+    files: Arc<Files>,
+    /// Skills that come with the program: name and text.
+    skills: Vec<(&'static str, &'static str)>,
+}
+
+impl ReadFile {
+    pub fn new(files: Arc<Files>, skills: Vec<(&'static str, &'static str)>) -> Self {
+        let spec = ToolSpec {
+            name: "read_file".into(),
+            description: "Read a text file with line numbers, or look at an image".into(),
+            parameters: json!({ "type": "object", "required": ["path"], "properties": {
+                "path": { "type": "string", "minLength": 1 },
+                "offset": { "type": "integer", "minimum": 1, "description": "first line" },
+                "limit": { "type": "integer", "minimum": 1, "description": "number of lines" },
+            } }),
+        };
+        Self {
+            spec,
+            files,
+            skills,
+        }
+    }
+
+    /// The text of a skill that comes with the program, when `path` names it and no file does.
+    fn skill(&self, path: &str) -> Option<&'static str> {
+        let name = path.strip_suffix("/SKILL.md")?.rsplit('/').next()?;
+        self.skills
+            .iter()
+            .find(|(skill, _)| *skill == name)
+            .map(|(_, text)| *text)
+    }
+}
+
+impl Tool for ReadFile {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Reads
+    }
+
+    fn run(&self, arguments: &Value, _: &mut dyn FnMut(&str)) -> Result<Output, String> {
+        let path = arguments["path"].as_str().unwrap_or_default();
+        let number = |key: &str| {
+            arguments[key]
+                .as_u64()
+                .and_then(|number| usize::try_from(number).ok())
+        };
+        let (offset, limit) = (
+            number("offset").unwrap_or(1),
+            number("limit").unwrap_or(LINES).min(LINES),
+        );
+        let bytes = match (self.files.read(path), self.skill(path)) {
+            (Ok((bytes, _)), _) => bytes,
+            (Err(_), Some(text)) => text.as_bytes().to_vec(),
+            (Err(error), None) => return Err(error),
+        };
+        if let Some(media_type) = image_type(&bytes) {
+            if bytes.len() > IMAGE {
+                return Err(format!("`{path}` is an image above {} MiB", IMAGE >> 20));
+            }
+            let name = Path::new(path)
+                .file_name()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned();
+            return Ok(Output {
+                parts: vec![Part::Image(Image {
+                    media_type,
+                    bytes,
+                    name,
+                })],
+            });
+        }
+        if bytes.is_empty() {
+            return Ok(format!("({path} is empty)").into());
+        }
+        let (text, encoding) =
+            decode(&bytes).ok_or_else(|| format!("`{path}` is binary ({} bytes)", bytes.len()))?;
+        page(&text, offset, limit, encoding).map(Output::from)
+    }
+}
+
+/// `bytes` as text, with the name of an encoding that is not UTF-8. `None` for what is no text.
+fn decode(bytes: &[u8]) -> Option<(String, Option<&'static str>)> {
+    if let Some((encoding, mark)) = encoding_rs::Encoding::for_bom(bytes) {
+        let (text, _) = encoding.decode_without_bom_handling(&bytes[mark..]);
+        let other = (encoding != encoding_rs::UTF_8).then(|| encoding.name());
+        return Some((text.into_owned(), other));
+    }
+    if bytes.contains(&0) {
+        return None;
+    }
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        return Some((text.to_owned(), None));
+    }
+    let mut detector = chardetng::EncodingDetector::new(chardetng::Iso2022JpDetection::Deny);
+    detector.feed(&bytes[..bytes.len().min(64 << 10)], bytes.len() <= 64 << 10);
+    let encoding = detector.guess(None, chardetng::Utf8Detection::Deny);
+    Some((encoding.decode(bytes).0.into_owned(), Some(encoding.name())))
+}
+
+/// Lines `offset` to `offset + limit`, numbered, with a word on what is not shown.
+fn page(text: &str, offset: usize, limit: usize, encoding: Option<&str>) -> Result<String, String> {
+    let total = text.lines().count();
+    if offset > total {
+        return Err(format!(
+            "line {offset} is beyond the end: there are {total} lines"
+        ));
+    }
+    let mut out = String::new();
+    let mut last = offset - 1;
+    for (index, line) in text.lines().enumerate().skip(offset - 1).take(limit) {
+        let cut = line.char_indices().nth(LINE).map(|(at, _)| at);
+        let more = cut
+            .map(|at| format!("… ({} more bytes)", line.len() - at))
+            .unwrap_or_default();
+        let shown = format!(
+            "{}| {}{more}\n",
+            index + 1,
+            &line[..cut.unwrap_or(line.len())]
+        );
+        if !out.is_empty() && out.len() + shown.len() > CHARACTERS {
+            break;
+        }
+        out.push_str(&shown);
+        last = index + 1;
+    }
+    if offset > 1 || last < total {
+        write!(out, "(lines {offset} to {last} of {total}")
+            .expect("writing to a string cannot fail");
+        out.push_str(&if last < total {
+            format!("; offset {} goes on)\n", last + 1)
+        } else {
+            ")\n".into()
+        });
+    }
+    if let Some(encoding) = encoding {
+        writeln!(out, "(decoded from {encoding})").expect("writing to a string cannot fail");
+    }
+    out.truncate(out.trim_end_matches('\n').len());
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{decode, page};
+
+    #[test]
+    fn pages_are_numbered_and_say_what_is_missing() {
+        let check = |text: &str, offset, limit, expect: &str| {
+            assert_eq!(
+                page(text, offset, limit, None).unwrap_or_else(|error| error),
+                expect
+            );
+        };
+        check("a\nb\n", 1, 9, "1| a\n2| b");
+        check("a\r\nb", 1, 9, "1| a\n2| b");
+        check(
+            "a\n\nb\n",
+            2,
+            1,
+            "2| \n(lines 2 to 2 of 3; offset 3 goes on)",
+        );
+        check("a\nb\n", 2, 9, "2| b\n(lines 2 to 2 of 2)");
+        check("a\n", 2, 9, "line 2 is beyond the end: there are 1 lines");
+        let long = page(&"é".repeat(2_010), 1, 9, None).unwrap();
+        assert!(long.ends_with("é… (20 more bytes)"));
+        let many = page(&"0123456789\n".repeat(5_000), 1, 2_000, None).unwrap();
+        assert!(many.len() < 15_100 && many.contains("of 5000; offset "));
+    }
+
+    #[test]
+    fn encodings() {
+        let check = |bytes: &[u8], expect: Option<(&str, Option<&str>)>| {
+            let found = decode(bytes);
+            assert_eq!(
+                found.as_ref().map(|(text, name)| (text.as_str(), *name)),
+                expect,
+                "{bytes:?}"
+            );
+        };
+        check(b"plain", Some(("plain", None)));
+        check(b"\xef\xbb\xbfx", Some(("x", None)));
+        check(b"\xff\xfeh\x00i\x00", Some(("hi", Some("UTF-16LE"))));
+        check(b"\x7fELF\0\0", None);
+        check(
+            "na\u{ef}ve caf\u{e9} d\u{e9}j\u{e0} vu"
+                .chars()
+                .map(|letter| letter as u8)
+                .collect::<Vec<u8>>()
+                .as_slice(),
+            Some((
+                "na\u{ef}ve caf\u{e9} d\u{e9}j\u{e0} vu",
+                Some("windows-1252"),
+            )),
+        );
+    }
+}

@@ -1,1 +1,46 @@
-//! (to come)
+//! `write_file`: a file as a whole.
+
+use super::files::Files;
+use super::{Effect, Output, Tool};
+use crate::provider::ToolSpec;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// Writes whole files.
+pub struct WriteFile {
+    spec: ToolSpec,
+    files: Arc<Files>,
+}
+
+impl WriteFile {
+    pub fn new(files: Arc<Files>) -> Self {
+        let spec = ToolSpec {
+            name: "write_file".into(),
+            description: "Write a whole file; missing directories are made".into(),
+            parameters: json!({ "type": "object", "required": ["path", "content"], "properties": {
+                "path": { "type": "string", "minLength": 1 },
+                "content": { "type": "string" },
+            } }),
+        };
+        Self { spec, files }
+    }
+}
+
+impl Tool for WriteFile {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Writes
+    }
+
+    fn run(&self, arguments: &Value, _: &mut dyn FnMut(&str)) -> Result<Output, String> {
+        let text = |key: &str| arguments[key].as_str().unwrap_or_default();
+        let content = text("content");
+        let (replaced, path) = self.files.write(text("path"), content.as_bytes())?;
+        let done = if replaced { "replaced" } else { "created" };
+        let (bytes, lines) = (content.len(), content.lines().count());
+        Ok(format!("{done} {} ({bytes} bytes, {lines} lines)", path.display()).into())
+    }
+}

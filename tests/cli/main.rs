@@ -1,5 +1,9 @@
 //! Stories told from outside: the real binary, real files, a scripted model server on loopback.
 
+mod config;
 mod server;
+mod sessions;
 mod story;
+mod streams;
 mod tidy;
+mod turn;

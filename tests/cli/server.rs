@@ -21,19 +21,27 @@ pub struct Asked {
 
 impl Asked {
     pub fn header(&self, name: &str) -> Option<&str> {
-        self.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+        self.headers
+            .iter()
+            .find(|(key, _)| key == name)
+            .map(|(_, value)| value.as_str())
     }
 
     /// The messages of the request.
     pub fn messages(&self) -> Vec<Value> {
-        self.body["messages"].as_array().cloned().unwrap_or_default()
+        self.body["messages"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default()
     }
 
     /// The content of the last message, as text.
     pub fn last(&self) -> String {
         let messages = self.messages();
         let last = messages.last().cloned().unwrap_or_default();
-        last["content"].as_str().map_or_else(|| last["content"].to_string(), str::to_owned)
+        last["content"]
+            .as_str()
+            .map_or_else(|| last["content"].to_string(), str::to_owned)
     }
 }
 
@@ -69,14 +77,27 @@ impl Answer {
 
     pub fn text(status: u16, kind: &str, body: &str) -> Self {
         let headers = vec![("content-type".into(), kind.into())];
-        Self { status, headers, pieces: vec![body.as_bytes().to_vec()], ending: Ending::Whole }
+        Self {
+            status,
+            headers,
+            pieces: vec![body.as_bytes().to_vec()],
+            ending: Ending::Whole,
+        }
     }
 
     /// Server-sent events as they are, one piece each.
     pub fn events<S: AsRef<[u8]>>(pieces: impl IntoIterator<Item = S>) -> Self {
         let headers = vec![("content-type".into(), "text/event-stream".into())];
-        let pieces = pieces.into_iter().map(|piece| piece.as_ref().to_vec()).collect();
-        Self { status: 200, headers, pieces, ending: Ending::Whole }
+        let pieces = pieces
+            .into_iter()
+            .map(|piece| piece.as_ref().to_vec())
+            .collect();
+        Self {
+            status: 200,
+            headers,
+            pieces,
+            ending: Ending::Whole,
+        }
     }
 
     pub fn header(mut self, name: &str, value: &str) -> Self {
@@ -103,7 +124,10 @@ pub fn calls(name: &str, arguments: Value) -> Turn {
 
 /// A reply that calls several tools.
 pub fn calls_all<'a>(list: impl IntoIterator<Item = (&'a str, Value)>) -> Turn {
-    let list: Vec<(String, Value)> = list.into_iter().map(|(name, arguments)| (name.to_owned(), arguments)).collect();
+    let list: Vec<(String, Value)> = list
+        .into_iter()
+        .map(|(name, arguments)| (name.to_owned(), arguments))
+        .collect();
     Box::new(move |asked| {
         let number = asked.messages().len();
         let calls: Vec<Value> = list
@@ -114,7 +138,11 @@ pub fn calls_all<'a>(list: impl IntoIterator<Item = (&'a str, Value)>) -> Turn {
                         "function": { "name": name, "arguments": arguments.to_string() } })
             })
             .collect();
-        answer(&json!({ "role": "assistant", "content": null, "tool_calls": calls }), "tool_calls", asked)
+        answer(
+            &json!({ "role": "assistant", "content": null, "tool_calls": calls }),
+            "tool_calls",
+            asked,
+        )
     })
 }
 
@@ -131,28 +159,46 @@ pub fn sends(answer: Answer) -> Turn {
 
 /// A failure with this status and message.
 pub fn fails(status: u16, message: &str) -> Turn {
-    sends(Answer::json(status, &json!({ "error": { "message": message } })))
+    sends(Answer::json(
+        status,
+        &json!({ "error": { "message": message } }),
+    ))
 }
 
 fn answer(message: &Value, finish: &str, asked: &Asked) -> Answer {
-    let usage = json!({ "prompt_tokens": asked.raw.len() / 4, "completion_tokens": 7, "total_tokens": 0 });
+    let usage =
+        json!({ "prompt_tokens": asked.raw.len() / 4, "completion_tokens": 7, "total_tokens": 0 });
     if asked.body["stream"] != json!(true) {
         let choice = json!({ "index": 0, "message": message, "finish_reason": finish });
-        return Answer::json(200, &json!({ "id": "x", "model": "scripted", "choices": [choice], "usage": usage }));
+        return Answer::json(
+            200,
+            &json!({ "id": "x", "model": "scripted", "choices": [choice], "usage": usage }),
+        );
     }
     let mut events = Vec::new();
     let mut event = |delta: Value, finish: Value| {
         let choice = json!({ "index": 0, "delta": delta, "finish_reason": finish });
-        events.push(format!("data: {}\n\n", json!({ "id": "x", "model": "scripted", "choices": [choice] })));
+        events.push(format!(
+            "data: {}\n\n",
+            json!({ "id": "x", "model": "scripted", "choices": [choice] })
+        ));
     };
     event(json!({ "role": "assistant", "content": "" }), Value::Null);
     let text = message["content"].as_str().unwrap_or_default();
     for word in text.split_inclusive(' ') {
         event(json!({ "content": word }), Value::Null);
     }
-    for (index, call) in message["tool_calls"].as_array().into_iter().flatten().enumerate() {
+    for (index, call) in message["tool_calls"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .enumerate()
+    {
         let arguments = call["function"]["arguments"].as_str().unwrap_or_default();
-        let middle = arguments.char_indices().nth(arguments.chars().count() / 2).map_or(0, |(at, _)| at);
+        let middle = arguments
+            .char_indices()
+            .nth(arguments.chars().count() / 2)
+            .map_or(0, |(at, _)| at);
         let head = json!({ "index": index, "id": call["id"], "type": "function",
                            "function": { "name": call["function"]["name"], "arguments": arguments[..middle] } });
         event(json!({ "tool_calls": [head] }), Value::Null);
@@ -160,7 +206,10 @@ fn answer(message: &Value, finish: &str, asked: &Asked) -> Answer {
         event(json!({ "tool_calls": [tail] }), Value::Null);
     }
     event(json!({}), json!(finish));
-    events.push(format!("data: {}\n\n", json!({ "id": "x", "model": "scripted", "choices": [], "usage": usage })));
+    events.push(format!(
+        "data: {}\n\n",
+        json!({ "id": "x", "model": "scripted", "choices": [], "usage": usage })
+    ));
     events.push("data: [DONE]\n\n".into());
     Answer::events(events)
 }
@@ -183,7 +232,10 @@ struct State {
 impl Server {
     pub fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let port = listener.local_addr().expect("a bound listener has an address").port();
+        let port = listener
+            .local_addr()
+            .expect("a bound listener has an address")
+            .port();
         let state = Arc::new(Mutex::new(State::default()));
         let shared = Arc::clone(&state);
         std::thread::spawn(move || {
@@ -241,28 +293,46 @@ fn serve(stream: TcpStream, state: &Mutex<State>) {
 
 fn read_request(reader: &mut BufReader<TcpStream>, connection: usize) -> Option<Asked> {
     let mut line = String::new();
-    reader.read_line(&mut line).ok().filter(|count| *count > 0)?;
+    reader
+        .read_line(&mut line)
+        .ok()
+        .filter(|count| *count > 0)?;
     let path = line.split(' ').nth(1)?.to_owned();
     let mut headers = Vec::new();
     loop {
         let mut line = String::new();
-        reader.read_line(&mut line).ok().filter(|count| *count > 0)?;
+        reader
+            .read_line(&mut line)
+            .ok()
+            .filter(|count| *count > 0)?;
         match line.trim_end().split_once(':') {
             Some((name, value)) => headers.push((name.to_lowercase(), value.trim().to_owned())),
             None => break,
         }
     }
-    let length = headers.iter().find(|(name, _)| name == "content-length").and_then(|(_, value)| value.parse().ok());
+    let length = headers
+        .iter()
+        .find(|(name, _)| name == "content-length")
+        .and_then(|(_, value)| value.parse().ok());
     let mut body = vec![0; length.unwrap_or(0)];
     reader.read_exact(&mut body).ok()?;
     let raw = String::from_utf8(body).expect("requests are UTF-8");
     let body = serde_json::from_str(&raw).unwrap_or(Value::Null);
-    Some(Asked { path, headers, raw, body, connection })
+    Some(Asked {
+        path,
+        headers,
+        raw,
+        body,
+        connection,
+    })
 }
 
 /// Send `answer`; whether the connection can be used again.
 fn send(writer: &mut TcpStream, reader: &mut BufReader<TcpStream>, answer: &Answer) -> bool {
-    let mut head = format!("HTTP/1.1 {} Scripted\r\ntransfer-encoding: chunked\r\n", answer.status);
+    let mut head = format!(
+        "HTTP/1.1 {} Scripted\r\ntransfer-encoding: chunked\r\n",
+        answer.status
+    );
     for (name, value) in &answer.headers {
         head.push_str(&format!("{name}: {value}\r\n"));
     }
@@ -270,7 +340,11 @@ fn send(writer: &mut TcpStream, reader: &mut BufReader<TcpStream>, answer: &Answ
     let mut ok = writer.write_all(head.as_bytes()).is_ok();
     for piece in answer.pieces.iter().filter(|piece| !piece.is_empty()) {
         ok = ok && write!(writer, "{:x}\r\n", piece.len()).is_ok();
-        ok = ok && writer.write_all(piece).and_then(|()| writer.write_all(b"\r\n")).is_ok();
+        ok = ok
+            && writer
+                .write_all(piece)
+                .and_then(|()| writer.write_all(b"\r\n"))
+                .is_ok();
     }
     match answer.ending {
         Ending::Whole => ok && writer.write_all(b"0\r\n\r\n").is_ok(),

@@ -27,7 +27,12 @@ impl Story {
         let temp = tempfile::tempdir().expect("a temporary directory");
         std::fs::create_dir(temp.path().join("home")).unwrap();
         std::fs::create_dir(temp.path().join("dir")).unwrap();
-        Self { temp, server: OnceCell::new(), env: Vec::new(), stdin: None }
+        Self {
+            temp,
+            server: OnceCell::new(),
+            env: Vec::new(),
+            stdin: None,
+        }
     }
 
     /// As [`Self::bare`], with a config that names the scripted server.
@@ -68,7 +73,8 @@ impl Story {
     /// The config with `value` at `pointer`.
     pub fn set(self, pointer: &str, value: Value) -> Self {
         let path = self.home().join(".nanobot/config.json");
-        let mut config: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+        let mut config: Value =
+            serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
         let mut place = &mut config;
         for key in pointer.split('.') {
             place = &mut place[key];
@@ -114,9 +120,15 @@ impl Story {
     pub fn command<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_nanobot"));
         command.args(arguments).current_dir(self.dir()).env_clear();
-        command.env("HOME", self.home()).env("PATH", "/usr/local/bin:/usr/bin:/bin").env("NANOBOT_TEST_TIME", TIME);
+        command
+            .env("HOME", self.home())
+            .env("PATH", "/usr/local/bin:/usr/bin:/bin")
+            .env("NANOBOT_TEST_TIME", TIME);
         command.envs(self.env.iter().map(|(name, value)| (name, value)));
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         command
     }
 
@@ -150,7 +162,8 @@ impl Story {
     /// `text` with this story's paths as `$HOME` and `$DIR`.
     pub fn generalise(&self, text: String) -> String {
         let (home, dir) = (self.home(), self.dir());
-        text.replace(home.to_str().unwrap(), "$HOME").replace(dir.to_str().unwrap(), "$DIR")
+        text.replace(home.to_str().unwrap(), "$HOME")
+            .replace(dir.to_str().unwrap(), "$DIR")
     }
 
     pub fn asked(&self) -> Vec<Asked> {
@@ -160,8 +173,11 @@ impl Story {
     /// The lines of a session file.
     pub fn session(&self, name: &str) -> Vec<Value> {
         let path = self.workspace().join("sessions").join(name);
-        let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-        text.lines().map(|line| serde_json::from_str(line).expect("a line is JSON")).collect()
+        let text = std::fs::read_to_string(&path)
+            .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        text.lines()
+            .map(|line| serde_json::from_str(line).expect("a line is JSON"))
+            .collect()
     }
 }
 
@@ -212,21 +228,36 @@ impl Ran<'_> {
     #[track_caller]
     pub fn stdout_has(self, words: &str) -> Self {
         self.check(|checked| checked.stdout = true);
-        assert!(self.stdout.contains(words), "no {words:?} in stdout:\n{}\nstderr:\n{}", self.stdout, self.stderr);
+        assert!(
+            self.stdout.contains(words),
+            "no {words:?} in stdout:\n{}\nstderr:\n{}",
+            self.stdout,
+            self.stderr
+        );
         self
     }
 
     #[track_caller]
     pub fn stderr_has(self, words: &str) -> Self {
         self.check(|checked| checked.stderr = true);
-        assert!(self.stderr.contains(words), "no {words:?} in stderr:\n{}", self.stderr);
+        assert!(
+            self.stderr.contains(words),
+            "no {words:?} in stderr:\n{}",
+            self.stderr
+        );
         self
     }
 
     #[track_caller]
     pub fn status(self, expect: i32) -> Self {
         self.check(|checked| checked.status = true);
-        assert_eq!(self.status.code(), Some(expect), "status; stdout:\n{}\nstderr:\n{}", self.stdout, self.stderr);
+        assert_eq!(
+            self.status.code(),
+            Some(expect),
+            "status; stdout:\n{}\nstderr:\n{}",
+            self.stdout,
+            self.stderr
+        );
         self
     }
 
@@ -256,13 +287,16 @@ impl Ran<'_> {
     /// Standard output as one JSON value.
     #[track_caller]
     pub fn json(&self) -> Value {
-        serde_json::from_str(&self.text()).unwrap_or_else(|error| panic!("{error} in {:?}", self.stdout))
+        serde_json::from_str(&self.text())
+            .unwrap_or_else(|error| panic!("{error} in {:?}", self.stdout))
     }
 
     /// Standard output as JSON lines.
     #[track_caller]
     pub fn lines(&self) -> Vec<Value> {
-        let parse = |line: &str| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error} in {line:?}"));
+        let parse = |line: &str| {
+            serde_json::from_str(line).unwrap_or_else(|error| panic!("{error} in {line:?}"))
+        };
         self.text().lines().map(parse).collect()
     }
 }
@@ -274,15 +308,27 @@ impl Drop for Ran<'_> {
         }
         let checked = self.checked.get();
         if !checked.status {
-            assert!(self.status.success(), "{}; stdout:\n{}\nstderr:\n{}", self.status, self.stdout, self.stderr);
+            assert!(
+                self.status.success(),
+                "{}; stdout:\n{}\nstderr:\n{}",
+                self.status,
+                self.stdout,
+                self.stderr
+            );
         }
         if !checked.stdout {
-            assert_eq!(self.stdout, "", "stdout was not expected; stderr:\n{}", self.stderr);
+            assert_eq!(
+                self.stdout, "",
+                "stdout was not expected; stderr:\n{}",
+                self.stderr
+            );
         }
         if !checked.stderr {
             assert_eq!(self.stderr, "", "stderr was not expected");
         }
-        if !checked.script && let Some(server) = self.story.server.get() {
+        if !checked.script
+            && let Some(server) = self.story.server.get()
+        {
             assert_eq!(server.left(), 0, "replies of the script were not asked for");
         }
     }

@@ -18,21 +18,58 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("settings", &["error", "sys"]),
     ("session", &["error", "sys", "message", "history"]),
     ("provider", &["error", "sys", "message"]),
-    ("tool", &["error", "sys", "message", "event", "provider", "policy", "skill"]),
+    (
+        "tool",
+        &[
+            "error", "sys", "message", "event", "provider", "policy", "skill",
+        ],
+    ),
     ("guard", &["message", "turn"]),
-    ("turn", &["error", "event", "guard", "message", "provider", "session", "tool"]),
+    (
+        "turn",
+        &[
+            "error", "event", "guard", "message", "provider", "session", "tool",
+        ],
+    ),
     ("report", &["error", "event", "message", "sys", "turn"]),
     (
         "command",
         &[
-            "cli", "error", "event", "guard", "history", "message", "policy", "prompt", "provider", "report", "session", "settings",
-            "skill", "sys", "tool", "turn", "workspace", "World",
+            "cli",
+            "error",
+            "event",
+            "guard",
+            "history",
+            "message",
+            "policy",
+            "prompt",
+            "provider",
+            "report",
+            "session",
+            "settings",
+            "skill",
+            "sys",
+            "tool",
+            "turn",
+            "workspace",
+            "World",
         ],
     ),
 ];
 
 /// The names that `turn` may take from the rooms of interfaces: never a concrete tool or provider.
-const TURN_TAKES: &[&str] = &["Delta", "Provider", "ProviderError", "Request", "Sampling", "Toolbox", "Session", "Guard", "State", "Verdict"];
+const TURN_TAKES: &[&str] = &[
+    "Delta",
+    "Provider",
+    "ProviderError",
+    "Request",
+    "Sampling",
+    "Toolbox",
+    "Session",
+    "Guard",
+    "State",
+    "Verdict",
+];
 
 /// Words that may stand in one place only.
 const ONLY_IN: &[(&str, &[&str])] = &[
@@ -47,13 +84,23 @@ const ONLY_IN: &[(&str, &[&str])] = &[
     ("Timestamp::now", &["sys/clock.rs"]),
     ("Zoned::now", &["sys/clock.rs"]),
     ("SystemTime::now", &[]),
-    ("thread::sleep", &["sys/clock.rs", "sys/process.rs", "sys/signal.rs", "sys/store.rs"]),
+    (
+        "thread::sleep",
+        &[
+            "sys/clock.rs",
+            "sys/process.rs",
+            "sys/signal.rs",
+            "sys/store.rs",
+        ],
+    ),
     ("Command::new", &["sys/process.rs"]),
     ("ureq::", &["sys/http.rs"]),
 ];
 
 /// Rooms that do no I/O.
-const PURE: &[&str] = &["message", "event", "prompt", "history", "policy", "cli", "guard"];
+const PURE: &[&str] = &[
+    "message", "event", "prompt", "history", "policy", "cli", "guard",
+];
 
 fn sources() -> Vec<(String, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
@@ -69,9 +116,17 @@ fn sources() -> Vec<(String, String)> {
             }
         }
     }
-    let name = |path: &Path| path.strip_prefix(&root).unwrap().to_str().unwrap().to_owned();
-    let mut sources: Vec<(String, String)> =
-        files.iter().map(|path| (name(path), std::fs::read_to_string(path).unwrap())).collect();
+    let name = |path: &Path| {
+        path.strip_prefix(&root)
+            .unwrap()
+            .to_str()
+            .unwrap()
+            .to_owned()
+    };
+    let mut sources: Vec<(String, String)> = files
+        .iter()
+        .map(|path| (name(path), std::fs::read_to_string(path).unwrap()))
+        .collect();
     sources.sort();
     sources
 }
@@ -79,7 +134,10 @@ fn sources() -> Vec<(String, String)> {
 /// The code of a source: what is neither a comment nor a test at its end.
 fn code(text: &str) -> String {
     let body = text.split("#[cfg(test)]").next().unwrap_or_default();
-    body.lines().filter(|line| !line.trim_start().starts_with("//")).map(|line| format!("{line}\n")).collect()
+    body.lines()
+        .filter(|line| !line.trim_start().starts_with("//"))
+        .map(|line| format!("{line}\n"))
+        .collect()
 }
 
 fn room(name: &str) -> &str {
@@ -88,8 +146,14 @@ fn room(name: &str) -> &str {
 
 /// The rooms that `code` names after `crate::`.
 fn imports(code: &str) -> BTreeSet<&str> {
-    let word = |rest: &'_ str| rest.find(|letter: char| !letter.is_alphanumeric() && letter != '_').unwrap_or(rest.len());
-    code.match_indices("crate::").map(|(at, found)| &code[at + found.len()..]).map(|rest| &rest[..word(rest)]).collect()
+    let word = |rest: &'_ str| {
+        rest.find(|letter: char| !letter.is_alphanumeric() && letter != '_')
+            .unwrap_or(rest.len())
+    };
+    code.match_indices("crate::")
+        .map(|(at, found)| &code[at + found.len()..])
+        .map(|rest| &rest[..word(rest)])
+        .collect()
 }
 
 #[test]
@@ -134,8 +198,18 @@ fn each_concern_has_one_place() {
                 wrong.push(format!("{name}: `{words}` belongs into {places:?}"));
             }
         }
-        let impure = ["std::fs", "std::net", "std::process", "std::io", "crate::sys"].iter().find(|words| code.contains(**words));
-        if PURE.contains(&room(&name)) && let Some(words) = impure {
+        let impure = [
+            "std::fs",
+            "std::net",
+            "std::process",
+            "std::io",
+            "crate::sys",
+        ]
+        .iter()
+        .find(|words| code.contains(**words));
+        if PURE.contains(&room(&name))
+            && let Some(words) = impure
+        {
             wrong.push(format!("{name}: `{words}` in a room without I/O"));
         }
     }
@@ -146,23 +220,49 @@ fn each_concern_has_one_place() {
 fn the_turn_knows_interfaces_only_and_fits_two_screens() {
     let sources = sources();
     let (_, text) = sources.iter().find(|(name, _)| name == "turn.rs").unwrap();
-    for line in code(text).lines().filter(|line| line.starts_with("use crate::")) {
-        let room = line.trim_start_matches("use crate::").split("::").next().unwrap();
+    for line in code(text)
+        .lines()
+        .filter(|line| line.starts_with("use crate::"))
+    {
+        let room = line
+            .trim_start_matches("use crate::")
+            .split("::")
+            .next()
+            .unwrap();
         if !["provider", "tool", "session", "guard"].contains(&room) {
             continue;
         }
-        let names = line.split("::").last().unwrap().trim_matches(['{', '}', ';']);
-        for name in names.split(", ").map(|name| name.trim_matches(['{', '}', ';'])) {
-            assert!(TURN_TAKES.contains(&name), "turn.rs takes `{name}` from `{room}`");
+        let names = line
+            .split("::")
+            .last()
+            .unwrap()
+            .trim_matches(['{', '}', ';']);
+        for name in names
+            .split(", ")
+            .map(|name| name.trim_matches(['{', '}', ';']))
+        {
+            assert!(
+                TURN_TAKES.contains(&name),
+                "turn.rs takes `{name}` from `{room}`"
+            );
         }
     }
-    let (_, algorithm) = text.split_once("/// Run one turn to its end").expect("the algorithm starts there");
-    assert!(algorithm.lines().count() <= 140, "the algorithm has {} lines", algorithm.lines().count());
+    let (_, algorithm) = text
+        .split_once("/// Run one turn to its end")
+        .expect("the algorithm starts there");
+    assert!(
+        algorithm.lines().count() <= 140,
+        "the algorithm has {} lines",
+        algorithm.lines().count()
+    );
 }
 
 #[test]
 fn every_module_says_what_it_is_for() {
     for (name, text) in sources() {
-        assert!(text.starts_with("//! "), "{name} does not open with a module comment");
+        assert!(
+            text.starts_with("//! "),
+            "{name} does not open with a module comment"
+        );
     }
 }

@@ -1,0 +1,212 @@
+//! The form in which exchanges are recorded: one JSON object a line, version 1, in our own terms and not in those of a
+//! wire format, so that a recording can be replayed whatever provider it came from. Keys never get this far.
+
+use super::{ProviderError, Request};
+use crate::message::{Finish, Message, Reply, ToolCall, Usage, plain_text};
+use serde_json::{Value, json};
+
+/// The version that is written, and the only one that is read.
+const VERSION: u64 = 1;
+
+/// An exchange as a line.
+pub(super) fn line(request: &Request<'_>, answer: &Result<Reply, ProviderError>) -> String {
+    let mut object = json!({ "v": VERSION, "request": question(request) });
+    match answer {
+        Ok(reply) => object["reply"] = written(reply),
+        Err(error) => object["error"] = error.to_string().into(),
+    }
+    format!("{object}\n")
+}
+
+/// The request of a line, and what came back: a reply or an error's words. `None` for what is no exchange.
+pub(super) fn parse(line: &str) -> Option<(Value, Result<Reply, String>)> {
+    let mut object: Value = serde_json::from_str(line).ok()?;
+    if object["v"].as_u64() != Some(VERSION) {
+        return None;
+    }
+    let answer = match object["error"].as_str() {
+        Some(error) => Err(error.to_owned()),
+        None => Ok(read(&object["reply"])?),
+    };
+    Some((object["request"].take(), answer))
+}
+
+/// A request in our own terms.
+pub(super) fn question(request: &Request<'_>) -> Value {
+    let tools: Vec<&str> = request
+        .tools
+        .iter()
+        .map(|spec| spec.name.as_str())
+        .collect();
+    let message = |message: &Message| match message {
+        Message::User(user) => json!({ "role": "user", "text": plain_text(&user.parts) }),
+        Message::Assistant(reply) => {
+            json!({ "role": "assistant", "text": reply.text, "calls": calls(&reply.calls) })
+        }
+        Message::Tool(result) => {
+            json!({ "role": "tool", "call": result.call, "text": plain_text(&result.parts) })
+        }
+    };
+    let messages: Vec<Value> = request.messages.iter().map(message).collect();
+    json!({ "model": request.model, "tools": tools, "system": request.system, "messages": messages })
+}
+
+/// Where two requests first differ, as a JSON pointer.
+pub(super) fn difference(one: &Value, other: &Value) -> Option<String> {
+    let at =
+        |key: &str, one: &Value, other: &Value| Some(format!("/{key}{}", difference(one, other)?));
+    match (one, other) {
+        (Value::Object(one), Value::Object(other)) => {
+            let keys = one
+                .keys()
+                .chain(other.keys().filter(|key| !one.contains_key(*key)));
+            let value = |map: &serde_json::Map<String, Value>, key: &str| {
+                map.get(key).cloned().unwrap_or_default()
+            };
+            keys.into_iter()
+                .find_map(|key| at(key, &value(one, key), &value(other, key)))
+        }
+        (Value::Array(one), Value::Array(other)) => {
+            let value = |list: &[Value], index: usize| list.get(index).cloned().unwrap_or_default();
+            (0..one.len().max(other.len()))
+                .find_map(|index| at(&index.to_string(), &value(one, index), &value(other, index)))
+        }
+        _ => (one != other).then(String::new),
+    }
+}
+
+fn calls(calls: &[ToolCall]) -> Vec<Value> {
+    calls
+        .iter()
+        .map(|call| json!({ "id": call.id, "name": call.name, "arguments": call.arguments }))
+        .collect()
+}
+
+fn written(reply: &Reply) -> Value {
+    let finish = match &reply.finish {
+        Finish::Stop => "stop",
+        Finish::Calls => "calls",
+        Finish::Length => "length",
+        Finish::Refusal => "refusal",
+        Finish::Other(other) => other,
+    };
+    let Usage {
+        input,
+        cached,
+        output,
+        reasoning,
+    } = reply.usage;
+    json!({ "text": reply.text, "reasoning": reply.reasoning, "calls": calls(&reply.calls), "finish": finish,
+            "model": reply.model, "opaque": reply.opaque,
+            "usage": { "input": input, "cached": cached, "output": output, "reasoning": reasoning } })
+}
+
+fn read(value: &Value) -> Option<Reply> {
+    let text = |key: &str| value[key].as_str().unwrap_or_default().to_owned();
+    let number = |key: &str| value["usage"][key].as_u64().unwrap_or_default();
+    let call = |call: &Value| {
+        Some(ToolCall {
+            id: call["id"].as_str()?.to_owned(),
+            name: call["name"].as_str()?.to_owned(),
+            arguments: call["arguments"].clone(),
+        })
+    };
+    Some(Reply {
+        id: String::new(),
+        text: value["text"].as_str()?.to_owned(),
+        reasoning: text("reasoning"),
+        calls: value["calls"]
+            .as_array()?
+            .iter()
+            .map(call)
+            .collect::<Option<_>>()?,
+        finish: match value["finish"].as_str()? {
+            "stop" => Finish::Stop,
+            "calls" => Finish::Calls,
+            "length" => Finish::Length,
+            "refusal" => Finish::Refusal,
+            other => Finish::Other(other.to_owned()),
+        },
+        usage: Usage {
+            input: number("input"),
+            cached: number("cached"),
+            output: number("output"),
+            reasoning: number("reasoning"),
+        },
+        model: text("model"),
+        opaque: Some(value["opaque"].clone()).filter(|opaque| !opaque.is_null()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{difference, line, parse};
+    use crate::message::{Finish, Reply, ToolCall, Usage};
+    use crate::provider::{ProviderError, Request, Sampling};
+    use serde_json::{Value, json};
+
+    #[test]
+    fn an_exchange_comes_back_as_it_was() {
+        let sampling = Sampling {
+            max_tokens: 1,
+            temperature: None,
+            reasoning_effort: None,
+        };
+        let request = Request {
+            system: "s",
+            messages: &[],
+            tools: &[],
+            may_call: true,
+            model: "m",
+            sampling: &sampling,
+            reply_id: "r",
+        };
+        let reply = Reply {
+            id: String::new(),
+            text: "a\nb".into(),
+            reasoning: "hm".into(),
+            calls: vec![ToolCall {
+                id: "c".into(),
+                name: "t".into(),
+                arguments: json!({ "x": 1 }),
+            }],
+            finish: Finish::Calls,
+            usage: Usage {
+                input: 1,
+                cached: 2,
+                output: 3,
+                reasoning: 4,
+            },
+            model: "m".into(),
+            opaque: Some(json!({ "sig": "x" })),
+        };
+        let (_, answer) = parse(&line(&request, &Ok(reply.clone()))).unwrap();
+        assert_eq!(answer.unwrap(), reply);
+        let (_, answer) =
+            parse(&line(&request, &Err(ProviderError::Refused("no".into())))).unwrap();
+        assert_eq!(answer.unwrap_err(), "no");
+        for bad in ["", "{}", "{\"v\": 2}", "{\"v\": 1}", "[]", "nonsense"] {
+            assert!(parse(bad).is_none(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_first_difference_is_named() {
+        let check = |one: Value, other: Value, expect: Option<&str>| {
+            assert_eq!(difference(&one, &other).as_deref(), expect, "{one} {other}");
+        };
+        check(
+            json!({ "a": [1, { "b": 2 }] }),
+            json!({ "a": [1, { "b": 2 }] }),
+            None,
+        );
+        check(
+            json!({ "a": [1, { "b": 2 }] }),
+            json!({ "a": [1, { "b": 3 }] }),
+            Some("/a/1/b"),
+        );
+        check(json!({ "a": 1 }), json!({ "a": 1, "b": 2 }), Some("/b"));
+        check(json!([1]), json!([1, 2]), Some("/1"));
+        check(json!(1), json!("1"), Some(""));
+    }
+}

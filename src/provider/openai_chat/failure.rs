@@ -1,0 +1,190 @@
+//! What servers say when they fail, in the forms that they have for it.
+
+use crate::sys::http::Answer;
+use serde_json::Value;
+use std::time::Duration;
+
+/// The message within the body of a failure: of JSON its error, of a page its title, of anything else its beginning.
+pub(super) fn message(body: &str) -> String {
+    let body = body.trim();
+    if let Ok(value) = serde_json::from_str::<Value>(body) {
+        let places = [
+            "/error/message",
+            "/message",
+            "/error",
+            "/detail",
+            "/0/error/message",
+            "/error/msg",
+            "/msg",
+        ];
+        let found = places
+            .iter()
+            .find_map(|place| value.pointer(place)?.as_str());
+        return found.map_or_else(|| body.to_owned(), str::to_owned);
+    }
+    if body.starts_with('<') {
+        let lower = body.to_ascii_lowercase();
+        let title = lower
+            .find("<title>")
+            .and_then(|start| Some((start + 7, lower[start..].find("</title>")? + start)));
+        let title = title
+            .and_then(|(start, end)| body.get(start..end))
+            .unwrap_or("without a title")
+            .trim();
+        return format!("a web page came back instead of an answer: {title}");
+    }
+    body.to_owned()
+}
+
+/// The status that an error within a good answer names.
+pub(super) fn status_within(error: &Value) -> Option<u16> {
+    let number = |value: &Value| match value {
+        Value::Number(number) => number.as_u64(),
+        Value::String(text) => text.parse().ok(),
+        _ => None,
+    };
+    let places = [
+        "/error/code",
+        "/error/status",
+        "/code",
+        "/status",
+        "/error/status_code",
+    ];
+    let found = places
+        .iter()
+        .filter_map(|place| error.pointer(place))
+        .find_map(number)?;
+    u16::try_from(found)
+        .ok()
+        .filter(|status| (400..600).contains(status))
+}
+
+/// Whether the conversation does not fit, in the words of servers that have them.
+pub(super) fn says_too_long(status: u16, message: &str) -> bool {
+    let words = [
+        "context length",
+        "context_length",
+        "context window",
+        "maximum context",
+        "too many tokens",
+        "prompt is too long",
+        "input is too long",
+        "exceeds the available context",
+        "request too large",
+    ];
+    let message = message.to_lowercase();
+    status == 413
+        || (matches!(status, 400 | 422 | 500) && words.iter().any(|word| message.contains(word)))
+}
+
+/// Whether the account is out of credit: waiting does not help.
+pub(super) fn says_no_credit(message: &str) -> bool {
+    let message = message.to_lowercase();
+    [
+        "current quota",
+        "insufficient_quota",
+        "insufficient balance",
+        "insufficient credit",
+        "billing",
+    ]
+    .iter()
+    .any(|word| message.contains(word))
+}
+
+/// How long the server wants to be left alone.
+pub(super) fn wait(answer: &Answer) -> Option<Duration> {
+    let millis = answer
+        .header("retry-after-ms")
+        .and_then(|text| text.trim().parse::<f64>().ok());
+    let after = answer.header("retry-after").map(str::trim);
+    seconds(millis.map(|millis| millis / 1000.0)).or_else(|| {
+        let after = after?;
+        seconds(after.parse().ok()).or_else(|| until(after, answer.header("date")?))
+    })
+}
+
+fn seconds(number: Option<f64>) -> Option<Duration> {
+    Duration::try_from_secs_f64(number?.max(0.0)).ok()
+}
+
+/// The time from one date to another. The server's own `Date` is what its `Retry-After` is meant against, whatever our
+/// clock shows.
+fn until(after: &str, date: &str) -> Option<Duration> {
+    let parse = |text: &str| {
+        jiff::fmt::rfc2822::parse(text)
+            .ok()
+            .map(|time| time.timestamp())
+    };
+    let gap = parse(after)?.duration_since(parse(date)?);
+    Some(Duration::try_from(gap).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{message, says_no_credit, says_too_long, status_within, until};
+    use serde_json::json;
+    use std::time::Duration;
+
+    #[test]
+    fn messages_in_their_forms() {
+        let check = |body: &str, expect: &str| assert_eq!(message(body), expect);
+        check(r#"{"error": {"message": "no", "code": 1}}"#, "no");
+        check(r#"{"error": "no"}"#, "no");
+        check(r#"{"message": "no"}"#, "no");
+        check(r#"{"detail": "no"}"#, "no");
+        check(r#"[{"error": {"message": "no"}}]"#, "no");
+        check(r#"{"odd": 1}"#, r#"{"odd": 1}"#);
+        check(" plain ", "plain");
+        check("", "");
+        check(
+            "<html><TITLE>502 Bad</TITLE>",
+            "a web page came back instead of an answer: 502 Bad",
+        );
+        check(
+            "<html>",
+            "a web page came back instead of an answer: without a title",
+        );
+    }
+
+    #[test]
+    fn causes_are_told_apart_by_words() {
+        assert!(says_too_long(
+            400,
+            "This model's maximum context length is 8192 tokens"
+        ));
+        assert!(says_too_long(413, ""));
+        assert!(!says_too_long(400, "bad parameter") && !says_too_long(401, "context length"));
+        assert!(says_no_credit(
+            "You exceeded your current quota, please check your plan"
+        ));
+        assert!(!says_no_credit("rate limit reached"));
+    }
+
+    #[test]
+    fn a_status_within_an_error() {
+        assert_eq!(
+            status_within(&json!({ "error": { "code": 429 } })),
+            Some(429)
+        );
+        assert_eq!(
+            status_within(&json!({ "error": { "code": "503" } })),
+            Some(503)
+        );
+        assert_eq!(
+            status_within(&json!({ "error": { "code": "invalid" } })),
+            None
+        );
+        assert_eq!(status_within(&json!({ "error": { "code": 7 } })), None);
+    }
+
+    #[test]
+    fn a_date_to_wait_for() {
+        let (from, to) = (
+            "Fri, 02 Jan 2026 03:04:05 GMT",
+            "Fri, 02 Jan 2026 03:04:15 GMT",
+        );
+        assert_eq!(until(to, from), Some(Duration::from_secs(10)));
+        assert_eq!(until(from, to), Some(Duration::ZERO));
+        assert_eq!(until("soon", from), None);
+    }
+}

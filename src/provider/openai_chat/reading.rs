@@ -1,0 +1,805 @@
+//! What comes back, in all the shapes that servers give it: a stream of events or one object, whichever was asked for.
+//! Pure: bytes are fed in as they come, the reply is taken out at the end.
+
+use crate::message::{Finish, Reply, ToolCall, Usage};
+use crate::provider::sse::{Events, TooLong};
+use crate::provider::think::{Piece, Splitter};
+use crate::provider::{Delta, Request, Tell};
+use serde_json::Value;
+
+/// Why an answer is none.
+#[derive(Debug)]
+pub(super) enum Trouble {
+    /// Whoever listens gave up.
+    Listener(anyhow::Error),
+    /// It ended before it was whole.
+    Cut(String),
+    /// It is not in any form we know.
+    Nonsense(String),
+    /// The server tells of a failure within an answer.
+    Server(Value),
+}
+
+impl From<TooLong> for Trouble {
+    fn from(_: TooLong) -> Self {
+        Self::Nonsense("an event without an end".into())
+    }
+}
+
+/// An answer, as far as it has come.
+pub(super) struct Reading {
+    events: Events,
+    /// The answer, while it may be one object.
+    whole: Vec<u8>,
+    form: Form,
+    draft: Draft,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// Too little has come to tell.
+    Unknown,
+    Events,
+    Object,
+}
+
+impl Reading {
+    /// `events` is what the server calls it; what it is shows in its first byte.
+    pub(super) fn new(request: &Request<'_>, events: bool) -> Self {
+        let form = if events { Form::Events } else { Form::Unknown };
+        Self {
+            events: Events::default(),
+            whole: Vec::new(),
+            form,
+            draft: Draft::new(request),
+        }
+    }
+
+    pub(super) fn feed(&mut self, bytes: &[u8], tell: &mut Tell<'_>) -> Result<(), Trouble> {
+        if self.form == Form::Unknown {
+            self.whole.extend_from_slice(bytes);
+            let text = self
+                .whole
+                .strip_prefix(b"\xef\xbb\xbf")
+                .unwrap_or(&self.whole)
+                .trim_ascii_start();
+            self.form = match text.first() {
+                None => Form::Unknown,
+                Some(b'{' | b'<' | b'[') => Form::Object,
+                Some(_) => Form::Events,
+            };
+            if self.form != Form::Events {
+                return Ok(());
+            }
+            let first = std::mem::take(&mut self.whole);
+            return self.feed(&first, tell);
+        }
+        if self.form == Form::Object {
+            self.whole.extend_from_slice(bytes);
+            return Ok(());
+        }
+        let draft = &mut self.draft;
+        self.events.feed(bytes, &mut |data| draft.event(data, tell))
+    }
+
+    /// The answer has ended.
+    pub(super) fn finish(&mut self, tell: &mut Tell<'_>) -> Result<(), Trouble> {
+        let draft = &mut self.draft;
+        if self.form == Form::Events {
+            self.events.finish(&mut |data| draft.event(data, tell))?;
+        } else {
+            let text = String::from_utf8_lossy(&self.whole);
+            let text = text.trim_start_matches('\u{feff}').trim();
+            let object =
+                parse(text).ok_or_else(|| Trouble::Nonsense(super::failure::message(text)))?;
+            draft.object(&object, tell)?;
+            draft.done = true;
+        }
+        draft.end(tell)
+    }
+
+    /// Whether all of the answer has come, whatever follows.
+    pub(super) fn is_done(&self) -> bool {
+        self.draft.done
+    }
+
+    pub(super) fn reply(self) -> Result<Reply, Trouble> {
+        self.draft.reply()
+    }
+}
+
+/// `text` as JSON. Half a surrogate pair, which models and servers do send, becomes the replacement character.
+fn parse(text: &str) -> Option<Value> {
+    serde_json::from_str(text)
+        .ok()
+        .or_else(|| serde_json::from_str(&without_lone_surrogates(text)).ok())
+}
+
+/// `json` with every `\uD8xx` that has no partner replaced by `\uFFFD`.
+fn without_lone_surrogates(json: &str) -> String {
+    let unit = |at: usize| {
+        let digits = json.get(at..at + 6)?.strip_prefix("\\u")?;
+        u16::from_str_radix(digits, 16).ok()
+    };
+    let mut out = String::with_capacity(json.len());
+    let mut at = 0;
+    while let Some(found) = json[at..].find('\\') {
+        out.push_str(&json[at..at + found]);
+        at += found;
+        let (taken, kept) = match (unit(at), unit(at + 6)) {
+            (Some(0xd800..=0xdbff), Some(0xdc00..=0xdfff)) => (12, true),
+            (Some(0xd800..=0xdfff), _) => (6, false),
+            // An escape of one letter; an escaped backslash must not begin another.
+            _ => (
+                1 + json[at + 1..].chars().next().map_or(0, char::len_utf8),
+                true,
+            ),
+        };
+        out.push_str(if kept {
+            &json[at..at + taken]
+        } else {
+            "\\ufffd"
+        });
+        at += taken;
+    }
+    out.push_str(&json[at..]);
+    out
+}
+
+/// The reply, as far as it is known.
+struct Draft {
+    id: String,
+    /// How many messages the conversation had: made ids are counted from there, so that they stay unique.
+    messages: usize,
+    splitter: Splitter,
+    text: String,
+    reasoning: String,
+    calls: Vec<Part>,
+    finish: Option<String>,
+    refused: bool,
+    usage: Usage,
+    model: String,
+    /// Any choice was seen.
+    choices: bool,
+    done: bool,
+}
+
+/// A tool call that is being put together.
+struct Part {
+    index: Option<u64>,
+    id: String,
+    name: String,
+    text: String,
+    /// Arguments that came as an object, as they should not.
+    object: Option<Value>,
+}
+
+impl Draft {
+    fn new(request: &Request<'_>) -> Self {
+        Self {
+            id: request.reply_id.to_owned(),
+            messages: request.messages.len(),
+            splitter: Splitter::default(),
+            text: String::new(),
+            reasoning: String::new(),
+            calls: Vec::new(),
+            finish: None,
+            refused: false,
+            usage: Usage::default(),
+            model: String::new(),
+            choices: false,
+            done: false,
+        }
+    }
+
+    fn event(&mut self, data: &str, tell: &mut Tell<'_>) -> Result<(), Trouble> {
+        let data = data.trim();
+        if data == "[DONE]" {
+            self.done = true;
+            return Ok(());
+        }
+        if data.is_empty() {
+            return Ok(());
+        }
+        let object = parse(data)
+            .ok_or_else(|| Trouble::Nonsense(format!("an event that is no JSON: {data}")))?;
+        self.object(&object, tell)
+    }
+
+    /// A chunk of a stream, or a whole answer.
+    fn object(&mut self, object: &Value, tell: &mut Tell<'_>) -> Result<(), Trouble> {
+        if object.get("error").is_some_and(|error| !error.is_null()) || object["object"] == "error"
+        {
+            return Err(Trouble::Server(object.clone()));
+        }
+        if let Some(model) = object["model"].as_str().filter(|model| !model.is_empty()) {
+            model.clone_into(&mut self.model);
+        }
+        if object["usage"].is_object() {
+            self.usage = usage(&object["usage"]);
+        }
+        let Some(choice) = object["choices"]
+            .as_array()
+            .and_then(|choices| choices.first())
+        else {
+            return Ok(());
+        };
+        self.choices = true;
+        let message = if choice["delta"].is_object() {
+            &choice["delta"]
+        } else {
+            &choice["message"]
+        };
+        self.message(message, tell)?;
+        if let Some(reason) = choice["finish_reason"]
+            .as_str()
+            .filter(|reason| !reason.is_empty())
+        {
+            self.finish = Some(reason.to_owned());
+        }
+        Ok(())
+    }
+
+    fn message(&mut self, message: &Value, tell: &mut Tell<'_>) -> Result<(), Trouble> {
+        let thought = ["reasoning_content", "reasoning"]
+            .iter()
+            .find_map(|key| message[*key].as_str());
+        if let Some(thought) = thought.filter(|thought| !thought.is_empty()) {
+            self.think(thought, tell)?;
+        }
+        let text = spoken(&message["content"], &mut |thought| {
+            self.think(thought, tell)
+        })?;
+        for piece in self.splitter.feed(&text) {
+            self.piece(&piece, tell)?;
+        }
+        if let Some(refusal) = message["refusal"]
+            .as_str()
+            .filter(|refusal| !refusal.is_empty())
+        {
+            self.refused = true;
+            self.piece(&Piece::Text(refusal.to_owned()), tell)?;
+        }
+        for call in message["tool_calls"].as_array().into_iter().flatten() {
+            self.call(call);
+        }
+        if message["function_call"].is_object() {
+            let function = &message["function_call"];
+            self.call(&serde_json::json!({ "index": 0, "function": function }));
+        }
+        Ok(())
+    }
+
+    /// A fragment of a tool call. It belongs to the call of its index; without one to the call of its id; without
+    /// either to the last call, unless it names a tool: then it begins a new one.
+    fn call(&mut self, fragment: &Value) {
+        let index = fragment["index"].as_u64();
+        let id = fragment["id"].as_str().unwrap_or_default();
+        let function = &fragment["function"];
+        let name = function["name"].as_str().unwrap_or_default();
+        let place = match index {
+            Some(_) => self
+                .calls
+                .iter()
+                .rposition(|call| call.index == index && !is_another(call, id, name)),
+            None if !id.is_empty() => self.calls.iter().position(|call| call.id == id),
+            None if name.is_empty() => self.calls.len().checked_sub(1),
+            None => None,
+        };
+        let place = place.unwrap_or_else(|| {
+            self.calls.push(Part {
+                index,
+                id: String::new(),
+                name: String::new(),
+                text: String::new(),
+                object: None,
+            });
+            self.calls.len() - 1
+        });
+        let call = &mut self.calls[place];
+        if call.id.is_empty() {
+            id.clone_into(&mut call.id);
+        }
+        // Some servers repeat the whole name with every fragment, others send it in pieces.
+        if !name.is_empty() && call.name != name {
+            call.name.push_str(name);
+        }
+        match &function["arguments"] {
+            Value::String(text) => call.text.push_str(text),
+            Value::Null => {}
+            object => call.object = Some(object.clone()),
+        }
+    }
+
+    fn think(&mut self, thought: &str, tell: &mut Tell<'_>) -> Result<(), Trouble> {
+        self.piece(&Piece::Thought(thought.to_owned()), tell)
+    }
+
+    fn piece(&mut self, piece: &Piece, tell: &mut Tell<'_>) -> Result<(), Trouble> {
+        let (kept, words) = match piece {
+            Piece::Text(words) => (&mut self.text, words),
+            Piece::Thought(words) => (&mut self.reasoning, words),
+        };
+        if words.is_empty() {
+            return Ok(());
+        }
+        kept.push_str(words);
+        let delta = match piece {
+            Piece::Text(words) => Delta::Text(words),
+            Piece::Thought(words) => Delta::Reasoning(words),
+        };
+        tell(delta).map_err(Trouble::Listener)
+    }
+
+    /// All has come: what was held back is told, and what is missing is noticed.
+    fn end(&mut self, tell: &mut Tell<'_>) -> Result<(), Trouble> {
+        for piece in self.splitter.finish() {
+            self.piece(&piece, tell)?;
+        }
+        if !self.choices {
+            return Err(Trouble::Nonsense("an answer without choices".into()));
+        }
+        // A server that sends neither a finish reason nor the closing mark has broken off.
+        if self.finish.is_none() && !self.done {
+            return Err(Trouble::Cut("the stream ended early".into()));
+        }
+        Ok(())
+    }
+
+    fn reply(self) -> Result<Reply, Trouble> {
+        let Self {
+            id,
+            messages,
+            text,
+            reasoning,
+            calls,
+            finish,
+            refused,
+            usage,
+            model,
+            ..
+        } = self;
+        let mut taken: Vec<String> = Vec::new();
+        let mut made = Vec::new();
+        for (number, part) in calls.into_iter().enumerate() {
+            if part.name.is_empty() {
+                return Err(Trouble::Nonsense("a tool call without a name".into()));
+            }
+            // An id that is missing, or that stands twice, would tie a result to the wrong call.
+            let id = match part.id {
+                id if id.is_empty() || taken.contains(&id) => format!("call_{messages}_{number}"),
+                id => id,
+            };
+            taken.push(id.clone());
+            made.push(ToolCall {
+                id,
+                name: part.name,
+                arguments: arguments(part.object, &part.text),
+            });
+        }
+        let finish = match finish.as_deref() {
+            Some("length" | "max_tokens" | "model_length") => Finish::Length,
+            Some("content_filter") => Finish::Refusal,
+            _ if refused => Finish::Refusal,
+            _ if !made.is_empty() => Finish::Calls,
+            None | Some("stop" | "eos" | "end_turn" | "tool_calls" | "function_call") => {
+                Finish::Stop
+            }
+            Some(other) => Finish::Other(other.to_owned()),
+        };
+        Ok(Reply {
+            id,
+            text,
+            reasoning,
+            calls: made,
+            finish,
+            usage,
+            model,
+            opaque: None,
+        })
+    }
+}
+
+/// Whether a fragment with a call's index belongs to another call all the same: some servers number every call 0.
+fn is_another(call: &Part, id: &str, name: &str) -> bool {
+    !id.is_empty() && !call.id.is_empty() && call.id != id && !name.is_empty()
+}
+
+/// Content as text: a string, or parts, of which thinking ones are told to `think`.
+fn spoken(
+    content: &Value,
+    think: &mut dyn FnMut(&str) -> Result<(), Trouble>,
+) -> Result<String, Trouble> {
+    let parts = match content {
+        Value::String(text) => return Ok(text.clone()),
+        Value::Array(parts) => parts,
+        _ => return Ok(String::new()),
+    };
+    let mut text = String::new();
+    for part in parts {
+        match (part, part["type"].as_str()) {
+            (Value::String(words), _) => text.push_str(words),
+            (_, Some("thinking" | "reasoning")) => {
+                let inner = if part["thinking"].is_null() {
+                    &part["text"]
+                } else {
+                    &part["thinking"]
+                };
+                think(&spoken(inner, &mut |_| Ok(()))?)?;
+            }
+            _ => text.push_str(part["text"].as_str().unwrap_or_default()),
+        }
+    }
+    Ok(text)
+}
+
+/// Arguments as an object; text that is none stays text, so that the model can be told.
+fn arguments(object: Option<Value>, text: &str) -> Value {
+    match object {
+        Some(object) => object,
+        None if text.trim().is_empty() => Value::Object(serde_json::Map::new()),
+        None => match parse(text) {
+            Some(object @ Value::Object(_)) => object,
+            // Arguments that were encoded twice.
+            Some(Value::String(inner)) if inner.trim_start().starts_with('{') => {
+                parse(&inner).unwrap_or_else(|| Value::String(text.to_owned()))
+            }
+            _ => Value::String(text.to_owned()),
+        },
+    }
+}
+
+fn usage(value: &Value) -> Usage {
+    let number = |places: &[&str]| {
+        places
+            .iter()
+            .find_map(|place| value.pointer(place)?.as_u64())
+            .unwrap_or(0)
+    };
+    Usage {
+        input: number(&["/prompt_tokens", "/input_tokens"]),
+        cached: number(&[
+            "/prompt_tokens_details/cached_tokens",
+            "/prompt_cache_hit_tokens",
+            "/cached_tokens",
+        ]),
+        output: number(&["/completion_tokens", "/output_tokens"]),
+        reasoning: number(&[
+            "/completion_tokens_details/reasoning_tokens",
+            "/reasoning_tokens",
+        ]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Reading, Trouble, without_lone_surrogates};
+    use crate::message::{Finish, Reply};
+    use crate::provider::{Delta, Request, Sampling};
+    use serde_json::{Value, json};
+
+    /// Read `answer`, cut in two at `cut`; the reply, and what was told as text meanwhile.
+    fn read(answer: &[u8], cut: usize) -> Result<(Reply, String), Trouble> {
+        let sampling = Sampling {
+            max_tokens: 1,
+            temperature: None,
+            reasoning_effort: None,
+        };
+        let request = Request {
+            system: "",
+            messages: &[],
+            tools: &[],
+            may_call: true,
+            model: "m",
+            sampling: &sampling,
+            reply_id: "r",
+        };
+        let mut reading = Reading::new(&request, false);
+        let mut told = String::new();
+        let mut tell = |delta: Delta<'_>| {
+            if let Delta::Text(text) = delta {
+                told.push_str(text);
+            }
+            Ok(())
+        };
+        reading.feed(&answer[..cut], &mut tell)?;
+        reading.feed(&answer[cut..], &mut tell)?;
+        reading.finish(&mut tell)?;
+        Ok((reading.reply()?, told))
+    }
+
+    /// `answer`, cut anywhere, is always the same reply; that reply.
+    fn whole(answer: &[u8]) -> Reply {
+        let (expect, _) = read(answer, answer.len()).unwrap();
+        for cut in 0..answer.len() {
+            let (reply, told) = read(answer, cut).unwrap();
+            assert_eq!(reply, expect, "cut at {cut}");
+            assert_eq!(told, expect.text, "cut at {cut}");
+        }
+        expect
+    }
+
+    fn stream(chunks: &[Value]) -> Reply {
+        let events: String = chunks
+            .iter()
+            .map(|chunk| format!("data: {chunk}\n\n"))
+            .collect();
+        whole(format!("{events}data: [DONE]\n\n").as_bytes())
+    }
+
+    fn delta(delta: Value) -> Value {
+        json!({ "choices": [{ "delta": delta }] })
+    }
+
+    fn end(reason: &str) -> Value {
+        json!({ "choices": [{ "delta": {}, "finish_reason": reason }] })
+    }
+
+    fn calls(reply: &Reply) -> Vec<(String, String, Value)> {
+        reply
+            .calls
+            .iter()
+            .map(|call| (call.id.clone(), call.name.clone(), call.arguments.clone()))
+            .collect()
+    }
+
+    fn call(id: &str, name: &str, arguments: Value) -> (String, String, Value) {
+        (id.into(), name.into(), arguments)
+    }
+
+    #[test]
+    fn text_in_pieces() {
+        let reply = stream(&[
+            delta(json!({"role": "assistant", "content": ""})),
+            delta(json!({"content": "h\u{e9}"})),
+            delta(json!({"content": "llo 🙂"})),
+            end("stop"),
+        ]);
+        assert_eq!(
+            (reply.text.as_str(), reply.finish),
+            ("h\u{e9}llo 🙂", Finish::Stop)
+        );
+    }
+
+    #[test]
+    fn calls_by_index_from_fragments_of_any_size() {
+        let fragment = |index: u64, rest: Value| {
+            let mut call = json!({ "index": index });
+            call.as_object_mut()
+                .unwrap()
+                .extend(rest.as_object().unwrap().clone());
+            delta(json!({ "tool_calls": [call] }))
+        };
+        let reply = stream(&[
+            fragment(
+                0,
+                json!({"id": "a", "function": {"name": "read", "arguments": ""}}),
+            ),
+            fragment(
+                1,
+                json!({"id": "b", "function": {"name": "list", "arguments": "{"}}),
+            ),
+            fragment(0, json!({"function": {"arguments": "{\"p\":"}})),
+            fragment(1, json!({"function": {"arguments": "}"}})),
+            fragment(0, json!({"function": {"arguments": " 1}"}})),
+            end("tool_calls"),
+        ]);
+        assert_eq!(
+            calls(&reply),
+            [
+                call("a", "read", json!({"p": 1})),
+                call("b", "list", json!({}))
+            ]
+        );
+        assert_eq!(reply.finish, Finish::Calls);
+    }
+
+    #[test]
+    fn calls_in_odd_shapes() {
+        let check = |fragments: Value, expect: &[(String, String, Value)]| {
+            let chunks: Vec<Value> = fragments
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|fragment| delta(json!({ "tool_calls": [fragment] })))
+                .collect();
+            let mut all = chunks.clone();
+            all.push(end("stop"));
+            assert_eq!(calls(&stream(&all)), expect, "{fragments}");
+        };
+        let function = |name: &str, arguments: Value| json!({"name": name, "arguments": arguments});
+        // No index: by id, by position, by name.
+        check(
+            json!([{"id": "a", "function": function("f", json!("{\"x\":"))}, {"id": "a", "function": {"arguments": "1}"}}]),
+            &[call("a", "f", json!({"x": 1}))],
+        );
+        check(
+            json!([{"id": "a", "function": function("f", json!("{"))}, {"function": {"arguments": "}"}}]),
+            &[call("a", "f", json!({}))],
+        );
+        check(
+            json!([{"function": function("f", json!("{}"))}, {"function": function("g", json!("{}"))}]),
+            &[
+                call("call_0_0", "f", json!({})),
+                call("call_0_1", "g", json!({})),
+            ],
+        );
+        // Every call numbered 0; ids missing or repeated; names repeated or in pieces; arguments as an object or absent.
+        check(
+            json!([{"index": 0, "id": "a", "function": function("f", json!("{}"))}, {"index": 0, "id": "b", "function": function("g", json!("{}"))}]),
+            &[call("a", "f", json!({})), call("b", "g", json!({}))],
+        );
+        check(
+            json!([{"index": 0, "id": "a", "function": function("f", json!("{}"))}, {"index": 1, "id": "a", "function": function("g", json!("{}"))}]),
+            &[call("a", "f", json!({})), call("call_0_1", "g", json!({}))],
+        );
+        check(
+            json!([{"index": 0, "function": function("f", json!("{"))}, {"index": 0, "function": function("f", json!("}"))}]),
+            &[call("call_0_0", "f", json!({}))],
+        );
+        check(
+            json!([{"index": 0, "id": "a", "function": {"name": "read_"}}, {"index": 0, "function": {"name": "file", "arguments": "{}"}}]),
+            &[call("a", "read_file", json!({}))],
+        );
+        check(
+            json!([{"index": 0, "id": "a", "function": function("f", json!({"x": 1}))}]),
+            &[call("a", "f", json!({"x": 1}))],
+        );
+        check(
+            json!([{"index": 0, "id": "a", "function": {"name": "f"}}]),
+            &[call("a", "f", json!({}))],
+        );
+        check(
+            json!([{"index": 0, "id": "a", "function": function("f", json!("\"{\\\"x\\\": 1}\""))}]),
+            &[call("a", "f", json!({"x": 1}))],
+        );
+        check(
+            json!([{"index": 0, "id": "a", "function": function("f", json!("{oops"))}]),
+            &[call("a", "f", json!("{oops"))],
+        );
+    }
+
+    #[test]
+    fn whole_answers() {
+        let answer = |message: Value, reason: Value| {
+            let answer = json!({ "model": "m1", "choices": [{ "message": message, "finish_reason": reason }],
+                "usage": { "prompt_tokens": 10, "completion_tokens": 5, "prompt_tokens_details": { "cached_tokens": 4 },
+                           "completion_tokens_details": { "reasoning_tokens": 2 } } });
+            whole(answer.to_string().as_bytes())
+        };
+        let reply = answer(
+            json!({ "content": "hi", "reasoning_content": "hm" }),
+            json!("stop"),
+        );
+        assert_eq!(
+            (
+                reply.text.as_str(),
+                reply.reasoning.as_str(),
+                reply.model.as_str()
+            ),
+            ("hi", "hm", "m1")
+        );
+        assert_eq!(
+            (
+                reply.usage.input,
+                reply.usage.cached,
+                reply.usage.output,
+                reply.usage.reasoning
+            ),
+            (10, 4, 5, 2)
+        );
+        assert_eq!(answer(json!({ "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}] }), Value::Null).text, "ab");
+        let thinking = json!({ "content": [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}, {"type": "text", "text": "b"}] });
+        assert_eq!(answer(thinking, json!("stop")).reasoning, "hm");
+        assert_eq!(
+            answer(json!({ "content": null, "refusal": "no" }), json!("stop")).finish,
+            Finish::Refusal
+        );
+        assert_eq!(
+            answer(json!({ "content": "x" }), json!("length")).finish,
+            Finish::Length
+        );
+        assert_eq!(
+            answer(json!({ "content": "" }), json!("content_filter")).finish,
+            Finish::Refusal
+        );
+        assert_eq!(
+            answer(json!({ "content": "x" }), json!("odd")).finish,
+            Finish::Other("odd".into())
+        );
+        assert_eq!(
+            answer(json!({ "content": "x" }), json!("tool_calls")).finish,
+            Finish::Stop
+        );
+        let old = json!({ "content": null, "function_call": { "name": "f", "arguments": "{}" } });
+        assert_eq!(
+            calls(&answer(old, json!("function_call"))),
+            [call("call_0_0", "f", json!({}))]
+        );
+        let wins = json!({ "content": "x", "tool_calls": [{ "id": "a", "function": { "name": "f", "arguments": "{}" } }] });
+        assert_eq!(answer(wins, json!("stop")).finish, Finish::Calls);
+    }
+
+    #[test]
+    fn think_blocks_are_reasoning_wherever_the_stream_is_cut() {
+        let reply = stream(&[
+            delta(json!({"content": "<th"})),
+            delta(json!({"content": "ink>hm</thi"})),
+            delta(json!({"content": "nk>\n\nyes"})),
+            end("stop"),
+        ]);
+        assert_eq!(
+            (reply.reasoning.as_str(), reply.text.as_str()),
+            ("hm", "yes")
+        );
+    }
+
+    #[test]
+    fn ends_of_streams() {
+        let text = "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n";
+        let stop = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n";
+        let usage =
+            "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":3,\"completion_tokens\":1}}\n\n";
+        assert_eq!(whole(format!("{text}{stop}").as_bytes()).text, "a");
+        assert_eq!(
+            whole(format!("{text}data: [DONE]\n\n").as_bytes()).text,
+            "a"
+        );
+        assert_eq!(
+            whole(format!("{text}{stop}{usage}data: [DONE]\n\n").as_bytes())
+                .usage
+                .input,
+            3
+        );
+        assert_eq!(
+            whole(
+                format!(": hello\r\n\r\n{text}{stop}")
+                    .replace('\n', "\r\n")
+                    .as_bytes()
+            )
+            .text,
+            "a"
+        );
+        assert!(matches!(read(text.as_bytes(), 0), Err(Trouble::Cut(_))));
+    }
+
+    #[test]
+    fn what_is_no_answer() {
+        let nonsense = |answer: &str| {
+            assert!(
+                matches!(read(answer.as_bytes(), 0), Err(Trouble::Nonsense(_))),
+                "{answer}"
+            )
+        };
+        nonsense("");
+        nonsense("<html><title>Login</title></html>");
+        nonsense("{\"choices\": []}");
+        nonsense("{\"choices\": ");
+        nonsense("data: {oops\n\n");
+        nonsense("data: [DONE]\n\n");
+        let server = |answer: &str| {
+            assert!(
+                matches!(read(answer.as_bytes(), 0), Err(Trouble::Server(_))),
+                "{answer}"
+            )
+        };
+        server("{\"error\": {\"message\": \"no\"}}");
+        server(
+            "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\ndata: {\"error\":{\"message\":\"broke\"}}\n\n",
+        );
+    }
+
+    #[test]
+    fn half_a_surrogate_pair_is_replaced() {
+        let check = |json: &str, expect: &str| assert_eq!(without_lone_surrogates(json), expect);
+        check(r#""plain""#, r#""plain""#);
+        check(r#""\ud83d\ude42""#, r#""\ud83d\ude42""#);
+        check(r#""\ud83d""#, r#""\ufffd""#);
+        check(r#""\ude42x\ud83d\n""#, r#""\ufffdx\ufffd\n""#);
+        check(r#""\\ud83d""#, r#""\\ud83d""#);
+        check(r#""é\"#, r#""é\"#);
+        let reply =
+            whole(br#"{"choices":[{"message":{"content":"a\ud83d"},"finish_reason":"stop"}]}"#);
+        assert_eq!(reply.text, "a\u{fffd}");
+    }
+}

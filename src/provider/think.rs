@@ -1,0 +1,169 @@
+//! Think blocks: what some models say to themselves within their text, told apart from what they say to us.
+//!
+//! Only a block that opens the text counts: a tag quoted later, in prose or code, is text. A block that never ends is
+//! thought to its end. Pure, and indifferent to where the stream was cut.
+
+/// Names of the tags, longest first so that none hides another.
+const NAMES: [&str; 3] = ["thinking", "thought", "think"];
+
+/// Splits a stream of text.
+#[derive(Debug, Default)]
+pub struct Splitter {
+    state: State,
+    /// Text whose kind is not known yet.
+    held: String,
+    /// A block has ended: white space between it and the text belongs to neither.
+    after_block: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum State {
+    /// Nothing but white space so far: a block may open.
+    #[default]
+    Start,
+    /// Within a block of this tag.
+    Thinking(&'static str),
+    /// Text for good.
+    Text,
+}
+
+/// A piece of the stream, told apart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Piece {
+    Text(String),
+    Thought(String),
+}
+
+impl Splitter {
+    /// Take the next piece of text; what is known of it now.
+    pub fn feed(&mut self, text: &str) -> Vec<Piece> {
+        if self.state == State::Text {
+            return vec![Piece::Text(text.to_owned())];
+        }
+        self.held.push_str(text);
+        let mut pieces = Vec::new();
+        while self.step(&mut pieces) {}
+        pieces
+    }
+
+    /// The stream has ended: what is left.
+    pub fn finish(&mut self) -> Vec<Piece> {
+        let held = std::mem::take(&mut self.held);
+        match self.state {
+            _ if held.is_empty() => Vec::new(),
+            State::Thinking(_) => vec![Piece::Thought(held)],
+            State::Start | State::Text => vec![Piece::Text(held)],
+        }
+    }
+
+    /// One decision about what is held; `false` when more must come first.
+    fn step(&mut self, pieces: &mut Vec<Piece>) -> bool {
+        match self.state {
+            State::Text => {
+                let held = std::mem::take(&mut self.held);
+                if !held.is_empty() {
+                    pieces.push(Piece::Text(held));
+                }
+                false
+            }
+            State::Start => {
+                if self.after_block {
+                    self.held = self.held.trim_start().to_owned();
+                }
+                let rest = self.held.trim_start();
+                let opened = NAMES
+                    .iter()
+                    .find(|name| rest.starts_with(&format!("<{name}>")));
+                let may_open = NAMES
+                    .iter()
+                    .any(|name| format!("<{name}>").starts_with(rest));
+                if let Some(name) = opened {
+                    self.held = rest[name.len() + 2..].to_owned();
+                    self.state = State::Thinking(name);
+                } else if may_open {
+                    return false;
+                } else {
+                    self.state = State::Text;
+                }
+                true
+            }
+            State::Thinking(name) => {
+                let end = format!("</{name}>");
+                if let Some(at) = self.held.find(&end) {
+                    let rest = self.held[at + end.len()..].to_owned();
+                    self.after_block = true;
+                    self.held.truncate(at);
+                    pieces.push(Piece::Thought(std::mem::replace(&mut self.held, rest)));
+                    self.state = State::Start;
+                    return true;
+                }
+                // All but what may be the beginning of the end tag is known to be thought.
+                let known = (0..end.len())
+                    .rev()
+                    .find(|length| self.held.ends_with(&end[..*length]))
+                    .unwrap_or(0);
+                let rest = self.held.split_off(self.held.len() - known);
+                let thought = std::mem::replace(&mut self.held, rest);
+                if !thought.is_empty() {
+                    pieces.push(Piece::Thought(thought));
+                }
+                false
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Piece, Splitter};
+
+    fn split<'a>(pieces: impl IntoIterator<Item = &'a str>) -> (String, String) {
+        let mut splitter = Splitter::default();
+        let mut found: Vec<Piece> = pieces
+            .into_iter()
+            .flat_map(|piece| splitter.feed(piece))
+            .collect();
+        found.extend(splitter.finish());
+        let (mut thought, mut text) = (String::new(), String::new());
+        for piece in found {
+            match piece {
+                Piece::Text(words) => text.push_str(&words),
+                Piece::Thought(words) => thought.push_str(&words),
+            }
+        }
+        (thought, text)
+    }
+
+    #[test]
+    fn blocks_at_the_start_are_thought() {
+        let check = |stream: &str, thought: &str, text: &str| {
+            for (cut, _) in stream.char_indices().chain([(stream.len(), ' ')]) {
+                assert_eq!(
+                    split([&stream[..cut], &stream[cut..]]),
+                    (thought.into(), text.into()),
+                    "{stream:?} cut at {cut}"
+                );
+            }
+            let letters: Vec<String> = stream.chars().map(String::from).collect();
+            assert_eq!(
+                split(letters.iter().map(String::as_str)),
+                (thought.into(), text.into()),
+                "{stream:?} by letters"
+            );
+        };
+        check("plain", "", "plain");
+        check("", "", "");
+        check("<think>a</think>b", "a", "b");
+        check("\n<thinking>a</thinking>\n\nb", "a", "b");
+        check("<thought>a</thought>b", "a", "b");
+        check("<think>a</think><think>c</think>b", "ac", "b");
+        check("<think>never ends", "never ends", "");
+        check("<think>a < b </thin </think>c", "a < b </thin ", "c");
+        check("use <think>x</think> tags", "", "use <think>x</think> tags");
+        check("<think", "", "<think");
+        check("<thinker>x", "", "<thinker>x");
+        check("a<think>b", "", "a<think>b");
+        check("<think>é</think>日本", "é", "日本");
+        check("  indented", "", "  indented");
+    }
+}

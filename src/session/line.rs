@@ -1,0 +1,518 @@
+//! The lines of a session file: the private shapes of nanobot 0.1.4, which newer releases read too. What we add rides as
+//! further keys of those lines, since a line of any other kind breaks the older program.
+
+use crate::message::{Finish, Message, Part, Reply, ToolCall, ToolResult, Usage, User, plain_text};
+use serde::Serialize;
+use serde_json::ser::Formatter;
+use serde_json::{Map, Value, json};
+use std::io::{self, Write};
+
+/// What one line is.
+#[derive(Debug)]
+pub(super) enum Line {
+    Metadata(Metadata),
+    /// A message; `None` for one that counts but is not sent again, such as a slash command.
+    Message(Option<Message>),
+    /// A record of another release that is no message.
+    Other,
+    /// No JSON object, or none of these.
+    Bad,
+}
+
+/// A metadata line. The last one of a file counts, as a whole.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Metadata {
+    pub(super) key: Option<String>,
+    pub(super) created_at: Option<String>,
+    pub(super) updated_at: Option<String>,
+    /// What it is about the conversation that programs keep; carried on unseen.
+    pub(super) metadata: Map<String, Value>,
+    pub(super) last_consolidated: usize,
+    /// How many messages are before it; on our closing lines.
+    pub(super) messages: Option<usize>,
+    /// Where in the file it begins. When it does not, another program has rewritten the file.
+    pub(super) at: Option<u64>,
+    /// Keys of other releases, carried on.
+    pub(super) extra: Map<String, Value>,
+}
+
+/// The keys that a metadata line has from us, beyond those of the Python program.
+const OURS: [&str; 4] = ["turn", "messages", "at", "ending"];
+
+/// Read one line, without its newline.
+pub(super) fn parse(line: &[u8]) -> Line {
+    let line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
+    let Ok(Value::Object(object)) = serde_json::from_slice::<Value>(line) else {
+        return Line::Bad;
+    };
+    match object.get("_type").and_then(Value::as_str) {
+        Some("metadata") => Line::Metadata(read_metadata(object)),
+        Some(_) => Line::Other,
+        None => match object.get("role").and_then(Value::as_str) {
+            Some("user" | "assistant" | "tool" | "system") => Line::Message(read_message(&object)),
+            _ => Line::Bad,
+        },
+    }
+}
+
+fn read_metadata(mut object: Map<String, Value>) -> Metadata {
+    let mut take = |key: &str| object.remove(key).unwrap_or_default();
+    let text = |value: Value| value.as_str().map(str::to_owned);
+    let count = |value: Value| {
+        value
+            .as_u64()
+            .and_then(|number| usize::try_from(number).ok())
+    };
+    drop(take("_type"));
+    let mut metadata = Metadata {
+        key: text(take("key")),
+        created_at: text(take("created_at")),
+        updated_at: text(take("updated_at")),
+        metadata: if let Value::Object(inner) = take("metadata") {
+            inner
+        } else {
+            Map::new()
+        },
+        last_consolidated: count(take("last_consolidated")).unwrap_or(0),
+        messages: count(take("messages")),
+        at: take("at").as_u64(),
+        extra: Map::new(),
+    };
+    for key in OURS {
+        drop(object.remove(key));
+    }
+    metadata.extra = object;
+    metadata
+}
+
+fn read_message(object: &Map<String, Value>) -> Option<Message> {
+    let field = |key: &str| object.get(key).unwrap_or(&Value::Null);
+    let text = |key: &str| field(key).as_str().unwrap_or_default().to_owned();
+    if field("_command") == &Value::Bool(true) {
+        return None;
+    }
+    let parts = read_parts(field("content"));
+    match field("role").as_str()? {
+        "user" => {
+            let parts = parts.into_iter().map(without_runtime_block).collect();
+            Some(Message::User(User {
+                id: text("id"),
+                parts,
+                facts: text("facts"),
+            }))
+        }
+        "assistant" => {
+            let calls = field("tool_calls")
+                .as_array()
+                .into_iter()
+                .flatten()
+                .filter_map(read_call)
+                .collect();
+            let reasoning = text("reasoning_content");
+            Some(Message::Assistant(Reply {
+                id: text("id"),
+                text: plain_text(&parts),
+                reasoning,
+                calls,
+                finish: Finish::Stop,
+                usage: Usage::default(),
+                model: text("model"),
+                opaque: object.get("opaque").cloned(),
+            }))
+        }
+        "tool" => Some(Message::Tool(ToolResult {
+            call: text("tool_call_id"),
+            name: text("name"),
+            parts,
+            failed: field("failed") == &Value::Bool(true),
+        })),
+        // A system message was never part of a conversation here.
+        _ => None,
+    }
+}
+
+/// Content: a text, a list of blocks, or nothing.
+fn read_parts(content: &Value) -> Vec<Part> {
+    let block = |block: &Value| match block["type"].as_str() {
+        Some("image_url") => Part::Text("[image]".into()),
+        _ => Part::Text(
+            block["text"]
+                .as_str()
+                .map_or_else(|| block.to_string(), str::to_owned),
+        ),
+    };
+    match content {
+        Value::Null => Vec::new(),
+        Value::String(text) if text.is_empty() => Vec::new(),
+        Value::String(text) => vec![Part::Text(text.clone())],
+        Value::Array(blocks) => blocks.iter().map(block).collect(),
+        other => vec![Part::Text(other.to_string())],
+    }
+}
+
+/// Release 0.1.4.post2 stored its runtime block at the end of the user's text, later ones at its beginning.
+fn without_runtime_block(part: Part) -> Part {
+    let Part::Text(text) = part else { return part };
+    if let Some((before, _)) = text.split_once("\n\n[Runtime Context") {
+        return Part::Text(before.to_owned());
+    }
+    match text.split_once("\n\n") {
+        Some((block, after)) if block.starts_with("[Runtime Context") => {
+            Part::Text(after.to_owned())
+        }
+        _ => Part::Text(text),
+    }
+}
+
+fn read_call(call: &Value) -> Option<ToolCall> {
+    let function = &call["function"];
+    let arguments = match &function["arguments"] {
+        Value::String(text) => {
+            serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.clone()))
+        }
+        other => other.clone(),
+    };
+    Some(ToolCall {
+        id: call["id"].as_str()?.to_owned(),
+        name: function["name"].as_str()?.to_owned(),
+        arguments,
+    })
+}
+
+/// A message as a line, its newline included.
+pub(super) fn of_message(message: &Message, turn: &str, stamp: &str) -> String {
+    let mut line = Map::new();
+    let mut put = |key: &str, value: Value| drop(line.insert(key.into(), value));
+    match message {
+        Message::User(user) => {
+            put("role", "user".into());
+            put("content", content(&user.parts));
+            put("timestamp", stamp.into());
+            put("id", user.id.as_str().into());
+            if !user.facts.is_empty() {
+                put("facts", user.facts.as_str().into());
+            }
+        }
+        Message::Assistant(reply) => {
+            put("role", "assistant".into());
+            let silent = reply.text.is_empty() && !reply.calls.is_empty();
+            put(
+                "content",
+                if silent {
+                    Value::Null
+                } else {
+                    reply.text.as_str().into()
+                },
+            );
+            if !reply.calls.is_empty() {
+                put("tool_calls", reply.calls.iter().map(call).collect());
+            }
+            if !reply.reasoning.is_empty() {
+                put("reasoning_content", reply.reasoning.as_str().into());
+            }
+            put("timestamp", stamp.into());
+            put("id", reply.id.as_str().into());
+            put("model", reply.model.as_str().into());
+            let Usage {
+                input,
+                cached,
+                output,
+                reasoning,
+            } = reply.usage;
+            put(
+                "usage",
+                json!({ "input": input, "cached": cached, "output": output, "reasoning": reasoning }),
+            );
+            if let Some(opaque) = &reply.opaque {
+                put("opaque", opaque.clone());
+            }
+        }
+        Message::Tool(result) => {
+            put("role", "tool".into());
+            put("tool_call_id", result.call.as_str().into());
+            put("name", result.name.as_str().into());
+            put("content", plain_text(&result.parts).into());
+            put("timestamp", stamp.into());
+            if result.failed {
+                put("failed", true.into());
+            }
+        }
+    }
+    if !turn.is_empty() {
+        put("turn", turn.into());
+    }
+    written(&Value::Object(line))
+}
+
+/// User content: text where there is one, else blocks, images as placeholders.
+fn content(parts: &[Part]) -> Value {
+    let block =
+        |part: &Part| json!({ "type": "text", "text": plain_text(std::slice::from_ref(part)) });
+    match parts {
+        [Part::Text(text)] => text.as_str().into(),
+        _ => parts.iter().map(block).collect(),
+    }
+}
+
+fn call(call: &ToolCall) -> Value {
+    let arguments = call.arguments_object().to_string();
+    json!({ "id": call.id, "type": "function", "function": { "name": call.name, "arguments": arguments } })
+}
+
+/// What a closing line says beyond the others.
+pub(super) struct Closing<'a> {
+    pub(super) turn: &'a str,
+    pub(super) ending: &'a str,
+}
+
+/// A metadata line, its newline included. Every one is complete, since the last counts as a whole.
+pub(super) fn of_metadata(metadata: &Metadata, closing: Option<&Closing<'_>>) -> String {
+    let mut line = Map::new();
+    let mut put = |key: &str, value: Value| drop(line.insert(key.into(), value));
+    put("_type", "metadata".into());
+    put("key", metadata.key.clone().unwrap_or_default().into());
+    put(
+        "created_at",
+        metadata.created_at.clone().unwrap_or_default().into(),
+    );
+    put(
+        "updated_at",
+        metadata.updated_at.clone().unwrap_or_default().into(),
+    );
+    put("metadata", Value::Object(metadata.metadata.clone()));
+    put("last_consolidated", metadata.last_consolidated.into());
+    for (key, value) in &metadata.extra {
+        put(key, value.clone());
+    }
+    if let Some(Closing { turn, ending }) = closing {
+        put("turn", (*turn).into());
+        put("messages", metadata.messages.into());
+        put("at", metadata.at.into());
+        put("ending", (*ending).into());
+    }
+    written(&Value::Object(line))
+}
+
+fn written(value: &Value) -> String {
+    let mut bytes = Vec::new();
+    let mut serializer = serde_json::Serializer::with_formatter(&mut bytes, Python);
+    value
+        .serialize(&mut serializer)
+        .expect("a JSON value can be written to memory");
+    bytes.push(b'\n');
+    String::from_utf8(bytes).expect("JSON is UTF-8")
+}
+
+/// The separators of Python's `json.dumps`.
+struct Python;
+
+impl Formatter for Python {
+    fn begin_array_value<W: ?Sized + Write>(
+        &mut self,
+        writer: &mut W,
+        first: bool,
+    ) -> io::Result<()> {
+        if first {
+            Ok(())
+        } else {
+            writer.write_all(b", ")
+        }
+    }
+
+    fn begin_object_key<W: ?Sized + Write>(
+        &mut self,
+        writer: &mut W,
+        first: bool,
+    ) -> io::Result<()> {
+        if first {
+            Ok(())
+        } else {
+            writer.write_all(b", ")
+        }
+    }
+
+    fn begin_object_value<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        writer.write_all(b": ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Closing, Line, Metadata, of_message, of_metadata, parse};
+    use crate::message::{Image, Message, Part, Reply, ToolCall, ToolResult, User};
+    use serde_json::json;
+
+    const TIME: &str = "2026-02-28T10:00:00.123456";
+
+    #[test]
+    fn lines_as_the_python_program_writes_them() {
+        let metadata = Metadata {
+            key: Some("cli:direct".into()),
+            created_at: Some(TIME.into()),
+            updated_at: Some(TIME.into()),
+            messages: Some(4),
+            at: Some(99),
+            ..Metadata::default()
+        };
+        let head = format!(
+            "{{\"_type\": \"metadata\", \"key\": \"cli:direct\", \"created_at\": \"{TIME}\", \"updated_at\": \"{TIME}\", \"metadata\": {{}}, \"last_consolidated\": 0"
+        );
+        assert_eq!(of_metadata(&metadata, None), format!("{head}}}\n"));
+        let closing = Closing {
+            turn: "t",
+            ending: "answered",
+        };
+        let expect = format!(
+            "{head}, \"turn\": \"t\", \"messages\": 4, \"at\": 99, \"ending\": \"answered\"}}\n"
+        );
+        assert_eq!(of_metadata(&metadata, Some(&closing)), expect);
+
+        let user = User {
+            id: "i".into(),
+            parts: vec![Part::Text("né\n".into())],
+            facts: "[now]".into(),
+        };
+        let expect = format!(
+            "{{\"role\": \"user\", \"content\": \"né\\n\", \"timestamp\": \"{TIME}\", \"id\": \"i\", \"facts\": \"[now]\", \"turn\": \"t\"}}\n"
+        );
+        assert_eq!(of_message(&Message::User(user), "t", TIME), expect);
+
+        let call = ToolCall {
+            id: "c".into(),
+            name: "f".into(),
+            arguments: json!({ "a": 1 }),
+        };
+        let reply = Reply {
+            calls: vec![call],
+            ..Reply::default()
+        };
+        let line = of_message(&Message::Assistant(reply), "", TIME);
+        assert!(line.starts_with(
+            "{\"role\": \"assistant\", \"content\": null, \"tool_calls\": [{\"id\": \"c\", \"type\": \"function\", \"function\": {\"name\": \"f\", \"arguments\": \"{\\\"a\\\":1}\"}}], \"timestamp\""
+        ));
+        let result = ToolResult {
+            call: "c".into(),
+            name: "f".into(),
+            parts: vec![Part::Text("out".into())],
+            failed: false,
+        };
+        let expect = format!(
+            "{{\"role\": \"tool\", \"tool_call_id\": \"c\", \"name\": \"f\", \"content\": \"out\", \"timestamp\": \"{TIME}\"}}\n"
+        );
+        assert_eq!(of_message(&Message::Tool(result), "", TIME), expect);
+    }
+
+    #[test]
+    fn what_was_written_is_read_back() {
+        let call = ToolCall {
+            id: "c".into(),
+            name: "f".into(),
+            arguments: json!({ "a": [1, "x"] }),
+        };
+        let messages = [
+            Message::User(User {
+                id: "i".into(),
+                parts: vec![Part::Text("hi".into())],
+                facts: "[now]".into(),
+            }),
+            Message::Assistant(Reply {
+                id: "r".into(),
+                text: "t".into(),
+                reasoning: "why".into(),
+                calls: vec![call],
+                model: "m".into(),
+                opaque: Some(json!([1])),
+                ..Reply::default()
+            }),
+            Message::Tool(ToolResult {
+                call: "c".into(),
+                name: "f".into(),
+                parts: vec![Part::Text("x".into())],
+                failed: true,
+            }),
+        ];
+        for message in messages {
+            let line = of_message(&message, "t", TIME);
+            let Line::Message(Some(read)) = parse(line.trim_end().as_bytes()) else {
+                panic!("{line}")
+            };
+            assert_eq!(read, message);
+        }
+        let image = Part::Image(Image {
+            media_type: "image/png",
+            bytes: vec![1],
+            name: "a.png".into(),
+        });
+        let user = User {
+            parts: vec![image, Part::Text("look".into())],
+            ..User::default()
+        };
+        let line = of_message(&Message::User(user), "", TIME);
+        assert!(line.contains("\"content\": [{\"type\": \"text\", \"text\": \"[image: a.png]\"}, {\"type\": \"text\", \"text\": \"look\"}]"));
+    }
+
+    #[test]
+    fn lines_of_other_releases() {
+        let kind = |line: &str| match parse(line.as_bytes()) {
+            Line::Metadata(_) => "metadata",
+            Line::Message(Some(_)) => "message",
+            Line::Message(None) => "unsent",
+            Line::Other => "other",
+            Line::Bad => "bad",
+        };
+        assert_eq!(
+            kind(r#"{"_type": "metadata", "created_at": "x"}"#),
+            "metadata"
+        );
+        assert_eq!(
+            kind(r#"{"_type": "metadata", "metadata": null, "last_consolidated": "x"}"#),
+            "metadata"
+        );
+        assert_eq!(
+            kind(r#"{"_type": "provider_state", "state": null}"#),
+            "other"
+        );
+        assert_eq!(kind(r#"{"role": "user", "content": "h\u00e9"}"#), "message");
+        assert_eq!(
+            kind(r#"{"role": "assistant", "content": "x", "tools_used": null}"#),
+            "message"
+        );
+        assert_eq!(
+            kind(r#"{"role": "user", "content": "/x", "_command": true}"#),
+            "unsent"
+        );
+        assert_eq!(
+            kind("\u{feff}{\"role\": \"user\", \"content\": \"x\"}\r"),
+            "message"
+        );
+        for bad in [
+            "",
+            "{",
+            "[]",
+            "{}",
+            "{\"role\": 1}",
+            "\0\0\0",
+            "{\"role\": \"user\", \"content\": \"\\ud83d\"}",
+        ] {
+            assert_eq!(kind(bad), "bad", "{bad:?}");
+        }
+        let text = |line: &str| match parse(line.as_bytes()) {
+            Line::Message(Some(Message::User(user))) => crate::message::plain_text(&user.parts),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(
+            text(r#"{"role": "user", "content": "hi\n\n[Runtime Context]\nCurrent Time: x"}"#),
+            "hi"
+        );
+        assert_eq!(
+            text(r#"{"role": "user", "content": "[Runtime Context — metadata only]\nTime\n\nhi"}"#),
+            "hi"
+        );
+        assert_eq!(
+            text(
+                r#"{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:"}}, {"type": "text", "text": "hi"}]}"#
+            ),
+            "[image]\nhi"
+        );
+    }
+}

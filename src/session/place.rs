@@ -1,0 +1,242 @@
+//! Where sessions are looked for, so that this program and every release of the Python one find each other's.
+
+use super::line::{self, Line};
+use crate::error::{Exit, fail};
+use crate::sys::clock::Clock;
+use crate::sys::paths::Paths;
+use crate::sys::store;
+use anyhow::Result;
+use base64::Engine;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+
+/// When a turn is brought to the disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sync {
+    /// Once, before the answer's end is printed.
+    #[default]
+    Turn,
+    /// Whenever the system likes.
+    None,
+}
+
+/// The longest name of a file, with room for what side files add.
+const NAME_LIMIT: usize = 200;
+
+/// Where sessions are kept, and how.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// `<workspace>/sessions`.
+    pub(super) dir: PathBuf,
+    /// Where releases up to 0.1.3.post7 kept them.
+    old: PathBuf,
+    /// The store of releases from 0.3.1 on, where this workspace has one.
+    newer: Option<PathBuf>,
+    pub(super) sync: Sync,
+    /// How many messages are sent again.
+    pub(super) window: usize,
+    /// Characters that are kept of a tool result.
+    pub(super) result_limit: usize,
+    pub(super) clock: Clock,
+}
+
+impl Place {
+    pub fn new(
+        workspace: &Path,
+        paths: &Paths,
+        sync: Sync,
+        window: usize,
+        result_limit: usize,
+        clock: &Clock,
+    ) -> Self {
+        Self {
+            dir: workspace.join("sessions"),
+            old: paths.old_sessions(),
+            newer: newer_store(workspace, paths),
+            sync,
+            window,
+            result_limit,
+            clock: clock.clone(),
+        }
+    }
+
+    /// The file of `key`, whether it exists or not.
+    ///
+    /// # Errors
+    /// Status 2 for a key that no file can be named after.
+    pub(super) fn find(&self, key: &str) -> Result<PathBuf> {
+        let coded = format!(
+            "{}.jsonl",
+            base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(key)
+        );
+        if key.trim().is_empty() || coded.len() > NAME_LIMIT {
+            return Err(fail(
+                Exit::Usage,
+                format!("a session's key has 1 to {} bytes", NAME_LIMIT * 3 / 4 - 5),
+            ));
+        }
+        let safe = (!key.contains(char::is_control)).then(|| format!("{}.jsonl", safe_name(key)));
+        if let Some(newer) = &self.newer {
+            let path = newer.join(&coded);
+            if let (false, Some(moved)) =
+                (path.exists(), safe.as_ref().map(|name| newer.join(name)))
+                && moved.exists()
+                && is_of(&moved, key)
+            {
+                // That release moved the file here under its old name, and does not look at it under that.
+                let text = store::read(&moved)?.unwrap_or_default();
+                store::replace(&path, &text)?;
+            }
+            return Ok(path);
+        }
+        let Some(safe) = safe else {
+            return Ok(self.dir.join(coded));
+        };
+        let path = self.dir.join(&safe);
+        if path.exists() {
+            return Ok(if is_of(&path, key) {
+                path
+            } else {
+                self.dir.join(coded)
+            });
+        }
+        if self.dir.join(&coded).exists() {
+            return Ok(self.dir.join(coded));
+        }
+        let old = self.old.join(&safe);
+        Ok(if old.exists() && is_of(&old, key) {
+            old
+        } else {
+            path
+        })
+    }
+
+    /// The directories that may hold sessions.
+    pub(super) fn directories(&self) -> impl Iterator<Item = &Path> {
+        [
+            Some(self.dir.as_path()),
+            self.newer.as_deref(),
+            Some(self.old.as_path()),
+        ]
+        .into_iter()
+        .flatten()
+    }
+}
+
+/// The name that 0.1.4 gives the file of `key`.
+pub(super) fn safe_name(key: &str) -> String {
+    key.replace([':', '<', '>', '"', '/', '\\', '|', '?', '*'], "_")
+        .trim()
+        .to_owned()
+}
+
+/// Whether the file at `path` is that of `key`: its first line says so, or says nothing.
+fn is_of(path: &Path, key: &str) -> bool {
+    let mut first = Vec::new();
+    let Ok(file) = std::fs::File::open(path) else {
+        return true;
+    };
+    if BufReader::new(file).read_until(b'\n', &mut first).is_err() {
+        return true;
+    }
+    match line::parse(first.trim_ascii_end()) {
+        Line::Metadata(metadata) => metadata.key.is_none_or(|found| found == key),
+        _ => true,
+    }
+}
+
+/// The folder beside the config in which newer releases keep this workspace's sessions: it must say so itself.
+fn newer_store(workspace: &Path, paths: &Paths) -> Option<PathBuf> {
+    let id = std::fs::read_to_string(workspace.join(".nanobot/workspace-id")).ok()?;
+    let id = id.trim();
+    let valid = id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let store = valid.then(|| Some(paths.config.parent()?.join("sessions").join(id)))??;
+    let named = std::fs::read_to_string(store.join(".workspace")).ok()?;
+    let same =
+        std::fs::canonicalize(named.trim()).ok()? == std::fs::canonicalize(workspace).ok()?;
+    same.then_some(store)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Place, Sync, safe_name};
+    use crate::sys::clock::Clock;
+    use crate::sys::env::Env;
+    use crate::sys::paths::Paths;
+    use std::path::Path;
+
+    fn place(home: &Path) -> Place {
+        let env: Env = [("HOME", home.to_str().unwrap())].into_iter().collect();
+        let paths = Paths::resolve(&env, None).unwrap();
+        Place::new(
+            &home.join(".nanobot/workspace"),
+            &paths,
+            Sync::None,
+            100,
+            16_000,
+            &Clock::System,
+        )
+    }
+
+    fn write(path: &Path, text: &str) {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+
+    #[test]
+    fn names_as_the_python_program_makes_them() {
+        let check = |key: &str, expect: &str| assert_eq!(safe_name(key), expect);
+        check("cli:direct", "cli_direct");
+        check("slack:C1:173.4", "slack_C1_173.4");
+        check("a<b>c\"d/e\\f|g?h*i", "a_b_c_d_e_f_g_h_i");
+        check(" x ", "x");
+    }
+
+    #[test]
+    fn the_look_up_order() {
+        let home = tempfile::tempdir().unwrap();
+        let root = home.path().join(".nanobot");
+        let check = |key: &str, expect: &str| {
+            assert_eq!(
+                place(home.path()).find(key).unwrap(),
+                root.join(expect),
+                "{key}"
+            );
+        };
+        check("a:b", "workspace/sessions/a_b.jsonl");
+        write(
+            &root.join("sessions/a_b.jsonl"),
+            "{\"_type\": \"metadata\"}\n",
+        );
+        check("a:b", "sessions/a_b.jsonl");
+        write(&root.join("workspace/sessions/YTpi.jsonl"), "");
+        check("a:b", "workspace/sessions/YTpi.jsonl");
+        write(
+            &root.join("workspace/sessions/a_b.jsonl"),
+            "{\"_type\": \"metadata\", \"key\": \"a:b\"}\n",
+        );
+        check("a:b", "workspace/sessions/a_b.jsonl");
+        check("a_b", "workspace/sessions/YV9i.jsonl");
+        check("a\u{1}b", "workspace/sessions/YQFi.jsonl");
+        let id = "0123456789abcdef0123456789abcdef";
+        write(&root.join("workspace/.nanobot/workspace-id"), id);
+        check("a:b", "workspace/sessions/a_b.jsonl");
+        let store = root.join("sessions").join(id);
+        write(
+            &store.join(".workspace"),
+            root.join("workspace").to_str().unwrap(),
+        );
+        write(
+            &store.join("a_b.jsonl"),
+            "{\"_type\": \"metadata\", \"key\": \"a:b\"}\n",
+        );
+        check("a:b", &format!("sessions/{id}/YTpi.jsonl"));
+        assert!(
+            store.join("YTpi.jsonl").exists(),
+            "what was moved there is taken over"
+        );
+        for bad in ["", " ", &"x".repeat(200)] {
+            assert!(place(home.path()).find(bad).is_err());
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! `${VARIABLE}` inside the config's strings. `$${` stands for a plain `${`.
+
+use crate::sys::env::Env;
+use serde_json::Value;
+
+/// The name of a variable that is not set, or is empty.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Missing(pub String);
+
+/// `text` with each `${NAME}` replaced. What is no name between the braces stays as it is.
+pub fn expand(text: &str, env: &Env) -> Result<String, Missing> {
+    let mut expanded = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(dollar) = rest.find('$') {
+        expanded.push_str(&rest[..dollar]);
+        rest = &rest[dollar..];
+        if let Some(after) = rest.strip_prefix("$${") {
+            expanded.push_str("${");
+            rest = after;
+        } else if let Some((name, after)) = reference(rest) {
+            expanded.push_str(env.get(name).ok_or_else(|| Missing(name.to_owned()))?);
+            rest = after;
+        } else {
+            expanded.push('$');
+            rest = &rest[1..];
+        }
+    }
+    expanded.push_str(rest);
+    Ok(expanded)
+}
+
+/// As [`expand`], for every string inside `value`.
+pub fn expand_all(value: &Value, env: &Env) -> Result<Value, Missing> {
+    Ok(match value {
+        Value::String(text) => Value::String(expand(text, env)?),
+        Value::Array(items) => Value::Array(
+            items
+                .iter()
+                .map(|item| expand_all(item, env))
+                .collect::<Result<_, _>>()?,
+        ),
+        Value::Object(members) => Value::Object(
+            members
+                .iter()
+                .map(|(name, value)| Ok((name.clone(), expand_all(value, env)?)))
+                .collect::<Result<_, _>>()?,
+        ),
+        other => other.clone(),
+    })
+}
+
+/// Whether `text` refers to a variable, so that it holds no key itself.
+pub fn refers(text: &str) -> bool {
+    text.match_indices("${").any(|(at, _)| {
+        let escaped = text[..at].ends_with('$');
+        !escaped && reference(&text[at..]).is_some()
+    })
+}
+
+/// Whether `name` can name a variable.
+pub fn is_name(name: &str) -> bool {
+    let mut letters = name.bytes();
+    letters
+        .next()
+        .is_some_and(|first| first == b'_' || first.is_ascii_alphabetic())
+        && letters.all(|letter| letter == b'_' || letter.is_ascii_alphanumeric())
+}
+
+/// The name in a reference at the start of `text`, and what follows.
+fn reference(text: &str) -> Option<(&str, &str)> {
+    let (name, after) = text.strip_prefix("${")?.split_once('}')?;
+    is_name(name).then_some((name, after))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Missing, expand, refers};
+    use crate::sys::env::Env;
+
+    #[test]
+    fn references_are_replaced() {
+        let env: Env = [("A", "1"), ("B_2", "two"), ("E", "")]
+            .into_iter()
+            .collect();
+        let check = |text: &str, expect: Result<&str, &str>| {
+            let expect = expect
+                .map(str::to_owned)
+                .map_err(|name| Missing(name.to_owned()));
+            assert_eq!(expand(text, &env), expect, "{text}");
+        };
+        check("", Ok(""));
+        check("plain $ $A {A}", Ok("plain $ $A {A}"));
+        check("${A}", Ok("1"));
+        check("x${A}y${B_2}z", Ok("x1ytwoz"));
+        check("$${A}", Ok("${A}"));
+        check("$$${A}", Ok("$${A}"));
+        check("${a-b} ${} ${", Ok("${a-b} ${} ${"));
+        check("é${A}é", Ok("é1é"));
+        check("${NO}", Err("NO"));
+        check("${E}", Err("E"));
+    }
+
+    #[test]
+    fn a_literal_is_told_from_a_reference() {
+        assert!(refers("Bearer ${A}"));
+        assert!(!refers("$${A}"));
+        assert!(!refers("sk-${"));
+    }
+}

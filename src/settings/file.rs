@@ -1,0 +1,679 @@
+//! The config file as written: its text, its values under their present names, and where each one stands.
+//!
+//! JSON with comments, trailing commas and a byte order mark, and nothing else beyond JSON. Names are turned into the
+//! table's spelling on reading, older places into present ones; the text itself is only ever changed value by value,
+//! so comments, order and unknown keys survive.
+
+use super::keys::{Branch, MOVED};
+use crate::error::{Exit, fail, fail_hint};
+use anyhow::{Context, Result};
+use jsonc_parser::ast;
+use jsonc_parser::common::Ranged;
+use jsonc_parser::cst::{CstInputValue, CstObject, CstObjectProp, CstRootNode};
+use jsonc_parser::{CollectOptions, ParseOptions};
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{ErrorKind, Read};
+use std::path::{Path, PathBuf};
+
+/// A config of more bytes is no config: the largest that the Python program writes has some 10 KB.
+const MAX_BYTES: u64 = 4 * 1024 * 1024;
+
+/// Names from the top of the config, in the table's spelling.
+pub type KeyPath = Vec<String>;
+
+/// The config file.
+#[derive(Clone, Debug)]
+pub struct Config {
+    path: PathBuf,
+    /// `None` where there is no file.
+    text: Option<String>,
+    value: Value,
+    /// The byte at which each value starts.
+    places: BTreeMap<KeyPath, usize>,
+    remarks: Vec<Remark>,
+}
+
+/// Something about the way a key is written that a person may want to know.
+#[derive(Clone, Debug)]
+pub struct Remark {
+    /// Byte in the text.
+    pub at: usize,
+    pub text: String,
+}
+
+impl Config {
+    /// Read the file; a missing one is an empty config. Fails with 78 when it is no config.
+    pub fn load(path: &Path) -> Result<Self> {
+        let file = match File::open(path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Self::missing(path)),
+            Err(error) => return Err(unreadable(path, &error)),
+        };
+        let mut bytes = Vec::new();
+        file.take(MAX_BYTES + 1)
+            .read_to_end(&mut bytes)
+            .map_err(|error| unreadable(path, &error))?;
+        if bytes.len() as u64 > MAX_BYTES {
+            let cause = format!("config `{}` has more than 4 MiB", path.display());
+            return Err(fail(Exit::Config, cause));
+        }
+        let text = String::from_utf8(bytes).map_err(|error| {
+            let good = error.utf8_error().valid_up_to();
+            let (line, column) =
+                position(&String::from_utf8_lossy(&error.as_bytes()[..good]), good);
+            let cause = format!("{}:{line}:{column}: not UTF-8", path.display());
+            fail(Exit::Config, cause)
+        })?;
+        Self::parse(path, &text)
+    }
+
+    /// What a config without a file says: nothing.
+    pub fn missing(path: &Path) -> Self {
+        Self {
+            path: path.to_path_buf(),
+            text: None,
+            value: Value::Object(Map::new()),
+            places: BTreeMap::new(),
+            remarks: Vec::new(),
+        }
+    }
+
+    /// The config that `text` holds; `path` is for messages. An empty text is an empty config, as `/dev/null` is.
+    pub fn parse(path: &Path, text: &str) -> Result<Self> {
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        let broken = |at: usize, words: &str| {
+            let (line, column) = position(text, at);
+            fail_hint(
+                Exit::Config,
+                format!("{}:{line}:{column}: {words}", path.display()),
+                "correct the file by hand; it is never overwritten",
+            )
+        };
+        let root = jsonc_parser::parse_to_ast(text, &CollectOptions::default(), &strictness())
+            .map_err(|error| {
+                broken(error.range().start, &lower_first(&error.kind().to_string()))
+            })?;
+        let mut config = Self {
+            text: Some(text.to_owned()),
+            ..Self::missing(path)
+        };
+        match root.value {
+            None => {}
+            Some(ast::Value::Object(object)) => {
+                let mut reader = Reader {
+                    config: &mut config,
+                    broken: &broken,
+                };
+                let value = reader.object(object, Some(Branch::root()), &mut Vec::new())?;
+                config.value = value;
+                config.move_old_keys();
+            }
+            Some(other) => return Err(broken(other.start(), "expected an object: `{`")),
+        }
+        Ok(config)
+    }
+
+    /// The file's place.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether there is a file.
+    pub fn exists(&self) -> bool {
+        self.text.is_some()
+    }
+
+    /// The file's text, without a byte order mark; empty where there is no file.
+    pub fn text(&self) -> &str {
+        self.text.as_deref().unwrap_or_default()
+    }
+
+    /// All values under their present names.
+    pub fn value(&self) -> &Value {
+        &self.value
+    }
+
+    /// What is to be said about how keys are written.
+    pub fn remarks(&self) -> &[Remark] {
+        &self.remarks
+    }
+
+    /// The byte at which the value of `path`, or of the nearest object above it, starts.
+    pub fn offset(&self, path: &[String]) -> Option<usize> {
+        (1..=path.len())
+            .rev()
+            .find_map(|length| self.places.get(&path[..length]))
+            .copied()
+    }
+
+    /// `FILE:LINE:COLUMN` of a byte of the text.
+    pub fn place(&self, offset: usize) -> String {
+        let (line, column) = position(self.text(), offset);
+        format!("{}:{line}:{column}", self.path.display())
+    }
+
+    /// Write `value` at `path`, whatever spelling the file uses there. Comments and all else stay.
+    pub fn set(&mut self, path: &[impl AsRef<str>], value: &Value) -> Result<()> {
+        self.edit(path, Some(value))
+    }
+
+    /// Take the value at `path` out of the text, in every spelling. False when there was none.
+    pub fn unset(&mut self, path: &[impl AsRef<str>]) -> Result<bool> {
+        let before = self.text.clone();
+        self.edit(path, None)?;
+        Ok(self.text != before)
+    }
+
+    /// Write the text to the file, readable by its owner only.
+    pub fn save(&self) -> Result<()> {
+        write_private(&self.path, self.text().as_bytes())
+    }
+
+    fn edit(&mut self, path: &[impl AsRef<str>], value: Option<&Value>) -> Result<()> {
+        let path: Vec<&str> = path.iter().map(AsRef::as_ref).collect();
+        let text = match self.text() {
+            text if text.trim().is_empty() => "{}\n",
+            text => text,
+        };
+        let root = CstRootNode::parse(text, &strictness())
+            .context("read the config a second time, to edit it")?;
+        let top = root.object_value_or_set();
+        let joined = path.join(".");
+        for (old, _) in MOVED.iter().filter(|(_, new)| *new == joined) {
+            let old: Vec<&str> = old.split('.').collect();
+            remove(&top, &old);
+        }
+        match value {
+            Some(value) => put(&top, &path, value),
+            None => remove(&top, &path),
+        }
+        *self = Self::parse(&self.path, &root.to_string())?;
+        Ok(())
+    }
+
+    /// Bring values from where older releases kept them to where they are now.
+    fn move_old_keys(&mut self) {
+        for (old, new) in MOVED {
+            let from: KeyPath = old.split('.').map(str::to_owned).collect();
+            let to: KeyPath = new.split('.').map(str::to_owned).collect();
+            let at = self.offset(&from).unwrap_or_default();
+            let Some(value) = take(&mut self.value, &from) else {
+                continue;
+            };
+            let taken = find(&self.value, &to).is_some_and(|present| !present.is_null());
+            let text = if taken {
+                format!("`{old}` is an older name of `{new}`, which is used instead")
+            } else {
+                format!("`{old}` is an older name of `{new}`")
+            };
+            self.remarks.push(Remark { at, text });
+            self.places.remove(&from);
+            if !taken {
+                place_in(&mut self.value, &to, value);
+                self.places.insert(to, at);
+            }
+        }
+    }
+}
+
+/// Turns the parsed text into values, spelled and placed.
+struct Reader<'c, F> {
+    config: &'c mut Config,
+    broken: &'c F,
+}
+
+impl<F: Fn(usize, &str) -> anyhow::Error> Reader<'_, F> {
+    fn object(
+        &mut self,
+        object: ast::Object<'_>,
+        branch: Option<Branch>,
+        path: &mut KeyPath,
+    ) -> Result<Value> {
+        let mut values = Map::new();
+        let mut spellings: BTreeMap<String, String> = BTreeMap::new();
+        for member in object.properties {
+            let at = member.name.start();
+            let written = member.name.into_string();
+            let name = branch.map_or_else(|| written.clone(), |here| here.canonical(&written));
+            if let Some(earlier) = spellings.get(&name) {
+                let loses = *earlier == name && written != name;
+                self.double(
+                    at,
+                    earlier,
+                    &written,
+                    if loses { earlier } else { &written },
+                );
+                if loses {
+                    continue;
+                }
+                path.push(name.clone());
+                self.config
+                    .places
+                    .retain(|known, _| !known.starts_with(path));
+                path.pop();
+            }
+            path.push(name.clone());
+            self.config
+                .places
+                .insert(path.clone(), member.value.start());
+            let value = self.value(
+                member.value,
+                branch.and_then(|here| here.child(&name)),
+                path,
+            )?;
+            path.pop();
+            spellings.insert(name.clone(), written);
+            values.insert(name, value);
+        }
+        Ok(Value::Object(values))
+    }
+
+    fn value(
+        &mut self,
+        value: ast::Value<'_>,
+        branch: Option<Branch>,
+        path: &mut KeyPath,
+    ) -> Result<Value> {
+        Ok(match value {
+            ast::Value::Object(object) => self.object(object, branch, path)?,
+            ast::Value::Array(array) => {
+                let mut items = Vec::with_capacity(array.elements.len());
+                for (index, item) in array.elements.into_iter().enumerate() {
+                    path.push(index.to_string());
+                    items.push(self.value(item, None, path)?);
+                    path.pop();
+                }
+                Value::Array(items)
+            }
+            ast::Value::StringLit(text) => Value::String(text.value.into_owned()),
+            ast::Value::BooleanLit(truth) => Value::Bool(truth.value),
+            ast::Value::NullKeyword(_) => Value::Null,
+            ast::Value::NumberLit(number) => serde_json::from_str(number.value)
+                .map_err(|_| (self.broken)(number.range.start, "not a number that fits"))?,
+        })
+    }
+
+    fn double(&mut self, at: usize, earlier: &str, later: &str, winner: &str) {
+        let text = if earlier == later {
+            format!("`{later}` is written twice; the last one is used")
+        } else {
+            format!("`{earlier}` and `{later}` name the same key; `{winner}` is used")
+        };
+        self.config.remarks.push(Remark { at, text });
+    }
+}
+
+/// The value at `path`.
+pub fn find<'v>(value: &'v Value, path: &[impl AsRef<str>]) -> Option<&'v Value> {
+    path.iter()
+        .try_fold(value, |inner, name| inner.get(name.as_ref()))
+}
+
+/// Put `new` at `path`, making the objects on the way; what stands in the way and is no object gives way.
+pub fn place_in(value: &mut Value, path: &[String], new: Value) {
+    let Some((name, rest)) = path.split_first() else {
+        *value = new;
+        return;
+    };
+    if !value.is_object() {
+        *value = Value::Object(Map::new());
+    }
+    if let Value::Object(members) = value {
+        let member = members.entry(name.as_str()).or_insert(Value::Null);
+        place_in(member, rest, new);
+    }
+}
+
+fn take(value: &mut Value, path: &[String]) -> Option<Value> {
+    let (last, above) = path.split_last()?;
+    let mut holder = value;
+    for name in above {
+        holder = holder.get_mut(name)?;
+    }
+    holder.as_object_mut()?.shift_remove(last)
+}
+
+/// The members of `object` that spell `name`, the one in use last.
+fn members(object: &CstObject, branch: Option<Branch>, name: &str) -> Vec<CstObjectProp> {
+    let mut found: Vec<(bool, CstObjectProp)> = object
+        .properties()
+        .into_iter()
+        .filter_map(|member| {
+            let written = member.decoded_name()?;
+            let canonical = branch.map_or_else(|| written.clone(), |here| here.canonical(&written));
+            (canonical == name).then_some((written == name, member))
+        })
+        .collect();
+    found.sort_by_key(|(exact, _)| *exact);
+    found.into_iter().map(|(_, member)| member).collect()
+}
+
+fn put(top: &CstObject, path: &[&str], value: &Value) {
+    let mut object = top.clone();
+    let mut branch = Some(Branch::root());
+    for (depth, name) in path.iter().enumerate() {
+        let member = members(&object, branch, name).pop();
+        if depth + 1 == path.len() {
+            match member {
+                Some(member) => member.set_value(input(value)),
+                None => drop(object.append(name, input(value))),
+            }
+            return;
+        }
+        object = member
+            .unwrap_or_else(|| object.append(name, CstInputValue::Object(Vec::new())))
+            .object_value_or_set();
+        branch = branch.and_then(|here| here.child(name));
+    }
+}
+
+fn remove(top: &CstObject, path: &[&str]) {
+    let Some((last, above)) = path.split_last() else {
+        return;
+    };
+    let mut object = top.clone();
+    let mut branch = Some(Branch::root());
+    for name in above {
+        let Some(inner) = members(&object, branch, name)
+            .pop()
+            .and_then(|member| member.object_value())
+        else {
+            return;
+        };
+        object = inner;
+        branch = branch.and_then(|here| here.child(name));
+    }
+    for member in members(&object, branch, last) {
+        member.remove();
+    }
+}
+
+fn input(value: &Value) -> CstInputValue {
+    match value {
+        Value::Null => CstInputValue::Null,
+        Value::Bool(truth) => CstInputValue::Bool(*truth),
+        Value::Number(number) => CstInputValue::Number(number.to_string()),
+        Value::String(text) => CstInputValue::String(text.clone()),
+        Value::Array(items) => CstInputValue::Array(items.iter().map(input).collect()),
+        Value::Object(members) => CstInputValue::Object(
+            members
+                .iter()
+                .map(|(name, value)| (name.clone(), input(value)))
+                .collect(),
+        ),
+    }
+}
+
+/// The parser's own defaults accept nearly JSON5, which no other reader of this file does.
+fn strictness() -> ParseOptions {
+    ParseOptions {
+        allow_comments: true,
+        allow_trailing_commas: true,
+        allow_loose_object_property_names: false,
+        allow_missing_commas: false,
+        allow_single_quoted_strings: false,
+        allow_hexadecimal_numbers: false,
+        allow_unary_plus_numbers: false,
+        allow_bare_decimal_point_numbers: false,
+        allow_non_finite_numbers: false,
+        allow_extended_string_escapes: false,
+    }
+}
+
+/// Line and column, in characters, of the byte at `offset`; both count from 1.
+fn position(text: &str, offset: usize) -> (usize, usize) {
+    let before = text.get(..offset).unwrap_or(text);
+    let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+    (
+        before.matches('\n').count() + 1,
+        before[line_start..].chars().count() + 1,
+    )
+}
+
+fn lower_first(words: &str) -> String {
+    let mut letters = words.chars();
+    letters
+        .next()
+        .into_iter()
+        .flat_map(char::to_lowercase)
+        .chain(letters)
+        .collect()
+}
+
+fn unreadable(path: &Path, error: &std::io::Error) -> anyhow::Error {
+    fail(
+        Exit::Config,
+        format!("read config `{}`: {error}", path.display()),
+    )
+}
+
+/// Replace the file at `path`, or make it, whole or not at all, with mode 0600. A symlink stays and its target changes.
+pub fn write_private(path: &Path, bytes: &[u8]) -> Result<()> {
+    let target = match path.canonicalize() {
+        Ok(target) => target,
+        Err(error) if error.kind() == ErrorKind::NotFound => path.to_path_buf(),
+        Err(error) => {
+            return Err(error).with_context(|| format!("write `{}`", path.display()));
+        }
+    };
+    if target.exists() && !target.is_file() {
+        let cause = format!("write `{}`: not a regular file", path.display());
+        return Err(fail(Exit::Io, cause));
+    }
+    let write = || -> std::io::Result<()> {
+        let directory = match target.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
+        };
+        make_private_directory(directory)?;
+        // A temporary file is made with mode 0600, and renaming keeps that.
+        let mut file = tempfile::Builder::new()
+            .prefix(".config-")
+            .tempfile_in(directory)?;
+        std::io::Write::write_all(&mut file, bytes)?;
+        file.as_file().sync_all()?;
+        file.persist(&target).map_err(|error| error.error)?;
+        File::open(directory)?.sync_all()
+    };
+    write().with_context(|| format!("write `{}`", path.display()))
+}
+
+/// Make the directory and those above it, where missing, with mode 0700.
+pub fn make_private_directory(path: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Config, find, write_private};
+    use crate::error::{Exit, exit_of};
+    use serde_json::json;
+    use std::os::unix::fs::{MetadataExt, symlink};
+    use std::path::Path;
+
+    fn parse(text: &str) -> Config {
+        Config::parse(Path::new("c.json"), text).unwrap()
+    }
+
+    #[test]
+    fn names_are_spelled_alike() {
+        let check = |text: &str, expect: serde_json::Value| {
+            assert_eq!(*parse(text).value(), expect, "{text}");
+        };
+        check("", json!({}));
+        check("// nothing\n", json!({}));
+        check("\u{feff}{}", json!({}));
+        check(
+            r#"{"agents": {"defaults": {"max_tokens": 5,}}, /* x */}"#,
+            json!({"agents": {"defaults": {"maxTokens": 5}}}),
+        );
+        check(
+            r#"{"tools": {"mcp_servers": {"my_s": {"tool_timeout": 5, "env": {"A_B": "c"}}}}}"#,
+            json!({"tools": {"mcpServers": {"my_s": {"toolTimeout": 5, "env": {"A_B": "c"}}}}}),
+        );
+        check(
+            r#"{"providers": {"openai_codex": {"api_key": "k"}}, "my_own": {"a_b": 1}}"#,
+            json!({"providers": {"openaiCodex": {"apiKey": "k"}}, "my_own": {"a_b": 1}}),
+        );
+        check(
+            r#"{"tools": {"exec": {"restrict_to_workspace": true}}}"#,
+            json!({"tools": {"exec": {}, "restrictToWorkspace": true}}),
+        );
+        check(
+            r#"{"tools": {"exec": {"restrictToWorkspace": true}, "restrictToWorkspace": false}}"#,
+            json!({"tools": {"exec": {}, "restrictToWorkspace": false}}),
+        );
+        check(
+            r#"{"agents": {"defaults": {"maxIterations": 3}}}"#,
+            json!({"agents": {"defaults": {"maxToolIterations": 3}}}),
+        );
+    }
+
+    #[test]
+    fn of_two_spellings_the_present_one_wins() {
+        let check = |text: &str, expect: u64, remark: &str| {
+            let config = parse(text);
+            let path = ["agents", "defaults", "maxTokens"].map(str::to_owned);
+            assert_eq!(find(config.value(), &path), Some(&json!(expect)), "{text}");
+            assert_eq!(config.remarks()[0].text, remark);
+            let at = config.offset(&path).unwrap();
+            assert!(config.text()[at..].starts_with(&expect.to_string()));
+        };
+        check(
+            r#"{"agents": {"defaults": {"maxTokens": 1, "max_tokens": 2}}}"#,
+            1,
+            "`maxTokens` and `max_tokens` name the same key; `maxTokens` is used",
+        );
+        check(
+            r#"{"agents": {"defaults": {"max_tokens": 2, "maxTokens": 1}}}"#,
+            1,
+            "`max_tokens` and `maxTokens` name the same key; `maxTokens` is used",
+        );
+        check(
+            r#"{"agents": {"defaults": {"maxTokens": 1, "maxTokens": 2}}}"#,
+            2,
+            "`maxTokens` is written twice; the last one is used",
+        );
+    }
+
+    #[test]
+    fn a_broken_file_is_told_by_line_and_column() {
+        let check = |text: &str, expect: &str| {
+            let error = Config::parse(Path::new("c.json"), text).unwrap_err();
+            assert_eq!(exit_of(&error), Exit::Config);
+            assert!(error.to_string().starts_with(expect), "{error}");
+        };
+        check("[]", "c.json:1:1: expected an object");
+        check("{\n  \"a\": }", "c.json:2:");
+        check("{\"a\": 1 \"b\": 2}", "c.json:1:");
+        check("{a: 1}", "c.json:1:2:");
+        check("{'a': 1}", "c.json:1:2:");
+        check("{\"a\": 1e999}", "c.json:1:7: not a number");
+        check("{\"a\": NaN}", "c.json:1:7:");
+        check("{\"a\": \"b", "c.json:1:7:");
+        check("{", "c.json:1:1:");
+        check("{} {}", "c.json:1:4:");
+        check(&"[".repeat(100_000), "c.json:1:");
+    }
+
+    #[test]
+    fn an_edit_keeps_everything_else() {
+        let text = "{\n  // mine\n  \"agents\": {\n    \"defaults\": {\n      \"max_tokens\": 5, // small\n      \"own\": [1]\n    }\n  }\n}\n";
+        let mut config = parse(text);
+        let path = ["agents", "defaults", "maxTokens"];
+        config.set(&path, &json!(7)).unwrap();
+        assert_eq!(config.text(), text.replace(": 5", ": 7"));
+        config
+            .set(&["providers", "openai", "apiKey"], &json!("${K}"))
+            .unwrap();
+        assert!(
+            config.text().contains(
+                "\"providers\": {\n    \"openai\": {\n      \"apiKey\": \"${K}\"\n    }\n  }"
+            ),
+            "{}",
+            config.text()
+        );
+        assert!(config.unset(&path).unwrap());
+        assert!(!config.unset(&path).unwrap());
+        assert!(!config.text().contains("max_tokens"));
+        assert!(config.text().contains("// mine"));
+        assert!(config.text().contains("\"own\": [1]"));
+    }
+
+    #[test]
+    fn a_new_value_takes_the_place_of_an_older_name() {
+        let mut config = parse(r#"{"tools": {"exec": {"restrictToWorkspace": true}}}"#);
+        config
+            .set(&["tools", "restrictToWorkspace"], &json!(false))
+            .unwrap();
+        assert!(config.remarks().is_empty());
+        assert_eq!(
+            *config.value(),
+            json!({"tools": {"exec": {}, "restrictToWorkspace": false}})
+        );
+    }
+
+    #[test]
+    fn a_file_made_from_nothing_is_plain_json() {
+        let mut config = Config::missing(Path::new("c.json"));
+        config
+            .set(&["agents", "defaults", "maxTokens"], &json!(1))
+            .unwrap();
+        config
+            .set(&["agents", "defaults", "temperature"], &json!(0.1))
+            .unwrap();
+        config
+            .set(&["tools", "exec", "timeout"], &json!(60))
+            .unwrap();
+        let pretty = serde_json::to_string_pretty(&json!({
+            "agents": {"defaults": {"maxTokens": 1, "temperature": 0.1}},
+            "tools": {"exec": {"timeout": 60}}
+        }));
+        assert_eq!(config.text(), pretty.unwrap() + "\n");
+    }
+
+    #[test]
+    fn writing_is_private_and_follows_links() {
+        let folder = tempfile::tempdir().unwrap();
+        let real = folder.path().join("real.json");
+        let link = folder.path().join("link.json");
+        std::fs::write(&real, "old").unwrap();
+        symlink(&real, &link).unwrap();
+        write_private(&link, b"new").unwrap();
+        assert!(link.symlink_metadata().unwrap().is_symlink());
+        assert_eq!(std::fs::read(&real).unwrap(), b"new");
+        assert_eq!(real.metadata().unwrap().mode() & 0o777, 0o600);
+        let deep = folder.path().join("a/b/c.json");
+        write_private(&deep, b"x").unwrap();
+        assert_eq!(
+            deep.parent().unwrap().metadata().unwrap().mode() & 0o777,
+            0o700
+        );
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 3);
+        assert_eq!(
+            exit_of(&write_private(folder.path(), b"x").unwrap_err()),
+            Exit::Io
+        );
+    }
+
+    #[test]
+    fn a_file_that_is_no_text_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("c.json");
+        assert!(!Config::load(&path).unwrap().exists());
+        std::fs::write(&path, b"{\n \"a\": \"\xff\"}").unwrap();
+        let error = Config::load(&path).unwrap_err();
+        assert!(
+            error.to_string().ends_with("c.json:2:8: not UTF-8"),
+            "{error}"
+        );
+        let error = Config::load(folder.path()).unwrap_err();
+        assert_eq!(exit_of(&error), Exit::Config);
+    }
+}

@@ -1,0 +1,548 @@
+//! Every key of the config, in one flat table: path, type, default, meaning, and whether this program uses it.
+//!
+//! Types, defaults, names of variables, the schema, `config check`, `get` and `set` are all read from here. A `*` in
+//! a path stands for a name that the user chooses. Rows of one object stand together, so that a [`Branch`] can be a
+//! slice of the table. Paths and defaults are those of nanobot 0.1.4, then those of its newer releases, then ours.
+
+use super::kind::Kind;
+use super::kind::Kind::{Any, Bool, Map, Number, OneOf, Secret, Secrets, Text, Texts, Whole};
+use serde_json::Value;
+
+/// A key of the config.
+#[derive(Debug)]
+pub struct Key {
+    /// Names from the top, joined by dots, in camelCase.
+    pub path: &'static str,
+    pub kind: Kind,
+    /// The default as JSON; `null` where there is none.
+    pub default: &'static str,
+    pub stage: Stage,
+    /// One line for people.
+    pub doc: &'static str,
+}
+
+impl Key {
+    /// The default as a value.
+    pub fn default_value(&self) -> Value {
+        serde_json::from_str(self.default).expect("a test reads every default of the table")
+    }
+}
+
+/// What this program does with a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// Used.
+    Used,
+    /// Used, and `onboard` writes it out.
+    Written,
+    /// Understood; it belongs to a part that this release does not have.
+    Later,
+    /// Accepted because other releases write it; it has no meaning here.
+    Ignored,
+}
+
+const fn key(
+    path: &'static str,
+    kind: Kind,
+    default: &'static str,
+    stage: Stage,
+    doc: &'static str,
+) -> Key {
+    Key {
+        path,
+        kind,
+        default,
+        stage,
+        doc,
+    }
+}
+
+use Stage::{Ignored, Later, Used, Written};
+
+/// A count with no sensible upper bound of its own.
+const COUNT: Kind = Whole(0, i64::MAX);
+/// Tokens of one answer; 0 would ask for nothing, and no model has ten million.
+const TOKENS: Kind = Whole(1, 10_000_000);
+const PORT: Kind = Whole(1, 65_535);
+const SIZE: Kind = Whole(1, i64::MAX);
+/// Seconds, up to a day.
+const SECONDS: Kind = Whole(1, 86_400);
+const GROUP: Kind = OneOf(&["mention", "open", "allowlist"]);
+
+// One row a line is what makes it a table.
+#[rustfmt::skip]
+/// The table.
+pub const KEYS: &[Key] = &[
+    key("agents.defaults.workspace", Text, r#""~/.nanobot/workspace""#, Written, "the agent's own directory: notes, memory, skills, sessions"),
+    key("agents.defaults.directory", OneOf(&["cwd", "workspace"]), r#""cwd""#, Used, "where the work is: the current directory, or the workspace"),
+    key("agents.defaults.model", Text, "null", Written, "the model, as its provider names it; unset: the provider's default"),
+    key("agents.defaults.provider", Text, r#""auto""#, Written, "the provider's name; `auto` finds it from model and keys"),
+    key("agents.defaults.maxTokens", TOKENS, "8192", Written, "tokens that one answer may have"),
+    key("agents.defaults.temperature", Number(0.0, 2.0), "0.1", Written, "0 for the same answer each time, up to 2"),
+    key("agents.defaults.maxToolIterations", Whole(1, 10_000), "40", Written, "requests to the model in one turn"),
+    key("agents.defaults.memoryWindow", Whole(1, 1_000_000), "100", Written, "messages of the session that are sent again"),
+    key("agents.defaults.reasoningEffort", Text, "null", Used, "low, medium, high, or what else the model knows"),
+    key("agents.defaults.maxToolResultChars", Whole(1, 10_000_000), "16000", Used, "characters of a tool's result that a session keeps"),
+    key("agents.defaults.disabledSkills", Texts, "[]", Used, "names of skills that are left out"),
+    key("agents.defaults.fallbackModels", Any, "[]", Later, "models to try when the first one is down"),
+    key("agents.defaults.modelPreset", Text, "null", Later, "the entry of `modelPresets` to use"),
+    key("agents.defaults.contextWindowTokens", SIZE, "200000", Later, "tokens that the model takes in"),
+    key("agents.defaults.contextBlockLimit", COUNT, "null", Later, "tokens after which context is compacted"),
+    key("agents.defaults.maxConcurrentSubagents", SIZE, "1", Later, "sub-agents that run at the same time"),
+    key("agents.defaults.failOnToolError", Bool, "true", Ignored, "a failing tool is news for the model here"),
+    key("agents.defaults.providerRetryMode", OneOf(&["standard", "persistent"]), r#""standard""#, Ignored, "retries follow one rule here"),
+    key("agents.defaults.toolHintMaxLength", COUNT, "40", Ignored, "length of a tool hint"),
+    key("agents.defaults.timezone", Text, r#""UTC""#, Ignored, "the system's time zone is used here"),
+    key("agents.defaults.timezoneMode", Text, r#""auto""#, Ignored, "the system's time zone is used here"),
+    key("agents.defaults.botName", Text, r#""nanobot""#, Ignored, "name shown in chats"),
+    key("agents.defaults.botIcon", Text, r#""🐈""#, Ignored, "icon shown in chats"),
+    key("agents.defaults.unifiedSession", Bool, "false", Later, "one session for all channels"),
+    key("agents.defaults.idleCompactAfterMinutes", COUNT, "15", Later, "minutes after which an idle session is compacted"),
+    key("agents.defaults.idleCompactCheckIntervalSeconds", COUNT, "60", Ignored, "belongs to a daemon"),
+    key("agents.defaults.consolidationRatio", Number(0.0, 1.0), "0.5", Later, "share of the history that consolidation takes"),
+    key("agents.defaults.maxMessages", COUNT, "null", Ignored, "dropped by newer releases"),
+    key("agents.defaults.dream.enabled", Bool, "true", Ignored, "belongs to a daemon"),
+    key("agents.defaults.dream.intervalH", Number(0.0, 8760.0), "2", Ignored, "belongs to a daemon"),
+    key("agents.defaults.dream.modelOverride", Text, "null", Ignored, "belongs to a daemon"),
+
+    key("channels.sendProgress", Bool, "true", Later, "send what is said on the way"),
+    key("channels.sendToolHints", Bool, "false", Later, "send which tools are used"),
+    key("channels.showReasoning", Bool, "true", Later, "send what the model thought"),
+    key("channels.extractDocumentText", Bool, "true", Later, "read attached documents"),
+    key("channels.sendMaxRetries", COUNT, "3", Later, "tries to deliver a message"),
+    key("channels.transcriptionProvider", Text, r#""groq""#, Later, "who turns speech into text"),
+    key("channels.transcriptionLanguage", Text, "null", Later, "language of voice messages"),
+    key("channels.whatsapp.enabled", Bool, "false", Later, "use WhatsApp"),
+    key("channels.whatsapp.bridgeUrl", Text, r#""ws://localhost:3001""#, Later, "the bridge"),
+    key("channels.whatsapp.bridgeToken", Secret, r#""""#, Later, "the bridge's token"),
+    key("channels.whatsapp.allowFrom", Texts, "[]", Later, "who may write"),
+    key("channels.telegram.enabled", Bool, "false", Later, "use Telegram"),
+    key("channels.telegram.token", Secret, r#""""#, Later, "the bot's token"),
+    key("channels.telegram.allowFrom", Texts, "[]", Later, "who may write"),
+    key("channels.telegram.proxy", Secret, "null", Later, "proxy for Telegram"),
+    key("channels.telegram.replyToMessage", Bool, "false", Later, "quote the message that is answered"),
+    key("channels.discord.enabled", Bool, "false", Later, "use Discord"),
+    key("channels.discord.token", Secret, r#""""#, Later, "the bot's token"),
+    key("channels.discord.allowFrom", Texts, "[]", Later, "who may write"),
+    key("channels.discord.gatewayUrl", Text, r#""wss://gateway.discord.gg/?v=10&encoding=json""#, Later, "Discord's gateway"),
+    key("channels.discord.intents", COUNT, "37377", Later, "events to listen to"),
+    key("channels.feishu.enabled", Bool, "false", Later, "use Feishu"),
+    key("channels.feishu.appId", Text, r#""""#, Later, "the app's id"),
+    key("channels.feishu.appSecret", Secret, r#""""#, Later, "the app's secret"),
+    key("channels.feishu.encryptKey", Secret, r#""""#, Later, "key of encrypted events"),
+    key("channels.feishu.verificationToken", Secret, r#""""#, Later, "token of events"),
+    key("channels.feishu.allowFrom", Texts, "[]", Later, "who may write"),
+    key("channels.feishu.reactEmoji", Text, r#""THUMBSUP""#, Later, "reaction to a message"),
+    key("channels.mochat.enabled", Bool, "false", Later, "use MoChat"),
+    key("channels.mochat.baseUrl", Text, r#""https://mochat.io""#, Later, "the server"),
+    key("channels.mochat.socketUrl", Text, r#""""#, Later, "the socket's address"),
+    key("channels.mochat.socketPath", Text, r#""/socket.io""#, Later, "the socket's path"),
+    key("channels.mochat.socketDisableMsgpack", Bool, "false", Later, "plain JSON on the socket"),
+    key("channels.mochat.socketReconnectDelayMs", COUNT, "1000", Later, "milliseconds"),
+    key("channels.mochat.socketMaxReconnectDelayMs", COUNT, "10000", Later, "milliseconds"),
+    key("channels.mochat.socketConnectTimeoutMs", COUNT, "10000", Later, "milliseconds"),
+    key("channels.mochat.refreshIntervalMs", COUNT, "30000", Later, "milliseconds"),
+    key("channels.mochat.watchTimeoutMs", COUNT, "25000", Later, "milliseconds"),
+    key("channels.mochat.watchLimit", COUNT, "100", Later, "messages at a time"),
+    key("channels.mochat.retryDelayMs", COUNT, "500", Later, "milliseconds"),
+    key("channels.mochat.maxRetryAttempts", COUNT, "0", Later, "0 for no limit"),
+    key("channels.mochat.clawToken", Secret, r#""""#, Later, "the agent's token"),
+    key("channels.mochat.agentUserId", Text, r#""""#, Later, "the agent's id"),
+    key("channels.mochat.sessions", Texts, "[]", Later, "sessions to watch"),
+    key("channels.mochat.panels", Texts, "[]", Later, "panels to watch"),
+    key("channels.mochat.allowFrom", Texts, "[]", Later, "who may write"),
+    key("channels.mochat.mention.requireInGroups", Bool, "false", Later, "answer in groups only when mentioned"),
+    key("channels.mochat.groups", Any, "{}", Later, "rules of single groups"),
+    key("channels.mochat.replyDelayMode", Text, r#""non-mention""#, Later, "which answers are delayed"),
+    key("channels.mochat.replyDelayMs", COUNT, "120000", Later, "milliseconds"),
+    key("channels.dingtalk.enabled", Bool, "false", Later, "use DingTalk"),
+    key("channels.dingtalk.clientId", Text, r#""""#, Later, "the app's id"),
+    key("channels.dingtalk.clientSecret", Secret, r#""""#, Later, "the app's secret"),
+    key("channels.dingtalk.allowFrom", Texts, "[]", Later, "who may write"),
+    key("channels.email.enabled", Bool, "false", Later, "use e-mail"),
+    key("channels.email.consentGranted", Bool, "false", Later, "the mailbox's owner agreed"),
+    key("channels.email.imapHost", Text, r#""""#, Later, "where mail is read"),
+    key("channels.email.imapPort", PORT, "993", Later, "port"),
+    key("channels.email.imapUsername", Text, r#""""#, Later, "name"),
+    key("channels.email.imapPassword", Secret, r#""""#, Later, "password"),
+    key("channels.email.imapMailbox", Text, r#""INBOX""#, Later, "mailbox"),
+    key("channels.email.imapUseSsl", Bool, "true", Later, "TLS from the start"),
+    key("channels.email.smtpHost", Text, r#""""#, Later, "where mail is sent"),
+    key("channels.email.smtpPort", PORT, "587", Later, "port"),
+    key("channels.email.smtpUsername", Text, r#""""#, Later, "name"),
+    key("channels.email.smtpPassword", Secret, r#""""#, Later, "password"),
+    key("channels.email.smtpUseTls", Bool, "true", Later, "STARTTLS"),
+    key("channels.email.smtpUseSsl", Bool, "false", Later, "TLS from the start"),
+    key("channels.email.fromAddress", Text, r#""""#, Later, "sender"),
+    key("channels.email.autoReplyEnabled", Bool, "true", Later, "answer mail"),
+    key("channels.email.pollIntervalSeconds", COUNT, "30", Later, "seconds"),
+    key("channels.email.markSeen", Bool, "true", Later, "mark what was read"),
+    key("channels.email.maxBodyChars", COUNT, "12000", Later, "characters of a mail that are read"),
+    key("channels.email.subjectPrefix", Text, r#""Re: ""#, Later, "before the subject of an answer"),
+    key("channels.email.allowFrom", Texts, "[]", Later, "who may write"),
+    key("channels.slack.enabled", Bool, "false", Later, "use Slack"),
+    key("channels.slack.mode", Text, r#""socket""#, Later, "how events arrive"),
+    key("channels.slack.webhookPath", Text, r#""/slack/events""#, Later, "path of events"),
+    key("channels.slack.botToken", Secret, r#""""#, Later, "the bot's token"),
+    key("channels.slack.appToken", Secret, r#""""#, Later, "the app's token"),
+    key("channels.slack.userTokenReadOnly", Bool, "true", Later, "never write as the user"),
+    key("channels.slack.replyInThread", Bool, "true", Later, "answer in a thread"),
+    key("channels.slack.reactEmoji", Text, r#""eyes""#, Later, "reaction to a message"),
+    key("channels.slack.groupPolicy", GROUP, r#""mention""#, Later, "when to answer in channels"),
+    key("channels.slack.groupAllowFrom", Texts, "[]", Later, "channels to answer in"),
+    key("channels.slack.allowFrom", Texts, "[]", Later, "who may write"),
+    key("channels.slack.dm.enabled", Bool, "true", Later, "answer direct messages"),
+    key("channels.slack.dm.policy", OneOf(&["open", "allowlist"]), r#""open""#, Later, "whose direct messages"),
+    key("channels.slack.dm.allowFrom", Texts, "[]", Later, "who may write"),
+    key("channels.qq.enabled", Bool, "false", Later, "use QQ"),
+    key("channels.qq.appId", Text, r#""""#, Later, "the app's id"),
+    key("channels.qq.secret", Secret, r#""""#, Later, "the app's secret"),
+    key("channels.qq.allowFrom", Texts, "[]", Later, "who may write"),
+    key("channels.matrix.enabled", Bool, "false", Later, "use Matrix"),
+    key("channels.matrix.homeserver", Text, r#""https://matrix.org""#, Later, "the server"),
+    key("channels.matrix.accessToken", Secret, r#""""#, Later, "the user's token"),
+    key("channels.matrix.userId", Text, r#""""#, Later, "the user's id"),
+    key("channels.matrix.deviceId", Text, r#""""#, Later, "the device's id"),
+    key("channels.matrix.e2EeEnabled", Bool, "true", Later, "encrypted rooms"),
+    key("channels.matrix.syncStopGraceSeconds", COUNT, "2", Later, "seconds"),
+    key("channels.matrix.maxMediaBytes", COUNT, "20971520", Later, "bytes of an attachment"),
+    key("channels.matrix.allowFrom", Texts, "[]", Later, "who may write"),
+    key("channels.matrix.groupPolicy", GROUP, r#""open""#, Later, "when to answer in rooms"),
+    key("channels.matrix.groupAllowFrom", Texts, "[]", Later, "rooms to answer in"),
+    key("channels.matrix.allowRoomMentions", Bool, "false", Later, "answer when the whole room is mentioned"),
+
+    key("providers.*.apiKey", Secret, r#""""#, Used, "the key, or `${VARIABLE}`"),
+    key("providers.*.apiBase", Text, "null", Used, "address of the interface, up to `/v1`"),
+    key("providers.*.extraHeaders", Secrets, "null", Used, "headers to send as well"),
+    key("providers.*.apiType", Text, r#""auto""#, Later, "the wire format"),
+    key("providers.*.extraBody", Any, "null", Later, "fields to send as well"),
+    key("providers.*.extraQuery", Any, "null", Later, "query parameters to send as well"),
+    key("providers.*.proxy", Secret, "null", Later, "proxy for this provider"),
+    key("providers.*.thinkingStyle", Text, "null", Later, "how thinking is asked for"),
+    key("providers.*.displayName", Text, "null", Ignored, "name shown in lists"),
+
+    key("gateway.host", Text, r#""0.0.0.0""#, Ignored, "there is no gateway here"),
+    key("gateway.port", PORT, "18790", Ignored, "there is no gateway here"),
+    key("gateway.restartMode", Text, r#""auto""#, Ignored, "there is no gateway here"),
+    key("gateway.heartbeat.enabled", Bool, "true", Later, "look at HEARTBEAT.md from time to time"),
+    key("gateway.heartbeat.intervalS", SIZE, "1800", Later, "seconds between two looks"),
+    key("gateway.heartbeat.keepRecentMessages", COUNT, "8", Later, "messages of the last look that are sent again"),
+
+    key("api.host", Text, r#""127.0.0.1""#, Ignored, "there is no server here"),
+    key("api.port", PORT, "8900", Ignored, "there is no server here"),
+    key("api.timeout", Number(0.0, 86_400.0), "120", Ignored, "there is no server here"),
+    key("api.apiKey", Secret, r#""""#, Ignored, "there is no server here"),
+
+    key("transcription.enabled", Bool, "true", Later, "turn speech into text"),
+    key("transcription.provider", Text, "null", Later, "who does it"),
+    key("transcription.model", Text, "null", Later, "with which model"),
+    key("transcription.language", Text, "null", Later, "language of what is said"),
+    key("transcription.maxDurationSec", COUNT, "120", Later, "seconds"),
+    key("transcription.maxUploadMb", COUNT, "25", Later, "megabytes"),
+
+    key("modelPresets", Any, "{}", Later, "models with their settings, by name"),
+
+    key("session.sync", OneOf(&["turn", "none"]), r#""turn""#, Used, "when the session is forced to disk: at the turn's end, or never"),
+
+    key("tools.restrictToWorkspace", Bool, "false", Written, "work in the workspace and read nothing else"),
+    key("tools.exec.enable", Bool, "true", Used, "offer the tool that runs commands"),
+    key("tools.exec.timeout", SECONDS, "60", Written, "seconds that a command may take"),
+    key("tools.exec.pathPrepend", Text, r#""""#, Used, "directories before PATH, joined by colons"),
+    key("tools.exec.pathAppend", Text, r#""""#, Used, "directories after PATH, joined by colons"),
+    key("tools.exec.allowedEnvKeys", Texts, "[]", Used, "variables that commands see besides the usual ones"),
+    key("tools.exec.sandbox", Text, r#""""#, Later, "the sandbox of other releases"),
+    key("tools.exec.sandboxRoBinds", Texts, "[]", Later, "directories to show in it"),
+    key("tools.exec.sandboxRwBinds", Texts, "[]", Later, "directories to open in it"),
+    key("tools.exec.allowPatterns", Texts, "[]", Later, "commands that are allowed"),
+    key("tools.exec.denyPatterns", Texts, "[]", Later, "commands that are refused"),
+    key("tools.file.enable", Bool, "true", Later, "offer the file tools"),
+    key("tools.web.enable", Bool, "true", Later, "offer the web tools"),
+    key("tools.web.proxy", Secret, "null", Later, "proxy for the web tools"),
+    key("tools.web.userAgent", Text, "null", Later, "who the web tools say they are"),
+    key("tools.web.search.provider", Text, r#""duckduckgo""#, Later, "who searches"),
+    key("tools.web.search.apiKey", Secret, r#""""#, Later, "the key for it"),
+    key("tools.web.search.baseUrl", Text, r#""""#, Later, "its address"),
+    key("tools.web.search.maxResults", SIZE, "5", Later, "results of a search"),
+    key("tools.web.search.timeout", SECONDS, "30", Later, "seconds"),
+    key("tools.web.fetch.useJinaReader", Bool, "true", Later, "read pages through a service"),
+    key("tools.my.enable", Bool, "true", Ignored, "self-inspection of other releases"),
+    key("tools.my.allowSet", Bool, "false", Ignored, "self-inspection of other releases"),
+    key("tools.cliApps", Any, "null", Ignored, "belongs to other releases"),
+    key("tools.imageGeneration", Any, "null", Later, "making of images"),
+    key("tools.ssrfWhitelist", Texts, "[]", Later, "address ranges that the web tools may reach"),
+    key("tools.maxSessionMessagesPerMinute", COUNT, "6", Later, "messages to other sessions"),
+    key("tools.mcpServers.*.command", Text, r#""""#, Later, "the program to start"),
+    key("tools.mcpServers.*.args", Texts, "[]", Later, "its arguments"),
+    key("tools.mcpServers.*.env", Secrets, "{}", Later, "its variables"),
+    key("tools.mcpServers.*.cwd", Text, "null", Later, "its directory"),
+    key("tools.mcpServers.*.type", Text, "null", Later, "how to reach it"),
+    key("tools.mcpServers.*.url", Text, r#""""#, Later, "its address"),
+    key("tools.mcpServers.*.headers", Secrets, "{}", Later, "headers to send"),
+    key("tools.mcpServers.*.auth", Any, "null", Later, "how to log in"),
+    key("tools.mcpServers.*.toolTimeout", SECONDS, "30", Later, "seconds that a call may take"),
+    key("tools.mcpServers.*.enabledTools", Texts, r#"["*"]"#, Later, "tools to offer"),
+];
+
+/// Where a key used to be, and where it is now.
+pub const MOVED: &[(&str, &str)] = &[
+    (
+        "agents.defaults.maxIterations",
+        "agents.defaults.maxToolIterations",
+    ),
+    (
+        "agents.defaults.sessionTtlMinutes",
+        "agents.defaults.idleCompactAfterMinutes",
+    ),
+    (
+        "tools.exec.restrictToWorkspace",
+        "tools.restrictToWorkspace",
+    ),
+    ("tools.myEnabled", "tools.my.enable"),
+    ("tools.mySet", "tools.my.allowSet"),
+    ("channels.matrix.e2eeEnabled", "channels.matrix.e2EeEnabled"),
+];
+
+/// The top-level keys that nanobot 0.1.4 knows. It refuses the whole file when there is another.
+pub const OLD_TOP: &[&str] = &["agents", "channels", "providers", "gateway", "tools"];
+
+/// A place in the tree that the table spells out: a key, or the object above some.
+#[derive(Clone, Copy, Debug)]
+pub struct Branch {
+    rows: &'static [Key],
+    /// Where in each row's path the names below this place start.
+    start: usize,
+}
+
+impl Branch {
+    /// The whole table.
+    pub fn root() -> Self {
+        Self {
+            rows: KEYS,
+            start: 0,
+        }
+    }
+
+    /// The place that `path` leads to. Below a key that holds a map, it is that key's own place.
+    pub fn at(path: &[impl AsRef<str>]) -> Option<Self> {
+        let mut here = Self::root();
+        for name in path {
+            if let Some(Key {
+                kind: Map | Secrets | Any,
+                ..
+            }) = here.key()
+            {
+                return Some(here);
+            }
+            here = here.child(name.as_ref())?;
+        }
+        Some(here)
+    }
+
+    /// The key at this place, if it is one.
+    pub fn key(self) -> Option<&'static Key> {
+        let first = self.rows.first()?;
+        (self.start > first.path.len()).then_some(first)
+    }
+
+    /// All keys at and below this place.
+    pub fn keys(self) -> &'static [Key] {
+        self.rows
+    }
+
+    /// What lies below under `name`, spelled as in the table.
+    pub fn child(self, name: &str) -> Option<Self> {
+        self.exactly(name).or_else(|| self.exactly("*"))
+    }
+
+    /// The names below, each once; `*` where the user chooses them.
+    pub fn names(self) -> Vec<&'static str> {
+        let mut names: Vec<&'static str> = Vec::new();
+        for row in self.rows {
+            if let Some(name) = self.name_in(row)
+                && names.last() != Some(&name)
+            {
+                names.push(name);
+            }
+        }
+        names
+    }
+
+    /// `written` as the table spells it: names are accepted in camelCase and in snake_case.
+    pub fn canonical(self, written: &str) -> String {
+        if self.exactly(written).is_some() {
+            return written.to_owned();
+        }
+        let camel = camel_case(written);
+        // Users choose the names of MCP servers and headers, but a provider's name is a word of the config.
+        let provider = self.rows.first().is_some_and(|row| {
+            self.name_in(row) == Some("*") && row.path[..self.start] == *"providers."
+        });
+        if provider || self.exactly(&camel).is_some() || self.moved(&camel) {
+            return camel;
+        }
+        written.to_owned()
+    }
+
+    /// Whether a key was once named `name` here.
+    fn moved(self, name: &str) -> bool {
+        let above = self.rows.first().and_then(|row| row.path.get(..self.start));
+        MOVED
+            .iter()
+            .any(|(old, _)| above.and_then(|above| old.strip_prefix(above)) == Some(name))
+    }
+
+    fn exactly(self, name: &str) -> Option<Self> {
+        let first = self
+            .rows
+            .iter()
+            .position(|row| self.name_in(row) == Some(name))?;
+        let count = self.rows[first..]
+            .iter()
+            .take_while(|row| self.name_in(row) == Some(name))
+            .count();
+        Some(Self {
+            rows: &self.rows[first..first + count],
+            start: self.start + name.len() + 1,
+        })
+    }
+
+    fn name_in(self, row: &'static Key) -> Option<&'static str> {
+        row.path.get(self.start..)?.split('.').next()
+    }
+}
+
+/// `max_tokens` as `maxTokens`. What has no underscore stays as it is.
+pub fn camel_case(name: &str) -> String {
+    let mut words = name.split('_').filter(|word| !word.is_empty());
+    let mut camel = words.next().unwrap_or_default().to_owned();
+    for word in words {
+        let mut letters = word.chars();
+        camel.extend(letters.next().into_iter().flat_map(char::to_uppercase));
+        camel.push_str(letters.as_str());
+    }
+    camel
+}
+
+/// `openaiCodex` as `openai_codex`, the form in which providers are named in values.
+pub fn snake_case(name: &str) -> String {
+    let mut snake = String::with_capacity(name.len() + 2);
+    for letter in name.chars() {
+        if letter.is_uppercase() {
+            if !snake.is_empty() && !snake.ends_with('_') {
+                snake.push('_');
+            }
+            snake.extend(letter.to_lowercase());
+        } else {
+            snake.push(if letter == '-' { '_' } else { letter });
+        }
+    }
+    snake
+}
+
+/// The name among `known` that `name` was probably meant to be.
+pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    known
+        .into_iter()
+        .filter(|candidate| *candidate != "*")
+        .map(|candidate| (strsim::jaro_winkler(name, candidate), candidate))
+        .filter(|(score, _)| *score >= 0.8)
+        .max_by(|(a, _), (b, _)| a.total_cmp(b))
+        .map(|(_, candidate)| candidate)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Branch, KEYS, MOVED, camel_case, nearest, snake_case};
+    use std::collections::HashSet;
+
+    #[test]
+    fn each_path_stands_once_and_beside_its_siblings() {
+        let mut closed: HashSet<&str> = HashSet::new();
+        let mut previous = "";
+        for row in KEYS {
+            for (dot, _) in row.path.match_indices('.').chain([(row.path.len(), "")]) {
+                let prefix = &row.path[..dot];
+                let goes_on = previous == prefix
+                    || previous
+                        .strip_prefix(prefix)
+                        .is_some_and(|rest| rest.starts_with('.'));
+                if !goes_on {
+                    assert!(closed.insert(prefix), "`{prefix}` is torn apart");
+                }
+            }
+            assert_ne!(previous, row.path);
+            previous = row.path;
+        }
+    }
+
+    #[test]
+    fn each_default_is_of_its_type() {
+        for row in KEYS {
+            let default = row.default_value();
+            assert!(
+                default.is_null() || row.kind.accept(&default) == Some(default),
+                "{}",
+                row.path
+            );
+            assert!(
+                !row.doc.is_empty() && !row.doc.ends_with('.'),
+                "{}",
+                row.path
+            );
+        }
+    }
+
+    #[test]
+    fn what_moved_arrived_somewhere() {
+        let find = |path: &str| {
+            let names: Vec<&str> = path.split('.').collect();
+            Branch::at(&names).and_then(Branch::key).map(|key| key.path)
+        };
+        for (old, new) in MOVED {
+            assert_eq!(find(new), Some(*new));
+            assert_eq!(find(old), None);
+        }
+    }
+
+    #[test]
+    fn paths_are_found() {
+        let check = |path: &str, expect: Option<&str>| {
+            let names: Vec<&str> = path.split('.').collect();
+            let found = Branch::at(&names).and_then(Branch::key).map(|key| key.path);
+            assert_eq!(found, expect, "{path}");
+        };
+        check("agents.defaults.model", Some("agents.defaults.model"));
+        check("agents.defaults", None);
+        check("agents.defaults.mode", None);
+        check("providers.openai.apiKey", Some("providers.*.apiKey"));
+        check(
+            "providers.openai.extraHeaders.X-A",
+            Some("providers.*.extraHeaders"),
+        );
+        check("agents.defaults.model.x", None);
+        check("modelPresets.a.b", Some("modelPresets"));
+    }
+
+    #[test]
+    fn spellings() {
+        let check = |path: &[&str], written: &str, expect: &str| {
+            assert_eq!(Branch::at(path).unwrap().canonical(written), expect);
+        };
+        check(&["agents", "defaults"], "max_tokens", "maxTokens");
+        check(&["agents", "defaults"], "maxTokens", "maxTokens");
+        check(&["agents", "defaults"], "my_own", "my_own");
+        check(&["providers"], "openai_codex", "openaiCodex");
+        check(&["tools", "mcpServers"], "my_server", "my_server");
+        check(&["tools"], "mcp_servers", "mcpServers");
+        assert_eq!(camel_case("interval_s"), "intervalS");
+        assert_eq!(snake_case("openaiCodex"), "openai_codex");
+        assert_eq!(snake_case("lm-studio"), "lm_studio");
+    }
+
+    #[test]
+    fn a_slip_is_recognised() {
+        let names = Branch::at(&["agents", "defaults"]).unwrap().names();
+        assert_eq!(nearest("modle", names.clone()), Some("model"));
+        assert_eq!(nearest("zzz", names), None);
+    }
+}

@@ -1,0 +1,230 @@
+//! The types that a key of the config can have: what is accepted for each, and how a mistake is named.
+
+use serde_json::{Map, Number, Value, json};
+
+/// A type.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Kind {
+    Text,
+    /// Text that is never shown.
+    Secret,
+    /// A whole number, both bounds included.
+    Whole(i64, i64),
+    /// A number, both bounds included.
+    Number(f64, f64),
+    Bool,
+    /// A list of text.
+    Texts,
+    /// An object whose values are text.
+    Map,
+    /// As `Map`, and its values are never shown.
+    Secrets,
+    OneOf(&'static [&'static str]),
+    Any,
+}
+
+impl Kind {
+    /// `value` in the type's own form; `None` when it is not of the type.
+    ///
+    /// Numbers and truths may be written as text, as the Python program accepts them and as variables have to.
+    pub fn accept(self, value: &Value) -> Option<Value> {
+        match self {
+            Self::Text | Self::Secret => value.is_string().then(|| value.clone()),
+            Self::Whole(low, high) => {
+                let number = whole(value)?;
+                (low..=high).contains(&number).then(|| number.into())
+            }
+            Self::Number(low, high) => {
+                let number = number(value)?;
+                let inside = (low..=high).contains(&number);
+                if inside && value.is_number() {
+                    return Some(value.clone());
+                }
+                inside.then(|| Number::from_f64(number).map(Value::Number))?
+            }
+            Self::Bool => truth(value).map(Value::Bool),
+            Self::Texts => {
+                let list = value.as_array()?;
+                list.iter().all(Value::is_string).then(|| value.clone())
+            }
+            Self::Map | Self::Secrets => {
+                let map = value.as_object()?;
+                map.values().all(Value::is_string).then(|| value.clone())
+            }
+            Self::OneOf(words) => words.contains(&value.as_str()?).then(|| value.clone()),
+            Self::Any => Some(value.clone()),
+        }
+    }
+
+    /// What `text`, from a variable or from the command line, stands for. Whether it is of the type, `accept` says.
+    pub fn read(self, text: &str) -> Value {
+        let compound = matches!(self, Self::Texts | Self::Map | Self::Secrets | Self::Any);
+        match serde_json::from_str(text) {
+            Ok(value) if compound => value,
+            _ => Value::String(text.to_owned()),
+        }
+    }
+
+    /// The type in words, to follow "expected".
+    pub fn expected(self) -> String {
+        match self {
+            Self::Text | Self::Secret => "text".into(),
+            Self::Whole(low, i64::MAX) => format!("a whole number from {low}"),
+            Self::Whole(low, high) => format!("a whole number from {low} to {high}"),
+            Self::Number(low, high) => format!("a number from {low} to {high}"),
+            Self::Bool => "true or false".into(),
+            Self::Texts => "a list of text".into(),
+            Self::Map | Self::Secrets => "an object whose values are text".into(),
+            Self::OneOf(words) => format!("one of `{}`", words.join("`, `")),
+            Self::Any => "a value".into(),
+        }
+    }
+
+    /// `value` in words, to follow "is". Text is shown only where it can be no secret.
+    pub fn found(self, value: &Value) -> String {
+        match (self, value) {
+            (_, Value::Number(number)) => number.to_string(),
+            (Self::OneOf(_), Value::String(text)) => format!("`{text}`"),
+            (Self::Texts, Value::Array(_)) => "a list with something else than text".into(),
+            (Self::Map | Self::Secrets, Value::Object(_)) => {
+                "an object with something else than text".into()
+            }
+            _ => name_of(value).into(),
+        }
+    }
+
+    /// Whether values of this type are masked.
+    pub fn is_secret(self) -> bool {
+        matches!(self, Self::Secret | Self::Secrets)
+    }
+
+    /// The type as JSON Schema. `null` stands for "not set" everywhere.
+    pub fn schema(self) -> Map<String, Value> {
+        let shape = match self {
+            Self::Text | Self::Secret => json!({"type": ["string", "null"]}),
+            Self::Whole(low, i64::MAX) => json!({"type": ["integer", "null"], "minimum": low}),
+            Self::Whole(low, high) => {
+                json!({"type": ["integer", "null"], "minimum": low, "maximum": high})
+            }
+            Self::Number(low, high) => {
+                json!({"type": ["number", "null"], "minimum": low, "maximum": high})
+            }
+            Self::Bool => json!({"type": ["boolean", "null"]}),
+            Self::Texts => json!({"type": ["array", "null"], "items": {"type": "string"}}),
+            Self::Map | Self::Secrets => {
+                json!({"type": ["object", "null"], "additionalProperties": {"type": "string"}})
+            }
+            Self::OneOf(words) => {
+                let mut words: Vec<Value> = words.iter().map(|word| json!(word)).collect();
+                words.push(Value::Null);
+                json!({ "enum": words })
+            }
+            Self::Any => json!({}),
+        };
+        match shape {
+            Value::Object(shape) => shape,
+            _ => Map::new(),
+        }
+    }
+}
+
+/// The type of a JSON value in words.
+pub fn name_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(true) => "true",
+        Value::Bool(false) => "false",
+        Value::Number(_) => "a number",
+        Value::String(_) => "text",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "an object",
+    }
+}
+
+fn number(value: &Value) -> Option<f64> {
+    match value {
+        Value::Number(number) => number.as_f64(),
+        Value::String(text) => text.trim().parse().ok(),
+        _ => None,
+    }
+}
+
+fn whole(value: &Value) -> Option<i64> {
+    let written = match value {
+        Value::Number(number) => number.as_i64(),
+        Value::String(text) => text.trim().parse().ok(),
+        _ => None,
+    };
+    // `8192.0` is a whole number too; beyond 2^53 a float no longer says which one.
+    written.or_else(|| {
+        let float = number(value)?;
+        (float.fract() == 0.0 && float.abs() < 9_007_199_254_740_992.0).then_some(float as i64)
+    })
+}
+
+fn truth(value: &Value) -> Option<bool> {
+    match value {
+        Value::Bool(truth) => Some(*truth),
+        Value::Number(number) => match number.as_i64() {
+            Some(0) => Some(false),
+            Some(1) => Some(true),
+            _ => None,
+        },
+        Value::String(text) => match text.trim().to_ascii_lowercase().as_str() {
+            "true" | "yes" | "on" | "1" => Some(true),
+            "false" | "no" | "off" | "0" => Some(false),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Kind;
+    use serde_json::{Value, json};
+
+    #[test]
+    fn values_are_accepted_as_the_python_program_does() {
+        fn check(kind: Kind, value: Value, expect: Value) {
+            let accepted = kind.accept(&value).unwrap_or(Value::Null);
+            assert_eq!(accepted, expect, "{kind:?} {value}");
+        }
+        const NONE: Value = Value::Null;
+        let count = Kind::Whole(1, 100);
+        check(count, json!(7), json!(7));
+        check(count, json!("7"), json!(7));
+        check(count, json!(7.0), json!(7));
+        check(count, json!(7.5), NONE);
+        check(count, json!(0), NONE);
+        check(count, json!(101), NONE);
+        check(count, json!("seven"), NONE);
+        check(count, json!(true), NONE);
+        check(count, json!(1e300), NONE);
+        let number = Kind::Number(0.0, 2.0);
+        check(number, json!(0), json!(0));
+        check(number, json!("0.5"), json!(0.5));
+        check(number, json!("nan"), NONE);
+        check(number, json!(2.1), NONE);
+        check(Kind::Bool, json!("yes"), json!(true));
+        check(Kind::Bool, json!(0), json!(false));
+        check(Kind::Bool, json!("maybe"), NONE);
+        check(Kind::Text, json!("7"), json!("7"));
+        check(Kind::Text, json!(7), NONE);
+        check(Kind::Texts, json!(["a"]), json!(["a"]));
+        check(Kind::Texts, json!(["a", 1]), NONE);
+        check(Kind::Map, json!({"a": "b"}), json!({"a": "b"}));
+        check(Kind::Map, json!({"a": 1}), NONE);
+        check(Kind::OneOf(&["a", "b"]), json!("b"), json!("b"));
+        check(Kind::OneOf(&["a", "b"]), json!("c"), NONE);
+    }
+
+    #[test]
+    fn text_is_json_only_for_compounds() {
+        let check = |kind: Kind, text: &str, expect: Value| assert_eq!(kind.read(text), expect);
+        check(Kind::Text, "[1]", json!("[1]"));
+        check(Kind::Texts, r#"["a"]"#, json!(["a"]));
+        check(Kind::Texts, "a", json!("a"));
+        check(Kind::Whole(0, 9), "5", json!("5"));
+    }
+}

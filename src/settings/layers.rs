@@ -1,0 +1,472 @@
+//! The file with the variables laid over it, read key by key: found, expanded, checked against its type.
+//!
+//! A variable `NANOBOT_A__B` names a key in any case, in camelCase or snake_case; what has parts is JSON. It is stronger
+//! than the file. The Python program does it the other way round, but there a variable can only fill gaps.
+
+use super::expand::{Missing, expand_all};
+use super::file::{Config, KeyPath, find, place_in};
+use super::keys::{Branch, MOVED, camel_case, nearest};
+use super::kind::{Kind, name_of};
+use crate::error::{Exit, fail, fail_hint};
+use crate::sys::env::Env;
+use anyhow::Result;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// What the names of all our variables begin with.
+const PREFIX: &str = "NANOBOT_";
+
+/// Where a value comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// The flag, as typed.
+    Flag(&'static str),
+    /// The variable's name.
+    Variable(String),
+    /// `FILE:LINE:COLUMN`.
+    File(String),
+    Default,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Flag(flag) => write!(f, "flag {flag}"),
+            Self::Variable(name) => write!(f, "variable {name}"),
+            Self::File(place) => write!(f, "file {place}"),
+            Self::Default => f.write_str("default"),
+        }
+    }
+}
+
+/// The file and the variables, as one.
+#[derive(Debug)]
+pub struct Layers<'a> {
+    config: &'a Config,
+    env: &'a Env,
+    value: Value,
+    /// Which variable set which value.
+    variables: BTreeMap<KeyPath, String>,
+    strays: Vec<Stray>,
+}
+
+/// A variable that looks like one of the config's and names no key.
+#[derive(Debug)]
+pub struct Stray {
+    pub variable: String,
+    /// The key that was probably meant.
+    pub nearest: Option<String>,
+}
+
+impl<'a> Layers<'a> {
+    /// Lay the variables in `env` over `config`.
+    pub fn new(config: &'a Config, env: &'a Env) -> Self {
+        let mut layers = Self {
+            config,
+            env,
+            value: config.value().clone(),
+            variables: BTreeMap::new(),
+            strays: Vec::new(),
+        };
+        let mut named: Vec<(Vec<&str>, &str, &str)> = env
+            .iter()
+            .filter(|(_, text)| !text.is_empty())
+            .filter_map(|(name, text)| Some((names_in(name)?, name, text)))
+            .collect();
+        // The more a variable says about where it belongs, the stronger it is.
+        named.sort_by_key(|(path, _, _)| path.len());
+        for (path, variable, text) in named {
+            layers.lay(&path, variable, text);
+        }
+        layers
+    }
+
+    /// All values, unexpanded and unchecked.
+    pub fn value(&self) -> &Value {
+        &self.value
+    }
+
+    /// The environment that `${VARIABLE}` refers to.
+    pub fn env(&self) -> &'a Env {
+        self.env
+    }
+
+    /// Variables that name no key.
+    pub fn strays(&self) -> &[Stray] {
+        &self.strays
+    }
+
+    /// The value at `path`, expanded and of its key's type; `None` when it is absent or null. Fails with 78.
+    pub fn read(&self, path: &[impl AsRef<str>]) -> Result<Option<Value>> {
+        let path: KeyPath = path.iter().map(|name| name.as_ref().to_owned()).collect();
+        let mut value = &self.value;
+        for depth in 0..path.len() {
+            value = match value {
+                Value::Null => return Ok(None),
+                Value::Object(members) => match members.get(&path[depth]) {
+                    Some(member) => member,
+                    None => return Ok(None),
+                },
+                other => {
+                    return Err(self.mismatch(&path[..depth], name_of(other), "an object"));
+                }
+            };
+        }
+        if value.is_null() {
+            return Ok(None);
+        }
+        let branch = Branch::at(&path);
+        self.typed(
+            &path,
+            value,
+            branch
+                .and_then(Branch::key)
+                .map_or(Kind::Any, |key| key.kind),
+        )
+        .map(Some)
+    }
+
+    /// `value`, which stands at `path`, expanded and as `kind`.
+    pub fn typed(&self, path: &[String], value: &Value, kind: Kind) -> Result<Value> {
+        let value = expand_all(value, self.env).map_err(|Missing(variable)| {
+            fail_hint(
+                Exit::Config,
+                format!(
+                    "{}`{}` refers to the variable `{variable}`, which is not set",
+                    self.before(path),
+                    path.join(".")
+                ),
+                format!("export {variable}=…"),
+            )
+        })?;
+        kind.accept(&value)
+            .ok_or_else(|| self.mismatch(path, &kind.found(&value), &kind.expected()))
+    }
+
+    /// The names of the members at `path`.
+    pub fn names(&self, path: &[&str]) -> Vec<String> {
+        find(&self.value, path)
+            .and_then(Value::as_object)
+            .map(|members| members.keys().cloned().collect())
+            .unwrap_or_default()
+    }
+
+    /// Where the value at `path` comes from.
+    pub fn origin(&self, path: &[String]) -> Origin {
+        if let Some(variable) = (1..=path.len())
+            .rev()
+            .find_map(|length| self.variables.get(&path[..length]))
+        {
+            return Origin::Variable(variable.clone());
+        }
+        let set = find(self.config.value(), path).is_some_and(|value| !value.is_null());
+        match self.config.offset(path) {
+            Some(offset) if set => Origin::File(self.config.place(offset)),
+            _ => Origin::Default,
+        }
+    }
+
+    /// The failure that the value at `path` is `found` where something else was `expected`.
+    pub fn mismatch(&self, path: &[String], found: &str, expected: &str) -> anyhow::Error {
+        let cause = format!(
+            "{}`{}` is {found}, expected {expected}",
+            self.before(path),
+            path.join(".")
+        );
+        fail(Exit::Config, cause)
+    }
+
+    /// What stands before a message about `path`: its place in the file, or its variable.
+    fn before(&self, path: &[String]) -> String {
+        match self.origin(path) {
+            Origin::Variable(name) => format!("{name}: "),
+            Origin::File(place) => format!("{place}: "),
+            Origin::Flag(_) | Origin::Default => String::new(),
+        }
+    }
+
+    fn lay(&mut self, written: &[&str], variable: &str, text: &str) {
+        match self.locate(written) {
+            Ok(path) => {
+                let branch = Branch::at(&path);
+                let value = match branch.and_then(Branch::key) {
+                    // Below a map, the value is one of its members.
+                    Some(key) if key.path.split('.').count() < path.len() => Kind::Text.read(text),
+                    Some(key) => key.kind.read(text),
+                    None => Kind::Any.read(text),
+                };
+                // A single word with plain text, as in NANOBOT_SESSION=work, belongs to something else.
+                if written.len() > 1 || value.is_object() || text.trim_start().starts_with('{') {
+                    self.put(path, branch, value, variable);
+                }
+            }
+            Err(nearest) if written.len() > 1 => self.strays.push(Stray {
+                variable: variable.to_owned(),
+                nearest,
+            }),
+            Err(_) => {}
+        }
+    }
+
+    /// Store a value and remember the variable; an object is stored member by member, so that others stay.
+    fn put(&mut self, path: KeyPath, branch: Option<Branch>, value: Value, variable: &str) {
+        match (value, branch) {
+            (Value::Object(members), Some(here)) if here.key().is_none() => {
+                for (written, member) in members {
+                    let name = here.canonical(&written);
+                    let below = here.child(&name);
+                    let path = path.iter().cloned().chain([name]).collect();
+                    self.put(path, below, member, variable);
+                }
+            }
+            (value, _) => {
+                place_in(&mut self.value, &path, value);
+                self.variables.insert(path, variable.to_owned());
+            }
+        }
+    }
+
+    /// The path that the parts of a variable's name mean; else the key that was probably meant.
+    fn locate(&self, written: &[&str]) -> Result<KeyPath, Option<String>> {
+        if let Some((_, new)) = MOVED.iter().find(|(old, _)| alike(old, &written.join("."))) {
+            return Ok(new.split('.').map(str::to_owned).collect());
+        }
+        let mut path = KeyPath::new();
+        let mut here = Branch::root();
+        for (depth, part) in written.iter().enumerate() {
+            if let Some(key) = here.key() {
+                if !matches!(key.kind, Kind::Map | Kind::Secrets | Kind::Any) {
+                    return Err(Some(key.path.to_owned()));
+                }
+                path.extend(written[depth..].iter().map(|&part| part.to_owned()));
+                return Ok(path);
+            }
+            let names = here.names();
+            let name = match names.iter().find(|name| alike(name, part)) {
+                Some(name) => (*name).to_owned(),
+                None if names.contains(&"*") => self.chosen_name(&path, part),
+                None => {
+                    let meant = nearest(&camel_case(&part.to_ascii_lowercase()), names);
+                    return Err(meant.map(|name| {
+                        path.iter()
+                            .map(String::as_str)
+                            .chain([name])
+                            .collect::<Vec<_>>()
+                            .join(".")
+                    }));
+                }
+            };
+            let Some(below) = here.child(&name) else {
+                return Err(None);
+            };
+            here = below;
+            path.push(name);
+        }
+        Ok(path)
+    }
+
+    /// A name that the user chose: as the file has it, else as it is spelled in the variable.
+    fn chosen_name(&self, above: &[String], part: &str) -> String {
+        let present = find(&self.value, above)
+            .and_then(Value::as_object)
+            .and_then(|members| members.keys().find(|name| alike(name, part)));
+        match present {
+            Some(name) => name.clone(),
+            // Providers are words of the config; servers are looked up by the very letters.
+            None if above == ["providers"] => camel_case(&part.to_ascii_lowercase()),
+            None => part.to_owned(),
+        }
+    }
+}
+
+/// The parts of a variable's name, when it is one of ours.
+fn names_in(variable: &str) -> Option<Vec<&str>> {
+    let (prefix, rest) = variable.split_at_checked(PREFIX.len())?;
+    let parts: Vec<&str> = rest.split("__").collect();
+    (prefix.eq_ignore_ascii_case(PREFIX) && parts.iter().all(|part| !part.is_empty()))
+        .then_some(parts)
+}
+
+/// Whether two names differ in case and underscores only.
+fn alike(a: &str, b: &str) -> bool {
+    let letters = |name: &str| -> String {
+        name.chars()
+            .filter(|letter| *letter != '_')
+            .map(|letter| letter.to_ascii_lowercase())
+            .collect()
+    };
+    letters(a) == letters(b)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Config, Layers, Origin};
+    use crate::error::{Exit, exit_of};
+    use crate::sys::env::Env;
+    use serde_json::{Value, json};
+    use std::path::Path;
+
+    fn config(text: &str) -> Config {
+        Config::parse(Path::new("c.json"), text).unwrap()
+    }
+
+    #[test]
+    fn variables_name_keys_in_any_spelling() {
+        let config = config(
+            r#"{"agents": {"defaults": {"model": "file", "maxTokens": 5}},
+                "tools": {"mcpServers": {"My_Server": {"command": "x"}}}}"#,
+        );
+        let check = |variables: &[(&str, &str)], path: &str, expect: Value| {
+            let env: Env = variables.iter().copied().collect();
+            let layers = Layers::new(&config, &env);
+            let path: Vec<&str> = path.split('.').collect();
+            let value = layers.read(&path).unwrap().unwrap_or(Value::Null);
+            assert_eq!(value, expect, "{variables:?}");
+        };
+        let model = "agents.defaults.model";
+        check(&[], model, json!("file"));
+        check(
+            &[("NANOBOT_AGENTS__DEFAULTS__MODEL", "v")],
+            model,
+            json!("v"),
+        );
+        check(
+            &[("nanobot_agents__defaults__model", "v")],
+            model,
+            json!("v"),
+        );
+        check(
+            &[("NANOBOT_AGENTS__DEFAULTS__MODEL", "")],
+            model,
+            json!("file"),
+        );
+        check(
+            &[("NANOBOT_AGENTS__DEFAULTS__MODEL", "5")],
+            model,
+            json!("5"),
+        );
+        let tokens = "agents.defaults.maxTokens";
+        check(
+            &[("NANOBOT_AGENTS__DEFAULTS__MAX_TOKENS", "7")],
+            tokens,
+            json!(7),
+        );
+        check(
+            &[("NANOBOT_AGENTS__DEFAULTS__maxTokens", "7")],
+            tokens,
+            json!(7),
+        );
+        let whole = ("NANOBOT_AGENTS", r#"{"defaults": {"max_tokens": 7}}"#);
+        check(&[whole], tokens, json!(7));
+        check(&[whole], model, json!("file"));
+        check(
+            &[whole, ("NANOBOT_AGENTS__DEFAULTS__MAX_TOKENS", "8")],
+            tokens,
+            json!(8),
+        );
+        check(&[("NANOBOT_AGENTS", "plain")], tokens, json!(5));
+        check(
+            &[("NANOBOT_AGENTS__DEFAULTS__MAX_ITERATIONS", "3")],
+            "agents.defaults.maxToolIterations",
+            json!(3),
+        );
+        check(
+            &[("NANOBOT_PROVIDERS__OPENAI_CODEX__API_KEY", "k")],
+            "providers.openaiCodex.apiKey",
+            json!("k"),
+        );
+        check(
+            &[("NANOBOT_PROVIDERS__OPENAI__EXTRA_HEADERS__X-Team", "{}")],
+            "providers.openai.extraHeaders.X-Team",
+            json!("{}"),
+        );
+        check(
+            &[("NANOBOT_TOOLS__MCP_SERVERS__MY_SERVER__ARGS", r#"["a"]"#)],
+            "tools.mcpServers.My_Server.args",
+            json!(["a"]),
+        );
+        check(
+            &[("NANOBOT_TOOLS__MCP_SERVERS__Other__COMMAND", "y")],
+            "tools.mcpServers.Other.command",
+            json!("y"),
+        );
+    }
+
+    #[test]
+    fn mistakes_name_place_key_and_expectation() {
+        let config = config(
+            "{\"agents\": {\"defaults\": {\n  \"maxTokens\": \"many\", \"model\": \"${NO_SUCH}\"}},\n \"tools\": 5}",
+        );
+        let env: Env = [("NANOBOT_AGENTS__DEFAULTS__TEMPERATURE", "hot")]
+            .into_iter()
+            .collect();
+        let layers = Layers::new(&config, &env);
+        let check = |path: &str, expect: &str| {
+            let path: Vec<&str> = path.split('.').collect();
+            let error = layers.read(&path).unwrap_err();
+            assert_eq!(error.to_string(), expect);
+            assert_eq!(exit_of(&error), Exit::Config);
+        };
+        check(
+            "agents.defaults.maxTokens",
+            "c.json:2:16: `agents.defaults.maxTokens` is text, expected a whole number from 1 to 10000000",
+        );
+        check(
+            "agents.defaults.model",
+            "c.json:2:33: `agents.defaults.model` refers to the variable `NO_SUCH`, which is not set",
+        );
+        check(
+            "agents.defaults.temperature",
+            "NANOBOT_AGENTS__DEFAULTS__TEMPERATURE: `agents.defaults.temperature` is text, expected a number from 0 to 2",
+        );
+        check(
+            "tools.exec.timeout",
+            "c.json:3:11: `tools` is a number, expected an object",
+        );
+    }
+
+    #[test]
+    fn the_origin_is_known() {
+        let config =
+            config("{\n\"agents\": {\"defaults\": {\"model\": \"m\", \"provider\": null}}}");
+        let env: Env = [("NANOBOT_AGENTS__DEFAULTS__TEMPERATURE", "1")]
+            .into_iter()
+            .collect();
+        let layers = Layers::new(&config, &env);
+        let check = |name: &str, expect: Origin| {
+            let path = ["agents", "defaults", name].map(str::to_owned);
+            assert_eq!(layers.origin(&path), expect);
+        };
+        check("model", Origin::File("c.json:2:34".into()));
+        check("provider", Origin::Default);
+        check("maxTokens", Origin::Default);
+        check(
+            "temperature",
+            Origin::Variable("NANOBOT_AGENTS__DEFAULTS__TEMPERATURE".into()),
+        );
+    }
+
+    #[test]
+    fn a_misspelled_variable_is_noticed() {
+        let check = |variable: &str, expect: Option<Option<&str>>| {
+            let env: Env = [(variable, "x")].into_iter().collect();
+            let empty = Config::missing(Path::new("c.json"));
+            let layers = Layers::new(&empty, &env);
+            let found = layers
+                .strays()
+                .first()
+                .map(|stray| stray.nearest.as_deref());
+            assert_eq!(found, expect, "{variable}");
+        };
+        check("NANOBOT_HOME", None);
+        check("NANOBOT_LLM_TIMEOUT_S", None);
+        check(
+            "NANOBOT_AGENTS__DEFAULTS__MODLE",
+            Some(Some("agents.defaults.model")),
+        );
+        check("NANOBOT_QQQ__X", Some(None));
+        check("NANOBOT_", None);
+        check("NANO", None);
+    }
+}

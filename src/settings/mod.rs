@@ -1,0 +1,472 @@
+//! The config file as written, and [`Settings`] as used: every value resolved once, from flag, variable, file and default.
+//!
+//! `keys` is the table that all else is read from; `file` keeps the text; `layers` lays the variables over it. Only
+//! what a run needs is expanded and checked here, so a mistake in a part that is not used stops nobody; `check` looks
+//! at everything.
+
+pub mod check;
+pub mod expand;
+pub mod file;
+pub mod keys;
+pub mod kind;
+pub mod layers;
+pub mod schema;
+
+pub use file::Config;
+pub use layers::{Layers, Origin};
+
+use crate::error::{Exit, fail};
+use crate::sys::env::{Env, FIRST_BYTE, STREAM_IDLE};
+use crate::sys::paths::Paths;
+use crate::sys::secret::Secret;
+use anyhow::Result;
+use keys::{Branch, snake_case};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The settings of one run.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The model; `None` leaves it to the provider's default.
+    pub model: Option<String>,
+    /// The provider's name in snake_case, or `auto`.
+    pub provider: String,
+    /// What is configured about providers, by name in snake_case.
+    pub providers: BTreeMap<String, Block>,
+    /// The agent's own directory, absolute.
+    pub workspace: PathBuf,
+    pub directory: Directory,
+    /// Tokens of one answer: 8192 hold any file an agent should write at once.
+    pub max_tokens: u32,
+    /// 0.1: work with tools wants the likely word.
+    pub temperature: f64,
+    /// Requests in one turn: 40 are enough for real work and end a loop before it is expensive.
+    pub max_tool_iterations: u32,
+    /// Messages of the session that are sent again.
+    pub memory_window: usize,
+    pub reasoning_effort: Option<String>,
+    pub disabled_skills: Vec<String>,
+    pub exec: Exec,
+    pub restrict_to_workspace: bool,
+    /// Characters of a tool's result that the session keeps: 16,000 are some 4,000 tokens.
+    pub max_tool_result_chars: usize,
+    pub session_sync: SessionSync,
+    pub timeouts: Timeouts,
+}
+
+/// Where the work is, unless a flag says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Directory {
+    /// The current directory.
+    Cwd,
+    Workspace,
+}
+
+/// When a session is forced to disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SessionSync {
+    /// At the end of each turn.
+    Turn,
+    /// Never; the kernel writes it when it likes.
+    None,
+}
+
+/// What the config says about a provider.
+#[derive(Clone, Debug, Default)]
+pub struct Block {
+    pub api_key: Option<Secret>,
+    pub api_base: Option<String>,
+    pub extra_headers: Vec<(String, Secret)>,
+    /// Why the block cannot be used, such as a variable that is not set. Of no matter until the provider is chosen.
+    pub unusable: Option<String>,
+}
+
+/// The settings of the tool that runs commands.
+#[derive(Clone, Debug)]
+pub struct Exec {
+    pub enabled: bool,
+    /// 60 s: what takes longer should be said so.
+    pub timeout: Duration,
+    /// Directories joined by colons, or empty.
+    pub path_append: String,
+    /// Directories joined by colons, or empty.
+    pub path_prepend: String,
+    /// Variables that commands see besides the usual ones.
+    pub allowed_env_keys: Vec<String>,
+}
+
+/// How long to wait for a provider. `None` waits without end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timeouts {
+    /// 10 s: a host that is there answers at once.
+    pub connect: Duration,
+    /// 300 s: a model that thinks may be silent for minutes.
+    pub first_byte: Option<Duration>,
+    /// 90 s: once it has begun, a stream that falls silent is dead.
+    pub stream_idle: Option<Duration>,
+    /// 1800 s for one answer, all in all.
+    pub total: Duration,
+}
+
+/// What the command line says; it is stronger than anything else.
+#[derive(Clone, Debug, Default)]
+pub struct Overrides {
+    pub model: Option<String>,
+    pub max_tokens: Option<u32>,
+    pub temperature: Option<f64>,
+    pub reasoning_effort: Option<String>,
+    pub max_iterations: Option<u32>,
+    pub workspace: Option<PathBuf>,
+}
+
+impl Settings {
+    /// Resolve everything a run needs. Fails with 78, or with 2 where a flag is wrong.
+    pub fn resolve(config: &Config, env: &Env, flags: &Overrides, paths: &Paths) -> Result<Self> {
+        let Overrides {
+            model,
+            max_tokens,
+            temperature,
+            reasoning_effort,
+            max_iterations,
+            workspace,
+        } = flags;
+        let layers = Layers::new(config, env);
+        let values = Values(&layers);
+        let defaults = |name: &str| format!("agents.defaults.{name}");
+        Ok(Self {
+            model: values.name(
+                &defaults("model"),
+                model.as_ref().map(|model| ("--model", json!(model))),
+            )?,
+            provider: values
+                .name(&defaults("provider"), None)?
+                .map_or_else(|| "auto".into(), |name| snake_case(&name)),
+            providers: values.providers(),
+            workspace: match workspace {
+                Some(directory) => absolute(directory.clone())?,
+                None => {
+                    let path = values.text(&defaults("workspace"))?;
+                    absolute(paths.expand(&path))?
+                }
+            },
+            directory: match values.text(&defaults("directory"))?.as_str() {
+                "workspace" => Directory::Workspace,
+                _ => Directory::Cwd,
+            },
+            max_tokens: values.whole(
+                &defaults("maxTokens"),
+                max_tokens.map(|tokens| ("--max-tokens", json!(tokens))),
+            )?,
+            temperature: values
+                .get(
+                    &defaults("temperature"),
+                    temperature.map(|degree| ("--temperature", json!(degree))),
+                )?
+                .as_f64()
+                .expect("the table says that it is a number"),
+            max_tool_iterations: values.whole(
+                &defaults("maxToolIterations"),
+                max_iterations.map(|count| ("--max-iterations", json!(count))),
+            )?,
+            memory_window: values.count(&defaults("memoryWindow"))?,
+            reasoning_effort: values.name(
+                &defaults("reasoningEffort"),
+                reasoning_effort
+                    .as_ref()
+                    .map(|effort| ("--reasoning-effort", json!(effort))),
+            )?,
+            disabled_skills: values.texts(&defaults("disabledSkills"))?,
+            exec: values.exec()?,
+            restrict_to_workspace: values.truth("tools.restrictToWorkspace")?,
+            max_tool_result_chars: values.count(&defaults("maxToolResultChars"))?,
+            session_sync: match values.text("session.sync")?.as_str() {
+                "none" => SessionSync::None,
+                _ => SessionSync::Turn,
+            },
+            timeouts: Timeouts::from_env(env)?,
+        })
+    }
+
+    /// What is configured about the provider `name`, in any spelling. Fails with 78 where that cannot be used.
+    pub fn block(&self, name: &str) -> Result<Option<&Block>> {
+        match self.providers.get(&snake_case(name)) {
+            Some(Block {
+                unusable: Some(cause),
+                ..
+            }) => Err(fail(Exit::Config, cause.clone())),
+            block => Ok(block),
+        }
+    }
+}
+
+impl Timeouts {
+    /// The limits, two of which can be set by variable.
+    pub fn from_env(env: &Env) -> Result<Self> {
+        Ok(Self {
+            connect: Duration::from_secs(10),
+            first_byte: seconds(env, FIRST_BYTE, 300, 86_400)?,
+            stream_idle: seconds(env, STREAM_IDLE, 90, 3600)?,
+            total: Duration::from_secs(1800),
+        })
+    }
+}
+
+/// The layers, read by type. A key without a value has its default.
+struct Values<'a>(&'a Layers<'a>);
+
+impl Values<'_> {
+    fn get(&self, path: &str, flag: Option<(&'static str, Value)>) -> Result<Value> {
+        let names: Vec<&str> = path.split('.').collect();
+        let key = Branch::at(&names)
+            .and_then(Branch::key)
+            .expect("only keys of the table are asked for");
+        if let Some((flag, value)) = flag {
+            return key.kind.accept(&value).ok_or_else(|| {
+                let cause = format!(
+                    "`{flag}` is {}, expected {}",
+                    key.kind.found(&value),
+                    key.kind.expected()
+                );
+                fail(Exit::Usage, cause)
+            });
+        }
+        Ok(match self.0.read(&names)? {
+            Some(value) => value,
+            None => key.default_value(),
+        })
+    }
+
+    fn text(&self, path: &str) -> Result<String> {
+        Ok(self
+            .get(path, None)?
+            .as_str()
+            .unwrap_or_default()
+            .to_owned())
+    }
+
+    /// Text that is absent when it is blank, as blank forms leave it.
+    fn name(&self, path: &str, flag: Option<(&'static str, Value)>) -> Result<Option<String>> {
+        Ok(self.get(path, flag)?.as_str().and_then(not_blank))
+    }
+
+    fn whole(&self, path: &str, flag: Option<(&'static str, Value)>) -> Result<u32> {
+        let number = self.get(path, flag)?.as_u64();
+        Ok(number
+            .and_then(|number| u32::try_from(number).ok())
+            .expect("the table says that it is a number of at most ten million"))
+    }
+
+    fn count(&self, path: &str) -> Result<usize> {
+        Ok(self.whole(path, None)? as usize)
+    }
+
+    fn truth(&self, path: &str) -> Result<bool> {
+        Ok(self.get(path, None)? == Value::Bool(true))
+    }
+
+    fn texts(&self, path: &str) -> Result<Vec<String>> {
+        let list = self.get(path, None)?;
+        let items = list.as_array().into_iter().flatten();
+        Ok(items.filter_map(Value::as_str).map(str::to_owned).collect())
+    }
+
+    fn exec(&self) -> Result<Exec> {
+        Ok(Exec {
+            enabled: self.truth("tools.exec.enable")?,
+            timeout: Duration::from_secs(self.whole("tools.exec.timeout", None)?.into()),
+            path_append: self.text("tools.exec.pathAppend")?,
+            path_prepend: self.text("tools.exec.pathPrepend")?,
+            allowed_env_keys: self.texts("tools.exec.allowedEnvKeys")?,
+        })
+    }
+
+    fn providers(&self) -> BTreeMap<String, Block> {
+        let names = self.0.names(&["providers"]);
+        names
+            .into_iter()
+            .map(|name| {
+                let block = self.block(&name).unwrap_or_else(|error| Block {
+                    unusable: Some(format!("{error:#}")),
+                    ..Block::default()
+                });
+                (snake_case(&name), block)
+            })
+            .collect()
+    }
+
+    fn block(&self, name: &str) -> Result<Block> {
+        let text = |key: &str| -> Result<Option<String>> {
+            let value = self.0.read(&["providers", name, key])?;
+            Ok(value.as_ref().and_then(Value::as_str).and_then(not_blank))
+        };
+        let headers = self.0.read(&["providers", name, "extraHeaders"])?;
+        let headers = headers.as_ref().and_then(Value::as_object);
+        Ok(Block {
+            api_key: text("apiKey")?.map(Secret::new),
+            api_base: text("apiBase")?,
+            extra_headers: headers
+                .into_iter()
+                .flatten()
+                .filter_map(|(name, value)| Some((name.clone(), Secret::new(value.as_str()?))))
+                .collect(),
+            unusable: None,
+        })
+    }
+}
+
+fn not_blank(text: &str) -> Option<String> {
+    let text = text.trim();
+    (!text.is_empty()).then(|| text.to_owned())
+}
+
+fn absolute(path: PathBuf) -> Result<PathBuf> {
+    std::path::absolute(&path).map_err(|error| {
+        let cause = format!("workspace `{}`: {error}", path.display());
+        fail(Exit::Config, cause)
+    })
+}
+
+/// The seconds in a variable; 0 is no limit.
+fn seconds(env: &Env, name: &str, default: u64, most: u64) -> Result<Option<Duration>> {
+    let Some(text) = env.get(name) else {
+        return Ok(Some(Duration::from_secs(default)));
+    };
+    match text.trim().parse::<f64>() {
+        Ok(0.0) => Ok(None),
+        Ok(number) if number > 0.0 && number <= most as f64 => {
+            Ok(Some(Duration::from_secs_f64(number)))
+        }
+        _ => {
+            let cause = format!("`{name}` is `{text}`, expected seconds from 0 to {most}");
+            Err(fail(Exit::Config, cause))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Config, Directory, Overrides, SessionSync, Settings};
+    use crate::error::{Exit, exit_of};
+    use crate::sys::env::Env;
+    use crate::sys::paths::Paths;
+    use std::path::{Path, PathBuf};
+    use std::time::Duration;
+
+    fn resolve(
+        text: &str,
+        variables: &[(&str, &str)],
+        flags: &Overrides,
+    ) -> anyhow::Result<Settings> {
+        let env: Env = [("HOME", "/home/u")]
+            .iter()
+            .chain(variables)
+            .copied()
+            .collect();
+        let paths = Paths::resolve(&env, None)?;
+        let config = Config::parse(Path::new("c.json"), text)?;
+        Settings::resolve(&config, &env, flags, &paths)
+    }
+
+    #[test]
+    fn an_empty_config_is_all_defaults() {
+        let settings = resolve("", &[], &Overrides::default()).unwrap();
+        assert_eq!(settings.model, None);
+        assert_eq!(settings.provider, "auto");
+        assert_eq!(
+            settings.workspace,
+            PathBuf::from("/home/u/.nanobot/workspace")
+        );
+        assert_eq!(settings.directory, Directory::Cwd);
+        assert_eq!(settings.max_tokens, 8192);
+        assert_eq!(settings.temperature, 0.1);
+        assert_eq!(settings.max_tool_iterations, 40);
+        assert_eq!(settings.memory_window, 100);
+        assert_eq!(settings.exec.timeout, Duration::from_secs(60));
+        assert!(settings.exec.enabled);
+        assert_eq!(settings.max_tool_result_chars, 16_000);
+        assert_eq!(settings.session_sync, SessionSync::Turn);
+        assert_eq!(settings.timeouts.first_byte, Some(Duration::from_secs(300)));
+    }
+
+    #[test]
+    fn flag_beats_variable_beats_file() {
+        let file = r#"{"agents": {"defaults": {"model": "file", "workspace": "~/w"}}}"#;
+        let variable = [("NANOBOT_AGENTS__DEFAULTS__MODEL", "variable")];
+        let flags = Overrides {
+            model: Some("flag".into()),
+            workspace: Some("/x".into()),
+            ..Overrides::default()
+        };
+        let model = |settings: Settings| settings.model.unwrap();
+        assert_eq!(
+            model(resolve(file, &[], &Overrides::default()).unwrap()),
+            "file"
+        );
+        assert_eq!(
+            model(resolve(file, &variable, &Overrides::default()).unwrap()),
+            "variable"
+        );
+        let settings = resolve(file, &variable, &flags).unwrap();
+        assert_eq!(settings.workspace, PathBuf::from("/x"));
+        assert_eq!(model(settings), "flag");
+    }
+
+    #[test]
+    fn the_file_that_the_python_program_writes_is_understood() {
+        let settings = resolve(
+            r#"{"agents": {"defaults": {"workspace": "~/.nanobot/workspace", "reasoningEffort": null}},
+                "providers": {"custom": {"apiKey": "", "apiBase": null, "extraHeaders": null},
+                              "openaiCodex": {"apiKey": "k", "extraHeaders": {"X": "y"}}},
+                "channels": {"telegram": 5}}"#,
+            &[],
+            &Overrides::default(),
+        )
+        .unwrap();
+        assert!(settings.block("custom").unwrap().unwrap().api_key.is_none());
+        let codex = settings.block("openai_codex").unwrap().unwrap();
+        assert_eq!(codex.api_key.as_ref().unwrap().expose(), "k");
+        assert_eq!(codex.extra_headers[0].1.expose(), "y");
+        assert!(settings.block("openai").unwrap().is_none());
+    }
+
+    #[test]
+    fn a_missing_variable_stops_only_who_needs_it() {
+        let text =
+            r#"{"providers": {"openai": {"apiKey": "${NO}"}, "custom": {"apiKey": "${YES}"}}}"#;
+        let settings = resolve(text, &[("YES", "k")], &Overrides::default()).unwrap();
+        let custom = settings.block("custom").unwrap().unwrap();
+        assert_eq!(custom.api_key.as_ref().unwrap().expose(), "k");
+        let error = settings.block("openai").unwrap_err();
+        assert_eq!(exit_of(&error), Exit::Config);
+        assert_eq!(
+            error.to_string(),
+            "c.json:1:36: `providers.openai.apiKey` refers to the variable `NO`, which is not set"
+        );
+    }
+
+    #[test]
+    fn wrong_values_are_refused() {
+        let check = |text: &str, variable: (&str, &str), flags: Overrides, exit: Exit| {
+            let error = resolve(text, &[variable], &flags).unwrap_err();
+            assert_eq!(exit_of(&error), exit, "{error}");
+        };
+        let none = ("A", "b");
+        let file = r#"{"agents": {"defaults": {"maxTokens": "many"}}}"#;
+        check(file, none, Overrides::default(), Exit::Config);
+        let slow = ("NANOBOT_STREAM_IDLE_TIMEOUT_S", "4000");
+        check("", slow, Overrides::default(), Exit::Config);
+        let flags = Overrides {
+            temperature: Some(3.0),
+            ..Overrides::default()
+        };
+        check("", none, flags, Exit::Usage);
+    }
+
+    #[test]
+    fn a_limit_of_zero_is_none() {
+        let settings = resolve("", &[("NANOBOT_LLM_TIMEOUT_S", "0")], &Overrides::default());
+        assert_eq!(settings.unwrap().timeouts.first_byte, None);
+    }
+}

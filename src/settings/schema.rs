@@ -1,0 +1,70 @@
+//! The config's JSON Schema, made from the table.
+
+use super::keys::{Branch, Stage};
+use serde_json::{Map, Value, json};
+
+/// The schema, draft 2020-12. Unknown keys are allowed, as they are on reading.
+pub fn schema() -> Value {
+    let mut schema = Map::new();
+    schema.insert(
+        "$schema".into(),
+        json!("https://json-schema.org/draft/2020-12/schema"),
+    );
+    schema.insert("title".into(), json!("nanobot's config.json"));
+    schema.extend(branch_schema(Branch::root()));
+    Value::Object(schema)
+}
+
+fn branch_schema(branch: Branch) -> Map<String, Value> {
+    if let Some(key) = branch.key() {
+        let mut schema = key.kind.schema();
+        let doc = match key.stage {
+            Stage::Used | Stage::Written => key.doc.to_owned(),
+            Stage::Later => format!("{} (not used by this release)", key.doc),
+            Stage::Ignored => format!("{} (ignored)", key.doc),
+        };
+        schema.insert("description".into(), Value::String(doc));
+        schema.insert("default".into(), key.default_value());
+        return schema;
+    }
+    let mut properties = Map::new();
+    let mut schema = Map::new();
+    schema.insert("type".into(), json!(["object", "null"]));
+    for name in branch.names() {
+        let below = branch.child(name).map(branch_schema).unwrap_or_default();
+        if name == "*" {
+            schema.insert("additionalProperties".into(), Value::Object(below));
+        } else {
+            properties.insert(name.to_owned(), Value::Object(below));
+        }
+    }
+    if !properties.is_empty() {
+        schema.insert("properties".into(), Value::Object(properties));
+    }
+    schema
+}
+
+#[cfg(test)]
+mod tests {
+    use super::schema;
+    use serde_json::json;
+
+    #[test]
+    fn keys_become_properties() {
+        let schema = schema();
+        let check = |pointer: &str, expect: serde_json::Value| {
+            assert_eq!(schema.pointer(pointer), Some(&expect), "{pointer}");
+        };
+        let tokens = "/properties/agents/properties/defaults/properties/maxTokens";
+        check(&format!("{tokens}/default"), json!(8192));
+        check(&format!("{tokens}/maximum"), json!(10_000_000));
+        check(
+            "/properties/providers/additionalProperties/properties/apiKey/type",
+            json!(["string", "null"]),
+        );
+        check(
+            "/properties/session/properties/sync/enum",
+            json!(["turn", "none", null]),
+        );
+    }
+}

@@ -1,0 +1,148 @@
+//! The agent's own home: its notes, its memory, and the templates they begin as.
+
+use crate::sys::store;
+use anyhow::{Context, Result};
+use std::fs::OpenOptions;
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// The notes that the system text holds, in its order.
+const BOOTSTRAP: [&str; 5] = ["AGENTS.md", "SOUL.md", "USER.md", "TOOLS.md", "IDENTITY.md"];
+
+/// What a new workspace begins with.
+const TEMPLATES: [(&str, &str); 8] = [
+    ("AGENTS.md", include_str!("AGENTS.md")),
+    ("SOUL.md", include_str!("SOUL.md")),
+    ("USER.md", include_str!("USER.md")),
+    ("TOOLS.md", include_str!("TOOLS.md")),
+    ("IDENTITY.md", include_str!("IDENTITY.md")),
+    ("HEARTBEAT.md", include_str!("HEARTBEAT.md")),
+    ("memory/MEMORY.md", include_str!("MEMORY.md")),
+    ("memory/HISTORY.md", ""),
+];
+
+/// Templates that are forms: as long as nobody has filled them in, they tell a model nothing.
+const FORMS: [&str; 4] = ["USER.md", "TOOLS.md", "IDENTITY.md", "memory/MEMORY.md"];
+
+/// A workspace.
+#[derive(Clone, Debug)]
+pub struct Workspace {
+    pub root: PathBuf,
+}
+
+/// What was read, and what could not be.
+#[derive(Debug, Default)]
+pub struct Notes {
+    /// Name and text of the bootstrap files, in order.
+    pub bootstrap: Vec<(String, String)>,
+    pub memory: Option<String>,
+    pub notices: Vec<String>,
+}
+
+impl Workspace {
+    pub fn new(root: &Path) -> Self {
+        Self {
+            root: root.to_owned(),
+        }
+    }
+
+    /// The notes for the system text. A file that is missing, empty or an untouched form is left out.
+    pub fn notes(&self) -> Notes {
+        let mut notes = Notes::default();
+        for name in BOOTSTRAP {
+            let text = self.text(name, &mut notes.notices);
+            notes
+                .bootstrap
+                .extend(text.map(|text| (name.to_owned(), text)));
+        }
+        // Older releases kept the memory at the root.
+        let memory = self.text("memory/MEMORY.md", &mut notes.notices);
+        notes.memory = memory.or_else(|| self.text("MEMORY.md", &mut notes.notices));
+        notes
+    }
+
+    fn text(&self, name: &str, notices: &mut Vec<String>) -> Option<String> {
+        let bytes = store::read(&self.root.join(name)).unwrap_or_else(|error| {
+            notices.push(format!("{error:#}"));
+            None
+        })?;
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        let untouched = FORMS.contains(&name)
+            && TEMPLATES
+                .iter()
+                .any(|(form, blank)| *form == name && *blank == text);
+        (!text.trim().is_empty() && !untouched).then_some(text)
+    }
+
+    /// Make what is missing of a workspace; the names of what was made. Nothing that is there is touched.
+    pub fn create(&self) -> Result<Vec<&'static str>> {
+        for dir in ["memory", "skills", "sessions"] {
+            store::create_dir(&self.root.join(dir))?;
+        }
+        let mut made = Vec::new();
+        for (name, text) in TEMPLATES {
+            // A memory at the root is one, wherever it lies.
+            if name == "memory/MEMORY.md" && self.root.join("MEMORY.md").exists() {
+                continue;
+            }
+            let path = self.root.join(name);
+            match OpenOptions::new()
+                .write(true)
+                .create_new(true)
+                .mode(0o600)
+                .open(&path)
+            {
+                Ok(mut file) => {
+                    file.write_all(text.as_bytes())
+                        .with_context(|| format!("write `{}`", path.display()))?;
+                    made.push(name);
+                }
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                Err(error) => {
+                    return Err(error).with_context(|| format!("create `{}`", path.display()));
+                }
+            }
+        }
+        Ok(made)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{TEMPLATES, Workspace};
+
+    #[test]
+    fn a_workspace_is_made_once_and_forms_are_not_sent() {
+        let temp = tempfile::tempdir().unwrap();
+        let workspace = Workspace::new(&temp.path().join("w"));
+        assert!(workspace.notes().bootstrap.is_empty());
+        assert_eq!(workspace.create().unwrap().len(), TEMPLATES.len());
+        std::fs::write(workspace.root.join("SOUL.md"), "mine").unwrap();
+        assert!(workspace.create().unwrap().is_empty());
+        let notes = workspace.notes();
+        let names: Vec<&str> = notes
+            .bootstrap
+            .iter()
+            .map(|(name, _)| name.as_str())
+            .collect();
+        assert_eq!((names, notes.memory), (vec!["AGENTS.md", "SOUL.md"], None));
+        std::fs::write(workspace.root.join("memory/MEMORY.md"), "likes tea").unwrap();
+        std::fs::write(workspace.root.join("USER.md"), "Ada").unwrap();
+        let notes = workspace.notes();
+        assert_eq!(
+            (notes.bootstrap.len(), notes.memory.as_deref()),
+            (3, Some("likes tea"))
+        );
+    }
+
+    #[test]
+    fn a_memory_at_the_root_is_found() {
+        let temp = tempfile::tempdir().unwrap();
+        std::fs::write(temp.path().join("MEMORY.md"), "old").unwrap();
+        let workspace = Workspace::new(temp.path());
+        workspace.create().unwrap();
+        assert_eq!(workspace.notes().memory.as_deref(), Some("old"));
+        assert!(!temp.path().join("memory/MEMORY.md").exists());
+    }
+}

@@ -1,0 +1,237 @@
+//! The config, where it comes from and what it says when it is wrong; and `onboard`.
+
+use crate::server::says;
+use crate::story::Story;
+use serde_json::{Value, json};
+use std::os::unix::fs::PermissionsExt;
+
+#[test]
+fn flag_beats_variable_beats_file_beats_default() {
+    let story = Story::new().script((0..4).map(|_| says("ok")));
+    story.run(["agent", "-m", "x"]).stdout("ok\n");
+    let story = story.env("NANOBOT_AGENTS__DEFAULTS__MODEL", "from-variable");
+    story.run(["agent", "-m", "x"]).stdout("ok\n");
+    story
+        .run(["agent", "-m", "x", "--model", "from-flag"])
+        .stdout("ok\n");
+    let story = story.env("NANOBOT_AGENTS__DEFAULTS__MAXTOKENS", "77");
+    story.run(["agent", "-m", "x"]).stdout("ok\n");
+    let models: Vec<Value> = story
+        .asked()
+        .iter()
+        .map(|asked| asked.body["model"].clone())
+        .collect();
+    assert_eq!(
+        models,
+        ["scripted", "from-variable", "from-flag", "from-variable"]
+    );
+    assert_eq!(story.asked()[0].body["max_tokens"], 8192);
+    assert_eq!(story.asked()[3].body["max_tokens"], 77);
+}
+
+#[test]
+fn a_wrong_config_says_where() {
+    let check = |text: &str, words: &[&str]| {
+        let story = Story::bare().config_text(text);
+        let ran = story.run(["agent", "-m", "x"]).status(78);
+        let error = ran.error_text();
+        for word in words {
+            assert!(error.contains(word), "no {word:?} in {error}");
+        }
+        let after = std::fs::read_to_string(story.home().join(".nanobot/config.json")).unwrap();
+        assert_eq!(after, text, "it is left alone");
+    };
+    check("{\n  \"agents\": {", &["config.json"]);
+    check(
+        "{\n  \"agents\": {\"defaults\": {\"maxTokens\": \"many\"}}\n}",
+        &[
+            "config.json:2:",
+            "agents.defaults.maxTokens",
+            "whole number",
+        ],
+    );
+    check("{\"agents\": []}", &["agents"]);
+    check(
+        "{\"agents\": {\"defaults\": {\"provider\": \"custom\", \"model\": \"m\"}},\n \"providers\": {\"custom\": {\"apiKey\": \"${NOT_SET}\", \"apiBase\": \"http://127.0.0.1:9/v1\"}}}",
+        &["NOT_SET", "providers.custom.apiKey", "config.json:2:"],
+    );
+}
+
+#[test]
+fn comments_snake_case_and_older_spellings_are_understood() {
+    let story = Story::new();
+    let base = format!("http://127.0.0.1:{}/v1", story.server().port);
+    let text = format!(
+        "{{ // mine\n \"agents\": {{\"defaults\": {{\"model\": \"m\", \"provider\": \"custom\", \"max_tokens\": 5, \"maxIterations\": 1,}}}},\n \"providers\": {{\"custom\": {{\"api_key\": \"${{K}}\", \"api_base\": \"{base}\"}}}}}}"
+    );
+    let story = story
+        .config_text(&text)
+        .env("K", "from-variable")
+        .script([crate::server::calls("list_dir", json!({})), says("ok")]);
+    story
+        .run(["agent", "-m", "x"])
+        .stdout("ok\n")
+        .status(3)
+        .stderr_has("limit of 1 requests");
+    assert_eq!(story.asked()[0].body["max_tokens"], 5);
+    assert_eq!(
+        story.asked()[0].header("authorization"),
+        Some("Bearer from-variable")
+    );
+}
+
+#[test]
+fn without_config_a_key_variable_decides() {
+    let story = Story::bare();
+    let ran = story.run(["agent", "-m", "x"]).status(78);
+    let error = ran.error_text();
+    drop(ran);
+    assert!(
+        error.contains("onboard") && error.contains("--replay demo"),
+        "{error}"
+    );
+    let story = story.env("OPENAI_API_KEY", "sk-of-the-story");
+    let request = story.run(["agent", "-m", "x", "--dry-run"]).json();
+    assert_eq!(request["model"], "gpt-5-mini");
+    let curl = story.run(["agent", "-m", "x", "--dry-run=curl"]).text();
+    assert!(
+        curl.contains("https://api.openai.com/v1/chat/completions")
+            && !curl.contains("sk-of-the-story"),
+        "{curl}"
+    );
+}
+
+#[test]
+fn get_set_and_check() {
+    let story = Story::new();
+    story
+        .run(["config", "path"])
+        .stdout("$HOME/.nanobot/config.json\n");
+    story
+        .run(["config", "get", "agents.defaults.model"])
+        .stdout("scripted\n");
+    story
+        .run(["config", "set", "agents.defaults.maxTokens", "99"])
+        .stderr("");
+    story
+        .run(["config", "get", "agents.defaults.maxTokens"])
+        .stdout("99\n");
+    story
+        .run(["config", "get", "providers.custom.apiKey"])
+        .stdout("***\n");
+    story
+        .run(["config", "set", "agents.defaults.maxTokens", "many"])
+        .status(78)
+        .stderr_has("whole number");
+    story
+        .run(["config", "set", "agents.defaults.modle", "x"])
+        .status(78)
+        .stderr_has("agents.defaults.model");
+    let mode = std::fs::metadata(story.home().join(".nanobot/config.json"))
+        .unwrap()
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let schema = story.run(["config", "schema"]).json();
+    assert_eq!(
+        schema["properties"]["agents"]["properties"]["defaults"]["properties"]["maxTokens"]["type"],
+        "integer"
+    );
+    let story = story
+        .config_text("{\n  // a comment\n  \"agents\": {\"defaults\": {\"modle\": \"x\"}}\n}\n");
+    story.run(["config", "check"]).stdout_has("modle");
+    story
+        .run(["config", "set", "agents.defaults.model", "y"])
+        .stderr("");
+    let text = std::fs::read_to_string(story.home().join(".nanobot/config.json")).unwrap();
+    assert!(
+        text.contains("// a comment") && text.contains("modle") && text.contains("\"y\""),
+        "{text}"
+    );
+}
+
+#[test]
+fn onboard_in_a_script() {
+    let story = Story::bare();
+    let arguments = [
+        "onboard",
+        "--provider",
+        "openrouter",
+        "--api-key-env",
+        "OPENROUTER_API_KEY",
+        "--model",
+        "m",
+        "--yes",
+    ];
+    story.run(arguments).stderr_has("config.json");
+    let path = story.home().join(".nanobot/config.json");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let config: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(config["agents"]["defaults"]["model"], "m");
+    assert_eq!(
+        config["providers"]["openrouter"]["apiKey"],
+        "${OPENROUTER_API_KEY}"
+    );
+    for name in [
+        "AGENTS.md",
+        "SOUL.md",
+        "USER.md",
+        "TOOLS.md",
+        "IDENTITY.md",
+        "HEARTBEAT.md",
+        "memory/MEMORY.md",
+        "memory/HISTORY.md",
+        "skills",
+        "sessions",
+    ] {
+        assert!(story.workspace().join(name).exists(), "{name}");
+    }
+    let story = story.workspace_file("SOUL.md", "mine");
+    story.run(["onboard", "--yes"]).stderr_has("");
+    assert_eq!(
+        std::fs::read_to_string(story.workspace().join("SOUL.md")).unwrap(),
+        "mine"
+    );
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+    story.run(["config", "check"]).stdout_has("");
+}
+
+#[test]
+fn onboard_merges_new_keys_into_an_old_config() {
+    let story = Story::bare().config_text("{\"agents\": {\"defaults\": {\"model\": \"old\"}}, \"channels\": {\"telegram\": {\"token\": \"t\"}}}");
+    story.run(["onboard", "--yes"]).stderr_has("");
+    let text = std::fs::read_to_string(story.home().join(".nanobot/config.json")).unwrap();
+    let config: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(config["agents"]["defaults"]["model"], "old");
+    assert_eq!(config["agents"]["defaults"]["maxTokens"], 8192);
+    assert_eq!(config["channels"]["telegram"]["token"], "t");
+}
+
+#[test]
+fn the_hello_request_is_lean() {
+    let story = Story::bare();
+    story
+        .run([
+            "onboard",
+            "--provider",
+            "openai",
+            "--api-key-env",
+            "OPENAI_API_KEY",
+            "--yes",
+        ])
+        .stderr_has("");
+    let story = story.env("OPENAI_API_KEY", "sk-of-the-story");
+    let request = story.run(["agent", "-m", "hello", "--dry-run"]).text();
+    assert!(
+        request.len() / 4 < 2_500,
+        "the first request of a hello has {} tokens",
+        request.len() / 4
+    );
+    let request: Value = serde_json::from_str(&request).unwrap();
+    assert_eq!(request["tools"].as_array().unwrap().len(), 5);
+}
+
+#[test]
+fn the_server_is_no_command_here() {
+    Story::bare().run(["gateway"]).status(2).stderr_has("cron");
+}

@@ -1,0 +1,308 @@
+//! What is kept of a conversation, and what becomes of it.
+
+use crate::server::{calls, fails, says};
+use crate::story::{Story, write};
+use serde_json::{Value, json};
+use std::os::unix::fs::PermissionsExt;
+
+const STAMP: &str = "2026-01-02T03:04:05.000000";
+
+#[test]
+fn a_turn_is_stored_as_the_python_program_would() {
+    let story = Story::new()
+        .file("a", "x\n")
+        .script([calls("read_file", json!({ "path": "a" })), says("Read.")]);
+    story.run(["agent", "-m", "look"]).stdout("Read.\n");
+    let text =
+        std::fs::read_to_string(story.workspace().join("sessions/cli_direct.jsonl")).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(
+        lines[0],
+        format!(
+            "{{\"_type\": \"metadata\", \"key\": \"cli:direct\", \"created_at\": \"{STAMP}\", \"updated_at\": \"{STAMP}\", \"metadata\": {{}}, \"last_consolidated\": 0}}"
+        )
+    );
+    let session = story.session("cli_direct.jsonl");
+    assert_eq!(session[1]["role"], "user");
+    assert_eq!(session[1]["content"], "look");
+    assert_eq!(session[1]["timestamp"], STAMP);
+    assert_eq!(session[2]["role"], "assistant");
+    assert_eq!(session[2]["content"], Value::Null);
+    assert_eq!(
+        session[2]["tool_calls"][0]["function"],
+        json!({ "name": "read_file", "arguments": "{\"path\":\"a\"}" })
+    );
+    assert_eq!(session[3]["role"], "tool");
+    assert_eq!(
+        session[3]["tool_call_id"],
+        session[2]["tool_calls"][0]["id"]
+    );
+    assert_eq!(session[3]["name"], "read_file");
+    assert_eq!(session[4]["content"], "Read.");
+    assert_eq!(session[5]["_type"], "metadata");
+    assert_eq!(session[5]["messages"], 4);
+    assert_eq!(session[5]["ending"], "answered");
+    assert_eq!(session[5]["at"], json!(text.len() - lines[5].len() - 1));
+    assert_eq!(session.len(), 6);
+    let mode = |path: &str| {
+        std::fs::metadata(story.workspace().join(path))
+            .unwrap()
+            .permissions()
+            .mode()
+            & 0o777
+    };
+    assert_eq!(mode("sessions"), 0o700);
+    assert_eq!(mode("sessions/cli_direct.jsonl"), 0o600);
+}
+
+#[test]
+fn a_conversation_goes_on() {
+    let story = Story::new().script([says("Hello Ada."), says("Ada.")]);
+    story
+        .run(["agent", "-m", "I am Ada"])
+        .stdout("Hello Ada.\n");
+    story.run(["agent", "-m", "who am I?"]).stdout("Ada.\n");
+    let messages = story.asked()[1].messages();
+    assert_eq!(messages.len(), 4);
+    assert_eq!(
+        messages[2],
+        json!({ "role": "assistant", "content": "Hello Ada." })
+    );
+}
+
+#[test]
+fn new_sends_nothing_of_what_was_said() {
+    let story = Story::new().script([says("1"), says("2"), says("3")]);
+    story.run(["agent", "-m", "one"]).stdout("1\n");
+    story.run(["agent", "-m", "two", "--new"]).stdout("2\n");
+    story.run(["agent", "-m", "three"]).stdout("3\n");
+    let asked = story.asked();
+    assert_eq!(asked[1].messages().len(), 2);
+    assert_eq!(asked[2].messages().len(), 4);
+    assert!(
+        story
+            .session("cli_direct.jsonl")
+            .iter()
+            .any(|line| line["content"] == "one")
+    );
+}
+
+#[test]
+fn slash_new_and_slash_help_as_messages() {
+    let story = Story::new().script([says("1"), says("2")]);
+    story.run(["agent", "-m", "one"]).stdout("1\n");
+    story
+        .run(["agent", "-m", "/new"])
+        .stdout("New session started.\n");
+    story.run(["agent", "-m", "two"]).stdout("2\n");
+    assert_eq!(story.asked()[1].messages().len(), 2);
+    story.run(["agent", "-m", "/help"]).stdout_has("/new");
+    let story = Story::new()
+        .stdin("/new")
+        .script([says("piped text is no command")]);
+    story.run(["agent"]).stdout("piped text is no command\n");
+}
+
+#[test]
+fn ephemeral_keeps_nothing() {
+    let story = Story::new().script([says("1"), says("2"), says("3")]);
+    story
+        .run(["agent", "-m", "one", "--ephemeral"])
+        .stdout("1\n");
+    assert!(!story.workspace().join("sessions").exists());
+    story.run(["agent", "-m", "two"]).stdout("2\n");
+    let before = story.session("cli_direct.jsonl");
+    story
+        .run(["agent", "-m", "three", "--ephemeral", "-s", "cli:direct"])
+        .stdout("3\n");
+    assert_eq!(story.asked()[2].messages().len(), 4);
+    assert_eq!(story.session("cli_direct.jsonl"), before);
+}
+
+#[test]
+fn fork_copies_first() {
+    let story = Story::new().script([says("1"), says("2"), says("3")]);
+    story.run(["agent", "-m", "one"]).stdout("1\n");
+    story
+        .run(["agent", "-m", "two", "--fork", "cli:direct", "-s", "branch"])
+        .stdout("2\n");
+    assert_eq!(story.asked()[1].messages().len(), 4);
+    story.run(["agent", "-m", "three"]).stdout("3\n");
+    assert_eq!(
+        story.asked()[2].messages().len(),
+        4,
+        "the original does not see the branch"
+    );
+    story
+        .run(["agent", "-m", "x", "--fork", "nothing"])
+        .status(66)
+        .stderr_has("there is no session `nothing`");
+    story
+        .run(["agent", "-m", "x", "--fork", "cli:direct", "-s", "branch"])
+        .status(2)
+        .stderr_has("has messages already");
+}
+
+#[test]
+fn an_interrupted_turn_is_resumed() {
+    let story = Story::new().file("a", "x").script([
+        calls("read_file", json!({ "path": "a" })),
+        fails(400, "no"),
+        says("Done."),
+    ]);
+    story
+        .run(["agent", "-m", "look"])
+        .status(1)
+        .stderr_has("no");
+    story.run(["agent", "--resume"]).stdout("Done.\n");
+    let messages = story.asked()[2].messages();
+    assert_eq!(messages.len(), 4, "no call was made again");
+    story
+        .run(["agent", "--resume"])
+        .status(66)
+        .stderr("nanobot: session `cli:direct` has no interrupted turn\n");
+}
+
+#[test]
+fn a_call_without_a_result_may_have_happened() {
+    let call = json!({ "id": "c1", "type": "function", "function": { "name": "exec", "arguments": "{\"command\": \"rm x\"}" } });
+    let lines = [
+        json!({ "_type": "metadata", "key": "cli:direct", "created_at": STAMP, "updated_at": STAMP, "metadata": {}, "last_consolidated": 0 }),
+        json!({ "role": "user", "content": "clean up", "timestamp": STAMP }),
+        json!({ "role": "assistant", "content": null, "tool_calls": [call], "timestamp": STAMP }),
+    ];
+    let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    let story = Story::new()
+        .workspace_file("sessions/cli_direct.jsonl", text)
+        .script([says("Checked.")]);
+    story.run(["agent", "--resume"]).stdout("Checked.\n");
+    assert!(
+        story.asked()[0].last().contains("may"),
+        "{}",
+        story.asked()[0].last()
+    );
+    assert_eq!(story.session("cli_direct.jsonl")[3]["tool_call_id"], "c1");
+}
+
+#[test]
+fn a_torn_line_is_kept_aside() {
+    let story = Story::new().script([says("1"), says("2")]);
+    story.run(["agent", "-m", "one"]).stdout("1\n");
+    let path = story.workspace().join("sessions/cli_direct.jsonl");
+    let mut text = std::fs::read_to_string(&path).unwrap();
+    text.push_str("{\"role\": \"user\", \"cont");
+    write(&path, text.as_bytes());
+    story
+        .run(["agent", "-m", "two"])
+        .stdout("2\n")
+        .stderr_has("torn");
+    assert_eq!(story.asked()[1].messages().len(), 4);
+    let aside = std::fs::read_dir(story.workspace().join("sessions")).unwrap();
+    let aside = aside
+        .map(|entry| entry.unwrap().path())
+        .find(|path| path.to_str().unwrap().contains("torn"))
+        .unwrap();
+    assert_eq!(
+        std::fs::read_to_string(aside).unwrap(),
+        "{\"role\": \"user\", \"cont"
+    );
+    assert!(
+        std::fs::read_to_string(&path)
+            .unwrap()
+            .lines()
+            .all(|line| serde_json::from_str::<Value>(line).is_ok())
+    );
+}
+
+#[test]
+fn orphans_are_not_sent_and_the_window_starts_at_a_user() {
+    let mut lines = vec![
+        json!({ "_type": "metadata", "key": "cli:direct", "created_at": STAMP, "updated_at": STAMP, "metadata": {}, "last_consolidated": 2 }),
+        json!({ "role": "user", "content": "old" }),
+        json!({ "role": "assistant", "content": "old answer" }),
+        json!({ "role": "tool", "tool_call_id": "lost", "name": "exec", "content": "orphan" }),
+        json!({ "role": "assistant", "content": "leftover" }),
+        json!({ "role": "user", "content": "kept" }),
+        json!({ "role": "assistant", "content": "kept answer" }),
+    ];
+    lines.push(
+        json!({ "role": "tool", "tool_call_id": "lost2", "name": "exec", "content": "orphan" }),
+    );
+    let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    let story = Story::new()
+        .workspace_file("sessions/cli_direct.jsonl", &text)
+        .script([says("ok")]);
+    story.run(["agent", "-m", "go on"]).stdout("ok\n");
+    let contents: Vec<Value> = story.asked()[0].messages()[1..]
+        .iter()
+        .map(|message| message["content"].clone())
+        .collect();
+    assert_eq!(contents[..2], [json!("kept"), json!("kept answer")]);
+    assert_eq!(contents.len(), 3);
+    let after =
+        std::fs::read_to_string(story.workspace().join("sessions/cli_direct.jsonl")).unwrap();
+    assert!(after.starts_with(&text), "the file is only appended to");
+}
+
+#[test]
+fn a_busy_session_is_waited_for_or_named() {
+    let story = Story::new().script([says("1")]);
+    story.run(["agent", "-m", "one"]).stdout("1\n");
+    let lock = std::fs::File::options()
+        .write(true)
+        .open(story.workspace().join("sessions/cli_direct.jsonl.lock"))
+        .unwrap();
+    lock.lock().unwrap();
+    story
+        .run(["agent", "-m", "two", "--wait", "0"])
+        .status(75)
+        .stderr_has("cli:direct");
+    drop(lock);
+    story.server().script([says("2")]);
+    story
+        .run(["agent", "-m", "two", "--wait", "0"])
+        .stdout("2\n");
+}
+
+#[test]
+fn two_keys_of_one_file_name_stay_apart() {
+    let story = Story::new().script([says("1"), says("2"), says("3")]);
+    story.run(["agent", "-m", "one", "-s", "a:b"]).stdout("1\n");
+    story.run(["agent", "-m", "two", "-s", "a_b"]).stdout("2\n");
+    assert_eq!(story.asked()[1].messages().len(), 2);
+    assert!(story.workspace().join("sessions/YV9i.jsonl").exists());
+    story
+        .run(["agent", "-m", "three", "-s", "a_b"])
+        .stdout("3\n");
+    assert_eq!(story.asked()[2].messages().len(), 4);
+}
+
+#[test]
+fn sessions_are_listed_shown_and_removed() {
+    let story = Story::new().script([says("Hello."), says("x")]);
+    story.run(["agent", "-m", "hi"]).stdout("Hello.\n");
+    story
+        .run(["agent", "-m", "hi", "-s", "work:1"])
+        .stdout("x\n");
+    let list = story.run(["session", "list"]).text();
+    assert!(
+        list.contains("cli:direct") && list.contains("work:1"),
+        "{list}"
+    );
+    let show = story.run(["session", "show", "cli:direct"]).text();
+    assert!(show.contains("hi") && show.contains("Hello."), "{show}");
+    story.run(["session", "rm", "work:1"]).stderr("");
+    assert!(!story.run(["session", "list"]).text().contains("work:1"));
+    story
+        .run(["session", "rm", "work:1"])
+        .status(66)
+        .stderr_has("work:1");
+    story
+        .run(["session", "show", "gone"])
+        .status(66)
+        .stderr_has("gone");
+    let lines = story
+        .run(["session", "show", "cli:direct", "--json"])
+        .lines();
+    assert_eq!(lines[0]["role"], "user");
+}

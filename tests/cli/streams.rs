@@ -1,0 +1,282 @@
+//! Standard input, output and error.
+
+use crate::server::{Answer, says, sends};
+use crate::story::Story;
+use serde_json::json;
+use std::io::Read;
+use std::process::Stdio;
+
+#[test]
+fn piped_text_alone_is_the_message() {
+    let story = Story::new().stdin("What is 2 + 2?\n").script([says("4")]);
+    story.run(["agent"]).stdout("4\n");
+    assert!(
+        story.asked()[0]
+            .last()
+            .starts_with("What is 2 + 2?\n\n\n[Runtime: ")
+    );
+}
+
+#[test]
+fn piped_text_follows_the_message_in_a_block() {
+    let story = Story::new().stdin("a\nb\n").script([says("two")]);
+    story.run(["agent", "-m", "count"]).stdout("two\n");
+    assert!(
+        story.asked()[0]
+            .last()
+            .starts_with("count\n\n<stdin>\na\nb\n</stdin>\n\n[Runtime: ")
+    );
+}
+
+#[test]
+fn piped_input_gets_a_session_of_its_own() {
+    let story = Story::new()
+        .stdin("x")
+        .script([says("1"), says("2"), says("3")]);
+    story.run(["agent"]).stdout("1\n");
+    story.run(["agent"]).stdout("2\n");
+    story.run(["agent", "-s", "work"]).stdout("3\n");
+    assert!(
+        story
+            .asked()
+            .iter()
+            .all(|asked| asked.messages().len() == 2)
+    );
+    let mut names: Vec<String> = std::fs::read_dir(story.workspace().join("sessions"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name.ends_with(".jsonl"))
+        .collect();
+    names.sort();
+    assert_eq!(names.len(), 3);
+    assert!(
+        names[0].starts_with("pipe_") && names[1].starts_with("pipe_") && names[2] == "work.jsonl"
+    );
+}
+
+#[test]
+fn a_dash_reads_the_message_from_standard_input() {
+    let story = Story::new().stdin("hello").script([says("hi")]);
+    story.run(["agent", "-m", "-"]).stdout("hi\n");
+    assert!(story.asked()[0].last().starts_with("hello\n\n[Runtime"));
+}
+
+#[test]
+fn standard_input_can_be_left_unread() {
+    let story = Story::new().stdin("secret").script([says("1"), says("2")]);
+    story.run(["agent", "-m", "x", "--no-stdin"]).stdout("1\n");
+    let story = story.env("NANOBOT_STDIN", "never");
+    story.run(["agent", "-m", "x"]).stdout("2\n");
+    assert!(
+        story
+            .asked()
+            .iter()
+            .all(|asked| !asked.raw.contains("secret"))
+    );
+}
+
+#[test]
+fn without_any_message_the_status_says_so() {
+    let story = Story::new();
+    story
+        .run(["agent"])
+        .status(66)
+        .stderr_has("nanobot: no message\n  try: `nanobot agent -m");
+    let story = story.stdin(" \n");
+    story
+        .run(["agent"])
+        .status(66)
+        .stderr("nanobot: standard input was empty\n");
+}
+
+#[test]
+fn odd_bytes_are_explained() {
+    let story = Story::new().stdin(b"caf\xe9").script([says("ok")]);
+    story
+        .run(["agent", "-m", "x"])
+        .stdout("ok\n")
+        .stderr_has("not all UTF-8 (first at byte 4)");
+    let story = Story::new().stdin(b"\x00\x01\x02");
+    story
+        .run(["agent", "-m", "x"])
+        .status(65)
+        .stderr("nanobot: standard input is binary, not text\n");
+    let story = Story::new()
+        .stdin(b"\xff\xfeh\x00i\x00")
+        .script([says("ok")]);
+    story.run(["agent"]).stdout("ok\n");
+    assert!(story.asked()[0].last().starts_with("hi\n"));
+}
+
+#[test]
+fn the_answer_is_byte_for_byte_and_ends_in_one_newline() {
+    let check = |text: &str, expect: &str| {
+        let story = Story::new().script([says(text)]);
+        assert_eq!(story.run(["agent", "-m", "x"]).bytes(), expect.as_bytes());
+    };
+    check("plain", "plain\n");
+    check(
+        "  two  spaces\tand a tab  \n\n",
+        "  two  spaces\tand a tab  \n",
+    );
+    check("\u{1b}[31mred\u{202e} 日本", "\u{1b}[31mred\u{202e} 日本\n");
+    check("<think>hm, 4?</think>\n\n4", "4\n");
+}
+
+#[test]
+fn two_agents_in_a_pipeline() {
+    let story = Story::new().script([says("first answer"), says("second answer")]);
+    let mut first = story.command(["agent", "-m", "one"]).spawn().unwrap();
+    let second = story
+        .command(["agent", "-m", "two"])
+        .stdin(first.stdout.take().unwrap())
+        .spawn()
+        .unwrap();
+    story.wait(second).stdout("second answer\n");
+    assert!(first.wait().unwrap().success());
+    assert!(
+        story.asked()[1]
+            .last()
+            .contains("<stdin>\nfirst answer\n</stdin>")
+    );
+}
+
+#[test]
+fn a_closed_pipe_ends_quietly() {
+    let story = Story::new().script([says("nobody reads this")]);
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let child = story
+        .command(["agent", "-m", "x"])
+        .stdout(writer)
+        .spawn()
+        .unwrap();
+    story.wait(child);
+    assert!(
+        story
+            .session("cli_direct.jsonl")
+            .iter()
+            .any(|line| line["content"] == "nobody reads this")
+    );
+}
+
+#[test]
+fn a_full_disk_under_standard_output_is_no_success() {
+    let story = Story::new().script([says("lost")]);
+    let full = std::fs::OpenOptions::new()
+        .write(true)
+        .open("/dev/full")
+        .unwrap();
+    let child = story
+        .command(["agent", "-m", "x"])
+        .stdout(full)
+        .spawn()
+        .unwrap();
+    story.wait(child).status(74).stderr_has("standard output");
+}
+
+#[test]
+fn quiet_says_nothing_but_failures() {
+    let story = Story::new().stdin(b"caf\xe9").script([says("ok")]);
+    story.run(["agent", "-m", "x", "-q"]).stdout("ok\n");
+}
+
+#[test]
+fn verbose_shows_tools() {
+    let story = Story::new().script([
+        crate::server::calls("list_dir", json!({ "path": "." })),
+        says("ok"),
+    ]);
+    story
+        .run(["agent", "-m", "x", "-v"])
+        .stdout("ok\n")
+        .stderr("  ↳ list_dir(\".\")\n");
+}
+
+#[test]
+fn attachments() {
+    let png = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\x06\0\0\0\x1f\x15\xc4\x89";
+    let story = Story::new()
+        .file("a.png", png)
+        .file("a.txt", "text\n")
+        .script([says("ok")]);
+    story
+        .run(["agent", "-m", "look", "-a", "a.png", "-a", "a.txt"])
+        .stdout("ok\n");
+    let content = story.asked()[0].messages()[1]["content"].clone();
+    assert!(
+        content[0]["image_url"]["url"]
+            .as_str()
+            .unwrap()
+            .starts_with("data:image/png;base64,iVBORw0KGgo")
+    );
+    assert!(
+        content[1]["text"]
+            .as_str()
+            .unwrap()
+            .starts_with("look\n\n<file name=\"a.txt\">\ntext\n</file>")
+    );
+    let stored = story.session("cli_direct.jsonl")[1]["content"].clone();
+    assert_eq!(
+        stored[0],
+        json!({ "type": "text", "text": "[image: a.png]" })
+    );
+    story
+        .run(["agent", "-m", "x", "-a", "gone.txt"])
+        .status(66)
+        .stderr("nanobot: there is no file `gone.txt`\n");
+}
+
+#[test]
+fn a_piped_image_is_looked_at() {
+    let png = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\x06\0\0\0\x1f\x15\xc4\x89";
+    let story = Story::new().stdin(png).script([says("a dot")]);
+    story
+        .run(["agent", "-m", "what is this?"])
+        .stdout("a dot\n");
+    assert_eq!(
+        story.asked()[0].messages()[1]["content"][0]["type"],
+        "image_url"
+    );
+}
+
+#[test]
+fn a_silent_stream_is_given_up() {
+    let stalled = Answer::events(["data: {\"choices\":[{\"delta\":{\"content\":\"par\"}}]}\n\n"])
+        .ending(crate::server::Ending::Stall);
+    let story = Story::new()
+        .env("NANOBOT_STREAM_IDLE_TIMEOUT_S", "1")
+        .script([sends(stalled)]);
+    story
+        .run(["agent", "-m", "x"])
+        .status(69)
+        .stderr_has("silent");
+}
+
+#[test]
+fn an_answer_to_a_terminal_is_made_harmless() {
+    let story = Story::new().script([says("red \u{1b}[31m alert")]);
+    let mut command = std::process::Command::new("script");
+    command.args([
+        "-qec",
+        &format!("{} agent -m x", env!("CARGO_BIN_EXE_nanobot")),
+        "/dev/null",
+    ]);
+    command
+        .current_dir(story.dir())
+        .env_clear()
+        .env("HOME", story.home())
+        .env("PATH", "/usr/bin:/bin")
+        .env("TERM", "dumb");
+    command.stdin(Stdio::null()).stdout(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut screen = String::new();
+    child
+        .stdout
+        .take()
+        .unwrap()
+        .read_to_string(&mut screen)
+        .unwrap();
+    assert!(child.wait().unwrap().success());
+    assert!(screen.contains("red \\u{1b}[31m alert"), "{screen:?}");
+}

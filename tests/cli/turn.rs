@@ -1,0 +1,423 @@
+//! One turn, end to end.
+
+use crate::server::{Answer, calls, calls_all, fails, replies, says, sends};
+use crate::story::Story;
+use serde_json::{Value, json};
+
+#[test]
+fn a_question_is_answered() {
+    let story = Story::new().script([says("Hello there.")]);
+    story.run(["agent", "-m", "hello"]).stdout("Hello there.\n");
+    let asked = story.asked();
+    assert_eq!(asked.len(), 1);
+    assert_eq!(asked[0].path, "/v1/chat/completions");
+    assert_eq!(
+        asked[0].header("authorization"),
+        Some("Bearer key-of-the-story")
+    );
+    assert_eq!(asked[0].body["model"], "scripted");
+    assert_eq!(asked[0].body["max_tokens"], 8192);
+    assert_eq!(asked[0].body["temperature"], 0.1);
+    let messages = asked[0].messages();
+    assert_eq!(messages[0]["role"], "system");
+    assert_eq!(messages.len(), 2);
+    assert!(asked[0].last().starts_with(
+        "hello\n\n[Runtime: 2026-01-02 03:04 Friday (UTC); channel cli, chat direct]"
+    ));
+}
+
+#[test]
+fn tools_run_and_their_results_go_back() {
+    let story = Story::new().file("notes.md", "buy milk\n").script([
+        calls("read_file", json!({ "path": "notes.md" })),
+        says("Milk."),
+    ]);
+    story
+        .run(["agent", "-m", "what do I need?"])
+        .stdout("Milk.\n");
+    let asked = story.asked();
+    assert!(asked[1].last().contains("buy milk"), "{}", asked[1].last());
+    assert_eq!(asked[1].messages().len(), 4);
+}
+
+#[test]
+fn the_second_request_begins_with_the_first_ones_bytes() {
+    let story = Story::new().file("a", "x").script([
+        calls("read_file", json!({ "path": "a" })),
+        says("done"),
+        says("again"),
+    ]);
+    story.run(["agent", "-m", "look"]).stdout("done\n");
+    story.run(["agent", "-m", "and now?"]).stdout("again\n");
+    let asked = story.asked();
+    for pair in asked.windows(2) {
+        let first = pair[0].raw.strip_suffix("]}").expect("messages come last");
+        assert!(
+            pair[1].raw.starts_with(first),
+            "\n{}\n{}",
+            pair[0].raw,
+            pair[1].raw
+        );
+    }
+}
+
+#[test]
+fn the_connection_is_kept_between_iterations() {
+    let story = Story::new().script([
+        calls("list_dir", json!({})),
+        calls("list_dir", json!({})),
+        says("ok"),
+    ]);
+    story.run(["agent", "-m", "x"]).stdout("ok\n");
+    assert!(story.asked().iter().all(|asked| asked.connection == 0));
+}
+
+/// A turn of 40 requests with reads, writes, commands and parallel calls.
+fn forty(extra: &[&str], stream: bool) {
+    let story = Story::new()
+        .file("a.txt", "alpha\n")
+        .file("b.txt", "beta\n");
+    let mut script = Vec::new();
+    for round in 0..39 {
+        script.push(match round % 4 {
+            0 => calls_all([("read_file", json!({ "path": "a.txt" })), ("read_file", json!({ "path": "b.txt" }))]),
+            1 => calls("write_file", json!({ "path": format!("out/{round}.txt"), "content": format!("{round}\n") })),
+            2 => calls("exec", json!({ "command": format!("echo round {round}") })),
+            _ => calls_all([
+                ("list_dir", json!({})),
+                ("edit_file", json!({ "path": format!("out/{}.txt", round - 2), "old_text": (round - 2).to_string(), "new_text": "changed" })),
+                ("read_file", json!({ "path": format!("out/{}.txt", round - 2) })),
+            ]),
+        });
+    }
+    script.push(says("All done."));
+    let story = story.script(script);
+    let mut arguments = vec!["agent", "-m", "work", "--write", "--json"];
+    arguments.extend(extra);
+    let result = story.run(arguments).json();
+    assert_eq!(result["text"], "All done.");
+    assert_eq!(result["iterations"], 40);
+    let tools: Vec<(String, u64, u64)> = result["tools"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|tool| {
+            (
+                tool["name"].as_str().unwrap().into(),
+                tool["count"].as_u64().unwrap(),
+                tool["failed"].as_u64().unwrap(),
+            )
+        })
+        .collect();
+    let count = |name: &str, count, failed| (name.to_owned(), count, failed);
+    assert_eq!(
+        tools,
+        [
+            count("edit_file", 9, 0),
+            count("exec", 10, 0),
+            count("list_dir", 9, 0),
+            count("read_file", 29, 0),
+            count("write_file", 10, 0)
+        ]
+    );
+    assert_eq!(
+        std::fs::read_to_string(story.dir().join("out/1.txt")).unwrap(),
+        "changed\n"
+    );
+    let asked = story.asked();
+    assert_eq!(asked.len(), 40);
+    assert!(
+        asked
+            .iter()
+            .all(|asked| (asked.body["stream"] == json!(true)) == stream)
+    );
+    let last = asked[39].messages();
+    let results: Vec<&Value> = last
+        .iter()
+        .filter(|message| message["role"] == "tool")
+        .collect();
+    assert_eq!(results.len(), 67);
+    assert!(
+        results
+            .iter()
+            .any(|result| result["content"].as_str().unwrap().contains("round 38"))
+    );
+    assert_eq!(story.session("cli_direct.jsonl").len(), 1 + 1 + 40 + 67 + 1);
+}
+
+#[test]
+fn forty_iterations_streaming() {
+    forty(&[], true);
+}
+
+#[test]
+fn forty_iterations_in_one_piece_each() {
+    forty(&["--no-stream"], false);
+}
+
+#[test]
+fn results_come_in_call_order_though_reads_run_side_by_side() {
+    let story = Story::new()
+        .file("1", "one")
+        .file("2", "two")
+        .file("3", "three")
+        .script([
+            calls_all([
+                ("read_file", json!({ "path": "1" })),
+                ("read_file", json!({ "path": "2" })),
+                ("read_file", json!({ "path": "3" })),
+            ]),
+            says("ok"),
+        ]);
+    story.run(["agent", "-m", "x"]).stdout("ok\n");
+    let messages = story.asked()[1].messages();
+    let ids: Vec<&str> = messages[3..]
+        .iter()
+        .map(|message| message["tool_call_id"].as_str().unwrap())
+        .collect();
+    assert_eq!(ids, ["call_2_0", "call_2_1", "call_2_2"]);
+    for (message, word) in messages[3..].iter().zip(["one", "two", "three"]) {
+        assert!(message["content"].as_str().unwrap().contains(word));
+    }
+}
+
+#[test]
+fn the_iteration_limit_asks_once_more_without_tools() {
+    let story = Story::new().script([
+        calls("list_dir", json!({})),
+        calls("list_dir", json!({})),
+        says("So far: nothing."),
+    ]);
+    story
+        .run(["agent", "-m", "x", "--max-iterations", "2"])
+        .stdout("So far: nothing.\n")
+        .stderr("nanobot: stopped by the limit of 2 requests\n  try: a higher `--max-iterations`, or a smaller task\n")
+        .status(3);
+    let asked = story.asked();
+    assert_eq!(asked[1].body["tool_choice"], "auto");
+    assert_eq!(asked[2].body["tool_choice"], "none");
+    assert!(asked[2].last().contains("2 requests"));
+    let session = story.session("cli_direct.jsonl");
+    assert!(!session.iter().any(|line| {
+        line["content"]
+            .as_str()
+            .is_some_and(|text| text.contains("[nanobot]"))
+    }));
+}
+
+#[test]
+fn a_call_that_keeps_failing_ends_the_turn() {
+    let again = || calls("read_file", json!({ "path": "missing" }));
+    let story = Story::new().script([
+        again(),
+        again(),
+        again(),
+        again(),
+        again(),
+        says("It is not there."),
+    ]);
+    story
+        .run(["agent", "-m", "x"])
+        .stdout("It is not there.\n")
+        .stderr("nanobot: stopped because the same call kept failing\n")
+        .status(3);
+}
+
+#[test]
+fn an_answer_cut_by_the_output_limit_says_so() {
+    let story = Story::new().script([replies(json!({ "content": "Once upon a" }), "length")]);
+    story
+        .run(["agent", "-m", "tell"])
+        .stdout("Once upon a\n")
+        .stderr("nanobot: the answer was cut by the output limit\n  try: a higher `--max-tokens`\n")
+        .status(3);
+}
+
+#[test]
+fn a_call_cut_by_the_output_limit_is_not_run() {
+    let cut = json!({ "tool_calls": [{ "id": "c", "type": "function",
+        "function": { "name": "write_file", "arguments": "{\"path\": \"a\", \"content\": \"half" } }] });
+    let story = Story::new().script([replies(cut, "length"), says("Then not.")]);
+    story
+        .run(["agent", "-m", "x", "--write"])
+        .stdout("Then not.\n");
+    assert!(
+        story.asked()[1]
+            .last()
+            .contains("output limit cut this call")
+    );
+    assert!(!story.dir().join("a").exists());
+}
+
+#[test]
+fn an_empty_answer_is_asked_for_again_and_then_is_a_failure() {
+    let empty = || replies(json!({ "content": "" }), "stop");
+    let story = Story::new().script([empty(), says("Sorry, here.")]);
+    story.run(["agent", "-m", "x"]).stdout("Sorry, here.\n");
+    let story = Story::new().script([empty(), empty(), empty()]);
+    story
+        .run(["agent", "-m", "x"])
+        .stderr("nanobot: the model answered nothing\n")
+        .status(1);
+    assert!(
+        story
+            .session("cli_direct.jsonl")
+            .iter()
+            .all(|line| line["role"] != "assistant")
+    );
+}
+
+#[test]
+fn mistakes_of_the_model_are_told_to_it() {
+    let check = |name: &str, arguments: &str, words: &str| {
+        let message = json!({ "tool_calls": [{ "id": "c", "type": "function", "function": { "name": name, "arguments": arguments } }] });
+        let story = Story::new().script([replies(message, "tool_calls"), says("ok")]);
+        story.run(["agent", "-m", "x"]).stdout("ok\n");
+        assert!(
+            story.asked()[1].last().contains(words),
+            "{}",
+            story.asked()[1].last()
+        );
+    };
+    check(
+        "fly",
+        "{}",
+        "there is no tool `fly`; the tools are: read_file",
+    );
+    check("read_file", "{}", "path");
+    check("read_file", "{\"path\": ", "JSON");
+    check("read_file", "{\"path\": \"gone.txt\"}", "gone.txt");
+    check(
+        "write_file",
+        "{\"path\": \"a\", \"content\": \"b\"}",
+        "--write",
+    );
+}
+
+#[test]
+fn a_failing_provider_is_no_answer_and_is_not_stored() {
+    let story = Story::new().script([fails(400, "no such parameter")]);
+    story
+        .run(["agent", "-m", "x"])
+        .stderr_has("no such parameter")
+        .status(1);
+    let session = story.session("cli_direct.jsonl");
+    assert!(session.iter().all(|line| line["role"] != "assistant"));
+    assert!(session.iter().any(|line| line["role"] == "user"));
+}
+
+#[test]
+fn statuses_of_the_provider() {
+    let check = |answer: Answer, times: usize, status: i32, words: &str| {
+        let story = Story::new().script((0..times).map(|_| sends(answer.clone())));
+        story
+            .run(["agent", "-m", "x"])
+            .stderr_has(words)
+            .status(status);
+    };
+    let error =
+        |status, message: &str| Answer::json(status, &json!({ "error": { "message": message } }));
+    check(error(401, "bad key key-of-the-story"), 1, 77, "***");
+    check(error(404, "no model"), 1, 78, "no model");
+    check(error(500, "broken"), 4, 69, "broken");
+    check(error(429, "slow down"), 4, 75, "slow down");
+    check(
+        error(429, "slow down").header("retry-after", "3600"),
+        1,
+        75,
+        "slow down",
+    );
+    check(
+        error(429, "You exceeded your current quota"),
+        1,
+        77,
+        "quota",
+    );
+    check(error(413, "too big"), 1, 65, "too big");
+    check(
+        error(400, "maximum context length is 8192 tokens"),
+        1,
+        65,
+        "context length",
+    );
+    check(
+        Answer::text(502, "text/html", "<html><title>Bad gateway</title></html>"),
+        4,
+        69,
+        "Bad gateway",
+    );
+}
+
+#[test]
+fn a_retry_is_quiet_and_works() {
+    let story = Story::new().script([fails(503, "overloaded"), fails(429, "later"), says("Here.")]);
+    story.run(["agent", "-m", "x"]).stdout("Here.\n");
+    let story = Story::new().script([fails(503, "overloaded"), says("Here.")]);
+    story
+        .run(["agent", "-m", "x", "-v"])
+        .stdout("Here.\n")
+        .stderr_has("overloaded");
+}
+
+#[test]
+fn json_is_one_object() {
+    let story = Story::new().script([calls("list_dir", json!({})), says("Empty.")]);
+    let result = story.run(["agent", "-m", "x", "--json"]).json();
+    assert_eq!(result["v"], 1);
+    assert_eq!(result["type"], "result");
+    assert_eq!(result["session"], "cli:direct");
+    assert_eq!(result["text"], "Empty.");
+    assert_eq!(result["status"], json!({ "name": "answered", "number": 0 }));
+    assert_eq!(result["error"], Value::Null);
+    assert_eq!(result["model"], "scripted");
+    assert_eq!(result["provider"], "custom");
+    assert_eq!(
+        result["tools"],
+        json!([{ "name": "list_dir", "count": 1, "failed": 0 }])
+    );
+    assert_eq!(result["usage"]["output"], 14);
+    let story = Story::new().script([fails(400, "no")]);
+    let ran = story
+        .run(["agent", "-m", "x", "--json"])
+        .status(1)
+        .stderr_has("no");
+    assert_eq!(
+        ran.json()["status"],
+        json!({ "name": "failed", "number": 1 })
+    );
+    assert_eq!(ran.json()["text"], "");
+}
+
+#[test]
+fn stream_json_is_one_event_a_line() {
+    let story = Story::new()
+        .file("a", "x")
+        .script([calls("read_file", json!({ "path": "a" })), says("one two")]);
+    let lines = story
+        .run(["agent", "-m", "x", "--output-format", "stream-json"])
+        .lines();
+    let kinds: Vec<&str> = lines
+        .iter()
+        .map(|line| line["type"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        kinds,
+        [
+            "user",
+            "assistant",
+            "usage",
+            "tool_call",
+            "tool_result",
+            "text",
+            "text",
+            "assistant",
+            "usage",
+            "result"
+        ]
+    );
+    assert!(lines.iter().all(|line| line["v"] == 1
+        && line["session"] == "cli:direct"
+        && line["turn"] == lines[0]["turn"]));
+    assert_eq!(lines[4]["outcome"], "ok");
+    assert_eq!(lines[3]["id"], lines[4]["id"]);
+}
