@@ -1,6 +1,7 @@
 //! What a turn costs on a short and on a long session, in one run: `cargo bench`.
 //!
 //! Runs are interleaved, so that a noisy machine disturbs all alike; minima and the ratio of the medians are printed.
+#![allow(clippy::print_stdout, reason = "a benchmark prints what it measured")]
 
 #[path = "../tests/cli/server.rs"]
 #[allow(dead_code, reason = "the stories use more of it")]

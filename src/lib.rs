@@ -48,6 +48,14 @@
 //! outside `sys` reads a variable, a clock or the home directory; nothing outside `sys::terminal` prints; nothing ends the
 //! process but `main` and a signal. `tests/cli/tidy.rs` reads the sources and holds them to this.
 
+#![cfg_attr(
+    test,
+    allow(
+        clippy::needless_pass_by_value,
+        reason = "cases of a table read best as values"
+    )
+)]
+
 pub mod cli;
 pub mod command;
 pub mod error;

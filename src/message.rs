@@ -86,6 +86,13 @@ pub struct Reply {
     pub opaque: Option<Value>,
 }
 
+impl Reply {
+    /// Whether it has neither calls nor a word that can be seen.
+    pub fn is_blank(&self) -> bool {
+        self.calls.is_empty() && self.text.trim().is_empty()
+    }
+}
+
 /// Why a reply ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Finish {

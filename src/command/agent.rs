@@ -1,5 +1,6 @@
 //! `nanobot agent`: one turn, from the command line to the status.
 
+use crate::World;
 use crate::cli::{Agent as Arguments, DryRun, OutputFormat};
 use crate::error::{Exit, exit_of, fail, fail_hint};
 use crate::event::Event;
@@ -10,11 +11,13 @@ use crate::provider::Sampling;
 use crate::report::{Form, Level, Progress, Report, json};
 use crate::session::{Place, Session};
 use crate::settings::{Config, Overrides, Settings};
+use crate::sys;
 use crate::sys::input::{self, Reading};
 use crate::sys::secret::random_hex;
-use crate::turn::{self, Agent, Cause, Ending};
+use crate::turn;
+use crate::turn::agent::Agent;
+use crate::turn::ending::{Cause, Ending};
 use crate::workspace::Workspace;
-use crate::{World, sys};
 use anyhow::Result;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -166,7 +169,7 @@ fn answer(
             sampling: &sampling,
         };
         session.push(Message::User(input.unwrap_or_default()))?;
-        let request = turn::request(&agent, session.messages(), true, "");
+        let request = agent.request(session.messages(), true, "");
         world.terminal.print(&match form {
             DryRun::Json => format!("{}\n", wire.body(&request)),
             DryRun::Curl => wire.curl(&request),

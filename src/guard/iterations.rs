@@ -1,7 +1,7 @@
 //! The turn limit: so many requests, then a closing one without tools.
 
 use super::{Guard, State, Verdict};
-use crate::turn::Cause;
+use crate::turn::ending::Cause;
 
 /// Ends a turn after `limit` requests to the model.
 pub struct Iterations {

@@ -2,7 +2,7 @@
 //! order and knows none by name.
 
 use crate::message::{Message, Usage};
-use crate::turn::Cause;
+use crate::turn::ending::Cause;
 
 pub mod iterations;
 pub mod repeats;

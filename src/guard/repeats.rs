@@ -2,7 +2,7 @@
 
 use super::{Guard, State, Verdict};
 use crate::message::{Message, ToolCall};
-use crate::turn::Cause;
+use crate::turn::ending::Cause;
 
 /// How often a call may fail in the same way, one after another, before the turn ends. Two repeats can be a retry
 /// that makes sense, as after a time-out; the fifth never did.

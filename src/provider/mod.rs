@@ -4,6 +4,7 @@
 //! replaying wrap any provider. Nothing here knows of sessions, tools' code or terminals.
 
 use crate::error::{Exit, fail, fail_hint};
+use crate::event::Event;
 use crate::message::{Message, Reply};
 use serde_json::Value;
 use std::time::Duration;
@@ -81,6 +82,26 @@ pub enum Delta<'a> {
     },
     /// Something odd about the exchange that is no failure.
     Notice(&'a str),
+}
+
+impl<'a> Delta<'a> {
+    /// What a watcher of the turn hears of it; `message` is the id of the reply it belongs to.
+    pub fn event(self, message: &'a str) -> Event<'a> {
+        match self {
+            Self::Text(text) => Event::Text { message, text },
+            Self::Reasoning(text) => Event::Reasoning { message, text },
+            Self::Retry {
+                attempt,
+                wait,
+                cause,
+            } => Event::Retry {
+                attempt,
+                wait,
+                cause,
+            },
+            Self::Notice(text) => Event::Notice(text),
+        }
+    }
 }
 
 /// Why there is no reply. The variants are those that somebody handles apart.

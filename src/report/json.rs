@@ -4,7 +4,7 @@ use crate::error::{Exit, exit_of, hint_of};
 use crate::event::{Event, Outcome};
 use crate::message::{ToolCall, Usage, plain_text};
 use crate::sys::clock::Clock;
-use crate::turn::Ending;
+use crate::turn::ending::Ending;
 use serde_json::{Map, Value, json};
 use std::time::Duration;
 

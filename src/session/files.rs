@@ -93,7 +93,7 @@ fn summary(path: &Path) -> Result<Option<Summary>> {
 /// One entry of a log, read from its beginning.
 #[derive(Debug)]
 pub enum Entry {
-    Message(Message),
+    Message(Box<Message>),
     /// A line that cannot be read, and where it begins.
     Bad(u64),
 }
@@ -119,7 +119,9 @@ pub fn entries(place: &Place, key: &str) -> Result<impl Iterator<Item = Result<E
                     let place = at;
                     at += length as u64;
                     match line::parse(text.trim_ascii_end()) {
-                        Line::Message(Some(message)) => return Some(Ok(Entry::Message(message))),
+                        Line::Message(Some(message)) => {
+                            return Some(Ok(Entry::Message(Box::new(message))));
+                        }
                         Line::Bad if !text.trim_ascii().is_empty() => {
                             return Some(Ok(Entry::Bad(place)));
                         }

@@ -116,15 +116,13 @@ impl<'a> Layers<'a> {
         if value.is_null() {
             return Ok(None);
         }
-        let branch = Branch::at(&path);
-        self.typed(
-            &path,
-            value,
-            branch
-                .and_then(Branch::key)
-                .map_or(Kind::Any, |key| key.kind),
-        )
-        .map(Some)
+        let kind = match Branch::at(&path).and_then(Branch::key) {
+            // Below a map, the value is one of its members.
+            Some(key) if key.path.split('.').count() < path.len() => Kind::Text,
+            Some(key) => key.kind,
+            None => Kind::Any,
+        };
+        self.typed(&path, value, kind).map(Some)
     }
 
     /// `value`, which stands at `path`, expanded and as `kind`.

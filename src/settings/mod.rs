@@ -23,7 +23,7 @@ use anyhow::Result;
 use keys::{Branch, snake_case};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The settings of one run.
@@ -145,10 +145,10 @@ impl Settings {
                 .map_or_else(|| "auto".into(), |name| snake_case(&name)),
             providers: values.providers(),
             workspace: match workspace {
-                Some(directory) => absolute(directory.clone())?,
+                Some(directory) => absolute(directory)?,
                 None => {
                     let path = values.text(&defaults("workspace"))?;
-                    absolute(paths.expand(&path))?
+                    absolute(&paths.expand(&path))?
                 }
             },
             directory: match values.text(&defaults("directory"))?.as_str() {
@@ -321,8 +321,8 @@ fn not_blank(text: &str) -> Option<String> {
     (!text.is_empty()).then(|| text.to_owned())
 }
 
-fn absolute(path: PathBuf) -> Result<PathBuf> {
-    std::path::absolute(&path).map_err(|error| {
+fn absolute(path: &Path) -> Result<PathBuf> {
+    std::path::absolute(path).map_err(|error| {
         let cause = format!("workspace `{}`: {error}", path.display());
         fail(Exit::Config, cause)
     })
@@ -442,7 +442,7 @@ mod tests {
         assert_eq!(exit_of(&error), Exit::Config);
         assert_eq!(
             error.to_string(),
-            "c.json:1:36: `providers.openai.apiKey` refers to the variable `NO`, which is not set"
+            "c.json:1:37: `providers.openai.apiKey` refers to the variable `NO`, which is not set"
         );
     }
 

@@ -121,12 +121,12 @@ fn open(dir: &OwnedFd, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
     } else {
         path
     };
-    let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let flags = flags | OFlags::CLOEXEC;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     for _ in 0..TRIES {
         match rustix::fs::openat2(dir, path, flags, Mode::empty(), resolve) {
             Err(Errno::AGAIN) => {}
-            Err(Errno::NOSYS | Errno::PERM) => return walk(dir, path, flags),
+            Err(Errno::NOSYS | Errno::PERM) => return walk(dir, path, flags | OFlags::NOFOLLOW),
             other => return other,
         }
     }

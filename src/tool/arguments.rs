@@ -247,7 +247,7 @@ mod tests {
     #[test]
     fn slips_are_mended() {
         let check = |sent: Value, expect: Value| {
-            assert_eq!(cast_and_check(&schema(), &sent), Ok(expect), "{sent}")
+            assert_eq!(cast_and_check(&schema(), &sent), Ok(expect), "{sent}");
         };
         check(json!({ "path": "x" }), json!({ "path": "x" }));
         check(

@@ -134,8 +134,8 @@ fn get_set_and_check() {
     assert_eq!(mode & 0o777, 0o600);
     let schema = story.run(["config", "schema"]).json();
     assert_eq!(
-        schema["properties"]["agents"]["properties"]["defaults"]["properties"]["maxTokens"]["type"],
-        "integer"
+        schema["properties"]["agents"]["properties"]["defaults"]["properties"]["maxTokens"]["minimum"],
+        1
     );
     let story = story
         .config_text("{\n  // a comment\n  \"agents\": {\"defaults\": {\"modle\": \"x\"}}\n}\n");
@@ -193,7 +193,14 @@ fn onboard_in_a_script() {
         "mine"
     );
     assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
-    story.run(["config", "check"]).stdout_has("");
+    story
+        .run(["config", "check"])
+        .status(78)
+        .stdout_has("OPENROUTER_API_KEY");
+    let story = story.env("OPENROUTER_API_KEY", "sk-or-x");
+    story
+        .run(["config", "check"])
+        .stdout("$HOME/.nanobot/config.json: nothing is odd about it\n");
 }
 
 #[test]

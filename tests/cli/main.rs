@@ -1,9 +1,12 @@
 //! Stories told from outside: the real binary, real files, a scripted model server on loopback.
 
 mod config;
+mod docs;
+mod replay;
 mod server;
 mod sessions;
 mod story;
 mod streams;
 mod tidy;
 mod turn;
+mod wire;

@@ -8,19 +8,19 @@ use std::sync::{Arc, Mutex};
 
 /// What the server was sent.
 #[derive(Clone, Debug)]
-pub struct Asked {
-    pub path: String,
+pub(crate) struct Asked {
+    pub(crate) path: String,
     /// Names in lower case.
-    pub headers: Vec<(String, String)>,
+    pub(crate) headers: Vec<(String, String)>,
     /// The body as it came.
-    pub raw: String,
-    pub body: Value,
+    pub(crate) raw: String,
+    pub(crate) body: Value,
     /// Which connection it came over, counted from 0.
-    pub connection: usize,
+    pub(crate) connection: usize,
 }
 
 impl Asked {
-    pub fn header(&self, name: &str) -> Option<&str> {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers
             .iter()
             .find(|(key, _)| key == name)
@@ -28,7 +28,7 @@ impl Asked {
     }
 
     /// The messages of the request.
-    pub fn messages(&self) -> Vec<Value> {
+    pub(crate) fn messages(&self) -> Vec<Value> {
         self.body["messages"]
             .as_array()
             .cloned()
@@ -36,7 +36,7 @@ impl Asked {
     }
 
     /// The content of the last message, as text.
-    pub fn last(&self) -> String {
+    pub(crate) fn last(&self) -> String {
         let messages = self.messages();
         let last = messages.last().cloned().unwrap_or_default();
         last["content"]
@@ -46,21 +46,21 @@ impl Asked {
 }
 
 /// What the server does with one request.
-pub type Turn = Box<dyn Fn(&Asked) -> Answer + Send + Sync>;
+pub(crate) type Turn = Box<dyn Fn(&Asked) -> Answer + Send + Sync>;
 
 /// What goes over the wire.
 #[derive(Clone, Debug, Default)]
-pub struct Answer {
-    pub status: u16,
-    pub headers: Vec<(String, String)>,
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) headers: Vec<(String, String)>,
     /// Sent one by one, each in a chunk of its own where the transfer is chunked.
-    pub pieces: Vec<Vec<u8>>,
-    pub ending: Ending,
+    pub(crate) pieces: Vec<Vec<u8>>,
+    pub(crate) ending: Ending,
 }
 
 /// What follows the last piece.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Ending {
+pub(crate) enum Ending {
     /// The body is complete.
     #[default]
     Whole,
@@ -71,11 +71,11 @@ pub enum Ending {
 }
 
 impl Answer {
-    pub fn json(status: u16, body: &Value) -> Self {
+    pub(crate) fn json(status: u16, body: &Value) -> Self {
         Self::text(status, "application/json", &body.to_string())
     }
 
-    pub fn text(status: u16, kind: &str, body: &str) -> Self {
+    pub(crate) fn text(status: u16, kind: &str, body: &str) -> Self {
         let headers = vec![("content-type".into(), kind.into())];
         Self {
             status,
@@ -86,7 +86,7 @@ impl Answer {
     }
 
     /// Server-sent events as they are, one piece each.
-    pub fn events<S: AsRef<[u8]>>(pieces: impl IntoIterator<Item = S>) -> Self {
+    pub(crate) fn events<S: AsRef<[u8]>>(pieces: impl IntoIterator<Item = S>) -> Self {
         let headers = vec![("content-type".into(), "text/event-stream".into())];
         let pieces = pieces
             .into_iter()
@@ -100,30 +100,30 @@ impl Answer {
         }
     }
 
-    pub fn header(mut self, name: &str, value: &str) -> Self {
+    pub(crate) fn header(mut self, name: &str, value: &str) -> Self {
         self.headers.push((name.into(), value.into()));
         self
     }
 
-    pub fn ending(mut self, ending: Ending) -> Self {
+    pub(crate) fn ending(mut self, ending: Ending) -> Self {
         self.ending = ending;
         self
     }
 }
 
 /// A reply of text, in the form that the request asks for.
-pub fn says(text: &str) -> Turn {
+pub(crate) fn says(text: &str) -> Turn {
     let message = json!({ "role": "assistant", "content": text });
     replies(message, "stop")
 }
 
 /// A reply that calls one tool.
-pub fn calls(name: &str, arguments: Value) -> Turn {
+pub(crate) fn calls(name: &str, arguments: Value) -> Turn {
     calls_all([(name, arguments)])
 }
 
 /// A reply that calls several tools.
-pub fn calls_all<'a>(list: impl IntoIterator<Item = (&'a str, Value)>) -> Turn {
+pub(crate) fn calls_all<'a>(list: impl IntoIterator<Item = (&'a str, Value)>) -> Turn {
     let list: Vec<(String, Value)> = list
         .into_iter()
         .map(|(name, arguments)| (name.to_owned(), arguments))
@@ -147,18 +147,18 @@ pub fn calls_all<'a>(list: impl IntoIterator<Item = (&'a str, Value)>) -> Turn {
 }
 
 /// A reply with this message and finish reason.
-pub fn replies(message: Value, finish: &str) -> Turn {
+pub(crate) fn replies(message: Value, finish: &str) -> Turn {
     let finish = finish.to_owned();
     Box::new(move |asked| answer(&message, &finish, asked))
 }
 
 /// Exactly this answer.
-pub fn sends(answer: Answer) -> Turn {
+pub(crate) fn sends(answer: Answer) -> Turn {
     Box::new(move |_| answer.clone())
 }
 
 /// A failure with this status and message.
-pub fn fails(status: u16, message: &str) -> Turn {
+pub(crate) fn fails(status: u16, message: &str) -> Turn {
     sends(Answer::json(
         status,
         &json!({ "error": { "message": message } }),
@@ -215,8 +215,8 @@ fn answer(message: &Value, finish: &str, asked: &Asked) -> Answer {
 }
 
 /// The server. It lives until the test's process ends.
-pub struct Server {
-    pub port: u16,
+pub(crate) struct Server {
+    pub(crate) port: u16,
     state: Arc<Mutex<State>>,
 }
 
@@ -230,7 +230,7 @@ struct State {
 }
 
 impl Server {
-    pub fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let port = listener
             .local_addr()
@@ -247,21 +247,21 @@ impl Server {
         Self { port, state }
     }
 
-    pub fn script(&self, turns: impl IntoIterator<Item = Turn>) {
+    pub(crate) fn script(&self, turns: impl IntoIterator<Item = Turn>) {
         self.state.lock().unwrap().script.extend(turns);
     }
 
     /// What to do with every request that the script does not cover.
-    pub fn always(&self, turn: Turn) {
+    pub(crate) fn always(&self, turn: Turn) {
         self.state.lock().unwrap().always = Some(turn);
     }
 
-    pub fn asked(&self) -> Vec<Asked> {
+    pub(crate) fn asked(&self) -> Vec<Asked> {
         self.state.lock().unwrap().asked.clone()
     }
 
     /// Replies of the script that nobody asked for.
-    pub fn left(&self) -> usize {
+    pub(crate) fn left(&self) -> usize {
         self.state.lock().unwrap().script.len()
     }
 }

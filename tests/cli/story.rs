@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 
 /// The fixed time of every story.
-pub const TIME: &str = "2026-01-02T03:04:05Z";
+pub(crate) const TIME: &str = "2026-01-02T03:04:05Z";
 
-pub struct Story {
+pub(crate) struct Story {
     temp: tempfile::TempDir,
     server: OnceCell<Server>,
     env: Vec<(String, String)>,
@@ -23,7 +23,7 @@ pub struct Story {
 
 impl Story {
     /// A home without config, and an empty directory to work in.
-    pub fn bare() -> Self {
+    pub(crate) fn bare() -> Self {
         let temp = tempfile::tempdir().expect("a temporary directory");
         std::fs::create_dir(temp.path().join("home")).unwrap();
         std::fs::create_dir(temp.path().join("dir")).unwrap();
@@ -36,7 +36,7 @@ impl Story {
     }
 
     /// As [`Self::bare`], with a config that names the scripted server.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let story = Self::bare();
         let base = format!("http://127.0.0.1:{}/v1", story.server().port);
         story.config(&json!({
@@ -45,33 +45,33 @@ impl Story {
         }))
     }
 
-    pub fn server(&self) -> &Server {
+    pub(crate) fn server(&self) -> &Server {
         self.server.get_or_init(Server::start)
     }
 
-    pub fn home(&self) -> PathBuf {
+    pub(crate) fn home(&self) -> PathBuf {
         self.temp.path().join("home")
     }
 
-    pub fn dir(&self) -> PathBuf {
+    pub(crate) fn dir(&self) -> PathBuf {
         self.temp.path().join("dir")
     }
 
-    pub fn workspace(&self) -> PathBuf {
+    pub(crate) fn workspace(&self) -> PathBuf {
         self.home().join(".nanobot/workspace")
     }
 
-    pub fn config(self, config: &Value) -> Self {
+    pub(crate) fn config(self, config: &Value) -> Self {
         self.config_text(&config.to_string())
     }
 
-    pub fn config_text(self, text: &str) -> Self {
+    pub(crate) fn config_text(self, text: &str) -> Self {
         write(&self.home().join(".nanobot/config.json"), text.as_bytes());
         self
     }
 
     /// The config with `value` at `pointer`.
-    pub fn set(self, pointer: &str, value: Value) -> Self {
+    pub(crate) fn set(self, pointer: &str, value: Value) -> Self {
         let path = self.home().join(".nanobot/config.json");
         let mut config: Value =
             serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
@@ -84,40 +84,38 @@ impl Story {
     }
 
     /// A file in the directory.
-    pub fn file(self, name: &str, text: impl AsRef<[u8]>) -> Self {
+    pub(crate) fn file(self, name: &str, text: impl AsRef<[u8]>) -> Self {
         write(&self.dir().join(name), text.as_ref());
         self
     }
 
     /// A file in the workspace.
-    pub fn workspace_file(self, name: &str, text: impl AsRef<[u8]>) -> Self {
+    pub(crate) fn workspace_file(self, name: &str, text: impl AsRef<[u8]>) -> Self {
         write(&self.workspace().join(name), text.as_ref());
         self
     }
 
-    pub fn script(self, turns: impl IntoIterator<Item = Turn>) -> Self {
+    pub(crate) fn script(self, turns: impl IntoIterator<Item = Turn>) -> Self {
         self.server().script(turns);
         self
     }
 
-    pub fn env(mut self, name: &str, value: &str) -> Self {
+    pub(crate) fn env(mut self, name: &str, value: &str) -> Self {
         self.env.push((name.into(), value.into()));
         self
     }
 
     /// What is piped in, in the next run and all later ones.
-    pub fn stdin(mut self, bytes: impl AsRef<[u8]>) -> Self {
+    pub(crate) fn stdin(mut self, bytes: impl AsRef<[u8]>) -> Self {
         self.stdin = Some(bytes.as_ref().to_vec());
         self
     }
 
-    pub fn no_stdin(mut self) -> Self {
-        self.stdin = None;
-        self
-    }
-
     /// The command, ready to be changed or started.
-    pub fn command<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Command {
+    pub(crate) fn command<S: AsRef<OsStr>>(
+        &self,
+        arguments: impl IntoIterator<Item = S>,
+    ) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_nanobot"));
         command.args(arguments).current_dir(self.dir()).env_clear();
         command
@@ -132,7 +130,7 @@ impl Story {
         command
     }
 
-    pub fn run<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Ran<'_> {
+    pub(crate) fn run<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Ran<'_> {
         let mut command = self.command(arguments);
         if self.stdin.is_some() {
             command.stdin(Stdio::piped());
@@ -147,31 +145,31 @@ impl Story {
     }
 
     /// The end of a run that a test started itself.
-    pub fn wait(&self, child: Child) -> Ran<'_> {
+    pub(crate) fn wait(&self, child: Child) -> Ran<'_> {
         let output = child.wait_with_output().expect("the program ends");
         Ran {
-            story: self,
+            _story: self,
             status: output.status,
-            stdout: self.generalise(String::from_utf8_lossy(&output.stdout).into_owned()),
-            stderr: self.generalise(String::from_utf8_lossy(&output.stderr).into_owned()),
+            stdout: self.generalise(&String::from_utf8_lossy(&output.stdout)),
+            stderr: self.generalise(&String::from_utf8_lossy(&output.stderr)),
             bytes: output.stdout,
             checked: Cell::default(),
         }
     }
 
     /// `text` with this story's paths as `$HOME` and `$DIR`.
-    pub fn generalise(&self, text: String) -> String {
+    pub(crate) fn generalise(&self, text: &str) -> String {
         let (home, dir) = (self.home(), self.dir());
         text.replace(home.to_str().unwrap(), "$HOME")
             .replace(dir.to_str().unwrap(), "$DIR")
     }
 
-    pub fn asked(&self) -> Vec<Asked> {
+    pub(crate) fn asked(&self) -> Vec<Asked> {
         self.server().asked()
     }
 
     /// The lines of a session file.
-    pub fn session(&self, name: &str) -> Vec<Value> {
+    pub(crate) fn session(&self, name: &str) -> Vec<Value> {
         let path = self.workspace().join("sessions").join(name);
         let text = std::fs::read_to_string(&path)
             .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
@@ -181,14 +179,24 @@ impl Story {
     }
 }
 
-pub fn write(path: &Path, bytes: &[u8]) {
+impl Drop for Story {
+    fn drop(&mut self) {
+        if let Some(server) = self.server.get()
+            && !std::thread::panicking()
+        {
+            assert_eq!(server.left(), 0, "replies of the script were not asked for");
+        }
+    }
+}
+
+pub(crate) fn write(path: &Path, bytes: &[u8]) {
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
     std::fs::write(path, bytes).unwrap();
 }
 
 /// A run that has ended. What was not looked at is checked for silence when it is dropped.
-pub struct Ran<'a> {
-    story: &'a Story,
+pub(crate) struct Ran<'a> {
+    _story: &'a Story,
     status: ExitStatus,
     stdout: String,
     stderr: String,
@@ -201,7 +209,6 @@ struct Checked {
     status: bool,
     stdout: bool,
     stderr: bool,
-    script: bool,
 }
 
 impl Ran<'_> {
@@ -212,21 +219,21 @@ impl Ran<'_> {
     }
 
     #[track_caller]
-    pub fn stdout(self, expect: &str) -> Self {
+    pub(crate) fn stdout(self, expect: &str) -> Self {
         self.check(|checked| checked.stdout = true);
         assert_eq!(self.stdout, expect, "stdout; stderr was:\n{}", self.stderr);
         self
     }
 
     #[track_caller]
-    pub fn stderr(self, expect: &str) -> Self {
+    pub(crate) fn stderr(self, expect: &str) -> Self {
         self.check(|checked| checked.stderr = true);
         assert_eq!(self.stderr, expect, "stderr");
         self
     }
 
     #[track_caller]
-    pub fn stdout_has(self, words: &str) -> Self {
+    pub(crate) fn stdout_has(self, words: &str) -> Self {
         self.check(|checked| checked.stdout = true);
         assert!(
             self.stdout.contains(words),
@@ -238,7 +245,7 @@ impl Ran<'_> {
     }
 
     #[track_caller]
-    pub fn stderr_has(self, words: &str) -> Self {
+    pub(crate) fn stderr_has(self, words: &str) -> Self {
         self.check(|checked| checked.stderr = true);
         assert!(
             self.stderr.contains(words),
@@ -249,7 +256,7 @@ impl Ran<'_> {
     }
 
     #[track_caller]
-    pub fn status(self, expect: i32) -> Self {
+    pub(crate) fn status(self, expect: i32) -> Self {
         self.check(|checked| checked.status = true);
         assert_eq!(
             self.status.code(),
@@ -261,39 +268,33 @@ impl Ran<'_> {
         self
     }
 
-    /// The script may be left unfinished.
-    pub fn script_left(self) -> Self {
-        self.check(|checked| checked.script = true);
-        self
-    }
-
     /// Standard output as text, to be looked at.
-    pub fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         self.check(|checked| checked.stdout = true);
         self.stdout.clone()
     }
 
-    pub fn error_text(&self) -> String {
+    pub(crate) fn error_text(&self) -> String {
         self.check(|checked| checked.stderr = true);
         self.stderr.clone()
     }
 
     /// Standard output, byte for byte.
-    pub fn bytes(&self) -> Vec<u8> {
+    pub(crate) fn bytes(&self) -> Vec<u8> {
         self.check(|checked| checked.stdout = true);
         self.bytes.clone()
     }
 
     /// Standard output as one JSON value.
     #[track_caller]
-    pub fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.text())
             .unwrap_or_else(|error| panic!("{error} in {:?}", self.stdout))
     }
 
     /// Standard output as JSON lines.
     #[track_caller]
-    pub fn lines(&self) -> Vec<Value> {
+    pub(crate) fn lines(&self) -> Vec<Value> {
         let parse = |line: &str| {
             serde_json::from_str(line).unwrap_or_else(|error| panic!("{error} in {line:?}"))
         };
@@ -325,11 +326,6 @@ impl Drop for Ran<'_> {
         }
         if !checked.stderr {
             assert_eq!(self.stderr, "", "stderr was not expected");
-        }
-        if !checked.script
-            && let Some(server) = self.story.server.get()
-        {
-            assert_eq!(server.left(), 0, "replies of the script were not asked for");
         }
     }
 }

@@ -269,12 +269,7 @@ mod tests {
             name: "a".into(),
         });
         let sent = body(
-            &[
-                user("a"),
-                user("b"),
-                result(vec![image.clone()]),
-                result(vec![]),
-            ],
+            &[user("a"), user("b"), result(vec![image]), result(vec![])],
             &Quirks::default(),
             true,
         );

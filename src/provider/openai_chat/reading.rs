@@ -603,7 +603,7 @@ mod tests {
                 .iter()
                 .map(|fragment| delta(json!({ "tool_calls": [fragment] })))
                 .collect();
-            let mut all = chunks.clone();
+            let mut all = chunks;
             all.push(end("stop"));
             assert_eq!(calls(&stream(&all)), expect, "{fragments}");
         };
@@ -769,7 +769,7 @@ mod tests {
             assert!(
                 matches!(read(answer.as_bytes(), 0), Err(Trouble::Nonsense(_))),
                 "{answer}"
-            )
+            );
         };
         nonsense("");
         nonsense("<html><title>Login</title></html>");
@@ -781,7 +781,7 @@ mod tests {
             assert!(
                 matches!(read(answer.as_bytes(), 0), Err(Trouble::Server(_))),
                 "{answer}"
-            )
+            );
         };
         server("{\"error\": {\"message\": \"no\"}}");
         server(

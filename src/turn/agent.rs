@@ -1,0 +1,43 @@
+//! Whom a turn is run with: the model, its tools, its guards.
+
+use crate::guard::Guard;
+use crate::message::Message;
+use crate::provider::{Provider, Request, Sampling};
+use crate::tool::Toolbox;
+
+/// All that a turn needs besides its conversation.
+pub struct Agent<'a> {
+    pub system: &'a str,
+    pub provider: &'a dyn Provider,
+    pub toolbox: &'a Toolbox,
+    pub guards: &'a mut [Box<dyn Guard>],
+    pub model: &'a str,
+    pub sampling: &'a Sampling,
+}
+
+impl Agent<'_> {
+    /// What is asked, as a value: whoever wants to see it without asking, can.
+    pub fn request<'a>(
+        &'a self,
+        messages: &'a [Message],
+        may_call: bool,
+        reply_id: &'a str,
+    ) -> Request<'a> {
+        let Self {
+            system,
+            toolbox,
+            model,
+            sampling,
+            ..
+        } = self;
+        Request {
+            system,
+            messages,
+            tools: toolbox.specs(),
+            may_call,
+            model,
+            sampling,
+            reply_id,
+        }
+    }
+}

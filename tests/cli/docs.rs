@@ -1,0 +1,91 @@
+//! What is printed from the code: help, man page, and the tables of the README. `UPDATE_EXPECT=1 cargo test` renews them.
+
+use crate::story::Story;
+use expect_test::expect_file;
+use nanobot::error::Exit;
+use nanobot::sys::env::VARIABLES;
+
+#[test]
+fn the_man_pages_are_those_of_the_code() {
+    let mut command = nanobot::command();
+    command.build();
+    let mut pages = vec![("nanobot".to_owned(), command.clone())];
+    for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set()) {
+        pages.push((
+            format!("nanobot-{}", sub.get_name()),
+            sub.clone()
+                .display_name(format!("nanobot-{}", sub.get_name())),
+        ));
+    }
+    for (name, command) in pages {
+        let mut page = Vec::new();
+        clap_mangen::Man::new(command)
+            .title(name.clone())
+            .render(&mut page)
+            .unwrap();
+        let page = String::from_utf8(page).unwrap();
+        let path = format!("{}/man/{name}.1", env!("CARGO_MANIFEST_DIR"));
+        expect_file![path].assert_eq(&page);
+    }
+}
+
+#[test]
+fn the_readme_has_the_tables_of_the_code() {
+    let path = format!("{}/README.md", env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read_to_string(&path).unwrap();
+    let statuses: String = Exit::ALL
+        .iter()
+        .map(|exit| format!("| {} | {} |\n", exit.code(), exit.meaning()))
+        .collect();
+    let statuses = format!("| status | cause |\n|---|---|\n{statuses}");
+    let variables: String = VARIABLES
+        .iter()
+        .map(|variable| format!("| `{}` | {} |\n", variable.name, variable.meaning))
+        .collect();
+    let variables = format!("| variable | meaning |\n|---|---|\n{variables}");
+    let mut expect = text;
+    for (mark, table) in [("statuses", statuses), ("variables", variables)] {
+        let (start, end) = (
+            format!("<!-- {mark} -->\n"),
+            format!("<!-- end of {mark} -->\n"),
+        );
+        let (before, rest) = expect
+            .split_once(&start)
+            .unwrap_or_else(|| panic!("README.md has no {mark}"));
+        let (_, after) = rest
+            .split_once(&end)
+            .unwrap_or_else(|| panic!("README.md has no end of {mark}"));
+        expect = format!("{before}{start}{table}{end}{after}");
+    }
+    expect_file![path].assert_eq(&expect);
+}
+
+#[test]
+fn help_and_version() {
+    let story = Story::bare();
+    story
+        .run(["--version"])
+        .stdout(concat!("nanobot ", env!("CARGO_PKG_VERSION"), "\n"));
+    let help = story.run(["agent", "--help"]).text();
+    for words in [
+        "--message",
+        "--session",
+        "--replay",
+        "Exit status:",
+        "session is busy",
+    ] {
+        assert!(help.contains(words), "{help}");
+    }
+    story
+        .run(["agent", "--no-such-flag"])
+        .status(2)
+        .stderr_has("--no-such-flag");
+    story.run(["nonsense"]).status(2).stderr_has("nonsense");
+    story.run(Vec::<&str>::new()).status(2).stderr_has("Usage");
+    assert!(!story.home().join(".nanobot").exists());
+}
+
+#[test]
+fn the_command_line_is_sound() {
+    nanobot::command().debug_assert();
+}

@@ -1,0 +1,262 @@
+//! Recordings, the demo, and what may be touched.
+
+use crate::server::{calls, says};
+use crate::story::Story;
+use serde_json::json;
+
+#[test]
+fn the_demo_answers_from_real_files() {
+    let story = Story::bare()
+        .file("README.md", "# The great work\n")
+        .file("src/main.c", "int main;");
+    let ran = story.run(["agent", "--replay", "demo", "-m", "What is in this folder?"]);
+    let text = ran.text();
+    assert!(
+        text.starts_with("This folder holds 1 file and 1 folder:\n\n- README.md\n- src/\n"),
+        "{text}"
+    );
+    assert!(text.contains("README.md begins: The great work"), "{text}");
+    drop(ran);
+    assert!(
+        !story.home().join(".nanobot").exists(),
+        "a rehearsal leaves nothing behind"
+    );
+    let empty = Story::bare();
+    empty
+        .run(["agent", "--replay", "demo", "-m", "x"])
+        .stdout_has("This folder is empty.");
+    empty
+        .run(["agent", "--replay", "demo", "--no-tools", "-m", "x"])
+        .stdout_has("no tools to show");
+}
+
+#[test]
+fn a_recording_is_replayed_without_a_network() {
+    let story = Story::new().file("a.txt", "alpha").script([
+        calls("read_file", json!({ "path": "a.txt" })),
+        says("It says alpha."),
+    ]);
+    story
+        .run([
+            "agent",
+            "-m",
+            "read a.txt",
+            "--record",
+            "tape",
+            "--ephemeral",
+        ])
+        .stdout("It says alpha.\n");
+    let story = story.set("providers.custom.apiBase", json!("http://127.0.0.1:1/v1"));
+    let replay = |message: &str| {
+        story.run([
+            "agent", "-m", message, "--replay", "tape", "--model", "scripted",
+        ])
+    };
+    replay("read a.txt").stdout("It says alpha.\n");
+    replay("read b.txt")
+        .stdout("It says alpha.\n")
+        .stderr_has("differs from the recorded one at /messages/0/text");
+    std::fs::write(story.dir().join("tape"), "").unwrap();
+    replay("x").status(65).stderr_has("no further exchange");
+    std::fs::write(story.dir().join("tape"), "nonsense\n").unwrap();
+    replay("x").status(65).stderr_has("is no recording: line 1");
+    story
+        .run(["agent", "-m", "x", "--replay", "gone"])
+        .status(66)
+        .stderr_has("there is no recording `gone`");
+}
+
+#[test]
+fn a_dry_run_shows_the_very_request() {
+    let story = Story::new().script([says("ok")]);
+    let shown = story.run(["agent", "-m", "hello", "--dry-run"]).text();
+    assert!(!story.workspace().join("sessions").exists());
+    story
+        .run(["agent", "-m", "hello", "--ephemeral"])
+        .stdout("ok\n");
+    assert_eq!(shown.trim_end(), story.asked()[0].raw);
+    let curl = story.run(["agent", "-m", "it's", "--dry-run=curl"]).text();
+    let base = format!(
+        "http://127.0.0.1:{}/v1/chat/completions",
+        story.server().port
+    );
+    assert!(
+        curl.starts_with(&format!("curl -sS '{base}'")) && curl.contains("$API_KEY"),
+        "{curl}"
+    );
+    story.server().script([says("ok")]);
+    let done = std::process::Command::new("sh")
+        .arg("-c")
+        .arg(&curl)
+        .env("API_KEY", "k")
+        .output();
+    if done.is_ok_and(|done| done.status.success()) {
+        assert!(story.asked()[1].last().starts_with("it's"));
+    } else {
+        // No curl here: the script's reply is taken by a run instead.
+        story
+            .run(["agent", "-m", "x", "--ephemeral"])
+            .stdout("ok\n");
+    }
+}
+
+/// Run one call and give back what the model is told of it.
+fn told(story: Story, arguments: &[&str], name: &str, call: serde_json::Value) -> (Story, String) {
+    let story = story.script([calls(name, call), says("ok")]);
+    let mut all = vec!["agent", "-m", "x", "--new"];
+    all.extend(arguments);
+    story.run(all).stdout("ok\n");
+    let told = story.asked().last().unwrap().last();
+    (story, told)
+}
+
+#[test]
+fn only_write_changes_the_directory() {
+    let write = |path: &str| json!({ "path": path, "content": "x" });
+    let (story, words) = told(Story::new(), &[], "write_file", write("a.txt"));
+    assert!(
+        words.contains("--write") && !story.dir().join("a.txt").exists(),
+        "{words}"
+    );
+    let (story, words) = told(story, &["--write"], "write_file", write("a.txt"));
+    assert!(
+        words.starts_with("created") && story.dir().join("a.txt").exists(),
+        "{words}"
+    );
+    std::fs::create_dir(story.dir().join("out")).unwrap();
+    let (story, words) = told(story, &["--write=out"], "write_file", write("out/b.txt"));
+    assert!(words.starts_with("created"), "{words}");
+    let (story, words) = told(story, &["--write=out"], "write_file", write("c.txt"));
+    assert!(words.contains("--write"), "{words}");
+    let memory = story.workspace().join("memory/MEMORY.md");
+    let (story, words) = told(story, &[], "write_file", write(memory.to_str().unwrap()));
+    assert!(words.starts_with("created") && memory.exists(), "{words}");
+    let (story, words) = told(story, &["--write"], "write_file", write("../up.txt"));
+    assert!(
+        words.contains("outside") && !story.dir().join("../up.txt").exists(),
+        "{words}"
+    );
+    let session = story.workspace().join("sessions/cli_direct.jsonl");
+    let (story, words) = told(story, &["--write"], "read_file", json!({ "path": session }));
+    assert!(words.contains("closed to tools"), "{words}");
+    let config = story.home().join(".nanobot/config.json");
+    let (_, words) = told(
+        story,
+        &["--read", "/"],
+        "read_file",
+        json!({ "path": config }),
+    );
+    assert!(words.contains("closed to tools"), "{words}");
+}
+
+#[test]
+fn places_of_a_run() {
+    let (story, words) = told(
+        Story::new(),
+        &[],
+        "read_file",
+        json!({ "path": "/etc/hostname" }),
+    );
+    assert!(words.contains("--read /etc/hostname"), "{words}");
+    let (story, words) = told(
+        story,
+        &["--read", "/etc"],
+        "read_file",
+        json!({ "path": "/etc/passwd" }),
+    );
+    assert!(words.contains("root:"), "{words}");
+    let story = story.workspace_file("notes.md", "in the workspace");
+    let (story, words) = told(story, &[], "read_file", json!({ "path": "notes.md" }));
+    assert!(words.contains("/workspace/notes.md"), "{words}");
+    // The home directory is no place to work in: the workspace takes it.
+    let home = story.home();
+    story
+        .server()
+        .script([calls("exec", json!({ "command": "pwd" })), says("ok")]);
+    let child = story
+        .command(["agent", "-m", "x", "--new"])
+        .current_dir(&home)
+        .spawn()
+        .unwrap();
+    story.wait(child).stdout("ok\n");
+    assert!(
+        story
+            .asked()
+            .last()
+            .unwrap()
+            .last()
+            .ends_with("/.nanobot/workspace")
+    );
+    let story = story.set(
+        "tools",
+        json!({ "restrictToWorkspace": true, "exec": { "enable": false } }),
+    );
+    story
+        .run(["agent", "-m", "x", "-C", "/"])
+        .status(77)
+        .stderr_has("restrictToWorkspace");
+    story.server().script([says("ok")]);
+    story.run(["agent", "-m", "x", "--new"]).stdout("ok\n");
+    assert_eq!(
+        story.asked().last().unwrap().body["tools"]
+            .as_array()
+            .unwrap()
+            .len(),
+        4
+    );
+}
+
+#[test]
+fn tools_can_be_chosen() {
+    let story = Story::new().script([says("1"), says("2")]);
+    story
+        .run(["agent", "-m", "x", "--tools", "read_file,list_dir"])
+        .stdout("1\n");
+    story.run(["agent", "-m", "x", "--no-tools"]).stdout("2\n");
+    assert_eq!(story.asked()[0].body["tools"].as_array().unwrap().len(), 2);
+    assert!(
+        story.asked()[1].body["tools"].is_null() && story.asked()[1].body["tool_choice"].is_null()
+    );
+    story
+        .run(["agent", "-m", "x", "--tools", "fly"])
+        .status(2)
+        .stderr_has("there is no tool `fly`");
+}
+
+#[test]
+fn skills_and_notes_are_in_the_system_text() {
+    let story = Story::new()
+        .workspace_file("AGENTS.md", "Speak in rhyme.")
+        .workspace_file("memory/MEMORY.md", "The user likes tea.")
+        .workspace_file("skills/gh/SKILL.md", "---\ndescription: does git hub\nmetadata: '{\"nanobot\": {\"requires\": {\"bins\": [\"no-such-program\"]}}}'\n---\nHow.")
+        .workspace_file("skills/on/SKILL.md", "---\nalways: true\n---\nAlways here.")
+        .script([calls("read_file", json!({ "path": "skills/memory/SKILL.md" })), says("ok")]);
+    story.run(["agent", "-m", "x"]).stdout("ok\n");
+    let system = story.asked()[0].messages()[0]["content"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let order = [
+        "# nanobot",
+        "## AGENTS.md\n\nSpeak in rhyme.",
+        "# Memory\n\n## Long-term Memory\nThe user likes tea.",
+        "# Active Skills\n\n### Skill: on\n\nAlways here.",
+        "# Skills",
+        "<skill available=\"false\">\n    <name>gh</name>",
+        "<requires>CLI: no-such-program</requires>",
+        "<name>memory</name>",
+    ];
+    let places: Vec<usize> = order
+        .iter()
+        .map(|words| {
+            system
+                .find(words)
+                .unwrap_or_else(|| panic!("{words} in {system}"))
+        })
+        .collect();
+    assert!(places.is_sorted(), "{places:?}");
+    assert!(
+        story.asked()[1].last().contains("memory/HISTORY.md"),
+        "a built-in skill can be read"
+    );
+}
