@@ -13,7 +13,9 @@ pub(super) enum Line {
     Metadata(Metadata),
     /// A message; `None` for one that counts but is not sent again, such as a slash command.
     Message(Option<Message>),
-    /// A record of another release that is no message.
+    /// What a newer release remembers of its provider; with a state, or emptied.
+    ProviderState(bool),
+    /// Another record of another release that is no message.
     Other,
     /// No JSON object, or none of these.
     Bad,
@@ -47,6 +49,9 @@ pub(super) fn parse(line: &[u8]) -> Line {
     };
     match object.get("_type").and_then(Value::as_str) {
         Some("metadata") => Line::Metadata(read_metadata(object)),
+        Some("provider_state") => {
+            Line::ProviderState(object.get("state").is_some_and(|state| !state.is_null()))
+        }
         Some(_) => Line::Other,
         None => match object.get("role").and_then(Value::as_str) {
             Some("user" | "assistant" | "tool" | "system") => Line::Message(read_message(&object)),
@@ -259,6 +264,9 @@ fn call(call: &ToolCall) -> Value {
     json!({ "id": call.id, "type": "function", "function": { "name": call.name, "arguments": arguments } })
 }
 
+/// The line that empties what a newer release remembers of its provider: our turn is not in it.
+pub(super) const NO_PROVIDER_STATE: &str = "{\"_type\": \"provider_state\", \"state\": null}\n";
+
 /// What a closing line says beyond the others.
 pub(super) struct Closing<'a> {
     pub(super) turn: &'a str,
@@ -457,6 +465,8 @@ mod tests {
             Line::Metadata(_) => "metadata",
             Line::Message(Some(_)) => "message",
             Line::Message(None) => "unsent",
+            Line::ProviderState(true) => "state",
+            Line::ProviderState(false) => "no state",
             Line::Other => "other",
             Line::Bad => "bad",
         };
@@ -470,7 +480,7 @@ mod tests {
         );
         assert_eq!(
             kind(r#"{"_type": "provider_state", "state": null}"#),
-            "other"
+            "no state"
         );
         assert_eq!(kind(r#"{"role": "user", "content": "h\u00e9"}"#), "message");
         assert_eq!(

@@ -188,8 +188,12 @@ struct Log {
     /// How many messages it has.
     count: usize,
     metadata: Metadata,
+    /// What a newer release remembers of its provider must be emptied when our turn ends.
+    provider_state: bool,
     sync: Sync,
     clock: Clock,
+    /// The file whose lock an append holds, where it is not the log's own: newer releases have one for all sessions.
+    guard: Option<File>,
     /// Held until the turn ends.
     _lock: Lock,
 }
@@ -219,6 +223,7 @@ impl Log {
             &mut busy,
         )?;
         let (sync, clock) = (place.sync, place.clock.clone());
+        let guard = File::open(path.with_file_name(".session-files.lock"));
         let mut log = Self {
             path,
             file: None,
@@ -226,8 +231,10 @@ impl Log {
             size: 0,
             count: 0,
             metadata: Metadata::default(),
+            provider_state: false,
             sync,
             clock,
+            guard: guard.ok(),
             _lock: lock,
         };
         if open_to_read(&log.path)?.is_none() {
@@ -239,6 +246,7 @@ impl Log {
         let tail = tail::read(&file, &log.path, log.size, place.window)?;
         tail.notices.iter().for_each(|text| notice(text));
         (log.file, log.count, log.metadata) = (Some(file), tail.count, tail.metadata);
+        log.provider_state = tail.provider_state;
         // A file that is there and empty gets its first line as a new one does.
         if log.size == 0 {
             log.file = None;
@@ -255,7 +263,8 @@ impl Log {
         let Some(file) = &self.file else {
             unreachable!("it was opened or made above")
         };
-        store::while_locked(file, &self.path, || {
+        let guard = self.guard.as_ref().unwrap_or(file);
+        store::while_locked(guard, &self.path, || {
             store::append_to(file, &self.path, line.as_bytes())
         })?;
         self.size += line.len() as u64;
@@ -307,6 +316,9 @@ impl Log {
 
     fn close(&mut self, key: &str, turn: &str, ending: &str) -> Result<()> {
         self.follow()?;
+        if std::mem::take(&mut self.provider_state) {
+            self.append(key, line::NO_PROVIDER_STATE, 0)?;
+        }
         let now = self.clock.stamp();
         self.metadata.key.get_or_insert_with(|| key.to_owned());
         self.metadata.created_at.get_or_insert_with(|| now.clone());

@@ -20,6 +20,8 @@ pub(super) struct Tail {
     pub(super) count: usize,
     /// Those that are in the window, as stored.
     pub(super) messages: Vec<Message>,
+    /// A newer release remembers something of its provider that ends before our turn.
+    pub(super) provider_state: bool,
     /// What was odd.
     pub(super) notices: Vec<String>,
 }
@@ -90,7 +92,7 @@ fn window_of(
                 seen += 1;
                 messages.extend(message);
             }
-            Line::Metadata(_) | Line::Other => {}
+            Line::Metadata(_) | Line::ProviderState(_) | Line::Other => {}
             Line::Bad => note_bad(&text, at, &mut notices),
         }
     }
@@ -99,6 +101,7 @@ fn window_of(
         metadata,
         count,
         messages,
+        provider_state: false,
         notices,
     })
 }
@@ -109,6 +112,7 @@ fn scan(file: &File, path: &Path, window: usize) -> Result<Tail> {
     let mut notices = Vec::new();
     let mut metadata: Option<Metadata> = None;
     let mut first: Option<Metadata> = None;
+    let mut provider_state = false;
     // Where each message begins; 8 bytes for each, however long it is.
     let mut places = Vec::new();
     let mut reader = BufReader::with_capacity(256 << 10, file);
@@ -127,6 +131,7 @@ fn scan(file: &File, path: &Path, window: usize) -> Result<Tail> {
                 metadata = Some(found);
             }
             Line::Message(_) => places.push(at),
+            Line::ProviderState(full) => provider_state = full,
             Line::Other => {}
             Line::Bad => note_bad(&text, at, &mut notices),
         }
@@ -153,6 +158,7 @@ fn scan(file: &File, path: &Path, window: usize) -> Result<Tail> {
         metadata,
         count,
         messages,
+        provider_state,
         notices,
     })
 }

@@ -194,15 +194,19 @@ fn end_strays() -> bool {
 }
 
 /// End every child that is left, when the run itself ends. The registry of groups is locked by then.
+///
+/// The kernel hands us a child's children only once it is gone, so this is done until nobody is left; what cannot be
+/// ended within a second, such as a process that waits for a dead disk, is left to the system.
 pub(super) fn end_children() {
-    for _ in 0..16 {
+    for _ in 0..500 {
         let living: Vec<Pid> = children().into_iter().filter(|pid| !reaped(*pid)).collect();
-        if living.is_empty() {
+        if living.is_empty() && children().is_empty() {
             return;
         }
         for pid in living {
             let _: Result<_, _> = rustix::process::kill_process(pid, Signal::KILL);
         }
+        std::thread::sleep(Duration::from_millis(2));
     }
 }
 

@@ -51,7 +51,7 @@ impl Tool for ListDir {
         names.sort();
         let total = names.len();
         if total == 0 {
-            return Ok(format!("{} is empty", dir.display()).into());
+            return Ok(format!("({} is empty)", dir.display()).into());
         }
         names.truncate(usize::try_from(shown).unwrap_or(total));
         let mut text = names.join("\n");
@@ -131,7 +131,7 @@ mod tests {
         };
         assert_eq!(
             run(json!({})).unwrap(),
-            format!("{} is empty", dir.display())
+            format!("({} is empty)", dir.display())
         );
         for name in ["b.txt", "sub/deep/x", "sub/y.log", ".hidden", ".git/config"] {
             std::fs::create_dir_all(dir.join(name).parent().unwrap()).unwrap();

@@ -5,6 +5,7 @@ mod docs;
 mod replay;
 mod server;
 mod sessions;
+mod signals;
 mod story;
 mod streams;
 mod tidy;

@@ -309,3 +309,86 @@ fn sessions_are_listed_shown_and_removed() {
         .lines();
     assert_eq!(lines[0]["role"], "user");
 }
+
+#[test]
+fn the_store_of_newer_releases_is_used_where_there_is_one() {
+    let id = "0123456789abcdef0123456789abcdef";
+    let story = Story::new().script([says("2"), says("3")]);
+    let store = story.home().join(".nanobot/sessions").join(id);
+    write(
+        &story.workspace().join(".nanobot/workspace-id"),
+        id.as_bytes(),
+    );
+    write(
+        &store.join(".workspace"),
+        story.workspace().to_str().unwrap().as_bytes(),
+    );
+    write(&store.join(".session-files.lock"), b"");
+    let lines = [
+        json!({ "_type": "metadata", "key": "cli:direct", "created_at": STAMP, "updated_at": STAMP, "metadata": { "title": "t" }, "last_consolidated": 0, "last_archived": 0 }),
+        json!({ "_type": "provider_state", "state": { "id": "x" } }),
+        json!({ "role": "user", "content": "one", "timestamp": STAMP }),
+        json!({ "role": "assistant", "content": "1", "timestamp": STAMP, "latency_ms": 5 }),
+    ];
+    let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    let path = store.join("Y2xpOmRpcmVjdA.jsonl");
+    write(&path, text.as_bytes());
+    story.run(["agent", "-m", "two"]).stdout("2\n");
+    story.run(["agent", "-m", "three"]).stdout("3\n");
+    assert_eq!(story.asked()[1].messages().len(), 6);
+    let after = std::fs::read_to_string(&path).unwrap();
+    let added: Vec<Value> = after[text.len()..]
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let kinds: Vec<&str> = added
+        .iter()
+        .map(|line| line["_type"].as_str().or(line["role"].as_str()).unwrap())
+        .collect();
+    let turn = ["user", "assistant"];
+    assert_eq!(
+        kinds,
+        [
+            &turn[..],
+            &["provider_state", "metadata"],
+            &turn,
+            &["metadata"]
+        ]
+        .concat()
+    );
+    assert_eq!(added[2]["state"], Value::Null);
+    assert_eq!(added[3]["metadata"]["title"], "t");
+    assert_eq!(added[3]["last_archived"], 0);
+    assert!(!story.workspace().join("sessions").exists());
+}
+
+#[test]
+fn a_session_that_a_python_run_has_put_anew_is_followed() {
+    let story = Story::new();
+    let path = story.workspace().join("sessions/cli_direct.jsonl");
+    let other = path.with_extension("other");
+    let replaced = path.clone();
+    // While the model thinks, another program puts a new file in the place of the old one.
+    story.server().script([says("1")]);
+    story.run(["agent", "-m", "one"]).stdout("1\n");
+    story
+        .server()
+        .script([Box::new(move |asked: &crate::server::Asked| {
+            let mut text = std::fs::read_to_string(&replaced).unwrap();
+            text.push_str(&format!(
+                "{}\n",
+                json!({ "role": "user", "content": "theirs" })
+            ));
+            write(&other, text.as_bytes());
+            std::fs::rename(&other, &replaced).unwrap();
+            says("2")(asked)
+        }) as crate::server::Turn]);
+    story.run(["agent", "-m", "two"]).stdout("2\n");
+    let lines = story.session("cli_direct.jsonl");
+    let contents: Vec<&str> = lines
+        .iter()
+        .filter_map(|line| line["content"].as_str())
+        .collect();
+    assert_eq!(contents, ["one", "1", "two", "theirs", "2"]);
+    assert_eq!(lines.last().unwrap()["messages"], 5);
+}
