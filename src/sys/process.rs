@@ -319,18 +319,25 @@ mod tests {
 
     #[test]
     fn nothing_outlives_a_command() {
+        // A mark of this very run: what another left behind proves nothing.
+        let mark = format!("{}.", 200_000 + std::process::id());
         let started = Instant::now();
         let (finished, said) = sh(
-            "sleep 987.1 & setsid sleep 987.2 & (trap '' TERM; sleep 987.3) & echo on",
+            &format!(
+                "sleep {mark}1 & setsid sleep {mark}2 & (trap '' TERM; sleep {mark}3) & echo on"
+            ),
             10,
         );
         assert_eq!(said, "on\n");
         assert!(finished.strays && finished.status.unwrap().success());
-        let (finished, _) = sh("trap '' TERM; setsid sleep 987.4 & sleep 987.5", 1);
+        let (finished, _) = sh(
+            &format!("trap '' TERM; setsid sleep {mark}4 & sleep {mark}5"),
+            1,
+        );
         assert!(finished.status.is_none());
         assert!(started.elapsed() < Duration::from_secs(8));
-        for mark in ["987.1", "987.2", "987.3", "987.4", "987.5"] {
-            assert!(!lives(&format!("sleep\0{mark}")), "{mark}");
+        for number in 1..=5 {
+            assert!(!lives(&format!("sleep\0{mark}{number}")), "{number}");
         }
     }
 }
