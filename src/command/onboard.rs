@@ -98,8 +98,14 @@ pub fn run(world: &World, arguments: &Arguments) -> Result<Exit> {
             say(&format!(
                 "asking {model} at {provider} once, to see that it works …"
             ));
-            let answer = test(&wire, &model, &settings)?;
-            say(&format!("it answered: {}", answer.trim()));
+            match test(&wire, &model, &settings) {
+                Ok(answer) => say(&format!("it answered: {}", answer.trim())),
+                Err(error) => {
+                    say(&format!("it did not work: {error:#}"));
+                    say("  try: `nanobot onboard` again, or `nanobot config set KEY VALUE`");
+                    return Ok(crate::error::exit_of(&error));
+                }
+            }
             say("ready; try: nanobot agent -m \"hello\"");
         }
         Ok(_) => say("ready; try: nanobot agent -m \"hello\""),

@@ -6,6 +6,7 @@
 
 use super::keys::{Branch, MOVED};
 use crate::error::{Exit, fail, fail_hint};
+use crate::sys::store;
 use anyhow::{Context, Result};
 use jsonc_parser::ast;
 use jsonc_parser::common::Ranged;
@@ -168,7 +169,14 @@ impl Config {
 
     /// Write the text to the file, readable by its owner only.
     pub fn save(&self) -> Result<()> {
-        write_private(&self.path, self.text().as_bytes())
+        if let Some(parent) = self
+            .path
+            .parent()
+            .filter(|parent| !parent.as_os_str().is_empty())
+        {
+            store::create_dir(parent)?;
+        }
+        store::replace(&self.path, self.text().as_bytes())
     }
 
     fn edit(&mut self, path: &[impl AsRef<str>], value: Option<&Value>) -> Result<()> {
@@ -449,56 +457,20 @@ fn unreadable(path: &Path, error: &std::io::Error) -> anyhow::Error {
     )
 }
 
-/// Replace the file at `path`, or make it, whole or not at all, with mode 0600. A symlink stays and its target changes.
-pub fn write_private(path: &Path, bytes: &[u8]) -> Result<()> {
-    let target = match path.canonicalize() {
-        Ok(target) => target,
-        Err(error) if error.kind() == ErrorKind::NotFound => path.to_path_buf(),
-        Err(error) => {
-            return Err(error).with_context(|| format!("write `{}`", path.display()));
-        }
-    };
-    if target.exists() && !target.is_file() {
-        let cause = format!("write `{}`: not a regular file", path.display());
-        return Err(fail(Exit::Io, cause));
-    }
-    let write = || -> std::io::Result<()> {
-        let directory = match target.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent,
-            _ => Path::new("."),
-        };
-        make_private_directory(directory)?;
-        // A temporary file is made with mode 0600, and renaming keeps that.
-        let mut file = tempfile::Builder::new()
-            .prefix(".config-")
-            .tempfile_in(directory)?;
-        std::io::Write::write_all(&mut file, bytes)?;
-        file.as_file().sync_all()?;
-        file.persist(&target).map_err(|error| error.error)?;
-        File::open(directory)?.sync_all()
-    };
-    write().with_context(|| format!("write `{}`", path.display()))
-}
-
-/// Make the directory and those above it, where missing, with mode 0700.
-pub fn make_private_directory(path: &Path) -> std::io::Result<()> {
-    use std::os::unix::fs::DirBuilderExt;
-    std::fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(path)
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Config, find, write_private};
+    use super::{Config, find};
     use crate::error::{Exit, exit_of};
     use serde_json::json;
-    use std::os::unix::fs::{MetadataExt, symlink};
+    use std::os::unix::fs::MetadataExt;
     use std::path::Path;
 
     fn parse(text: &str) -> Config {
-        Config::parse(Path::new("c.json"), text).unwrap()
+        parse_at(Path::new("c.json"), text)
+    }
+
+    fn parse_at(path: &Path, text: &str) -> Config {
+        Config::parse(path, text).unwrap()
     }
 
     #[test]
@@ -639,27 +611,13 @@ mod tests {
     }
 
     #[test]
-    fn writing_is_private_and_follows_links() {
+    fn a_saved_config_is_its_owners_alone() {
         let folder = tempfile::tempdir().unwrap();
-        let real = folder.path().join("real.json");
-        let link = folder.path().join("link.json");
-        std::fs::write(&real, "old").unwrap();
-        symlink(&real, &link).unwrap();
-        write_private(&link, b"new").unwrap();
-        assert!(link.symlink_metadata().unwrap().is_symlink());
-        assert_eq!(std::fs::read(&real).unwrap(), b"new");
-        assert_eq!(real.metadata().unwrap().mode() & 0o777, 0o600);
-        let deep = folder.path().join("a/b/c.json");
-        write_private(&deep, b"x").unwrap();
-        assert_eq!(
-            deep.parent().unwrap().metadata().unwrap().mode() & 0o777,
-            0o700
-        );
-        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 3);
-        assert_eq!(
-            exit_of(&write_private(folder.path(), b"x").unwrap_err()),
-            Exit::Io
-        );
+        let path = folder.path().join("a/b/c.json");
+        parse_at(&path, "{}").save().unwrap();
+        let mode = |path: &Path| path.metadata().unwrap().mode() & 0o777;
+        assert_eq!((mode(&path), mode(path.parent().unwrap())), (0o600, 0o700));
+        assert!(parse_at(folder.path(), "{}").save().is_err());
     }
 
     #[test]

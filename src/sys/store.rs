@@ -7,7 +7,7 @@ use crate::error::{Exit, fail, fail_hint};
 use anyhow::{Context, Result};
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -62,8 +62,8 @@ pub fn sync_dir(path: &Path) -> Result<()> {
     synced.with_context(|| format!("sync `{}`", path.display()))
 }
 
-/// Write `bytes` as the whole of `path`: the file is the old one or the new one at any instant. Its mode is kept, a new
-/// one is the owner's alone; where `path` is a link, its target is replaced.
+/// Write `bytes` as the whole of `path`: the file is the old one or the new one at any instant. Where `path` is a link,
+/// its target is replaced.
 pub fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
     let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let dir = target
@@ -72,10 +72,6 @@ pub fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
         .unwrap_or(Path::new("."));
     let what = || format!("write `{}`", path.display());
     let mut temp = tempfile::NamedTempFile::new_in(dir).with_context(what)?;
-    if let Ok(old) = std::fs::metadata(&target) {
-        let mode = std::fs::Permissions::from_mode(old.permissions().mode() & 0o777);
-        temp.as_file().set_permissions(mode).with_context(what)?;
-    }
     temp.write_all(bytes)
         .and_then(|()| temp.as_file().sync_all())
         .with_context(what)?;
@@ -247,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replaced_file_keeps_its_mode_and_its_link() {
+    fn a_replaced_file_keeps_its_link() {
         let dir = tempfile::tempdir().unwrap();
         let (file, link) = (dir.path().join("file"), dir.path().join("link"));
         std::fs::write(&file, "old").unwrap();
@@ -255,10 +251,8 @@ mod tests {
         std::os::unix::fs::symlink(&file, &link).unwrap();
         replace(&link, b"new").unwrap();
         assert_eq!(std::fs::read(&file).unwrap(), b"new");
-        assert_eq!(
-            std::fs::metadata(&file).unwrap().permissions().mode() & 0o777,
-            0o640
-        );
+        let mode = std::fs::metadata(&file).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
         assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
         assert_eq!(
             std::fs::read_dir(dir.path()).unwrap().count(),

@@ -21,6 +21,13 @@ fn the_demo_answers_from_real_files() {
         !story.home().join(".nanobot").exists(),
         "a rehearsal leaves nothing behind"
     );
+    // In the home directory, which an agent keeps out of, a newcomer still sees the demo.
+    let child = story
+        .command(["agent", "--replay", "demo", "-m", "x"])
+        .current_dir(story.home())
+        .spawn()
+        .unwrap();
+    story.wait(child).stdout_has("This folder is empty.");
     let empty = Story::bare();
     empty
         .run(["agent", "--replay", "demo", "-m", "x"])

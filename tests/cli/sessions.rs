@@ -367,7 +367,7 @@ fn a_session_that_a_python_run_has_put_anew_is_followed() {
     let story = Story::new();
     let path = story.workspace().join("sessions/cli_direct.jsonl");
     let other = path.with_extension("other");
-    let replaced = path.clone();
+    let replaced = path;
     // While the model thinks, another program puts a new file in the place of the old one.
     story.server().script([says("1")]);
     story.run(["agent", "-m", "one"]).stdout("1\n");

@@ -217,9 +217,10 @@ fn directory(
         return Ok(workspace.to_owned());
     };
     let current = real(&current);
-    // The home directory holds what no agent should stumble over.
+    // The home directory holds what no agent should stumble over. Before there is a workspace nothing is sent anywhere:
+    // that is a rehearsal, which may look around.
     let home = real(&world.paths.home);
-    Ok(if home.starts_with(&current) {
+    Ok(if home.starts_with(&current) && workspace.is_dir() {
         workspace.to_owned()
     } else {
         current
