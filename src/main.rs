@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     nanobot::sys::process::start();
+    nanobot::sys::terminal::report_defects();
     let exit = catch_unwind(AssertUnwindSafe(|| nanobot::run(std::env::args_os())))
         .unwrap_or(Exit::Defect);
     ExitCode::from(exit.code())

@@ -198,7 +198,10 @@ fn answer(
         report.tell(event)
     });
     if key.starts_with("pipe:") {
-        crate::session::prune(&place)?;
+        // The answer is out: what is in the way of tidying up is no failure of this run.
+        if let Err(error) = crate::session::prune(&place) {
+            report.notice(&format!("old sessions stay: {error:#}"));
+        }
     }
     Ok(ending)
 }

@@ -6,6 +6,7 @@ use crate::error::Exit;
 use crate::message::{Message, plain_text};
 use crate::session::{self, Entry, Place, Summary};
 use crate::settings::{Config, Overrides, SessionSync, Settings};
+use crate::sys::store::size_in_words;
 use crate::sys::terminal::harmless;
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -90,18 +91,10 @@ fn list(world: &World, place: &Place, as_json: bool) -> Result<()> {
         let pad = " ".repeat(width.saturating_sub(console::measure_text_width(&key)));
         text.push_str(&format!(
             "{key}{pad}  {messages:>8}  {:>9}  {updated}\n",
-            size(session.bytes)
+            size_in_words(session.bytes)
         ));
     }
     world.terminal.print(&text)
-}
-
-fn size(bytes: u64) -> String {
-    match bytes {
-        0..1024 => format!("{bytes} B"),
-        1024..1_048_576 => format!("{:.1} KB", bytes as f64 / 1024.0),
-        _ => format!("{:.1} MB", bytes as f64 / 1_048_576.0),
-    }
 }
 
 fn show(world: &World, place: &Place, key: &str, as_json: bool) -> Result<()> {

@@ -256,10 +256,10 @@ impl Log {
 
     /// Append a line that holds `messages` messages, in one write.
     fn append(&mut self, key: &str, line: &str, messages: usize) -> Result<()> {
+        self.follow()?;
         if self.file.is_none() {
             self.create(key)?;
         }
-        self.follow()?;
         let Some(file) = &self.file else {
             unreachable!("it was opened or made above")
         };
@@ -296,8 +296,18 @@ impl Log {
         let ours = file
             .metadata()
             .with_context(|| format!("look at `{}`", self.path.display()))?;
-        let replaced = std::fs::metadata(&self.path)
-            .is_ok_and(|named| (named.dev(), named.ino()) != (ours.dev(), ours.ino()));
+        let named = match std::fs::metadata(&self.path) {
+            Ok(named) => named,
+            // Somebody removed it in the middle of the turn: what follows goes into a new one.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                (self.file, self.count, self.metadata) = (None, 0, Metadata::default());
+                return Ok(());
+            }
+            Err(error) => {
+                return Err(error).with_context(|| format!("look at `{}`", self.path.display()));
+            }
+        };
+        let replaced = (named.dev(), named.ino()) != (ours.dev(), ours.ino());
         if !replaced && ours.len() == self.size {
             return Ok(());
         }

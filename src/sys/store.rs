@@ -81,6 +81,15 @@ pub fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
     sync_dir(dir)
 }
 
+/// A file's size as people read it: `12 B`, `3.4 KB`, `5.6 MB`.
+pub fn size_in_words(bytes: u64) -> String {
+    match bytes {
+        0..1024 => format!("{bytes} B"),
+        1024..1_048_576 => format!("{:.1} KB", bytes as f64 / 1024.0),
+        _ => format!("{:.1} MB", bytes as f64 / 1_048_576.0),
+    }
+}
+
 /// Who holds a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {

@@ -51,6 +51,27 @@ impl Terminal {
     }
 }
 
+/// From now on a panic is told in one line that can be reported, and in no other way.
+pub fn report_defects() {
+    std::panic::set_hook(Box::new(|info| {
+        let place = info
+            .location()
+            .map(|place| format!(" at {}:{}", place.file(), place.line()));
+        let cause = info.payload_as_str().unwrap_or("no cause is known");
+        let line = format!(
+            "nanobot: a defect of nanobot {}{}: {cause}\n  try: report this line, and what you did\n",
+            env!("CARGO_PKG_VERSION"),
+            place.unwrap_or_default()
+        );
+        // A standard error that fails has nobody to tell.
+        drop(
+            std::io::stderr()
+                .lock()
+                .write_all(harmless(&line).as_bytes()),
+        );
+    }));
+}
+
 /// `text` with nothing in it that a terminal obeys.
 pub fn harmless(text: &str) -> String {
     Harmless::default().pass(text)

@@ -3,6 +3,7 @@
 use super::files::Files;
 use super::{Effect, Output, Tool};
 use crate::provider::ToolSpec;
+use crate::sys::store::size_in_words;
 use serde_json::{Value, json};
 use std::path::Path;
 use std::sync::Arc;
@@ -96,19 +97,11 @@ impl ListDir {
                 Some(kind) if kind.is_dir() => format!("{name}/"),
                 Some(kind) if kind.is_symlink() => format!("{name}  link"),
                 _ => entry.metadata().map_or(name.clone(), |about| {
-                    format!("{name}  {}", size(about.len()))
+                    format!("{name}  {}", size_in_words(about.len()))
                 }),
             }
         };
         entries.take(LOOKED_AT).map(line).collect()
-    }
-}
-
-fn size(bytes: u64) -> String {
-    match bytes {
-        0..1024 => format!("{bytes} B"),
-        1024..1_048_576 => format!("{:.1} KB", bytes as f64 / 1024.0),
-        _ => format!("{:.1} MB", bytes as f64 / 1_048_576.0),
     }
 }
 

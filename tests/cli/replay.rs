@@ -267,3 +267,26 @@ fn skills_and_notes_are_in_the_system_text() {
         "a built-in skill can be read"
     );
 }
+
+#[test]
+fn an_image_that_is_read_is_seen() {
+    let png = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\x06\0\0\0\x1f\x15\xc4\x89";
+    let (story, words) = told(
+        Story::new().file("a.png", png),
+        &[],
+        "read_file",
+        json!({ "path": "a.png" }),
+    );
+    assert!(
+        words.contains("data:image/png;base64,iVBORw0KGgo"),
+        "{words}"
+    );
+    let messages = story.asked()[1].messages();
+    assert_eq!(messages[messages.len() - 2]["content"], "[image: a.png]");
+    let stored = story.session("cli_direct.jsonl");
+    assert!(
+        stored
+            .iter()
+            .any(|line| line["role"] == "tool" && line["content"] == "[image: a.png]")
+    );
+}

@@ -363,6 +363,50 @@ fn the_store_of_newer_releases_is_used_where_there_is_one() {
 }
 
 #[test]
+fn a_session_that_is_removed_meanwhile_is_begun_anew() {
+    let story = Story::new().script([says("1")]);
+    story.run(["agent", "-m", "one"]).stdout("1\n");
+    let path = story.workspace().join("sessions/cli_direct.jsonl");
+    story
+        .server()
+        .script([Box::new(move |asked: &crate::server::Asked| {
+            std::fs::remove_file(&path).unwrap();
+            says("2")(asked)
+        }) as crate::server::Turn]);
+    story.run(["agent", "-m", "two"]).stdout("2\n");
+    let lines = story.session("cli_direct.jsonl");
+    assert_eq!(lines.len(), 3);
+    assert_eq!(
+        (&lines[0]["key"], &lines[1]["content"]),
+        (&json!("cli:direct"), &json!("2"))
+    );
+    assert_eq!(lines[2]["messages"], 1);
+}
+
+#[test]
+fn old_sessions_of_piped_input_are_pruned() {
+    let story = Story::new().stdin("x").script([says("1"), says("2")]);
+    story.run(["agent"]).stdout("1\n");
+    let sessions = story.workspace().join("sessions");
+    let names = || -> Vec<String> {
+        let all = std::fs::read_dir(&sessions)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name());
+        let mut all: Vec<String> = all.map(|name| name.into_string().unwrap()).collect();
+        all.sort();
+        all
+    };
+    let first = names();
+    assert_eq!(first.len(), 2);
+    // Seen from that far away, what was written just now is old; and so is the session of the run that looks, but for
+    // its lock.
+    let story = story.env("NANOBOT_TEST_TIME", "2100-01-01T00:00:00Z");
+    story.run(["agent"]).stdout("2\n");
+    let left = names();
+    assert!(left.len() == 2 && left != first, "{first:?} {left:?}");
+}
+
+#[test]
 fn a_session_that_a_python_run_has_put_anew_is_followed() {
     let story = Story::new();
     let path = story.workspace().join("sessions/cli_direct.jsonl");

@@ -262,3 +262,39 @@ fn sixteen_at_once_on_one_session_all_get_their_answer() {
     }
     assert_eq!(lines.last().unwrap()["messages"], 32);
 }
+
+#[test]
+fn faults_that_pass_are_tried_again() {
+    for status in [408, 409, 425, 429, 500, 502, 503, 529] {
+        let story = Story::new().script([fails(status, "passing"), says("ok")]);
+        story.run(["agent", "-m", "x"]).stdout("ok\n");
+    }
+    for status in [400, 422] {
+        let story = Story::new().script([fails(status, "for good")]);
+        story
+            .run(["agent", "-m", "x"])
+            .status(1)
+            .stderr_has("for good");
+    }
+}
+
+#[test]
+fn a_proxy_is_asked_about_other_hosts() {
+    let proxy = Story::new();
+    proxy
+        .server()
+        .always(sends(Answer::text(502, "text/plain", "no way through")));
+    let address = format!("http://127.0.0.1:{}", proxy.server().port);
+    let story = Story::new()
+        .set("providers.custom.apiBase", json!("http://model.invalid/v1"))
+        .env("HTTP_PROXY", &address);
+    story
+        .run(["agent", "-q", "-m", "x"])
+        .status(69)
+        .stderr_has("model.invalid");
+    assert!(
+        proxy.asked()[0].path.contains("model.invalid"),
+        "{:?}",
+        proxy.asked()[0]
+    );
+}

@@ -721,6 +721,22 @@ mod tests {
     }
 
     #[test]
+    fn reasoning_by_its_names() {
+        for key in ["reasoning_content", "reasoning"] {
+            let reply = stream(&[
+                delta(json!({ key: "hm" })),
+                delta(json!({ key: ", yes" })),
+                delta(json!({ "content": "ok" })),
+                end("stop"),
+            ]);
+            assert_eq!(
+                (reply.reasoning.as_str(), reply.text.as_str()),
+                ("hm, yes", "ok")
+            );
+        }
+    }
+
+    #[test]
     fn think_blocks_are_reasoning_wherever_the_stream_is_cut() {
         let reply = stream(&[
             delta(json!({"content": "<th"})),
