@@ -61,10 +61,9 @@ pub struct Shared {
 #[derive(Debug, Subcommand)]
 #[command(defer = true)]
 pub enum Command {
+    // The first lines stand here for the list of commands, and at the arguments for their own help: these are built only
+    // when they are needed.
     /// Run one turn and print the answer
-    ///
-    /// The message is `-m`, or what is piped in, or both: then the piped text follows the message in a marked block.
-    /// Standard output carries the answer and nothing else.
     #[command(visible_alias = "a")]
     Agent(Box<Agent>),
     /// Write a config and a workspace; run again, it keeps what is there
@@ -87,7 +86,10 @@ pub enum Command {
     },
 }
 
-/// What one turn takes
+/// Run one turn and print the answer
+///
+/// The message is `-m`, or what is piped in, or both: then the piped text follows the message in a marked block.
+/// Standard output carries the answer and nothing else.
 #[derive(Args, Clone, Debug, Default)]
 pub struct Agent {
     /// The message; `-` reads it from standard input
@@ -220,7 +222,9 @@ pub struct Agent {
     pub replay: Option<PathBuf>,
 }
 
-/// What `onboard` writes without asking
+/// Write a config and a workspace; run again, it keeps what is there
+///
+/// On a terminal it asks; with flags, or off a terminal, it does not.
 #[derive(Args, Clone, Debug, Default)]
 pub struct Onboard {
     /// The provider to use
