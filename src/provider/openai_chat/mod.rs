@@ -11,6 +11,7 @@ use std::io::Read;
 use std::time::Duration;
 
 mod body;
+mod draft;
 mod failure;
 mod reading;
 
