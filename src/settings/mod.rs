@@ -104,7 +104,7 @@ pub struct Timeouts {
     pub connect: Duration,
     /// 300 s: a model that thinks may be silent for minutes.
     pub first_byte: Option<Duration>,
-    /// 300 s: a model that thinks says nothing for minutes, and a dead stream costs no more than that.
+    /// 90 s: once it has begun, a stream that falls silent is dead.
     pub stream_idle: Option<Duration>,
     /// 1800 s for one answer, all in all.
     pub total: Duration,
@@ -207,7 +207,7 @@ impl Timeouts {
         Ok(Self {
             connect: Duration::from_secs(10),
             first_byte: seconds(env, FIRST_BYTE, 300, 86_400)?,
-            stream_idle: seconds(env, STREAM_IDLE, 300, 3600)?,
+            stream_idle: seconds(env, STREAM_IDLE, 90, 3600)?,
             total: Duration::from_secs(1800),
         })
     }

@@ -36,7 +36,7 @@ pub const VARIABLES: &[Variable] = &[
     },
     Variable {
         name: STREAM_IDLE,
-        meaning: "seconds that a stream may stay silent (300; at most 3600)",
+        meaning: "seconds that a stream may stay silent (90; at most 3600)",
     },
     Variable {
         name: "NANOBOT_A__B",

@@ -10,13 +10,19 @@ use std::time::Duration;
 use ureq::Agent;
 use ureq::http::{HeaderMap, Uri};
 use ureq::tls::{RootCerts, TlsConfig};
+use ureq::unversioned::resolver::DefaultResolver;
+use ureq::unversioned::transport::{
+    Buffers, ConnectionDetails, Connector, DefaultConnector, NextTimeout, Transport,
+};
 
 /// How long to wait. A zero waits for ever.
 #[derive(Clone, Copy, Debug)]
 pub struct Timeouts {
     /// For the connection, TLS included.
     pub connect: Duration,
-    /// For the next byte: a slow stream lives, a silent one ends.
+    /// From the request to the first byte of the answer: a model may think for minutes.
+    pub first_byte: Duration,
+    /// From then on, between two bytes: a slow stream lives, a silent one ends.
     pub idle: Duration,
     /// For the whole exchange.
     pub total: Duration,
@@ -124,19 +130,85 @@ impl Http {
             } else {
                 RootCerts::WebPki
             };
-            Agent::config_builder()
+            let config = Agent::config_builder()
                 .http_status_as_error(false)
                 .max_redirects(0)
                 .max_redirects_will_error(false)
                 .user_agent(concat!("nanobot/", env!("CARGO_PKG_VERSION")))
                 .max_idle_age(KEEP_IDLE)
                 .timeout_connect(limit(self.timeouts.connect))
-                .timeout_per_read(limit(self.timeouts.idle))
+                .timeout_recv_response(limit(self.timeouts.first_byte))
                 .timeout_global(limit(self.timeouts.total))
                 .tls_config(TlsConfig::builder().root_certs(roots).build())
-                .build()
-                .new_agent()
+                .build();
+            let connector = Listening {
+                inner: DefaultConnector::default(),
+                idle: limit(self.timeouts.idle),
+            };
+            Agent::with_parts(config, connector, DefaultResolver::default())
         })
+    }
+}
+
+/// The client's own connector, with connections that know what they wait for.
+#[derive(Debug)]
+struct Listening {
+    inner: DefaultConnector,
+    idle: Option<Duration>,
+}
+
+impl Connector<()> for Listening {
+    type Out = Wire;
+
+    fn connect(
+        &self,
+        details: &ConnectionDetails,
+        chained: Option<()>,
+    ) -> Result<Option<Wire>, ureq::Error> {
+        let transport = self.inner.connect(details, chained)?;
+        Ok(transport.map(|inner| Wire {
+            inner,
+            idle: self.idle,
+            asked: false,
+        }))
+    }
+}
+
+/// A connection that applies the idle limit only once an answer has begun. The client's own limit for each read would
+/// also cut the wait for the first byte.
+#[derive(Debug)]
+struct Wire {
+    inner: Box<dyn Transport>,
+    idle: Option<Duration>,
+    /// A request went out, and nothing has come back yet.
+    asked: bool,
+}
+
+impl Transport for Wire {
+    fn buffers(&mut self) -> &mut dyn Buffers {
+        self.inner.buffers()
+    }
+
+    fn transmit_output(&mut self, amount: usize, timeout: NextTimeout) -> Result<(), ureq::Error> {
+        self.asked = true;
+        self.inner.transmit_output(amount, timeout)
+    }
+
+    fn await_input(&mut self, mut timeout: NextTimeout) -> Result<bool, ureq::Error> {
+        if let (false, Some(idle)) = (self.asked, self.idle) {
+            timeout.per_read = Some(idle.into());
+        }
+        let more = self.inner.await_input(timeout)?;
+        self.asked = false;
+        Ok(more)
+    }
+
+    fn is_open(&mut self) -> bool {
+        self.inner.is_open()
+    }
+
+    fn is_tls(&self) -> bool {
+        self.inner.is_tls()
     }
 }
 
@@ -178,6 +250,9 @@ fn words(error: &ureq::Error) -> String {
         ureq::Error::Timeout(ureq::Timeout::PerRead) => "the server fell silent".into(),
         ureq::Error::Timeout(ureq::Timeout::Connect | ureq::Timeout::Resolve) => {
             "no connection in time".into()
+        }
+        ureq::Error::Timeout(ureq::Timeout::RecvResponse) => {
+            "the server did not begin to answer in time".into()
         }
         ureq::Error::Timeout(_) => "the exchange took too long".into(),
         ureq::Error::HostNotFound => "the host is not known".into(),

@@ -254,6 +254,33 @@ fn a_silent_stream_is_given_up() {
 }
 
 #[test]
+fn the_first_byte_may_take_longer_than_a_silence() {
+    let story = Story::new()
+        .env("NANOBOT_STREAM_IDLE_TIMEOUT_S", "1")
+        .env("NANOBOT_LLM_TIMEOUT_S", "30");
+    story
+        .server()
+        .script([Box::new(|asked: &crate::server::Asked| {
+            // Longer than a stream may be silent: what is measured is this very wait.
+            std::thread::sleep(std::time::Duration::from_millis(1500));
+            says("late")(asked)
+        }) as crate::server::Turn]);
+    story.run(["agent", "-m", "x"]).stdout("late\n");
+    let story = Story::new().env("NANOBOT_LLM_TIMEOUT_S", "1");
+    let never = || {
+        Box::new(|_: &crate::server::Asked| {
+            std::thread::sleep(std::time::Duration::from_secs(2));
+            Answer::default()
+        }) as crate::server::Turn
+    };
+    story.server().script([never(), never(), never(), never()]);
+    story
+        .run(["agent", "-m", "x"])
+        .status(69)
+        .stderr_has("did not begin to answer in time");
+}
+
+#[test]
 fn an_answer_to_a_terminal_is_made_harmless() {
     let story = Story::new().script([says("red \u{1b}[31m alert")]);
     let mut command = std::process::Command::new("script");

@@ -137,14 +137,10 @@ pub(in crate::command) fn wire(
         quirks,
     } = choice?;
     let limits = &settings.timeouts;
-    let idle = if stream {
-        limits.stream_idle
-    } else {
-        limits.first_byte
-    };
     let timeouts = Timeouts {
         connect: limits.connect,
-        idle: idle.unwrap_or(Duration::ZERO),
+        first_byte: limits.first_byte.unwrap_or(Duration::ZERO),
+        idle: limits.stream_idle.unwrap_or(Duration::ZERO),
         total: limits.total,
     };
     let http = Http::new(timeouts, offline, &world.env);
