@@ -120,25 +120,70 @@ pub const TABLE: &[Entry] = &[
     },
 ];
 
-/// Providers of the Python program that this release has no wire format, or no entry, for.
-const NOT_YET: &[&str] = &[
-    "aihubmix",
-    "siliconflow",
-    "volcengine",
-    "anthropic",
-    "openaiCodex",
-    "githubCopilot",
-    "deepseek",
-    "gemini",
-    "zhipu",
-    "dashscope",
-    "moonshot",
-    "minimax",
-    "groq",
-    "mistral",
-    "azureOpenai",
-    "bedrock",
+/// A provider of the Python program that this release has no entry for.
+#[derive(Debug)]
+struct NotYet {
+    name: &'static str,
+    /// Words in a model's name that mean it.
+    keywords: &'static [&'static str],
+    /// Where it speaks OpenAI chat completions; empty where it does not.
+    base: &'static str,
+}
+
+const NOT_YET: &[NotYet] = &[
+    not_yet("aihubmix", &["aihubmix"], "https://aihubmix.com/v1"),
+    not_yet(
+        "siliconflow",
+        &["siliconflow"],
+        "https://api.siliconflow.cn/v1",
+    ),
+    not_yet(
+        "volcengine",
+        &["volcengine", "volces"],
+        "https://ark.cn-beijing.volces.com/api/v3",
+    ),
+    not_yet("anthropic", &["anthropic", "claude"], ""),
+    not_yet("openaiCodex", &["openai_codex"], ""),
+    not_yet("githubCopilot", &["copilot"], ""),
+    not_yet("deepseek", &["deepseek"], "https://api.deepseek.com"),
+    not_yet(
+        "gemini",
+        &["gemini"],
+        "https://generativelanguage.googleapis.com/v1beta/openai",
+    ),
+    not_yet(
+        "zhipu",
+        &["zhipu", "glm", "zai"],
+        "https://open.bigmodel.cn/api/paas/v4",
+    ),
+    not_yet(
+        "dashscope",
+        &["qwen", "dashscope"],
+        "https://dashscope.aliyuncs.com/compatible-mode/v1",
+    ),
+    not_yet(
+        "moonshot",
+        &["moonshot", "kimi"],
+        "https://api.moonshot.ai/v1",
+    ),
+    not_yet("minimax", &["minimax"], "https://api.minimax.io/v1"),
+    not_yet("groq", &["groq"], "https://api.groq.com/openai/v1"),
+    not_yet("mistral", &["mistral"], "https://api.mistral.ai/v1"),
+    not_yet("azureOpenai", &["azure"], ""),
+    not_yet("bedrock", &["bedrock"], ""),
 ];
+
+const fn not_yet(
+    name: &'static str,
+    keywords: &'static [&'static str],
+    base: &'static str,
+) -> NotYet {
+    NotYet {
+        name,
+        keywords,
+        base,
+    }
+}
 
 /// What the config says of one provider.
 #[derive(Clone, Debug, Default)]
@@ -200,17 +245,28 @@ pub fn choose(wanted: &Wanted<'_>) -> Result<Choice> {
             .filter(usable)
             .find(|entry| entry.keywords.iter().any(|word| model.contains(word)))
     };
-    let by_key = || TABLE.iter().find(usable);
-    if let Some(entry) = by_prefix.or_else(by_word).or_else(by_key) {
+    if let Some(entry) = by_prefix.or_else(by_word) {
         return named(wanted, entry.name);
     }
-    // A provider of the user's own naming, chosen by the model's prefix.
-    let own = wanted
-        .blocks
-        .iter()
-        .find(|(name, block)| block.base.is_some() && prefix == Some(plain(name)));
+    // A provider of the user's own naming, or one that is not in the table yet, with a key for it: such a model is never
+    // sent to another vendor, on another bill.
+    let means = |name: &str| {
+        let words = NOT_YET
+            .iter()
+            .find(|other| plain(other.name) == plain(name))
+            .map(|other| other.keywords);
+        prefix.as_deref() == Some(&plain(name))
+            || words.is_some_and(|words| words.iter().any(|word| model.contains(word)))
+    };
+    let own = wanted.blocks.iter().find(|(name, block)| {
+        let in_table = TABLE.iter().any(|entry| plain(entry.name) == plain(name));
+        !in_table && (block.base.is_some() || block.key.is_some()) && means(name)
+    });
     if let Some((name, _)) = own {
         return named(wanted, name);
+    }
+    if let Some(entry) = TABLE.iter().find(usable) {
+        return named(wanted, entry.name);
     }
     let by_variable = TABLE.iter().find(|entry| {
         !entry.key_variable.is_empty() && wanted.env.get(entry.key_variable).is_some()
@@ -245,11 +301,20 @@ fn named(wanted: &Wanted<'_>, name: &str) -> Result<Choice> {
         .map(|(_, block)| block.clone())
         .unwrap_or_default();
     let entry = TABLE.iter().find(|entry| plain(entry.name) == plain(name));
-    if entry.is_none() && NOT_YET.iter().any(|other| plain(other) == plain(name)) {
+    let unbuilt = NOT_YET
+        .iter()
+        .find(|other| entry.is_none() && plain(other.name) == plain(name));
+    if let Some(NotYet { base, .. }) =
+        unbuilt.filter(|other| other.base.is_empty() || block.base.is_none())
+    {
+        let hint = match *base {
+            "" => "`openrouter`, which routes to its models, or `custom` with an OpenAI-compatible `apiBase`".into(),
+            base => format!("nanobot config set providers.{name}.apiBase {base}"),
+        };
         return Err(fail_hint(
             Exit::Config,
-            format!("provider `{name}` is not supported by this release"),
-            "`openrouter`, which routes to its models, or `custom` with an OpenAI-compatible `apiBase`",
+            format!("provider `{name}` is not built into this release"),
+            hint,
         ));
     }
     if entry.is_none() && block.base.is_none() {
@@ -341,11 +406,11 @@ fn nobody(wanted: &Wanted<'_>) -> anyhow::Error {
     ];
     let found = servers.iter().find(|(_, port)| http::listens(*port));
     let unsupported = wanted.blocks.iter().find(|(name, block)| {
-        block.key.is_some() && NOT_YET.iter().any(|other| plain(other) == plain(name))
+        block.key.is_some() && NOT_YET.iter().any(|other| plain(other.name) == plain(name))
     });
     let cause = match unsupported {
         Some((name, _)) => {
-            format!("the only key is for provider `{name}`, which this release does not support")
+            format!("the only key is for provider `{name}`, which is not built into this release")
         }
         None => "no provider is configured".into(),
     };
@@ -506,6 +571,17 @@ mod tests {
             "",
             &format!("openrouter openrouter/auto {openrouter} r"),
         );
+        // A provider that is not built in works by its address, and its models are nobody else's.
+        check(
+            &[
+                ("deepseek", "d", "https://api.deepseek.com"),
+                ("openai", "o", ""),
+            ],
+            &[],
+            "auto",
+            "deepseek-chat",
+            "deepseek deepseek-chat https://api.deepseek.com d",
+        );
         // A vendor's variable never goes to another address.
         check(
             &[("openai", "", "http://h/v1")],
@@ -530,6 +606,17 @@ mod tests {
         check(&[], "nobody");
         check(&[("anthropic", "k", "")], "anthropic");
         check(&[("anthropic", "k", "")], "auto");
+        check(&[("anthropic", "k", "http://h/v1")], "anthropic");
+        check(&[("deepseek", "k", "")], "deepseek");
+    }
+
+    #[test]
+    fn a_model_never_goes_to_another_vendors_bill() {
+        let blocks = [("anthropic", "a", ""), ("openai", "o", "")];
+        for model in ["claude-opus", "anthropic/claude-opus"] {
+            assert_eq!(with(&blocks, &[], "auto", model).unwrap_err(), Exit::Config);
+        }
+        assert!(with(&blocks, &[], "auto", "gpt-9").is_ok());
     }
 
     #[test]
