@@ -292,9 +292,7 @@ mod tests {
     fn lives(mark: &str) -> bool {
         let all = std::fs::read_dir("/proc").unwrap().flatten();
         all.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok())
-            .any(|line| {
-                String::from_utf8_lossy(&line).contains(mark)
-            })
+            .any(|line| String::from_utf8_lossy(&line).contains(mark))
     }
 
     #[test]
