@@ -237,8 +237,7 @@ fn holds_key(path: &mut KeyPath, value: &Value) -> bool {
             holds
         }),
         Value::String(text) => {
-            let kind = Branch::at(path).and_then(Branch::key).map(|key| key.kind);
-            kind.is_some_and(Kind::is_secret) && !text.is_empty() && !refers(text)
+            Branch::kind_at(path).is_some_and(Kind::is_secret) && !text.is_empty() && !refers(text)
         }
         _ => false,
     }

@@ -167,8 +167,17 @@ impl Config {
         Ok(self.text != before)
     }
 
-    /// Write the text to the file, readable by its owner only.
+    /// Write the text to the file, readable by its owner only. A device or a pipe, such as `/dev/null`, is never
+    /// replaced by a file.
     pub fn save(&self) -> Result<()> {
+        let special = self
+            .path
+            .metadata()
+            .is_ok_and(|target| !target.is_file() && !target.is_dir());
+        if special {
+            let cause = format!("write `{}`: not a regular file", self.path.display());
+            return Err(fail(Exit::Io, cause));
+        }
         if let Some(parent) = self
             .path
             .parent()
@@ -618,6 +627,16 @@ mod tests {
         let mode = |path: &Path| path.metadata().unwrap().mode() & 0o777;
         assert_eq!((mode(&path), mode(path.parent().unwrap())), (0o600, 0o700));
         assert!(parse_at(folder.path(), "{}").save().is_err());
+    }
+
+    #[test]
+    fn a_socket_or_device_is_not_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s");
+        let _socket = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        let error = parse_at(&path, "{}").save().unwrap_err();
+        assert_eq!(exit_of(&error), Exit::Io);
+        assert!(!path.metadata().unwrap().is_file());
     }
 
     #[test]

@@ -338,6 +338,39 @@ impl Branch {
         Some(here)
     }
 
+    /// The type of the value at `path`; `None` where the table knows none, or has an object of keys.
+    pub fn kind_at(path: &[impl AsRef<str>]) -> Option<Kind> {
+        let key = Self::at(path)?.key()?;
+        let below = path.len() > key.path.split('.').count();
+        Some(match key.kind {
+            Map if below => Text,
+            Secrets if below => Secret,
+            kind => kind,
+        })
+    }
+
+    /// `written`, names joined by dots in any spelling and of any age, as the table has it; `None` for no key of it.
+    pub fn path_of(written: &str) -> Option<Vec<String>> {
+        let mut path: Vec<String> = Vec::new();
+        let mut here = Some(Self::root());
+        for part in written.split('.') {
+            let branch = here?;
+            if matches!(branch.key().map(|key| key.kind), Some(Map | Secrets | Any)) {
+                path.push(part.to_owned());
+                continue;
+            }
+            let name = branch.canonical(part);
+            here = branch.child(&name);
+            path.push(name);
+        }
+        if here.is_some() {
+            return Some(path);
+        }
+        let old = path.join(".");
+        let (_, new) = MOVED.iter().find(|(known, _)| *known == old)?;
+        Some(new.split('.').map(str::to_owned).collect())
+    }
+
     /// The key at this place, if it is one.
     pub fn key(self) -> Option<&'static Key> {
         let first = self.rows.first()?;
@@ -537,6 +570,36 @@ mod tests {
         assert_eq!(camel_case("interval_s"), "intervalS");
         assert_eq!(snake_case("openaiCodex"), "openai_codex");
         assert_eq!(snake_case("lm-studio"), "lm_studio");
+    }
+
+    #[test]
+    fn paths_as_typed() {
+        let check = |written: &str, expect: Option<&str>| {
+            let path = Branch::path_of(written).map(|path| path.join("."));
+            assert_eq!(path.as_deref(), expect, "{written}");
+        };
+        check(
+            "agents.defaults.max_tokens",
+            Some("agents.defaults.maxTokens"),
+        );
+        check("agents.defaults", Some("agents.defaults"));
+        check(
+            "agents.defaults.max_iterations",
+            Some("agents.defaults.maxToolIterations"),
+        );
+        check(
+            "tools.exec.restrictToWorkspace",
+            Some("tools.restrictToWorkspace"),
+        );
+        check(
+            "providers.lm_studio.extra_headers.X_A",
+            Some("providers.lmStudio.extraHeaders.X_A"),
+        );
+        check("modelPresets.a_b.c_d", Some("modelPresets.a_b.c_d"));
+        check("agents.defaults.model.x", None);
+        check("agents.defaults.modle", None);
+        check("agents.maxIterations", None);
+        check("", None);
     }
 
     #[test]

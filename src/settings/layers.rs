@@ -116,12 +116,7 @@ impl<'a> Layers<'a> {
         if value.is_null() {
             return Ok(None);
         }
-        let kind = match Branch::at(&path).and_then(Branch::key) {
-            // Below a map, the value is one of its members.
-            Some(key) if key.path.split('.').count() < path.len() => Kind::Text,
-            Some(key) => key.kind,
-            None => Kind::Any,
-        };
+        let kind = Branch::kind_at(&path).unwrap_or(Kind::Any);
         self.typed(&path, value, kind).map(Some)
     }
 
@@ -187,16 +182,10 @@ impl<'a> Layers<'a> {
     fn lay(&mut self, written: &[&str], variable: &str, text: &str) {
         match self.locate(written) {
             Ok(path) => {
-                let branch = Branch::at(&path);
-                let value = match branch.and_then(Branch::key) {
-                    // Below a map, the value is one of its members.
-                    Some(key) if key.path.split('.').count() < path.len() => Kind::Text.read(text),
-                    Some(key) => key.kind.read(text),
-                    None => Kind::Any.read(text),
-                };
+                let value = Branch::kind_at(&path).unwrap_or(Kind::Any).read(text);
                 // A single word with plain text, as in NANOBOT_SESSION=work, belongs to something else.
                 if written.len() > 1 || value.is_object() || text.trim_start().starts_with('{') {
-                    self.put(path, branch, value, variable);
+                    self.put(path, value, variable);
                 }
             }
             Err(nearest) if written.len() > 1 => self.strays.push(Stray {
@@ -208,14 +197,13 @@ impl<'a> Layers<'a> {
     }
 
     /// Store a value and remember the variable; an object is stored member by member, so that others stay.
-    fn put(&mut self, path: KeyPath, branch: Option<Branch>, value: Value, variable: &str) {
-        match (value, branch) {
+    fn put(&mut self, path: KeyPath, value: Value, variable: &str) {
+        match (value, Branch::at(&path)) {
             (Value::Object(members), Some(here)) if here.key().is_none() => {
                 for (written, member) in members {
                     let name = here.canonical(&written);
-                    let below = here.child(&name);
                     let path = path.iter().cloned().chain([name]).collect();
-                    self.put(path, below, member, variable);
+                    self.put(path, member, variable);
                 }
             }
             (value, _) => {
@@ -378,6 +366,11 @@ mod tests {
             &[("NANOBOT_PROVIDERS__OPENAI__EXTRA_HEADERS__X-Team", "{}")],
             "providers.openai.extraHeaders.X-Team",
             json!("{}"),
+        );
+        check(
+            &[("NANOBOT_MODEL_PRESETS__fast", r#"{"model": "m"}"#)],
+            "modelPresets.fast",
+            json!({"model": "m"}),
         );
         check(
             &[("NANOBOT_TOOLS__MCP_SERVERS__MY_SERVER__ARGS", r#"["a"]"#)],
