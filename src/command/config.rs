@@ -4,8 +4,11 @@ use crate::World;
 use crate::cli::Config as Arguments;
 use crate::error::{Exit, fail, fail_hint};
 use crate::settings::check::{Weight, findings};
-use crate::settings::keys::{Branch, KEYS, Stage, nearest};
+use crate::settings::expand::refers;
+use crate::settings::keys::{Branch, KEYS, Key, Stage, nearest};
+use crate::settings::kind::Kind;
 use crate::settings::{Config, Layers, file, schema};
+use crate::sys::input::{self, Reading};
 use anyhow::Result;
 use serde_json::Value;
 
@@ -31,53 +34,34 @@ pub fn run(world: &World, arguments: &Arguments) -> Result<Exit> {
 
 /// A key as typed, in the spelling of the table.
 fn canonical(key: &str) -> Result<Vec<String>> {
-    let mut here = Some(Branch::root());
-    let mut path = Vec::new();
-    for written in key.split('.') {
-        let name = here.map_or_else(|| written.to_owned(), |branch| branch.canonical(written));
-        let in_map = here.is_some_and(|branch| branch.key().is_some());
-        here = if in_map {
-            here
-        } else {
-            here.and_then(|branch| branch.child(&name))
-        };
-        path.push(name);
-        if here.is_none() {
-            return Err(unknown(key));
+    Branch::path_of(key).ok_or_else(|| {
+        let cause = format!("there is no key `{key}`");
+        match nearest(key, KEYS.iter().map(|known| known.path)) {
+            Some(meant) => fail_hint(Exit::Config, cause, format!("`{meant}`")),
+            None => fail_hint(Exit::Config, cause, "nanobot config schema"),
         }
-    }
-    Ok(path)
-}
-
-fn unknown(key: &str) -> anyhow::Error {
-    let cause = format!("there is no key `{key}`");
-    match nearest(key, KEYS.iter().map(|known| known.path)) {
-        Some(meant) => fail_hint(Exit::Config, cause, format!("`{meant}`")),
-        None => fail_hint(Exit::Config, cause, "nanobot config schema"),
-    }
+    })
 }
 
 fn get(world: &World, key: &str, origin: bool) -> Result<()> {
     let config = Config::load(&world.paths.config)?;
     let layers = Layers::new(&config, &world.env);
     let path = canonical(key)?;
-    let branch = Branch::at(&path);
-    let known = branch.and_then(Branch::key);
-    let value = match (layers.read(&path)?, known) {
-        (Some(value), _) => value,
-        (None, Some(known)) if known.path.split('.').count() == path.len() => known.default_value(),
-        (None, _) => Value::Null,
+    let value = match Branch::at(&path).and_then(Branch::key) {
+        // Whoever asks for one key is told what is wrong with it.
+        Some(known) => match layers.read(&path)? {
+            Some(value) => value,
+            None if Branch::kind_at(&path) == Some(known.kind) => known.default_value(),
+            None => Value::Null,
+        },
+        None => group(&layers, &path),
     };
     let text = match masked(&value, &mut path.clone()) {
         Value::String(text) => text,
         Value::Null => String::new(),
         other => other.to_string(),
     };
-    let from = if origin {
-        format!("\t{}", layers.origin(&path))
-    } else {
-        String::new()
-    };
+    let from = from(&layers, &path, origin);
     world.terminal.print(&format!("{text}{from}\n"))
 }
 
@@ -86,22 +70,52 @@ fn get_all(world: &World, origin: bool) -> Result<()> {
     let config = Config::load(&world.paths.config)?;
     let layers = Layers::new(&config, &world.env);
     let mut text = String::new();
-    for key in KEYS
-        .iter()
-        .filter(|key| matches!(key.stage, Stage::Used | Stage::Written))
-    {
-        for path in spelled(&layers, key.path) {
-            let value = layers.read(&path)?.unwrap_or_else(|| key.default_value());
-            let shown = masked(&value, &mut path.clone());
-            let from = if origin {
-                format!("\t{}", layers.origin(&path))
-            } else {
-                String::new()
-            };
-            text.push_str(&format!("{} = {shown}{from}\n", path.join(".")));
-        }
+    for (path, value) in in_force(&layers, KEYS) {
+        let shown = masked(&value, &mut path.clone());
+        let from = from(&layers, &path, origin);
+        text.push_str(&format!("{} = {shown}{from}\n", path.join(".")));
     }
     world.terminal.print(&text)
+}
+
+/// What lies below `path`, as one object.
+fn group(layers: &Layers<'_>, path: &[String]) -> Value {
+    let mut all = Value::Object(serde_json::Map::new());
+    let rows = Branch::at(path).map(Branch::keys).unwrap_or_default();
+    for (below, value) in in_force(layers, rows) {
+        if let Some(rest) = below.strip_prefix(path) {
+            file::place_in(&mut all, rest, value);
+        }
+    }
+    all
+}
+
+/// The keys of `rows` that are set, or used and so have a default. What cannot be read is given as it is written, so
+/// that a mistake in one key, or a variable that is not set here, hides no other; `config check` tells of it.
+fn in_force(layers: &Layers<'_>, rows: &'static [Key]) -> Vec<(Vec<String>, Value)> {
+    let mut found = Vec::new();
+    for key in rows {
+        for path in spelled(layers, key.path) {
+            let written = file::find(layers.value(), &path).filter(|value| !value.is_null());
+            let used = matches!(key.stage, Stage::Used | Stage::Written);
+            let value = match written {
+                Some(written) => layers
+                    .typed(&path, written, key.kind)
+                    .unwrap_or_else(|_| written.clone()),
+                None if used => key.default_value(),
+                None => continue,
+            };
+            found.push((path, value));
+        }
+    }
+    found
+}
+
+fn from(layers: &Layers<'_>, path: &[String], origin: bool) -> String {
+    match origin {
+        true => format!("\t{}", layers.origin(path)),
+        false => String::new(),
+    }
 }
 
 /// The paths that a row of the table stands for: one, or one for each name that the user chose.
@@ -127,11 +141,8 @@ fn spelled(layers: &Layers<'_>, row: &str) -> Vec<Vec<String>> {
 
 /// `value` at `path` with what is secret about it as `***`.
 fn masked(value: &Value, path: &mut Vec<String>) -> Value {
-    let secret = Branch::at(path)
-        .and_then(Branch::key)
-        .is_some_and(|key| key.kind.is_secret());
     match value {
-        Value::String(text) if secret && !text.is_empty() => "***".into(),
+        Value::String(text) if !text.is_empty() && is_secret(path) => "***".into(),
         Value::Object(members) => {
             let mut shown = serde_json::Map::new();
             for (name, member) in members {
@@ -141,15 +152,29 @@ fn masked(value: &Value, path: &mut Vec<String>) -> Value {
             }
             Value::Object(shown)
         }
+        Value::Array(items) => items.iter().map(|item| masked(item, path)).collect(),
         other => other.clone(),
     }
 }
 
+/// Whether text at `path` is a secret. In free-form values, whose keys no table knows, its name has to tell.
+fn is_secret(path: &[String]) -> bool {
+    const TELLING: [&str; 6] = ["key", "token", "secret", "password", "auth", "cookie"];
+    match Branch::kind_at(path) {
+        Some(Kind::Any) | None => path.last().is_some_and(|name| {
+            let name = name.to_lowercase();
+            TELLING.iter().any(|word| name.contains(word))
+        }),
+        Some(kind) => kind.is_secret(),
+    }
+}
+
+/// Change the key; `null`, as no value, removes it.
 fn set(world: &World, key: &str, value: Option<&str>) -> Result<()> {
     let mut config = Config::load(&world.paths.config)?;
     let path = canonical(key)?;
     match value {
-        None => {
+        None | Some("null") => {
             if !config.unset(&path)? {
                 return Err(fail(
                     Exit::Config,
@@ -158,34 +183,53 @@ fn set(world: &World, key: &str, value: Option<&str>) -> Result<()> {
             }
         }
         Some(text) => {
-            let known = Branch::at(&path)
-                .and_then(Branch::key)
-                .ok_or_else(|| unknown(key))?;
-            let whole = known.path.split('.').count() == path.len();
-            let kind = known.kind;
-            let read = if whole {
-                kind.read(text)
-            } else {
-                Value::String(text.to_owned())
-            };
-            let refers = crate::settings::expand::refers(text);
-            let value = if !whole || refers {
-                Some(read)
-            } else {
-                kind.accept(&read)
-            };
-            let value = value.ok_or_else(|| {
-                let cause = format!(
-                    "`{key}` is {}, expected {}",
-                    kind.found(&kind.read(text)),
-                    kind.expected()
-                );
-                fail(Exit::Config, cause)
+            let kind = Branch::kind_at(&path).ok_or_else(|| {
+                let cause = format!("`{key}` holds other keys");
+                fail_hint(Exit::Config, cause, "set them one by one")
             })?;
+            let from_input = match text {
+                "-" => Some(piped()?),
+                _ => None,
+            };
+            if from_input.is_none() && is_secret(&path) && !refers(text) {
+                world.terminal.complain(&format!(
+                    "nanobot: every process can see a key on the command line; `nanobot config set {key} -` reads it from standard input"
+                ));
+            }
+            let value = given(key, kind, from_input.as_deref().unwrap_or(text))?;
             config.set(&path, &value)?;
         }
     }
     config.save()
+}
+
+/// What `text` means for a key of type `kind`. A reference to a variable stays one, and is checked when it is used.
+fn given(key: &str, kind: Kind, text: &str) -> Result<Value> {
+    let read = kind.read(text);
+    if refers(text) {
+        return Ok(read);
+    }
+    kind.accept(&read).ok_or_else(|| {
+        let cause = format!(
+            "`{key}` is {}, expected {}",
+            kind.found(&read),
+            kind.expected()
+        );
+        fail(Exit::Config, cause)
+    })
+}
+
+/// The value on standard input, without the newline that ends it.
+fn piped() -> Result<String> {
+    let bytes = input::read(Reading::Always, &mut |_| {})?.unwrap_or_default();
+    let text = String::from_utf8(bytes)
+        .map_err(|_| fail(Exit::BadInput, "standard input is not UTF-8"))?;
+    let text = text.strip_suffix('\n').unwrap_or(&text);
+    let text = text.strip_suffix('\r').unwrap_or(text);
+    match text.is_empty() {
+        true => Err(fail(Exit::NoInput, "standard input is empty")),
+        false => Ok(text.to_owned()),
+    }
 }
 
 fn check(world: &World) -> Result<Exit> {

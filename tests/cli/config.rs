@@ -242,3 +242,73 @@ fn the_hello_request_is_lean() {
 fn the_server_is_no_command_here() {
     Story::bare().run(["gateway"]).status(2).stderr_has("cron");
 }
+
+#[test]
+fn config_get_shows_what_is_in_force_whatever_else_is_wrong() {
+    let story = Story::bare().config_text(
+        r#"{"agents": {"defaults": {"temperature": "hot", "max_iterations": 7}},
+            "providers": {"openai": {"apiKey": "${NOT_SET}"}},
+            "modelPresets": {"fast": {"model": "m", "apiKey": "sk-1"}}}"#,
+    );
+    let all = story.run(["config", "get", "--origin"]).text();
+    for line in [
+        "agents.defaults.temperature = \"hot\"\tfile $HOME/.nanobot/config.json:1:41",
+        "agents.defaults.maxTokens = 8192\tdefault",
+        "agents.defaults.maxToolIterations = 7\tfile $HOME/.nanobot/config.json:1:66",
+        "providers.openai.apiKey = \"***\"\tfile $HOME/.nanobot/config.json:2:48",
+    ] {
+        assert!(all.lines().any(|shown| shown == line), "no {line} in {all}");
+    }
+    let defaults = story.run(["config", "get", "agents.defaults"]).json();
+    assert_eq!(defaults["memoryWindow"], 100);
+    story
+        .run(["config", "get", "providers"])
+        .stdout("{\"openai\":{\"apiKey\":\"***\",\"apiBase\":null,\"extraHeaders\":null}}\n");
+    story
+        .run(["config", "get", "modelPresets"])
+        .stdout("{\"fast\":{\"model\":\"m\",\"apiKey\":\"***\"}}\n");
+    story
+        .run(["config", "get", "agents.defaults.maxIterations"])
+        .stdout("7\n");
+    for (key, words) in [
+        ("agents.defaults.temperature", "expected a number"),
+        ("providers.openai.apiKey", "NOT_SET"),
+        ("agents.defaults.model.x", "there is no key"),
+    ] {
+        story
+            .run(["config", "get", key])
+            .status(78)
+            .stderr_has(words);
+    }
+}
+
+#[test]
+fn config_set_takes_keys_from_a_pipe_and_null_as_nothing() {
+    let story = Story::bare().stdin("sk-piped\n");
+    let config = || -> Value {
+        let text = std::fs::read_to_string(story.home().join(".nanobot/config.json")).unwrap();
+        serde_json::from_str(&text).unwrap()
+    };
+    let key = "providers.openai.apiKey";
+    story.run(["config", "set", key, "-"]).stderr("");
+    assert_eq!(
+        config(),
+        json!({"providers": {"openai": {"apiKey": "sk-piped"}}})
+    );
+    story.run(["config", "set", key, "${KEY}"]).stderr("");
+    assert_eq!(config()["providers"]["openai"]["apiKey"], "${KEY}");
+    story
+        .run(["config", "set", key, "sk-argv"])
+        .stderr_has("every process can see");
+    assert_eq!(config()["providers"]["openai"]["apiKey"], "sk-argv");
+    story.run(["config", "set", key, "null"]).stderr("");
+    assert_eq!(config()["providers"]["openai"], json!({}));
+    story
+        .run(["config", "set", "agents.defaults", "{}"])
+        .status(78)
+        .stderr_has("holds other keys");
+    story
+        .run(["config", "set", "agents.defaults.max_iterations", "9"])
+        .stderr("");
+    assert_eq!(config()["agents"]["defaults"]["maxToolIterations"], 9);
+}
