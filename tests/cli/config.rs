@@ -312,3 +312,43 @@ fn config_set_takes_keys_from_a_pipe_and_null_as_nothing() {
         .stderr("");
     assert_eq!(config()["agents"]["defaults"]["maxToolIterations"], 9);
 }
+
+#[test]
+fn onboard_again_keeps_what_was_chosen() {
+    let story = Story::bare();
+    let config = || -> Value {
+        let text = std::fs::read_to_string(story.home().join(".nanobot/config.json")).unwrap();
+        serde_json::from_str(&text).unwrap()
+    };
+    let first = ["onboard", "--provider", "lm-studio", "--model", "mine"];
+    story.run(first).stderr_has("created");
+    assert_eq!(config()["agents"]["defaults"]["provider"], "lm_studio");
+    let again = ["onboard", "--provider", "lmStudio"];
+    story.run(again).stderr_has("kept ~/.nanobot/config.json");
+    assert_eq!(config()["agents"]["defaults"]["model"], "mine");
+    let other = ["onboard", "--provider", "openai"];
+    story.run(other).stderr_has("kept the model mine");
+    assert_eq!(config()["agents"]["defaults"]["provider"], "openai");
+    assert_eq!(config()["agents"]["defaults"]["model"], "mine");
+}
+
+#[test]
+fn onboard_writes_nothing_that_cannot_be_right() {
+    let check = |text: &str, arguments: &[&str], status: i32, words: &str| {
+        let story = Story::bare().config_text(text);
+        story
+            .run([&["onboard", "--yes"], arguments].concat())
+            .status(status)
+            .stderr_has(words);
+        let after = std::fs::read_to_string(story.home().join(".nanobot/config.json")).unwrap();
+        assert_eq!(after, text);
+        assert!(!story.workspace().exists());
+    };
+    check("{}", &["--provider", "opnai"], 2, "openrouter");
+    let key = ["--provider", "openai", "--api-key-env", "sk-secret"];
+    check("{}", &key, 2, "no name of a variable");
+    check("{}", &["--api-key-env", "KEY"], 2, "--provider NAME");
+    let wrong = "{\"agents\": {\"defaults\": {\"temperature\": \"hot\"}}}";
+    check(wrong, &[], 78, "expected a number");
+    check("{\"agents\": ", &[], 78, "config.json:1:");
+}
