@@ -3,6 +3,8 @@
 use crate::sys::env::Env;
 use serde_json::Value;
 use std::fmt::Write;
+use std::io::{ErrorKind, Read};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Skills that come with the program.
@@ -10,6 +12,9 @@ pub const BUILT_IN: &[(&str, &str)] = &[("memory", include_str!("memory.md"))];
 
 /// The longest head of a skill that is read; what is longer is none.
 const HEAD_LIMIT: usize = 64 << 10;
+
+/// The longest SKILL.md that is read: more than any model should be taught at once.
+const TEXT_LIMIT: u64 = 1 << 20;
 
 /// A skill.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -34,19 +39,7 @@ pub fn find(
     notices: &mut Vec<String>,
 ) -> Vec<Skill> {
     let dir = workspace.join("skills");
-    let mut texts: Vec<(String, String)> = Vec::new();
-    for entry in std::fs::read_dir(&dir).into_iter().flatten().flatten() {
-        let name = entry.file_name().to_string_lossy().into_owned();
-        match std::fs::read(entry.path().join("SKILL.md")) {
-            Ok(bytes) => texts.push((name, String::from_utf8_lossy(&bytes).into_owned())),
-            Err(error)
-                if matches!(
-                    error.kind(),
-                    std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory
-                ) => {}
-            Err(error) => notices.push(format!("skill `{name}`: {error}")),
-        }
-    }
+    let mut texts = written(&dir, notices);
     for (name, text) in BUILT_IN {
         if !texts.iter().any(|(own, _)| own == name) {
             texts.push(((*name).to_owned(), (*text).to_owned()));
@@ -54,12 +47,7 @@ pub fn find(
     }
     texts.retain(|(name, _)| !disabled.contains(name));
     texts.sort();
-    let has_program = |program: &str| {
-        let path = env.get("PATH").unwrap_or_default();
-        path.split(':')
-            .filter(|dir| !dir.is_empty())
-            .any(|dir| Path::new(dir).join(program).is_file())
-    };
+    let has_program = |program: &str| is_on_path(program, env.get("PATH").unwrap_or_default());
     let is_set = |variable: &str| env.get(variable).is_some();
     let skill = |(name, text): (String, String)| {
         let location = dir.join(&name).join("SKILL.md");
@@ -68,6 +56,74 @@ pub fn find(
         skill
     };
     texts.into_iter().map(skill).collect()
+}
+
+/// Name and text of each skill in the workspace. What cannot be read is a notice and hides no other.
+fn written(dir: &Path, notices: &mut Vec<String>) -> Vec<(String, String)> {
+    let entries = match std::fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Vec::new(),
+        Err(error) => {
+            notices.push(format!("skills in `{}`: {error}", dir.display()));
+            return Vec::new();
+        }
+    };
+    let mut texts = Vec::new();
+    for entry in entries {
+        let read = entry.map(|entry| {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            (name, text_of(&entry.path().join("SKILL.md")))
+        });
+        match read {
+            Ok((name, Ok(text))) => texts.extend(text.map(|text| (name, text))),
+            Ok((name, Err(error))) => notices.push(format!("skill `{name}`: {error}")),
+            Err(error) => notices.push(format!("skills in `{}`: {error}", dir.display())),
+        }
+    }
+    texts
+}
+
+/// The text of a SKILL.md; `None` where there is none.
+fn text_of(path: &Path) -> std::io::Result<Option<String>> {
+    let is_file = match path.metadata() {
+        Ok(metadata) => metadata.is_file(),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            return Ok(None);
+        }
+        Err(error) => return Err(error),
+    };
+    // Opening a named pipe would wait for its other end.
+    if !is_file {
+        return Err(std::io::Error::other("SKILL.md is not a regular file"));
+    }
+    let mut bytes = Vec::new();
+    std::fs::File::open(path)?
+        .take(TEXT_LIMIT + 1)
+        .read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > TEXT_LIMIT {
+        return Err(std::io::Error::other("SKILL.md has more than 1 MiB"));
+    }
+    Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
+}
+
+/// Whether `program` can be run from a directory of `path`.
+fn is_on_path(program: &str, path: &str) -> bool {
+    path.split(':').filter(|dir| !dir.is_empty()).any(|dir| {
+        let found = Path::new(dir).join(program).metadata();
+        found.is_ok_and(|found| found.is_file() && found.mode() & 0o111 != 0)
+    })
+}
+
+/// The head as YAML. A head needs few nodes; the small budget keeps aliases of aliases from growing into millions.
+fn yaml(head: &str) -> Result<Value, serde_saphyr::Error> {
+    let budget = serde_saphyr::budget! {
+        max_nodes: 2_000,
+        max_events: 10_000,
+        max_aliases: 20,
+        max_anchors: 20,
+        max_depth: 20,
+    };
+    serde_saphyr::from_str_with_options(head, serde_saphyr::options! { budget: budget })
 }
 
 /// Read a skill from its text.
@@ -81,7 +137,7 @@ fn parse(
     let text = text.replace("\r\n", "\n");
     let text = text.trim_start_matches('\u{feff}');
     let (head, body) = split(text);
-    let (head, notice) = match serde_saphyr::from_str::<Value>(head) {
+    let (head, notice) = match yaml(head) {
         Ok(head @ Value::Object(_)) => (head, None),
         Ok(_) => (Value::Null, None),
         // Many skills in the wild hold an unquoted colon: read what can be read line by line.
@@ -92,13 +148,15 @@ fn parse(
     };
     let needs = needs(&head["metadata"]);
     let list = |key: &str| -> Vec<String> {
-        needs["requires"][key]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .filter_map(Value::as_str)
-            .map(str::to_owned)
-            .collect()
+        match &needs["requires"][key] {
+            Value::String(one) => vec![one.clone()],
+            Value::Array(items) => items
+                .iter()
+                .filter_map(Value::as_str)
+                .map(str::to_owned)
+                .collect(),
+            _ => Vec::new(),
+        }
     };
     let programs = list("bins")
         .into_iter()
@@ -217,7 +275,8 @@ pub fn active(skills: &[Skill]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Skill, active, parse, summary};
+    use super::{Skill, active, find, parse, summary};
+    use crate::sys::env::Env;
 
     fn skill(text: &str) -> (Skill, bool) {
         let (skill, notice) = parse(
@@ -305,6 +364,65 @@ mod tests {
         check("---\n---\nb", "x", false, &[], "b");
         assert!(skill("---\ndescription: Use when: asked\n---\n").1);
         assert!(!skill("---\ndescription: fine\n---\n").1);
+    }
+
+    #[test]
+    fn aliases_of_aliases_are_given_up() {
+        let mut head = String::from("a0: &a0 [x, x, x, x, x, x, x, x]\n");
+        for level in 1..5 {
+            let below = format!("*a{}, ", level - 1).repeat(8);
+            head.push_str(&format!("a{level}: &a{level} [{below}]\n"));
+        }
+        let (skill, notice) = skill(&format!("---\ndescription: d\n{head}---\nbody"));
+        assert!(notice, "it was read as YAML");
+        assert_eq!(
+            (skill.description.as_str(), skill.body.as_str()),
+            ("d", "body")
+        );
+    }
+
+    #[test]
+    fn skills_are_found_and_what_is_odd_is_told() {
+        let temp = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| {
+            let path = temp.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        let found = |disabled: &[&str]| {
+            let disabled: Vec<String> = disabled.iter().map(|&name| name.to_owned()).collect();
+            let env: Env = [("PATH", temp.path().join("bin").to_str().unwrap())]
+                .into_iter()
+                .collect();
+            let mut notices = Vec::new();
+            let skills = find(temp.path(), &disabled, &env, &mut notices);
+            let names: Vec<String> = skills
+                .iter()
+                .map(|skill| format!("{}: {} {:?}", skill.name, skill.description, skill.missing))
+                .collect();
+            (names, notices)
+        };
+        let (names, notices) = found(&[]);
+        assert!(
+            names.len() == 1 && names[0].starts_with("memory: "),
+            "{names:?}"
+        );
+        assert!(notices.is_empty());
+
+        write("bin/plain", "");
+        let needs = "metadata: {nanobot: {requires: {bins: plain}}}";
+        write(
+            "skills/b/SKILL.md",
+            &format!("---\ndescription: second\n{needs}\n---\n"),
+        );
+        write("skills/a/SKILL.md", "---\ndescription: first\n---\n");
+        write("skills/memory/SKILL.md", "---\ndescription: mine\n---\n");
+        write("skills/empty/notes.md", "");
+        write("skills/stray.md", "");
+        std::fs::create_dir_all(temp.path().join("skills/odd/SKILL.md")).unwrap();
+        let (names, notices) = found(&["a"]);
+        assert_eq!(names, ["b: second [\"CLI: plain\"]", "memory: mine []"]);
+        assert_eq!(notices, ["skill `odd`: SKILL.md is not a regular file"]);
     }
 
     #[test]
