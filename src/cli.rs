@@ -263,7 +263,7 @@ pub enum Config {
     Set {
         /// A key, as `agents.defaults.model`
         key: String,
-        /// The value; JSON for lists and maps
+        /// The value; JSON for lists and maps, `null` to remove the key, `-` to read it from standard input
         #[arg(required_unless_present = "unset", allow_hyphen_values = true)]
         value: Option<String>,
         /// Remove the key

@@ -66,6 +66,10 @@ pub fn sync_dir(path: &Path) -> Result<()> {
 /// its target is replaced.
 pub fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
     let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    if std::fs::metadata(&target).is_ok_and(|about| !about.is_file()) {
+        let cause = format!("write `{}`: it is no regular file", path.display());
+        return Err(fail(Exit::Io, cause));
+    }
     let dir = target
         .parent()
         .filter(|dir| !dir.as_os_str().is_empty())
@@ -268,6 +272,21 @@ mod tests {
             2,
             "no temporary file is left"
         );
+    }
+
+    #[test]
+    fn what_is_no_regular_file_is_not_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        let pipe = dir.path().join("pipe");
+        rustix::fs::mkfifoat(
+            rustix::fs::CWD,
+            &pipe,
+            rustix::fs::Mode::from_raw_mode(0o600),
+        )
+        .unwrap();
+        assert_eq!(exit_of(&replace(&pipe, b"x").unwrap_err()), Exit::Io);
+        assert!(replace(dir.path(), b"x").is_err());
+        assert!(!std::fs::metadata(&pipe).unwrap().is_file());
     }
 
     #[test]

@@ -71,8 +71,11 @@ pub(super) fn choose(
     };
     Ok(match &arguments.record {
         Some(path) => {
-            // A recording that is there is begun anew, so that it can be replayed from its beginning.
-            crate::sys::store::replace(path, b"")?;
+            // A recording that is there is begun anew, so that it can be replayed from its beginning; a pipe or a device
+            // takes it as it comes.
+            if path.is_file() {
+                crate::sys::store::replace(path, b"")?;
+            }
             let answers = Record {
                 inner: chosen.answers,
                 path: path.clone(),
