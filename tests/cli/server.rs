@@ -224,7 +224,7 @@ pub(crate) struct Server {
 struct State {
     script: VecDeque<Turn>,
     /// Used when the script has run out.
-    always: Option<Turn>,
+    always: Option<Arc<Turn>>,
     asked: Vec<Asked>,
     connections: usize,
 }
@@ -253,7 +253,7 @@ impl Server {
 
     /// What to do with every request that the script does not cover.
     pub(crate) fn always(&self, turn: Turn) {
-        self.state.lock().unwrap().always = Some(turn);
+        self.state.lock().unwrap().always = Some(Arc::new(turn));
     }
 
     pub(crate) fn asked(&self) -> Vec<Asked> {
@@ -276,14 +276,16 @@ fn serve(stream: TcpStream, state: &Mutex<State>) {
     let mut reader = BufReader::new(stream.try_clone().expect("a socket can be cloned"));
     let mut writer = stream;
     while let Some(asked) = read_request(&mut reader, connection) {
-        let answer = {
+        // Answered without the lock: a slow answer must not keep others from being heard.
+        let turn = {
             let mut state = state.lock().unwrap();
             state.asked.push(asked.clone());
-            let scripted = state.script.pop_front();
-            match (&scripted, &state.always) {
-                (Some(turn), _) | (None, Some(turn)) => turn(&asked),
-                (None, None) => Answer::text(500, "text/plain", "the script has run out"),
-            }
+            let scripted = state.script.pop_front().map(Arc::new);
+            scripted.or_else(|| state.always.clone())
+        };
+        let answer = match turn {
+            Some(turn) => turn(&asked),
+            None => Answer::text(500, "text/plain", "the script has run out"),
         };
         if !send(&mut writer, &mut reader, &answer) {
             return;

@@ -267,13 +267,10 @@ fn the_first_byte_may_take_longer_than_a_silence() {
         }) as crate::server::Turn]);
     story.run(["agent", "-m", "x"]).stdout("late\n");
     let story = Story::new().env("NANOBOT_LLM_TIMEOUT_S", "1");
-    let never = || {
-        Box::new(|_: &crate::server::Asked| {
-            std::thread::sleep(std::time::Duration::from_secs(2));
-            Answer::default()
-        }) as crate::server::Turn
-    };
-    story.server().script([never(), never(), never(), never()]);
+    story.server().always(Box::new(|_| {
+        std::thread::sleep(std::time::Duration::from_secs(2));
+        Answer::default()
+    }));
     story
         .run(["agent", "-m", "x"])
         .status(69)
