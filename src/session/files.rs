@@ -1,7 +1,7 @@
 //! Sessions as files: listed, read whole, removed, pruned.
 
 use super::line::{self, Line};
-use super::place::Place;
+use super::place::{Place, key_in};
 use super::{lock_path, open_to_read, tail, whole_lines};
 use crate::error::{Exit, fail_hint};
 use crate::message::Message;
@@ -156,7 +156,10 @@ pub fn remove(place: &Place, key: &str) -> Result<()> {
         Duration::ZERO,
         &mut |_| {},
     )?;
-    remove_files(&path)?;
+    // What lies where other releases keep sessions would come back in its place.
+    for copy in place.copies(key)? {
+        remove_files(&copy)?;
+    }
     lock.remove()
 }
 
@@ -192,6 +195,8 @@ pub fn prune(place: &Place) -> Result<()> {
         path.file_name()
             .is_some_and(|name| name.to_string_lossy().starts_with("pipe_"))
     };
+    // The name is a hint only: a user's own key may look like it.
+    let of_a_pipe = |path: &PathBuf| key_in(path).is_some_and(|key| key.starts_with("pipe:"));
     let is_old = |path: &PathBuf| {
         std::fs::metadata(path)
             .and_then(|about| about.modified())
@@ -201,6 +206,7 @@ pub fn prune(place: &Place) -> Result<()> {
         .into_iter()
         .filter(is_pipe)
         .filter(is_old)
+        .filter(of_a_pipe)
         .take(PRUNED_AT_ONCE)
     {
         if let Ok(lock) = Lock::take(
@@ -209,7 +215,8 @@ pub fn prune(place: &Place) -> Result<()> {
             &place.clock.stamp(),
             Duration::ZERO,
             &mut |_| {},
-        ) && remove_files(&path).is_ok()
+        ) && is_old(&path)
+            && remove_files(&path).is_ok()
         {
             drop(lock.remove());
         }

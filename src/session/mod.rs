@@ -47,8 +47,16 @@ impl Session {
         wait: Duration,
         notice: &mut dyn FnMut(&str),
     ) -> Result<Self> {
-        let path = place.find(key)?;
-        let (log, messages) = Log::open(place, key, path, wait, notice)?;
+        let mut path = place.find(key)?;
+        let (log, messages) = loop {
+            let opened = Log::open(place, key, path.clone(), wait, notice)?;
+            // While we waited, another key of the same file name may have taken it.
+            let now = place.find(key)?;
+            if now == path {
+                break opened;
+            }
+            path = now;
+        };
         let mut session = Self {
             key: key.to_owned(),
             turn: String::new(),
@@ -137,6 +145,10 @@ impl Session {
         match &mut self.log {
             Some(log) if log.file.is_some() => {
                 log.metadata.last_consolidated = log.count;
+                // What newer releases read instead, where they keep it.
+                if let Some(archived) = log.metadata.extra.get_mut("last_archived") {
+                    *archived = log.count.into();
+                }
                 log.close(&self.key, &self.turn, "new")
             }
             _ => Ok(()),
@@ -317,6 +329,8 @@ impl Log {
         let Some(file) = &self.file else {
             unreachable!("it was opened above")
         };
+        // A line that another left torn would swallow ours; it is kept aside, where the next open would have put it.
+        mend(file, &self.path, &self.clock, &mut |_| {})?;
         self.size = length(file, &self.path)?;
         let tail = tail::read(file, &self.path, self.size, 0)?;
         self.count = tail.count;

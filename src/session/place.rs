@@ -111,6 +111,15 @@ impl Place {
         })
     }
 
+    /// Every file that holds the session `key`: the one that is used, and those that would be, were it gone.
+    pub(super) fn copies(&self, key: &str) -> Result<Vec<PathBuf>> {
+        let used = self.find(key)?;
+        let safe = format!("{}.jsonl", safe_name(key));
+        let others = self.directories().map(|dir| dir.join(&safe));
+        let others = others.filter(|path| *path != used && path.exists() && is_of(path, key));
+        Ok(others.chain([used.clone()]).collect())
+    }
+
     /// The directories that may hold sessions.
     pub(super) fn directories(&self) -> impl Iterator<Item = &Path> {
         [
@@ -132,16 +141,17 @@ pub(super) fn safe_name(key: &str) -> String {
 
 /// Whether the file at `path` is that of `key`: its first line says so, or says nothing.
 fn is_of(path: &Path, key: &str) -> bool {
+    key_in(path).is_none_or(|found| found == key)
+}
+
+/// The key that the first line of the file at `path` names.
+pub(super) fn key_in(path: &Path) -> Option<String> {
     let mut first = Vec::new();
-    let Ok(file) = std::fs::File::open(path) else {
-        return true;
-    };
-    if BufReader::new(file).read_until(b'\n', &mut first).is_err() {
-        return true;
-    }
+    let file = std::fs::File::open(path).ok()?;
+    BufReader::new(file).read_until(b'\n', &mut first).ok()?;
     match line::parse(first.trim_ascii_end()) {
-        Line::Metadata(metadata) => metadata.key.is_none_or(|found| found == key),
-        _ => true,
+        Line::Metadata(metadata) => metadata.key,
+        _ => None,
     }
 }
 

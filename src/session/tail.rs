@@ -83,7 +83,9 @@ fn window_of(
     let wanted = count - window_start(consolidated, count, window).min(count);
     let mut messages = Vec::new();
     let mut seen = 0;
-    while seen < wanted {
+    let all = count - consolidated.min(count);
+    // A turn that is longer than the window is sent whole: without the user's message it would be nothing.
+    while seen < wanted || (window > 0 && seen < all && !has_user(&messages)) {
         let Some((at, text)) = lines.next()? else {
             break;
         };
@@ -140,7 +142,10 @@ fn scan(file: &File, path: &Path, window: usize) -> Result<Tail> {
     let mut metadata = metadata.unwrap_or_default();
     // A newer release gives a session its title in the first line alone.
     for (key, value) in first.into_iter().flat_map(|first| first.metadata) {
-        metadata.metadata.entry(key).or_insert(value);
+        // What we keep there ourselves is newest in the last line.
+        if key != "nanobot" {
+            metadata.metadata.insert(key, value);
+        }
     }
     let count = places.len();
     let consolidated = within(&mut metadata, count, &mut notices);
@@ -154,6 +159,17 @@ fn scan(file: &File, path: &Path, window: usize) -> Result<Tail> {
             messages.extend(message);
         }
     }
+    for place in places[consolidated.min(start)..start].iter().rev() {
+        if window == 0 || has_user(&messages) {
+            break;
+        }
+        reader.seek(SeekFrom::Start(*place)).with_context(what)?;
+        text.clear();
+        reader.read_until(b'\n', &mut text).with_context(what)?;
+        if let Line::Message(Some(message)) = line::parse(text.trim_ascii_end()) {
+            messages.insert(0, message);
+        }
+    }
     Ok(Tail {
         metadata,
         count,
@@ -161,6 +177,12 @@ fn scan(file: &File, path: &Path, window: usize) -> Result<Tail> {
         provider_state,
         notices,
     })
+}
+
+fn has_user(messages: &[Message]) -> bool {
+    messages
+        .iter()
+        .any(|message| matches!(message, Message::User(_)))
 }
 
 /// How much is consolidated, which cannot be more than there is.

@@ -436,3 +436,78 @@ fn a_session_that_a_python_run_has_put_anew_is_followed() {
     assert_eq!(contents, ["one", "1", "two", "theirs", "2"]);
     assert_eq!(lines.last().unwrap()["messages"], 5);
 }
+
+#[test]
+fn a_turn_longer_than_the_window_is_resumed_and_remembered() {
+    let story = Story::new().set(
+        "agents.defaults",
+        json!({ "model": "m", "provider": "custom", "memoryWindow": 4 }),
+    );
+    let again = || calls("list_dir", json!({}));
+    let story = story.script([
+        again(),
+        again(),
+        again(),
+        fails(400, "no"),
+        says("Done."),
+        says("Yes."),
+    ]);
+    story
+        .run(["agent", "-m", "the task"])
+        .status(1)
+        .stderr_has("no");
+    story.run(["agent", "--resume"]).stdout("Done.\n");
+    assert_eq!(story.asked()[4].messages().len(), 8);
+    story.run(["agent", "-m", "done?"]).stdout("Yes.\n");
+    assert!(story.asked()[5].raw.contains("the task"));
+}
+
+#[test]
+fn a_session_that_only_looks_like_a_pipes_is_not_pruned() {
+    let story = Story::new().script([says("1"), says("2")]);
+    story
+        .run(["agent", "-m", "x", "-s", "pipe_mine"])
+        .stdout("1\n");
+    let story = story
+        .env("NANOBOT_TEST_TIME", "2100-01-01T00:00:00Z")
+        .stdin("x");
+    story.run(["agent"]).stdout("2\n");
+    assert!(story.workspace().join("sessions/pipe_mine.jsonl").exists());
+}
+
+#[test]
+fn a_line_torn_by_another_swallows_nothing_of_ours() {
+    let story = Story::new().script([says("1")]);
+    story.run(["agent", "-m", "one"]).stdout("1\n");
+    let path = story.workspace().join("sessions/cli_direct.jsonl");
+    story
+        .server()
+        .script([Box::new(move |asked: &crate::server::Asked| {
+            let mut text = std::fs::read(&path).unwrap();
+            text.extend_from_slice(b"{\"role\": \"us");
+            std::fs::write(&path, text).unwrap();
+            says("2")(asked)
+        }) as crate::server::Turn]);
+    story.run(["agent", "-m", "two"]).stdout("2\n");
+    assert!(
+        story
+            .session("cli_direct.jsonl")
+            .iter()
+            .any(|line| line["content"] == "2")
+    );
+}
+
+#[test]
+fn a_removed_session_does_not_come_back_from_an_older_place() {
+    let line = |text: &str| format!("{}\n", json!({ "role": "user", "content": text }));
+    let story = Story::new().workspace_file("sessions/a.jsonl", line("new"));
+    write(
+        &story.home().join(".nanobot/sessions/a.jsonl"),
+        line("secret").as_bytes(),
+    );
+    story.run(["session", "rm", "a"]).stderr("");
+    story
+        .run(["session", "show", "a"])
+        .status(66)
+        .stderr_has("there is no session `a`");
+}
