@@ -2,6 +2,7 @@
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// A personal AI agent that behaves like a Unix program
 ///
@@ -165,6 +166,9 @@ pub struct Agent {
     /// How often the model may be asked in this turn
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Model")]
     pub max_iterations: Option<u32>,
+    /// Stop when the turn has used so many tokens, input and output together
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = "Model")]
+    pub max_total_tokens: Option<u64>,
     /// Ask for the reply in one piece, for servers that cannot stream
     #[arg(long, help_heading = "Model")]
     pub no_stream: bool,
@@ -202,6 +206,20 @@ pub struct Agent {
     /// Reach no address but loopback
     #[arg(long, help_heading = "What the agent may do")]
     pub offline: bool,
+    /// End with status 5 when something the agent asked for was denied
+    #[arg(long, help_heading = "What the agent may do")]
+    pub strict: bool,
+    /// Confine commands: `strict` refuses to run without a sandbox, and this release has none yet
+    #[arg(
+        long,
+        value_name = "WHEN",
+        default_value = "auto",
+        help_heading = "What the agent may do"
+    )]
+    pub sandbox: Sandbox,
+    /// End the turn, and all it started, after so long: seconds, or as `90s`, `5m`, `1h30m`
+    #[arg(long, value_name = "TIME", value_parser = time, help_heading = "What the agent may do")]
+    pub timeout: Option<Duration>,
 
     /// Read standard input even where it is a socket or a device
     #[arg(long, overrides_with = "no_stdin", help_heading = "Input")]
@@ -310,6 +328,14 @@ pub enum When {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Sandbox {
+    #[default]
+    Auto,
+    Off,
+    Strict,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum OutputFormat {
     #[default]
     Text,
@@ -327,6 +353,23 @@ pub enum DryRun {
 pub enum Directory {
     Cwd,
     Workspace,
+}
+
+/// A time of more than nothing: seconds, or numbers with units.
+fn time(text: &str) -> Result<Duration, String> {
+    let seconds = text
+        .parse()
+        .ok()
+        .filter(|seconds: &f64| seconds.is_finite());
+    let time = match seconds {
+        Some(seconds) => Duration::try_from_secs_f64(seconds).ok(),
+        None => text
+            .parse::<jiff::SignedDuration>()
+            .ok()
+            .and_then(|time| Duration::try_from(time).ok()),
+    };
+    time.filter(|time| !time.is_zero())
+        .ok_or_else(|| "expected seconds, or a time as `90s`, `5m`, `1h30m`".into())
 }
 
 fn temperature(text: &str) -> Result<f64, String> {

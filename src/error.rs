@@ -150,13 +150,25 @@ pub fn fail_hint(exit: Exit, cause: impl Into<String>, hint: impl Into<String>) 
     })
 }
 
-/// An end that needs no words, such as a closed pipe.
-#[derive(Debug)]
+/// An end from outside, for which nobody needs an explanation: a closed pipe, a signal, the end of `--timeout`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stop(pub Exit);
+
+impl Stop {
+    /// Whether whoever caused it knows of it.
+    pub fn is_known(self) -> bool {
+        self.0 != Exit::Timeout
+    }
+}
 
 impl fmt::Display for Stop {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.0.name())
+        f.write_str(match self.0 {
+            Exit::Answered => "standard output was closed",
+            Exit::Timeout => "stopped: the time of `--timeout` is over",
+            Exit::Defect => "a defect of nanobot",
+            other => other.name(),
+        })
     }
 }
 
@@ -181,6 +193,9 @@ pub fn exit_of(error: &anyhow::Error) -> Exit {
 
 /// The next step that `error` carries.
 pub fn hint_of(error: &anyhow::Error) -> Option<&str> {
+    if error.downcast_ref::<Stop>() == Some(&Stop(Exit::Timeout)) {
+        return Some("a longer `--timeout`; `--resume` goes on where this stopped");
+    }
     error.downcast_ref::<Hinted>()?.hint.as_deref()
 }
 

@@ -44,6 +44,8 @@ pub enum Event<'a> {
 pub enum Outcome {
     Ok,
     Failed,
+    /// Not run: the policy forbids it.
+    Denied,
     /// Not run: unknown tool, unusable arguments, or the turn was ending.
     Skipped,
 }

@@ -150,7 +150,10 @@ fn dispatch(cli: Cli, env: Env, terminal: Terminal) -> anyhow::Result<Exit> {
 
 /// Say what went wrong, and what to do next. Returns the status.
 pub fn report(error: &anyhow::Error, terminal: Terminal) -> Exit {
-    if error.downcast_ref::<error::Stop>().is_none() {
+    if !error
+        .downcast_ref::<error::Stop>()
+        .is_some_and(|stop| stop.is_known())
+    {
         terminal.complain(&format!("nanobot: {error:#}"));
         if let Some(hint) = hint_of(error) {
             terminal.complain(&format!("  try: {hint}"));

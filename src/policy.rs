@@ -41,21 +41,37 @@ pub struct Spot {
     pub path: PathBuf,
 }
 
+/// A no of the policy's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// For the model: what is refused, and what would allow it.
+    pub words: String,
+    /// The flag that would grant it, where one would.
+    pub grant: Option<String>,
+}
+
+impl Refusal {
+    /// One that no flag lifts.
+    pub fn of(words: impl Into<String>) -> Self {
+        Self {
+            words: words.into(),
+            grant: None,
+        }
+    }
+}
+
 impl Reach {
     /// Whether `given`, a path as the model wrote it, may be touched.
     ///
     /// # Errors
     /// A refusal in words for the model, with the flag that would grant it.
-    pub fn decide(&self, given: &str, access: Access) -> Result<Spot, String> {
-        if given.contains('\0') {
-            return Err("a path has no NUL in it".into());
-        }
+    pub fn decide(&self, given: &str, access: Access) -> Result<Spot, Refusal> {
         let path = self.absolute(given);
         let shown = path.display();
         if self.hidden.iter().any(|hidden| path.starts_with(hidden)) {
-            return Err(format!(
+            return Err(Refusal::of(format!(
                 "`{shown}` belongs to nanobot itself and is closed to tools"
-            ));
+            )));
         }
         let deepest = self
             .roots
@@ -68,20 +84,30 @@ impl Reach {
                 Access::Read => format!("--read {shown}"),
                 Access::Write => format!("--write={shown}"),
             };
-            return Err(format!(
+            let words = format!(
                 "`{shown}` is outside the places of this run ({}); the user can grant it with `{flag}`",
                 self.places()
-            ));
+            );
+            return Err(Refusal {
+                words,
+                grant: Some(flag),
+            });
         };
         if access == Access::Write && self.read_only.iter().any(|place| path.starts_with(place)) {
-            return Err(format!("`{shown}` may be read but not changed"));
+            return Err(Refusal::of(format!(
+                "`{shown}` may be read but not changed"
+            )));
         }
         if access == Access::Write && !root.may_write {
-            return Err(format!(
+            let words = format!(
                 "files in `{}` may be read but not changed in this run; show the change instead, and say that `--write` \
                  would allow it",
                 root.path.display()
-            ));
+            );
+            return Err(Refusal {
+                words,
+                grant: Some("--write".into()),
+            });
         }
         let relative = path
             .strip_prefix(&root.path)
@@ -157,7 +183,7 @@ mod tests {
             let found = reach().decide(given, access);
             match (&found, expect) {
                 (Ok(spot), Ok(path)) => assert_eq!(spot.path.to_str(), Some(path), "{given}"),
-                (Err(words), Err(word)) => assert!(words.contains(word), "{given}: {words}"),
+                (Err(no), Err(word)) => assert!(no.words.contains(word), "{given}: {no:?}"),
                 _ => panic!("{given}: {found:?}"),
             }
         };
@@ -191,6 +217,5 @@ mod tests {
         );
         check(".secret/x", Read, Err("closed"));
         check("~user/x", Read, Ok("/work/app/~user/x"));
-        check("a\0b", Read, Err("NUL"));
     }
 }

@@ -7,10 +7,13 @@ use crate::event::{Event, Outcome};
 use crate::sys::terminal::{Harmless, Terminal};
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
+use log::Log;
 use serde_json::Value;
+use std::path::Path;
 use std::time::Duration;
 
 pub mod json;
+mod log;
 
 /// What is printed on standard output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +33,7 @@ pub struct Report {
     pub stamp: json::Stamp,
     progress: Progress,
     stream: Stream,
+    log: Option<Log>,
 }
 
 impl Report {
@@ -40,12 +44,21 @@ impl Report {
             stamp,
             progress,
             stream: Stream::default(),
+            log: None,
         }
+    }
+
+    /// Also write every event, but pieces of text, as a line of the file at `path`.
+    pub fn log_to(&mut self, path: &Path) {
+        self.log = Some(Log::new(path));
     }
 
     /// The sink.
     pub fn tell(&mut self, event: Event<'_>) -> Result<()> {
         self.progress.tell(&event);
+        if log::takes(&event) {
+            self.log(|stamp| json::event(&event, stamp));
+        }
         match self.form {
             Form::Json => Ok(()),
             Form::StreamJson => self.line(&json::event(&event, &self.stamp)),
@@ -68,9 +81,21 @@ impl Report {
     /// The last word of a run: the result object, where one is printed.
     pub fn finish(&mut self, result: &Value) -> Result<()> {
         self.progress.clear();
+        self.log(|_| result.clone());
         match self.form {
             Form::Text => Ok(()),
             Form::Json | Form::StreamJson => self.line(result),
+        }
+    }
+
+    /// A log that cannot be written is told once, and is no reason to end: whoever asked for the turn wants its answer.
+    fn log(&mut self, line: impl FnOnce(&json::Stamp) -> Value) {
+        let Some(log) = &mut self.log else {
+            return;
+        };
+        if let Err(error) = log.write(&line(&self.stamp)) {
+            self.log = None;
+            self.notice(&format!("no log is kept: {error:#}"));
         }
     }
 
@@ -98,10 +123,11 @@ impl Stream {
                     self.print(&reply.text, terminal)?;
                     self.shown = false;
                 }
+                let rest = self.harmless.rest();
                 if std::mem::take(&mut self.open) {
-                    terminal.print("\n")
+                    terminal.print(&format!("{rest}\n"))
                 } else {
-                    Ok(())
+                    terminal.print(rest)
                 }
             }
             _ => Ok(()),
@@ -164,6 +190,10 @@ impl Progress {
             } if *outcome != Outcome::Ok => {
                 let text = crate::message::plain_text(&result.parts);
                 let first = text.lines().next().unwrap_or_default();
+                if *outcome == Outcome::Denied {
+                    self.notice(&format!("denied: {}: {}", result.name, cut(first, 300)));
+                    return self.spin();
+                }
                 self.line(&format!(
                     "  ✗ {} ({}): {}",
                     result.name,

@@ -5,16 +5,17 @@
 //! guard, prompt text, a sink, or a wrapper of a provider.
 
 use crate::error::exit_of;
-use crate::event::{Event, Outcome, Sink};
+use crate::event::{Event, Sink};
 use crate::guard::{State, Verdict};
 use crate::message::{Finish, Message, Part, Reply, ToolCall, User};
 use crate::provider::{Delta, ProviderError};
 use crate::session::Session;
-use crate::tool::Done;
+use crate::sys::signal;
 use agent::Agent;
 use anyhow::Result;
 use ending::{Cause, Ending, Tally, answered_nothing};
 use std::borrow::Cow;
+use std::time::Instant;
 
 pub mod agent;
 pub mod ending;
@@ -34,23 +35,31 @@ pub fn run(
         session,
         sink,
         tally: Tally::default(),
+        heard: String::new(),
     };
     let (cause, reply, mut error) = match turn.converse(input) {
         // The answer is paid for: a disk that will not take it is told, and the answer given all the same.
-        Ok((cause, reply)) => {
+        Ok((cause, Some(reply))) => {
             let saved = turn.session.push(Message::Assistant(reply.clone()));
             (cause, Some(reply), saved.err())
         }
+        Ok((cause, None)) => (cause, None, None),
         Err(error) => (Cause::Failed, None, Some(error)),
     };
     let exit = error.as_ref().map_or(cause.exit(), exit_of);
+    if reply.is_none() {
+        signal::last_words();
+        error = error.or(turn.session.settle(&mut |_| {}).err());
+    }
     error = error.or(turn.session.close(exit.name()).err());
     if let Some(reply) = &reply {
         error = turn.tell(reply, true).err().or(error);
     }
-    let text = reply.map(|reply| reply.text).unwrap_or_default();
+    let partial = reply.is_none() || cause == Cause::OutputLimit;
+    let text = reply.map_or(turn.heard, |reply| reply.text);
     Ending {
         cause,
+        partial: partial && !text.is_empty(),
         text,
         tally: turn.tally,
         error,
@@ -63,11 +72,13 @@ struct Turn<'a, 'b, 's> {
     session: &'a mut Session,
     sink: &'a mut Sink<'s>,
     tally: Tally,
+    /// What the model said so far in the reply that is on its way, or said last.
+    heard: String,
 }
 
 impl Turn<'_, '_, '_> {
-    /// Ask and run tools until there is a last reply. It is not yet on disk.
-    fn converse(&mut self, input: Option<User>) -> Result<(Cause, Reply)> {
+    /// Ask and run tools until there is a last reply, or there is to be none. It is not yet on disk.
+    fn converse(&mut self, input: Option<User>) -> Result<(Cause, Option<Reply>)> {
         if let Some(user) = input {
             self.session.push(Message::User(user.clone()))?;
             (self.sink)(Event::User(&user))?;
@@ -81,14 +92,18 @@ impl Turn<'_, '_, '_> {
             .unwrap_or(0);
         let mut blanks = 0;
         loop {
-            if let Verdict::Close { cause, words } = self.guard(start) {
-                let mut reply = self.ask(Some(words))?;
-                reply.calls.clear();
-                return if reply.is_blank() {
-                    Err(answered_nothing(&reply))
-                } else {
-                    Ok((cause, reply))
-                };
+            signal::check()?;
+            match self.guard(start) {
+                Verdict::GoOn => {}
+                Verdict::Stop(cause) => return Ok((cause, None)),
+                Verdict::Close { cause, words } => {
+                    let mut reply = self.ask(Some(words))?;
+                    reply.calls.clear();
+                    return match reply.is_blank() {
+                        true => Err(answered_nothing(&reply)),
+                        false => Ok((cause, Some(reply))),
+                    };
+                }
             }
             let reply = self.ask(None)?;
             if !reply.calls.is_empty() {
@@ -96,15 +111,11 @@ impl Turn<'_, '_, '_> {
                 self.tell(&reply, false)?;
                 self.run_calls(&reply)?;
             } else if !reply.is_blank() {
-                let cut = reply.finish == Finish::Length;
-                return Ok((
-                    if cut {
-                        Cause::OutputLimit
-                    } else {
-                        Cause::Answered
-                    },
-                    reply,
-                ));
+                let cause = match reply.finish {
+                    Finish::Length => Cause::OutputLimit,
+                    _ => Cause::Answered,
+                };
+                return Ok((cause, Some(reply)));
             } else if blanks == BLANKS || reply.finish != Finish::Stop {
                 return Err(answered_nothing(&reply));
             } else {
@@ -146,12 +157,20 @@ impl Turn<'_, '_, '_> {
             }));
         }
         let request = self.agent.request(&messages, may_call, &id);
-        let mut tell = |delta: Delta<'_>| (self.sink)(delta.event(&id));
+        self.heard.clear();
+        let mut tell = |delta: Delta<'_>| {
+            if let Delta::Text(text) = delta {
+                self.heard.push_str(text);
+            }
+            (self.sink)(delta.event(&id))
+        };
+        let started = Instant::now();
         let reply = self
             .agent
             .provider
             .reply(&request, &mut tell)
             .map_err(ProviderError::into_failure)?;
+        self.tally.asking += started.elapsed();
         self.tally.usage += reply.usage;
         self.tally.model.clone_from(&reply.model);
         Ok(reply)
@@ -171,21 +190,15 @@ impl Turn<'_, '_, '_> {
                 })
             };
             for done in toolbox.run(batch, reply.finish == Finish::Length, &mut say)? {
-                let Done {
-                    result,
-                    outcome,
-                    duration,
-                } = done;
-                let (count, failed) = self.tally.tools.entry(result.name.clone()).or_default();
-                *count += 1;
-                *failed += u32::from(outcome != Outcome::Ok);
-                self.session.push(Message::Tool(result.clone()))?;
+                self.tally.count(&done);
+                self.session.push(Message::Tool(done.result.clone()))?;
                 (self.sink)(Event::ToolResult {
-                    result: &result,
-                    outcome,
-                    duration,
+                    result: &done.result,
+                    outcome: done.outcome,
+                    duration: done.duration,
                 })?;
             }
+            signal::check()?;
         }
         Ok(())
     }

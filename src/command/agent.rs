@@ -1,10 +1,10 @@
 //! `nanobot agent`: one turn, from the command line to the status.
 
 use crate::World;
-use crate::cli::{Agent as Arguments, DryRun, OutputFormat};
-use crate::error::{Exit, exit_of, fail, fail_hint};
+use crate::cli::{Agent as Arguments, DryRun, OutputFormat, Sandbox};
+use crate::error::{Exit, Stop, exit_of, fail, fail_hint};
 use crate::event::Event;
-use crate::guard::{Guard, iterations::Iterations, repeats::Repeats};
+use crate::guard::{Guard, iterations::Iterations, repeats::Repeats, tokens::Tokens};
 use crate::message::{Image, Message, Part, User};
 use crate::prompt;
 use crate::provider::Sampling;
@@ -14,11 +14,13 @@ use crate::settings::{Config, Overrides, Settings};
 use crate::sys;
 use crate::sys::input::{self, Reading};
 use crate::sys::secret::random_hex;
+use crate::sys::signal;
 use crate::turn;
 use crate::turn::agent::Agent;
 use crate::turn::ending::{Cause, Ending};
 use crate::workspace::Workspace;
-use anyhow::Result;
+use anyhow::{Context, Result};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -52,14 +54,24 @@ pub fn run(world: &World, arguments: &Arguments) -> Exit {
         stamp,
     );
     let mut about = json::Run::default();
-    let ending = answer(world, arguments, &mut report, &mut about);
+    if let Some(path) = world.env.get(sys::env::LOG) {
+        report.log_to(Path::new(path));
+    }
+    // A defect of ours ends as every failure does: with its status, and with a result where one is printed.
+    let ending = catch_unwind(AssertUnwindSafe(|| {
+        answer(world, arguments, &mut report, &mut about)
+    }));
+    let ending = ending.unwrap_or_else(|_| Err(Stop(Exit::Defect).into()));
     let mut ending = ending.unwrap_or_else(|error| Ending {
         cause: Cause::Failed,
         error: Some(error),
         ..Ending::default()
     });
     if ending.error.is_none() {
-        ending.error = shortfall(ending.cause, about.max_iterations);
+        ending.error = shortfall(&ending, arguments, about.max_iterations);
+    }
+    if ending.error.is_some() {
+        signal::last_words();
     }
     let mut exit = ending.error.as_ref().map_or(Exit::Answered, exit_of);
     about.duration = started.elapsed();
@@ -75,11 +87,29 @@ pub fn run(world: &World, arguments: &Arguments) -> Exit {
     exit
 }
 
-/// What to say of an answer that is not a whole one.
-fn shortfall(cause: Cause, max_iterations: u32) -> Option<anyhow::Error> {
-    let exit = cause.exit();
-    match cause {
+/// What to say of an answer that is not a whole one, or not all that was asked for.
+fn shortfall(ending: &Ending, arguments: &Arguments, max_iterations: u32) -> Option<anyhow::Error> {
+    let exit = ending.cause.exit();
+    match ending.cause {
+        Cause::Answered if arguments.strict => ending.tally.denials.first().map(|denial| {
+            let cause = format!(
+                "`{}` was denied something, which `--strict` forbids",
+                denial.tool
+            );
+            match &denial.grant {
+                Some(flag) => fail_hint(Exit::Denied, cause, format!("`{flag}`")),
+                None => fail(Exit::Denied, cause),
+            }
+        }),
         Cause::Answered => None,
+        Cause::TokenBudget => Some(fail_hint(
+            exit,
+            format!(
+                "stopped by the budget of {} tokens",
+                arguments.max_total_tokens.unwrap_or_default()
+            ),
+            "a higher `--max-total-tokens`; `--resume` goes on where this stopped",
+        )),
         Cause::IterationLimit => Some(fail_hint(
             exit,
             format!("stopped by the limit of {max_iterations} requests"),
@@ -102,6 +132,19 @@ fn answer(
     report: &mut Report,
     about: &mut json::Run,
 ) -> Result<Ending> {
+    signal::arm(arguments.timeout).context("wait for signals")?;
+    assert!(
+        world.env.get(sys::env::TEST_DEFECT).is_none(),
+        "asked for by {}",
+        sys::env::TEST_DEFECT
+    );
+    if arguments.sandbox == Sandbox::Strict {
+        return Err(fail_hint(
+            Exit::NoSandbox,
+            "a sandbox is asked for, and this release has none yet",
+            "`--no-tools`, or `--tools` without `exec`",
+        ));
+    }
     let piped = read_piped(world, arguments, report)?;
     let config = Config::load(&world.paths.config)?;
     let settings = Settings::resolve(
@@ -185,6 +228,9 @@ fn answer(
         }),
         Box::new(Repeats),
     ];
+    if let Some(limit) = arguments.max_total_tokens {
+        guards.insert(0, Box::new(Tokens { limit }));
+    }
     let mut agent = Agent {
         system: &scene.system,
         provider: chosen.answers.as_ref(),
@@ -249,7 +295,12 @@ fn read_piped(
         (_, _, true) => Reading::Never,
         _ => Reading::Auto,
     };
-    input::read(reading, &mut |text| report.notice(text))
+    let silence = world.env.seconds(
+        sys::env::STDIN_SILENCE,
+        input::GIVE_UP_AFTER.as_secs(),
+        86_400,
+    )?;
+    input::read(reading, silence, &mut |text| report.notice(text))
 }
 
 /// Piped input gets a conversation of its own, so that filters neither share nor grow one.

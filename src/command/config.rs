@@ -221,7 +221,8 @@ fn given(key: &str, kind: Kind, text: &str) -> Result<Value> {
 
 /// The value on standard input, without the newline that ends it.
 fn piped() -> Result<String> {
-    let bytes = input::read(Reading::Always, &mut |_| {})?.unwrap_or_default();
+    let bytes =
+        input::read(Reading::Always, input::GIVE_UP_AFTER, &mut |_| {})?.unwrap_or_default();
     let text = String::from_utf8(bytes)
         .map_err(|_| fail(Exit::BadInput, "standard input is not UTF-8"))?;
     let text = text.strip_suffix('\n').unwrap_or(&text);

@@ -6,6 +6,7 @@ use crate::turn::ending::Cause;
 
 pub mod iterations;
 pub mod repeats;
+pub mod tokens;
 
 /// Something that watches a turn.
 pub trait Guard {
@@ -33,4 +34,6 @@ pub enum Verdict {
         cause: Cause,
         words: String,
     },
+    /// End with this cause, and ask nothing more: another request is what must not be.
+    Stop(Cause),
 }

@@ -45,7 +45,9 @@ impl<P: Provider> Provider for Retry<P> {
                 cause: &error.to_string(),
             })
             .map_err(ProviderError::Aborted)?;
-            self.clock.sleep(wait);
+            self.clock
+                .sleep(wait)
+                .map_err(|stop| ProviderError::Aborted(stop.into()))?;
         }
         unreachable!("the last try returns");
     }

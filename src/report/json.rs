@@ -4,7 +4,7 @@ use crate::error::{Exit, exit_of, hint_of};
 use crate::event::{Event, Outcome};
 use crate::message::{ToolCall, Usage, plain_text};
 use crate::sys::clock::Clock;
-use crate::turn::ending::Ending;
+use crate::turn::ending::{Calls, Denial, Ending};
 use serde_json::{Map, Value, json};
 use std::time::Duration;
 
@@ -45,6 +45,7 @@ pub fn event(event: &Event<'_>, stamp: &Stamp) -> Value {
             let outcome = match outcome {
                 Outcome::Ok => "ok",
                 Outcome::Failed => "error",
+                Outcome::Denied => "denied",
                 Outcome::Skipped => "skipped",
             };
             let text = plain_text(&result.parts);
@@ -82,14 +83,23 @@ pub fn result(ending: &Ending, exit: Exit, run: &Run, stamp: &Stamp) -> Value {
     let Ending {
         cause: _,
         text,
+        partial,
         tally,
         error,
     } = ending;
     let tools: Vec<Value> = tally
         .tools
         .iter()
-        .map(|(name, (count, failed))| json!({ "name": name, "count": count, "failed": failed }))
+        .map(|(name, calls)| {
+            let Calls {
+                count,
+                failed,
+                denied,
+            } = calls;
+            json!({ "name": name, "count": count, "failed": failed, "denied": denied })
+        })
         .collect();
+    let denials: Vec<Value> = tally.denials.iter().map(denial).collect();
     let model = if tally.model.is_empty() {
         &run.model
     } else {
@@ -98,15 +108,21 @@ pub fn result(ending: &Ending, exit: Exit, run: &Run, stamp: &Stamp) -> Value {
     let error = error.as_ref().filter(|_| exit != Exit::Answered).map(|error| {
         json!({ "message": format!("{error:#}"), "cause": exit_of(error).name(), "hint": hint_of(error) })
     });
+    let mut usage = tokens(tally.usage);
+    usage["tokens_per_second"] = speed(tally.usage.output, tally.asking).into();
     let rest = json!({
         "text": text,
+        "partial": partial,
+        "data": null,
         "status": { "name": exit.name(), "number": exit.code() },
         "error": error,
         "model": model,
         "provider": run.provider,
         "iterations": tally.iterations,
         "tools": tools,
-        "usage": tokens(tally.usage),
+        "denials": denials,
+        "usage": usage,
+        "cost_usd": null,
         "duration_ms": millis(run.duration),
     });
     stamped("result", stamp, rest)
@@ -137,6 +153,22 @@ fn tokens(usage: Usage) -> Value {
         reasoning,
     } = usage;
     json!({ "input": input, "cached": cached, "output": output, "reasoning": reasoning })
+}
+
+fn denial(denial: &Denial) -> Value {
+    let Denial {
+        call,
+        tool,
+        words,
+        grant,
+    } = denial;
+    json!({ "id": call, "tool": tool, "text": words, "grant": grant })
+}
+
+/// Output tokens in a second of asking, to a tenth; nothing where nothing was said.
+fn speed(output: u64, asking: Duration) -> Option<f64> {
+    let rate = output as f64 / asking.as_secs_f64();
+    (output > 0 && rate.is_finite()).then(|| (rate * 10.0).round() / 10.0)
 }
 
 fn millis(duration: Duration) -> u64 {

@@ -64,14 +64,7 @@ impl Session {
             result_limit: place.result_limit,
             log: Some(log),
         };
-        // Written down too, so that the Python program can send this conversation.
-        for lost in history::unanswered(&session.messages) {
-            notice(&format!(
-                "a call of `{}` was interrupted; it may or may not have happened",
-                lost.name
-            ));
-            session.push(Message::Tool(lost))?;
-        }
+        session.settle(notice)?;
         session.messages = history::sendable(std::mem::take(&mut session.messages));
         Ok(session)
     }
@@ -128,6 +121,19 @@ impl Session {
             log.append(&self.key, &line, 1)?;
         }
         self.messages.push(message);
+        Ok(())
+    }
+
+    /// Answer the calls at the end that have no result. It is written down, so that the Python program too can send this
+    /// conversation.
+    pub fn settle(&mut self, notice: &mut dyn FnMut(&str)) -> Result<()> {
+        for lost in history::unanswered(&self.messages) {
+            notice(&format!(
+                "a call of `{}` was interrupted; it may or may not have happened",
+                lost.name
+            ));
+            self.push(Message::Tool(lost))?;
+        }
         Ok(())
     }
 

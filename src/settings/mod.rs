@@ -97,15 +97,15 @@ pub struct Exec {
     pub allowed_env_keys: Vec<String>,
 }
 
-/// How long to wait for a provider. `None` waits without end.
+/// How long to wait for a provider. A zero waits without end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
     /// 10 s: a host that is there answers at once.
     pub connect: Duration,
     /// 300 s: a model that thinks may be silent for minutes.
-    pub first_byte: Option<Duration>,
+    pub first_byte: Duration,
     /// 90 s: once it has begun, a stream that falls silent is dead.
-    pub stream_idle: Option<Duration>,
+    pub stream_idle: Duration,
     /// 1800 s for one answer, all in all.
     pub total: Duration,
 }
@@ -206,8 +206,8 @@ impl Timeouts {
     pub fn from_env(env: &Env) -> Result<Self> {
         Ok(Self {
             connect: Duration::from_secs(10),
-            first_byte: seconds(env, FIRST_BYTE, 300, 86_400)?,
-            stream_idle: seconds(env, STREAM_IDLE, 90, 3600)?,
+            first_byte: env.seconds(FIRST_BYTE, 300, 86_400)?,
+            stream_idle: env.seconds(STREAM_IDLE, 90, 3600)?,
             total: Duration::from_secs(1800),
         })
     }
@@ -328,23 +328,6 @@ fn absolute(path: &Path) -> Result<PathBuf> {
     })
 }
 
-/// The seconds in a variable; 0 is no limit.
-fn seconds(env: &Env, name: &str, default: u64, most: u64) -> Result<Option<Duration>> {
-    let Some(text) = env.get(name) else {
-        return Ok(Some(Duration::from_secs(default)));
-    };
-    match text.trim().parse::<f64>() {
-        Ok(0.0) => Ok(None),
-        Ok(number) if number > 0.0 && number <= most as f64 => {
-            Ok(Some(Duration::from_secs_f64(number)))
-        }
-        _ => {
-            let cause = format!("`{name}` is `{text}`, expected seconds from 0 to {most}");
-            Err(fail(Exit::Config, cause))
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::{Config, Directory, Overrides, SessionSync, Settings};
@@ -387,7 +370,7 @@ mod tests {
         assert!(settings.exec.enabled);
         assert_eq!(settings.max_tool_result_chars, 16_000);
         assert_eq!(settings.session_sync, SessionSync::Turn);
-        assert_eq!(settings.timeouts.first_byte, Some(Duration::from_secs(300)));
+        assert_eq!(settings.timeouts.first_byte, Duration::from_secs(300));
     }
 
     #[test]
@@ -467,6 +450,6 @@ mod tests {
     #[test]
     fn a_limit_of_zero_is_none() {
         let settings = resolve("", &[("NANOBOT_LLM_TIMEOUT_S", "0")], &Overrides::default());
-        assert_eq!(settings.unwrap().timeouts.first_byte, None);
+        assert_eq!(settings.unwrap().timeouts.first_byte, Duration::ZERO);
     }
 }

@@ -1,7 +1,8 @@
 //! What time it is, as a value: the system's, or one that a test fixed.
 
-use crate::error::{Exit, fail};
+use crate::error::{Exit, Stop, fail};
 use crate::sys::env::{Env, TEST_TIME};
+use crate::sys::signal;
 use jiff::{Timestamp, Zoned, tz::TimeZone};
 use std::time::Duration;
 
@@ -45,9 +46,14 @@ impl Clock {
         self.now().strftime("%Y-%m-%dT%H:%M:%S%.6f").to_string()
     }
 
-    pub fn sleep(&self, duration: Duration) {
-        if matches!(self, Self::System) {
-            std::thread::sleep(duration);
+    /// Sleep.
+    ///
+    /// # Errors
+    /// The run is to end.
+    pub fn sleep(&self, duration: Duration) -> Result<(), Stop> {
+        match self {
+            Self::System => signal::pause(duration),
+            Self::Fixed(_) => signal::check(),
         }
     }
 }

@@ -1,7 +1,9 @@
 //! The environment, read once at start. Nothing else in the program asks for a variable.
 
+use crate::error::{Exit, fail};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::time::Duration;
 
 /// A variable that this program reads, for help and README.
 pub struct Variable {
@@ -13,8 +15,14 @@ pub struct Variable {
 pub const HOME_DIR: &str = "NANOBOT_HOME";
 /// `never` keeps standard input unread, as `--no-stdin` does.
 pub const STDIN: &str = "NANOBOT_STDIN";
+/// Seconds that standard input may stay silent.
+pub const STDIN_SILENCE: &str = "NANOBOT_STDIN_TIMEOUT_S";
 /// The time that every clock shows, as `2026-01-02T03:04:05Z`; waits then take no time. For tests.
 pub const TEST_TIME: &str = "NANOBOT_TEST_TIME";
+/// A file that every event is appended to.
+pub const LOG: &str = "NANOBOT_LOG";
+/// Any value makes a turn fail by a defect of ours, to see what becomes of it. For tests.
+pub const TEST_DEFECT: &str = "NANOBOT_TEST_DEFECT";
 /// Seconds to wait for the first byte of an answer.
 pub const FIRST_BYTE: &str = "NANOBOT_LLM_TIMEOUT_S";
 /// Seconds that a stream may stay silent.
@@ -29,6 +37,14 @@ pub const VARIABLES: &[Variable] = &[
     Variable {
         name: STDIN,
         meaning: "`never`: leave standard input unread, for loops and supervisors",
+    },
+    Variable {
+        name: STDIN_SILENCE,
+        meaning: "seconds that standard input may stay silent (600; 0 for no limit)",
+    },
+    Variable {
+        name: LOG,
+        meaning: "a file that each turn appends its events to, as JSON lines, for jobs that run unseen",
     },
     Variable {
         name: FIRST_BYTE,
@@ -73,6 +89,25 @@ impl Env {
     pub fn get(&self, name: &str) -> Option<&str> {
         let value = self.variables.get(std::ffi::OsStr::new(name))?.to_str()?;
         (!value.is_empty()).then_some(value)
+    }
+
+    /// The seconds in a variable, from 0 to `most`. A zero stands for no limit.
+    ///
+    /// # Errors
+    /// Status 78 for anything else.
+    pub fn seconds(&self, name: &str, default: u64, most: u64) -> anyhow::Result<Duration> {
+        let Some(text) = self.get(name) else {
+            return Ok(Duration::from_secs(default));
+        };
+        match text.trim().parse::<f64>() {
+            Ok(number) if number >= 0.0 && number <= most as f64 => {
+                Ok(Duration::from_secs_f64(number))
+            }
+            _ => {
+                let cause = format!("`{name}` is `{text}`, expected seconds from 0 to {most}");
+                Err(fail(Exit::Config, cause))
+            }
+        }
     }
 
     /// All variables whose names and values are text.

@@ -2,17 +2,24 @@
 //!
 //! Connections are kept between requests. TLS and its certificates are touched by `https` alone.
 
-use crate::error::{Exit, fail};
+use crate::error::{Exit, Stop, fail};
 use crate::sys::env::Env;
-use std::io::Read;
-use std::sync::OnceLock;
+use crate::sys::signal::{self, Patience};
+use rustix::io::Errno;
+use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
+use std::io::{Error, ErrorKind, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::os::unix::net::UnixStream;
+use std::sync::{OnceLock, mpsc};
 use std::time::Duration;
 use ureq::Agent;
+use ureq::config::Config;
 use ureq::http::{HeaderMap, Uri};
 use ureq::tls::{RootCerts, TlsConfig};
-use ureq::unversioned::resolver::DefaultResolver;
+use ureq::unversioned::resolver::{ResolvedSocketAddrs, Resolver};
 use ureq::unversioned::transport::{
-    Buffers, ConnectionDetails, Connector, DefaultConnector, NextTimeout, Transport,
+    Buffers, ConnectProxyConnector, ConnectionDetails, Connector, LazyBuffers, NextTimeout,
+    RustlsConnector, SocksConnector, Transport,
 };
 
 /// How long to wait. A zero waits for ever.
@@ -78,7 +85,8 @@ impl Http {
     /// Send `body` as JSON. Any status comes back as an answer; redirects are not followed, since a key must not be.
     ///
     /// # Errors
-    /// In words for a person: no connection, a time-out, a broken transfer, an address that is none.
+    /// In words for a person: no connection, a time-out, a broken transfer, an address that is none. A [`Stop`] when the
+    /// run is to end.
     pub fn post_json(
         &self,
         url: &str,
@@ -106,9 +114,10 @@ impl Http {
         if local {
             request = request.config().proxy(None).build();
         }
-        let response = request
-            .send(body)
-            .map_err(|error| anyhow::Error::msg(words(&error)))?;
+        let response = request.send(body).map_err(|error| match signal::check() {
+            Err(stop) => stop.into(),
+            Ok(()) => anyhow::Error::msg(words(&error)),
+        })?;
         let (head, body) = response.into_parts();
         let body = body.into_with_config().limit(u64::MAX).reader();
         Ok(Answer {
@@ -136,79 +145,295 @@ impl Http {
                 .max_redirects_will_error(false)
                 .user_agent(concat!("nanobot/", env!("CARGO_PKG_VERSION")))
                 .max_idle_age(KEEP_IDLE)
+                // For what the client does itself: a proxy, the handshake. All else is timed by `Line`, which knows
+                // when the process was stopped.
                 .timeout_connect(limit(self.timeouts.connect))
-                .timeout_recv_response(limit(self.timeouts.first_byte))
-                .timeout_global(limit(self.timeouts.total))
                 .tls_config(TlsConfig::builder().root_certs(roots).build())
                 .build();
-            let connector = Listening {
-                inner: DefaultConnector::default(),
-                idle: limit(self.timeouts.idle),
+            let connector = ()
+                .chain(SocksConnector::default())
+                .chain(ConnectProxyConnector::default())
+                .chain(Lines {
+                    timeouts: self.timeouts,
+                })
+                .chain(RustlsConnector::default());
+            let names = Names {
+                connect: self.timeouts.connect,
             };
-            Agent::with_parts(config, connector, DefaultResolver::default())
+            Agent::with_parts(config, connector, names)
         })
     }
 }
 
-/// The client's own connector, with connections that know what they wait for.
+/// Finds addresses. Those that are written out need no asking; the system is asked in a thread, since its answer
+/// cannot be waited for together with a signal.
 #[derive(Debug)]
-struct Listening {
-    inner: DefaultConnector,
-    idle: Option<Duration>,
+struct Names {
+    connect: Duration,
 }
 
-impl Connector<()> for Listening {
-    type Out = Wire;
+impl Resolver for Names {
+    fn resolve(
+        &self,
+        uri: &Uri,
+        _: &Config,
+        _: NextTimeout,
+    ) -> Result<ResolvedSocketAddrs, ureq::Error> {
+        let host = uri.host().unwrap_or_default();
+        let default = if uri.scheme_str() == Some("https") {
+            443
+        } else {
+            80
+        };
+        let port = uri.port_u16().unwrap_or(default);
+        let mut found = self.empty();
+        if let Ok(address) = bare(host).parse::<IpAddr>() {
+            found.push(SocketAddr::new(address, port));
+            return Ok(found);
+        }
+        let (host, (bell, hammer)) = (host.to_owned(), UnixStream::pair()?);
+        let (send, receive) = mpsc::sync_channel(1);
+        std::thread::spawn(move || {
+            // Whoever asked may have gone.
+            drop(send.send((host.as_str(), port).to_socket_addrs()));
+            drop(hammer);
+        });
+        if !signal::readable(&bell, &mut Patience::unless_zero(self.connect)).map_err(ended)? {
+            return Err(ureq::Error::Timeout(ureq::Timeout::Resolve));
+        }
+        let addresses = receive.recv().map_err(|_| ureq::Error::HostNotFound)?;
+        let addresses = addresses.map_err(|_| ureq::Error::HostNotFound)?;
+        // As many as the client's list holds.
+        addresses.take(16).for_each(|address| found.push(address));
+        match found.is_empty() {
+            true => Err(ureq::Error::HostNotFound),
+            false => Ok(found),
+        }
+    }
+}
+
+/// Makes connections that a signal can end, and that know what they wait for.
+#[derive(Debug)]
+struct Lines {
+    timeouts: Timeouts,
+}
+
+impl<In: Transport> Connector<In> for Lines {
+    type Out = Line<In>;
 
     fn connect(
         &self,
-        details: &ConnectionDetails,
-        chained: Option<()>,
-    ) -> Result<Option<Wire>, ureq::Error> {
-        let transport = self.inner.connect(details, chained)?;
-        Ok(transport.map(|inner| Wire {
-            inner,
-            idle: self.idle,
+        details: &ConnectionDetails<'_>,
+        chained: Option<In>,
+    ) -> Result<Option<Line<In>>, ureq::Error> {
+        let mut patience = Patience::unless_zero(self.timeouts.connect);
+        let way = match chained {
+            Some(inner) => Way::Through(inner),
+            None => Way::Direct(
+                dial(&details.addrs, &mut patience)?,
+                LazyBuffers::new(
+                    details.config.input_buffer_size(),
+                    details.config.output_buffer_size(),
+                ),
+            ),
+        };
+        Ok(Some(Line {
+            way,
+            greeting: details.needs_tls().then_some(patience),
+            timeouts: self.timeouts,
+            total: Patience::unless_zero(self.timeouts.total),
             asked: false,
         }))
     }
 }
 
-/// A connection that applies the idle limit only once an answer has begun. The client's own limit for each read would
-/// also cut the wait for the first byte.
+/// Connect to the first of `addresses` that answers.
+fn dial(addresses: &[SocketAddr], patience: &mut Patience) -> Result<TcpStream, ureq::Error> {
+    let mut last = ureq::Error::ConnectionFailed;
+    for (number, address) in addresses.iter().enumerate() {
+        // An address that is silent must leave time for those that are not.
+        let rest = u32::try_from(addresses.len() - number).unwrap_or(1);
+        let share = patience.share(rest);
+        let mut left = share;
+        match dial_one(*address, &mut left) {
+            Ok(stream) => return Ok(stream),
+            Err(error) if signal::check().is_err() => return Err(error),
+            Err(error) => last = error,
+        }
+        patience.spend(share.used(left));
+    }
+    Err(last)
+}
+
+fn dial_one(address: SocketAddr, patience: &mut Patience) -> Result<TcpStream, ureq::Error> {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let family = match address {
+        SocketAddr::V4(_) => AddressFamily::INET,
+        SocketAddr::V6(_) => AddressFamily::INET6,
+    };
+    let socket = net::socket_with(family, SocketType::STREAM, flags, None).map_err(Error::from)?;
+    match net::connect(&socket, &address) {
+        Ok(()) => {}
+        Err(Errno::INPROGRESS | Errno::INTR) => {
+            if !signal::writable(&socket, patience).map_err(ended)? {
+                return Err(ureq::Error::Timeout(ureq::Timeout::Connect));
+            }
+            let outcome = net::sockopt::socket_error(&socket).map_err(Error::from)?;
+            outcome.map_err(Error::from)?;
+        }
+        Err(error) => return Err(Error::from(error).into()),
+    }
+    let stream = TcpStream::from(socket);
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}
+
+/// The run is to end. What the client makes of it does not matter: whoever called it asks [`signal::check`].
+fn ended(stop: Stop) -> ureq::Error {
+    ureq::Error::Io(Error::other(stop))
+}
+
+/// A connection.
 #[derive(Debug)]
-struct Wire {
-    inner: Box<dyn Transport>,
-    idle: Option<Duration>,
+struct Line<In> {
+    way: Way<In>,
+    /// What is left of the time to connect, until the server's first word of the handshake.
+    greeting: Option<Patience>,
+    timeouts: Timeouts,
+    /// What is left of the time for the exchange.
+    total: Patience,
     /// A request went out, and nothing has come back yet.
     asked: bool,
 }
 
-impl Transport for Wire {
+#[derive(Debug)]
+enum Way<In> {
+    Direct(TcpStream, LazyBuffers),
+    /// Through a proxy, by the client's own means.
+    Through(In),
+}
+
+impl<In: Transport> Way<In> {
+    /// Read once: whether anything came before the end; `None` when `patience` is over.
+    fn read(
+        &mut self,
+        mut timeout: NextTimeout,
+        patience: &mut Patience,
+    ) -> Result<Option<bool>, ureq::Error> {
+        loop {
+            match self {
+                Self::Direct(stream, buffers) => {
+                    if !signal::readable(&*stream, patience).map_err(ended)? {
+                        return Ok(None);
+                    }
+                    match stream.read(buffers.input_append_buf()) {
+                        Ok(count) => {
+                            buffers.input_appended(count);
+                            return Ok(Some(count > 0));
+                        }
+                        Err(error) if not_now(&error) => {}
+                        Err(error) => return Err(error.into()),
+                    }
+                }
+                Self::Through(inner) => {
+                    signal::check().map_err(ended)?;
+                    timeout.per_read = Some(STEP.into());
+                    match inner.await_input(timeout) {
+                        Err(ureq::Error::Timeout(ureq::Timeout::PerRead)) => {
+                            patience.spend(STEP);
+                            if patience.is_over() {
+                                return Ok(None);
+                            }
+                        }
+                        other => return other.map(Some),
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn not_now(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
+}
+
+/// How long the client's own transports wait at once: a signal is seen between two such waits.
+const STEP: Duration = Duration::from_millis(250);
+
+impl<In: Transport> Transport for Line<In> {
     fn buffers(&mut self) -> &mut dyn Buffers {
-        self.inner.buffers()
+        match &mut self.way {
+            Way::Direct(_, buffers) => buffers,
+            Way::Through(inner) => inner.buffers(),
+        }
     }
 
     fn transmit_output(&mut self, amount: usize, timeout: NextTimeout) -> Result<(), ureq::Error> {
-        self.asked = true;
-        self.inner.transmit_output(amount, timeout)
+        signal::check().map_err(ended)?;
+        if !std::mem::replace(&mut self.asked, true) {
+            self.total = Patience::unless_zero(self.timeouts.total);
+        }
+        let (stream, buffers) = match &mut self.way {
+            Way::Direct(stream, buffers) => (stream, buffers),
+            Way::Through(inner) => return inner.transmit_output(amount, timeout),
+        };
+        let mut rest = &buffers.output()[..amount];
+        let mut silence = Patience::unless_zero(self.timeouts.first_byte).min(self.total);
+        while !rest.is_empty() {
+            match stream.write(rest) {
+                Ok(count) => rest = &rest[count..],
+                Err(error) if not_now(&error) => {
+                    if !signal::writable(&*stream, &mut silence).map_err(ended)? {
+                        return Err(ureq::Error::Timeout(ureq::Timeout::SendBody));
+                    }
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
     }
 
-    fn await_input(&mut self, mut timeout: NextTimeout) -> Result<bool, ureq::Error> {
-        if let (false, Some(idle)) = (self.asked, self.idle) {
-            timeout.per_read = Some(idle.into());
+    fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, ureq::Error> {
+        let (limit, reason) = match (self.greeting, self.asked) {
+            (Some(greeting), _) => (greeting, ureq::Timeout::Connect),
+            (None, true) => (
+                Patience::unless_zero(self.timeouts.first_byte),
+                ureq::Timeout::RecvResponse,
+            ),
+            (None, false) => (
+                Patience::unless_zero(self.timeouts.idle),
+                ureq::Timeout::PerRead,
+            ),
+        };
+        let before = limit.min(self.total);
+        let mut patience = before;
+        let more = self.way.read(timeout, &mut patience)?;
+        self.total.spend(before.used(patience));
+        match more {
+            None if self.total.is_over() => Err(ureq::Error::Timeout(ureq::Timeout::Global)),
+            None => Err(ureq::Error::Timeout(reason)),
+            Some(more) => {
+                (self.asked, self.greeting) = (false, None);
+                Ok(more)
+            }
         }
-        let more = self.inner.await_input(timeout)?;
-        self.asked = false;
-        Ok(more)
     }
 
     fn is_open(&mut self) -> bool {
-        self.inner.is_open()
+        match &mut self.way {
+            // Nothing was asked, so there must be nothing to read, not even the end.
+            Way::Direct(stream, _) => {
+                matches!(stream.peek(&mut [0]), Err(error) if error.kind() == ErrorKind::WouldBlock)
+            }
+            Way::Through(inner) => inner.is_open(),
+        }
     }
 
     fn is_tls(&self) -> bool {
-        self.inner.is_tls()
+        match &self.way {
+            Way::Direct(..) => false,
+            Way::Through(inner) => inner.is_tls(),
+        }
     }
 }
 
@@ -220,11 +445,15 @@ pub fn listens(port: u16) -> bool {
 
 /// Whether `host` is this machine.
 pub fn is_loopback(host: &str) -> bool {
-    let bare = host.trim_start_matches('[').trim_end_matches(']');
-    bare == "localhost"
-        || bare
-            .parse::<std::net::IpAddr>()
+    host == "localhost"
+        || bare(host)
+            .parse::<IpAddr>()
             .is_ok_and(|address| address.is_loopback())
+}
+
+/// An address without the brackets that it has in a URL.
+fn bare(host: &str) -> &str {
+    host.trim_start_matches('[').trim_end_matches(']')
 }
 
 /// Whether `url` carries what it carries in the clear to another machine.

@@ -1,16 +1,16 @@
 //! Standard input: what it is, whether to read it, and its bytes as text.
 
 use crate::error::{Exit, fail, fail_hint};
+use crate::sys::signal::{self, Patience};
 use anyhow::{Context, Result};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::FileType;
-use std::io::Read;
+use rustix::io::Errno;
 use std::time::Duration;
 
 /// After so long a silence a person is told what is being waited for.
 const TELL_AFTER: Duration = Duration::from_secs(2);
-/// A pipe that said nothing for so long will not; the run fails rather than going on without its input.
-const GIVE_UP_AFTER: Duration = Duration::from_secs(600);
+/// What said nothing for so long will not; the run fails rather than going on without its input.
+pub const GIVE_UP_AFTER: Duration = Duration::from_secs(600);
 /// The most that is read. No model takes a tenth of it; what is larger is a mistake, and told as one.
 pub const LIMIT: usize = 16 << 20;
 
@@ -24,10 +24,15 @@ pub enum Reading {
 }
 
 /// Read standard input to its end. `None` when it is not to be read; `tell` takes what a waiting person should know.
+/// `silence` is how long it may say nothing; a zero is no limit.
 ///
 /// # Errors
-/// A pipe that stays silent, input above [`LIMIT`], or a failed read.
-pub fn read(reading: Reading, tell: &mut dyn FnMut(&str)) -> Result<Option<Vec<u8>>> {
+/// A pipe that stays silent, input above [`LIMIT`], a failed read, or a run that is to end.
+pub fn read(
+    reading: Reading,
+    silence: Duration,
+    tell: &mut dyn FnMut(&str),
+) -> Result<Option<Vec<u8>>> {
     let stdin = std::io::stdin();
     let kind = rustix::fs::fstat(&stdin).map(|stat| FileType::from_raw_mode(stat.st_mode));
     let wanted = match (reading, kind) {
@@ -41,11 +46,17 @@ pub fn read(reading: Reading, tell: &mut dyn FnMut(&str)) -> Result<Option<Vec<u
     }
     let mut bytes = Vec::new();
     let mut chunk = vec![0; 64 << 10];
-    let mut lock = stdin.lock();
+    let mut told = false;
     loop {
-        wait(&stdin, tell)?;
-        // Below the buffer of `Stdin`, so that `poll` and the read see the same bytes.
-        let count = lock.read(&mut chunk).context("read standard input")?;
+        wait(&stdin, silence, &mut told, tell)?;
+        // Past the buffer of `Stdin`, so that the wait and the read see the same bytes.
+        let count = match rustix::io::read(&stdin, &mut chunk) {
+            // Somebody else read what we were told of; or the pipe is one that does not wait.
+            Err(Errno::INTR | Errno::AGAIN) => continue,
+            other => other
+                .map_err(std::io::Error::from)
+                .context("read standard input")?,
+        };
         if count == 0 {
             return Ok(Some(bytes));
         }
@@ -61,36 +72,35 @@ pub fn read(reading: Reading, tell: &mut dyn FnMut(&str)) -> Result<Option<Vec<u
     }
 }
 
-/// Wait until there is something to read.
-fn wait(stdin: &std::io::Stdin, tell: &mut dyn FnMut(&str)) -> Result<()> {
-    if ready(stdin, TELL_AFTER)? {
-        return Ok(());
+/// Wait until there is something to read. A person is told once what is being waited for.
+fn wait(
+    stdin: &std::io::Stdin,
+    silence: Duration,
+    told: &mut bool,
+    tell: &mut dyn FnMut(&str),
+) -> Result<()> {
+    let mut patience = Patience::unless_zero(silence);
+    if !*told {
+        let mut quiet = patience.min(Patience::of(TELL_AFTER));
+        if signal::readable(stdin, &mut quiet)? {
+            return Ok(());
+        }
+        *told = true;
+        tell("waiting for standard input, which is silent; `--no-stdin` goes without it");
+        patience.spend(TELL_AFTER);
     }
-    tell("waiting for standard input, a pipe that is silent; `--no-stdin` goes without it");
-    if ready(stdin, GIVE_UP_AFTER - TELL_AFTER)? {
+    if !patience.is_over() && signal::readable(stdin, &mut patience)? {
         return Ok(());
     }
     let cause = format!(
         "standard input stayed silent for {} seconds",
-        GIVE_UP_AFTER.as_secs()
+        silence.as_secs()
     );
     Err(fail_hint(
         Exit::NoInput,
         cause,
         "`--no-stdin`, or `NANOBOT_STDIN=never` in loops and supervisors",
     ))
-}
-
-fn ready(stdin: &std::io::Stdin, timeout: Duration) -> Result<bool> {
-    let timeout = Timespec::try_from(timeout).expect("a few minutes fit a timespec");
-    loop {
-        let mut fds = [PollFd::new(stdin, PollFlags::IN)];
-        match poll(&mut fds, Some(&timeout)) {
-            Ok(count) => return Ok(count > 0),
-            Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(error).context("wait for standard input"),
-        }
-    }
 }
 
 /// The content of a file that the user named.

@@ -1,12 +1,14 @@
 //! Children: each in a group of its own, with a deadline, its output drained and capped; and none that outlives the run.
 
-use crate::sys::signal;
-use rustix::process::{Pid, Signal};
+use crate::error::Stop;
+use crate::sys::signal::{self, Patience};
+use rustix::event::PollFlags;
+use rustix::process::{Pid, PidfdFlags, Signal};
 use std::io::{self, Read};
+use std::os::fd::AsFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -14,7 +16,7 @@ use std::time::{Duration, Instant};
 const GRACE: Duration = Duration::from_millis(200);
 /// How long the pipe of a shell that has ended may stay open: a child in the background holds it.
 const HOLD: Duration = Duration::from_millis(100);
-/// How often a running child is looked at, when it says nothing.
+/// How often a running child is looked at, where it cannot be waited for.
 const LOOK: Duration = Duration::from_millis(10);
 
 /// First thing in `main`: no descriptor that we inherited reaches a child, and nobody reads our memory.
@@ -25,12 +27,16 @@ pub fn start() {
         rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
 }
 
-/// The groups of the children that run, for a signal to end. It is locked while a child starts, so that none starts
-/// behind the back of whoever ends them.
+/// The groups of the children that run: what is not among them is a stray. It is locked while a child starts.
 static GROUPS: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
 
-pub(super) fn groups() -> MutexGuard<'static, Vec<Pid>> {
+fn groups() -> MutexGuard<'static, Vec<Pid>> {
     GROUPS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether no child runs.
+pub(super) fn is_alone() -> bool {
+    groups().is_empty()
 }
 
 /// A command to run.
@@ -53,8 +59,10 @@ pub struct Finished {
     pub tail: Vec<u8>,
     /// Bytes between the two that were not kept.
     pub left_out: u64,
-    /// `None` when the time ran out.
+    /// `None` when the time ran out, or the run is to end.
     pub status: Option<ExitStatus>,
+    /// Why the run is to end, where it is.
+    pub stopped: Option<Stop>,
     /// Something it had left behind was ended.
     pub strays: bool,
 }
@@ -67,72 +75,112 @@ impl Finished {
 }
 
 /// Run a command to its end, or to its deadline. `say` takes its output as it comes, both streams in their true order.
+///
+/// When the run itself is to end, so does the command, and [`Finished::stopped`] says so.
 pub fn run(spec: &Spec, say: &mut dyn FnMut(&[u8])) -> io::Result<Finished> {
     static FIRST: Once = Once::new();
     FIRST.call_once(|| {
-        signal::watch();
         // What a child leaves behind becomes ours, so that it can be ended. Not everywhere to be had, and then it is not.
         let _: Result<_, _> = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
     });
     let (mut pipe, writer) = io::pipe()?;
     let mut child = spawn(spec, writer)?;
-    let group = Pid::from_child(&child);
-    let (send, receive) = sync_channel::<Vec<u8>>(16);
-    // Not joined: a stray that cannot be ended must not keep us.
-    std::thread::spawn(move || {
-        let mut block = vec![0; 64 << 10];
-        while let Ok(count @ 1..) = pipe.read(&mut block) {
-            if send.send(block[..count].to_vec()).is_err() {
-                return;
-            }
-        }
-    });
     let mut kept = Kept {
         limit: spec.keep,
-        head: Vec::new(),
-        tail: Vec::new(),
-        left_out: 0,
+        ..Kept::default()
     };
-    let deadline = Instant::now() + spec.timeout;
-    let mut ended: Option<(ExitStatus, Instant)> = None;
+    let mut block = vec![0; 64 << 10];
+    // A kernel before 5.3 cannot tell when a child ends; then it is asked now and then.
+    let pidfd = rustix::process::pidfd_open(child.group, PidfdFlags::empty()).ok();
+    let mut patience = Patience::of(spec.timeout);
     let mut open = true;
-    let status = loop {
-        if open {
-            match receive.recv_timeout(LOOK) {
-                Ok(bytes) => {
-                    say(&bytes);
-                    kept.add(&bytes);
-                }
-                Err(RecvTimeoutError::Disconnected) => open = false,
-                Err(RecvTimeoutError::Timeout) => {}
-            }
+    let (status, stopped) = loop {
+        let mut fds = Vec::with_capacity(2);
+        fds.extend(open.then(|| (pipe.as_fd(), PollFlags::IN)));
+        fds.extend(pidfd.as_ref().map(|fd| (fd.as_fd(), PollFlags::IN)));
+        let mut look = match pidfd {
+            Some(_) => patience,
+            None => patience.min(Patience::of(LOOK)),
+        };
+        let before = Instant::now();
+        match signal::wait(&fds, &mut look) {
+            Ok(Some(0)) if open => open = take(&mut pipe, &mut block, &mut kept, say)? > 0,
+            Ok(_) => {}
+            Err(stop) => break (None, Some(stop)),
         }
-        if ended.is_none() {
-            ended = child.try_wait()?.map(|status| (status, Instant::now()));
+        match pidfd {
+            Some(_) => patience = look,
+            None => patience.spend(before.elapsed().min(LOOK)),
         }
-        match ended {
-            Some((status, _)) if !open => break Some(status),
-            Some((status, since)) if since.elapsed() >= HOLD => break Some(status),
-            None if Instant::now() >= deadline => break None,
-            None if !open => std::thread::sleep(LOOK),
-            _ => {}
+        if let Some(status) = child.process.try_wait()? {
+            break (Some(status), None);
+        }
+        if patience.is_over() {
+            break (None, None);
         }
     };
-    let strays = end(&mut child, group, status.is_some());
-    // What was still on its way.
-    while let Ok(bytes) = receive.try_recv() {
-        kept.add(&bytes);
+    // What a shell said before it ended is in the pipe; what it left behind may hold that open.
+    let mut hold = Patience::of(if status.is_some() {
+        HOLD
+    } else {
+        Duration::ZERO
+    });
+    while open && matches!(signal::readable(&pipe, &mut hold), Ok(true)) {
+        open = take(&mut pipe, &mut block, &mut kept, say)? > 0;
+    }
+    let strays = child.end(status.is_some());
+    while open
+        && matches!(
+            signal::readable(&pipe, &mut Patience::of(Duration::ZERO)),
+            Ok(true)
+        )
+    {
+        open = take(&mut pipe, &mut block, &mut kept, &mut |_| {})? > 0;
     }
     Ok(Finished {
         head: kept.head,
         tail: kept.tail,
         left_out: kept.left_out,
         status,
+        stopped,
         strays,
     })
 }
 
-fn spawn(spec: &Spec, writer: io::PipeWriter) -> io::Result<Child> {
+/// Read once what there is.
+fn take(
+    pipe: &mut io::PipeReader,
+    block: &mut [u8],
+    kept: &mut Kept,
+    say: &mut dyn FnMut(&[u8]),
+) -> io::Result<usize> {
+    let count = match pipe.read(block) {
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(1),
+        other => other?,
+    };
+    if count > 0 {
+        say(&block[..count]);
+        kept.add(&block[..count]);
+    }
+    Ok(count)
+}
+
+/// A child that runs. Whatever happens to us, a panic even, it does not outlive this.
+struct Running {
+    process: Child,
+    group: Pid,
+    ended: bool,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.end(false);
+        }
+    }
+}
+
+fn spawn(spec: &Spec, writer: io::PipeWriter) -> io::Result<Running> {
     let mut command = Command::new(&spec.program);
     command
         .args(&spec.arguments)
@@ -146,27 +194,36 @@ fn spawn(spec: &Spec, writer: io::PipeWriter) -> io::Result<Child> {
         .stdout(writer.try_clone()?)
         .stderr(writer);
     let mut groups = groups();
-    let child = command.spawn()?;
-    groups.push(Pid::from_child(&child));
-    Ok(child)
+    let process = command.spawn()?;
+    let group = Pid::from_child(&process);
+    groups.push(group);
+    Ok(Running {
+        process,
+        group,
+        ended: false,
+    })
 }
 
-/// End what is left of a child's group and of what it put outside. Whether there was anything.
-fn end(child: &mut Child, group: Pid, has_ended: bool) -> bool {
-    let mut strays = rustix::process::test_kill_process_group(group).is_ok() && has_ended;
-    // Errors below mean that there is nobody left to signal, or to wait for.
-    let _: Result<_, _> = rustix::process::kill_process_group(group, Signal::TERM);
-    let asked = Instant::now();
-    while rustix::process::test_kill_process_group(group).is_ok() && asked.elapsed() < GRACE {
-        drop(child.try_wait());
-        reap();
-        std::thread::sleep(Duration::from_millis(2));
+impl Running {
+    /// End what is left of its group and of what it put outside. Whether there was anything.
+    fn end(&mut self, has_ended: bool) -> bool {
+        self.ended = true;
+        let group = self.group;
+        let mut strays = rustix::process::test_kill_process_group(group).is_ok() && has_ended;
+        // Errors below mean that there is nobody left to signal, or to wait for.
+        let _: Result<_, _> = rustix::process::kill_process_group(group, Signal::TERM);
+        let asked = Instant::now();
+        while rustix::process::test_kill_process_group(group).is_ok() && asked.elapsed() < GRACE {
+            drop(self.process.try_wait());
+            reap();
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        let _: Result<_, _> = rustix::process::kill_process_group(group, Signal::KILL);
+        drop(self.process.wait());
+        groups().retain(|other| *other != group);
+        strays |= end_strays();
+        strays
     }
-    let _: Result<_, _> = rustix::process::kill_process_group(group, Signal::KILL);
-    drop(child.wait());
-    groups().retain(|other| *other != group);
-    strays |= end_strays();
-    strays
 }
 
 /// End every child of ours that we did not start: what children left behind, in whatever group or session.
@@ -191,23 +248,6 @@ fn end_strays() -> bool {
         }
     }
     found
-}
-
-/// End every child that is left, when the run itself ends. The registry of groups is locked by then.
-///
-/// The kernel hands us a child's children only once it is gone, so this is done until nobody is left; what cannot be
-/// ended within a second, such as a process that waits for a dead disk, is left to the system.
-pub(super) fn end_children() {
-    for _ in 0..500 {
-        let living: Vec<Pid> = children().into_iter().filter(|pid| !reaped(*pid)).collect();
-        if living.is_empty() && children().is_empty() {
-            return;
-        }
-        for pid in living {
-            let _: Result<_, _> = rustix::process::kill_process(pid, Signal::KILL);
-        }
-        std::thread::sleep(Duration::from_millis(2));
-    }
 }
 
 /// Take leave of strays that have ended by themselves.
@@ -244,6 +284,7 @@ fn children() -> Vec<Pid> {
 }
 
 /// The beginning and the end of an output.
+#[derive(Default)]
 struct Kept {
     limit: usize,
     head: Vec<u8>,

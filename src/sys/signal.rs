@@ -1,47 +1,261 @@
-//! Hang-up, Ctrl-C and termination: the children are ended, then we die by the same signal, so that a shell sees the
-//! truth. The log needs nothing: what was said is on disk already.
+//! What can end a run from outside: hang-up, Ctrl-C, termination, and the end of `--timeout`. One state, which every
+//! wait of the program looks at; no thread, and no work in a handler.
 //!
-//! The thread that waits for signals is started with the first child; before that the system's own way is right.
+//! The first signal is remembered, and wakes whoever waits. The run then ends as any failing run does: requests are
+//! dropped, children ended, the log closed; and last the process dies by the same signal, so that a shell sees the truth.
+//! A second Ctrl-C ends it at once. A signal that was ignored when the program started, as under `nohup`, stays ignored.
 
 use super::process;
-use rustix::process::Signal;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
-use std::time::Duration;
+use crate::error::{Exit, Stop};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGTERM};
+use signal_hook::{flag, low_level};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
-/// How long children may take to end by themselves.
-const GRACE: Duration = Duration::from_millis(100);
+/// The signals that end a run, and the status each stands for.
+const ENDING: [(i32, Exit); 3] = [
+    (SIGHUP, Exit::HangUp),
+    (SIGINT, Exit::Interrupted),
+    (SIGTERM, Exit::Terminated),
+];
 
-/// Start to wait for signals.
-pub fn watch() {
-    let Ok(mut signals) = Signals::new([SIGINT, SIGTERM, SIGHUP]) else {
-        return;
-    };
-    std::thread::spawn(move || {
-        for signal in signals.forever() {
-            end_by(signal);
+/// The longest single sleep, and so the most that a stop can be misjudged by.
+const SLICE: Duration = Duration::from_secs(1);
+/// What a run that is ending may still wait, for a lock or for a slow reader.
+const LAST: Duration = Duration::from_secs(2);
+
+/// The last signal that came; 0 for none.
+static CAME: AtomicUsize = AtomicUsize::new(0);
+/// The next Ctrl-C kills.
+static HARD: AtomicBool = AtomicBool::new(false);
+/// The process was stopped, as by Ctrl-Z, and goes on. (While the machine sleeps, the clock that we use stands still.)
+static RESUMED: AtomicBool = AtomicBool::new(false);
+/// How long it was stopped in all, in milliseconds.
+static STOPPED: AtomicU64 = AtomicU64::new(0);
+/// When [`check`] was last asked, in milliseconds of [`START`].
+static LOOKED: AtomicU64 = AtomicU64::new(0);
+static START: OnceLock<Instant> = OnceLock::new();
+static BELL: OnceLock<UnixStream> = OnceLock::new();
+static TIMEOUT: OnceLock<Duration> = OnceLock::new();
+/// Since when the run is ending.
+static ENDS: OnceLock<Instant> = OnceLock::new();
+
+/// From now on a signal ends the run in order, and so does the end of `timeout`. Before, the system's own way is right.
+///
+/// # Errors
+/// No descriptors are left.
+pub fn arm(timeout: Option<Duration>) -> std::io::Result<()> {
+    START.get_or_init(Instant::now);
+    if let Some(timeout) = timeout {
+        TIMEOUT.get_or_init(|| timeout);
+    }
+    flag::register(SIGCONT, &RESUMED)?;
+    let ignored = ignored();
+    let (bell, hammer) = UnixStream::pair()?;
+    for (signal, _) in ENDING {
+        if ignored & (1 << (signal - 1)) != 0 {
+            continue;
         }
-    });
+        if signal == SIGINT {
+            flag::register_conditional_default(signal, &HARD)?;
+        }
+        flag::register_usize(signal, &CAME, usize::try_from(signal).unwrap_or_default())?;
+        low_level::pipe::register(signal, hammer.try_clone()?)?;
+    }
+    BELL.get_or_init(|| bell);
+    Ok(())
 }
 
-fn end_by(signal: i32) {
-    let running = {
-        // Kept locked to the end, so that nothing starts any more.
-        let groups = process::groups();
-        let running = groups.clone();
-        std::mem::forget(groups);
-        running
-    };
-    // Errors mean that a group has ended already.
-    for group in &running {
-        let _: Result<_, _> = rustix::process::kill_process_group(*group, Signal::TERM);
+/// The signals that were ignored when the program started, a bit for each.
+fn ignored() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status
+        .lines()
+        .find_map(|line| line.strip_prefix("SigIgn:"))
+        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.unwrap_or(0)
+}
+
+/// Whether the run is to go on.
+///
+/// # Errors
+/// A signal came, or the time is up; also, once the run is ending, when its last words take too long.
+pub fn check() -> Result<(), Stop> {
+    look();
+    if let Some(since) = ENDS.get() {
+        let waits = since.elapsed() < LAST;
+        return if waits { Ok(()) } else { Err(Stop(ending())) };
     }
-    if !running.is_empty() {
-        std::thread::sleep(GRACE);
+    match CAME.load(Ordering::SeqCst) {
+        0 if left().is_none_or(|left| !left.is_zero()) => Ok(()),
+        0 => Err(Stop(Exit::Timeout)),
+        _ => {
+            // While children run, whoever waits for them ends them first.
+            if process::is_alone() {
+                HARD.store(true, Ordering::SeqCst);
+            }
+            Err(Stop(ending()))
+        }
     }
-    for group in &running {
-        let _: Result<_, _> = rustix::process::kill_process_group(*group, Signal::KILL);
+}
+
+/// Why the run ends.
+fn ending() -> Exit {
+    let came = CAME.load(Ordering::SeqCst);
+    ENDING
+        .into_iter()
+        .find(|(signal, _)| usize::try_from(*signal) == Ok(came))
+        .map_or(Exit::Timeout, |(_, exit)| exit)
+}
+
+/// The run is ending, for whatever cause: waits work again, for a moment, so that it can say its last words.
+pub fn last_words() {
+    HARD.store(true, Ordering::SeqCst);
+    if check().is_err() {
+        ENDS.get_or_init(Instant::now);
     }
-    process::end_children();
-    drop(signal_hook::low_level::emulate_default_handler(signal));
+}
+
+/// Die by the signal that `exit` stands for. Returns when it stands for none.
+pub fn die_by(exit: Exit) {
+    if let Some((signal, _)) = ENDING.into_iter().find(|(_, stands)| *stands == exit) {
+        // It does not return; and if it did, the status would tell.
+        drop(low_level::emulate_default_handler(signal));
+    }
+}
+
+/// Take the time. Whether the process was stopped since this was done last; that time counts for no limit.
+fn look() -> bool {
+    let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    let now = START.get().map_or(0, |start| millis(start.elapsed()));
+    let before = LOOKED.swap(now, Ordering::Relaxed);
+    let stopped = RESUMED.swap(false, Ordering::Relaxed);
+    if stopped {
+        STOPPED.fetch_add(now.saturating_sub(before), Ordering::Relaxed);
+    }
+    stopped
+}
+
+/// What is left of `--timeout`.
+fn left() -> Option<Duration> {
+    let (start, timeout) = (START.get()?, TIMEOUT.get()?);
+    let stopped = Duration::from_millis(STOPPED.load(Ordering::Relaxed));
+    Some((*timeout + stopped).saturating_sub(start.elapsed()))
+}
+
+/// How long something may take, in time that the process really waited.
+#[derive(Clone, Copy, Debug)]
+pub struct Patience(Option<Duration>);
+
+impl Patience {
+    /// Without end.
+    pub fn endless() -> Self {
+        Self(None)
+    }
+
+    pub fn of(limit: Duration) -> Self {
+        Self(Some(limit))
+    }
+
+    /// A zero, which stands for no limit in the config.
+    pub fn unless_zero(limit: Duration) -> Self {
+        Self((!limit.is_zero()).then_some(limit))
+    }
+
+    pub fn is_over(self) -> bool {
+        self.0.is_some_and(|left| left.is_zero())
+    }
+
+    /// The smaller one of both.
+    pub fn min(self, other: Self) -> Self {
+        Self(self.0.into_iter().chain(other.0).min())
+    }
+
+    /// An equal part of it for each of `parts`.
+    pub fn share(self, parts: u32) -> Self {
+        Self(self.0.map(|left| left / parts.max(1)))
+    }
+
+    /// What has been used of it when `rest` is left.
+    pub fn used(self, rest: Self) -> Duration {
+        let both = self.0.zip(rest.0);
+        both.map_or(Duration::ZERO, |(before, now)| before.saturating_sub(now))
+    }
+
+    /// Take `spent` off.
+    pub fn spend(&mut self, spent: Duration) {
+        self.0 = self.0.map(|left| left.saturating_sub(spent));
+    }
+}
+
+/// Wait until one of `fds` is ready: `Some` of its number, or `None` when `patience` is over. What was waited is spent.
+///
+/// # Errors
+/// As [`check`].
+pub fn wait(
+    fds: &[(BorrowedFd<'_>, PollFlags)],
+    patience: &mut Patience,
+) -> Result<Option<usize>, Stop> {
+    loop {
+        check()?;
+        let mut slice = patience.0.unwrap_or(SLICE).min(SLICE);
+        let mut all: Vec<PollFd<'_>> = Vec::with_capacity(fds.len() + 1);
+        all.extend(
+            fds.iter()
+                .map(|(fd, flags)| PollFd::from_borrowed_fd(*fd, *flags)),
+        );
+        if ENDS.get().is_none() {
+            slice = slice.min(left().unwrap_or(slice));
+            all.extend(BELL.get().map(|bell| PollFd::new(bell, PollFlags::IN)));
+        }
+        let timeout = Timespec::try_from(slice).expect("a second fits a timespec");
+        let before = Instant::now();
+        // Should it fail for want of memory, the caller's own call will tell.
+        let woken = poll(&mut all, Some(&timeout));
+        let waited = before.elapsed();
+        let stopped = look();
+        let mut all = all[..fds.len()].iter();
+        if let Some(ready) = all.position(|fd| !fd.revents().is_empty()) {
+            return Ok(Some(ready));
+        }
+        if stopped {
+            continue;
+        }
+        patience.spend(waited.max(if woken == Ok(0) {
+            slice
+        } else {
+            Duration::ZERO
+        }));
+        if patience.is_over() {
+            return Ok(None);
+        }
+    }
+}
+
+/// Wait until `fd` can be read.
+///
+/// # Errors
+/// As [`check`].
+pub fn readable(fd: impl AsFd, patience: &mut Patience) -> Result<bool, Stop> {
+    Ok(wait(&[(fd.as_fd(), PollFlags::IN)], patience)?.is_some())
+}
+
+/// Wait until `fd` takes something.
+///
+/// # Errors
+/// As [`check`].
+pub fn writable(fd: impl AsFd, patience: &mut Patience) -> Result<bool, Stop> {
+    Ok(wait(&[(fd.as_fd(), PollFlags::OUT)], patience)?.is_some())
+}
+
+/// Sleep.
+///
+/// # Errors
+/// As [`check`].
+pub fn pause(duration: Duration) -> Result<(), Stop> {
+    wait(&[], &mut Patience::of(duration)).map(drop)
 }

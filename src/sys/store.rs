@@ -4,12 +4,13 @@
 //! kernel may have dropped what it could not write (PostgreSQL's lesson of 2018).
 
 use crate::error::{Exit, fail, fail_hint};
+use crate::sys::signal::{self, Patience};
 use anyhow::{Context, Result};
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Make `path` and what is missing above it, for the owner alone.
 pub fn create_dir(path: &Path) -> Result<()> {
@@ -30,13 +31,36 @@ pub fn open_log(path: &Path) -> Result<File> {
     opened.with_context(|| format!("open `{}`", path.display()))
 }
 
+/// Open a log of lines for appending. What another left without its newline gets one, so that it swallows no line of ours.
+pub fn open_lines(path: &Path) -> Result<File> {
+    let log = open_log(path)?;
+    while_locked(&log, path, || {
+        let size = size(&log, path)?;
+        let mut last = [b'\n'];
+        if size > 0 {
+            log.read_exact_at(&mut last, size - 1)
+                .with_context(|| format!("read `{}`", path.display()))?;
+        }
+        match last {
+            [b'\n'] => Ok(()),
+            _ => append_to(&log, path, b"\n"),
+        }
+    })?;
+    Ok(log)
+}
+
+/// How long an open file is.
+pub fn size(file: &File, path: &Path) -> Result<u64> {
+    let about = file
+        .metadata()
+        .with_context(|| format!("look at `{}`", path.display()))?;
+    Ok(about.len())
+}
+
 /// Append `bytes` to an open log in one write. When the disk takes only a part, that part is taken back, so that no
 /// torn line stays behind; the caller holds a lock.
 pub fn append_to(mut log: &File, path: &Path, bytes: &[u8]) -> Result<()> {
-    let before = log
-        .metadata()
-        .with_context(|| format!("look at `{}`", path.display()))?
-        .len();
+    let before = size(log, path)?;
     let written = log.write_all(bytes);
     if written.is_err() {
         // Should this fail too, the next open repairs the tail.
@@ -127,7 +151,7 @@ impl Lock {
         wait: Duration,
         busy: &mut dyn FnMut(Option<&Holder>),
     ) -> Result<Self> {
-        let started = Instant::now();
+        let mut patience = Patience::of(wait);
         let mut told = false;
         loop {
             let nofollow = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
@@ -156,14 +180,10 @@ impl Lock {
                 // Its last holder removed the file: the lock of that file is worth nothing.
                 Ok(()) => continue,
                 Err(TryLockError::WouldBlock) => {}
-                Err(TryLockError::Error(error)) => {
-                    let cause =
-                        format!("this file system cannot lock `{}`: {error}", path.display());
-                    return Err(fail_hint(Exit::Io, cause, "a workspace on a local disk"));
-                }
+                Err(TryLockError::Error(error)) => return Err(cannot_lock(path, &error)),
             }
             let holder = holder(&mut file);
-            if started.elapsed() >= wait {
+            if patience.is_over() {
                 let who = holder
                     .map(|Holder { pid, since }| format!(" by process {pid} since {since}"))
                     .unwrap_or_default();
@@ -176,7 +196,8 @@ impl Lock {
             if !std::mem::replace(&mut told, true) {
                 busy(holder.as_ref());
             }
-            std::thread::sleep(TRY_EVERY);
+            signal::pause(TRY_EVERY)?;
+            patience.spend(TRY_EVERY);
         }
     }
 
@@ -192,6 +213,11 @@ impl Drop for Lock {
         // Closing would do as well; this is the moment made plain.
         drop(self.file.unlock());
     }
+}
+
+fn cannot_lock(path: &Path, error: &std::io::Error) -> anyhow::Error {
+    let cause = format!("this file system cannot lock `{}`: {error}", path.display());
+    fail_hint(Exit::Io, cause, "a workspace on a local disk")
 }
 
 fn still_there(file: &File, path: &Path) -> bool {
@@ -212,10 +238,31 @@ fn holder(file: &mut File) -> Option<Holder> {
     })
 }
 
+/// How long an append waits for another one. It takes microseconds, unless its process was stopped in the middle.
+const APPEND_WAIT: Duration = Duration::from_secs(30);
+/// How often it looks.
+const APPEND_LOOK: Duration = Duration::from_millis(1);
+
 /// Run `work` while holding the kernel's lock on `file`, for the microseconds of an append.
+///
+/// # Errors
+/// Status 75 when somebody else keeps it; 74 where the file system has no locks.
 pub fn while_locked<T>(file: &File, path: &Path, work: impl FnOnce() -> Result<T>) -> Result<T> {
-    file.lock()
-        .map_err(|error| fail(Exit::Io, format!("lock `{}`: {error}", path.display())))?;
+    let mut patience = Patience::of(APPEND_WAIT);
+    loop {
+        match file.try_lock() {
+            Ok(()) => break,
+            Err(TryLockError::WouldBlock) if patience.is_over() => {
+                let cause = format!("another program keeps `{}` locked", path.display());
+                return Err(fail_hint(Exit::TryAgain, cause, "the same again later"));
+            }
+            Err(TryLockError::WouldBlock) => {
+                signal::pause(APPEND_LOOK)?;
+                patience.spend(APPEND_LOOK);
+            }
+            Err(TryLockError::Error(error)) => return Err(cannot_lock(path, &error)),
+        }
+    }
     let done = work();
     drop(file.unlock());
     done

@@ -4,8 +4,11 @@
 //! servers said is made harmless first: a terminal obeys escape sequences, and text can lie about its order.
 
 use crate::error::{Exit, Stop};
+use crate::sys::signal::{self, Patience};
 use anyhow::{Context, Result};
-use std::io::{ErrorKind, IsTerminal, Write};
+use rustix::io::Errno;
+use std::io::{IsTerminal, Write};
+use std::os::fd::{AsFd, BorrowedFd};
 
 /// The two streams and what they are connected to.
 #[derive(Clone, Copy, Debug)]
@@ -31,24 +34,45 @@ impl Terminal {
         }
     }
 
-    /// Write `text` to standard output as it is. A reader that has gone ends the run quietly.
+    /// Write `text` to standard output as it is. A reader that has gone ends the run quietly; a slow one is waited for.
+    ///
+    /// # Errors
+    /// A full disk; a [`Stop`] when nobody reads any more, or the run is to end.
     pub fn print(self, text: &str) -> Result<()> {
-        let mut stdout = std::io::stdout().lock();
-        match stdout
-            .write_all(text.as_bytes())
-            .and_then(|()| stdout.flush())
-        {
-            Err(error) if error.kind() == ErrorKind::BrokenPipe => Err(Stop(Exit::Answered).into()),
-            other => other.context("write to standard output"),
-        }
+        let stdout = std::io::stdout();
+        let lock = stdout.lock();
+        write(lock.as_fd(), text.as_bytes(), "standard output")
     }
 
     /// Write a line to standard error, made harmless. A standard error that fails has nobody to tell.
     pub fn complain(self, line: &str) {
         let mut text = harmless(line);
         text.push('\n');
-        drop(std::io::stderr().lock().write_all(text.as_bytes()));
+        let stderr = std::io::stderr();
+        let lock = stderr.lock();
+        drop(write(lock.as_fd(), text.as_bytes(), "standard error"));
     }
+}
+
+/// What a pipe takes at once without letting its writer wait.
+const PIECE: usize = 4096;
+
+/// Write all of `bytes`, past the buffers of the standard library, which would keep what a signal cut off.
+fn write(fd: BorrowedFd<'_>, mut bytes: &[u8], name: &'static str) -> Result<()> {
+    while !bytes.is_empty() {
+        // A write that blocks cannot be ended by a signal; one that follows this wait does not block.
+        signal::writable(fd, &mut Patience::endless())?;
+        match rustix::io::write(fd, &bytes[..bytes.len().min(PIECE)]) {
+            Ok(count) => bytes = &bytes[count..],
+            Err(Errno::INTR | Errno::AGAIN) => {}
+            Err(Errno::PIPE) => return Err(Stop(Exit::Answered).into()),
+            Err(error) => {
+                return Err(std::io::Error::from(error))
+                    .with_context(|| format!("write to {name}"));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// From now on a panic is told in one line that can be reported, and in no other way.
@@ -74,24 +98,37 @@ pub fn report_defects() {
 
 /// `text` with nothing in it that a terminal obeys.
 pub fn harmless(text: &str) -> String {
-    Harmless::default().pass(text)
+    let mut harmless = Harmless::default();
+    let mut out = harmless.pass(text);
+    out.push_str(harmless.rest());
+    out
 }
 
 /// Makes a stream of text harmless, piece by piece, wherever it was cut.
 ///
-/// Control characters but newline and tab, and marks that change the order or hide text, are shown as `\u{…}`, so that
+/// A carriage return before a newline is dropped. Control characters but newline and tab, and marks that change the order or hide text, are shown as `\u{…}`, so that
 /// an escape sequence becomes the letters it is made of. Joiners and selectors stay where they belong: after an emoji.
 #[derive(Debug, Default)]
 pub struct Harmless {
     /// The character before, which decides about joiners.
     previous: char,
+    /// A carriage return came last, and what it is shows with the next character.
+    held: bool,
 }
+
+/// A carriage return that stands alone: it would write over the line.
+const RETURN: &str = "\\u{d}";
 
 impl Harmless {
     pub fn pass(&mut self, piece: &str) -> String {
         let mut out = String::with_capacity(piece.len());
         for letter in piece.chars() {
-            if self.allows(letter) {
+            if std::mem::take(&mut self.held) && letter != '\n' {
+                out.push_str(RETURN);
+            }
+            if letter == '\r' {
+                self.held = true;
+            } else if self.allows(letter) {
                 out.push(letter);
             } else {
                 out.extend(letter.escape_unicode());
@@ -99,6 +136,14 @@ impl Harmless {
             self.previous = letter;
         }
         out
+    }
+
+    /// What was held back, at the end of the text.
+    pub fn rest(&mut self) -> &'static str {
+        match std::mem::take(&mut self.held) {
+            true => RETURN,
+            false => "",
+        }
     }
 
     fn allows(&self, letter: char) -> bool {
@@ -136,16 +181,18 @@ mod tests {
         let check = |text: &str, expect: &str| {
             assert_eq!(harmless(text), expect);
             let mut pieces = Harmless::default();
-            let one_by_one: String = text
+            let mut one_by_one: String = text
                 .chars()
                 .map(|letter| pieces.pass(&letter.to_string()))
                 .collect();
+            one_by_one.push_str(pieces.rest());
             assert_eq!(one_by_one, expect, "cut everywhere");
         };
         check("plain\ttext\n", "plain\ttext\n");
         check("\x1b[2Jgone", "\\u{1b}[2Jgone");
         check("\x1b]52;c;ZXZpbA==\x07", "\\u{1b}]52;c;ZXZpbA==\\u{7}");
         check("safe\rEVIL", "safe\\u{d}EVIL");
+        check("a\r\nb\r\r\nc\r", "a\nb\\u{d}\nc\\u{d}");
         check("a\u{9b}31m\u{7f}", "a\\u{9b}31m\\u{7f}");
         check("abc\u{202e}txt.exe", "abc\\u{202e}txt.exe");
         check("pay\u{200b}pal", "pay\\u{200b}pal");

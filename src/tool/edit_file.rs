@@ -2,7 +2,7 @@
 //! doubt about which place is meant.
 
 use super::files::Files;
-use super::{Effect, Output, Tool};
+use super::{Effect, Failure, Output, Tool};
 use crate::provider::ToolSpec;
 use serde_json::{Value, json};
 use similar::TextDiff;
@@ -40,7 +40,7 @@ impl Tool for EditFile {
         Effect::Writes
     }
 
-    fn run(&self, arguments: &Value, _: &mut dyn FnMut(&str)) -> Result<Output, String> {
+    fn run(&self, arguments: &Value, _: &mut dyn FnMut(&str)) -> Result<Output, Failure> {
         let text = |key: &str| arguments[key].as_str().unwrap_or_default();
         let path = text("path");
         // Before reading: where nothing may be changed, that is what the model should hear.
@@ -60,7 +60,8 @@ impl Tool for EditFile {
         if after == before {
             return Err(format!(
                 "`{path}`: old_text and new_text are the same; nothing was changed"
-            ));
+            )
+            .into());
         }
         let (_, place) = self.files.write(path, after.as_bytes())?;
         let diff = TextDiff::from_lines(&before, &after);

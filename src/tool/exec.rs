@@ -1,7 +1,8 @@
 //! `exec`: a command of the shell, in a group of its own, with a deadline and without our keys in its environment.
 
 use super::files::Files;
-use super::{Effect, Output, Tool};
+use super::{Effect, Failure, Output, Tool};
+use crate::policy::Refusal;
 use crate::provider::ToolSpec;
 use crate::sys::env::Env;
 use crate::sys::process::{self, Spec};
@@ -70,12 +71,13 @@ impl Tool for Exec {
         Effect::Writes
     }
 
-    fn run(&self, arguments: &Value, say: &mut dyn FnMut(&str)) -> Result<Output, String> {
+    fn run(&self, arguments: &Value, say: &mut dyn FnMut(&str)) -> Result<Output, Failure> {
         let command = arguments["command"].as_str().unwrap_or_default();
         if let Some(accident) = accident(command) {
-            return Err(format!(
+            return Err(Refusal::of(format!(
                 "not run: this {accident}; if that is really wanted, the user must do it"
-            ));
+            ))
+            .into());
         }
         let directory = self
             .files
@@ -102,12 +104,16 @@ impl Tool for Exec {
             (Some(0), _) => {}
             (Some(code), _) => text.push_str(&line(format!("Exit code: {code}"))),
             (None, Some(signal)) => text.push_str(&line(format!("Ended by signal {signal}"))),
+            (None, None) if finished.stopped.is_some() => {
+                text.push_str("\nInterrupted, since the run was ended; all of it was ended");
+                return Err(text.trim_start().into());
+            }
             (None, None) => {
                 text.push_str(&line(format!(
                     "Timed out after {} seconds; all of it was ended",
                     timeout.as_secs()
                 )));
-                return Err(text.trim_start().to_owned());
+                return Err(text.trim_start().into());
             }
         }
         if finished.strays {
@@ -227,7 +233,7 @@ mod tests {
     use super::{Exec, Limits, accident, environment};
     use crate::message::plain_text;
     use crate::sys::env::Env;
-    use crate::tool::{Tool, files::tests::files};
+    use crate::tool::{Failure, Tool, files::tests::files};
     use serde_json::json;
     use std::sync::Arc;
     use std::time::Duration;
@@ -283,7 +289,7 @@ mod tests {
             let found = exec.run(&json!({ "command": command, "timeout": 1 }), &mut |_| {});
             let found = found.map(|output| plain_text(&output.parts));
             assert_eq!(
-                found.as_deref().map_err(String::as_str),
+                found.as_deref().map_err(Failure::words),
                 expect,
                 "{command}"
             );

@@ -1,5 +1,6 @@
 //! The files that tools may touch: the policy's word, then the kernel's. Errors are words for the model.
 
+use super::Failure;
 use crate::policy::{Access, Reach, Spot};
 use crate::sys::beneath::{self, Root};
 use std::fs::{File, Metadata};
@@ -29,21 +30,20 @@ impl Files {
     }
 
     /// The content of the file that `given` names, and where it is.
-    pub fn read(&self, given: &str) -> Result<(Vec<u8>, PathBuf), String> {
+    pub fn read(&self, given: &str) -> Result<(Vec<u8>, PathBuf), Failure> {
         let (file, about, path) = self.open(given)?;
         if about.is_dir() {
-            return Err(format!(
-                "`{given}` is a directory; list_dir shows what is in it"
-            ));
+            return Err(format!("`{given}` is a directory; list_dir shows what is in it").into());
         }
         if !about.is_file() {
-            return Err(format!("`{given}` is no regular file"));
+            return Err(format!("`{given}` is no regular file").into());
         }
         if about.len() > READ_LIMIT {
             return Err(format!(
                 "`{given}` has {} bytes, which is too much; use exec with head, tail or grep",
                 about.len()
-            ));
+            )
+            .into());
         }
         let mut bytes = Vec::new();
         let read = file.take(READ_LIMIT).read_to_end(&mut bytes);
@@ -52,34 +52,34 @@ impl Files {
     }
 
     /// The directory that `given` names: that it may be listed, and where it is.
-    pub fn directory(&self, given: &str) -> Result<PathBuf, String> {
+    pub fn directory(&self, given: &str) -> Result<PathBuf, Failure> {
         let (_, path) = self
             .follow(given, Access::Read, |root, path| root.directory(path))
             .map_err(|error| match error {
-                Failure::Refused(words) => words,
-                Failure::Io(error) if error.kind() == ErrorKind::NotADirectory => {
-                    format!("`{given}` is no directory")
+                Trouble::Tool(failure) => failure,
+                Trouble::Io(error) if error.kind() == ErrorKind::NotADirectory => {
+                    format!("`{given}` is no directory").into()
                 }
-                Failure::Io(error) => self.missing(given, &error),
+                Trouble::Io(error) => self.missing(given, &error).into(),
             })?;
         Ok(path)
     }
 
     /// Make `bytes` the content of the file that `given` names. Whether it was there, and where it is.
-    pub fn write(&self, given: &str, bytes: &[u8]) -> Result<(bool, PathBuf), String> {
+    pub fn write(&self, given: &str, bytes: &[u8]) -> Result<(bool, PathBuf), Failure> {
         self.follow(given, Access::Write, |root, path| root.write(path, bytes))
             .map_err(|error| match error {
-                Failure::Refused(words) => words,
-                Failure::Io(error) => format!("`{given}` cannot be written: {error}"),
+                Trouble::Tool(failure) => failure,
+                Trouble::Io(error) => format!("`{given}` cannot be written: {error}").into(),
             })
     }
 
-    fn open(&self, given: &str) -> Result<(File, Metadata, PathBuf), String> {
+    fn open(&self, given: &str) -> Result<(File, Metadata, PathBuf), Failure> {
         let (file, path) = self
             .follow(given, Access::Read, |root, path| root.read(path))
             .map_err(|error| match error {
-                Failure::Refused(words) => words,
-                Failure::Io(error) => self.missing(given, &error),
+                Trouble::Tool(failure) => failure,
+                Trouble::Io(error) => self.missing(given, &error).into(),
             })?;
         let about = file
             .metadata()
@@ -94,29 +94,34 @@ impl Files {
         given: &str,
         access: Access,
         work: impl Fn(&Root, &Path) -> std::io::Result<T>,
-    ) -> Result<(T, PathBuf), Failure> {
+    ) -> Result<(T, PathBuf), Trouble> {
+        let tool = |words: String| Trouble::Tool(words.into());
+        if given.contains('\0') {
+            return Err(tool("a path has no NUL in it".into()));
+        }
         let mut name = given.to_owned();
         for _ in 0..LINKS {
             let Spot {
                 root,
                 relative,
                 path,
-            } = self.reach.decide(&name, access).map_err(Failure::Refused)?;
+            } = self
+                .reach
+                .decide(&name, access)
+                .map_err(|refusal| Trouble::Tool(refusal.into()))?;
             match work(&self.roots[root], &relative) {
                 Ok(done) => return Ok((done, path)),
                 Err(error) if beneath::is_link(&error) => {
-                    let target = resolve(&path).map_err(Failure::Io)?;
+                    let target = resolve(&path).map_err(Trouble::Io)?;
                     name = target
                         .to_str()
                         .map(str::to_owned)
-                        .ok_or_else(|| Failure::Io(ErrorKind::InvalidInput.into()))?;
+                        .ok_or_else(|| Trouble::Io(ErrorKind::InvalidInput.into()))?;
                 }
-                Err(error) => return Err(Failure::Io(error)),
+                Err(error) => return Err(Trouble::Io(error)),
             }
         }
-        Err(Failure::Refused(format!(
-            "`{given}` is a link without an end"
-        )))
+        Err(tool(format!("`{given}` is a link without an end")))
     }
 
     /// Why a file cannot be opened; where it is missing, what is like it.
@@ -181,8 +186,9 @@ fn resolve(path: &Path) -> std::io::Result<PathBuf> {
     }
 }
 
-enum Failure {
-    Refused(String),
+enum Trouble {
+    /// Words or a refusal, for the model.
+    Tool(Failure),
     Io(std::io::Error),
 }
 
@@ -261,14 +267,27 @@ pub(super) mod tests {
         )
         .unwrap();
         let files = files(&dir, true);
-        assert!(files.read("fifo").unwrap_err().contains("no regular file"));
+        assert!(
+            files
+                .read("fifo")
+                .unwrap_err()
+                .words()
+                .contains("no regular file")
+        );
         assert!(files.write("fifo", b"x").is_err());
-        assert!(files.read(".").unwrap_err().contains("list_dir"));
-        assert!(files.read("note.md").unwrap_err().contains("`notes.md`"));
+        assert!(files.read(".").unwrap_err().words().contains("list_dir"));
+        assert!(
+            files
+                .read("note.md")
+                .unwrap_err()
+                .words()
+                .contains("`notes.md`")
+        );
         assert!(
             files
                 .directory("notes.md")
                 .unwrap_err()
+                .words()
                 .contains("no directory")
         );
     }

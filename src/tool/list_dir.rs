@@ -1,7 +1,7 @@
 //! `list_dir`: what is in a directory, or beneath it as git would see it.
 
 use super::files::Files;
-use super::{Effect, Output, Tool};
+use super::{Effect, Failure, Output, Tool};
 use crate::provider::ToolSpec;
 use crate::sys::store::size_in_words;
 use serde_json::{Value, json};
@@ -43,7 +43,7 @@ impl Tool for ListDir {
         Effect::Reads
     }
 
-    fn run(&self, arguments: &Value, _: &mut dyn FnMut(&str)) -> Result<Output, String> {
+    fn run(&self, arguments: &Value, _: &mut dyn FnMut(&str)) -> Result<Output, Failure> {
         let given = arguments["path"].as_str().unwrap_or(".");
         let recursive = arguments["recursive"].as_bool().unwrap_or(false);
         let shown = arguments["max_entries"].as_u64().unwrap_or(SHOWN);
@@ -146,6 +146,7 @@ mod tests {
         assert!(
             run(json!({ "path": "/etc" }))
                 .unwrap_err()
+                .words()
                 .contains("--read /etc")
         );
         assert!(run(json!({ "path": "link" })).is_err());

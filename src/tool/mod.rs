@@ -5,6 +5,7 @@
 
 use crate::event::Outcome;
 use crate::message::{Part, ToolCall, ToolResult};
+use crate::policy::Refusal;
 use crate::provider::ToolSpec;
 use serde_json::Value;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -29,7 +30,44 @@ pub trait Tool: Send + Sync {
 
     /// Run it. `arguments` is an object already cast to and checked against the schema; `say` takes what the tool
     /// has to show meanwhile. The error is text for the model and says what to do next.
-    fn run(&self, arguments: &Value, say: &mut dyn FnMut(&str)) -> Result<Output, String>;
+    fn run(&self, arguments: &Value, say: &mut dyn FnMut(&str)) -> Result<Output, Failure>;
+}
+
+/// Why a tool did not do what it was asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// It could not be done; in words for the model.
+    Failed(String),
+    /// It was not allowed.
+    Denied(Refusal),
+}
+
+impl Failure {
+    /// What the model is told.
+    pub fn words(&self) -> &str {
+        match self {
+            Self::Failed(words) => words,
+            Self::Denied(refusal) => &refusal.words,
+        }
+    }
+}
+
+impl From<String> for Failure {
+    fn from(words: String) -> Self {
+        Self::Failed(words)
+    }
+}
+
+impl From<&str> for Failure {
+    fn from(words: &str) -> Self {
+        Self::Failed(words.to_owned())
+    }
+}
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Self {
+        Self::Denied(refusal)
+    }
 }
 
 /// Neighbouring calls that only read run side by side; a writing one runs alone.
@@ -58,6 +96,8 @@ impl From<String> for Output {
 pub struct Done {
     pub result: ToolResult,
     pub outcome: Outcome,
+    /// With [`Outcome::Denied`], what would have allowed it.
+    pub grant: Option<String>,
     pub duration: Duration,
 }
 
@@ -110,6 +150,15 @@ impl Toolbox {
         cut: bool,
         say: &mut dyn FnMut(&ToolCall, &str) -> anyhow::Result<()>,
     ) -> anyhow::Result<Vec<Done>> {
+        if let [call] = batch {
+            let mut told = Ok(());
+            let done = self.run_one(call, cut, &mut |text| {
+                if told.is_ok() {
+                    told = say(call, text);
+                }
+            });
+            return told.map(|()| vec![done]);
+        }
         std::thread::scope(|scope| {
             let (send, receive) = mpsc::channel::<(usize, String)>();
             let running: Vec<_> = batch
@@ -137,12 +186,22 @@ impl Toolbox {
 
     fn run_one(&self, call: &ToolCall, cut: bool, say: &mut dyn FnMut(&str)) -> Done {
         let started = Instant::now();
+        let mut grant = None;
         let (outcome, parts) = match self.prepare(call, cut) {
-            Err(refusal) => (Outcome::Skipped, vec![Part::Text(refusal)]),
+            Err(words) => (Outcome::Skipped, vec![Part::Text(words)]),
             Ok((tool, arguments)) => {
                 match catch_unwind(AssertUnwindSafe(|| tool.run(&arguments, say))) {
                     Ok(Ok(output)) => (Outcome::Ok, output.parts),
-                    Ok(Err(failure)) => (Outcome::Failed, vec![Part::Text(failure)]),
+                    Ok(Err(failure)) => {
+                        let parts = vec![Part::Text(failure.words().to_owned())];
+                        match failure {
+                            Failure::Failed(_) => (Outcome::Failed, parts),
+                            Failure::Denied(refusal) => {
+                                grant = refusal.grant;
+                                (Outcome::Denied, parts)
+                            }
+                        }
+                    }
                     Err(_) => (
                         Outcome::Failed,
                         vec![Part::Text(format!(
@@ -163,6 +222,7 @@ impl Toolbox {
         Done {
             result,
             outcome,
+            grant,
             duration: started.elapsed(),
         }
     }
@@ -196,7 +256,7 @@ impl Toolbox {
 
 #[cfg(test)]
 mod tests {
-    use super::{Effect, Output, Tool, Toolbox};
+    use super::{Effect, Failure, Output, Tool, Toolbox};
     use crate::message::ToolCall;
     use crate::provider::ToolSpec;
     use serde_json::{Value, json};
@@ -210,7 +270,7 @@ mod tests {
         fn effect(&self) -> Effect {
             self.1
         }
-        fn run(&self, _: &Value, _: &mut dyn FnMut(&str)) -> Result<Output, String> {
+        fn run(&self, _: &Value, _: &mut dyn FnMut(&str)) -> Result<Output, Failure> {
             Ok(self.0.name.clone().into())
         }
     }

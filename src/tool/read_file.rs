@@ -1,7 +1,7 @@
 //! `read_file`: a text with line numbers, or an image.
 
 use super::files::Files;
-use super::{Effect, Output, Tool};
+use super::{Effect, Failure, Output, Tool};
 use crate::message::{Image, Part};
 use crate::provider::ToolSpec;
 use crate::sys::input::image_type;
@@ -64,7 +64,7 @@ impl Tool for ReadFile {
         Effect::Reads
     }
 
-    fn run(&self, arguments: &Value, _: &mut dyn FnMut(&str)) -> Result<Output, String> {
+    fn run(&self, arguments: &Value, _: &mut dyn FnMut(&str)) -> Result<Output, Failure> {
         let path = arguments["path"].as_str().unwrap_or_default();
         let number = |key: &str| {
             arguments[key]
@@ -82,7 +82,7 @@ impl Tool for ReadFile {
         };
         if let Some(media_type) = image_type(&bytes) {
             if bytes.len() > IMAGE {
-                return Err(format!("`{path}` is an image above {} MiB", IMAGE >> 20));
+                return Err(format!("`{path}` is an image above {} MiB", IMAGE >> 20).into());
             }
             let name = Path::new(path)
                 .file_name()
@@ -102,7 +102,7 @@ impl Tool for ReadFile {
         }
         let (text, encoding) =
             decode(&bytes).ok_or_else(|| format!("`{path}` is binary ({} bytes)", bytes.len()))?;
-        page(&text, offset, limit, encoding).map(Output::from)
+        Ok(page(&text, offset, limit, encoding)?.into())
     }
 }
 

@@ -1,7 +1,7 @@
 //! `write_file`: a file as a whole.
 
 use super::files::Files;
-use super::{Effect, Output, Tool};
+use super::{Effect, Failure, Output, Tool};
 use crate::provider::ToolSpec;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -35,7 +35,7 @@ impl Tool for WriteFile {
         Effect::Writes
     }
 
-    fn run(&self, arguments: &Value, _: &mut dyn FnMut(&str)) -> Result<Output, String> {
+    fn run(&self, arguments: &Value, _: &mut dyn FnMut(&str)) -> Result<Output, Failure> {
         let text = |key: &str| arguments[key].as_str().unwrap_or_default();
         let content = text("content");
         let (replaced, path) = self.files.write(text("path"), content.as_bytes())?;

@@ -1,15 +1,20 @@
 //! How a turn ends: with an answer, short of one, or with a failure; and what it cost.
 
 use crate::error::{Exit, fail, fail_hint};
-use crate::message::{Finish, Reply, Usage};
+use crate::event::Outcome;
+use crate::message::{Finish, Reply, Usage, plain_text};
+use crate::tool::Done;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// How a turn went.
 #[derive(Debug, Default)]
 pub struct Ending {
     pub cause: Cause,
-    /// The answer; with a cause other than [`Cause::Answered`], what there is of one.
+    /// The answer, or what there is of one.
     pub text: String,
+    /// The text is not a whole answer.
+    pub partial: bool,
     pub tally: Tally,
     /// What went wrong. With a text, the answer was complete and something failed around it, such as the disk.
     pub error: Option<anyhow::Error>,
@@ -23,6 +28,7 @@ pub enum Cause {
     IterationLimit,
     OutputLimit,
     RepeatedFailure,
+    TokenBudget,
     Failed,
 }
 
@@ -31,6 +37,7 @@ impl Cause {
         match self {
             Self::Answered => Exit::Answered,
             Self::IterationLimit | Self::OutputLimit | Self::RepeatedFailure => Exit::Limit,
+            Self::TokenBudget => Exit::Budget,
             Self::Failed => Exit::Failed,
         }
     }
@@ -41,10 +48,51 @@ impl Cause {
 pub struct Tally {
     pub iterations: u32,
     pub usage: Usage,
-    /// By tool name: calls, and of these the failed ones.
-    pub tools: BTreeMap<String, (u32, u32)>,
+    /// Time that requests took, tools not included.
+    pub asking: Duration,
+    /// By tool name.
+    pub tools: BTreeMap<String, Calls>,
+    pub denials: Vec<Denial>,
     /// The model that answered last, as the provider names it.
     pub model: String,
+}
+
+/// How often a tool was called.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Calls {
+    pub count: u32,
+    /// Of these, the ones that did not do what they were asked for, the denied ones included.
+    pub failed: u32,
+    pub denied: u32,
+}
+
+/// A call that the policy forbade.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Denial {
+    pub call: String,
+    pub tool: String,
+    /// What the model was told.
+    pub words: String,
+    /// The flag that would have granted it.
+    pub grant: Option<String>,
+}
+
+impl Tally {
+    /// Count a call that has ended.
+    pub(super) fn count(&mut self, done: &Done) {
+        let calls = self.tools.entry(done.result.name.clone()).or_default();
+        calls.count += 1;
+        calls.failed += u32::from(done.outcome != Outcome::Ok);
+        if done.outcome == Outcome::Denied {
+            calls.denied += 1;
+            self.denials.push(Denial {
+                call: done.result.call.clone(),
+                tool: done.result.name.clone(),
+                words: plain_text(&done.result.parts),
+                grant: done.grant.clone(),
+            });
+        }
+    }
 }
 
 /// The failure of a turn whose last reply has nothing in it.

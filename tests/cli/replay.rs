@@ -112,7 +112,8 @@ fn told(story: Story, arguments: &[&str], name: &str, call: serde_json::Value) -
     let story = story.script([calls(name, call), says("ok")]);
     let mut all = vec!["agent", "-m", "x", "--new"];
     all.extend(arguments);
-    story.run(all).stdout("ok\n");
+    // A refusal is told on standard error too.
+    story.run(all).stdout("ok\n").error_text();
     let told = story.asked().last().unwrap().last();
     (story, told)
 }

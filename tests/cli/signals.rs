@@ -1,10 +1,12 @@
 //! Ends from outside.
 
-use crate::server::{Answer, Ending, calls, sends};
-use crate::story::Story;
-use serde_json::json;
+use crate::server::{Answer, Asked, Ending, Turn, calls, calls_all, says, sends};
+use crate::story::{NANOBOT, Story};
+use rustix::process::{Pid, Signal};
+use serde_json::{Value, json};
 use std::os::unix::process::ExitStatusExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Child;
 
 fn lives(mark: &str) -> bool {
     let all = std::fs::read_dir("/proc").unwrap().flatten();
@@ -19,51 +21,215 @@ fn until_exists(path: &Path) {
     }
 }
 
+fn send(child: &Child, signal: i32) {
+    let signal = Signal::from_named_raw(signal).unwrap();
+    rustix::process::kill_process(Pid::from_child(child), signal).unwrap();
+}
+
+/// A model that says this much and then nothing; it makes the file `asked` when it has been asked.
+fn stalls(story: &Story, text: &'static str) -> PathBuf {
+    let asked = story.dir().join("asked");
+    let mark = asked.clone();
+    let delta = json!({ "choices": [{ "index": 0, "delta": { "content": text } }] });
+    let event = format!("data: {delta}\n\n");
+    story.server().script([Box::new(move |_: &Asked| {
+        std::fs::write(&mark, "").unwrap();
+        Answer::events([event.clone()]).ending(Ending::Stall)
+    }) as Turn]);
+    asked
+}
+
+/// The last line of the session, which must be a closing line with this ending.
+fn closed(story: &Story, name: &str) -> Value {
+    let last = story.session("cli_direct.jsonl").pop().unwrap();
+    assert_eq!(last["_type"], "metadata");
+    assert_eq!(last["ending"], name);
+    last
+}
+
 #[test]
 fn a_signal_ends_the_children_and_then_us() {
-    for signal in [2, 15, 1] {
+    for (signal, name) in [(2, "interrupted"), (15, "terminated"), (1, "hang_up")] {
         // A mark of this very run: what another left behind proves nothing.
         let mark = &format!("{}.{signal}", 100_000 + std::process::id());
         let command = format!("setsid sleep {mark} & trap '' TERM; touch started; sleep {mark}");
-        let story = Story::new().script([calls("exec", json!({ "command": command }))]);
-        let mut child = story.command(["agent", "-m", "x"]).spawn().unwrap();
+        let second = ("exec", json!({ "command": "touch second" }));
+        let first = ("exec", json!({ "command": command }));
+        let story = Story::new().script([calls_all([first, second])]);
+        let child = story
+            .command(["agent", "-m", "x", "--json"])
+            .spawn()
+            .unwrap();
         until_exists(&story.dir().join("started"));
-        let pid = rustix::process::Pid::from_child(&child);
-        rustix::process::kill_process(
-            pid,
-            rustix::process::Signal::from_named_raw(signal).unwrap(),
-        )
-        .unwrap();
-        assert_eq!(child.wait().unwrap().signal(), Some(signal));
+        send(&child, signal);
+        let ran = story.wait(child);
+        assert_eq!(ran.signal(), Some(signal));
         assert!(!lives(mark), "{mark} is left");
-        let lines = story.session("cli_direct.jsonl");
         assert!(
-            lines.iter().any(|line| line["tool_calls"].is_array()),
-            "the call was logged before it ran"
+            !story.dir().join("second").exists(),
+            "nothing starts any more"
         );
+        assert_eq!(ran.json()["status"]["name"], name);
+        closed(&story, name);
+        let lines = story.session("cli_direct.jsonl");
+        let results: Vec<&str> = lines
+            .iter()
+            .filter(|line| line["role"] == "tool")
+            .map(|line| line["content"].as_str().unwrap())
+            .collect();
+        assert_eq!(results.len(), 2, "every call has its result: {lines:?}");
+        assert!(
+            results
+                .iter()
+                .all(|text| text.to_lowercase().contains("interrupted"))
+        );
+        // It goes on without a repair.
+        story.server().script([says("Done.")]);
+        story.run(["agent", "--resume"]).stdout("Done.\n");
     }
 }
 
 #[test]
 fn a_signal_while_the_model_thinks() {
     let story = Story::new();
-    let asked = story.dir().join("asked");
-    let mark = asked.clone();
-    story
-        .server()
-        .script([Box::new(move |_: &crate::server::Asked| {
-            std::fs::write(&mark, "").unwrap();
-            Answer::events([": thinking\n\n"]).ending(Ending::Stall)
-        }) as crate::server::Turn]);
-    let mut child = story.command(["agent", "-m", "x"]).spawn().unwrap();
+    let asked = stalls(&story, "Half of");
+    let child = story
+        .command(["agent", "-m", "x", "--json"])
+        .spawn()
+        .unwrap();
     until_exists(&asked);
-    let pid = rustix::process::Pid::from_child(&child);
-    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
-    assert_eq!(child.wait().unwrap().signal(), Some(15));
+    send(&child, 15);
+    let ran = story.wait(child);
+    assert_eq!(ran.signal(), Some(15));
+    let result = ran.json();
+    assert_eq!(result["error"]["cause"], "terminated");
+    closed(&story, "terminated");
+    // What was asked is on disk, and can be taken up.
     story
         .server()
         .script([sends(Answer::json(400, &json!({ "error": "no" })))]);
-    // What was asked is on disk, and can be taken up.
     story.run(["agent", "--resume"]).status(1).stderr_has("no");
-    assert_eq!(story.session("cli_direct.jsonl")[1]["content"], "x");
+    let lines = story.session("cli_direct.jsonl");
+    assert_eq!(lines[1]["content"], "x");
+    assert!(lines.iter().all(|line| line["role"] != "assistant"));
+}
+
+#[test]
+fn the_end_of_the_time_is_told_and_what_was_said_so_far_is_marked() {
+    let story = Story::new();
+    stalls(&story, "Half of");
+    let ran = story
+        .run(["agent", "-m", "x", "--json", "--timeout", "0.5"])
+        .status(124)
+        .stderr_has("--timeout");
+    let result = ran.json();
+    assert_eq!(result["text"], "Half of");
+    assert_eq!(result["partial"], true);
+    assert_eq!(result["error"]["cause"], "timeout");
+    closed(&story, "timeout");
+    // As text, what is no answer is not printed as one.
+    stalls(&story, "Half of");
+    story
+        .run(["agent", "-m", "x", "--timeout", "500ms"])
+        .status(124)
+        .stderr_has("`--resume` goes on");
+}
+
+#[test]
+fn the_end_of_the_time_ends_children_too() {
+    let mark = &format!("{}.124", 100_000 + std::process::id());
+    let command = format!("setsid sleep {mark} & (trap '' TERM; sleep {mark}) & sleep {mark}");
+    let story = Story::new().script([calls("exec", json!({ "command": command }))]);
+    story
+        .run(["agent", "-m", "x", "--timeout", "1s"])
+        .status(124)
+        .stderr_has("--timeout");
+    assert!(!lives(mark));
+    closed(&story, "timeout");
+}
+
+#[test]
+fn the_end_of_the_time_comes_before_the_turn_too() {
+    let (reader, writer) = std::io::pipe().unwrap();
+    let story = Story::new();
+    let mut command = story.command(["agent", "--timeout", "0.3"]);
+    let child = command.stdin(reader).spawn().unwrap();
+    drop(command);
+    story.wait(child).status(124).stderr_has("--timeout");
+    drop(writer);
+    // And while another run keeps the session.
+    let asked = stalls(&story, "");
+    let first = story.command(["agent", "-m", "x"]).spawn().unwrap();
+    until_exists(&asked);
+    story
+        .run(["agent", "-m", "y", "--timeout", "0.3"])
+        .status(124)
+        .stderr_has("waiting for session");
+    send(&first, 15);
+    story.wait(first).signal();
+}
+
+#[test]
+fn a_second_interrupt_ends_at_once() {
+    // A reader that does not read: the last words wait for it, and a second Ctrl-C does not.
+    let long: &'static str = Box::leak("x".repeat(200_000).into_boxed_str());
+    let story = Story::new().script([says(long)]);
+    let (reader, writer) = std::io::pipe().unwrap();
+    let mut command = story.command(["agent", "-m", "x", "--json"]);
+    let mut child = command.stdout(writer).spawn().unwrap();
+    drop(command);
+    // The pipe is full when the answer is in the log and on its way out.
+    let log = story.workspace().join("sessions/cli_direct.jsonl");
+    while !std::fs::read_to_string(&log).is_ok_and(|text| text.contains("\"answered\"")) {
+        std::thread::yield_now();
+    }
+    send(&child, 2);
+    send(&child, 2);
+    let started = std::time::Instant::now();
+    assert_eq!(child.wait().unwrap().signal(), Some(2));
+    assert!(started.elapsed().as_secs() < 2);
+    drop(reader);
+}
+
+#[test]
+fn what_was_ignored_stays_ignored() {
+    let story = Story::new();
+    let asked = stalls(&story, "");
+    // As under nohup: the child inherits what its shell ignores.
+    let mut shell = story.program("/bin/sh");
+    shell.args(["-c", "trap '' HUP INT; exec \"$0\" \"$@\"", NANOBOT]);
+    let child = shell
+        .args(["agent", "-m", "x", "--timeout", "2"])
+        .spawn()
+        .unwrap();
+    until_exists(&asked);
+    send(&child, 1);
+    send(&child, 2);
+    story.wait(child).status(124).stderr_has("--timeout");
+}
+
+#[test]
+fn a_stopped_process_misses_no_deadline() {
+    let story = Story::new().env("NANOBOT_STREAM_IDLE_TIMEOUT_S", "1.5");
+    let (go, wait) = std::sync::mpsc::channel::<()>();
+    let (wait, asked) = (std::sync::Mutex::new(wait), story.dir().join("asked"));
+    let mark = asked.clone();
+    story.server().script([Box::new(move |_: &Asked| {
+        std::fs::write(&mark, "").unwrap();
+        // It answers once the client has been stopped for longer than its patience, and then goes on.
+        wait.lock().unwrap().recv().unwrap();
+        let delta = json!({ "choices": [{ "index": 0, "delta": { "content": "Here." }, "finish_reason": "stop" }] });
+        Answer::events([format!("data: {delta}\n\n"), "data: [DONE]\n\n".into()])
+    }) as Turn]);
+    let child = story
+        .command(["agent", "-m", "x", "--timeout", "3"])
+        .spawn()
+        .unwrap();
+    until_exists(&asked);
+    send(&child, 19);
+    // Longer than `--timeout`: it is the clock that is under test.
+    std::thread::sleep(std::time::Duration::from_secs(5));
+    send(&child, 18);
+    go.send(()).unwrap();
+    story.wait(child).stdout("Here.\n");
 }

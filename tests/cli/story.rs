@@ -14,6 +14,9 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 /// The fixed time of every story.
 pub(crate) const TIME: &str = "2026-01-02T03:04:05Z";
 
+/// The program under test.
+pub(crate) const NANOBOT: &str = env!("CARGO_BIN_EXE_nanobot");
+
 pub(crate) struct Story {
     temp: tempfile::TempDir,
     server: OnceCell<Server>,
@@ -116,8 +119,15 @@ impl Story {
         &self,
         arguments: impl IntoIterator<Item = S>,
     ) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_nanobot"));
-        command.args(arguments).current_dir(self.dir()).env_clear();
+        let mut command = self.program(NANOBOT);
+        command.args(arguments);
+        command
+    }
+
+    /// Another program in the story's place and environment, such as a shell that starts ours.
+    pub(crate) fn program(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        command.current_dir(self.dir()).env_clear();
         command
             .env("HOME", self.home())
             .env("PATH", "/usr/local/bin:/usr/bin:/bin")
@@ -266,6 +276,12 @@ impl Ran<'_> {
             self.stderr
         );
         self
+    }
+
+    /// The signal that it died by.
+    pub(crate) fn signal(&self) -> Option<i32> {
+        self.check(|checked| checked.status = true);
+        std::os::unix::process::ExitStatusExt::signal(&self.status)
     }
 
     /// Standard output as text, to be looked at.

@@ -272,7 +272,9 @@ fn mistakes_of_the_model_are_told_to_it() {
     let check = |name: &str, arguments: &str, words: &str| {
         let message = json!({ "tool_calls": [{ "id": "c", "type": "function", "function": { "name": name, "arguments": arguments } }] });
         let story = Story::new().script([replies(message, "tool_calls"), says("ok")]);
-        story.run(["agent", "-m", "x"]).stdout("ok\n");
+        let ran = story.run(["agent", "-m", "x"]).stdout("ok\n");
+        // What the policy refuses is told to the user too.
+        assert_eq!(ran.error_text().contains("denied"), words == "--write");
         assert!(
             story.asked()[1].last().contains(words),
             "{}",
@@ -373,7 +375,7 @@ fn json_is_one_object() {
     assert_eq!(result["provider"], "custom");
     assert_eq!(
         result["tools"],
-        json!([{ "name": "list_dir", "count": 1, "failed": 0 }])
+        json!([{ "name": "list_dir", "count": 1, "failed": 0, "denied": 0 }])
     );
     assert_eq!(result["usage"]["output"], 14);
     let story = Story::new().script([fails(400, "no")]);

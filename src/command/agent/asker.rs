@@ -15,7 +15,6 @@ use crate::sys::http::{self, Http, Timeouts};
 use crate::sys::input;
 use anyhow::Result;
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 /// Who answers.
 pub(super) struct Chosen {
@@ -142,8 +141,8 @@ pub(in crate::command) fn wire(
     let limits = &settings.timeouts;
     let timeouts = Timeouts {
         connect: limits.connect,
-        first_byte: limits.first_byte.unwrap_or(Duration::ZERO),
-        idle: limits.stream_idle.unwrap_or(Duration::ZERO),
+        first_byte: limits.first_byte,
+        idle: limits.stream_idle,
         total: limits.total,
     };
     let http = Http::new(timeouts, offline, &world.env);

@@ -2,9 +2,11 @@
 //! [`body`] for what is sent and [`reading`] for what comes back.
 
 use super::{Provider, ProviderError, Request, Tell};
+use crate::error::{Hinted, Stop};
 use crate::message::Reply;
 use crate::sys::http::{self, Answer, Http};
 use crate::sys::secret::Secret;
+use crate::sys::signal;
 use reading::{Reading, Trouble};
 use serde_json::Value;
 use std::io::Read;
@@ -44,9 +46,9 @@ impl Provider for OpenAiChat {
         let answer = self
             .http
             .post_json(&self.url(), &headers, body.as_bytes())
-            .map_err(|error| match error.downcast_ref::<crate::error::Hinted>() {
-                Some(_) => ProviderError::Aborted(error),
-                None => ProviderError::Unavailable(format!("ask {}: {error}", self.base)),
+            .map_err(|error| match error.is::<Hinted>() || error.is::<Stop>() {
+                true => ProviderError::Aborted(error),
+                false => ProviderError::Unavailable(format!("ask {}: {error}", self.base)),
             })?;
         match answer.status {
             200..=299 => self.read(answer, request, tell),
@@ -109,7 +111,10 @@ impl OpenAiChat {
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
                 // What came was whole: how the connection ended does not matter.
                 Err(_) if reading.is_done() => 0,
-                Err(error) => return Err(self.trouble(Trouble::Cut(http::read_failure(&error)))),
+                Err(error) => {
+                    signal::check().map_err(|stop| ProviderError::Aborted(stop.into()))?;
+                    return Err(self.trouble(Trouble::Cut(http::read_failure(&error))));
+                }
             };
             total += count;
             if total > ANSWER_LIMIT {
