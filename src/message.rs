@@ -5,6 +5,8 @@
 
 use serde_json::Value;
 
+pub mod json;
+
 /// One entry of a conversation.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Message {

@@ -35,7 +35,8 @@ impl Log {
             none => none.insert(store::open_lines(&self.path)?),
         };
         store::while_locked(file, &self.path, || {
-            store::append_to(file, &self.path, format!("{line}\n").as_bytes())
+            let size = store::size(file, &self.path)?;
+            store::append_to(file, &self.path, size, format!("{line}\n").as_bytes())
         })
     }
 }

@@ -7,7 +7,7 @@ use crate::error::{Exit, fail_hint};
 use crate::message::Message;
 use crate::sys::store::Lock;
 use anyhow::{Context, Result};
-use std::io::{BufRead, BufReader};
+use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -69,12 +69,12 @@ fn summary(path: &Path) -> Result<Option<Summary>> {
     let what = || format!("look at `{}`", path.display());
     let about = file.metadata().with_context(what)?;
     let end = whole_lines(&file, path)?;
-    // A window of none: the closing line alone is read, where there is one.
-    let known = end <= COUNT_LIMIT || tail::is_closed(&file, path, end)?;
-    let tail = if known {
-        tail::read(&file, path, end, 0)?
-    } else {
-        tail::Tail::default()
+    let peeked = tail::peek(&file, path, end)?;
+    let known = peeked.is_some() || end <= COUNT_LIMIT;
+    let tail = match peeked {
+        Some(tail) => tail,
+        None if known => tail::read(&file, path, end, 0)?,
+        None => tail::Tail::default(),
     };
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     Ok(Some(Summary {
@@ -110,19 +110,19 @@ pub fn entries(place: &Place, key: &str) -> Result<impl Iterator<Item = Result<E
     Ok(std::iter::from_fn(move || {
         loop {
             let mut text = Vec::new();
-            match reader.read_until(b'\n', &mut text) {
+            match tail::next_line(&mut reader, &mut text) {
                 Ok(0) => return None,
                 Err(error) => {
                     return Some(Err(error).with_context(|| format!("read `{}`", path.display())));
                 }
                 Ok(length) => {
                     let place = at;
-                    at += length as u64;
-                    match line::parse(text.trim_ascii_end()) {
+                    at += length;
+                    match line::parse(&text) {
                         Line::Message(Some(message)) => {
                             return Some(Ok(Entry::Message(Box::new(message))));
                         }
-                        Line::Bad if !text.trim_ascii().is_empty() => {
+                        Line::Bad if !text.is_empty() => {
                             return Some(Ok(Entry::Bad(place)));
                         }
                         _ => {}
@@ -193,7 +193,9 @@ pub fn prune(place: &Place) -> Result<()> {
     };
     let is_pipe = |path: &PathBuf| {
         path.file_name()
-            .is_some_and(|name| name.to_string_lossy().starts_with("pipe_"))
+            .map(|name| name.to_string_lossy())
+            // The second is `pipe:` in the coded names of newer releases.
+            .is_some_and(|name| name.starts_with("pipe_") || name.starts_with("cGlwZT"))
     };
     // The name is a hint only: a user's own key may look like it.
     let of_a_pipe = |path: &PathBuf| key_in(path).is_some_and(|key| key.starts_with("pipe:"));
@@ -202,7 +204,7 @@ pub fn prune(place: &Place) -> Result<()> {
             .and_then(|about| about.modified())
             .is_ok_and(|modified| modified < limit)
     };
-    for path in logs(&place.dir)?
+    for path in logs(place.home())?
         .into_iter()
         .filter(is_pipe)
         .filter(is_old)

@@ -1,9 +1,11 @@
 //! The lines of a session file: the private shapes of nanobot 0.1.4, which newer releases read too. What we add rides as
 //! further keys of those lines, since a line of any other kind breaks the older program.
 
+use crate::message::json::{parse as parse_json, without_lone_surrogates};
 use crate::message::{Finish, Message, Part, Reply, ToolCall, ToolResult, Usage, User, plain_text};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::ser::Formatter;
+use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use std::io::{self, Write};
 
@@ -41,10 +43,31 @@ pub(super) struct Metadata {
 /// The keys that a metadata line has from us, beyond those of the Python program.
 const OURS: [&str; 4] = ["turn", "messages", "at", "ending"];
 
-/// Read one line, without its newline.
+/// Whether a line is a message, told without understanding it. What is none here may be one all the same: an odd one.
+pub(super) fn is_message(line: &[u8]) -> bool {
+    #[derive(Deserialize)]
+    struct Kind<'a> {
+        #[serde(borrow, rename = "_type")]
+        kind: Option<&'a RawValue>,
+        role: Option<&'a str>,
+    }
+    let Ok(kind) = serde_json::from_slice::<Kind<'_>>(line) else {
+        return false;
+    };
+    kind.kind.is_none() && matches!(kind.role, Some("user" | "assistant" | "tool" | "system"))
+}
+
+/// Read one line, without its newline. Bytes that are no text, and halves of surrogate pairs, are replaced: one odd
+/// letter is no reason to lose a message.
 pub(super) fn parse(line: &[u8]) -> Line {
     let line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
-    let Ok(Value::Object(object)) = serde_json::from_slice::<Value>(line) else {
+    if !line.trim_ascii_start().starts_with(b"{") {
+        return Line::Bad;
+    }
+    let read = serde_json::from_slice::<Value>(line).or_else(|_| {
+        serde_json::from_str(&without_lone_surrogates(&String::from_utf8_lossy(line)))
+    });
+    let Ok(Value::Object(object)) = read else {
         return Line::Bad;
     };
     match object.get("_type").and_then(Value::as_str) {
@@ -99,7 +122,11 @@ fn read_message(object: &Map<String, Value>) -> Option<Message> {
     let parts = read_parts(field("content"));
     match field("role").as_str()? {
         "user" => {
-            let parts = parts.into_iter().map(without_runtime_block).collect();
+            // Ours have an id, and their facts apart.
+            let parts = match field("id").is_string() {
+                true => parts,
+                false => parts.into_iter().map(without_runtime_block).collect(),
+            };
             Some(Message::User(User {
                 id: text("id"),
                 parts,
@@ -120,7 +147,7 @@ fn read_message(object: &Map<String, Value>) -> Option<Message> {
                 reasoning,
                 calls,
                 finish: Finish::Stop,
-                usage: Usage::default(),
+                usage: read_usage(field("usage")),
                 model: text("model"),
                 opaque: object.get("opaque").cloned(),
             }))
@@ -133,6 +160,16 @@ fn read_message(object: &Map<String, Value>) -> Option<Message> {
         })),
         // A system message was never part of a conversation here.
         _ => None,
+    }
+}
+
+fn read_usage(usage: &Value) -> Usage {
+    let count = |key: &str| usage[key].as_u64().unwrap_or_default();
+    Usage {
+        input: count("input"),
+        cached: count("cached"),
+        output: count("output"),
+        reasoning: count("reasoning"),
     }
 }
 
@@ -172,9 +209,7 @@ fn without_runtime_block(part: Part) -> Part {
 fn read_call(call: &Value) -> Option<ToolCall> {
     let function = &call["function"];
     let arguments = match &function["arguments"] {
-        Value::String(text) => {
-            serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.clone()))
-        }
+        Value::String(text) => parse_json(text).unwrap_or_else(|| Value::String(text.clone())),
         other => other.clone(),
     };
     Some(ToolCall {
@@ -495,17 +530,17 @@ mod tests {
             kind("\u{feff}{\"role\": \"user\", \"content\": \"x\"}\r"),
             "message"
         );
-        for bad in [
-            "",
-            "{",
-            "[]",
-            "{}",
-            "{\"role\": 1}",
-            "\0\0\0",
-            "{\"role\": \"user\", \"content\": \"\\ud83d\"}",
-        ] {
+        for bad in ["", "{", "[]", "{}", "{\"role\": 1}", "\0\0\0"] {
             assert_eq!(kind(bad), "bad", "{bad:?}");
         }
+        assert_eq!(
+            kind("{\"role\": \"user\", \"content\": \"\\ud83d\"}"),
+            "message"
+        );
+        assert!(matches!(
+            parse(b"{\"role\": \"user\", \"content\": \"\xff\"}"),
+            Line::Message(Some(_))
+        ));
         let text = |line: &str| match parse(line.as_bytes()) {
             Line::Message(Some(Message::User(user))) => crate::message::plain_text(&user.parts),
             other => panic!("{other:?}"),
@@ -513,6 +548,14 @@ mod tests {
         assert_eq!(
             text(r#"{"role": "user", "content": "hi\n\n[Runtime Context]\nCurrent Time: x"}"#),
             "hi"
+        );
+        assert_eq!(
+            text(r#"{"role": "user", "id": "x", "content": "my\n\n[Runtime Context]"}"#),
+            "my\n\n[Runtime Context]"
+        );
+        assert_eq!(
+            text(r#"{"role": "user", "content": "a\ud83d\ude00\ud83d \ude00b\\ud83d"}"#),
+            "a\u{1f600}\u{fffd} \u{fffd}b\\ud83d"
         );
         assert_eq!(
             text(r#"{"role": "user", "content": "[Runtime Context — metadata only]\nTime\n\nhi"}"#),

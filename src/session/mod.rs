@@ -47,11 +47,11 @@ impl Session {
         wait: Duration,
         notice: &mut dyn FnMut(&str),
     ) -> Result<Self> {
-        let mut path = place.find(key)?;
+        let mut path = place.home_of(key)?;
         let (log, messages) = loop {
             let opened = Log::open(place, key, path.clone(), wait, notice)?;
             // While we waited, another key of the same file name may have taken it.
-            let now = place.find(key)?;
+            let now = place.home_of(key)?;
             if now == path {
                 break opened;
             }
@@ -201,8 +201,8 @@ struct Log {
     file: Option<File>,
     /// It was made in this run: the directory must be brought to the disk too.
     fresh: bool,
-    /// How long the file is, as far as we know.
-    size: u64,
+    /// Which file it is and how long, as far as we know.
+    known: Known,
     /// How many messages it has.
     count: usize,
     metadata: Metadata,
@@ -214,6 +214,24 @@ struct Log {
     guard: Option<File>,
     /// Held until the turn ends.
     _lock: Lock,
+}
+
+/// What a file is known by: as long as it is the same, nobody else has written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Known {
+    device: u64,
+    number: u64,
+    size: u64,
+}
+
+impl From<&std::fs::Metadata> for Known {
+    fn from(about: &std::fs::Metadata) -> Self {
+        Self {
+            device: about.dev(),
+            number: about.ino(),
+            size: about.len(),
+        }
+    }
 }
 
 impl Log {
@@ -246,7 +264,7 @@ impl Log {
             path,
             file: None,
             fresh: false,
-            size: 0,
+            known: Known::default(),
             count: 0,
             metadata: Metadata::default(),
             provider_state: false,
@@ -255,39 +273,62 @@ impl Log {
             guard: guard.ok(),
             _lock: lock,
         };
-        if open_to_read(&log.path)?.is_none() {
-            return Ok((log, Vec::new()));
-        }
-        let file = store::open_log(&log.path)?;
-        mend(&file, &log.path, &log.clock, notice)?;
-        log.size = length(&file, &log.path)?;
-        let tail = tail::read(&file, &log.path, log.size, place.window)?;
+        place.adopt(key, &log.path)?;
+        let messages = log.load(place.window, notice)?;
+        Ok((log, messages))
+    }
+
+    /// Open the file, where there is one: mend its end, and read what a turn needs of it.
+    fn load(&mut self, window: usize, notice: &mut dyn FnMut(&str)) -> Result<Vec<Message>> {
+        let Some(file) = store::open_existing_log(&self.path)? else {
+            // Somebody removed it in the middle of a turn, or there never was one.
+            (self.file, self.count, self.metadata) = (None, 0, Metadata::default());
+            return Ok(Vec::new());
+        };
+        mend(&file, &self.path, &self.clock, notice)?;
+        self.known = Known::from(&about(&file, &self.path)?);
+        let tail = tail::read(&file, &self.path, self.known.size, window)?;
         tail.notices.iter().for_each(|text| notice(text));
-        (log.file, log.count, log.metadata) = (Some(file), tail.count, tail.metadata);
-        log.provider_state = tail.provider_state;
+        (self.count, self.metadata) = (tail.count, tail.metadata);
+        self.provider_state |= tail.provider_state;
         // A file that is there and empty gets its first line as a new one does.
-        if log.size == 0 {
-            log.file = None;
-        }
-        Ok((log, tail.messages))
+        self.file = (self.known.size > 0).then_some(file);
+        Ok(tail.messages)
     }
 
     /// Append a line that holds `messages` messages, in one write.
     fn append(&mut self, key: &str, line: &str, messages: usize) -> Result<()> {
-        self.follow()?;
-        if self.file.is_none() {
-            self.create(key)?;
+        loop {
+            let Some(file) = &self.file else {
+                self.create(key)?;
+                continue;
+            };
+            let guard = self.guard.as_ref().unwrap_or(file);
+            let appended = store::while_locked(guard, &self.path, || {
+                if !self.is_known()? {
+                    return Ok(false);
+                }
+                store::append_to(file, &self.path, self.known.size, line.as_bytes())?;
+                Ok(true)
+            })?;
+            if appended {
+                self.known.size += line.len() as u64;
+                self.count += messages;
+                return Ok(());
+            }
+            // A Python program has appended to it, or put another in its place. A line that it left torn would swallow
+            // ours; it is kept aside, where the next open would have put it.
+            self.load(0, &mut |_| {})?;
         }
-        let Some(file) = &self.file else {
-            unreachable!("it was opened or made above")
-        };
-        let guard = self.guard.as_ref().unwrap_or(file);
-        store::while_locked(guard, &self.path, || {
-            store::append_to(file, &self.path, line.as_bytes())
-        })?;
-        self.size += line.len() as u64;
-        self.count += messages;
-        Ok(())
+    }
+
+    /// Whether the file is as we left it.
+    fn is_known(&self) -> Result<bool> {
+        match std::fs::metadata(&self.path) {
+            Ok(about) => Ok(Known::from(&about) == self.known),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error).with_context(|| format!("look at `{}`", self.path.display())),
+        }
     }
 
     /// Make the file, with its first line.
@@ -299,53 +340,18 @@ impl Log {
         let line = line::of_metadata(&self.metadata, None);
         let file = store::open_log(&self.path)?;
         store::while_locked(&file, &self.path, || {
-            store::append_to(&file, &self.path, line.as_bytes())
+            // Another program may have been faster.
+            match store::size(&file, &self.path)? {
+                0 => store::append_to(&file, &self.path, 0, line.as_bytes()),
+                _ => Ok(()),
+            }
         })?;
-        self.size = length(&file, &self.path)?;
+        self.known = Known::from(&about(&file, &self.path)?);
         (self.file, self.fresh) = (Some(file), true);
         Ok(())
     }
 
-    /// See what others did to the file meanwhile: a Python program may have appended to it, or put another in its place.
-    fn follow(&mut self) -> Result<()> {
-        let Some(file) = &self.file else {
-            return Ok(());
-        };
-        let ours = file
-            .metadata()
-            .with_context(|| format!("look at `{}`", self.path.display()))?;
-        let named = match std::fs::metadata(&self.path) {
-            Ok(named) => named,
-            // Somebody removed it in the middle of the turn: what follows goes into a new one.
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                (self.file, self.count, self.metadata) = (None, 0, Metadata::default());
-                return Ok(());
-            }
-            Err(error) => {
-                return Err(error).with_context(|| format!("look at `{}`", self.path.display()));
-            }
-        };
-        let replaced = (named.dev(), named.ino()) != (ours.dev(), ours.ino());
-        if !replaced && ours.len() == self.size {
-            return Ok(());
-        }
-        if replaced {
-            self.file = Some(store::open_log(&self.path)?);
-        }
-        let Some(file) = &self.file else {
-            unreachable!("it was opened above")
-        };
-        // A line that another left torn would swallow ours; it is kept aside, where the next open would have put it.
-        mend(file, &self.path, &self.clock, &mut |_| {})?;
-        self.size = length(file, &self.path)?;
-        let tail = tail::read(file, &self.path, self.size, 0)?;
-        self.count = tail.count;
-        self.metadata = tail.metadata;
-        Ok(())
-    }
-
     fn close(&mut self, key: &str, turn: &str, ending: &str) -> Result<()> {
-        self.follow()?;
         if std::mem::take(&mut self.provider_state) {
             self.append(key, line::NO_PROVIDER_STATE, 0)?;
         }
@@ -353,7 +359,8 @@ impl Log {
         self.metadata.key.get_or_insert_with(|| key.to_owned());
         self.metadata.created_at.get_or_insert_with(|| now.clone());
         self.metadata.updated_at = Some(now);
-        (self.metadata.messages, self.metadata.at) = (Some(self.count), Some(self.size));
+        // Should another program write in between, the line does not stand where it says, and is not trusted.
+        (self.metadata.messages, self.metadata.at) = (Some(self.count), Some(self.known.size));
         let line = line::of_metadata(&self.metadata, Some(&Closing { turn, ending }));
         self.append(key, &line, 0)?;
         let Some(file) = &self.file else {
@@ -384,16 +391,14 @@ fn open_to_read(path: &Path) -> Result<Option<File>> {
     }
 }
 
-fn length(file: &File, path: &Path) -> Result<u64> {
-    Ok(file
-        .metadata()
-        .with_context(|| format!("look at `{}`", path.display()))?
-        .len())
+fn about(file: &File, path: &Path) -> Result<std::fs::Metadata> {
+    file.metadata()
+        .with_context(|| format!("look at `{}`", path.display()))
 }
 
 /// Where the last whole line ends.
 fn whole_lines(file: &File, path: &Path) -> Result<u64> {
-    let mut end = length(file, path)?;
+    let mut end = store::size(file, path)?;
     let mut block = vec![0; 64 << 10];
     while end > 0 {
         let begin = end.saturating_sub(block.len() as u64);
@@ -410,22 +415,39 @@ fn whole_lines(file: &File, path: &Path) -> Result<u64> {
 
 /// Mend the end of a log: a last line without its newline gets it when it is whole, and is kept aside when it is not.
 fn mend(file: &File, path: &Path, clock: &Clock, notice: &mut dyn FnMut(&str)) -> Result<()> {
+    // Nearly always nothing is to be done, and no lock is needed to see it.
+    if is_whole(file, path)? {
+        return Ok(());
+    }
     store::while_locked(file, path, || {
-        let (end, size) = (whole_lines(file, path)?, length(file, path)?);
-        if end == size {
+        let (end, size) = (whole_lines(file, path)?, store::size(file, path)?);
+        let what = || format!("read `{}`", path.display());
+        let mut torn = Vec::new();
+        if size - end <= tail::LINE_LIMIT {
+            torn = vec![0; usize::try_from(size - end).with_context(what)?];
+            file.read_exact_at(&mut torn, end).with_context(what)?;
+        }
+        if size == end {
             return Ok(());
         }
-        let mut torn = vec![0; usize::try_from(size - end).context("read back")?];
-        file.read_exact_at(&mut torn, end)
-            .with_context(|| format!("read `{}`", path.display()))?;
         if !matches!(line::parse(&torn), Line::Bad) {
-            return store::append_to(file, path, b"\n");
+            return store::append_to(file, path, size, b"\n");
         }
         let stamp: String = clock.stamp().chars().filter(char::is_ascii_digit).collect();
         let mut aside = path.as_os_str().to_owned();
         aside.push(format!(".torn-{stamp}"));
         let aside = PathBuf::from(aside);
-        store::append(&aside, &torn)?;
+        let kept = store::open_log(&aside)?;
+        let mut block = vec![0; 64 << 10];
+        let mut at = end;
+        while at < size {
+            let count = file.read_at(&mut block, at).with_context(what)?;
+            let kept_size = store::size(&kept, &aside)?;
+            store::append_to(&kept, &aside, kept_size, &block[..count])?;
+            at += count.max(1) as u64;
+        }
+        // What is cut must be safe elsewhere first.
+        store::sync(&kept, &aside)?;
         file.set_len(end)
             .with_context(|| format!("cut `{}`", path.display()))?;
         notice(&format!(
@@ -434,6 +456,17 @@ fn mend(file: &File, path: &Path, clock: &Clock, notice: &mut dyn FnMut(&str)) -
         ));
         Ok(())
     })
+}
+
+/// Whether a file is empty or ends in a newline.
+fn is_whole(file: &File, path: &Path) -> Result<bool> {
+    let size = store::size(file, path)?;
+    let mut last = [b'\n'];
+    if size > 0 {
+        file.read_exact_at(&mut last, size - 1)
+            .with_context(|| format!("read `{}`", path.display()))?;
+    }
+    Ok(last == [b'\n'])
 }
 
 #[cfg(test)]

@@ -65,10 +65,7 @@ impl Place {
     /// # Errors
     /// Status 2 for a key that no file can be named after.
     pub(super) fn find(&self, key: &str) -> Result<PathBuf> {
-        let coded = format!(
-            "{}.jsonl",
-            base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(key)
-        );
+        let coded = coded_name(key);
         if key.trim().is_empty() || coded.len() > NAME_LIMIT {
             return Err(fail(
                 Exit::Usage,
@@ -78,16 +75,9 @@ impl Place {
         let safe = (!key.contains(char::is_control)).then(|| format!("{}.jsonl", safe_name(key)));
         if let Some(newer) = &self.newer {
             let path = newer.join(&coded);
-            if let (false, Some(moved)) =
-                (path.exists(), safe.as_ref().map(|name| newer.join(name)))
-                && moved.exists()
-                && is_of(&moved, key)
-            {
-                // That release moved the file here under its old name, and does not look at it under that.
-                let text = store::read(&moved)?.unwrap_or_default();
-                store::replace(&path, &text)?;
-            }
-            return Ok(path);
+            let strays = self.strays(key, &coded, safe.as_deref());
+            let stray = Some(strays).filter(|_| !path.exists());
+            return Ok(stray.and_then(|mut all| all.next()).unwrap_or(path));
         }
         let Some(safe) = safe else {
             return Ok(self.dir.join(coded));
@@ -109,6 +99,51 @@ impl Place {
         } else {
             path
         })
+    }
+
+    /// Where files of `key` may lie that belong into the newer store: moved there under their old names, or left behind.
+    fn strays<'a>(
+        &'a self,
+        key: &'a str,
+        coded: &'a str,
+        safe: Option<&'a str>,
+    ) -> impl Iterator<Item = PathBuf> + 'a {
+        let named = self
+            .newer
+            .iter()
+            .chain([&self.dir, &self.old])
+            .filter_map(move |dir| Some(dir.join(safe?)));
+        let all = named.chain([self.dir.join(coded)]);
+        all.filter(move |path| path.exists() && is_of(path, key))
+    }
+
+    /// Bring the file of `key` to `home`, its place in the newer store, where that release looks for it. The caller holds
+    /// the lock of `home`.
+    pub(super) fn adopt(&self, key: &str, home: &Path) -> Result<()> {
+        let found = self.find(key)?;
+        if found == home || !found.exists() {
+            return Ok(());
+        }
+        if store::rename_new(&found, home)? {
+            return Ok(());
+        }
+        // From one file system to another. The old one is found no more once there is a new one.
+        let text = store::read(&found)?.unwrap_or_default();
+        store::replace(home, &text)
+    }
+
+    /// Where the file of `key` belongs when a turn writes to it.
+    pub(super) fn home_of(&self, key: &str) -> Result<PathBuf> {
+        let found = self.find(key)?;
+        Ok(match &self.newer {
+            Some(newer) => newer.join(coded_name(key)),
+            None => found,
+        })
+    }
+
+    /// The directory into which new sessions go.
+    pub(super) fn home(&self) -> &Path {
+        self.newer.as_deref().unwrap_or(&self.dir)
     }
 
     /// Every file that holds the session `key`: the one that is used, and those that would be, were it gone.
@@ -137,6 +172,12 @@ pub(super) fn safe_name(key: &str) -> String {
     key.replace([':', '<', '>', '"', '/', '\\', '|', '?', '*'], "_")
         .trim()
         .to_owned()
+}
+
+/// The name that releases from 0.3.0 on give the file of `key`.
+fn coded_name(key: &str) -> String {
+    let coded = base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(key);
+    format!("{coded}.jsonl")
 }
 
 /// Whether the file at `path` is that of `key`: its first line says so, or says nothing.
@@ -240,11 +281,18 @@ mod tests {
             &store.join("a_b.jsonl"),
             "{\"_type\": \"metadata\", \"key\": \"a:b\"}\n",
         );
+        check("a:b", &format!("sessions/{id}/a_b.jsonl"));
+        let home_of = || place(home.path()).home_of("a:b").unwrap();
+        let coded = store.join("YTpi.jsonl");
+        assert_eq!(home_of(), coded);
+        place(home.path()).adopt("a:b", &home_of()).unwrap();
+        assert!(coded.exists() && !store.join("a_b.jsonl").exists());
         check("a:b", &format!("sessions/{id}/YTpi.jsonl"));
-        assert!(
-            store.join("YTpi.jsonl").exists(),
-            "what was moved there is taken over"
-        );
+        // What was left behind in the workspace is found as well, while there is no other.
+        std::fs::remove_file(&coded).unwrap();
+        check("a:b", "workspace/sessions/a_b.jsonl");
+        place(home.path()).adopt("a:b", &home_of()).unwrap();
+        assert!(coded.exists() && !root.join("workspace/sessions/a_b.jsonl").exists());
         for bad in ["", " ", &"x".repeat(200)] {
             assert!(place(home.path()).find(bad).is_err());
         }

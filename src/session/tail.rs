@@ -10,6 +10,12 @@ use std::path::Path;
 
 /// What is read at once.
 const BLOCK: u64 = 64 << 10;
+/// How far back a closing line is looked for, before the whole is counted instead.
+const WALK: u64 = 8 << 20;
+/// The longest line that is kept in memory. No reply and no result comes near it.
+pub(super) const LINE_LIMIT: u64 = 64 << 20;
+/// What stands for a line above it: no line of ours.
+const TOO_LONG: &[u8] = b"too long";
 
 /// What a turn needs to know of a log.
 #[derive(Debug, Default)]
@@ -36,79 +42,142 @@ pub(super) fn window_start(consolidated: usize, count: usize, window: usize) -> 
 
 /// Read what is needed of `file`, which is `size` bytes long and ends in a newline.
 pub(super) fn read(file: &File, path: &Path, size: u64, window: usize) -> Result<Tail> {
-    let mut lines = Backwards {
-        file,
-        path,
-        start: size,
-        held: Vec::new(),
-    };
-    match closing(&mut lines)? {
-        Some((metadata, count)) => window_of(lines, metadata, count, window),
+    match walk(file, path, size, window)? {
+        Some(tail) => Ok(tail),
         None => scan(file, path, window),
     }
 }
 
-/// Whether the last line tells how many messages there are.
-pub(super) fn is_closed(file: &File, path: &Path, size: u64) -> Result<bool> {
-    Ok(closing(&mut Backwards {
-        file,
-        path,
-        start: size,
-        held: Vec::new(),
-    })?
-    .is_some())
+/// What the end of `file` tells, without its messages; `None` where the whole would have to be read.
+pub(super) fn peek(file: &File, path: &Path, size: u64) -> Result<Option<Tail>> {
+    walk(file, path, size, 0)
 }
 
-/// The last line, where it is a closing line that stands where it says, and its count.
-fn closing(lines: &mut Backwards<'_>) -> Result<Option<(Metadata, usize)>> {
-    let Some((at, last)) = lines.next()? else {
-        return Ok(None);
+/// Walk back to the last closing line that stands where it says, which knows how many messages are before it, and then
+/// to the beginning of the window. Beyond it are the lines of a turn that was killed, or of another program.
+fn walk(file: &File, path: &Path, size: u64, window: usize) -> Result<Option<Tail>> {
+    let mut lines = Backwards::from(file, path, size);
+    let mut seen = Seen::default();
+    let before = loop {
+        let Some((at, text)) = lines.next()? else {
+            // The whole file was read.
+            break 0;
+        };
+        if let Some(count) = seen.take(at, &text) {
+            break count;
+        }
+        if size - at > WALK {
+            return Ok(None);
+        }
     };
-    let Line::Metadata(metadata) = line::parse(&last) else {
-        return Ok(None);
-    };
-    let count = metadata.messages.filter(|_| metadata.at == Some(at));
-    Ok(count.map(|count| (metadata, count)))
-}
-
-/// The messages of the window, read backwards from a closing line that can be trusted.
-fn window_of(
-    mut lines: Backwards<'_>,
-    mut metadata: Metadata,
-    count: usize,
-    window: usize,
-) -> Result<Tail> {
+    if !seen.closed_last {
+        seen.merge_first(file, path)?;
+    }
+    let Seen {
+        metadata,
+        provider_state,
+        ..
+    } = &mut seen;
+    let (mut metadata, provider_state) = (
+        metadata.take().unwrap_or_default(),
+        provider_state.unwrap_or_default(),
+    );
+    let count = before + seen.count;
     let mut notices = Vec::new();
     let consolidated = within(&mut metadata, count, &mut notices);
     let wanted = count - window_start(consolidated, count, window).min(count);
-    let mut messages = Vec::new();
-    let mut seen = 0;
-    let all = count - consolidated.min(count);
+    let all = count - consolidated;
     // A turn that is longer than the window is sent whole: without the user's message it would be nothing.
-    while seen < wanted || (window > 0 && seen < all && !has_user(&messages)) {
+    let enough = |seen: &Seen| {
+        let sent = seen.messages.iter().take(seen.count.min(all)).flatten();
+        seen.count >= all || (seen.count >= wanted && (window == 0 || has_user(sent)))
+    };
+    while !enough(&seen) {
         let Some((at, text)) = lines.next()? else {
             break;
         };
-        match line::parse(&text) {
-            Line::Message(message) => {
-                seen += 1;
-                messages.extend(message);
-            }
-            Line::Metadata(_) | Line::ProviderState(_) | Line::Other => {}
-            Line::Bad => note_bad(&text, at, &mut notices),
-        }
+        seen.take(at, &text);
     }
-    messages.reverse();
-    Ok(Tail {
+    // What was read on the way to the closing line may be more than is wanted.
+    let mut messages = seen.messages;
+    messages.truncate(all);
+    let mut last = wanted.min(messages.len());
+    while window > 0 && last < messages.len() && !has_user(messages[..last].iter().flatten()) {
+        last += 1;
+    }
+    messages.truncate(last);
+    notices.extend(seen.notices);
+    Ok(Some(Tail {
         metadata,
         count,
-        messages,
-        provider_state: false,
+        messages: messages.into_iter().rev().flatten().collect(),
+        provider_state,
         notices,
-    })
+    }))
 }
 
-/// Another program wrote last: count all messages once, then read the window.
+/// What was read so far of a log, from its end.
+#[derive(Default)]
+struct Seen {
+    /// The last metadata line.
+    metadata: Option<Metadata>,
+    /// The very last line is one of ours.
+    closed_last: bool,
+    provider_state: Option<bool>,
+    /// Last first. `None` for those that count and are not sent.
+    messages: Vec<Option<Message>>,
+    count: usize,
+    lines: usize,
+    notices: Vec<String>,
+}
+
+impl Seen {
+    /// Take a line; the count of messages before it, where it is a closing line that can be trusted.
+    fn take(&mut self, at: u64, text: &[u8]) -> Option<usize> {
+        self.lines += 1;
+        match line::parse(text) {
+            Line::Message(message) => {
+                self.count += 1;
+                self.messages.push(message);
+            }
+            Line::Metadata(found) => {
+                let before = found.messages.filter(|_| found.at == Some(at));
+                self.closed_last |= self.lines == 1 && before.is_some();
+                self.metadata.get_or_insert(found);
+                return before;
+            }
+            Line::ProviderState(full) => drop(self.provider_state.get_or_insert(full)),
+            Line::Other => {}
+            Line::Bad => note_bad(text, at, &mut self.notices),
+        }
+        None
+    }
+
+    /// A newer release gives a session its title in the first line alone.
+    fn merge_first(&mut self, file: &File, path: &Path) -> Result<()> {
+        let mut text = Vec::new();
+        let mut reader = BufReader::new(file);
+        reader
+            .seek(SeekFrom::Start(0))
+            .and_then(|_| next_line(&mut reader, &mut text))
+            .with_context(|| format!("read `{}`", path.display()))?;
+        if let Line::Metadata(first) = line::parse(&text) {
+            merge(self.metadata.get_or_insert_default(), first);
+        }
+        Ok(())
+    }
+}
+
+/// Add to the last metadata line what only the first one has. What we keep there ourselves is newest in the last.
+fn merge(last: &mut Metadata, first: Metadata) {
+    for (key, value) in first.metadata {
+        if key != "nanobot" {
+            last.metadata.insert(key, value);
+        }
+    }
+}
+
+/// Another program wrote much since our last turn: count all messages once, then read the window.
 fn scan(file: &File, path: &Path, window: usize) -> Result<Tail> {
     let what = || format!("read `{}`", path.display());
     let mut notices = Vec::new();
@@ -122,53 +191,51 @@ fn scan(file: &File, path: &Path, window: usize) -> Result<Tail> {
     let mut text = Vec::new();
     let mut at = 0;
     loop {
-        text.clear();
-        let length = reader.read_until(b'\n', &mut text).with_context(what)?;
+        let length = next_line(&mut reader, &mut text).with_context(what)?;
         if length == 0 {
             break;
         }
-        match line::parse(text.trim_ascii_end()) {
-            Line::Metadata(found) => {
-                first.get_or_insert_with(|| found.clone());
-                metadata = Some(found);
+        // Most lines are messages, and those need not be understood to be counted.
+        if line::is_message(&text) {
+            places.push(at);
+        } else {
+            match line::parse(&text) {
+                Line::Metadata(found) => {
+                    first.get_or_insert_with(|| found.clone());
+                    metadata = Some(found);
+                }
+                Line::Message(_) => places.push(at),
+                Line::ProviderState(full) => provider_state = full,
+                Line::Other => {}
+                Line::Bad => note_bad(&text, at, &mut notices),
             }
-            Line::Message(_) => places.push(at),
-            Line::ProviderState(full) => provider_state = full,
-            Line::Other => {}
-            Line::Bad => note_bad(&text, at, &mut notices),
         }
-        at += length as u64;
+        at += length;
     }
     let mut metadata = metadata.unwrap_or_default();
-    // A newer release gives a session its title in the first line alone.
-    for (key, value) in first.into_iter().flat_map(|first| first.metadata) {
-        // What we keep there ourselves is newest in the last line.
-        if key != "nanobot" {
-            metadata.metadata.insert(key, value);
-        }
+    if let Some(first) = first {
+        merge(&mut metadata, first);
     }
     let count = places.len();
     let consolidated = within(&mut metadata, count, &mut notices);
     let start = window_start(consolidated, count, window).min(count);
+    let mut message = |place: u64| -> Result<Option<Message>> {
+        reader.seek(SeekFrom::Start(place)).with_context(what)?;
+        next_line(&mut reader, &mut text).with_context(what)?;
+        Ok(match line::parse(&text) {
+            Line::Message(message) => message,
+            _ => None,
+        })
+    };
     let mut messages = Vec::new();
     for place in &places[start..] {
-        reader.seek(SeekFrom::Start(*place)).with_context(what)?;
-        text.clear();
-        reader.read_until(b'\n', &mut text).with_context(what)?;
-        if let Line::Message(message) = line::parse(text.trim_ascii_end()) {
-            messages.extend(message);
-        }
+        messages.extend(message(*place)?);
     }
     for place in places[consolidated.min(start)..start].iter().rev() {
         if window == 0 || has_user(&messages) {
             break;
         }
-        reader.seek(SeekFrom::Start(*place)).with_context(what)?;
-        text.clear();
-        reader.read_until(b'\n', &mut text).with_context(what)?;
-        if let Line::Message(Some(message)) = line::parse(text.trim_ascii_end()) {
-            messages.insert(0, message);
-        }
+        messages.splice(0..0, message(*place)?);
     }
     Ok(Tail {
         metadata,
@@ -179,9 +246,36 @@ fn scan(file: &File, path: &Path, window: usize) -> Result<Tail> {
     })
 }
 
-fn has_user(messages: &[Message]) -> bool {
+/// Read the next line into `text`, without its end, and say how long it was. For one that is too long a mark is put.
+pub(super) fn next_line(reader: &mut impl BufRead, text: &mut Vec<u8>) -> std::io::Result<u64> {
+    text.clear();
+    let mut length = 0;
+    loop {
+        let buffer = match reader.fill_buf() {
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+            other => other?,
+        };
+        let found = memchr::memchr(b'\n', buffer);
+        let count = found.map_or(buffer.len(), |at| at + 1);
+        if length + count as u64 <= LINE_LIMIT {
+            text.extend_from_slice(&buffer[..count]);
+        }
+        reader.consume(count);
+        length += count as u64;
+        if found.is_some() || count == 0 {
+            break;
+        }
+    }
+    match length > LINE_LIMIT {
+        true => TOO_LONG.clone_into(text),
+        false => text.truncate(text.trim_ascii_end().len()),
+    }
+    Ok(length)
+}
+
+fn has_user<'a>(messages: impl IntoIterator<Item = &'a Message>) -> bool {
     messages
-        .iter()
+        .into_iter()
         .any(|message| matches!(message, Message::User(_)))
 }
 
@@ -197,8 +291,9 @@ fn within(metadata: &mut Metadata, count: usize, notices: &mut Vec<String>) -> u
     metadata.last_consolidated
 }
 
+/// An empty line is nothing.
 fn note_bad(text: &[u8], at: u64, notices: &mut Vec<String>) {
-    if !text.trim_ascii().is_empty() {
+    if !text.is_empty() {
         notices.push(format!(
             "the session's line at byte {at} cannot be read, and is left out"
         ));
@@ -214,7 +309,16 @@ struct Backwards<'a> {
     held: Vec<u8>,
 }
 
-impl Backwards<'_> {
+impl<'a> Backwards<'a> {
+    fn from(file: &'a File, path: &'a Path, end: u64) -> Self {
+        Self {
+            file,
+            path,
+            start: end,
+            held: Vec::new(),
+        }
+    }
+
     fn next(&mut self) -> Result<Option<(u64, Vec<u8>)>> {
         if self.held.is_empty() && self.start == 0 {
             return Ok(None);
@@ -231,15 +335,39 @@ impl Backwards<'_> {
             if self.start == 0 {
                 return Ok(Some((0, trimmed(std::mem::take(&mut self.held)))));
             }
+            if self.held.len() as u64 > LINE_LIMIT {
+                return self.skip().map(Some);
+            }
             // What has been searched needs not be searched again: a long line costs its length once.
             searched = body;
-            let begin = self.start.saturating_sub(BLOCK.max(self.held.len() as u64));
-            let mut block = vec![0; usize::try_from(self.start - begin).context("read back")?];
-            let read = self.file.read_exact_at(&mut block, begin);
-            read.with_context(|| format!("read `{}`", self.path.display()))?;
-            block.append(&mut self.held);
-            self.held = block;
-            self.start = begin;
+            self.more(self.held.len() as u64)?;
+        }
+    }
+
+    /// Read what is before `held`: a block, or `wanted` bytes where that is more.
+    fn more(&mut self, wanted: u64) -> Result<()> {
+        let begin = self.start.saturating_sub(BLOCK.max(wanted));
+        let mut block = vec![0; usize::try_from(self.start - begin).context("read back")?];
+        let read = self.file.read_exact_at(&mut block, begin);
+        read.with_context(|| format!("read `{}`", self.path.display()))?;
+        block.append(&mut self.held);
+        self.held = block;
+        self.start = begin;
+        Ok(())
+    }
+
+    /// Go past a line that is too long to be kept.
+    fn skip(&mut self) -> Result<(u64, Vec<u8>)> {
+        loop {
+            self.held.clear();
+            if self.start == 0 {
+                return Ok((0, TOO_LONG.into()));
+            }
+            self.more(BLOCK)?;
+            if let Some(found) = memchr::memrchr(b'\n', &self.held) {
+                self.held.truncate(found + 1);
+                return Ok((self.start + found as u64 + 1, TOO_LONG.into()));
+            }
         }
     }
 }
@@ -291,12 +419,7 @@ mod tests {
                 file.write_all(b"\n").unwrap();
                 size += line.len() as u64 + 1;
             }
-            let mut back = Backwards {
-                file: &file,
-                path: "x".as_ref(),
-                start: size,
-                held: Vec::new(),
-            };
+            let mut back = Backwards::from(&file, "x".as_ref(), size);
             let mut found = Vec::new();
             while let Some(line) = back.next().unwrap() {
                 found.push(line);
@@ -311,5 +434,101 @@ mod tests {
         check(&[3, 0, 5]);
         check(&[10, 65_536, 1, 200_000, 65_535, 2]);
         check(&[65_535, 65_535]);
+    }
+
+    /// A log as many programs leave it: turns that were closed and turns that were not, lines of others, lines of nobody.
+    fn log(mut random: impl FnMut(u64) -> u64) -> Vec<u8> {
+        let mut log = Vec::new();
+        let (mut count, mut full) = (0, false);
+        let first = "{\"_type\": \"metadata\", \"key\": \"k\", \"metadata\": {\"title\": \"t\"}}\n";
+        log.extend_from_slice(first.as_bytes());
+        for number in 0..random(60) {
+            let at = log.len();
+            let mut put = |line: String| log.extend_from_slice(line.as_bytes());
+            match random(12) {
+                0..4 => put(format!(
+                    "{{\"role\": \"user\", \"content\": \"u{number}\"}}\n"
+                )),
+                4 => put(format!(
+                    "{{\"role\": \"assistant\", \"content\": \"a{number}\"}}\n"
+                )),
+                5 => put(format!(
+                    "{{\"role\": \"tool\", \"tool_call_id\": \"{number}\", \"content\": \"\\ud83d\"}}\n"
+                )),
+                6 => put("{\"role\": \"user\", \"content\": \"/x\", \"_command\": true}\n".into()),
+                7 => put(["{\"role\": \"user\", \"cont\n", "\n", "[1]\n", "\0\0\n"]
+                    [random(4) as usize]
+                    .into()),
+                8 => {
+                    full = random(2) == 0;
+                    let state = if full { "1" } else { "null" };
+                    put(format!(
+                        "{{\"_type\": \"provider_state\", \"state\": {state}}}\n"
+                    ));
+                }
+                9 => put(format!(
+                    "{{\"_type\": \"metadata\", \"key\": \"k\", \"last_consolidated\": {}}}\n",
+                    random(count + 1)
+                )),
+                kind => {
+                    let mut at = at;
+                    if std::mem::take(&mut full) {
+                        put("{\"_type\": \"provider_state\", \"state\": null}\n".into());
+                        at = log.len();
+                    }
+                    // One that does not stand where it says knows nothing.
+                    let (at, told) = if kind == 11 {
+                        (at + 1, 99)
+                    } else {
+                        (at, count)
+                    };
+                    let line = format!(
+                        "{{\"_type\": \"metadata\", \"key\": \"k\", \"metadata\": {{\"title\": \"t\"}}, \
+                        \"messages\": {told}, \"at\": {at}, \"last_consolidated\": {}}}\n",
+                        random(count + 1)
+                    );
+                    log.extend_from_slice(line.as_bytes());
+                }
+            }
+            count +=
+                u64::from(log[at..].starts_with(b"{\"role\"") && !log[at..].ends_with(b"cont\n"));
+        }
+        log
+    }
+
+    #[test]
+    fn the_end_tells_what_the_whole_does() {
+        let mut state = 1_u64;
+        let mut random = |limit: u64| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % limit.max(1)
+        };
+        for round in 0..400 {
+            let log = log(&mut random);
+            let mut file = tempfile::tempfile().unwrap();
+            file.write_all(&log).unwrap();
+            for window in [0, 1, 4, 10, 100] {
+                let walked = super::walk(&file, "x".as_ref(), log.len() as u64, window)
+                    .unwrap()
+                    .unwrap();
+                let scanned = super::scan(&file, "x".as_ref(), window).unwrap();
+                let shown = String::from_utf8_lossy(&log);
+                assert_eq!(walked.count, scanned.count, "{round} {window}\n{shown}");
+                assert_eq!(
+                    walked.messages, scanned.messages,
+                    "{round} {window}\n{shown}"
+                );
+                assert_eq!(
+                    walked.metadata, scanned.metadata,
+                    "{round} {window}\n{shown}"
+                );
+                assert_eq!(
+                    walked.provider_state, scanned.provider_state,
+                    "{round} {window}\n{shown}"
+                );
+            }
+        }
     }
 }

@@ -31,6 +31,21 @@ pub fn open_log(path: &Path) -> Result<File> {
     opened.with_context(|| format!("open `{}`", path.display()))
 }
 
+/// As [`open_log`], and `None` where the file is missing.
+pub fn open_existing_log(path: &Path) -> Result<Option<File>> {
+    let nofollow = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
+    let opened = OpenOptions::new()
+        .read(true)
+        .append(true)
+        .custom_flags(nofollow)
+        .open(path);
+    match opened {
+        Ok(file) => Ok(Some(file)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error).with_context(|| format!("open `{}`", path.display())),
+    }
+}
+
 /// Open a log of lines for appending. What another left without its newline gets one, so that it swallows no line of ours.
 pub fn open_lines(path: &Path) -> Result<File> {
     let log = open_log(path)?;
@@ -43,7 +58,7 @@ pub fn open_lines(path: &Path) -> Result<File> {
         }
         match last {
             [b'\n'] => Ok(()),
-            _ => append_to(&log, path, b"\n"),
+            _ => append_to(&log, path, size, b"\n"),
         }
     })?;
     Ok(log)
@@ -57,10 +72,9 @@ pub fn size(file: &File, path: &Path) -> Result<u64> {
     Ok(about.len())
 }
 
-/// Append `bytes` to an open log in one write. When the disk takes only a part, that part is taken back, so that no
-/// torn line stays behind; the caller holds a lock.
-pub fn append_to(mut log: &File, path: &Path, bytes: &[u8]) -> Result<()> {
-    let before = size(log, path)?;
+/// Append `bytes` to an open log that has `before` bytes, in one write. When the disk takes only a part, that part is
+/// taken back, so that no torn line stays behind; the caller holds a lock.
+pub fn append_to(mut log: &File, path: &Path, before: u64, bytes: &[u8]) -> Result<()> {
     let written = log.write_all(bytes);
     if written.is_err() {
         // Should this fail too, the next open repairs the tail.
@@ -71,7 +85,8 @@ pub fn append_to(mut log: &File, path: &Path, bytes: &[u8]) -> Result<()> {
 
 /// Append `bytes` to the file at `path`, made where it is missing.
 pub fn append(path: &Path, bytes: &[u8]) -> Result<()> {
-    append_to(&open_log(path)?, path, bytes)
+    let log = open_log(path)?;
+    append_to(&log, path, size(&log, path)?, bytes)
 }
 
 /// Bring a log's data to the disk.
@@ -107,6 +122,23 @@ pub fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
         .map_err(|error| error.error)
         .with_context(what)?;
     sync_dir(dir)
+}
+
+/// Give a file another name that is not taken. Whether it could be done: not from one file system to another.
+pub fn rename_new(from: &Path, to: &Path) -> Result<bool> {
+    let (cwd, flags) = (rustix::fs::CWD, rustix::fs::RenameFlags::NOREPLACE);
+    match rustix::fs::renameat_with(cwd, from, cwd, to, flags) {
+        Ok(()) => {}
+        Err(rustix::io::Errno::XDEV) => return Ok(false),
+        Err(error) => {
+            let error = std::io::Error::from(error);
+            return Err(error).with_context(|| format!("move `{}`", from.display()));
+        }
+    }
+    for dir in [from.parent(), to.parent()].into_iter().flatten() {
+        sync_dir(dir)?;
+    }
+    Ok(true)
 }
 
 /// A file's size as people read it: `12 B`, `3.4 KB`, `5.6 MB`.

@@ -1,6 +1,7 @@
 //! A reply that is being put together from the chunks of a stream, or from one whole answer. Pure.
 
-use super::reading::{Trouble, parse};
+use super::reading::Trouble;
+use crate::message::json::parse;
 use crate::message::{Finish, Reply, ToolCall, Usage};
 use crate::provider::think::{Piece, Splitter};
 use crate::provider::{Delta, Request, Tell};

@@ -3,6 +3,7 @@
 
 use super::draft::Draft;
 use crate::message::Reply;
+use crate::message::json;
 use crate::provider::sse::{Events, TooLong};
 use crate::provider::{Request, Tell};
 use serde_json::Value;
@@ -90,8 +91,8 @@ impl Reading {
         } else {
             let text = String::from_utf8_lossy(&self.whole);
             let text = text.trim_start_matches('\u{feff}').trim();
-            let object =
-                parse(text).ok_or_else(|| Trouble::Nonsense(super::failure::message(text)))?;
+            let object = json::parse(text)
+                .ok_or_else(|| Trouble::Nonsense(super::failure::message(text)))?;
             draft.object(&object, tell)?;
             draft.done = true;
         }
@@ -108,47 +109,9 @@ impl Reading {
     }
 }
 
-/// `text` as JSON. Half a surrogate pair, which models and servers do send, becomes the replacement character.
-pub(super) fn parse(text: &str) -> Option<Value> {
-    serde_json::from_str(text)
-        .ok()
-        .or_else(|| serde_json::from_str(&without_lone_surrogates(text)).ok())
-}
-
-/// `json` with every `\uD8xx` that has no partner replaced by `\uFFFD`.
-fn without_lone_surrogates(json: &str) -> String {
-    let unit = |at: usize| {
-        let digits = json.get(at..at + 6)?.strip_prefix("\\u")?;
-        u16::from_str_radix(digits, 16).ok()
-    };
-    let mut out = String::with_capacity(json.len());
-    let mut at = 0;
-    while let Some(found) = json[at..].find('\\') {
-        out.push_str(&json[at..at + found]);
-        at += found;
-        let (taken, kept) = match (unit(at), unit(at + 6)) {
-            (Some(0xd800..=0xdbff), Some(0xdc00..=0xdfff)) => (12, true),
-            (Some(0xd800..=0xdfff), _) => (6, false),
-            // An escape of one letter; an escaped backslash must not begin another.
-            _ => (
-                1 + json[at + 1..].chars().next().map_or(0, char::len_utf8),
-                true,
-            ),
-        };
-        out.push_str(if kept {
-            &json[at..at + taken]
-        } else {
-            "\\ufffd"
-        });
-        at += taken;
-    }
-    out.push_str(&json[at..]);
-    out
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Reading, Trouble, without_lone_surrogates};
+    use super::{Reading, Trouble};
     use crate::message::{Finish, Reply};
     use crate::provider::{Delta, Request, Sampling};
     use serde_json::{Value, json};
@@ -482,13 +445,6 @@ mod tests {
 
     #[test]
     fn half_a_surrogate_pair_is_replaced() {
-        let check = |json: &str, expect: &str| assert_eq!(without_lone_surrogates(json), expect);
-        check(r#""plain""#, r#""plain""#);
-        check(r#""\ud83d\ude42""#, r#""\ud83d\ude42""#);
-        check(r#""\ud83d""#, r#""\ufffd""#);
-        check(r#""\ude42x\ud83d\n""#, r#""\ufffdx\ufffd\n""#);
-        check(r#""\\ud83d""#, r#""\\ud83d""#);
-        check(r#""é\"#, r#""é\"#);
         let reply =
             whole(br#"{"choices":[{"message":{"content":"a\ud83d"},"finish_reason":"stop"}]}"#);
         assert_eq!(reply.text, "a\u{fffd}");
