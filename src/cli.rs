@@ -291,7 +291,11 @@ pub enum Config {
     /// Report everything that is odd about the config, with line and column
     Check,
     /// Print the JSON schema of the config file
-    Schema,
+    Schema {
+        /// Of the events and the result of `agent`, instead of the config
+        #[arg(long)]
+        events: bool,
+    },
 }
 
 #[derive(Clone, Debug, Subcommand)]

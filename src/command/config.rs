@@ -3,6 +3,7 @@
 use crate::World;
 use crate::cli::Config as Arguments;
 use crate::error::{Exit, fail, fail_hint};
+use crate::report::json;
 use crate::settings::check::{Weight, findings};
 use crate::settings::expand::refers;
 use crate::settings::keys::{Branch, KEYS, Key, Stage, nearest};
@@ -27,7 +28,10 @@ pub fn run(world: &World, arguments: &Arguments) -> Result<Exit> {
             unset: _,
         } => set(world, key, value.as_deref())?,
         Arguments::Check => return check(world),
-        Arguments::Schema => world.terminal.print(&format!("{:#}\n", schema::schema()))?,
+        Arguments::Schema { events: true } => world.terminal.print(json::SCHEMA)?,
+        Arguments::Schema { events: false } => {
+            world.terminal.print(&format!("{:#}\n", schema::schema()))?;
+        }
     }
     Ok(Exit::Answered)
 }

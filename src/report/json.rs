@@ -11,6 +11,9 @@ use std::time::Duration;
 /// The version of both shapes. Fields may be added within it; none changes its meaning.
 const VERSION: u32 = 1;
 
+/// The schema of both, as it is published.
+pub const SCHEMA: &str = include_str!("events.v1.json");
+
 /// What every line carries.
 #[derive(Clone, Debug, Default)]
 pub struct Stamp {

@@ -3,9 +3,11 @@
 mod config;
 mod docs;
 mod replay;
+mod schema;
 mod server;
 mod sessions;
 mod signals;
+mod statuses;
 mod story;
 mod streams;
 mod tidy;

@@ -278,6 +278,16 @@ impl Ran<'_> {
         self
     }
 
+    /// The exit status, to be looked at; 128 and the signal for a death by one.
+    pub(crate) fn code(&self) -> i32 {
+        self.check(|checked| checked.status = true);
+        let signal = std::os::unix::process::ExitStatusExt::signal(&self.status);
+        self.status
+            .code()
+            .or(signal.map(|signal| 128 + signal))
+            .unwrap_or(-1)
+    }
+
     /// The signal that it died by.
     pub(crate) fn signal(&self) -> Option<i32> {
         self.check(|checked| checked.status = true);
@@ -304,8 +314,9 @@ impl Ran<'_> {
     /// Standard output as one JSON value.
     #[track_caller]
     pub(crate) fn json(&self) -> Value {
-        serde_json::from_str(&self.text())
-            .unwrap_or_else(|error| panic!("{error} in {:?}", self.stdout))
+        let value = serde_json::from_str(&self.text())
+            .unwrap_or_else(|error| panic!("{error} in {:?}", self.stdout));
+        checked(value)
     }
 
     /// Standard output as JSON lines.
@@ -314,8 +325,16 @@ impl Ran<'_> {
         let parse = |line: &str| {
             serde_json::from_str(line).unwrap_or_else(|error| panic!("{error} in {line:?}"))
         };
-        self.text().lines().map(parse).collect()
+        self.text().lines().map(parse).map(checked).collect()
     }
+}
+
+/// What says of itself that it is of version 1 is held against the schema of that.
+fn checked(value: Value) -> Value {
+    if value["v"] == 1 {
+        crate::schema::check(&value);
+    }
+    value
 }
 
 impl Drop for Ran<'_> {

@@ -1,0 +1,275 @@
+//! What is printed as JSON, held against the published schema: nothing in it that is not described, nothing described
+//! that is missing.
+
+use crate::server::{Answer, calls, calls_all, fails, replies, says, sends};
+use crate::story::Story;
+use nanobot::error::Exit;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+
+fn schema() -> Value {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/report/events.v1.json");
+    serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+}
+
+/// What is wrong with `value`, with the place.
+fn wrong(schema: &Value, value: &Value, root: &Value, place: &str) -> Vec<String> {
+    if let Some(name) = schema["$ref"].as_str() {
+        let name = name.strip_prefix("#/$defs/").expect("references are local");
+        return wrong(&root["$defs"][name], value, root, place);
+    }
+    let mut found = Vec::new();
+    let mut no = |words: String| found.push(format!("{place}: {words}"));
+    if !schema["const"].is_null() && schema["const"] != *value {
+        no(format!("{value} is not {}", schema["const"]));
+    }
+    if let Some(list) = schema["enum"].as_array()
+        && !list.contains(value)
+    {
+        no(format!("{value} is none of {list:?}"));
+    }
+    let kind = match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(number) if number.is_f64() => "number",
+        Value::Number(_) => "integer",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    };
+    let fits = |name: &Value| name == kind || (name == "number" && kind == "integer");
+    match &schema["type"] {
+        Value::Null => {}
+        Value::Array(kinds) if kinds.iter().any(fits) => {}
+        name if fits(name) => {}
+        other => no(format!("a {kind}, not {other}")),
+    }
+    if let (Some(least), Some(number)) = (schema["minimum"].as_f64(), value.as_f64())
+        && number < least
+    {
+        no(format!("{number} is below {least}"));
+    }
+    if let Some(items) = value.as_array() {
+        for (index, item) in items.iter().enumerate() {
+            found.extend(wrong(
+                &schema["items"],
+                item,
+                root,
+                &format!("{place}[{index}]"),
+            ));
+        }
+    }
+    if let Some(object) = value.as_object() {
+        found.extend(wrong_object(schema, object, root, place));
+    }
+    found
+}
+
+fn wrong_object(
+    schema: &Value,
+    object: &serde_json::Map<String, Value>,
+    root: &Value,
+    place: &str,
+) -> Vec<String> {
+    let mut found = Vec::new();
+    let parts = schema["allOf"].as_array().into_iter().flatten();
+    let parts: Vec<&Value> = parts
+        .map(|part| {
+            &root["$defs"][part["$ref"]
+                .as_str()
+                .unwrap()
+                .trim_start_matches("#/$defs/")]
+        })
+        .chain([schema])
+        .collect();
+    if parts.iter().all(|part| part["properties"].is_null()) {
+        return found;
+    }
+    for name in parts
+        .iter()
+        .flat_map(|part| part["required"].as_array())
+        .flatten()
+    {
+        if !object.contains_key(name.as_str().unwrap()) {
+            found.push(format!("{place}: no {name}"));
+        }
+    }
+    for (name, value) in object {
+        let place = format!("{place}.{name}");
+        let described: Vec<&Value> = parts
+            .iter()
+            .map(|part| &part["properties"][name])
+            .filter(|part| !part.is_null())
+            .collect();
+        if described.is_empty() {
+            found.push(format!("{place}: not described"));
+        }
+        for part in described {
+            found.extend(wrong(part, value, root, &place));
+        }
+    }
+    found
+}
+
+/// Hold an event or a result against the schema. Every story that looks at JSON comes through here.
+#[track_caller]
+pub(crate) fn check(line: &Value) {
+    let root = schema();
+    let kind = line["type"].as_str().expect("a line has a type");
+    let described = &root["$defs"][kind];
+    assert!(!described.is_null(), "the schema has no {kind}");
+    let named = json!({ "$ref": format!("#/$defs/{kind}") });
+    assert!(root["oneOf"].as_array().unwrap().contains(&named), "{kind}");
+    let wrong = wrong(described, line, &root, kind);
+    assert!(wrong.is_empty(), "{wrong:#?}\n{line:#}");
+}
+
+#[test]
+fn the_checker_finds_what_is_wrong() {
+    let story = Story::new().script([says("x")]);
+    let good = story.run(["agent", "-m", "x", "--json"]).json();
+    let check = |pointer: &str, value: Value, words: &str| {
+        let mut bad = good.clone();
+        let (parent, name) = pointer.rsplit_once('/').unwrap();
+        bad.pointer_mut(parent).unwrap()[name] = value;
+        let root = schema();
+        let found = wrong(&root["$defs"]["result"], &bad, &root, "result").join("\n");
+        assert!(found.contains(words), "{pointer}: {found}");
+    };
+    check("/text", json!(1), "result.text: a integer");
+    check("/v", json!(2), "result.v: 2 is not 1");
+    check(
+        "/status/name",
+        json!("fine"),
+        "result.status.name: \"fine\" is none of",
+    );
+    check(
+        "/usage/extra",
+        json!(0),
+        "result.usage.extra: not described",
+    );
+    check("/iterations", json!(-1), "result.iterations: -1 is below 0");
+    check(
+        "/tools",
+        json!([{ "name": "x" }]),
+        "result.tools[0]: no \"count\"",
+    );
+}
+
+#[test]
+fn the_schema_is_printed_and_names_every_status() {
+    let story = Story::bare();
+    let printed = story.run(["config", "schema", "--events"]).text();
+    assert_eq!(serde_json::from_str::<Value>(&printed).unwrap(), schema());
+    let names: Vec<Value> = Exit::ALL.iter().map(|exit| exit.name().into()).collect();
+    let result = &schema()["$defs"]["result"]["properties"];
+    assert_eq!(result["status"]["properties"]["name"]["enum"], json!(names));
+    assert_eq!(result["error"]["properties"]["cause"]["enum"], json!(names));
+}
+
+#[test]
+fn every_kind_of_event_is_told_as_described() {
+    let mut seen = BTreeSet::new();
+    let mut outcomes = BTreeSet::new();
+    let mut take = |lines: Vec<Value>| {
+        for line in lines {
+            seen.insert(line["type"].as_str().unwrap().to_owned());
+            if let Some(outcome) = line["outcome"].as_str() {
+                outcomes.insert(outcome.to_owned());
+            }
+        }
+    };
+    let thinks = json!({ "role": "assistant", "content": "<think>hm</think>Done." });
+    let story = Story::new().script([
+        fails(503, "overloaded"),
+        calls_all([
+            ("exec", json!({ "command": "echo out" })),
+            ("exec", json!({ "command": "sleep 9", "timeout": 1 })),
+            ("write_file", json!({ "path": "/etc/x", "content": "" })),
+            ("fly", json!({})),
+        ]),
+        replies(thinks, "stop"),
+    ]);
+    let ran = story.run(["agent", "-m", "x", "--output-format", "stream-json"]);
+    take(ran.lines());
+    ran.error_text();
+    // Two at once: the second waits, and says so.
+    let lock = story.workspace().join("sessions/cli_direct.jsonl.lock");
+    let held = std::fs::File::open(lock).unwrap();
+    held.lock().unwrap();
+    let ran = story
+        .run([
+            "agent",
+            "-m",
+            "x",
+            "--output-format",
+            "stream-json",
+            "--wait",
+            "0",
+        ])
+        .status(75);
+    take(ran.lines());
+    ran.error_text();
+    drop(held);
+    let odd = Answer::json(
+        200,
+        &json!({ "choices": [{ "message": { "reasoning_content": "why", "content": "So." }, "finish_reason": "stop" }] }),
+    );
+    story.server().script([sends(odd)]);
+    let ran = story.run(["agent", "-m", "x", "--output-format", "stream-json"]);
+    take(ran.lines());
+    let story = Story::new().script([says("x")]).stdin(b"caf\xe9");
+    let ran = story.run(["agent", "--output-format", "stream-json"]);
+    take(ran.lines());
+    assert!(ran.error_text().contains("UTF-8"));
+    let described: BTreeSet<String> = schema()["oneOf"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|part| part["$ref"].as_str().unwrap().replace("#/$defs/", ""))
+        .collect();
+    assert_eq!(seen, described);
+    let all = ["ok", "error", "denied", "skipped"].map(str::to_owned);
+    assert_eq!(outcomes, BTreeSet::from(all));
+}
+
+#[test]
+fn the_log_of_events_has_whole_lines_whatever_was_there() {
+    let story = Story::new().script([calls("list_dir", json!({})), says("x y z"), says("two")]);
+    let log = story.dir().join("log");
+    std::fs::write(&log, "{\"torn\": tr").unwrap();
+    let story = story.env("NANOBOT_LOG", log.to_str().unwrap());
+    story.run(["agent", "-m", "x"]).stdout("x y z\n");
+    story.run(["agent", "-m", "x"]).stdout("two\n");
+    let text = std::fs::read_to_string(&log).unwrap();
+    let mut lines = text.lines();
+    assert_eq!(lines.next(), Some("{\"torn\": tr"));
+    let lines: Vec<Value> = lines
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    lines.iter().for_each(check);
+    let kinds: Vec<&str> = lines
+        .iter()
+        .map(|line| line["type"].as_str().unwrap())
+        .collect();
+    let first = [
+        "user",
+        "assistant",
+        "usage",
+        "tool_call",
+        "tool_result",
+        "assistant",
+        "usage",
+        "result",
+    ];
+    assert_eq!(kinds[..8], first);
+    assert_eq!(kinds[8..], ["user", "assistant", "usage", "result"]);
+    // One that cannot be written is told, and the answer comes all the same.
+    let story = story
+        .script([says("three")])
+        .env("NANOBOT_LOG", "/nowhere/log");
+    story
+        .run(["agent", "-m", "x"])
+        .stdout("three\n")
+        .stderr_has("no log is kept");
+}

@@ -1,0 +1,162 @@
+//! Every status, caused; and its cause by name in the result.
+
+use crate::server::{Turn, calls, fails, says};
+use crate::story::Story;
+use nanobot::error::Exit;
+use rustix::process::{Pid, Signal};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+
+/// Run with `--json`; the exit status, and the result.
+fn end(story: &Story, arguments: &[&str]) -> (i32, Value) {
+    let mut all = vec!["agent", "--json"];
+    all.extend(arguments);
+    let ran = story.run(all);
+    let code = ran.code();
+    // A mistake in the command line is told before anything else; there is no result then.
+    let result = match ran.text().is_empty() {
+        true => {
+            json!({ "status": { "number": code, "name": "usage" }, "error": { "cause": "usage" } })
+        }
+        false => ran.json(),
+    };
+    let told = ran.error_text();
+    assert_eq!(
+        told.is_empty(),
+        code == 0,
+        "{code}: a failure is told: {told:?}"
+    );
+    (code, result)
+}
+
+fn scripted(turns: impl IntoIterator<Item = Turn>) -> Story {
+    Story::new().script(turns)
+}
+
+fn list() -> Turn {
+    calls("list_dir", json!({}))
+}
+
+#[test]
+fn every_status_has_a_cause() {
+    let mut caused = BTreeSet::new();
+    let mut check = |exit: Exit, story: Story, arguments: &[&str]| {
+        let (code, result) = end(&story, arguments);
+        assert_eq!(code, i32::from(exit.code()), "{arguments:?}: {result}");
+        let expect = json!({ "name": exit.name(), "number": exit.code() });
+        assert_eq!(result["status"], expect);
+        match exit {
+            Exit::Answered => assert_eq!(result["error"], Value::Null),
+            _ => assert_eq!(result["error"]["cause"], exit.name()),
+        }
+        caused.insert(exit.code());
+    };
+    let x: &[&str] = &["-m", "x"];
+    check(Exit::Answered, scripted([says("x")]), x);
+    check(Exit::Failed, scripted([fails(400, "no")]), x);
+    check(Exit::Failed, scripted([says(""), says(""), says("")]), x);
+    check(Exit::Usage, Story::new(), &["-m", "x", "--fly"]);
+    let two = scripted([list(), says("so far")]);
+    check(Exit::Limit, two, &["-m", "x", "--max-iterations", "1"]);
+    let budget = scripted([list()]);
+    check(
+        Exit::Budget,
+        budget,
+        &["-m", "x", "--max-total-tokens", "5"],
+    );
+    let denied = || calls("write_file", json!({ "path": "/etc/x", "content": "" }));
+    check(
+        Exit::Denied,
+        scripted([denied(), says("no")]),
+        &["-m", "x", "--strict"],
+    );
+    check(Exit::BadInput, Story::new().stdin(b"\x7fELF\0\0"), &[]);
+    check(Exit::NoInput, Story::new(), &[]);
+    check(
+        Exit::NoInput,
+        Story::new(),
+        &["-m", "x", "--attach", "gone"],
+    );
+    check(
+        Exit::Unavailable,
+        scripted((0..4).map(|_| fails(503, "down"))),
+        x,
+    );
+    check(
+        Exit::Defect,
+        Story::new().env("NANOBOT_TEST_DEFECT", "1"),
+        x,
+    );
+    let blocked = Story::new().workspace_file("sessions", "a file in the place of a directory");
+    check(Exit::Io, blocked, x);
+    check(
+        Exit::TryAgain,
+        scripted((0..4).map(|_| fails(429, "slower"))),
+        x,
+    );
+    check(Exit::Refused, scripted([fails(401, "who?")]), x);
+    check(Exit::Config, Story::bare(), x);
+    check(Exit::Config, Story::bare().config_text("{"), x);
+    check(
+        Exit::Timeout,
+        scripted([calls("exec", json!({ "command": "sleep 60" }))]),
+        &["-m", "x", "--timeout", "0.5"],
+    );
+    check(
+        Exit::NoSandbox,
+        Story::new(),
+        &["-m", "x", "--sandbox", "strict"],
+    );
+    for (exit, signal) in [
+        (Exit::HangUp, Signal::HUP),
+        (Exit::Interrupted, Signal::INT),
+        (Exit::Terminated, Signal::TERM),
+    ] {
+        let story = scripted([calls("exec", json!({ "command": "touch on; sleep 60" }))]);
+        let child = story
+            .command(["agent", "-m", "x", "--json"])
+            .spawn()
+            .unwrap();
+        while !story.dir().join("on").exists() {
+            std::thread::yield_now();
+        }
+        rustix::process::kill_process(Pid::from_child(&child), signal).unwrap();
+        let ran = story.wait(child);
+        assert_eq!(ran.signal(), Some(signal.as_raw()));
+        assert_eq!(i32::from(exit.code()), 128 + signal.as_raw());
+        assert_eq!(ran.json()["status"]["name"], exit.name());
+        caused.insert(exit.code());
+    }
+    let all: BTreeSet<u8> = Exit::ALL.iter().map(|exit| exit.code()).collect();
+    assert_eq!(caused, all);
+}
+
+#[test]
+fn a_defect_is_told_in_a_line_to_report_and_the_session_goes_on() {
+    let story = Story::new().env("NANOBOT_TEST_DEFECT", "1");
+    story
+        .run(["agent", "-m", "x"])
+        .status(70)
+        .stderr_has("try: report this line");
+    // The same home, without the defect.
+    let story = story.env("NANOBOT_TEST_DEFECT", "").script([says("fine")]);
+    story.run(["agent", "-m", "x"]).stdout("fine\n");
+}
+
+#[test]
+fn denials_are_told_with_what_would_grant_them() {
+    let story = scripted([
+        calls("write_file", json!({ "path": "a", "content": "" })),
+        calls("read_file", json!({ "path": "/etc/shadow" })),
+        says("sorry"),
+    ]);
+    let ran = story.run(["agent", "-m", "x", "--json"]);
+    let result = ran.json();
+    assert_eq!(result["status"]["name"], "answered");
+    assert_eq!(result["denials"][0]["tool"], "write_file");
+    assert_eq!(result["denials"][0]["grant"], "--write");
+    assert_eq!(result["denials"][1]["grant"], "--read /etc/shadow");
+    assert_eq!(result["tools"][1]["denied"], 1);
+    let told = ran.error_text();
+    assert_eq!(told.lines().count(), 2, "{told}");
+}
