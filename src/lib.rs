@@ -154,7 +154,7 @@ pub fn report(error: &anyhow::Error, terminal: Terminal) -> Exit {
         .downcast_ref::<error::Stop>()
         .is_some_and(|stop| stop.is_known())
     {
-        terminal.complain(&format!("nanobot: {error:#}"));
+        terminal.fail(&format!("{error:#}"));
         if let Some(hint) = hint_of(error) {
             terminal.complain(&format!("  try: {hint}"));
         }

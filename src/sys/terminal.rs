@@ -46,7 +46,16 @@ impl Terminal {
 
     /// Write a line to standard error, made harmless. A standard error that fails has nobody to tell.
     pub fn complain(self, line: &str) {
-        let mut text = harmless(line);
+        self.write_error(harmless(line));
+    }
+
+    /// As [`Self::complain`], for what ended the run: after our name, in red where colour may be used.
+    pub fn fail(self, cause: &str) {
+        let name = console::style("nanobot:").for_stderr().red().bold();
+        self.write_error(format!("{name} {}", harmless(cause)));
+    }
+
+    fn write_error(self, mut text: String) {
         text.push('\n');
         let stderr = std::io::stderr();
         let lock = stderr.lock();

@@ -1,7 +1,9 @@
 //! Stories told from outside: the real binary, real files, a scripted model server on loopback.
 
 mod config;
+mod crash;
 mod docs;
+mod pipes;
 mod replay;
 mod schema;
 mod server;

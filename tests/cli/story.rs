@@ -27,7 +27,11 @@ pub(crate) struct Story {
 impl Story {
     /// A home without config, and an empty directory to work in.
     pub(crate) fn bare() -> Self {
-        let temp = tempfile::tempdir().expect("a temporary directory");
+        Self::bare_in(&std::env::temp_dir())
+    }
+
+    fn bare_in(place: &Path) -> Self {
+        let temp = tempfile::tempdir_in(place).expect("a temporary directory");
         std::fs::create_dir(temp.path().join("home")).unwrap();
         std::fs::create_dir(temp.path().join("dir")).unwrap();
         Self {
@@ -40,7 +44,12 @@ impl Story {
 
     /// As [`Self::bare`], with a config that names the scripted server.
     pub(crate) fn new() -> Self {
-        let story = Self::bare();
+        Self::new_in(&std::env::temp_dir())
+    }
+
+    /// As [`Self::new`], with all its files in `place`: a file system of another kind.
+    pub(crate) fn new_in(place: &Path) -> Self {
+        let story = Self::bare_in(place);
         let base = format!("http://127.0.0.1:{}/v1", story.server().port);
         story.config(&json!({
             "agents": { "defaults": { "model": "scripted", "provider": "custom" } },

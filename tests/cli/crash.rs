@@ -1,0 +1,360 @@
+//! `kill -9` at any point, and what other ends leave of a file.
+
+use crate::server::{Asked, Turn, calls, says};
+use crate::story::Story;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+
+/// Requests of the long turn, the last one for its answer.
+const ITERATIONS: usize = 40;
+
+/// Numbers that are the same in every run.
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn below(&mut self, limit: usize) -> usize {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as usize % limit.max(1)
+    }
+}
+
+/// A model that has a number written down in each request, until there are enough. It sees from the conversation how far
+/// it is, so that it can be asked again at any point.
+fn counts() -> Turn {
+    Box::new(|asked: &Asked| {
+        let messages = asked.messages();
+        let is_user = |message: &Value| message["role"] == "user";
+        let turn = messages.iter().rposition(is_user).unwrap_or(0);
+        let done = messages
+            .iter()
+            .filter(|message| message["role"] == "tool")
+            .count();
+        if !messages[turn]["content"].to_string().contains("count") {
+            return says("Fine.")(asked);
+        }
+        match done + 1 < ITERATIONS {
+            true => calls(
+                "exec",
+                json!({ "command": format!("echo {done} >> done.log") }),
+            )(asked),
+            false => says("Done.")(asked),
+        }
+    })
+}
+
+/// What a run has told to be on disk: the ids of messages and the calls that have results.
+#[derive(Default)]
+struct Acknowledged {
+    messages: BTreeSet<String>,
+    results: BTreeSet<String>,
+}
+
+/// Start the long turn and kill it after so many lines of its output, and a moment more.
+fn killed(story: &Story, lines: usize, moment: usize) -> Acknowledged {
+    let mut command = story.command(["agent", "-m", "count", "--output-format", "stream-json"]);
+    let mut child = command.spawn().unwrap();
+    let mut reader = BufReader::new(child.stdout.take().unwrap());
+    let mut told = Acknowledged::default();
+    let mut take = |line: &str| {
+        let line: Value = serde_json::from_str(line).unwrap();
+        let id = line["id"].as_str().unwrap_or_default().to_owned();
+        match line["type"].as_str().unwrap() {
+            "user" | "assistant" => drop(told.messages.insert(id)),
+            "tool_result" => drop(told.results.insert(id)),
+            _ => {}
+        }
+    };
+    let mut line = String::new();
+    for _ in 0..lines {
+        line.clear();
+        if reader.read_line(&mut line).unwrap() == 0 {
+            break;
+        }
+        take(&line);
+    }
+    for _ in 0..moment {
+        std::hint::spin_loop();
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    loop {
+        line.clear();
+        // The last line may be cut: it was not told.
+        match reader.read_line(&mut line).unwrap() {
+            0 => break,
+            _ if line.ends_with('\n') => take(&line),
+            _ => {}
+        }
+    }
+    told
+}
+
+/// The messages on disk by id, and the results by call.
+fn on_disk(story: &Story) -> (BTreeSet<String>, BTreeSet<String>) {
+    let path = story.workspace().join("sessions/cli_direct.jsonl");
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    let lines = text
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let lines: Vec<Value> = lines.collect();
+    let all = |key: &str| {
+        let ids = lines.iter().filter_map(|line| line[key].as_str());
+        ids.map(str::to_owned).collect()
+    };
+    (all("id"), all("tool_call_id"))
+}
+
+fn survives_kills(home: &Path, points: usize, seed: u64) {
+    let mut random = Random(seed);
+    // Lines that the whole turn prints: a user's, and for each iteration a reply, its usage, a call and its result.
+    let all = 4 * ITERATIONS + 2;
+    let mut unfinished = 0;
+    for point in 0..points {
+        let story = Story::new_in(home);
+        story.server().always(counts());
+        let told = killed(&story, random.below(all), random.below(200_000));
+        let (messages, results) = on_disk(&story);
+        assert!(
+            told.messages.is_subset(&messages),
+            "{point}: {:?}",
+            told.messages
+        );
+        assert!(
+            told.results.is_subset(&results),
+            "{point}: {:?}",
+            told.results
+        );
+        // Whatever was written is there, and it goes on where it stopped.
+        let ran = story.run(["agent", "--resume"]);
+        match ran.code() {
+            0 => {
+                unfinished += 1;
+                assert_eq!(ran.text(), "Done.\n");
+                ran.error_text();
+            }
+            // It had not begun, or it had ended.
+            66 => assert!(ran.error_text().contains("no interrupted turn")),
+            other => panic!("{point}: {other}: {}", ran.error_text()),
+        }
+        drop(ran);
+        let done = std::fs::read_to_string(story.dir().join("done.log")).unwrap_or_default();
+        let mut times: BTreeMap<&str, u32> = BTreeMap::new();
+        for number in done.lines() {
+            *times.entry(number).or_default() += 1;
+        }
+        assert!(
+            times.values().all(|count| *count == 1),
+            "{point}: twice: {done}"
+        );
+        story
+            .run(["agent", "-m", "later"])
+            .stdout("Fine.\n")
+            .error_text();
+        let last = story.session("cli_direct.jsonl").pop().unwrap();
+        assert_eq!(last["ending"], "answered");
+    }
+    assert!(
+        unfinished * 2 > points,
+        "most kills hit a turn in its middle"
+    );
+}
+
+#[test]
+fn a_turn_survives_kills_on_disk() {
+    survives_kills(&std::env::temp_dir(), 100, 1);
+}
+
+#[test]
+fn a_turn_survives_kills_in_memory() {
+    survives_kills(Path::new("/dev/shm"), 100, 2);
+}
+
+#[test]
+#[ignore = "takes minutes; see README, Tests"]
+fn a_turn_survives_a_thousand_kills_on_disk() {
+    survives_kills(&std::env::temp_dir(), 1000, 3);
+}
+
+#[test]
+#[ignore = "takes minutes; see README, Tests"]
+fn a_turn_survives_a_thousand_kills_in_memory() {
+    survives_kills(Path::new("/dev/shm"), 1000, 4);
+}
+
+/// A session of two turns.
+fn two_turns() -> Story {
+    let story = Story::new().script([calls("list_dir", json!({})), says("one"), says("two")]);
+    story.run(["agent", "-m", "first"]).stdout("one\n");
+    story.run(["agent", "-m", "second é"]).stdout("two\n");
+    story
+}
+
+#[test]
+fn a_log_cut_anywhere_goes_on() {
+    let story = two_turns();
+    let path = story.workspace().join("sessions/cli_direct.jsonl");
+    let whole = std::fs::read(&path).unwrap();
+    // A prime, so that in time every place of a line is met.
+    for cut in (0..whole.len()).rev().step_by(13) {
+        std::fs::write(&path, &whole[..cut]).unwrap();
+        let lines = whole[..cut].iter().filter(|byte| **byte == b'\n').count();
+        story.server().script([says("more")]);
+        story
+            .run(["agent", "-m", "third"])
+            .stdout("more\n")
+            .error_text();
+        let text = std::fs::read(&path).unwrap();
+        let kept = whole
+            .split_inclusive(|byte| *byte == b'\n')
+            .take(lines)
+            .flatten();
+        let kept: Vec<u8> = kept.copied().collect();
+        assert!(text.starts_with(&kept), "{cut}");
+        let bad = text
+            .split(|byte| *byte == b'\n')
+            .filter(|line| !line.is_empty())
+            .filter(|line| serde_json::from_slice::<Value>(line).is_err());
+        assert_eq!(bad.count(), 0, "{cut}");
+        // What was torn is kept aside, unless it was whole but for its newline.
+        let torn = &whole[kept.len()..cut];
+        let aside: Vec<Vec<u8>> = std::fs::read_dir(path.parent().unwrap())
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .filter(|path| path.to_str().unwrap().contains(".torn-"))
+            .map(|path| {
+                let bytes = std::fs::read(&path).unwrap();
+                std::fs::remove_file(path).unwrap();
+                bytes
+            })
+            .collect();
+        if torn.is_empty() || serde_json::from_slice::<Value>(torn).is_ok() {
+            assert!(aside.is_empty(), "{cut}");
+        } else {
+            assert_eq!(aside, [torn], "{cut}");
+        }
+    }
+}
+
+#[test]
+fn odd_sessions_go_on() {
+    let user = "{\"role\": \"user\", \"content\": \"known\"}";
+    let reply = "{\"role\": \"assistant\", \"content\": \"yes\"}";
+    let both = format!("{user}\n{reply}\n");
+    // The file, whether the model hears of what is in it, and whether something is said about it.
+    let check = |text: &[u8], heard: bool, noticed: bool| {
+        let story = Story::new().script([says("ok")]);
+        let story = story.workspace_file("sessions/cli_direct.jsonl", text);
+        let ran = story.run(["agent", "-m", "x"]).stdout("ok\n");
+        let shown = String::from_utf8_lossy(&text[..text.len().min(200)]).into_owned();
+        assert_eq!(
+            !ran.error_text().is_empty(),
+            noticed,
+            "{shown}: {}",
+            ran.error_text()
+        );
+        assert_eq!(story.asked()[0].raw.contains("known"), heard, "{shown}");
+        // Nothing that was there is gone.
+        let now = std::fs::read(story.workspace().join("sessions/cli_direct.jsonl")).unwrap();
+        let end = text
+            .iter()
+            .rposition(|byte| *byte == b'\n')
+            .map_or(0, |at| at + 1);
+        assert!(now.starts_with(&text[..end]), "{shown}");
+        story.server().script([says("again")]);
+        story
+            .run(["agent", "-m", "y"])
+            .stdout("again\n")
+            .error_text();
+    };
+    let all = |parts: &[&[u8]]| parts.concat();
+    check(both.as_bytes(), true, false);
+    check(format!("\u{feff}{both}").as_bytes(), true, false);
+    check(both.replace('\n', "\r\n").as_bytes(), true, false);
+    check(both.trim_end().as_bytes(), true, false);
+    check(both.replace("yes", "\\ud83d").as_bytes(), true, false);
+    check(&all(&[both.as_bytes(), &[0; 4096]]), true, true);
+    check(
+        &all(&[both.as_bytes(), &[0; 4096], b"\n", both.as_bytes()]),
+        true,
+        true,
+    );
+    check(
+        &all(&[
+            b"{\"role\": \"user\", \"content\": \"known \xff\"}\n",
+            reply.as_bytes(),
+            b"\n",
+        ]),
+        true,
+        false,
+    );
+    check(b"\n\n\n", false, false);
+    check(b"", false, false);
+    check(b"not JSON\n", false, true);
+    check(b"[1, 2]\n\"text\"\nnull\n", false, true);
+    check(
+        b"{\"role\": 7}\n{\"role\": \"user\"}\n{\"role\": \"user\", \"content\": 7}\n",
+        false,
+        true,
+    );
+    check(
+        format!("{{\"_type\": \"metadata\", \"last_consolidated\": 99}}\n{both}").as_bytes(),
+        true,
+        true,
+    );
+    check(
+        format!("{{\"_type\": \"metadata\", \"last_consolidated\": -1, \"metadata\": 3}}\n{both}")
+            .as_bytes(),
+        true,
+        false,
+    );
+    check(
+        format!("{{\"_type\": \"metadata\", \"messages\": 7, \"at\": 0}}\n{both}").as_bytes(),
+        true,
+        false,
+    );
+    // Results without a call, twice the same one, and a call whose arguments are of the wrong type.
+    let result = "{\"role\": \"tool\", \"tool_call_id\": \"c\", \"content\": \"out\"}\n";
+    let call = "{\"role\": \"assistant\", \"content\": null, \"tool_calls\": [{\"id\": \"c\", \"function\": {\"name\": \"f\", \"arguments\": 3}}, 7]}\n";
+    check(format!("{result}{both}{result}").as_bytes(), true, false);
+    check(
+        format!("{both}{user}\n{call}{result}{result}").as_bytes(),
+        true,
+        false,
+    );
+    check(format!("{both}{user}\n{call}").as_bytes(), true, true);
+    check(
+        format!("{both}{}", "{\"a\":".repeat(20_000)).as_bytes(),
+        true,
+        true,
+    );
+}
+
+#[test]
+fn a_line_of_two_hundred_megabytes_is_passed_over() {
+    let user = "{\"role\": \"user\", \"content\": \"known\"}\n{\"role\": \"assistant\", \"content\": \"yes\"}\n";
+    for newline in ["\n", ""] {
+        let story = Story::new().script([says("ok")]);
+        let path = story.workspace().join("sessions/cli_direct.jsonl");
+        crate::story::write(&path, user.as_bytes());
+        let mut file = std::fs::OpenOptions::new()
+            .append(true)
+            .open(&path)
+            .unwrap();
+        file.write_all(b"{\"role\": \"user\", \"content\": \"")
+            .unwrap();
+        let block = vec![b'x'; 1 << 20];
+        for _ in 0..200 {
+            file.write_all(&block).unwrap();
+        }
+        file.write_all(format!("\"}}{newline}").as_bytes()).unwrap();
+        drop(file);
+        let ran = story.run(["agent", "-m", "x"]).stdout("ok\n");
+        assert!(ran.error_text().contains("session"), "{}", ran.error_text());
+        assert!(story.asked()[0].raw.contains("known"));
+    }
+}

@@ -1,0 +1,288 @@
+//! The kinds of standard input and output that a program meets in the wild, and what is done with each.
+
+use crate::server::{Answer, Asked, Turn, fails, says, sends};
+use crate::story::{NANOBOT, Story};
+use rustix::fs::{Mode, OFlags};
+use serde_json::json;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::process::Stdio;
+use std::time::Duration;
+
+/// Standard input of a kind, with something in it, and an end.
+fn kind(story: &Story, name: &str) -> Stdio {
+    match name {
+        "pipe" => {
+            let (reader, mut writer) = std::io::pipe().unwrap();
+            writer.write_all(b"SECRET").unwrap();
+            reader.into()
+        }
+        "named pipe" => {
+            let path = story.dir().join("fifo");
+            rustix::fs::mkfifoat(rustix::fs::CWD, &path, Mode::from_raw_mode(0o600)).unwrap();
+            let other = path.clone();
+            std::thread::spawn(move || std::fs::write(other, "SECRET").unwrap());
+            File::open(path).unwrap().into()
+        }
+        "file" => {
+            let path = story.dir().join("input");
+            std::fs::write(&path, "SECRET").unwrap();
+            File::open(path).unwrap().into()
+        }
+        "socket" => {
+            let (ours, mut theirs) = UnixStream::pair().unwrap();
+            theirs.write_all(b"SECRET").unwrap();
+            OwnedFd::from(ours).into()
+        }
+        "device" => File::open("/dev/null").unwrap().into(),
+        "endless device" => File::open("/dev/zero").unwrap().into(),
+        "directory" => File::open("/").unwrap().into(),
+        "empty pipe" => std::io::pipe().unwrap().0.into(),
+        "pipe that does not wait" => {
+            let (reader, mut writer) = std::io::pipe().unwrap();
+            rustix::fs::fcntl_setfl(&reader, OFlags::NONBLOCK).unwrap();
+            std::thread::spawn(move || {
+                // Later than the first look: what is under test is that an empty pipe is no end.
+                std::thread::sleep(Duration::from_millis(50));
+                writer.write_all(b"SECRET").unwrap();
+            });
+            reader.into()
+        }
+        other => unreachable!("{other}"),
+    }
+}
+
+/// Whether what is piped in reaches the model with these arguments.
+fn reads(name: &str, arguments: &[&str]) -> bool {
+    let story = Story::new().script([says("ok")]);
+    let mut command = story.command(["agent", "-m", "x"]);
+    let stdin = kind(&story, name);
+    let child = command.args(arguments).stdin(stdin).spawn().unwrap();
+    story.wait(child).stdout("ok\n");
+    story.asked()[0].raw.contains("SECRET")
+}
+
+#[test]
+fn pipes_and_files_are_read_and_others_when_asked_for() {
+    let check = |name: &str, by_itself: bool, when_asked: bool| {
+        assert_eq!(reads(name, &[]), by_itself, "{name}");
+        assert_eq!(reads(name, &["--stdin"]), when_asked, "{name} --stdin");
+        assert!(!reads(name, &["--no-stdin"]), "{name} --no-stdin");
+    };
+    check("pipe", true, true);
+    check("named pipe", true, true);
+    check("file", true, true);
+    check("pipe that does not wait", true, true);
+    check("socket", false, true);
+    check("device", false, false);
+    check("empty pipe", false, false);
+    assert!(!reads("endless device", &[]));
+    assert!(!reads("directory", &[]));
+}
+
+#[test]
+fn what_cannot_be_read_is_told() {
+    let check = |name: &str, arguments: &[&str], status: i32, words: &str| {
+        let story = Story::new();
+        let mut command = story.command(["agent"]);
+        let stdin = kind(&story, name);
+        let child = command.args(arguments).stdin(stdin).spawn().unwrap();
+        story.wait(child).status(status).stderr_has(words);
+    };
+    check(
+        "endless device",
+        &["--stdin", "-m", "x"],
+        65,
+        "longer than 16 MiB",
+    );
+    check(
+        "directory",
+        &["--stdin", "-m", "x"],
+        74,
+        "read standard input",
+    );
+    check("empty pipe", &[], 66, "standard input was empty");
+    check("device", &[], 66, "no message");
+}
+
+#[test]
+fn the_variable_is_weaker_than_the_flag() {
+    let story = Story::new().env("NANOBOT_STDIN", "never").stdin("SECRET");
+    let story = story.script([says("1"), says("2")]);
+    story.run(["agent", "-m", "x"]).stdout("1\n");
+    story.run(["agent", "-m", "x", "--stdin"]).stdout("2\n");
+    let asked = story.asked();
+    assert!(!asked[0].raw.contains("SECRET") && asked[1].raw.contains("SECRET"));
+}
+
+#[test]
+fn a_silent_pipe_is_named_and_then_given_up() {
+    let story = Story::new().env("NANOBOT_STDIN_TIMEOUT_S", "2.5");
+    let (reader, writer) = std::io::pipe().unwrap();
+    let child = story
+        .command(["agent", "-m", "x"])
+        .stdin(reader)
+        .spawn()
+        .unwrap();
+    let ran = story.wait(child).status(66);
+    let told = ran.error_text();
+    assert!(
+        told.starts_with("nanobot: waiting for standard input"),
+        "{told}"
+    );
+    assert!(
+        told.contains("stayed silent") && told.contains("--no-stdin"),
+        "{told}"
+    );
+    drop(writer);
+    // A socket that is asked for is waited for as well.
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let mut command = story.command(["agent", "-m", "x", "--stdin"]);
+    let child = command.stdin(OwnedFd::from(ours)).spawn().unwrap();
+    story.wait(child).status(66).stderr_has("stayed silent");
+    drop(theirs);
+}
+
+#[test]
+fn much_input_arrives_whole_and_too_much_is_refused() {
+    let line = "0123456789abcde\n";
+    let much = line.repeat((10 << 20) / line.len());
+    let story = Story::new().stdin(&much).script([says("ok")]);
+    story.run(["agent", "-m", "x"]).stdout("ok\n");
+    assert!(story.asked()[0].last().contains(&much));
+    let story = Story::new().stdin(line.repeat((17 << 20) / line.len()));
+    story
+        .run(["agent", "-m", "x"])
+        .status(65)
+        .stderr_has("try: cut it first");
+}
+
+#[test]
+fn closed_descriptors_are_as_empty_ones() {
+    let story = Story::new().script([says("1"), says("2"), says("3")]);
+    let shell = |redirections: &str| {
+        let mut command = story.program("/bin/sh");
+        let words = format!("exec \"$0\" agent -m x {redirections}");
+        command.args(["-c", &words, NANOBOT]);
+        story.wait(command.spawn().unwrap())
+    };
+    shell("<&-").stdout("1\n");
+    // Nobody can read it; the turn is in the log.
+    shell(">&-");
+    shell("2>&-").stdout("3\n");
+    let lines = story.session("cli_direct.jsonl");
+    let answers = lines.iter().filter(|line| line["role"] == "assistant");
+    assert_eq!(answers.count(), 3);
+    shell("<&- >&- 2>&-").status(69);
+}
+
+/// The answer as a reader gets it who takes a piece now and then.
+fn taken(mut reader: impl Read, piece: usize) -> Vec<u8> {
+    let mut all = Vec::new();
+    let mut block = vec![0; piece];
+    loop {
+        match reader.read(&mut block) {
+            Ok(0) => return all,
+            Ok(count) => all.extend_from_slice(&block[..count]),
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                std::thread::yield_now()
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+#[test]
+fn slow_readers_and_pipes_that_do_not_wait_get_every_byte() {
+    let text = "0123456789abcde\n".repeat(20_000);
+    for waits in [true, false] {
+        let story = Story::new().script([says(&text)]);
+        let (reader, writer) = std::io::pipe().unwrap();
+        if !waits {
+            rustix::fs::fcntl_setfl(&writer, OFlags::NONBLOCK).unwrap();
+        }
+        let mut command = story.command(["agent", "-m", "x"]);
+        let mut child = command.stdout(writer).spawn().unwrap();
+        drop(command);
+        assert_eq!(taken(reader, 1000), text.as_bytes());
+        assert!(child.wait().unwrap().success());
+        let story = Story::new().script([says(&text)]);
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        theirs.set_nonblocking(!waits).unwrap();
+        let mut command = story.command(["agent", "-m", "x"]);
+        let mut child = command.stdout(OwnedFd::from(theirs)).spawn().unwrap();
+        drop(command);
+        assert_eq!(taken(ours, 100_000), text.as_bytes());
+        assert!(child.wait().unwrap().success());
+    }
+}
+
+#[test]
+fn a_reader_that_leaves_in_the_middle_ends_the_run_quietly() {
+    let text = "0123456789abcde\n".repeat(20_000);
+    for format in ["text", "json", "stream-json"] {
+        let story = Story::new().script([says(&text)]);
+        let (mut reader, writer) = std::io::pipe().unwrap();
+        let mut command = story.command(["agent", "-m", "x", "--output-format", format]);
+        let child = command.stdout(writer).spawn().unwrap();
+        drop(command);
+        reader.read_exact(&mut [0; 100]).unwrap();
+        drop(reader);
+        // Status 0, and nothing on standard error.
+        story.wait(child);
+    }
+}
+
+#[test]
+fn an_answer_of_twenty_megabytes_and_one_without_end() {
+    let text = "0123456789abcde\n".repeat((20 << 20) / 16);
+    let whole = json!({ "choices": [{ "message": { "content": text }, "finish_reason": "stop" }] });
+    let story = Story::new().script([sends(Answer::json(200, &whole))]);
+    assert_eq!(story.run(["agent", "-m", "x"]).bytes(), text.as_bytes());
+    let delta = json!({ "choices": [{ "index": 0, "delta": { "content": "x".repeat(1 << 20) } }] });
+    let event = format!("data: {delta}\n\n");
+    let story = Story::new();
+    story
+        .server()
+        .always(Box::new(move |_: &Asked| Answer::events(vec![event.clone(); 80])) as Turn);
+    story
+        .run(["agent", "-m", "x"])
+        .status(1)
+        .stderr_has("longer than 64 MiB");
+}
+
+#[test]
+fn colour_is_for_terminals_and_for_those_who_ask() {
+    let colored = |arguments: &[&str], env: &[(&str, &str)]| {
+        let mut story = Story::new().script([fails(400, "no")]);
+        for (name, value) in env {
+            story = story.env(name, value);
+        }
+        let mut all = vec!["agent", "-m", "x"];
+        all.extend(arguments);
+        let ran = story.run(all).status(1);
+        let told = ran.error_text();
+        assert!(told.contains("no"), "{told}");
+        told.contains('\u{1b}')
+    };
+    assert!(!colored(&[], &[]));
+    assert!(!colored(&["--color", "never"], &[]));
+    assert!(!colored(&[], &[("NO_COLOR", "1")]));
+    assert!(colored(&["--color", "always"], &[]));
+    assert!(colored(&["--color", "always"], &[("NO_COLOR", "1")]));
+    assert!(!on_terminal(&[("NO_COLOR", "1")]).contains("\u{1b}["));
+    assert!(!on_terminal(&[("TERM", "dumb")]).contains("\u{1b}["));
+    assert!(on_terminal(&[]).contains("\u{1b}[31m"));
+}
+
+/// What a terminal shows of a run that fails.
+fn on_terminal(env: &[(&str, &str)]) -> String {
+    let story = Story::bare();
+    let mut command = story.program("script");
+    command.args(["-qec", &format!("{NANOBOT} agent -m x"), "/dev/null"]);
+    command.env("TERM", "xterm").envs(env.iter().copied());
+    let ran = story.wait(command.spawn().unwrap()).status(78);
+    ran.text()
+}
