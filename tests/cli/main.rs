@@ -2,6 +2,7 @@
 
 mod config;
 mod crash;
+mod crowd;
 mod docs;
 mod pipes;
 mod replay;

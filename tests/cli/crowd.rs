@@ -1,0 +1,143 @@
+//! Many runs at once.
+
+use crate::server::{Answer, Asked, Ending, Turn, says};
+use crate::story::{NANOBOT, Story};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::process::Command;
+
+/// A model that repeats the last line that it was told by the user.
+fn echoes() -> Turn {
+    Box::new(|asked: &Asked| {
+        let text = asked.last();
+        says(&format!("re: {}", text.lines().next().unwrap_or_default()))(asked)
+    })
+}
+
+/// Every turn of a session whole, in its place, and once; how many times each message was said.
+fn turns(lines: &[Value]) -> BTreeMap<String, usize> {
+    let mut turns = BTreeMap::new();
+    let mut messages = lines.iter().filter(|line| line["role"].is_string());
+    while let Some(user) = messages.next() {
+        assert_eq!(user["role"], "user");
+        let reply = messages.next().expect("every message has its answer");
+        assert_eq!(reply["role"], "assistant");
+        assert_eq!(
+            reply["turn"], user["turn"],
+            "no turn is interleaved with another"
+        );
+        let said = user["content"].as_str().unwrap().to_owned();
+        assert_eq!(reply["content"], format!("re: {said}"));
+        *turns.entry(said).or_default() += 1;
+    }
+    turns
+}
+
+fn all_get_through(processes: usize, each: usize) {
+    let story = Story::new();
+    story.server().always(echoes());
+    // The story itself cannot be shared between threads, its commands can.
+    let commands: Vec<Vec<(String, Command)>> = (0..processes)
+        .map(|process| {
+            let text = |number: usize| format!("{process}-{number}");
+            let texts = (0..each).map(text);
+            texts
+                .map(|text| {
+                    let command = story.command(["agent", "-m", &text]);
+                    (text, command)
+                })
+                .collect()
+        })
+        .collect();
+    std::thread::scope(|scope| {
+        for list in commands {
+            scope.spawn(move || {
+                for (text, mut command) in list {
+                    let output = command.output().unwrap();
+                    assert!(output.status.success(), "{output:?}");
+                    assert_eq!(output.stdout, format!("re: {text}\n").as_bytes());
+                }
+            });
+        }
+    });
+    let lines = story.session("cli_direct.jsonl");
+    let turns = turns(&lines);
+    assert_eq!(turns.len(), processes * each);
+    assert!(turns.values().all(|count| *count == 1));
+    let closings = lines.iter().filter(|line| line["ending"] == "answered");
+    assert_eq!(closings.count(), processes * each);
+}
+
+#[test]
+fn sixteen_runs_with_ten_turns_each_on_one_session() {
+    all_get_through(16, 10);
+}
+
+#[test]
+#[ignore = "takes minutes; see README, Tests"]
+fn sixty_four_runs_with_fifty_turns_each_on_one_session() {
+    all_get_through(64, 50);
+}
+
+#[test]
+fn xargs_on_one_session_and_on_many() {
+    let story = Story::new();
+    story.server().always(echoes());
+    let run = |words: &str| {
+        let mut shell = story.program("/bin/sh");
+        shell.args(["-c", words, NANOBOT]);
+        let ran = story.wait(shell.spawn().unwrap());
+        ran.error_text();
+        let mut lines: Vec<String> = ran.text().lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    let mut expect: Vec<String> = (1..=32).map(|number| format!("re: n {number}")).collect();
+    expect.sort();
+    let one = run("seq 1 32 | xargs -P16 -I{} \"$0\" agent -m 'n {}'");
+    assert_eq!(one, expect);
+    assert_eq!(turns(&story.session("cli_direct.jsonl")).len(), 32);
+    let many = run("seq 1 32 | xargs -P16 -I{} \"$0\" agent -m 'n {}' -s 'many:{}'");
+    assert_eq!(many, expect);
+    for number in 1..=32 {
+        assert_eq!(
+            turns(&story.session(&format!("many_{number}.jsonl"))).len(),
+            1
+        );
+    }
+    // As filters: each has a session of its own, and none waits.
+    let pipes = run("seq 1 32 | xargs -P16 -I{} sh -c 'echo n {} | \"$0\" agent' \"$0\"");
+    assert_eq!(pipes, expect);
+}
+
+#[test]
+fn the_holder_is_named_and_its_death_frees_the_session() {
+    let story = Story::new();
+    let asked = story.dir().join("asked");
+    let mark = asked.clone();
+    story.server().script([Box::new(move |_: &Asked| {
+        std::fs::write(&mark, "").unwrap();
+        Answer::events([": thinking\n\n"]).ending(Ending::Stall)
+    }) as Turn]);
+    let mut holder = story.command(["agent", "-m", "first"]).spawn().unwrap();
+    while !asked.exists() {
+        std::thread::yield_now();
+    }
+    let ran = story.run(["agent", "-m", "x", "--wait", "0"]).status(75);
+    let told = ran.error_text();
+    assert!(
+        told.contains(&format!("by process {}", holder.id())),
+        "{told}"
+    );
+    assert!(told.contains("--wait"), "{told}");
+    // One that waits is let in by the kernel, however the holder dies.
+    story.server().script([says("second")]);
+    let mut waiting = story.command(["agent", "-m", "second"]).spawn().unwrap();
+    let mut line = String::new();
+    let mut errors = std::io::BufReader::new(waiting.stderr.take().unwrap());
+    std::io::BufRead::read_line(&mut errors, &mut line).unwrap();
+    assert!(line.contains("waiting for session `cli:direct`"), "{line}");
+    holder.kill().unwrap();
+    holder.wait().unwrap();
+    story.wait(waiting).stdout("second\n");
+}
