@@ -166,7 +166,7 @@ fn answer(
     }
 
     let workspace = Workspace::new(&settings.workspace);
-    let place = super::session::place(world, &settings);
+    let place = super::session::place(world, &settings)?;
     let limit = settings.max_tool_result_chars;
     let mut session = open_session(world, arguments, &place, &key, limit, report)?;
     report.stamp.session = session.key().to_owned();

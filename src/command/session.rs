@@ -18,7 +18,7 @@ pub fn run(world: &World, arguments: &Arguments) -> Result<Exit> {
         ..Overrides::default()
     };
     let settings = Settings::resolve(&config, &world.env, &overrides, &world.paths)?;
-    let place = place(world, &settings);
+    let place = place(world, &settings)?;
     match arguments {
         Arguments::List { json } => list(world, &place, *json)?,
         Arguments::Show { key, json } => show(world, &place, key, *json)?,
@@ -32,7 +32,7 @@ pub fn run(world: &World, arguments: &Arguments) -> Result<Exit> {
 }
 
 /// Where sessions are kept, as the settings say.
-pub(super) fn place(world: &World, settings: &Settings) -> Place {
+pub(super) fn place(world: &World, settings: &Settings) -> Result<Place> {
     let sync = match settings.session_sync {
         SessionSync::Turn => session::Sync::Turn,
         SessionSync::None => session::Sync::None,

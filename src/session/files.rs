@@ -198,7 +198,9 @@ pub fn prune(place: &Place) -> Result<()> {
             .is_some_and(|name| name.starts_with("pipe_") || name.starts_with("cGlwZT"))
     };
     // The name is a hint only: a user's own key may look like it.
-    let of_a_pipe = |path: &PathBuf| key_in(path).is_some_and(|key| key.starts_with("pipe:"));
+    let of_a_pipe = |path: &PathBuf| {
+        key_in(path).is_ok_and(|key| key.is_some_and(|key| key.starts_with("pipe:")))
+    };
     let is_old = |path: &PathBuf| {
         std::fs::metadata(path)
             .and_then(|about| about.modified())

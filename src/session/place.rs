@@ -1,13 +1,14 @@
 //! Where sessions are looked for, so that this program and every release of the Python one find each other's.
 
 use super::line::{self, Line};
+use super::tail;
 use crate::error::{Exit, fail};
 use crate::sys::clock::Clock;
 use crate::sys::paths::Paths;
 use crate::sys::store;
-use anyhow::Result;
+use anyhow::{Context, Result};
 use base64::Engine;
-use std::io::{BufRead, BufReader};
+use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
 /// When a turn is brought to the disk.
@@ -48,16 +49,16 @@ impl Place {
         window: usize,
         result_limit: usize,
         clock: &Clock,
-    ) -> Self {
-        Self {
+    ) -> Result<Self> {
+        Ok(Self {
             dir: workspace.join("sessions"),
             old: paths.old_sessions(),
-            newer: newer_store(workspace, paths),
+            newer: newer_store(workspace, paths)?,
             sync,
             window,
             result_limit,
             clock: clock.clone(),
-        }
+        })
     }
 
     /// The file of `key`, whether it exists or not.
@@ -75,16 +76,18 @@ impl Place {
         let safe = (!key.contains(char::is_control)).then(|| format!("{}.jsonl", safe_name(key)));
         if let Some(newer) = &self.newer {
             let path = newer.join(&coded);
-            let strays = self.strays(key, &coded, safe.as_deref());
-            let stray = Some(strays).filter(|_| !path.exists());
-            return Ok(stray.and_then(|mut all| all.next()).unwrap_or(path));
+            let stray = match path.exists() {
+                true => None,
+                false => self.stray(key, &coded, safe.as_deref())?,
+            };
+            return Ok(stray.unwrap_or(path));
         }
         let Some(safe) = safe else {
             return Ok(self.dir.join(coded));
         };
         let path = self.dir.join(&safe);
         if path.exists() {
-            return Ok(if is_of(&path, key) {
+            return Ok(if is_of(&path, key)? {
                 path
             } else {
                 self.dir.join(coded)
@@ -94,27 +97,26 @@ impl Place {
             return Ok(self.dir.join(coded));
         }
         let old = self.old.join(&safe);
-        Ok(if old.exists() && is_of(&old, key) {
+        Ok(if old.exists() && is_of(&old, key)? {
             old
         } else {
             path
         })
     }
 
-    /// Where files of `key` may lie that belong into the newer store: moved there under their old names, or left behind.
-    fn strays<'a>(
-        &'a self,
-        key: &'a str,
-        coded: &'a str,
-        safe: Option<&'a str>,
-    ) -> impl Iterator<Item = PathBuf> + 'a {
+    /// A file of `key` that belongs into the newer store: moved there under its old name, or left behind.
+    fn stray(&self, key: &str, coded: &str, safe: Option<&str>) -> Result<Option<PathBuf>> {
         let named = self
             .newer
             .iter()
             .chain([&self.dir, &self.old])
-            .filter_map(move |dir| Some(dir.join(safe?)));
-        let all = named.chain([self.dir.join(coded)]);
-        all.filter(move |path| path.exists() && is_of(path, key))
+            .filter_map(|dir| Some(dir.join(safe?)));
+        for path in named.chain([self.dir.join(coded)]) {
+            if path.exists() && is_of(&path, key)? {
+                return Ok(Some(path));
+            }
+        }
+        Ok(None)
     }
 
     /// Bring the file of `key` to `home`, its place in the newer store, where that release looks for it. The caller holds
@@ -150,9 +152,14 @@ impl Place {
     pub(super) fn copies(&self, key: &str) -> Result<Vec<PathBuf>> {
         let used = self.find(key)?;
         let safe = format!("{}.jsonl", safe_name(key));
-        let others = self.directories().map(|dir| dir.join(&safe));
-        let others = others.filter(|path| *path != used && path.exists() && is_of(path, key));
-        Ok(others.chain([used.clone()]).collect())
+        let mut copies = Vec::new();
+        for path in self.directories().map(|dir| dir.join(&safe)) {
+            if path != used && path.exists() && is_of(&path, key)? {
+                copies.push(path);
+            }
+        }
+        copies.push(used);
+        Ok(copies)
     }
 
     /// The directories that may hold sessions.
@@ -181,31 +188,45 @@ fn coded_name(key: &str) -> String {
 }
 
 /// Whether the file at `path` is that of `key`: its first line says so, or says nothing.
-fn is_of(path: &Path, key: &str) -> bool {
-    key_in(path).is_none_or(|found| found == key)
+fn is_of(path: &Path, key: &str) -> Result<bool> {
+    Ok(key_in(path)?.is_none_or(|found| found == key))
 }
 
 /// The key that the first line of the file at `path` names.
-pub(super) fn key_in(path: &Path) -> Option<String> {
+pub(super) fn key_in(path: &Path) -> Result<Option<String>> {
+    let Some(file) = super::open_to_read(path)? else {
+        return Ok(None);
+    };
     let mut first = Vec::new();
-    let file = std::fs::File::open(path).ok()?;
-    BufReader::new(file).read_until(b'\n', &mut first).ok()?;
-    match line::parse(first.trim_ascii_end()) {
+    tail::next_line(&mut BufReader::with_capacity(4096, file), &mut first)
+        .with_context(|| format!("read `{}`", path.display()))?;
+    Ok(match line::parse(&first) {
         Line::Metadata(metadata) => metadata.key,
         _ => None,
-    }
+    })
 }
 
 /// The folder beside the config in which newer releases keep this workspace's sessions: it must say so itself.
-fn newer_store(workspace: &Path, paths: &Paths) -> Option<PathBuf> {
-    let id = std::fs::read_to_string(workspace.join(".nanobot/workspace-id")).ok()?;
-    let id = id.trim();
-    let valid = id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
-    let store = valid.then(|| Some(paths.config.parent()?.join("sessions").join(id)))??;
-    let named = std::fs::read_to_string(store.join(".workspace")).ok()?;
-    let same =
-        std::fs::canonicalize(named.trim()).ok()? == std::fs::canonicalize(workspace).ok()?;
-    same.then_some(store)
+///
+/// # Errors
+/// A record that is there and cannot be read: with another store in its place the conversation would part in two.
+fn newer_store(workspace: &Path, paths: &Paths) -> Result<Option<PathBuf>> {
+    let text = |path: &Path| -> Result<Option<String>> {
+        let bytes = store::read(path)?;
+        Ok(bytes.map(|bytes| String::from_utf8_lossy(&bytes).trim().to_owned()))
+    };
+    let valid = |id: &String| id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let id = text(&workspace.join(".nanobot/workspace-id"))?.filter(valid);
+    let (Some(id), Some(dir)) = (id, paths.config.parent()) else {
+        return Ok(None);
+    };
+    let store = dir.join("sessions").join(id);
+    let Some(named) = text(&store.join(".workspace"))? else {
+        return Ok(None);
+    };
+    let real = |path: &Path| std::fs::canonicalize(path).ok();
+    let same = real(Path::new(&named)).is_some_and(|named| Some(named) == real(workspace));
+    Ok(same.then_some(store))
 }
 
 #[cfg(test)]
@@ -227,6 +248,7 @@ mod tests {
             16_000,
             &Clock::System,
         )
+        .unwrap()
     }
 
     fn write(path: &Path, text: &str) {

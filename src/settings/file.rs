@@ -45,7 +45,8 @@ pub struct Remark {
 }
 
 impl Config {
-    /// Read the file; a missing one is an empty config. Fails with 78 when it is no config.
+    /// Read the file; a missing one is an empty config. Fails with 78 when it is no config, and with 74 when it
+    /// cannot be read.
     pub fn load(path: &Path) -> Result<Self> {
         let file = match File::open(path) {
             Ok(file) => file,
@@ -460,10 +461,11 @@ fn lower_first(words: &str) -> String {
 }
 
 fn unreadable(path: &Path, error: &std::io::Error) -> anyhow::Error {
-    fail(
-        Exit::Config,
-        format!("read config `{}`: {error}", path.display()),
-    )
+    let exit = match error.kind() {
+        ErrorKind::IsADirectory => Exit::Config,
+        _ => Exit::Io,
+    };
+    fail(exit, format!("read config `{}`: {error}", path.display()))
 }
 
 #[cfg(test)]

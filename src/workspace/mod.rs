@@ -31,13 +31,12 @@ pub struct Workspace {
     pub root: PathBuf,
 }
 
-/// What was read, and what could not be.
+/// What the system text holds of a workspace.
 #[derive(Debug, Default)]
 pub struct Notes {
     /// Name and text of the bootstrap files, in order.
     pub bootstrap: Vec<(String, String)>,
     pub memory: Option<String>,
-    pub notices: Vec<String>,
 }
 
 impl Workspace {
@@ -48,31 +47,35 @@ impl Workspace {
     }
 
     /// The notes for the system text. A file that is missing, empty or an untouched form is left out.
-    pub fn notes(&self) -> Notes {
+    ///
+    /// # Errors
+    /// One that is there and cannot be read: it may say what the agent must not do.
+    pub fn notes(&self) -> Result<Notes> {
         let mut notes = Notes::default();
         for name in BOOTSTRAP {
-            let text = self.text(name, &mut notes.notices);
+            let text = self.text(name)?;
             notes
                 .bootstrap
                 .extend(text.map(|text| (name.to_owned(), text)));
         }
         // Older releases kept the memory at the root.
-        let memory = self.text("memory/MEMORY.md", &mut notes.notices);
-        notes.memory = memory.or_else(|| self.text("MEMORY.md", &mut notes.notices));
-        notes
+        notes.memory = match self.text("memory/MEMORY.md")? {
+            Some(memory) => Some(memory),
+            None => self.text("MEMORY.md")?,
+        };
+        Ok(notes)
     }
 
-    fn text(&self, name: &str, notices: &mut Vec<String>) -> Option<String> {
-        let bytes = store::read(&self.root.join(name)).unwrap_or_else(|error| {
-            notices.push(format!("{error:#}"));
-            None
-        })?;
+    fn text(&self, name: &str) -> Result<Option<String>> {
+        let Some(bytes) = store::read(&self.root.join(name))? else {
+            return Ok(None);
+        };
         let text = String::from_utf8_lossy(&bytes).into_owned();
         let untouched = FORMS.contains(&name)
             && TEMPLATES
                 .iter()
                 .any(|(form, blank)| *form == name && *blank == text);
-        (!text.trim().is_empty() && !untouched).then_some(text)
+        Ok((!text.trim().is_empty() && !untouched).then_some(text))
     }
 
     /// Make what is missing of a workspace; the names of what was made. Nothing that is there is touched.
@@ -116,11 +119,11 @@ mod tests {
     fn a_workspace_is_made_once_and_forms_are_not_sent() {
         let temp = tempfile::tempdir().unwrap();
         let workspace = Workspace::new(&temp.path().join("w"));
-        assert!(workspace.notes().bootstrap.is_empty());
+        assert!(workspace.notes().unwrap().bootstrap.is_empty());
         assert_eq!(workspace.create().unwrap().len(), TEMPLATES.len());
         std::fs::write(workspace.root.join("SOUL.md"), "mine").unwrap();
         assert!(workspace.create().unwrap().is_empty());
-        let notes = workspace.notes();
+        let notes = workspace.notes().unwrap();
         let names: Vec<&str> = notes
             .bootstrap
             .iter()
@@ -129,7 +132,7 @@ mod tests {
         assert_eq!((names, notes.memory), (vec!["AGENTS.md", "SOUL.md"], None));
         std::fs::write(workspace.root.join("memory/MEMORY.md"), "likes tea").unwrap();
         std::fs::write(workspace.root.join("USER.md"), "Ada").unwrap();
-        let notes = workspace.notes();
+        let notes = workspace.notes().unwrap();
         assert_eq!(
             (notes.bootstrap.len(), notes.memory.as_deref()),
             (3, Some("likes tea"))
@@ -142,7 +145,7 @@ mod tests {
         std::fs::write(temp.path().join("MEMORY.md"), "old").unwrap();
         let workspace = Workspace::new(temp.path());
         workspace.create().unwrap();
-        assert_eq!(workspace.notes().memory.as_deref(), Some("old"));
+        assert_eq!(workspace.notes().unwrap().memory.as_deref(), Some("old"));
         assert!(!temp.path().join("memory/MEMORY.md").exists());
     }
 }

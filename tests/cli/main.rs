@@ -1,9 +1,10 @@
 //! Stories told from outside: the real binary, real files, a scripted model server on loopback.
 
 mod config;
-mod crash;
+pub(crate) mod crash;
 mod crowd;
 mod docs;
+mod faults;
 mod pipes;
 mod replay;
 mod schema;

@@ -187,7 +187,7 @@ fn taken(mut reader: impl Read, piece: usize) -> Vec<u8> {
             Ok(0) => return all,
             Ok(count) => all.extend_from_slice(&block[..count]),
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
-                std::thread::yield_now()
+                std::thread::yield_now();
             }
             Err(error) => panic!("{error}"),
         }

@@ -233,3 +233,66 @@ fn a_stopped_process_misses_no_deadline() {
     go.send(()).unwrap();
     story.wait(child).stdout("Here.\n");
 }
+
+/// End a run that starts all kinds of children at so many random points; none of them may be left.
+fn leaves_nobody(points: usize, seed: u64) {
+    let mut random = crate::crash::Random(seed);
+    let mut ended = 0;
+    for point in 0..points {
+        // Whoever lives with this mark in its environment is ours.
+        let mark = format!("{}-{seed}-{point}", std::process::id());
+        let command = "setsid sleep 300 & (setsid sh -c 'sleep 300 & sleep 300' &) ; (trap '' TERM HUP INT; sleep 300) & \
+                       sh -c 'sleep 300 & exec sleep 300' & sleep 0.05; echo on";
+        let story = Story::new().env("MARK", &mark);
+        story.server().always(
+            Box::new(move |asked: &Asked| match asked.messages().len() < 8 {
+                true => calls("exec", json!({ "command": command }))(asked),
+                false => says("Done.")(asked),
+            }) as Turn,
+        );
+        let story = story.set("tools", json!({ "exec": { "allowedEnvKeys": ["MARK"] } }));
+        let mut child = story.command(["agent", "-m", "x"]).spawn().unwrap();
+        // The moment is what is tried.
+        std::thread::sleep(std::time::Duration::from_micros(
+            random.below(400_000) as u64
+        ));
+        let signal = [1, 2, 15][random.below(3)];
+        send(&child, signal);
+        let status = child.wait().unwrap();
+        ended += u32::from(status.signal() == Some(signal));
+        assert!(
+            status.signal() == Some(signal) || status.success(),
+            "{point}: {status}"
+        );
+        let left = marked(&mark);
+        assert!(left.is_empty(), "{point}: {left:?}");
+    }
+    assert!(
+        ended as usize * 2 > points,
+        "most runs were ended in their middle"
+    );
+}
+
+/// The command lines of living processes with this mark in their environment.
+fn marked(mark: &str) -> Vec<String> {
+    let wanted = format!("MARK={mark}\0");
+    let all = std::fs::read_dir("/proc").unwrap().flatten();
+    all.filter(|entry| {
+        let environment = std::fs::read(entry.path().join("environ")).unwrap_or_default();
+        String::from_utf8_lossy(&environment).contains(&wanted)
+    })
+    .map(|entry| std::fs::read_to_string(entry.path().join("cmdline")).unwrap_or_default())
+    .filter(|line| !line.is_empty())
+    .collect()
+}
+
+#[test]
+fn signals_at_any_point_leave_nobody() {
+    leaves_nobody(50, 1);
+}
+
+#[test]
+#[ignore = "takes minutes; see README, Tests"]
+fn five_hundred_signals_leave_nobody() {
+    leaves_nobody(500, 2);
+}

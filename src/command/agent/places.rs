@@ -66,8 +66,8 @@ pub(super) fn set(
         Arc::new(Files::new(reach).with_context(|| format!("open `{}`", directory.display()))?);
     let toolbox = toolbox(world, arguments, settings, &files)?;
 
-    let notes = workspace.notes();
-    let mut notices = notes.notices;
+    let notes = workspace.notes()?;
+    let mut notices = Vec::new();
     let skills = skill::find(
         &workspace.root,
         &settings.disabled_skills,

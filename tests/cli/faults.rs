@@ -1,0 +1,271 @@
+//! System calls that fail: the n-th of its kind, for every n until a run passes untouched. `strace` makes them fail.
+
+use crate::server::{Asked, Turn, calls, says};
+use crate::story::{NANOBOT, Story};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+/// A model that looks around once, and then answers.
+fn looks_and_answers() -> Turn {
+    Box::new(|asked: &Asked| match asked.messages().last() {
+        Some(last) if last["role"] == "tool" => says("The answer.")(asked),
+        _ => calls("list_dir", json!({}))(asked),
+    })
+}
+
+/// Whether `strace` is there to make calls fail. `.ci/run` installs it; without it these tests say so and pass.
+#[expect(
+    clippy::print_stderr,
+    reason = "a test that could not test must not look like one that did"
+)]
+fn can_inject() -> bool {
+    let story = Story::bare();
+    let found = story
+        .program("strace")
+        .args(["-qq", "-o", "/dev/null", "true"])
+        .status();
+    let found = found.is_ok_and(|status| status.success());
+    if !found {
+        eprintln!("strace is not there, or may not trace: no system call was made to fail");
+    }
+    found
+}
+
+/// The calls of a kind.
+fn calls_of(kind: &str) -> &'static str {
+    match kind {
+        "write" => "write,pwrite64,writev",
+        "fsync" => "fsync,fdatasync",
+        "rename" => "rename,renameat,renameat2",
+        "open" => "open,openat,openat2",
+        other => unreachable!("{other}"),
+    }
+}
+
+/// A run in which the `n`-th call of `kind` on one of `paths` fails with `error`; whether there was such a call.
+fn run<'a>(
+    story: &'a Story,
+    arguments: &[&str],
+    paths: &[PathBuf],
+    (kind, error, n): (&str, &str, usize),
+) -> (crate::story::Ran<'a>, bool) {
+    let trace = story.dir().join("trace");
+    let mut command = story.program("strace");
+    command.args(["-f", "-qq", "-o", trace.to_str().unwrap()]);
+    command.args(["-e", &format!("trace={}", calls_of(kind))]);
+    command.args([
+        "-e",
+        &format!("inject={}:error={error}:when={n}", calls_of(kind)),
+    ]);
+    for path in paths {
+        command.args(["-P", path.to_str().unwrap()]);
+    }
+    let child = command.arg(NANOBOT).args(arguments).spawn().unwrap();
+    let ran = story.wait(child);
+    let injected = std::fs::read_to_string(&trace)
+        .unwrap()
+        .contains("INJECTED");
+    std::fs::remove_file(trace).unwrap();
+    (ran, injected)
+}
+
+/// A story with a turn behind it, and the files that a turn touches.
+fn begun() -> (Story, Vec<PathBuf>) {
+    let story = Story::new().workspace_file("SOUL.md", "You are calm.");
+    let story = story.workspace_file("memory/MEMORY.md", "The user likes tea.");
+    story.server().always(looks_and_answers());
+    story.run(["agent", "-m", "first"]).stdout("The answer.\n");
+    let workspace = story.workspace();
+    let mut paths: Vec<PathBuf> = [
+        "sessions",
+        ".nanobot/workspace-id",
+        "sessions/cli_direct.jsonl",
+        "SOUL.md",
+        "memory/MEMORY.md",
+    ]
+    .map(|name| workspace.join(name))
+    .into();
+    paths.push(story.home().join(".nanobot/config.json"));
+    paths.push(workspace);
+    (story, paths)
+}
+
+fn lines(story: &Story, name: &str) -> Vec<Value> {
+    let path = story.workspace().join("sessions").join(name);
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    text.lines()
+        .filter_map(|line| serde_json::from_str(line).ok())
+        .collect()
+}
+
+/// Fail every call of `kind` in a turn, one after the other. `fresh` begins a session, else one goes on.
+fn every_call_of_a_turn(kind: &str, error: &str, fresh: bool) {
+    let (key, name) = if fresh {
+        ("new", "new.jsonl")
+    } else {
+        ("cli:direct", "cli_direct.jsonl")
+    };
+    for n in 1.. {
+        let (story, mut paths) = begun();
+        paths.push(story.workspace().join("sessions/new.jsonl"));
+        if kind == "open" {
+            paths.push(story.workspace().join(format!("sessions/{name}.lock")));
+        }
+        let before = lines(&story, "cli_direct.jsonl");
+        let asked = story.asked().len();
+        let arguments = [
+            "agent",
+            "-m",
+            "second",
+            "-s",
+            key,
+            "--output-format",
+            "stream-json",
+        ];
+        let (ran, injected) = run(&story, &arguments, &paths, (kind, error, n));
+        if !injected {
+            let least = match kind {
+                "write" => 5,
+                "open" => 6,
+                _ => 1,
+            };
+            assert!(n > least, "{kind}: only {} were made to fail", n - 1);
+            ran.text();
+            return;
+        }
+        let about = format!("{kind} {n} {error} {key}: {}", ran.error_text());
+        let told = ran.lines();
+        let result = told.last().cloned().unwrap_or_default();
+        assert_eq!(ran.code(), 74, "{about}");
+        assert!(!ran.error_text().is_empty(), "{about}");
+        assert_eq!(result["error"]["cause"], "io", "{about}");
+        // The second request of the turn is for its answer: once that was given, it is out.
+        let paid = story.asked().len() == asked + 2;
+        assert_eq!(result["text"] == "The answer.", paid, "{about}: {result}");
+        drop(ran);
+        // Nothing that was told to be on disk is gone, and nothing that was there before.
+        let after = lines(&story, "cli_direct.jsonl");
+        assert_eq!(after[..before.len().min(after.len())], before, "{about}");
+        let after = lines(&story, name);
+        let ids: BTreeSet<&str> = after
+            .iter()
+            .flat_map(|line| [&line["id"], &line["tool_call_id"]])
+            .filter_map(Value::as_str)
+            .collect();
+        let mut acknowledged = told.iter().filter(|line| {
+            matches!(line["type"].as_str(), Some("user" | "tool_result"))
+                || (line["type"] == "assistant" && line["last"] == false)
+        });
+        assert!(
+            acknowledged.all(|line| ids.contains(line["id"].as_str().unwrap())),
+            "{about}"
+        );
+        // And the next run works.
+        let ran = story
+            .run(["agent", "-m", "third", "-s", key])
+            .stdout("The answer.\n");
+        ran.error_text();
+    }
+}
+
+#[test]
+fn every_write_of_a_turn() {
+    if can_inject() {
+        every_call_of_a_turn("write", "ENOSPC", false);
+        every_call_of_a_turn("write", "EIO", true);
+    }
+}
+
+#[test]
+fn every_sync_of_a_turn() {
+    if can_inject() {
+        every_call_of_a_turn("fsync", "EIO", false);
+        every_call_of_a_turn("fsync", "ENOSPC", true);
+    }
+}
+
+#[test]
+fn every_open_of_a_turn() {
+    if can_inject() {
+        every_call_of_a_turn("open", "EMFILE", true);
+        every_call_of_a_turn("open", "EACCES", false);
+        every_call_of_a_turn("open", "EROFS", false);
+        every_call_of_a_turn("open", "EIO", false);
+    }
+}
+
+#[test]
+fn every_call_of_a_change_to_the_config() {
+    if !can_inject() {
+        return;
+    }
+    for (kind, error) in [
+        ("write", "ENOSPC"),
+        ("fsync", "EIO"),
+        ("rename", "EIO"),
+        ("rename", "EACCES"),
+        ("open", "EMFILE"),
+    ] {
+        for n in 1.. {
+            let story = Story::new();
+            let path = story.home().join(".nanobot/config.json");
+            let before = std::fs::read(&path).unwrap();
+            let arguments = ["config", "set", "agents.defaults.model", "other"];
+            // Its temporary file has a name of its own each time: all of the program's calls but those before it runs.
+            let paths = [];
+            let first = match kind {
+                "open" => opens_before_ours(&story, &arguments),
+                _ => 0,
+            };
+            let (ran, injected) = run(&story, &arguments, &paths, (kind, error, first + n));
+            ran.text();
+            if !injected {
+                assert!(n > 1, "{kind}: nothing was made to fail");
+                break;
+            }
+            let about = format!("{kind} {n} {error}: {}", ran.error_text());
+            let after = std::fs::read(&path).unwrap();
+            // A word to standard error or output may be what failed; it was about a change that was made.
+            let whole = after == before
+                || after
+                    == String::from_utf8_lossy(&before)
+                        .replace("scripted", "other")
+                        .as_bytes();
+            assert!(whole, "{about}");
+            assert_eq!(ran.code(), 74, "{about}");
+            drop(ran);
+            let left: Vec<_> = std::fs::read_dir(path.parent().unwrap())
+                .unwrap()
+                .map(|entry| entry.unwrap().file_name())
+                .collect();
+            assert_eq!(left, ["config.json"], "{about}");
+            story.run(arguments);
+        }
+    }
+}
+
+/// How many files the system opens before the program's own code runs.
+fn opens_before_ours(story: &Story, arguments: &[&str]) -> usize {
+    let trace = story.dir().join("opens");
+    let mut command = story.program("strace");
+    command.args([
+        "-f",
+        "-qq",
+        "-o",
+        trace.to_str().unwrap(),
+        "-e",
+        "trace=open,openat,openat2",
+    ]);
+    // With a config that is no file nothing of ours follows.
+    let child = command
+        .arg(NANOBOT)
+        .arg("--version")
+        .args(&arguments[..0])
+        .spawn()
+        .unwrap();
+    story.wait(child).text();
+    let text = std::fs::read_to_string(&trace).unwrap();
+    std::fs::remove_file(trace).unwrap();
+    text.lines().count()
+}
