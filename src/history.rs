@@ -4,7 +4,7 @@
 //! logs hold such: a killed run, another program's window, a cut by hand. The log is left as it is; what is sent is mended.
 
 use crate::message::{Finish, Message, Part, Reply, ToolCall, ToolResult};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 /// What the model is told of a call whose result nobody knows.
 pub const INTERRUPTED: &str =
@@ -14,7 +14,7 @@ pub const INTERRUPTED: &str =
 /// stands alone.
 pub fn sendable(messages: Vec<Message>) -> Vec<Message> {
     let mut sent: Vec<Message> = Vec::with_capacity(messages.len());
-    let mut ids = HashSet::new();
+    let mut ids = Ids::default();
     let mut rest = messages
         .into_iter()
         .skip_while(|message| !matches!(message, Message::User(_)))
@@ -46,24 +46,38 @@ pub fn sendable(messages: Vec<Message>) -> Vec<Message> {
 }
 
 /// One result for each call of `reply`, in call order. An id that was used before is made another, in both.
-fn pair(
-    reply: &mut Reply,
-    mut results: Vec<ToolResult>,
-    ids: &mut HashSet<String>,
-) -> Vec<ToolResult> {
+fn pair(reply: &mut Reply, mut results: Vec<ToolResult>, ids: &mut Ids) -> Vec<ToolResult> {
     let mut answers = Vec::new();
     for call in &mut reply.calls {
         let found = results.iter().position(|result| result.call == call.id);
         let mut answer = found.map_or_else(|| lost(call), |place| results.remove(place));
-        let mut id = call.id.clone();
-        while !ids.insert(id.clone()) {
-            id.push('x');
-        }
+        let id = ids.fresh(&call.id);
         call.id.clone_from(&id);
         answer.call = id;
         answers.push(answer);
     }
     answers
+}
+
+/// The ids of calls that are sent: servers that count anew in each reply use the same ones again and again.
+#[derive(Default)]
+struct Ids {
+    used: HashSet<String>,
+    /// How often each was met.
+    met: HashMap<String, usize>,
+}
+
+impl Ids {
+    /// `id`, or one like it that is not used yet. The same beginning of a conversation gets the same ids.
+    fn fresh(&mut self, id: &str) -> String {
+        let met = self.met.entry(id.to_owned()).or_default();
+        let mut fresh = id.to_owned();
+        while !self.used.insert(fresh.clone()) {
+            *met += 1;
+            fresh = format!("{id}x{met}");
+        }
+        fresh
+    }
 }
 
 /// The result of a call that has none.
@@ -184,7 +198,7 @@ mod tests {
         check("u 1 =1 =1 =7 a", "u 1 =1 a");
         check("u e a", "u a");
         check("u u a", "u u a");
-        check("u 1 =1 1 =1 a", "u 1 =1 1x =1x a");
+        check("u 1 =1 1 =1 a", "u 1 =1 1x1 =1x1 a");
         check("u 1+1 =1 =1 a", "u 1+1x =1 =1x a");
     }
 
@@ -215,5 +229,42 @@ mod tests {
         check("u 1+2 =2", 1, true);
         check("u 1+2 =1 =2", 0, true);
         check("u 1 =1 a", 0, false);
+    }
+
+    #[test]
+    fn fuzz_what_is_sent_pairs_up_whatever_was_stored() {
+        crate::fuzz::hold(
+            &[
+                b"u 1+2 =1 =2 a",
+                b"u 1 =1 u a =1 =2 e",
+                b"=1 1 1 =1 u 3+3 =3",
+            ],
+            |input, _| {
+                let known = |word: &&str| {
+                    matches!(*word, "u" | "a" | "e")
+                        || word
+                            .trim_start_matches('=')
+                            .split('+')
+                            .all(|id| !id.is_empty() && id.len() < 3)
+                };
+                let text = crate::fuzz::text(input);
+                let words: Vec<&str> = text.split_whitespace().filter(known).collect();
+                let sent = sendable(conversation(&words.join(" ")));
+                assert!(matches!(sent.first(), None | Some(Message::User(_))));
+                let mut open: Vec<String> = Vec::new();
+                for message in &sent {
+                    match message {
+                        Message::Tool(result) => assert_eq!(result.call, open.remove(0)),
+                        other => {
+                            assert!(open.is_empty(), "{text}");
+                            if let Message::Assistant(reply) = other {
+                                open = reply.calls.iter().map(|call| call.id.clone()).collect();
+                            }
+                        }
+                    }
+                }
+                assert!(open.is_empty() && unanswered(&sent).is_empty(), "{text}");
+            },
+        );
     }
 }

@@ -60,6 +60,8 @@ pub mod cli;
 pub mod command;
 pub mod error;
 pub mod event;
+#[cfg(test)]
+mod fuzz;
 pub mod guard;
 pub mod history;
 pub mod message;

@@ -209,4 +209,17 @@ mod tests {
         check(json!([1]), json!([1, 2]), Some("/1"));
         check(json!(1), json!("1"), Some(""));
     }
+
+    #[test]
+    fn fuzz_any_line_is_read_or_left() {
+        let seeds: &[&[u8]] = &[
+            br#"{"v": 1, "request": {"messages": [{"role": "user", "text": "x"}], "tools": ["f"]}, "reply": {"text": "a", "calls": [{"id": "c", "name": "f", "arguments": {}}], "finish": "stop", "usage": {"input": 1}}}"#,
+            br#"{"request": {}, "error": "no"}"#,
+        ];
+        crate::fuzz::hold(seeds, |input, _| {
+            if let Some((question, _)) = super::parse(&crate::fuzz::text(input)) {
+                assert_eq!(super::difference(&question, &question), None);
+            }
+        });
+    }
 }

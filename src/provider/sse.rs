@@ -29,7 +29,10 @@ impl Events {
         mut bytes: &[u8],
         each: &mut dyn FnMut(&str) -> Result<(), E>,
     ) -> Result<(), E> {
-        if std::mem::take(&mut self.after_cr) && bytes.first() == Some(&b'\n') {
+        let Some(first) = bytes.first() else {
+            return Ok(());
+        };
+        if std::mem::take(&mut self.after_cr) && *first == b'\n' {
             bytes = &bytes[1..];
         }
         while let Some(end) = memchr::memchr2(b'\n', b'\r', bytes) {
@@ -135,5 +138,32 @@ mod tests {
             refused |= events.feed::<TooLong>(&chunk, &mut |_| Ok(())).is_err();
         }
         assert!(refused);
+    }
+
+    #[test]
+    fn fuzz_any_stream_is_the_same_wherever_it_is_cut() {
+        let seeds: &[&[u8]] = &[
+            b"data: {\"choices\": [{\"delta\": {\"content\": \"a\"}}]}\n\ndata: [DONE]\n\n",
+            b"\xef\xbb\xbf: ping\r\n\r\nevent: x\r\ndata: a\r\ndata: b\r\n\r\ndata: c",
+            b"data: a\r\rid: 1\rdata: \xff\r\r",
+        ];
+        crate::fuzz::hold(seeds, |input, random| {
+            let read = |cuts: [usize; 2]| {
+                let mut events = Events::default();
+                let mut found = Vec::new();
+                let mut each = |data: &str| {
+                    found.push(data.to_owned());
+                    Ok::<(), TooLong>(())
+                };
+                events.feed(&input[..cuts[0]], &mut each).unwrap();
+                events.feed(&input[cuts[0]..cuts[1]], &mut each).unwrap();
+                events.feed(&input[cuts[1]..], &mut each).unwrap();
+                events.finish(&mut each).unwrap();
+                found
+            };
+            let second = random.below(input.len() + 1);
+            let first = random.below(second + 1);
+            assert_eq!(read([first, second]), read([0, input.len()]));
+        });
     }
 }

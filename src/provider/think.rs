@@ -166,4 +166,24 @@ mod tests {
         check("<think>é</think>日本", "é", "日本");
         check("  indented", "", "  indented");
     }
+
+    #[test]
+    fn fuzz_nothing_is_lost_and_cuts_do_not_matter() {
+        let seeds: &[&[u8]] = &[
+            b"<think>hm, 4?</think>\n\n4",
+            b"\n<thinking>a</thinking><thought>b</thought>c <think>d</think>",
+            "<think>\u{e9} < </thin</think>\u{65e5}".as_bytes(),
+        ];
+        crate::fuzz::hold(seeds, |input, random| {
+            let stream = crate::fuzz::text(input);
+            let mut cut = random.below(stream.len() + 1);
+            while !stream.is_char_boundary(cut) {
+                cut -= 1;
+            }
+            let whole = split([stream.as_str()]);
+            assert_eq!(split([&stream[..cut], &stream[cut..]]), whole);
+            assert!(whole.0.len() + whole.1.len() <= stream.len());
+            assert!(stream.ends_with(&whole.1));
+        });
+    }
 }

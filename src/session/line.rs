@@ -568,4 +568,34 @@ mod tests {
             "[image]\nhi"
         );
     }
+
+    #[test]
+    fn fuzz_any_line_is_read_or_left() {
+        let seeds: &[&[u8]] = &[
+            br#"{"_type": "metadata", "key": "a:b", "created_at": "x", "metadata": {"a": 1}, "last_consolidated": 3, "messages": 4, "at": 99, "turn": "t", "ending": "answered"}"#,
+            br#"{"role": "user", "content": "h\u00e9\n\n[Runtime Context]\nx", "timestamp": "x", "id": "i", "facts": "f"}"#,
+            br#"{"role": "assistant", "content": null, "tool_calls": [{"id": "c", "type": "function", "function": {"name": "f", "arguments": "{\"a\": [1]}"}}], "usage": {"input": 3}}"#,
+            br#"{"role": "tool", "tool_call_id": "c", "name": "f", "content": [{"type": "text", "text": "out"}, {"type": "image_url"}], "failed": true}"#,
+            br#"{"_type": "provider_state", "state": {"a": 1}}"#,
+        ];
+        crate::fuzz::hold(seeds, |input, _| match parse(input) {
+            Line::Message(Some(message)) => {
+                let line = of_message(&message, "t", TIME);
+                assert!(super::is_message(line.trim_end().as_bytes()));
+                // What was read once is what is read again.
+                let Line::Message(Some(again)) = parse(line.trim_end().as_bytes()) else {
+                    panic!("{line}");
+                };
+                assert_eq!(of_message(&again, "t", TIME), line);
+            }
+            Line::Metadata(metadata) => {
+                let line = of_metadata(&metadata, None);
+                assert!(
+                    matches!(parse(line.trim_end().as_bytes()), Line::Metadata(_)),
+                    "{line}"
+                );
+            }
+            _ => {}
+        });
+    }
 }

@@ -531,4 +531,30 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn fuzz_any_log_has_an_end() {
+        let mut seeds = Vec::new();
+        let mut state = 3_u64;
+        for _ in 0..8 {
+            seeds.push(log(|limit| {
+                state = state
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1);
+                (state >> 33) % limit.max(1)
+            }));
+        }
+        let seeds: Vec<&[u8]> = seeds.iter().map(Vec::as_slice).collect();
+        let mut file = tempfile::tempfile().unwrap();
+        crate::fuzz::hold(&seeds, |input, random| {
+            std::io::Seek::rewind(&mut file).unwrap();
+            file.set_len(0).unwrap();
+            file.write_all(input).unwrap();
+            file.write_all(b"\n").unwrap();
+            let size = input.len() as u64 + 1;
+            let tail = super::read(&file, "x".as_ref(), size, random.below(20)).unwrap();
+            assert!(tail.messages.len() <= tail.count);
+            crate::history::sendable(tail.messages);
+        });
+    }
 }

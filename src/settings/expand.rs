@@ -106,4 +106,19 @@ mod tests {
         assert!(!refers("$${A}"));
         assert!(!refers("sk-${"));
     }
+
+    #[test]
+    fn fuzz_any_text_is_expanded_or_names_what_is_missing() {
+        let env: Env = [("A", "value")].into_iter().collect();
+        crate::fuzz::hold(
+            &[b"${A}", b"x${A}y${B}z$${A}", b"$A ${A:-b} ${}"],
+            |input, _| {
+                let text = crate::fuzz::text(input);
+                let found = super::expand(&text, &env);
+                if !super::refers(&text) && !text.contains("$$") {
+                    assert_eq!(found.ok().as_deref(), Some(text.as_str()));
+                }
+            },
+        );
+    }
 }

@@ -655,4 +655,27 @@ mod tests {
         let error = Config::load(folder.path()).unwrap_err();
         assert_eq!(exit_of(&error), Exit::Config);
     }
+
+    #[test]
+    fn fuzz_any_config_is_read_or_refused_and_edits_keep_it_readable() {
+        let seeds: &[&[u8]] = &[
+            br#"{"agents": {"defaults": {"model": "m", "maxTokens": 4096, "temperature": 0.5}}, "providers": {"custom": {"apiKey": "${KEY}", "apiBase": "http://x/v1"}}}"#,
+            b"// mine\n{\n  \"tools\": { \"exec\": { \"timeout\": 60, }, \"restrict_to_workspace\": true }, /* x */\n}\n",
+            b"{\"providers\": {\"a\": null, \"a\": {}}, \"providers\": 3, \"\\ud83d\": []}",
+        ];
+        crate::fuzz::hold(seeds, |input, _| {
+            let path = Path::new("/c.json");
+            if let Ok(mut config) = Config::parse(path, &crate::fuzz::text(input))
+                && config
+                    .set(&["agents", "defaults", "model"], &json!("other"))
+                    .is_ok()
+            {
+                let again = Config::parse(path, config.text()).unwrap();
+                assert_eq!(
+                    find(again.value(), &["agents", "defaults", "model"]),
+                    Some(&json!("other"))
+                );
+            }
+        });
+    }
 }

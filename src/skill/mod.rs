@@ -442,4 +442,18 @@ mod tests {
         assert_eq!(active(&[one, two]), "### Skill: one\n\nOne.");
         assert_eq!(summary(&[]), "");
     }
+
+    #[test]
+    fn fuzz_any_skill_is_read() {
+        let seeds: &[&[u8]] = &[
+            b"---\nname: x\ndescription: Does: things\nalways: true\nmetadata: {\"nanobot\": {\"requires\": {\"bins\": [\"gh\"], \"env\": [\"KEY\"]}}}\n---\n# X\n",
+            b"---\r\ndescription: >\r\n  folded\r\n  text\r\nmetadata:\r\n  openclaw:\r\n    always: yes\r\n---\r\nbody",
+            b"---\na: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]\n---\n",
+        ];
+        crate::fuzz::hold(seeds, |input, _| {
+            let (skill, _) = skill(&crate::fuzz::text(input));
+            assert!(!skill.description.is_empty());
+            summary(&[skill]);
+        });
+    }
 }

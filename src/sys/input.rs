@@ -201,4 +201,25 @@ mod tests {
         check(b"\xff\xfeh\x00i", "h\u{fffd}", true);
         assert!(decode(b"\x7fELF\0".to_vec(), "input").is_err());
     }
+
+    #[test]
+    fn fuzz_any_bytes_are_text_or_none() {
+        let seeds: &[&[u8]] = &[
+            "h\u{e9}\u{1f642}".as_bytes(),
+            b"\xff\xfeh\x00i\x00\x3d\xd8",
+            b"\xfe\xff\x00h\x00i",
+            b"\xef\xbb\xbfx\x89PNG\r\n\x1a\n",
+        ];
+        crate::fuzz::hold(seeds, |input, _| {
+            super::image_type(input);
+            if let (Ok(decoded), Ok(text)) =
+                (decode(input.to_vec(), "x"), std::str::from_utf8(input))
+            {
+                assert!(
+                    decoded.text == text.trim_start_matches('\u{feff}')
+                        || text.starts_with('\u{feff}')
+                );
+            }
+        });
+    }
 }

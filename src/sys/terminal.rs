@@ -119,7 +119,7 @@ pub fn harmless(text: &str) -> String {
 /// an escape sequence becomes the letters it is made of. Joiners and selectors stay where they belong: after an emoji.
 #[derive(Debug, Default)]
 pub struct Harmless {
-    /// The character before, which decides about joiners.
+    /// The last character that was shown, which decides about joiners.
     previous: char,
     /// A carriage return came last, and what it is shows with the next character.
     held: bool,
@@ -137,12 +137,14 @@ impl Harmless {
             }
             if letter == '\r' {
                 self.held = true;
+                self.previous = '}';
             } else if self.allows(letter) {
                 out.push(letter);
+                self.previous = letter;
             } else {
                 out.extend(letter.escape_unicode());
+                self.previous = '}';
             }
-            self.previous = letter;
         }
         out
     }
@@ -209,5 +211,34 @@ mod tests {
         check("👩\u{200d}🔬 ❤\u{fe0f}", "👩\u{200d}🔬 ❤\u{fe0f}");
         check("a\u{200d}b", "a\\u{200d}b");
         check("naïve 日本 עברית", "naïve 日本 עברית");
+    }
+
+    #[test]
+    fn fuzz_nothing_that_a_terminal_obeys_gets_through() {
+        let seeds: &[&[u8]] = &[
+            b"plain\ttext\r\n\x1b[31mred\x1b]52;c;eA==\x07\r",
+            "\u{9b}31m \u{202e}abc\u{2066} \u{1f469}\u{200d}\u{1f52c} \u{e0041} \u{2764}\u{fe0f}"
+                .as_bytes(),
+        ];
+        crate::fuzz::hold(seeds, |input, random| {
+            let text = crate::fuzz::text(input);
+            let whole = harmless(&text);
+            let obeyed = |letter: &char| {
+                (letter.is_control() && !matches!(letter, '\n' | '\t'))
+                    || matches!(letter, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{e0000}'..='\u{e0fff}')
+            };
+            assert_eq!(whole.chars().find(obeyed), None);
+            // It says no more and no less, wherever it is cut.
+            let mut cut = random.below(text.len() + 1);
+            while !text.is_char_boundary(cut) {
+                cut -= 1;
+            }
+            let mut pieces = Harmless::default();
+            let mut both = pieces.pass(&text[..cut]);
+            both.push_str(&pieces.pass(&text[cut..]));
+            both.push_str(pieces.rest());
+            assert_eq!(both, whole);
+            assert_eq!(harmless(&whole), whole);
+        });
     }
 }

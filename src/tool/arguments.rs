@@ -324,4 +324,24 @@ mod tests {
         check(json!("{\"path\": "), &["no JSON object", "EOF"]);
         check(json!([1]), &["must be a JSON object"]);
     }
+
+    #[test]
+    fn fuzz_any_arguments_are_mended_or_refused() {
+        let seeds: &[&[u8]] = &[
+            br#"{"path": "a", "limit": "3", "list": "[1, 2]", "flag": "true"}"#,
+            br#"{"path": ["a"], "limit": 1e99, "list": {"0": 1}, "flag": 0}"#,
+            br#""{\"path\": \"a\"}""#,
+            b"[[{\"path\": 7}]]",
+        ];
+        let schema = schema();
+        crate::fuzz::hold(seeds, |input, _| {
+            if let Ok(value) = serde_json::from_slice(input)
+                && let Ok(mended) = cast_and_check(&schema, &value)
+            {
+                assert!(mended.is_object());
+                // What passed once passes as it is.
+                assert_eq!(cast_and_check(&schema, &mended).as_ref(), Ok(&mended));
+            }
+        });
+    }
 }

@@ -187,4 +187,24 @@ mod tests {
         assert_eq!(until(from, to), Some(Duration::ZERO));
         assert_eq!(until("soon", from), None);
     }
+
+    #[test]
+    fn fuzz_any_failure_has_a_message() {
+        let seeds: &[&[u8]] = &[
+            br#"{"error": {"message": "no", "code": "429", "status": 500}}"#,
+            br#"[{"error": {"message": "no"}}]"#,
+            "<html><TITLE>Bad \u{130} gateway</title></html>".as_bytes(),
+            b"plain",
+        ];
+        crate::fuzz::hold(seeds, |input, _| {
+            let body = crate::fuzz::text(input);
+            let message = message(&body);
+            says_too_long(400, &message);
+            says_no_credit(&message);
+            if let Ok(value) = serde_json::from_str(&body) {
+                status_within(&value);
+            }
+            until(&body, "Wed, 21 Oct 2015 07:28:00 GMT");
+        });
+    }
 }

@@ -449,4 +449,24 @@ mod tests {
             whole(br#"{"choices":[{"message":{"content":"a\ud83d"},"finish_reason":"stop"}]}"#);
         assert_eq!(reply.text, "a\u{fffd}");
     }
+
+    #[test]
+    fn fuzz_any_answer_is_read_or_refused_alike_wherever_it_is_cut() {
+        let seeds: &[&[u8]] = &[
+            br#"{"model": "m", "choices": [{"message": {"content": "a", "reasoning_content": "b", "tool_calls": [{"id": "c", "type": "function", "function": {"name": "f", "arguments": "{\"a\": 1}"}}]}, "finish_reason": "tool_calls"}], "usage": {"prompt_tokens": 3, "completion_tokens": 4, "prompt_tokens_details": {"cached_tokens": 1}}}"#,
+            b"data: {\"choices\": [{\"delta\": {\"role\": \"assistant\", \"content\": \"<think>x</think>a\"}}]}\n\ndata: {\"choices\": [{\"delta\": {}, \"finish_reason\": \"stop\"}], \"usage\": {\"prompt_tokens\": 1}}\n\ndata: [DONE]\n\n",
+            b"data: {\"choices\": [{\"delta\": {\"tool_calls\": [{\"index\": 0, \"id\": \"c\", \"function\": {\"name\": \"f\", \"arguments\": \"{\"}}]}}]}\n\ndata: {\"choices\": [{\"delta\": {\"tool_calls\": [{\"index\": 0, \"function\": {\"arguments\": \"}\"}}]}, \"finish_reason\": \"tool_calls\"}]}\n\n",
+            br#"{"error": {"message": "no", "code": 429}}"#,
+            b"<html><title>Bad gateway</title></html>",
+            b"data: {\"error\": {\"message\": \"overloaded\"}}\n\n",
+        ];
+        crate::fuzz::hold(seeds, |input, random| {
+            let same = |found: Result<(Reply, String), Trouble>| match found {
+                Ok((reply, told)) => format!("{reply:?} {told}"),
+                Err(trouble) => format!("{trouble:?}"),
+            };
+            let cut = random.below(input.len() + 1);
+            assert_eq!(same(read(input, cut)), same(read(input, 0)));
+        });
+    }
 }

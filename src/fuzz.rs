@@ -1,0 +1,158 @@
+//! Inputs that nobody thought of, for the parsers: real ones, changed at random. For tests only.
+//!
+//! A target is a test in the module whose parser it tries; it gives [`hold`] a few real inputs, and asserts what must
+//! hold for any. How many are tried is in `NANOBOT_FUZZ`. The numbers are the same in every run, so that what fails
+//! once fails again.
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::time::{Duration, Instant};
+
+/// Inputs that are tried when nobody says how many.
+const USUAL: usize = 10_000;
+/// The longest that one may take; a debug build on a busy machine is slow.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// No input grows beyond this.
+const LONGEST: usize = 64 << 10;
+
+/// Pieces that parsers trip over.
+const PIECES: &[&[u8]] = &[
+    b"\0",
+    b"\n",
+    b"\r",
+    b"\r\n",
+    b"\n\n",
+    b"\"",
+    b"\\",
+    b"\\u",
+    b"\\ud83d",
+    b"\\ude00",
+    b"{",
+    b"}",
+    b"[",
+    b"]",
+    b",",
+    b":",
+    b"null",
+    b"true",
+    b"-1",
+    b"1e999",
+    b"18446744073709551616",
+    b"0.1",
+    b"{}",
+    b"[]",
+    b"\"\"",
+    b"---\n",
+    b"- ",
+    b"&a ",
+    b"*a",
+    b"<<: ",
+    b"!!binary ",
+    b"${",
+    b"}",
+    b"//",
+    b"/*",
+    b"*/",
+    b"#",
+    b"data: ",
+    b"data:",
+    b"[DONE]",
+    b"<think>",
+    b"</think>",
+    b"\x1b[2J",
+    b"\x1b]0;",
+    b"\x9b",
+    b"\x80",
+    b"\xff",
+    b"\xc3",
+    b"\xe2\x80",
+    b"\xf0\x9f\x99\x82",
+    b"\xef\xbb\xbf",
+    b"\xff\xfe",
+    b"\xfe\xff",
+    b"\xed\xa0\x80",
+    b"\xe2\x80\xae",
+    b"\xe2\x80\x8d",
+    b"\xf3\xa0\x81\x81",
+];
+
+/// Numbers without a pattern.
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn below(&mut self, limit: usize) -> usize {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as usize % limit.max(1)
+    }
+}
+
+/// Try `target` with changes of `seeds`. It panics where something does not hold; so does this, and names the input.
+pub(crate) fn hold(seeds: &[&[u8]], mut target: impl FnMut(&[u8], &mut Random)) {
+    let count = std::env::var("NANOBOT_FUZZ").map_or(USUAL, |count| {
+        count.parse().expect("NANOBOT_FUZZ is a number")
+    });
+    let mut random = Random(seeds.len() as u64);
+    for number in 0..count {
+        let input = match seeds.get(number) {
+            Some(seed) => seed.to_vec(),
+            None => changed(seeds, &mut random),
+        };
+        let started = Instant::now();
+        let held = catch_unwind(AssertUnwindSafe(|| target(&input, &mut random)));
+        let took = started.elapsed();
+        if let Err(panic) = held {
+            show(number, &input);
+            resume_unwind(panic);
+        }
+        if took > PATIENCE {
+            show(number, &input);
+            panic!("input {number} took {took:?}");
+        }
+    }
+}
+
+#[expect(clippy::print_stderr, reason = "whoever mends it needs the input")]
+fn show(number: usize, input: &[u8]) {
+    eprintln!("input {number}: b\"{}\"", input.escape_ascii());
+}
+
+/// A seed with a few changes.
+fn changed(seeds: &[&[u8]], random: &mut Random) -> Vec<u8> {
+    let mut bytes = seeds[random.below(seeds.len())].to_vec();
+    for _ in 0..=random.below(6) {
+        let at = random.below(bytes.len() + 1);
+        let end = (at + random.below(16)).min(bytes.len());
+        match random.below(9) {
+            0 if at < bytes.len() => bytes[at] ^= 1 << random.below(8),
+            1 if at < bytes.len() => bytes[at] = random.below(256) as u8,
+            2 => drop(bytes.drain(at..end)),
+            3 => bytes.truncate(at),
+            4 => drop(bytes.splice(at..at, bytes[at..end].to_vec())),
+            5 => {
+                // Another input's end.
+                let other = seeds[random.below(seeds.len())];
+                bytes.truncate(at);
+                bytes.extend_from_slice(&other[random.below(other.len() + 1)..]);
+            }
+            6 if random.below(20) == 0 => {
+                // The same again and again: depth, length.
+                let piece = PIECES[random.below(PIECES.len())];
+                let times = random.below(5_000);
+                drop(bytes.splice(at..at, piece.repeat(times)));
+            }
+            _ => {
+                let piece = PIECES[random.below(PIECES.len())];
+                drop(bytes.splice(at..at, piece.iter().copied()));
+            }
+        }
+    }
+    bytes.truncate(LONGEST);
+    bytes
+}
+
+/// `bytes` as text, where it is that in the first place.
+pub(crate) fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
