@@ -199,7 +199,7 @@ mod tests {
         check("u e a", "u a");
         check("u u a", "u u a");
         check("u 1 =1 1 =1 a", "u 1 =1 1x1 =1x1 a");
-        check("u 1+1 =1 =1 a", "u 1+1x =1 =1x a");
+        check("u 1+1 =1 =1 a", "u 1+1x1 =1 =1x1 a");
     }
 
     #[test]
