@@ -47,15 +47,13 @@ impl Session {
         wait: Duration,
         notice: &mut dyn FnMut(&str),
     ) -> Result<Self> {
-        let mut path = place.home_of(key)?;
         let (log, messages) = loop {
+            let (path, exists) = place.home_of(key)?;
             let opened = Log::open(place, key, path.clone(), wait, notice)?;
-            // While we waited, another key of the same file name may have taken it.
-            let now = place.home_of(key)?;
-            if now == path {
+            // Before we had the lock, another key of the same file name may have taken it.
+            if exists || place.home_of(key)?.0 == path {
                 break opened;
             }
-            path = now;
         };
         let mut session = Self {
             key: key.to_owned(),

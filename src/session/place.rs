@@ -122,6 +122,9 @@ impl Place {
     /// Bring the file of `key` to `home`, its place in the newer store, where that release looks for it. The caller holds
     /// the lock of `home`.
     pub(super) fn adopt(&self, key: &str, home: &Path) -> Result<()> {
+        if self.newer.is_none() {
+            return Ok(());
+        }
         let found = self.find(key)?;
         if found == home || !found.exists() {
             return Ok(());
@@ -134,13 +137,15 @@ impl Place {
         store::replace(home, &text)
     }
 
-    /// Where the file of `key` belongs when a turn writes to it.
-    pub(super) fn home_of(&self, key: &str) -> Result<PathBuf> {
+    /// Where the file of `key` belongs when a turn writes to it, and whether it is there and its own.
+    pub(super) fn home_of(&self, key: &str) -> Result<(PathBuf, bool)> {
         let found = self.find(key)?;
-        Ok(match &self.newer {
+        let home = match &self.newer {
             Some(newer) => newer.join(coded_name(key)),
-            None => found,
-        })
+            None => found.clone(),
+        };
+        let exists = home == found && home.exists();
+        Ok((home, exists))
     }
 
     /// The directory into which new sessions go.
@@ -246,7 +251,7 @@ mod tests {
             Sync::None,
             100,
             16_000,
-            &Clock::System,
+            &Clock::default(),
         )
         .unwrap()
     }
@@ -304,7 +309,7 @@ mod tests {
             "{\"_type\": \"metadata\", \"key\": \"a:b\"}\n",
         );
         check("a:b", &format!("sessions/{id}/a_b.jsonl"));
-        let home_of = || place(home.path()).home_of("a:b").unwrap();
+        let home_of = || place(home.path()).home_of("a:b").unwrap().0;
         let coded = store.join("YTpi.jsonl");
         assert_eq!(home_of(), coded);
         place(home.path()).adopt("a:b", &home_of()).unwrap();

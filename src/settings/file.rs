@@ -53,7 +53,8 @@ impl Config {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Self::missing(path)),
             Err(error) => return Err(unreadable(path, &error)),
         };
-        let mut bytes = Vec::new();
+        // Room for the usual config, and for the end of it to be seen.
+        let mut bytes = Vec::with_capacity(8 << 10);
         file.take(MAX_BYTES + 1)
             .read_to_end(&mut bytes)
             .map_err(|error| unreadable(path, &error))?;

@@ -105,7 +105,7 @@ impl Http {
             ));
         }
         let mut request = self
-            .agent()
+            .agent(uri.scheme_str() == Some("https"))
             .post(url)
             .header("content-type", "application/json");
         for (name, value) in headers {
@@ -127,13 +127,12 @@ impl Http {
         })
     }
 
-    fn agent(&self) -> &Agent {
+    /// `tls` whether certificates will be needed.
+    fn agent(&self, tls: bool) -> &Agent {
         self.agent.get_or_init(|| {
             let limit = |duration: Duration| (!duration.is_zero()).then_some(duration);
-            let found = self.own_certificates
-                || BUNDLES
-                    .iter()
-                    .any(|path| std::path::Path::new(path).exists());
+            let exists = |path: &&str| std::path::Path::new(path).exists();
+            let found = self.own_certificates || (tls && BUNDLES.iter().any(exists));
             let roots = if found {
                 RootCerts::PlatformVerifier
             } else {
@@ -390,9 +389,6 @@ impl<In: Transport> Transport for Line<In> {
                 Err(error) => return Err(error.into()),
             }
         }
-        // A server that sends head and body apart waits for our word that the head has come; the system would keep that
-        // back for 40 ms, in the hope of something to send it with. Where this is not to be had, it is only slower.
-        let _: Result<_, _> = net::sockopt::set_tcp_quickack(&*stream, true);
         Ok(())
     }
 
@@ -408,6 +404,11 @@ impl<In: Transport> Transport for Line<In> {
                 ureq::Timeout::PerRead,
             ),
         };
+        if let (true, Way::Direct(stream, _)) = (self.asked, &self.way) {
+            // A server that sends head and body apart waits for our word that the head has come; the system would keep
+            // that back for 40 ms, in the hope of something to send it with. Where this is not to be had, it is slower.
+            let _: Result<_, _> = net::sockopt::set_tcp_quickack(stream, true);
+        }
         let before = limit.min(self.total);
         let mut patience = before;
         let more = self.way.read(timeout, &mut patience)?;

@@ -2,7 +2,48 @@
 
 use crate::error::{Exit, fail_hint};
 use crate::sys::env::{Env, HOME_DIR};
-use std::path::{Path, PathBuf};
+use std::collections::HashMap;
+use std::path::{Component, Path, PathBuf};
+
+/// Real paths, as `canonicalize` finds them, of what exists and of what does not. Paths share their beginnings, and
+/// each is looked at once.
+#[derive(Debug, Default)]
+pub struct Real {
+    known: HashMap<PathBuf, PathBuf>,
+}
+
+/// How many links may lead from one to the next.
+const LINKS: usize = 40;
+
+impl Real {
+    /// `path`, which is absolute, without links, as far as it exists.
+    pub fn of(&mut self, path: &Path) -> PathBuf {
+        self.follow(path, 0)
+    }
+
+    fn follow(&mut self, path: &Path, links: usize) -> PathBuf {
+        if let Some(known) = self.known.get(path) {
+            return known.clone();
+        }
+        let real = match (path.parent(), path.components().next_back()) {
+            (Some(parent), Some(Component::ParentDir)) => {
+                let inner = self.follow(parent, links);
+                inner.parent().map_or_else(|| inner.clone(), Path::to_owned)
+            }
+            (Some(parent), Some(Component::Normal(name))) => {
+                let parent = self.follow(parent, links);
+                let joined = parent.join(name);
+                match std::fs::read_link(&joined) {
+                    Ok(target) if links < LINKS => self.follow(&parent.join(target), links + 1),
+                    _ => joined,
+                }
+            }
+            _ => path.to_owned(),
+        };
+        self.known.insert(path.to_owned(), real.clone());
+        real
+    }
+}
 
 /// The places this program knows.
 #[derive(Clone, Debug)]
@@ -67,5 +108,46 @@ impl Paths {
     /// Where releases up to 0.1.3.post7 kept sessions, and where 0.3 keeps its store.
     pub fn old_sessions(&self) -> PathBuf {
         self.root.join("sessions")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Real;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn real_paths_are_those_of_the_system() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = std::fs::canonicalize(temp.path()).unwrap();
+        std::fs::create_dir_all(dir.join("a/b/c")).unwrap();
+        symlink("a/b", dir.join("short")).unwrap();
+        symlink(dir.join("short/c"), dir.join("a/far")).unwrap();
+        symlink("loop", dir.join("loop")).unwrap();
+        let mut real = Real::default();
+        for name in [
+            "a",
+            "a/b/c",
+            "short",
+            "short/c",
+            "a/far",
+            "short/..",
+            "a/far/../..",
+            "a/./b",
+            "",
+        ] {
+            let path = dir.join(name);
+            assert_eq!(
+                real.of(&path),
+                std::fs::canonicalize(&path).unwrap(),
+                "{name}"
+            );
+        }
+        assert_eq!(
+            real.of(&dir.join("short/new/file")),
+            dir.join("a/b/new/file")
+        );
+        assert_eq!(real.of(&dir.join("loop")), dir.join("loop"));
+        assert_eq!(real.of("/".as_ref()), std::path::Path::new("/"));
     }
 }

@@ -311,11 +311,19 @@ impl Kept {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::{Finished, Spec, run};
+    use std::sync::{Mutex, MutexGuard, PoisonError};
     use std::time::{Duration, Instant};
 
+    /// What one test leaves behind would be another one's stray: they share a process, as no two commands of a run do.
+    pub(crate) fn alone() -> MutexGuard<'static, ()> {
+        static ALONE: Mutex<()> = Mutex::new(());
+        ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn sh(command: &str, seconds: u64) -> (Finished, String) {
+        let _alone = alone();
         let spec = Spec {
             program: "/bin/sh".into(),
             arguments: vec!["-c".into(), command.into()],

@@ -9,7 +9,10 @@ use super::process;
 use crate::error::{Exit, Stop};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::backend::SignalDelivery;
+use signal_hook::iterator::exfiltrator::SignalOnly;
 use signal_hook::{flag, low_level};
+use std::io::Read;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::OnceLock;
@@ -39,7 +42,7 @@ static STOPPED: AtomicU64 = AtomicU64::new(0);
 /// When [`check`] was last asked, in milliseconds of [`START`].
 static LOOKED: AtomicU64 = AtomicU64::new(0);
 static START: OnceLock<Instant> = OnceLock::new();
-static BELL: OnceLock<UnixStream> = OnceLock::new();
+static BELL: OnceLock<Option<UnixStream>> = OnceLock::new();
 static TIMEOUT: OnceLock<Duration> = OnceLock::new();
 /// Since when the run is ending.
 static ENDS: OnceLock<Instant> = OnceLock::new();
@@ -55,25 +58,36 @@ pub fn arm(timeout: Option<Duration>) -> std::io::Result<()> {
     }
     flag::register(SIGCONT, &RESUMED)?;
     let ignored = ignored();
-    let (bell, hammer) = UnixStream::pair()?;
-    for (signal, _) in ENDING {
-        if ignored & (1 << (signal - 1)) != 0 {
-            continue;
+    let ours = ENDING.map(|(signal, _)| signal).into_iter();
+    let ours: Vec<i32> = ours
+        .filter(|signal| ignored & (1 << (signal - 1)) == 0)
+        .collect();
+    for signal in &ours {
+        if *signal == SIGINT {
+            flag::register_conditional_default(*signal, &HARD)?;
         }
-        if signal == SIGINT {
-            flag::register_conditional_default(signal, &HARD)?;
-        }
-        flag::register_usize(signal, &CAME, usize::try_from(signal).unwrap_or_default())?;
-        low_level::pipe::register(signal, hammer.try_clone()?)?;
+        flag::register_usize(*signal, &CAME, usize::try_from(*signal).unwrap_or_default())?;
     }
-    BELL.get_or_init(|| bell);
+    let (bell, hammer) = UnixStream::pair()?;
+    BELL.get_or_init(|| bell.try_clone().ok());
+    // Never dropped: that would take the handlers back. What it writes is never read: the bell goes on ringing.
+    std::mem::forget(SignalDelivery::with_pipe(
+        bell,
+        hammer,
+        SignalOnly::default(),
+        &ours,
+    )?);
     Ok(())
 }
 
 /// The signals that were ignored when the program started, a bit for each.
 fn ignored() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status
+    // In one read: the file says of itself that it is empty, and grows while it is read.
+    let mut status = vec![0; 8 << 10];
+    let read = std::fs::File::open("/proc/self/status").and_then(|mut file| file.read(&mut status));
+    status.truncate(read.unwrap_or(0));
+    let mask = String::from_utf8_lossy(&status);
+    let mask = mask
         .lines()
         .find_map(|line| line.strip_prefix("SigIgn:"))
         .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
@@ -210,7 +224,8 @@ pub fn wait(
         );
         if ENDS.get().is_none() {
             slice = slice.min(left().unwrap_or(slice));
-            all.extend(BELL.get().map(|bell| PollFd::new(bell, PollFlags::IN)));
+            let bell = BELL.get().and_then(Option::as_ref);
+            all.extend(bell.map(|bell| PollFd::new(bell, PollFlags::IN)));
         }
         let timeout = Timespec::try_from(slice).expect("a second fits a timespec");
         let before = Instant::now();

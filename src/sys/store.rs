@@ -14,6 +14,10 @@ use std::time::Duration;
 
 /// Make `path` and what is missing above it, for the owner alone.
 pub fn create_dir(path: &Path) -> Result<()> {
+    // Nearly always it is there.
+    if path.is_dir() {
+        return Ok(());
+    }
     let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
     made.with_context(|| format!("create `{}`", path.display()))
 }

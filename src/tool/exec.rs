@@ -285,6 +285,7 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let dir = std::fs::canonicalize(temp.path()).unwrap();
         let exec = Exec::new(Arc::new(files(&dir, false)), &limits(), &Env::default());
+        let _alone = crate::sys::process::tests::alone();
         let check = |command: &str, expect: Result<&str, &str>| {
             let found = exec.run(&json!({ "command": command, "timeout": 1 }), &mut |_| {});
             let found = found.map(|output| plain_text(&output.parts));

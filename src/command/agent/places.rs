@@ -8,6 +8,7 @@ use crate::prompt::{self, Brief};
 use crate::report::Report;
 use crate::settings::{Directory, Settings};
 use crate::skill;
+use crate::sys::paths::Real;
 use crate::sys::store;
 use crate::tool::edit_file::EditFile;
 use crate::tool::exec::{Exec, Limits};
@@ -39,9 +40,10 @@ pub(super) fn set(
     if !rehearsal {
         store::create_dir(&workspace.root)?;
     }
-    let reach = reach(world, arguments, settings, &workspace.root)?;
+    let mut real = Real::default();
+    let home = real.of(&absolute(&workspace.root));
+    let reach = reach(world, arguments, settings, &home, &mut real)?;
     let directory = reach.directory.clone();
-    let home = real(&workspace.root);
     let may_write = reach
         .roots
         .iter()
@@ -146,9 +148,9 @@ fn reach(
     arguments: &Arguments,
     settings: &Settings,
     workspace: &Path,
+    real: &mut Real,
 ) -> Result<Reach> {
-    let workspace = real(workspace);
-    let directory = directory(world, arguments, settings, &workspace)?;
+    let directory = directory(world, arguments, settings, workspace, real)?;
     let mut roots = Vec::new();
     let mut add = |path: PathBuf, may_write: bool| match roots
         .iter_mut()
@@ -158,7 +160,7 @@ fn reach(
         None => roots.push(Root { path, may_write }),
     };
     if workspace.is_dir() {
-        add(workspace.clone(), true);
+        add(workspace.to_owned(), true);
     }
     add(directory.clone(), false);
     for path in &arguments.read {
@@ -172,24 +174,24 @@ fn reach(
         };
         add(path, true);
     }
-    if settings.restrict_to_workspace && roots.iter().any(|root| root.path != workspace) {
+    if settings.restrict_to_workspace && roots.iter().any(|root| root.path != *workspace) {
         return Err(fail_hint(
             Exit::Refused,
             "`tools.restrictToWorkspace` forbids other places than the workspace",
             "leave out `-C`, `--read` and `--write=PATH`",
         ));
     }
-    let root = real(&world.paths.root);
+    let root = real.of(&world.paths.root);
     let inner = |name: &str| workspace.join(name);
     Ok(Reach {
         directory,
-        home: real(&world.paths.home),
+        home: real.of(&absolute(&world.paths.home)),
         roots,
         hidden: vec![
             inner("sessions"),
             root.join("sessions"),
             root.join("history"),
-            real(&world.paths.config),
+            real.of(&absolute(&world.paths.config)),
         ],
         read_only: vec![
             inner("cron"),
@@ -206,6 +208,7 @@ fn directory(
     arguments: &Arguments,
     settings: &Settings,
     workspace: &Path,
+    real: &mut Real,
 ) -> Result<PathBuf> {
     if let Some(path) = &arguments.directory {
         return existing(path);
@@ -216,10 +219,9 @@ fn directory(
     let Ok(current) = std::env::current_dir() else {
         return Ok(workspace.to_owned());
     };
-    let current = real(&current);
     // The home directory holds what no agent should stumble over. Before there is a workspace nothing is sent anywhere:
     // that is a rehearsal, which may look around.
-    let home = real(&world.paths.home);
+    let home = real.of(&absolute(&world.paths.home));
     Ok(if home.starts_with(&current) && workspace.is_dir() {
         workspace.to_owned()
     } else {
@@ -236,12 +238,9 @@ fn existing(path: &Path) -> Result<PathBuf> {
     })
 }
 
-/// `path` without links, as far as it exists.
-fn real(path: &Path) -> PathBuf {
-    std::fs::canonicalize(path).unwrap_or_else(|_| match (path.parent(), path.file_name()) {
-        (Some(parent), Some(name)) if parent != path => real(parent).join(name),
-        _ => path.to_owned(),
-    })
+/// `path` from the current directory on. Where there is none any more, it stays as it is.
+fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
 fn capital(word: &str) -> String {

@@ -59,13 +59,12 @@ impl Reading {
     pub(super) fn feed(&mut self, bytes: &[u8], tell: &mut Tell<'_>) -> Result<(), Trouble> {
         if self.form == Form::Unknown {
             self.whole.extend_from_slice(bytes);
-            let text = self
-                .whole
-                .strip_prefix(b"\xef\xbb\xbf")
-                .unwrap_or(&self.whole)
-                .trim_ascii_start();
-            self.form = match text.first() {
+            let mark = b"\xef\xbb\xbf";
+            let text = self.whole.strip_prefix(mark).unwrap_or(&self.whole);
+            self.form = match text.trim_ascii_start().first() {
                 None => Form::Unknown,
+                // A mark that has not come whole.
+                Some(_) if mark.starts_with(text) => Form::Unknown,
                 Some(b'{' | b'<' | b'[') => Form::Object,
                 Some(_) => Form::Events,
             };
