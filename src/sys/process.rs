@@ -231,10 +231,10 @@ fn end_strays() -> bool {
     let mut found = false;
     // Ending one can hand us its children in turn.
     for _ in 0..16 {
-        let known = groups().clone();
+        let known = groups();
         let strays: Vec<Pid> = children()
             .into_iter()
-            .filter(|pid| !known.contains(pid))
+            .filter(|pid| !is_known(*pid, &known))
             .collect();
         let living: Vec<Pid> = strays.into_iter().filter(|pid| !reaped(*pid)).collect();
         if living.is_empty() {
@@ -252,8 +252,8 @@ fn end_strays() -> bool {
 
 /// Take leave of strays that have ended by themselves.
 fn reap() {
-    let known = groups().clone();
-    for pid in children().into_iter().filter(|pid| !known.contains(pid)) {
+    let known = groups();
+    for pid in children().into_iter().filter(|pid| !is_known(*pid, &known)) {
         reaped(pid);
     }
 }
@@ -263,6 +263,12 @@ fn reaped(pid: Pid) -> bool {
         rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::NOHANG),
         Ok(Some(_))
     )
+}
+
+/// Whether `pid` belongs to a child that runs: it is that child, or in its group.
+fn is_known(pid: Pid, known: &[Pid]) -> bool {
+    let group = rustix::process::getpgid(Some(pid));
+    known.contains(&pid) || group.is_ok_and(|group| known.contains(&group))
 }
 
 /// Our children: those of every thread.

@@ -71,12 +71,7 @@ pub fn arm(timeout: Option<Duration>) -> std::io::Result<()> {
     let (bell, hammer) = UnixStream::pair()?;
     BELL.get_or_init(|| bell.try_clone().ok());
     // Never dropped: that would take the handlers back. What it writes is never read: the bell goes on ringing.
-    std::mem::forget(SignalDelivery::with_pipe(
-        bell,
-        hammer,
-        SignalOnly::default(),
-        &ours,
-    )?);
+    std::mem::forget(SignalDelivery::with_pipe(bell, hammer, SignalOnly, &ours)?);
     Ok(())
 }
 

@@ -36,7 +36,7 @@ impl Tool for EditFile {
         &self.spec
     }
 
-    fn effect(&self) -> Effect {
+    fn effect(&self, _: &Value) -> Effect {
         Effect::Writes
     }
 

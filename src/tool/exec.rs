@@ -67,8 +67,11 @@ impl Tool for Exec {
         &self.spec
     }
 
-    fn effect(&self) -> Effect {
-        Effect::Writes
+    fn effect(&self, arguments: &Value) -> Effect {
+        match arguments["command"].as_str().is_some_and(looks_only) {
+            true => Effect::Reads,
+            false => Effect::Writes,
+        }
     }
 
     fn run(&self, arguments: &Value, say: &mut dyn FnMut(&str)) -> Result<Output, Failure> {
@@ -182,6 +185,81 @@ fn environment(limits: &Limits, env: &Env) -> Vec<(String, String)> {
         .collect()
 }
 
+/// Programs that change nothing, whatever their arguments are.
+const LOOKERS: &[&str] = &[
+    "basename",
+    "cat",
+    "cmp",
+    "cut",
+    "df",
+    "diff",
+    "dirname",
+    "du",
+    "echo",
+    "egrep",
+    "false",
+    "fgrep",
+    "grep",
+    "head",
+    "id",
+    "jq",
+    "ls",
+    "md5sum",
+    "nl",
+    "od",
+    "printf",
+    "ps",
+    "pwd",
+    "readlink",
+    "realpath",
+    "rg",
+    "sha1sum",
+    "sha256sum",
+    "sleep",
+    "stat",
+    "tac",
+    "tail",
+    "test",
+    "tr",
+    "true",
+    "uname",
+    "wc",
+    "whoami",
+];
+
+/// Whether `command` only looks, so that it may run beside others that do: plain pipelines of programs that change
+/// nothing. In doubt it does not; what is mistaken here runs at another time than it might, and may do no more.
+fn looks_only(command: &str) -> bool {
+    if command.contains(['>', '<', '$', '`', '(', ')', '{', '}', '\\', '\n', '#', '!']) {
+        return false;
+    }
+    command
+        .replace("&&", ";")
+        .replace("||", ";")
+        .split([';', '|'])
+        .all(|part| {
+            let mut words = part.split_whitespace();
+            let program = words.next().unwrap_or_default();
+            let mut rest = words;
+            !part.contains('&')
+                && match program {
+                    "find" => !rest.any(|word| {
+                        ["-delete", "-exec", "-ok", "-f"]
+                            .iter()
+                            .any(|flag| word.starts_with(flag))
+                    }),
+                    "sort" => !rest.any(|word| word.starts_with("--o") || word.contains("-o")),
+                    "git" => {
+                        matches!(
+                            rest.next(),
+                            Some("status" | "log" | "diff" | "show" | "blame")
+                        ) && !rest.any(|word| word.starts_with("--o"))
+                    }
+                    other => LOOKERS.contains(&other),
+                }
+        })
+}
+
 /// A tripwire against plain accidents, in words that follow "this". It is no security: whoever wants to get past it does.
 fn accident(command: &str) -> Option<&'static str> {
     let compact: String = command
@@ -230,7 +308,7 @@ fn accident(command: &str) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Exec, Limits, accident, environment};
+    use super::{Exec, Limits, accident, environment, looks_only};
     use crate::message::plain_text;
     use crate::sys::env::Env;
     use crate::tool::{Failure, Tool, files::tests::files};
@@ -327,6 +405,43 @@ mod tests {
             )
             .is_err()
         );
+    }
+
+    #[test]
+    fn what_only_looks_is_known() {
+        for command in [
+            "ls",
+            "cat a b | grep x | wc -l",
+            "sleep 0.2",
+            "git log -3 && git status; ls || true",
+            "find . -name '*.rs' -type d",
+            "sort a | head -n 3",
+        ] {
+            assert!(looks_only(command), "{command}");
+        }
+        for command in [
+            "",
+            "rm a",
+            "cat a > b",
+            "ls & rm b",
+            "echo $(rm a)",
+            "echo `rm a`",
+            "ls\nrm a",
+            "find . -delete",
+            "find . -exec rm {} +",
+            "find . -fprint a",
+            "sort -o a a",
+            "sort --output=a a",
+            "git commit -m x",
+            "git diff --output=a",
+            "env rm a",
+            "/tmp/ls",
+            "ls; make",
+            "A=1 ls",
+            "tail -f x &",
+        ] {
+            assert!(!looks_only(command), "{command}");
+        }
     }
 
     #[test]

@@ -39,7 +39,7 @@ impl Tool for ListDir {
         &self.spec
     }
 
-    fn effect(&self) -> Effect {
+    fn effect(&self, _: &Value) -> Effect {
         Effect::Reads
     }
 

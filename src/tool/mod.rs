@@ -25,8 +25,8 @@ pub trait Tool: Send + Sync {
     /// Name, one sentence, schema of the arguments.
     fn spec(&self) -> &ToolSpec;
 
-    /// Whether running it can change anything.
-    fn effect(&self) -> Effect;
+    /// Whether running it with these arguments, as the model gave them, can change anything.
+    fn effect(&self, arguments: &Value) -> Effect;
 
     /// Run it. `arguments` is an object already cast to and checked against the schema; `say` takes what the tool
     /// has to show meanwhile. The error is text for the model and says what to do next.
@@ -134,7 +134,7 @@ impl Toolbox {
     pub fn batches<'c>(&self, calls: &'c [ToolCall]) -> impl Iterator<Item = &'c [ToolCall]> {
         let reads = |call: &ToolCall| {
             self.find(&call.name)
-                .is_none_or(|tool| tool.effect() == Effect::Reads)
+                .is_none_or(|tool| tool.effect(&call.arguments) == Effect::Reads)
         };
         calls
             .chunk_by(move |one, next| reads(one) && reads(next))
@@ -267,7 +267,7 @@ mod tests {
         fn spec(&self) -> &ToolSpec {
             &self.0
         }
-        fn effect(&self) -> Effect {
+        fn effect(&self, _: &Value) -> Effect {
             self.1
         }
         fn run(&self, _: &Value, _: &mut dyn FnMut(&str)) -> Result<Output, Failure> {

@@ -60,7 +60,7 @@ impl Tool for ReadFile {
         &self.spec
     }
 
-    fn effect(&self) -> Effect {
+    fn effect(&self, _: &Value) -> Effect {
         Effect::Reads
     }
 

@@ -31,7 +31,7 @@ impl Tool for WriteFile {
         &self.spec
     }
 
-    fn effect(&self) -> Effect {
+    fn effect(&self, _: &Value) -> Effect {
         Effect::Writes
     }
 
