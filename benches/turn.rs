@@ -1,101 +1,532 @@
-//! What a turn costs on a short and on a long session, in one run: `cargo bench`.
+//! What turns cost, against the least that a client can do: `cargo bench`, or `cargo bench -- --gate` to fail where a
+//! promise does not hold.
 //!
-//! Runs are interleaved, so that a noisy machine disturbs all alike; minima and the ratio of the medians are printed.
+//! The client is `min.c`, built here, static and without any of our cares. All programs run interleaved in one run, so
+//! that a noisy machine disturbs all alike; what is compared are minima of wall and CPU time, never clocks of two runs.
 #![allow(clippy::print_stdout, reason = "a benchmark prints what it measured")]
 
-#[path = "../tests/cli/server.rs"]
-#[allow(dead_code, reason = "the stories use more of it")]
-mod server;
-
-use std::fmt::Write;
-use std::path::Path;
-use std::process::{Command, Stdio};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
-const SIZES: [usize; 3] = [100, 10_000, 100_000];
-const RUNS: usize = 40;
+/// Runs of each program. The first is not counted: it warms caches.
+const ROUNDS: usize = 20;
+const PIECES: usize = 20_000;
 
-fn main() {
-    let server = server::Server::start();
-    server.always(server::says("Hello."));
-    let homes: Vec<tempfile::TempDir> = SIZES.iter().map(|size| home(server.port, *size)).collect();
-    let mut times = vec![Vec::new(); SIZES.len()];
-    for round in 0..=RUNS {
-        for (home, times) in homes.iter().zip(&mut times) {
-            let time = turn(home.path());
-            // The first turn finds no closing line and counts the messages once; it also warms the cache.
-            if round > 0 {
-                times.push(time);
+fn main() -> ExitCode {
+    let gate = std::env::args().any(|word| word == "--gate");
+    let bench = Bench::new();
+    let mut table = Table::default();
+    for round in 0..=ROUNDS {
+        for case in &bench.cases {
+            // What takes long is run less often.
+            if round == 0 || round % case.every == 0 {
+                let sample = bench.run(case, round);
+                if round > 0 {
+                    table.rows.entry(case.name).or_default().push(sample);
+                }
             }
         }
     }
-    for times in &mut times {
-        times.sort();
+    table.print();
+    let held = bench.gates(&table);
+    match gate && !held {
+        true => ExitCode::FAILURE,
+        false => ExitCode::SUCCESS,
     }
-    println!("a hello turn with `session.sync: none`, {RUNS} runs each, interleaved");
-    println!(
-        "{:>10} {:>10} {:>10} {:>8} {:>14}",
-        "messages", "min ms", "median ms", "ratio", "file bytes"
-    );
-    let base = times[0][RUNS / 2];
-    for ((size, times), home) in SIZES.iter().zip(&times).zip(&homes) {
-        let median = times[RUNS / 2];
-        let bytes = std::fs::metadata(
-            home.path()
-                .join(".nanobot/workspace/sessions/cli_direct.jsonl"),
-        )
-        .unwrap()
-        .len();
+}
+
+/// One program with its arguments.
+struct Case {
+    name: &'static str,
+    every: usize,
+    words: Vec<String>,
+    /// Its home, and whether the turn is brought to the disk.
+    home: Option<(PathBuf, bool)>,
+}
+
+/// What one run took.
+#[derive(Clone, Copy)]
+struct Sample {
+    wall: Duration,
+    cpu: Duration,
+    /// KiB at most in memory.
+    memory: u64,
+    /// Bytes given to write(2), standard output included.
+    written: u64,
+}
+
+struct Bench {
+    temp: tempfile::TempDir,
+    min: PathBuf,
+    cases: Vec<Case>,
+    /// `json.loads` and no more, of a session of 100,000 messages.
+    validate: Duration,
+}
+
+/// Messages in the old sessions.
+const SIZES: [(&str, &str, usize); 3] = [
+    ("resume 100", "old100", 100),
+    ("resume 10k", "old10k", 10_000),
+    ("resume 100k", "old100k", 100_000),
+];
+
+impl Bench {
+    fn new() -> Self {
+        let temp = tempfile::tempdir().expect("a temporary directory");
+        let min = temp.path().join("min");
+        let built = Command::new("cc")
+            .args(["-O2", "-static", "-o"])
+            .arg(&min)
+            .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/benches/min.c"))
+            .status();
+        assert!(
+            built.is_ok_and(|status| status.success()),
+            "a C compiler with a static libc is needed"
+        );
+        let port = serve();
+        let home = |name: &str, path: &str| home(&temp.path().join(name), port, path);
+        let ours = |name, every, arguments: &[&str], home: PathBuf, sync| {
+            let words = [env!("CARGO_BIN_EXE_nanobot")].iter().chain(arguments);
+            Case {
+                name,
+                every,
+                words: words.map(|word| (*word).to_owned()).collect(),
+                home: Some((home, sync)),
+            }
+        };
+        let theirs = |name, every, arguments: &[&str]| {
+            let words = [min.to_str().unwrap()]
+                .into_iter()
+                .chain(arguments.iter().copied());
+            Case {
+                name,
+                every,
+                words: words.map(str::to_owned).collect(),
+                home: None,
+            }
+        };
+        let port_text = port.to_string();
+        let log = temp.path().join("log");
+        let log = log.to_str().unwrap();
+        // `@` is the number of the round: a session of its own for each.
+        let agent = |session| ["agent", "-m", "hello", "-s", session];
+        let mut cases = vec![
+            theirs("min hello", 1, &["hello", &port_text]),
+            ours(
+                "--version",
+                1,
+                &["--version"],
+                home("version", "hello"),
+                false,
+            ),
+            ours("--help", 1, &["--help"], home("help", "hello"), false),
+            ours("hello", 1, &agent("new@"), home("hello", "hello"), false),
+            ours(
+                "hello, synced",
+                1,
+                &agent("new@"),
+                home("synced", "hello"),
+                true,
+            ),
+            theirs("min loop 10", 2, &["loop", &port_text, "10", log]),
+            theirs("min loop 40", 2, &["loop", &port_text, "40", log]),
+            ours(
+                "loop 10",
+                2,
+                &agent("new@"),
+                home("loop10", "read/10"),
+                false,
+            ),
+            ours(
+                "loop 40",
+                2,
+                &agent("new@"),
+                home("loop40", "read/40"),
+                false,
+            ),
+            theirs("min sh 30", 2, &["sh", "30"]),
+            ours(
+                "exec 10",
+                2,
+                &agent("new@"),
+                home("exec10", "exec/10"),
+                false,
+            ),
+            ours(
+                "exec 40",
+                2,
+                &agent("new@"),
+                home("exec40", "exec/40"),
+                false,
+            ),
+            ours(
+                "8 x sleep 0.2",
+                5,
+                &agent("new@"),
+                home("parallel", "parallel"),
+                false,
+            ),
+            theirs("min stream 20k", 2, &["stream", &port_text]),
+            ours(
+                "stream 20k, text",
+                2,
+                &agent("new@"),
+                home("stream", "stream/20000"),
+                false,
+            ),
+            ours(
+                "stream 20k, json",
+                2,
+                &[
+                    "agent",
+                    "-m",
+                    "hello",
+                    "-s",
+                    "new@",
+                    "--output-format",
+                    "stream-json",
+                ],
+                home("stream-json", "stream/20000"),
+                false,
+            ),
+        ];
+        let mut validate = Duration::MAX;
+        for (name, dir, size) in SIZES {
+            let home = home(dir, "hello");
+            let text = session(size);
+            write_session(&home, "cli_direct", &text);
+            cases.push(ours(name, 1, &["agent", "-m", "hello"], home, false));
+            if size == 100_000 {
+                // Another program has rewritten it: our closing lines are gone, and all of it must be looked at.
+                let home = self::home(&temp.path().join("foreign"), port, "hello");
+                write_session(&home, "foreign@", &text);
+                cases.push(ours("foreign 100k", 4, &agent("foreign@"), home, false));
+                for _ in 0..5 {
+                    let started = Instant::now();
+                    for line in text.lines() {
+                        serde_json::from_str::<serde::de::IgnoredAny>(line).expect("it is JSON");
+                    }
+                    validate = validate.min(started.elapsed());
+                }
+            }
+        }
+        Self {
+            temp,
+            min,
+            cases,
+            validate,
+        }
+    }
+
+    fn command(&self, case: &Case, round: usize) -> Vec<String> {
+        let number = |word: &String| word.replace('@', &round.to_string());
+        case.words.iter().map(number).collect()
+    }
+
+    fn run(&self, case: &Case, round: usize) -> Sample {
+        if case.name == "foreign 100k" {
+            let sessions = case
+                .home
+                .as_ref()
+                .unwrap()
+                .0
+                .join(".nanobot/workspace/sessions");
+            let to = sessions.join(format!("foreign{round}.jsonl"));
+            std::fs::copy(sessions.join("foreign@.jsonl"), to).unwrap();
+        }
+        let out = self.temp.path().join("out");
+        let mut command = Command::new(&self.min);
+        command.arg("run").arg(&out).args(self.command(case, round));
+        command
+            .env_clear()
+            .env("PATH", "/usr/bin:/bin")
+            .current_dir("/");
+        if let Some((home, sync)) = &case.home {
+            command.env("HOME", home);
+            command.env("NANOBOT_SESSION__SYNC", if *sync { "turn" } else { "none" });
+        }
+        assert!(command.status().unwrap().success(), "{}", case.name);
+        let text = std::fs::read_to_string(&out).unwrap();
+        let numbers: Vec<i64> = text
+            .split_whitespace()
+            .map(|word| word.parse().unwrap())
+            .collect();
+        Sample {
+            wall: Duration::from_nanos(numbers[0].unsigned_abs()),
+            cpu: Duration::from_micros(numbers[1].unsigned_abs()),
+            memory: numbers[2].unsigned_abs(),
+            written: numbers[3].unsigned_abs(),
+        }
+    }
+
+    /// System calls, files opened and threads or processes made by a hello, as `strace` counts them.
+    fn traced(&self) -> Option<(usize, usize, usize)> {
+        let case = self.cases.iter().find(|case| case.name == "hello")?;
+        let out = self.temp.path().join("trace");
+        let mut command = Command::new("strace");
+        command
+            .args(["-f", "-qq", "-o"])
+            .arg(&out)
+            .args(self.command(case, 9999));
+        command
+            .env_clear()
+            .env("PATH", "/usr/bin:/bin")
+            .current_dir("/");
+        command
+            .env("HOME", &case.home.as_ref()?.0)
+            .env("NANOBOT_SESSION__SYNC", "none");
+        if !command.output().ok()?.status.success() {
+            return None;
+        }
+        let text = std::fs::read_to_string(out).ok()?;
+        let calls = |names: &[&str]| {
+            let is = |line: &&str| {
+                let call = line
+                    .split_once(' ')
+                    .map_or("", |(_, call)| call.trim_start());
+                names
+                    .iter()
+                    .any(|name| call.starts_with(&format!("{name}(")))
+            };
+            text.lines()
+                .filter(is)
+                .filter(|line| !line.contains("= -1"))
+                .count()
+        };
+        let all = text.lines().filter(|line| !line.contains("+++")).count();
+        Some((
+            all,
+            calls(&["open", "openat", "openat2"]),
+            calls(&["clone", "clone3", "fork", "vfork"]),
+        ))
+    }
+
+    /// Print whether each promise holds.
+    fn gates(&self, table: &Table) -> bool {
+        let mut gates = Gates::default();
+        let (wall, cpu) = (|name| table.wall(name), |name| table.cpu(name));
+        let millis = |time: Duration| time.as_secs_f64() * 1000.0;
+        let per_turn = |few: f64, many: f64| (many - few).max(0.0) / 30.0;
+        gates.most(
+            "--version / min hello, wall",
+            wall("--version") / wall("min hello"),
+            1.5,
+        );
+        gates.most(
+            "--help / min hello, wall",
+            wall("--help") / wall("min hello"),
+            1.5,
+        );
+        gates.most(
+            "hello / min hello, wall",
+            wall("hello") / wall("min hello"),
+            3.0,
+        );
+        gates.most(
+            "hello / min hello, CPU",
+            cpu("hello") / cpu("min hello"),
+            3.0,
+        );
+        gates.told(
+            "syncing a hello adds, ms",
+            wall("hello, synced") - wall("hello"),
+        );
+        gates.most("memory of a hello, MB", table.memory("hello"), 4.0);
+        gates.most("memory of loop 40, MB", table.memory("loop 40"), 8.0);
+        gates.most(
+            "memory of resume 100k, MB",
+            table.memory("resume 100k"),
+            8.0,
+        );
+        let turn = per_turn(cpu("loop 10"), cpu("loop 40"));
+        gates.most("a turn with a reading tool, CPU ms", turn, 0.5);
+        gates.told(
+            "the same of the least client, CPU ms",
+            per_turn(cpu("min loop 10"), cpu("min loop 40")),
+        );
+        let exec = per_turn(wall("exec 10"), wall("exec 40"));
+        gates.most(
+            "a turn with exec, over `sh -c true`, ms",
+            exec - wall("min sh 30") / 30.0,
+            0.7,
+        );
+        gates.most(
+            "8 x sleep 0.2 over a hello, / 200 ms",
+            (wall("8 x sleep 0.2") - wall("hello")) / 200.0,
+            1.1,
+        );
+        gates.most(
+            "20,000 chunks over a hello, CPU ms",
+            cpu("stream 20k, text") - cpu("hello"),
+            50.0,
+        );
+        gates.told(
+            "the same as stream-json",
+            cpu("stream 20k, json") - cpu("hello"),
+        );
+        gates.told(
+            "the same of the least client",
+            cpu("min stream 20k") - cpu("min hello"),
+        );
+        gates.most(
+            "resume of 100k over a hello, ms",
+            wall("resume 100k") - wall("hello"),
+            1.0,
+        );
+        gates.told(
+            "resume of 100k / resume of 100",
+            wall("resume 100k") / wall("resume 100"),
+        );
+        let whole = cpu("foreign 100k") - cpu("hello");
+        gates.most(
+            "a whole look at 100k / a JSON check of it",
+            whole / millis(self.validate),
+            3.0,
+        );
+        // Three lines of a new session that the Python program would write as well, and the answer on standard output.
+        gates.most(
+            "written by a hello beyond its lines, bytes",
+            table.written("hello") - self.lines(),
+            512.0,
+        );
+        gates.most(
+            "the same at 100k",
+            table.written("resume 100k") - self.lines(),
+            512.0,
+        );
+        match self.traced() {
+            Some((calls, opened, made)) => {
+                gates.most("system calls of a hello", calls as f64, 200.0);
+                gates.most("files opened by it", opened as f64, 20.0);
+                gates.most("threads and processes made by it", made as f64, 0.0);
+            }
+            None => println!("strace is not there: system calls were not counted"),
+        }
+        let binary = std::fs::metadata(env!("CARGO_BIN_EXE_nanobot"))
+            .unwrap()
+            .len();
+        gates.most("size of the program, MB", binary as f64 / 1e6, 12.0);
+        gates.held
+    }
+
+    /// The bytes of what a hello must write: its message, its answer, and the answer once more on standard output.
+    fn lines(&self) -> f64 {
+        let case = self.cases.iter().find(|case| case.name == "hello").unwrap();
+        let sessions = case
+            .home
+            .as_ref()
+            .unwrap()
+            .0
+            .join(".nanobot/workspace/sessions");
+        let text = std::fs::read_to_string(sessions.join("new1.jsonl")).unwrap();
+        let said = text.lines().filter(|line| line.starts_with("{\"role\""));
+        (said.map(|line| line.len() + 1).sum::<usize>() + "Hello.\n".len()) as f64
+    }
+}
+
+#[derive(Default)]
+struct Table {
+    rows: BTreeMap<&'static str, Vec<Sample>>,
+}
+
+impl Table {
+    fn least(&self, name: &str, of: impl Fn(&Sample) -> f64) -> f64 {
+        self.rows[name].iter().map(of).fold(f64::INFINITY, f64::min)
+    }
+
+    /// In milliseconds.
+    fn wall(&self, name: &str) -> f64 {
+        self.least(name, |sample| sample.wall.as_secs_f64() * 1000.0)
+    }
+
+    fn cpu(&self, name: &str) -> f64 {
+        self.least(name, |sample| sample.cpu.as_secs_f64() * 1000.0)
+    }
+
+    fn memory(&self, name: &str) -> f64 {
+        self.least(name, |sample| sample.memory as f64 / 1024.0)
+    }
+
+    fn written(&self, name: &str) -> f64 {
+        self.least(name, |sample| sample.written as f64)
+    }
+
+    fn print(&self) {
         println!(
-            "{size:>10} {:>10.2} {:>10.2} {:>8.2} {bytes:>14}",
-            millis(times[0]),
-            millis(median),
-            millis(median) / millis(base)
+            "minima of at most {ROUNDS} interleaved runs; `session.sync: none` but where it says so"
+        );
+        println!(
+            "{:<18} {:>9} {:>9} {:>9} {:>11} {:>5}",
+            "", "wall ms", "CPU ms", "RSS MB", "written B", "runs"
+        );
+        for (name, samples) in &self.rows {
+            println!(
+                "{name:<18} {:>9.2} {:>9.2} {:>9.1} {:>11.0} {:>5}",
+                self.wall(name),
+                self.cpu(name),
+                self.memory(name),
+                self.written(name),
+                samples.len()
+            );
+        }
+        println!();
+    }
+}
+
+struct Gates {
+    held: bool,
+}
+
+impl Default for Gates {
+    fn default() -> Self {
+        Self { held: true }
+    }
+}
+
+impl Gates {
+    fn most(&mut self, what: &str, found: f64, limit: f64) {
+        let holds = found <= limit;
+        self.held &= holds;
+        println!(
+            "{} {what:<46} {found:>9.2}  at most {limit}",
+            if holds { "ok  " } else { "NOT " }
         );
     }
+
+    fn told(&self, what: &str, found: f64) {
+        println!("     {what:<46} {found:>9.2}");
+    }
 }
 
-fn millis(time: Duration) -> f64 {
-    time.as_secs_f64() * 1000.0
+/// A home with a config that names the server; `path` says how that is to answer.
+fn home(home: &Path, port: u16, path: &str) -> PathBuf {
+    let workspace = home.join(".nanobot/workspace");
+    std::fs::create_dir_all(workspace.join("sessions")).unwrap();
+    let config = json!({
+        "agents": { "defaults": { "model": "m", "provider": "custom" } },
+        "providers": { "custom": { "apiKey": "k", "apiBase": format!("http://127.0.0.1:{port}/{path}") } },
+    });
+    std::fs::write(home.join(".nanobot/config.json"), config.to_string()).unwrap();
+    std::fs::write(workspace.join("note.txt"), "a short note\n").unwrap();
+    home.to_owned()
 }
 
-fn turn(home: &Path) -> Duration {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_nanobot"));
-    command
-        .args(["agent", "-m", "hello"])
-        .env_clear()
-        .env("HOME", home)
-        .current_dir("/");
-    command
-        .env("NANOBOT_SESSION__SYNC", "none")
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    let started = Instant::now();
-    let output = command.output().expect("the program runs");
-    let time = started.elapsed();
-    assert_eq!(
-        String::from_utf8_lossy(&output.stdout),
-        "Hello.\n",
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    time
+fn write_session(home: &Path, name: &str, text: &str) {
+    let path = home.join(format!(".nanobot/workspace/sessions/{name}.jsonl"));
+    std::fs::write(path, text).unwrap();
 }
 
-/// A home whose default session holds `size` messages of about 380 bytes.
-fn home(port: u16, size: usize) -> tempfile::TempDir {
-    let home = tempfile::tempdir().expect("a temporary directory");
-    let sessions = home.path().join(".nanobot/workspace/sessions");
-    std::fs::create_dir_all(&sessions).unwrap();
-    let config = format!(
-        "{{\"agents\": {{\"defaults\": {{\"model\": \"m\", \"provider\": \"custom\"}}}}, \
-         \"providers\": {{\"custom\": {{\"apiKey\": \"k\", \"apiBase\": \"http://127.0.0.1:{port}/v1\"}}}}}}"
-    );
-    std::fs::write(home.path().join(".nanobot/config.json"), config).unwrap();
+/// A session of `size` messages of about 380 bytes, as the Python program leaves it.
+fn session(size: usize) -> String {
     let time = "2026-01-02T03:04:05.000000";
     let mut text = format!(
-        "{{\"_type\": \"metadata\", \"key\": \"cli:direct\", \"created_at\": \"{time}\", \"updated_at\": \"{time}\", \
+        "{{\"_type\": \"metadata\", \"key\": null, \"created_at\": \"{time}\", \"updated_at\": \"{time}\", \
          \"metadata\": {{}}, \"last_consolidated\": {}}}\n",
         size - 50
     );
@@ -108,6 +539,123 @@ fn home(port: u16, size: usize) -> tempfile::TempDir {
         )
         .unwrap();
     }
-    std::fs::write(sessions.join("cli_direct.jsonl"), text).unwrap();
-    home
+    text
+}
+
+/// Start a server that answers at once from prepared bytes: by the path, and by how often a connection has asked.
+fn serve() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let port = listener
+        .local_addr()
+        .expect("a bound listener has an address")
+        .port();
+    let stream = streamed();
+    std::thread::spawn(move || {
+        for connection in listener.incoming().flatten() {
+            let stream = stream.clone();
+            std::thread::spawn(move || answer_all(connection, &stream));
+        }
+    });
+    port
+}
+
+fn answer_all(connection: TcpStream, stream: &[u8]) {
+    connection.set_nodelay(true).expect("TCP has it");
+    let mut reader = BufReader::new(connection.try_clone().expect("a socket can be cloned"));
+    let mut writer = connection;
+    for asked in 1.. {
+        let Some(path) = request(&mut reader) else {
+            return;
+        };
+        let words: Vec<&str> = path.trim_matches('/').split('/').collect();
+        let limit = words.get(1).and_then(|word| word.parse().ok()).unwrap_or(1);
+        let sent = match words[0] {
+            "stream" => writer.write_all(stream),
+            "read" if asked < limit => {
+                let path = json!({ "path": "note.txt" });
+                writer.write_all(&whole(&calls("read_file", &path, 1)))
+            }
+            "exec" if asked < limit => writer.write_all(&whole(&calls(
+                "exec",
+                &json!({ "command": "true; true" }),
+                1,
+            ))),
+            "parallel" if asked < 2 => writer.write_all(&whole(&calls(
+                "exec",
+                &json!({ "command": "sleep 0.2" }),
+                8,
+            ))),
+            _ => writer.write_all(&whole(&json!({ "role": "assistant", "content": "Hello." }))),
+        };
+        if sent.is_err() {
+            return;
+        }
+    }
+}
+
+/// Read a request; its path.
+fn request(reader: &mut BufReader<TcpStream>) -> Option<String> {
+    let mut line = String::new();
+    reader
+        .read_line(&mut line)
+        .ok()
+        .filter(|count| *count > 0)?;
+    let path = line
+        .split(' ')
+        .nth(1)?
+        .trim_end_matches("/chat/completions")
+        .to_owned();
+    let mut length = 0;
+    loop {
+        line.clear();
+        reader.read_line(&mut line).ok()?;
+        match line.trim_end().split_once(": ") {
+            Some((name, value)) if name.eq_ignore_ascii_case("content-length") => {
+                length = value.parse().ok()?
+            }
+            Some(_) => {}
+            None => break,
+        }
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).ok()?;
+    Some(path)
+}
+
+fn calls(name: &str, arguments: &Value, count: usize) -> Value {
+    let call = |number: usize| {
+        let function = json!({ "name": name, "arguments": arguments.to_string() });
+        json!({ "id": format!("c{number}"), "type": "function", "function": function })
+    };
+    json!({ "role": "assistant", "content": null, "tool_calls": (0..count).map(call).collect::<Vec<_>>() })
+}
+
+fn whole(message: &Value) -> Vec<u8> {
+    let body = json!({ "choices": [{ "index": 0, "message": message, "finish_reason": "stop" }],
+                       "usage": { "prompt_tokens": 100, "completion_tokens": 5 } })
+    .to_string();
+    let head = format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    (head + &body).into_bytes()
+}
+
+/// An answer in so many pieces, each a chunk of its own.
+fn streamed() -> Vec<u8> {
+    let mut bytes =
+        b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+            .to_vec();
+    let mut put = |data: &str| {
+        let event = format!("data: {data}\n\n");
+        bytes.extend_from_slice(format!("{:x}\r\n{event}\r\n", event.len()).as_bytes());
+    };
+    for number in 0..PIECES {
+        let delta = json!({ "content": format!("word{number} ") });
+        put(&json!({ "id": "x", "object": "chat.completion.chunk", "model": "m", "choices": [{ "index": 0, "delta": delta, "finish_reason": null }] }).to_string());
+    }
+    put(&json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": "stop" }] }).to_string());
+    put("[DONE]");
+    bytes.extend_from_slice(b"0\r\n\r\n");
+    bytes
 }
