@@ -425,14 +425,14 @@ impl Branch {
     }
 
     fn exactly(self, name: &str) -> Option<Self> {
-        let first = self
-            .rows
-            .iter()
-            .position(|row| self.name_in(row) == Some(name))?;
-        let count = self.rows[first..]
-            .iter()
-            .take_while(|row| self.name_in(row) == Some(name))
-            .count();
+        // The table is walked for every key of every config: compared without being taken apart.
+        let is_named = |row: &&Key| {
+            let rest = row.path.get(self.start..);
+            let rest = rest.and_then(|rest| rest.strip_prefix(name));
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        };
+        let first = self.rows.iter().position(|row| is_named(&row))?;
+        let count = self.rows[first..].iter().take_while(is_named).count();
         Some(Self {
             rows: &self.rows[first..first + count],
             start: self.start + name.len() + 1,

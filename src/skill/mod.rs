@@ -126,6 +126,29 @@ fn yaml(head: &str) -> Result<Value, serde_saphyr::Error> {
     serde_saphyr::from_str_with_options(head, serde_saphyr::options! { budget: budget })
 }
 
+/// A head as a value. Most are a few plain lines, and need no YAML to be read.
+fn yaml_of(head: &str) -> Result<Value, serde_saphyr::Error> {
+    match head.lines().all(is_plain) {
+        true => Ok(by_lines(head)),
+        false => yaml(head),
+    }
+}
+
+/// Whether a line is a key and a text that YAML would read as it stands.
+fn is_plain(line: &str) -> bool {
+    let Some((key, text)) = line.split_once(": ") else {
+        return false;
+    };
+    let typed = ["true", "false", "null", "yes", "no", "on", "off", "y", "n"];
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b" ,.;()/_-".contains(&byte);
+    (1..=64).contains(&key.len())
+        && key.bytes().all(|byte| byte.is_ascii_lowercase())
+        && text.starts_with(|letter: char| letter.is_ascii_alphabetic())
+        && text.bytes().all(plain)
+        && !text.ends_with(' ')
+        && (key == "always" || !typed.contains(&text.to_lowercase().as_str()))
+}
+
 /// Read a skill from its text.
 fn parse(
     name: &str,
@@ -137,7 +160,7 @@ fn parse(
     let text = text.replace("\r\n", "\n");
     let text = text.trim_start_matches('\u{feff}');
     let (head, body) = split(text);
-    let (head, notice) = match yaml(head) {
+    let (head, notice) = match yaml_of(head) {
         Ok(head @ Value::Object(_)) => (head, None),
         Ok(_) => (Value::Null, None),
         // Many skills in the wild hold an unquoted colon: read what can be read line by line.
@@ -441,6 +464,36 @@ mod tests {
         );
         assert_eq!(active(&[one, two]), "### Skill: one\n\nOne.");
         assert_eq!(summary(&[]), "");
+    }
+
+    #[test]
+    fn fuzz_plain_lines_are_read_as_yaml_reads_them() {
+        let seeds: &[&[u8]] = &[
+            b"name: x\ndescription: Does things, and more",
+            b"name: x\nalways: true\ndescription: it's \"quoted\" - [a] {b} *c &d !e %f @g `h`",
+        ];
+        crate::fuzz::hold(seeds, |input, _| {
+            let head = crate::fuzz::text(input);
+            let mut names: Vec<&str> = head
+                .lines()
+                .filter_map(|line| Some(line.split_once(": ")?.0))
+                .collect();
+            names.sort_unstable();
+            let count = names.len();
+            names.dedup();
+            // A key that stands twice is an error to YAML, and the last one to us.
+            if !head.is_empty() && count == names.len() && head.lines().all(super::is_plain) {
+                let mut expect = super::yaml(&head).unwrap();
+                if let Some(always) = expect.get_mut("always") {
+                    *always = super::is_true(always).into();
+                }
+                let mut found = super::by_lines(&head);
+                if let Some(always) = found.get_mut("always") {
+                    *always = super::is_true(always).into();
+                }
+                assert_eq!(found, expect);
+            }
+        });
     }
 
     #[test]

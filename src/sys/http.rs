@@ -35,6 +35,10 @@ pub struct Timeouts {
     pub total: Duration,
 }
 
+/// Bytes that are read and written at once. A head must fit; a stream comes in pieces of a few hundred.
+const IN: usize = 32 << 10;
+const OUT: usize = 16 << 10;
+
 /// How long an idle connection is kept: a slow tool call should not cost a new handshake.
 const KEEP_IDLE: Duration = Duration::from_secs(90);
 
@@ -144,6 +148,8 @@ impl Http {
                 .max_redirects_will_error(false)
                 .user_agent(concat!("nanobot/", env!("CARGO_PKG_VERSION")))
                 .max_idle_age(KEEP_IDLE)
+                .input_buffer_size(IN)
+                .output_buffer_size(OUT)
                 // For what the client does itself: a proxy, the handshake. All else is timed by `Line`, which knows
                 // when the process was stopped.
                 .timeout_connect(limit(self.timeouts.connect))

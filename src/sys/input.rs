@@ -14,10 +14,54 @@ pub const GIVE_UP_AFTER: Duration = Duration::from_secs(600);
 /// The most that is read. No model takes a tenth of it; what is larger is a mistake, and told as one.
 pub const LIMIT: usize = 16 << 20;
 
+/// What standard input can be, for help and README, and what is done with it when nothing is said about it.
+pub struct Kind {
+    pub name: &'static str,
+    kind: FileType,
+    /// It is read by itself: whoever connected it meant it. The others are there by chance, as in a supervisor.
+    pub is_read: bool,
+    /// What reading it gives when `--stdin` asks for it.
+    pub when_asked: &'static str,
+}
+
+/// Every kind. A descriptor that was closed is made an empty device when the program starts.
+pub const KINDS: &[Kind] = &[
+    Kind {
+        name: "pipe, named pipe",
+        kind: FileType::Fifo,
+        is_read: true,
+        when_asked: "read to its end",
+    },
+    Kind {
+        name: "file",
+        kind: FileType::RegularFile,
+        is_read: true,
+        when_asked: "read to its end",
+    },
+    Kind {
+        name: "socket",
+        kind: FileType::Socket,
+        is_read: false,
+        when_asked: "read to its end",
+    },
+    Kind {
+        name: "terminal, `/dev/null`, another device; closed",
+        kind: FileType::CharacterDevice,
+        is_read: false,
+        when_asked: "read to its end",
+    },
+    Kind {
+        name: "directory",
+        kind: FileType::Directory,
+        is_read: false,
+        when_asked: "a failure, status 74",
+    },
+];
+
 /// Whether standard input is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reading {
-    /// A pipe or a file is, a terminal, socket or device is not.
+    /// It depends on its [`Kind`].
     Auto,
     Always,
     Never,
@@ -38,7 +82,7 @@ pub fn read(
     let wanted = match (reading, kind) {
         (Reading::Never, _) => false,
         (Reading::Always, _) => true,
-        (Reading::Auto, Ok(kind)) => matches!(kind, FileType::Fifo | FileType::RegularFile),
+        (Reading::Auto, Ok(found)) => KINDS.iter().any(|kind| kind.kind == found && kind.is_read),
         (Reading::Auto, Err(_)) => false,
     };
     if !wanted {

@@ -45,6 +45,48 @@ impl Real {
     }
 }
 
+/// A file of ours, for the README.
+pub struct Place {
+    pub path: &'static str,
+    pub meaning: &'static str,
+}
+
+/// Where things lie. `KEY` stands for a session's key, `NAME` for a skill's.
+pub const PLACES: &[Place] = &[
+    Place {
+        path: "~/.nanobot/config.json",
+        meaning: "the config (`-c FILE` for another; `NANOBOT_HOME` moves everything)",
+    },
+    Place {
+        path: "~/.nanobot/workspace/",
+        meaning: "the agent's home, with the notes that are sent each time: `AGENTS.md`, `SOUL.md`, `USER.md`, `TOOLS.md`, `IDENTITY.md`",
+    },
+    Place {
+        path: "~/.nanobot/workspace/memory/MEMORY.md",
+        meaning: "lasting facts, sent each time",
+    },
+    Place {
+        path: "~/.nanobot/workspace/memory/HISTORY.md",
+        meaning: "the log of the past, for `grep`",
+    },
+    Place {
+        path: "~/.nanobot/workspace/skills/NAME/SKILL.md",
+        meaning: "what the agent can learn when it needs it",
+    },
+    Place {
+        path: "~/.nanobot/workspace/sessions/KEY.jsonl",
+        meaning: "a conversation, only ever appended to",
+    },
+    Place {
+        path: "~/.nanobot/workspace/sessions/KEY.jsonl.lock",
+        meaning: "holds the kernel's lock while a turn runs, and says whose; means nothing else",
+    },
+    Place {
+        path: "~/.nanobot/workspace/sessions/KEY.jsonl.torn-TIME",
+        meaning: "the end of a line that was never finished, kept aside",
+    },
+];
+
 /// The places this program knows.
 #[derive(Clone, Debug)]
 pub struct Paths {

@@ -4,6 +4,8 @@ use crate::story::Story;
 use expect_test::expect_file;
 use nanobot::error::Exit;
 use nanobot::sys::env::VARIABLES;
+use nanobot::sys::input::KINDS;
+use nanobot::sys::paths::PLACES;
 
 #[test]
 fn the_man_pages_are_those_of_the_code() {
@@ -44,7 +46,30 @@ fn the_readme_has_the_tables_of_the_code() {
         .collect();
     let variables = format!("| variable | meaning |\n|---|---|\n{variables}");
     let mut expect = text;
-    for (mark, table) in [("statuses", statuses), ("variables", variables)] {
+    let inputs: String = KINDS
+        .iter()
+        .map(|kind| {
+            let by_itself = if kind.is_read {
+                "read to its end"
+            } else {
+                "left alone"
+            };
+            format!("| {} | {by_itself} | {} |\n", kind.name, kind.when_asked)
+        })
+        .collect();
+    let inputs =
+        format!("| standard input | by itself | with `--stdin` |\n|---|---|---|\n{inputs}");
+    let files: String = PLACES
+        .iter()
+        .map(|place| format!("| `{}` | {} |\n", place.path, place.meaning))
+        .collect();
+    let files = format!("| file | what it is |\n|---|---|\n{files}");
+    for (mark, table) in [
+        ("statuses", statuses),
+        ("variables", variables),
+        ("inputs", inputs),
+        ("files", files),
+    ] {
         let (start, end) = (
             format!("<!-- {mark} -->\n"),
             format!("<!-- end of {mark} -->\n"),
@@ -58,6 +83,32 @@ fn the_readme_has_the_tables_of_the_code() {
         expect = format!("{before}{start}{table}{end}{after}");
     }
     expect_file![path].assert_eq(&expect);
+}
+
+#[test]
+fn the_files_are_where_the_readme_says() {
+    let story = Story::bare();
+    let flags = ["--provider", "ollama", "--model", "m", "--yes"];
+    let ran = story.run(["onboard"].into_iter().chain(flags));
+    ran.error_text();
+    let skill = story.workspace().join("skills/NAME/SKILL.md");
+    crate::story::write(&skill, b"---\ndescription: taught\n---\nText.\n");
+    let session = story.workspace().join("sessions/KEY.jsonl");
+    crate::story::write(&session, b"{\"role\": \"user\", \"cont");
+    let arguments = ["agent", "-m", "x", "-s", "KEY", "--replay", "demo"];
+    let ran = story.run(arguments);
+    // The demo knows no such session; what is torn is kept aside before that.
+    (ran.code(), ran.text(), ran.error_text());
+    for place in PLACES {
+        let path = place.path.replace('~', story.home().to_str().unwrap());
+        let found = match path.split_once("TIME") {
+            None => std::path::Path::new(&path).exists(),
+            Some((start, _)) => std::fs::read_dir(story.workspace().join("sessions"))
+                .unwrap()
+                .any(|entry| entry.unwrap().path().to_str().unwrap().starts_with(start)),
+        };
+        assert!(found, "{}", place.path);
+    }
 }
 
 #[test]

@@ -38,18 +38,19 @@ pub struct OpenAiChat {
 
 impl Provider for OpenAiChat {
     fn reply(&self, request: &Request<'_>, tell: &mut Tell<'_>) -> Result<Reply, ProviderError> {
-        let body = self.body(request).to_string();
+        let body =
+            serde_json::to_vec(&self.body(request)).expect("a JSON value can be written to memory");
         let mut headers = self.headers.clone();
         if let Some(key) = &self.key {
             headers.push(("authorization".into(), format!("Bearer {}", key.expose())));
         }
-        let answer = self
-            .http
-            .post_json(&self.url(), &headers, body.as_bytes())
-            .map_err(|error| match error.is::<Hinted>() || error.is::<Stop>() {
-                true => ProviderError::Aborted(error),
-                false => ProviderError::Unavailable(format!("ask {}: {error}", self.base)),
-            })?;
+        let answer =
+            self.http
+                .post_json(&self.url(), &headers, &body)
+                .map_err(|error| match error.is::<Hinted>() || error.is::<Stop>() {
+                    true => ProviderError::Aborted(error),
+                    false => ProviderError::Unavailable(format!("ask {}: {error}", self.base)),
+                })?;
         match answer.status {
             200..=299 => self.read(answer, request, tell),
             _ => Err(self.refusal(answer)),
@@ -103,7 +104,7 @@ impl OpenAiChat {
             .is_some_and(|kind| kind.contains("event-stream"));
         let mut reading = Reading::new(request, events);
         let mut body = answer.body;
-        let mut chunk = vec![0; 32 << 10];
+        let mut chunk = vec![0; 16 << 10];
         let mut total = 0;
         loop {
             let count = match body.read(&mut chunk) {
