@@ -611,7 +611,7 @@ fn request(reader: &mut BufReader<TcpStream>) -> Option<String> {
         reader.read_line(&mut line).ok()?;
         match line.trim_end().split_once(": ") {
             Some((name, value)) if name.eq_ignore_ascii_case("content-length") => {
-                length = value.parse().ok()?
+                length = value.parse().ok()?;
             }
             Some(_) => {}
             None => break,

@@ -98,7 +98,9 @@ fn the_files_are_where_the_readme_says() {
     let arguments = ["agent", "-m", "x", "-s", "KEY", "--replay", "demo"];
     let ran = story.run(arguments);
     // The demo knows no such session; what is torn is kept aside before that.
-    (ran.code(), ran.text(), ran.error_text());
+    ran.code();
+    ran.text();
+    ran.error_text();
     for place in PLACES {
         let path = place.path.replace('~', story.home().to_str().unwrap());
         let found = match path.split_once("TIME") {
