@@ -1,5 +1,5 @@
-//! What turns cost, against the least that a client can do: `cargo bench`, or `cargo bench -- --gate` to fail where a
-//! promise does not hold.
+//! What turns cost, against the least that a client can do: `cargo bench`. With `--gate` it fails where a promise does
+//! not hold; `.ci/bench` does that with the program as packages carry it.
 //!
 //! The client is `min.c`, built here, static and without any of our cares. All programs run interleaved in one run, so
 //! that a noisy machine disturbs all alike; what is compared are minima of wall and CPU time, never clocks of two runs.
@@ -18,7 +18,19 @@ use std::time::{Duration, Instant};
 const ROUNDS: usize = 20;
 const PIECES: usize = 20_000;
 
+/// The program that is measured: the one that was built for this, or the one that a package would carry.
+fn program() -> String {
+    std::env::var("NANOBOT_BENCH").unwrap_or_else(|_| env!("CARGO_BIN_EXE_nanobot").into())
+}
+
 fn main() -> ExitCode {
+    // For `.ci/dist`, which watches runs: the server alone.
+    if std::env::args().any(|word| word == "--serve") {
+        println!("{}", serve());
+        loop {
+            std::thread::park();
+        }
+    }
     let gate = std::env::args().any(|word| word == "--gate");
     let bench = Bench::new();
     let mut table = Table::default();
@@ -92,11 +104,12 @@ impl Bench {
         let port = serve();
         let home = |name: &str, path: &str| home(&temp.path().join(name), port, path);
         let ours = |name, every, arguments: &[&str], home: PathBuf, sync| {
-            let words = [env!("CARGO_BIN_EXE_nanobot")].iter().chain(arguments);
+            let arguments = arguments.iter().map(|word| (*word).to_owned());
+            let words = [program()].into_iter().chain(arguments);
             Case {
                 name,
                 every,
-                words: words.map(|word| (*word).to_owned()).collect(),
+                words: words.collect(),
                 home: Some((home, sync)),
             }
         };
@@ -408,9 +421,7 @@ impl Bench {
             }
             None => println!("strace is not there: system calls were not counted"),
         }
-        let binary = std::fs::metadata(env!("CARGO_BIN_EXE_nanobot"))
-            .unwrap()
-            .len();
+        let binary = std::fs::metadata(program()).unwrap().len();
         gates.most("size of the program, MB", binary as f64 / 1e6, 12.0);
         gates.held
     }

@@ -18,7 +18,7 @@ use ureq::http::{HeaderMap, Uri};
 use ureq::tls::{RootCerts, TlsConfig};
 use ureq::unversioned::resolver::{ResolvedSocketAddrs, Resolver};
 use ureq::unversioned::transport::{
-    Buffers, ConnectProxyConnector, ConnectionDetails, Connector, LazyBuffers, NextTimeout,
+    Buffers, ConnectProxyConnector, ConnectionDetails, Connector, Either, LazyBuffers, NextTimeout,
     RustlsConnector, SocksConnector, Transport,
 };
 
@@ -157,6 +157,9 @@ impl Http {
                 .build();
             let connector = ()
                 .chain(SocksConnector::default())
+                .chain(Detours {
+                    timeouts: self.timeouts,
+                })
                 .chain(ConnectProxyConnector::default())
                 .chain(Lines {
                     timeouts: self.timeouts,
@@ -224,31 +227,40 @@ struct Lines {
 }
 
 impl<In: Transport> Connector<In> for Lines {
-    type Out = Line<In>;
+    type Out = Either<In, Line<In>>;
 
     fn connect(
         &self,
         details: &ConnectionDetails<'_>,
         chained: Option<In>,
-    ) -> Result<Option<Line<In>>, ureq::Error> {
+    ) -> Result<Option<Self::Out>, ureq::Error> {
+        // Through a proxy, and so already over a line of ours.
+        if let Some(inner) = chained {
+            return Ok(Some(Either::A(inner)));
+        }
         let mut patience = Patience::unless_zero(self.timeouts.connect);
-        let way = match chained {
-            Some(inner) => Way::Through(inner),
-            None => Way::Direct(
-                dial(&details.addrs, &mut patience)?,
-                LazyBuffers::new(
-                    details.config.input_buffer_size(),
-                    details.config.output_buffer_size(),
-                ),
-            ),
-        };
-        Ok(Some(Line {
-            way,
-            greeting: details.needs_tls().then_some(patience),
-            timeouts: self.timeouts,
-            total: Patience::unless_zero(self.timeouts.total),
-            asked: false,
-        }))
+        let config = &details.config;
+        let buffers = LazyBuffers::new(config.input_buffer_size(), config.output_buffer_size());
+        let way = Way::Direct(dial(&details.addrs, &mut patience)?, buffers);
+        Ok(Some(Either::B(Line::new(way, self.timeouts))))
+    }
+}
+
+/// Makes a line of a connection that the client made by its own means.
+#[derive(Debug)]
+struct Detours {
+    timeouts: Timeouts,
+}
+
+impl<In: Transport> Connector<In> for Detours {
+    type Out = Line<In>;
+
+    fn connect(
+        &self,
+        _: &ConnectionDetails<'_>,
+        chained: Option<In>,
+    ) -> Result<Option<Line<In>>, ureq::Error> {
+        Ok(chained.map(|inner| Line::new(Way::Through(inner), self.timeouts)))
     }
 }
 
@@ -302,8 +314,6 @@ fn ended(stop: Stop) -> ureq::Error {
 #[derive(Debug)]
 struct Line<In> {
     way: Way<In>,
-    /// What is left of the time to connect, until the server's first word of the handshake.
-    greeting: Option<Patience>,
     timeouts: Timeouts,
     /// What is left of the time for the exchange.
     total: Patience,
@@ -314,8 +324,19 @@ struct Line<In> {
 #[derive(Debug)]
 enum Way<In> {
     Direct(TcpStream, LazyBuffers),
-    /// Through a proxy, by the client's own means.
+    /// Through a SOCKS proxy, by the client's own means.
     Through(In),
+}
+
+impl<In> Line<In> {
+    fn new(way: Way<In>, timeouts: Timeouts) -> Self {
+        Self {
+            way,
+            timeouts,
+            total: Patience::unless_zero(timeouts.total),
+            asked: false,
+        }
+    }
 }
 
 impl<In: Transport> Way<In> {
@@ -399,13 +420,17 @@ impl<In: Transport> Transport for Line<In> {
     }
 
     fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, ureq::Error> {
-        let (limit, reason) = match (self.greeting, self.asked) {
-            (Some(greeting), _) => (greeting, ureq::Timeout::Connect),
-            (None, true) => (
+        let (limit, reason) = match (timeout.reason, self.asked) {
+            // A proxy's word or the handshake: what the client itself has left for it.
+            (ureq::Timeout::Connect, _) => {
+                let left = timeout.not_zero().map(|left| Patience::of(*left));
+                (left.unwrap_or_else(Patience::endless), timeout.reason)
+            }
+            (_, true) => (
                 Patience::unless_zero(self.timeouts.first_byte),
                 ureq::Timeout::RecvResponse,
             ),
-            (None, false) => (
+            (_, false) => (
                 Patience::unless_zero(self.timeouts.idle),
                 ureq::Timeout::PerRead,
             ),
@@ -423,7 +448,7 @@ impl<In: Transport> Transport for Line<In> {
             None if self.total.is_over() => Err(ureq::Error::Timeout(ureq::Timeout::Global)),
             None => Err(ureq::Error::Timeout(reason)),
             Some(more) => {
-                (self.asked, self.greeting) = (false, None);
+                self.asked = false;
                 Ok(more)
             }
         }

@@ -269,3 +269,26 @@ fn opens_before_ours(story: &Story, arguments: &[&str]) -> usize {
     std::fs::remove_file(trace).unwrap();
     text.lines().count()
 }
+
+#[test]
+fn a_file_system_without_locks_is_told() {
+    if !can_inject() {
+        return;
+    }
+    for n in 1..=2 {
+        let story = Story::new();
+        let mut command = story.program("strace");
+        command.args(["-f", "-qq", "-o", "/dev/null", "-e", "trace=flock"]);
+        command.args(["-e", &format!("inject=flock:error=ENOLCK:when={n}")]);
+        let child = command
+            .arg(NANOBOT)
+            .args(["agent", "-m", "x"])
+            .spawn()
+            .unwrap();
+        story
+            .wait(child)
+            .status(74)
+            .stderr_has("this file system cannot lock");
+        assert!(story.asked().is_empty());
+    }
+}

@@ -511,3 +511,90 @@ fn a_removed_session_does_not_come_back_from_an_older_place() {
         .status(66)
         .stderr_has("there is no session `a`");
 }
+
+#[test]
+fn what_was_left_in_the_workspace_goes_into_the_newer_store() {
+    let id = "0123456789abcdef0123456789abcdef";
+    let story = Story::new().script([says("2"), says("3")]);
+    let said = "{\"_type\": \"metadata\", \"key\": \"cli:direct\"}\n{\"role\": \"user\", \"content\": \"one\"}\n\
+                {\"role\": \"assistant\", \"content\": \"1\"}\n";
+    let left = story.workspace().join("sessions/cli_direct.jsonl");
+    write(&left, said.as_bytes());
+    let store = story.home().join(".nanobot/sessions").join(id);
+    write(
+        &story.workspace().join(".nanobot/workspace-id"),
+        id.as_bytes(),
+    );
+    write(
+        &store.join(".workspace"),
+        story.workspace().to_str().unwrap().as_bytes(),
+    );
+    // Looking moves nothing.
+    story
+        .run(["session", "show", "cli:direct"])
+        .stdout_has("one");
+    assert!(left.exists());
+    story.run(["agent", "-m", "two"]).stdout("2\n");
+    let now = store.join("Y2xpOmRpcmVjdA.jsonl");
+    assert!(!left.exists() && now.exists());
+    assert!(std::fs::read_to_string(now).unwrap().starts_with(said));
+    assert_eq!(story.asked()[0].messages().len(), 4);
+    story.run(["agent", "-m", "three"]).stdout("3\n");
+    assert_eq!(story.asked()[1].messages().len(), 6);
+    // Old sessions of pipes are pruned there too.
+    let old = store.join("cGlwZTphYmM.jsonl");
+    write(&old, b"{\"_type\": \"metadata\", \"key\": \"pipe:abc\"}\n");
+    let long_ago =
+        std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_700_000_000);
+    std::fs::File::options()
+        .write(true)
+        .open(&old)
+        .unwrap()
+        .set_modified(long_ago)
+        .unwrap();
+    let story = story.script([says("4")]).stdin("four");
+    story.run(["agent"]).stdout("4\n");
+    assert!(!old.exists());
+}
+
+#[test]
+fn a_turn_after_a_kill_reads_the_end_and_not_the_whole() {
+    // 60 MB before the last closing line, and lines of a killed turn after it: read in a moment, if only the end is.
+    let story = Story::new().script([says("fine")]);
+    let path = story.workspace().join("sessions/cli_direct.jsonl");
+    let line = format!(
+        "{{\"role\": \"user\", \"content\": \"{}\"}}\n",
+        "x".repeat(600_000)
+    );
+    let mut text = line.repeat(100);
+    let at = text.len();
+    text.push_str(&format!("{{\"_type\": \"metadata\", \"key\": \"cli:direct\", \"last_consolidated\": 100, \"messages\": 100, \"at\": {at}}}\n"));
+    text.push_str("{\"role\": \"user\", \"content\": \"killed\"}\n");
+    write(&path, text.as_bytes());
+    let out = story.dir().join("reads");
+    let mut command = story.program("strace");
+    command.args([
+        "-qq",
+        "-o",
+        out.to_str().unwrap(),
+        "-e",
+        "trace=read,pread64",
+        "-P",
+        path.to_str().unwrap(),
+    ]);
+    let child = command
+        .arg(crate::story::NANOBOT)
+        .args(["agent", "-m", "x"])
+        .spawn();
+    let Ok(child) = child else {
+        return;
+    };
+    story.wait(child).stdout("fine\n");
+    let read: u64 = std::fs::read_to_string(out)
+        .unwrap()
+        .lines()
+        .filter_map(|line| line.rsplit_once("= ")?.1.parse::<u64>().ok())
+        .sum();
+    assert!(read < 2 << 20, "{read} bytes were read");
+    assert!(story.asked()[0].raw.contains("killed"));
+}
