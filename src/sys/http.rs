@@ -241,7 +241,11 @@ impl<In: Transport> Connector<In> for Lines {
         let mut patience = Patience::unless_zero(self.timeouts.connect);
         let config = &details.config;
         let buffers = LazyBuffers::new(config.input_buffer_size(), config.output_buffer_size());
-        let way = Way::Direct(dial(&details.addrs, &mut patience)?, buffers);
+        let way = Way::Direct(Wire {
+            stream: dial(&details.addrs, &mut patience)?,
+            buffers,
+            held: Vec::new(),
+        });
         Ok(Some(Either::B(Line::new(way, self.timeouts))))
     }
 }
@@ -323,9 +327,42 @@ struct Line<In> {
 
 #[derive(Debug)]
 enum Way<In> {
-    Direct(TcpStream, LazyBuffers),
+    Direct(Wire),
     /// Through a SOCKS proxy, by the client's own means.
     Through(In),
+}
+
+/// A socket of ours.
+#[derive(Debug)]
+struct Wire {
+    stream: TcpStream,
+    buffers: LazyBuffers,
+    /// Sent when there is much of it, or when an answer is waited for: the client gives head and body apart, and a
+    /// server should wake once for both.
+    held: Vec<u8>,
+}
+
+/// What is held at most before it is sent.
+const HELD: usize = 64 << 10;
+
+impl Wire {
+    /// Send what is held.
+    fn flush(&mut self, patience: &mut Patience) -> Result<(), ureq::Error> {
+        let mut rest = self.held.as_slice();
+        while !rest.is_empty() {
+            match self.stream.write(rest) {
+                Ok(count) => rest = &rest[count..],
+                Err(error) if not_now(&error) => {
+                    if !signal::writable(&self.stream, patience).map_err(ended)? {
+                        return Err(ureq::Error::Timeout(ureq::Timeout::SendBody));
+                    }
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        self.held.clear();
+        Ok(())
+    }
 }
 
 impl<In> Line<In> {
@@ -336,6 +373,11 @@ impl<In> Line<In> {
             total: Patience::unless_zero(timeouts.total),
             asked: false,
         }
+    }
+
+    /// A server that takes nothing any more is as silent as one that says nothing.
+    fn patience_to_send(&self) -> Patience {
+        Patience::unless_zero(self.timeouts.first_byte).min(self.total)
     }
 }
 
@@ -348,13 +390,13 @@ impl<In: Transport> Way<In> {
     ) -> Result<Option<bool>, ureq::Error> {
         loop {
             match self {
-                Self::Direct(stream, buffers) => {
-                    if !signal::readable(&*stream, patience).map_err(ended)? {
+                Self::Direct(wire) => {
+                    if !signal::readable(&wire.stream, patience).map_err(ended)? {
                         return Ok(None);
                     }
-                    match stream.read(buffers.input_append_buf()) {
+                    match wire.stream.read(wire.buffers.input_append_buf()) {
                         Ok(count) => {
-                            buffers.input_appended(count);
+                            wire.buffers.input_appended(count);
                             return Ok(Some(count > 0));
                         }
                         Err(error) if not_now(&error) => {}
@@ -389,7 +431,7 @@ const STEP: Duration = Duration::from_millis(250);
 impl<In: Transport> Transport for Line<In> {
     fn buffers(&mut self) -> &mut dyn Buffers {
         match &mut self.way {
-            Way::Direct(_, buffers) => buffers,
+            Way::Direct(wire) => &mut wire.buffers,
             Way::Through(inner) => inner.buffers(),
         }
     }
@@ -399,24 +441,18 @@ impl<In: Transport> Transport for Line<In> {
         if !std::mem::replace(&mut self.asked, true) {
             self.total = Patience::unless_zero(self.timeouts.total);
         }
-        let (stream, buffers) = match &mut self.way {
-            Way::Direct(stream, buffers) => (stream, buffers),
-            Way::Through(inner) => return inner.transmit_output(amount, timeout),
-        };
-        let mut rest = &buffers.output()[..amount];
-        let mut silence = Patience::unless_zero(self.timeouts.first_byte).min(self.total);
-        while !rest.is_empty() {
-            match stream.write(rest) {
-                Ok(count) => rest = &rest[count..],
-                Err(error) if not_now(&error) => {
-                    if !signal::writable(&*stream, &mut silence).map_err(ended)? {
-                        return Err(ureq::Error::Timeout(ureq::Timeout::SendBody));
-                    }
+        let mut patience = self.patience_to_send();
+        match &mut self.way {
+            Way::Through(inner) => inner.transmit_output(amount, timeout),
+            Way::Direct(wire) => {
+                wire.held
+                    .extend_from_slice(&wire.buffers.output()[..amount]);
+                match wire.held.len() < HELD {
+                    true => Ok(()),
+                    false => wire.flush(&mut patience),
                 }
-                Err(error) => return Err(error.into()),
             }
         }
-        Ok(())
     }
 
     fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, ureq::Error> {
@@ -435,10 +471,12 @@ impl<In: Transport> Transport for Line<In> {
                 ureq::Timeout::PerRead,
             ),
         };
-        if let (true, Way::Direct(stream, _)) = (self.asked, &self.way) {
+        let mut to_send = self.patience_to_send();
+        if let (true, Way::Direct(wire)) = (self.asked, &mut self.way) {
+            wire.flush(&mut to_send)?;
             // A server that sends head and body apart waits for our word that the head has come; the system would keep
             // that back for 40 ms, in the hope of something to send it with. Where this is not to be had, it is slower.
-            let _: Result<_, _> = net::sockopt::set_tcp_quickack(stream, true);
+            let _: Result<_, _> = net::sockopt::set_tcp_quickack(&wire.stream, true);
         }
         let before = limit.min(self.total);
         let mut patience = before;
@@ -457,8 +495,8 @@ impl<In: Transport> Transport for Line<In> {
     fn is_open(&mut self) -> bool {
         match &mut self.way {
             // Nothing was asked, so there must be nothing to read, not even the end.
-            Way::Direct(stream, _) => {
-                matches!(stream.peek(&mut [0]), Err(error) if error.kind() == ErrorKind::WouldBlock)
+            Way::Direct(wire) => {
+                matches!(wire.stream.peek(&mut [0]), Err(error) if error.kind() == ErrorKind::WouldBlock)
             }
             Way::Through(inner) => inner.is_open(),
         }
