@@ -383,11 +383,14 @@ impl Bench {
             "the same of the least client",
             cpu("min stream 20k") - cpu("min hello"),
         );
+        // In CPU time: a processor of a virtual machine takes a millisecond to wake, and which run finds one asleep is
+        // chance. The wall is told.
         gates.most(
-            "resume of 100k over a hello, ms",
-            wall("resume 100k") - wall("hello"),
+            "resume of 100k over a hello, CPU ms",
+            cpu("resume 100k") - cpu("hello"),
             1.0,
         );
+        gates.told("the same, wall ms", wall("resume 100k") - wall("hello"));
         gates.told(
             "resume of 100k / resume of 100",
             wall("resume 100k") / wall("resume 100"),
