@@ -55,6 +55,9 @@ impl Report {
 
     /// The sink.
     pub fn tell(&mut self, event: Event<'_>) -> Result<()> {
+        if matches!(event, Event::Notice(_)) {
+            self.stream.end_line(self.terminal)?;
+        }
         self.progress.tell(&event);
         if log::takes(&event) {
             self.log(|stamp| json::event(&event, stamp));
@@ -83,7 +86,8 @@ impl Report {
         self.progress.clear();
         self.log(|_| result.clone());
         match self.form {
-            Form::Text => Ok(()),
+            // What was cut off is followed by why, on a line of its own.
+            Form::Text => self.stream.end_line(self.terminal),
             Form::Json | Form::StreamJson => self.line(result),
         }
     }
@@ -123,14 +127,17 @@ impl Stream {
                     self.print(&reply.text, terminal)?;
                     self.shown = false;
                 }
-                let rest = self.harmless.rest();
-                if std::mem::take(&mut self.open) {
-                    terminal.print(&format!("{rest}\n"))
-                } else {
-                    terminal.print(rest)
-                }
+                terminal.print(self.harmless.rest())?;
+                self.end_line(terminal)
             }
             _ => Ok(()),
+        }
+    }
+
+    fn end_line(&mut self, terminal: Terminal) -> Result<()> {
+        match std::mem::take(&mut self.open) {
+            true => terminal.print("\n"),
+            false => Ok(()),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Standard input, output and error.
 
 use crate::server::{Answer, says, sends};
-use crate::story::Story;
+use crate::story::{NANOBOT, Story};
 use serde_json::json;
 use std::io::Read;
 use std::process::Stdio;
@@ -303,4 +303,18 @@ fn an_answer_to_a_terminal_is_made_harmless() {
         .unwrap();
     assert!(child.wait().unwrap().success());
     assert!(screen.contains("red \\u{1b}[31m alert"), "{screen:?}");
+}
+
+#[test]
+fn what_was_cut_off_on_a_terminal_is_followed_by_why_on_a_line_of_its_own() {
+    let delta = json!({ "choices": [{ "index": 0, "delta": { "content": "Half of" } }] });
+    let stalled = Answer::events([format!("data: {delta}\n\n")]);
+    let story = Story::new().script([sends(stalled.ending(crate::server::Ending::Stall))]);
+    let mut command = story.program("script");
+    let line = format!("{NANOBOT} agent -m x --timeout 0.5");
+    let child = command.args(["-qec", &line, "/dev/null"]).spawn().unwrap();
+    let ran = story.wait(child).status(124);
+    let shown = ran.text();
+    assert!(shown.contains("Half of\r\n"), "{shown:?}");
+    assert!(shown.contains("--timeout"), "{shown:?}");
 }
