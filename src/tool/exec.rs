@@ -248,12 +248,12 @@ fn looks_only(command: &str) -> bool {
                             .iter()
                             .any(|flag| word.starts_with(flag))
                     }),
-                    "sort" => !rest.any(|word| word.starts_with("--o") || word.contains("-o")),
+                    "sort" => !rest.any(|word| word.starts_with("--") || word.contains("-o")),
                     "git" => {
                         matches!(
                             rest.next(),
                             Some("status" | "log" | "diff" | "show" | "blame")
-                        ) && !rest.any(|word| word.starts_with("--o"))
+                        ) && !rest.any(|word| word.starts_with("--o") || word.starts_with("--ext"))
                     }
                     other => LOOKERS.contains(&other),
                 }
@@ -432,6 +432,8 @@ mod tests {
             "find . -fprint a",
             "sort -o a a",
             "sort --output=a a",
+            "sort --compress-prog=./x a",
+            "git diff --ext-diff",
             "git commit -m x",
             "git diff --output=a",
             "env rm a",
