@@ -298,3 +298,86 @@ fn a_proxy_is_asked_about_other_hosts() {
         proxy.asked()[0]
     );
 }
+
+/// A server with a certificate of its own, and the file that vouches for it; `None` where there is no `openssl`. It
+/// gives each connection this answer, whatever it is asked.
+fn tls(story: &Story, body: &str) -> Option<(std::process::Child, u16)> {
+    use std::io::{BufRead, BufReader, Write};
+    let words = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout ca.key -out ca.pem -days 2 -subj /CN=ca && \
+                 openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout key -out request -subj /CN=localhost && \
+                 printf 'subjectAltName=DNS:localhost\\nbasicConstraints=CA:FALSE\\n' > more && \
+                 openssl x509 -req -in request -CA ca.pem -CAkey ca.key -CAcreateserial -out cert -days 2 -extfile more";
+    let made = story
+        .program("/bin/sh")
+        .args(["-c", words])
+        .output()
+        .unwrap();
+    if !made.status.success() {
+        return None;
+    }
+    let mut server = story.program("openssl");
+    server.args([
+        "s_server",
+        "-accept",
+        "127.0.0.1:0",
+        "-cert",
+        "cert",
+        "-key",
+        "key",
+    ]);
+    let mut server = server.stdin(std::process::Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(server.stdout.take().unwrap()).lines();
+    let accepts = lines.find_map(|line| line.unwrap().strip_prefix("ACCEPT ").map(str::to_owned));
+    let accepts = accepts.expect("it says where it listens");
+    let port = accepts.rsplit(':').next().unwrap().parse().unwrap();
+    // Read on, so that it is never kept waiting.
+    std::thread::spawn(move || lines.for_each(drop));
+    let mut stdin = server.stdin.take().unwrap();
+    let head = format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    stdin.write_all(format!("{head}{body}").as_bytes()).unwrap();
+    std::mem::forget(stdin);
+    Some((server, port))
+}
+
+#[test]
+fn tls_is_spoken_with_those_who_can_prove_who_they_are() {
+    let body =
+        json!({ "choices": [{ "message": { "content": "Over TLS." }, "finish_reason": "stop" }] })
+            .to_string();
+    for trusted in [true, false] {
+        let mut story = Story::new();
+        let Some((mut server, port)) = tls(&story, &body) else {
+            return;
+        };
+        story = story.set(
+            "providers.custom.apiBase",
+            json!(format!("https://localhost:{port}/v1")),
+        );
+        if trusted {
+            let vouches = story.dir().join("ca.pem");
+            story = story.env("SSL_CERT_FILE", vouches.to_str().unwrap());
+            story.run(["agent", "-m", "x"]).stdout("Over TLS.\n");
+        } else {
+            story
+                .run(["agent", "-m", "x"])
+                .status(69)
+                .stderr_has("certificate");
+        }
+        drop(server.kill());
+        server.wait().unwrap();
+    }
+    // One that accepts, and never says a word.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let base = format!(
+        "https://localhost:{}/v1",
+        silent.local_addr().unwrap().port()
+    );
+    let story = Story::new().set("providers.custom.apiBase", json!(base));
+    story
+        .run(["agent", "-m", "x", "--timeout", "0.5"])
+        .status(124)
+        .stderr_has("--timeout");
+}
