@@ -232,6 +232,9 @@ impl From<&std::fs::Metadata> for Known {
     }
 }
 
+/// How often an append looks again at what others did meanwhile.
+const TRIES: u32 = 16;
+
 impl Log {
     fn open(
         place: &Place,
@@ -296,14 +299,15 @@ impl Log {
 
     /// Append a line that holds `messages` messages, in one write.
     fn append(&mut self, key: &str, line: &str, messages: usize) -> Result<()> {
-        loop {
+        // Where a file system tells its sizes late, one cannot wait for them to agree; appending is right in any case.
+        for tries in 0.. {
             let Some(file) = &self.file else {
                 self.create(key)?;
                 continue;
             };
             let guard = self.guard.as_ref().unwrap_or(file);
             let appended = store::while_locked(guard, &self.path, || {
-                if !self.is_known()? {
+                if tries < TRIES && !self.is_known()? {
                     return Ok(false);
                 }
                 store::append_to(file, &self.path, self.known.size, line.as_bytes())?;
@@ -318,6 +322,7 @@ impl Log {
             // ours; it is kept aside, where the next open would have put it.
             self.load(0, &mut |_| {})?;
         }
+        unreachable!("the last try appends")
     }
 
     /// Whether the file is as we left it.

@@ -319,8 +319,8 @@ fn ended(stop: Stop) -> ureq::Error {
 struct Line<In> {
     way: Way<In>,
     timeouts: Timeouts,
-    /// What is left of the time for the exchange.
-    total: Patience,
+    /// When the exchange must have ended, as [`signal::now`] tells it.
+    end: Option<Duration>,
     /// A request went out, and nothing has come back yet.
     asked: bool,
 }
@@ -370,14 +370,19 @@ impl<In> Line<In> {
         Self {
             way,
             timeouts,
-            total: Patience::unless_zero(timeouts.total),
+            end: None,
             asked: false,
         }
     }
 
     /// A server that takes nothing any more is as silent as one that says nothing.
     fn patience_to_send(&self) -> Patience {
-        Patience::unless_zero(self.timeouts.first_byte).min(self.total)
+        Patience::unless_zero(self.timeouts.first_byte).min(self.left())
+    }
+
+    /// What is left of the time for the exchange.
+    fn left(&self) -> Patience {
+        self.end.map_or_else(Patience::endless, Patience::until)
     }
 }
 
@@ -439,7 +444,8 @@ impl<In: Transport> Transport for Line<In> {
     fn transmit_output(&mut self, amount: usize, timeout: NextTimeout) -> Result<(), ureq::Error> {
         signal::check().map_err(ended)?;
         if !std::mem::replace(&mut self.asked, true) {
-            self.total = Patience::unless_zero(self.timeouts.total);
+            let total = Some(self.timeouts.total).filter(|total| !total.is_zero());
+            self.end = total.map(|total| signal::now().saturating_add(total));
         }
         let mut patience = self.patience_to_send();
         match &mut self.way {
@@ -478,12 +484,9 @@ impl<In: Transport> Transport for Line<In> {
             // that back for 40 ms, in the hope of something to send it with. Where this is not to be had, it is slower.
             let _: Result<_, _> = net::sockopt::set_tcp_quickack(&wire.stream, true);
         }
-        let before = limit.min(self.total);
-        let mut patience = before;
-        let more = self.way.read(timeout, &mut patience)?;
-        self.total.spend(before.used(patience));
+        let more = self.way.read(timeout, &mut limit.min(self.left()))?;
         match more {
-            None if self.total.is_over() => Err(ureq::Error::Timeout(ureq::Timeout::Global)),
+            None if self.left().is_over() => Err(ureq::Error::Timeout(ureq::Timeout::Global)),
             None => Err(ureq::Error::Timeout(reason)),
             Some(more) => {
                 self.asked = false;

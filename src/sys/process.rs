@@ -92,41 +92,43 @@ pub fn run(spec: &Spec, say: &mut dyn FnMut(&[u8])) -> io::Result<Finished> {
     let mut block = vec![0; 64 << 10];
     // A kernel before 5.3 cannot tell when a child ends; then it is asked now and then.
     let pidfd = rustix::process::pidfd_open(child.group, PidfdFlags::empty()).ok();
-    let mut patience = Patience::of(spec.timeout);
+    // A child that always has something to say is never waited for, and must end all the same.
+    let end = signal::now().saturating_add(spec.timeout);
     let mut open = true;
     let (status, stopped) = loop {
         let mut fds = Vec::with_capacity(2);
         fds.extend(open.then(|| (pipe.as_fd(), PollFlags::IN)));
         fds.extend(pidfd.as_ref().map(|fd| (fd.as_fd(), PollFlags::IN)));
-        let mut look = match pidfd {
-            Some(_) => patience,
-            None => patience.min(Patience::of(LOOK)),
-        };
-        let before = Instant::now();
-        match signal::wait(&fds, &mut look) {
+        let mut patience = Patience::until(end);
+        if pidfd.is_none() {
+            patience = patience.min(Patience::of(LOOK));
+        }
+        match signal::wait(&fds, &mut patience) {
             Ok(Some(0)) if open => open = take(&mut pipe, &mut block, &mut kept, say)? > 0,
             Ok(_) => {}
             Err(stop) => break (None, Some(stop)),
         }
-        match pidfd {
-            Some(_) => patience = look,
-            None => patience.spend(before.elapsed().min(LOOK)),
-        }
         if let Some(status) = child.process.try_wait()? {
             break (Some(status), None);
         }
-        if patience.is_over() {
+        if signal::now() >= end {
             break (None, None);
         }
     };
-    // What a shell said before it ended is in the pipe; what it left behind may hold that open.
-    let mut hold = Patience::of(if status.is_some() {
-        HOLD
-    } else {
-        Duration::ZERO
-    });
-    while open && matches!(signal::readable(&pipe, &mut hold), Ok(true)) {
-        open = take(&mut pipe, &mut block, &mut kept, say)? > 0;
+    // What a shell said before it ended is in the pipe; what it left behind may hold that open, and go on talking.
+    let hold = signal::now()
+        + if status.is_some() {
+            HOLD
+        } else {
+            Duration::ZERO
+        };
+    while open
+        && matches!(
+            signal::readable(&pipe, &mut Patience::until(hold)),
+            Ok(true)
+        )
+    {
+        open = take(&mut pipe, &mut block, &mut kept, say)? > 0 && signal::now() < hold;
     }
     let strays = child.end(status.is_some());
     while open
@@ -362,6 +364,11 @@ pub(crate) mod tests {
 
     #[test]
     fn much_output_is_drained_and_capped() {
+        // One that never falls silent has a deadline too, and so has what it leaves behind.
+        let started = Instant::now();
+        assert!(sh("yes", 1).0.status.is_none());
+        assert!(sh("yes & exit 0", 60).0.strays);
+        assert!(started.elapsed() < Duration::from_secs(10));
         let (finished, _) = sh("yes | head -c 50000000; echo; echo end", 60);
         assert!(finished.head.len() == 1000 && finished.tail.ends_with(b"end\n"));
         assert_eq!(

@@ -43,7 +43,8 @@ static STOPPED: AtomicU64 = AtomicU64::new(0);
 static LOOKED: AtomicU64 = AtomicU64::new(0);
 static START: OnceLock<Instant> = OnceLock::new();
 static BELL: OnceLock<Option<UnixStream>> = OnceLock::new();
-static TIMEOUT: OnceLock<Duration> = OnceLock::new();
+/// When `--timeout` ends, as [`now`] tells it.
+static END: OnceLock<Duration> = OnceLock::new();
 /// Since when the run is ending.
 static ENDS: OnceLock<Instant> = OnceLock::new();
 
@@ -52,9 +53,9 @@ static ENDS: OnceLock<Instant> = OnceLock::new();
 /// # Errors
 /// No descriptors are left.
 pub fn arm(timeout: Option<Duration>) -> std::io::Result<()> {
-    START.get_or_init(Instant::now);
+    let start = now();
     if let Some(timeout) = timeout {
-        TIMEOUT.get_or_init(|| timeout);
+        END.get_or_init(|| start.saturating_add(timeout));
     }
     flag::register(SIGCONT, &RESUMED)?;
     let ignored = ignored();
@@ -137,6 +138,14 @@ pub fn die_by(exit: Exit) {
     }
 }
 
+/// Time that has passed for this process: it stands still while the process is stopped.
+pub fn now() -> Duration {
+    let start = START.get_or_init(Instant::now);
+    look();
+    let stopped = Duration::from_millis(STOPPED.load(Ordering::Relaxed));
+    start.elapsed().saturating_sub(stopped)
+}
+
 /// Take the time. Whether the process was stopped since this was done last; that time counts for no limit.
 fn look() -> bool {
     let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
@@ -151,9 +160,7 @@ fn look() -> bool {
 
 /// What is left of `--timeout`.
 fn left() -> Option<Duration> {
-    let (start, timeout) = (START.get()?, TIMEOUT.get()?);
-    let stopped = Duration::from_millis(STOPPED.load(Ordering::Relaxed));
-    Some((*timeout + stopped).saturating_sub(start.elapsed()))
+    Some(END.get()?.saturating_sub(now()))
 }
 
 /// How long something may take, in time that the process really waited.
@@ -161,6 +168,11 @@ fn left() -> Option<Duration> {
 pub struct Patience(Option<Duration>);
 
 impl Patience {
+    /// Until [`now`] is `end`.
+    pub fn until(end: Duration) -> Self {
+        Self::of(end.saturating_sub(now()))
+    }
+
     /// Without end.
     pub fn endless() -> Self {
         Self(None)
@@ -235,11 +247,12 @@ pub fn wait(
         if stopped {
             continue;
         }
-        patience.spend(waited.max(if woken == Ok(0) {
+        // Not more than was asked for: the rest was no waiting.
+        patience.spend(if woken == Ok(0) {
             slice
         } else {
-            Duration::ZERO
-        }));
+            waited.min(slice)
+        });
         if patience.is_over() {
             return Ok(None);
         }
