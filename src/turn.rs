@@ -53,7 +53,7 @@ pub fn run(
     }
     error = error.or(turn.session.close(exit.name()).err());
     if let Some(reply) = &reply {
-        error = turn.tell(reply, true).err().or(error);
+        error = error.or(turn.tell(reply, true).err());
     }
     let partial = reply.is_none() || cause == Cause::OutputLimit;
     let text = reply.map_or(turn.heard, |reply| reply.text);
@@ -189,14 +189,15 @@ impl Turn<'_, '_, '_> {
                     text,
                 })
             };
-            for done in toolbox.run(batch, reply.finish == Finish::Length, &mut say)? {
-                self.tally.count(&done);
+            let (all, told) = toolbox.run(batch, reply.finish == Finish::Length, &mut say);
+            // What is known is on disk before anybody is told, and so before telling can fail.
+            for done in &all {
+                self.tally.count(done);
                 self.session.push(Message::Tool(done.result.clone()))?;
-                (self.sink)(Event::ToolResult {
-                    result: &done.result,
-                    outcome: done.outcome,
-                    duration: done.duration,
-                })?;
+            }
+            told?;
+            for done in &all {
+                (self.sink)(done.event())?;
             }
             signal::check()?;
         }

@@ -70,6 +70,10 @@ pub fn run(world: &World, arguments: &Arguments) -> Exit {
     if ending.error.is_none() {
         ending.error = shortfall(&ending, arguments, about.max_iterations);
     }
+    // The answer as text is out by now; the result object is not.
+    if ending.error.is_none() && form != Form::Text {
+        ending.error = signal::check().err().map(Into::into);
+    }
     if ending.error.is_some() {
         signal::last_words();
     }
@@ -78,7 +82,10 @@ pub fn run(world: &World, arguments: &Arguments) -> Exit {
     if arguments.dry_run.is_some() && ending.error.is_none() {
         return exit;
     }
-    if let Err(error) = report.finish(&json::result(&ending, exit, &about, &report.stamp)) {
+    if let Err(error) = report.finish(&json::result(&ending, exit, &about, &report.stamp))
+        && exit == Exit::Answered
+    {
+        // What went wrong before is the truer cause.
         exit = crate::report(&error, world.terminal);
     }
     if let Some(error) = &ending.error {
@@ -448,10 +455,7 @@ fn read_attachment(path: &Path, name: &str) -> Result<Vec<u8>> {
             "`curl -s URL | nanobot agent -m …`",
         ));
     }
-    input::read_file(path).map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => fail(Exit::NoInput, format!("there is no file `{name}`")),
-        _ => anyhow::Error::new(error).context(format!("read `{name}`")),
-    })
+    input::read_file(path, name, input::LIMIT)
 }
 
 fn single_text(parts: &[Part]) -> Option<&str> {

@@ -286,7 +286,8 @@ impl Log {
             (self.file, self.count, self.metadata) = (None, 0, Metadata::default());
             return Ok(Vec::new());
         };
-        mend(&file, &self.path, &self.clock, notice)?;
+        let guard = self.guard.as_ref().unwrap_or(&file);
+        mend(&file, guard, &self.path, &self.clock, notice)?;
         self.known = Known::from(&about(&file, &self.path)?);
         let tail = tail::read(&file, &self.path, self.known.size, window)?;
         tail.notices.iter().for_each(|text| notice(text));
@@ -307,10 +308,12 @@ impl Log {
             };
             let guard = self.guard.as_ref().unwrap_or(file);
             let appended = store::while_locked(guard, &self.path, || {
-                if tries < TRIES && !self.is_known()? {
-                    return Ok(false);
-                }
-                store::append_to(file, &self.path, self.known.size, line.as_bytes())?;
+                let before = match tries < TRIES {
+                    true if !self.is_known()? => return Ok(false),
+                    true => self.known.size,
+                    false => store::size(file, &self.path)?,
+                };
+                store::append_to(file, &self.path, before, line.as_bytes())?;
                 Ok(true)
             })?;
             if appended {
@@ -342,13 +345,18 @@ impl Log {
         self.metadata.updated_at = Some(now);
         let line = line::of_metadata(&self.metadata, None);
         let file = store::open_log(&self.path)?;
-        store::while_locked(&file, &self.path, || {
-            // Another program may have been faster.
-            match store::size(&file, &self.path)? {
-                0 => store::append_to(&file, &self.path, 0, line.as_bytes()),
-                _ => Ok(()),
+        let guard = self.guard.as_ref().unwrap_or(&file);
+        let ours = store::while_locked(guard, &self.path, || {
+            let is_empty = store::size(&file, &self.path)? == 0;
+            if is_empty {
+                store::append_to(&file, &self.path, 0, line.as_bytes())?;
             }
+            Ok(is_empty)
         })?;
+        if !ours {
+            // Another program was faster, and what it wrote counts.
+            return self.load(0, &mut |_| {}).map(drop);
+        }
         self.known = Known::from(&about(&file, &self.path)?);
         (self.file, self.fresh) = (Some(file), true);
         Ok(())
@@ -417,12 +425,18 @@ fn whole_lines(file: &File, path: &Path) -> Result<u64> {
 }
 
 /// Mend the end of a log: a last line without its newline gets it when it is whole, and is kept aside when it is not.
-fn mend(file: &File, path: &Path, clock: &Clock, notice: &mut dyn FnMut(&str)) -> Result<()> {
+fn mend(
+    file: &File,
+    guard: &File,
+    path: &Path,
+    clock: &Clock,
+    notice: &mut dyn FnMut(&str),
+) -> Result<()> {
     // Nearly always nothing is to be done, and no lock is needed to see it.
     if is_whole(file, path)? {
         return Ok(());
     }
-    store::while_locked(file, path, || {
+    store::while_locked(guard, path, || {
         let (end, size) = (whole_lines(file, path)?, store::size(file, path)?);
         let what = || format!("read `{}`", path.display());
         let mut torn = Vec::new();
@@ -447,7 +461,14 @@ fn mend(file: &File, path: &Path, clock: &Clock, notice: &mut dyn FnMut(&str)) -
             let count = file.read_at(&mut block, at).with_context(what)?;
             let kept_size = store::size(&kept, &aside)?;
             store::append_to(&kept, &aside, kept_size, &block[..count])?;
-            at += count.max(1) as u64;
+            if count == 0 {
+                break;
+            }
+            at += count as u64;
+        }
+        if store::size(file, path)? != size {
+            // Another program, which knows no locks, goes on writing: its line is not torn, but on its way.
+            return Ok(());
         }
         // What is cut must be safe elsewhere first.
         store::sync(&kept, &aside)?;

@@ -201,11 +201,11 @@ impl Resolver for Names {
         }
         let (host, (bell, hammer)) = (host.to_owned(), UnixStream::pair()?);
         let (send, receive) = mpsc::sync_channel(1);
-        std::thread::spawn(move || {
+        std::thread::Builder::new().spawn(move || {
             // Whoever asked may have gone.
             drop(send.send((host.as_str(), port).to_socket_addrs()));
             drop(hammer);
-        });
+        })?;
         if !signal::readable(&bell, &mut Patience::unless_zero(self.connect)).map_err(ended)? {
             return Err(ureq::Error::Timeout(ureq::Timeout::Resolve));
         }

@@ -3,8 +3,9 @@
 use crate::error::{Exit, fail, fail_hint};
 use crate::sys::signal::{self, Patience};
 use anyhow::{Context, Result};
-use rustix::fs::FileType;
+use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
+use std::path::Path;
 use std::time::Duration;
 
 /// After so long a silence a person is told what is being waited for.
@@ -147,9 +148,39 @@ fn wait(
     ))
 }
 
-/// The content of a file that the user named.
-pub fn read_file(path: &std::path::Path) -> std::io::Result<Vec<u8>> {
-    std::fs::read(path)
+/// The content of a file that the user named; a pipe, as of `<(…)`, is read to its end.
+///
+/// # Errors
+/// Status 66 when it is missing or stays silent, 65 when it is above `limit`; and a run that is to end.
+pub fn read_file(path: &Path, name: &str, limit: usize) -> Result<Vec<u8>> {
+    // Without waiting for whoever may write to it: that is done where a signal is seen.
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let what = || format!("read `{name}`");
+    let file = match rustix::fs::open(path, flags, Mode::empty()) {
+        Err(Errno::NOENT) => {
+            return Err(fail(Exit::NoInput, format!("there is no file `{name}`")));
+        }
+        other => other.map_err(std::io::Error::from).with_context(what)?,
+    };
+    let mut bytes = Vec::new();
+    let mut chunk = vec![0; 64 << 10];
+    loop {
+        if !signal::readable(&file, &mut Patience::of(GIVE_UP_AFTER))? {
+            return Err(fail(Exit::NoInput, format!("`{name}` stayed silent")));
+        }
+        let count = match rustix::io::read(&file, &mut chunk) {
+            Err(Errno::INTR | Errno::AGAIN) => continue,
+            other => other.map_err(std::io::Error::from).with_context(what)?,
+        };
+        bytes.extend_from_slice(&chunk[..count]);
+        if bytes.len() > limit {
+            let cause = format!("`{name}` is longer than {} MiB", limit >> 20);
+            return Err(fail(Exit::BadInput, cause));
+        }
+        if count == 0 {
+            return Ok(bytes);
+        }
+    }
 }
 
 /// The media type of an image that models take, told by its first bytes: PNG, JPEG, GIF or WebP.

@@ -9,11 +9,14 @@ use std::os::fd::AsFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long a child that was asked to end may take.
 const GRACE: Duration = Duration::from_millis(200);
+/// How long what was killed may take to be gone.
+const GIVE_UP: Duration = Duration::from_secs(1);
 /// How long the pipe of a shell that has ended may stay open: a child in the background holds it.
 const HOLD: Duration = Duration::from_millis(100);
 /// How often a running child is looked at, where it cannot be waited for.
@@ -80,6 +83,12 @@ impl Finished {
 pub fn run(spec: &Spec, say: &mut dyn FnMut(&[u8])) -> io::Result<Finished> {
     static FIRST: Once = Once::new();
     FIRST.call_once(|| {
+        // Whoever started us may have it ignored, and then the system takes leave of our children before we can.
+        static ENDED: AtomicBool = AtomicBool::new(false);
+        drop(signal_hook::flag::register(
+            signal_hook::consts::SIGCHLD,
+            &ENDED,
+        ));
         // What a child leaves behind becomes ours, so that it can be ended. Not everywhere to be had, and then it is not.
         let _: Result<_, _> = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
     });
@@ -128,7 +137,10 @@ pub fn run(spec: &Spec, say: &mut dyn FnMut(&[u8])) -> io::Result<Finished> {
             Ok(true)
         )
     {
-        open = take(&mut pipe, &mut block, &mut kept, say)? > 0 && signal::now() < hold;
+        open = take(&mut pipe, &mut block, &mut kept, say)? > 0;
+        if signal::now() >= hold {
+            break;
+        }
     }
     let strays = child.end(status.is_some());
     while open
@@ -221,7 +233,11 @@ impl Running {
             std::thread::sleep(Duration::from_millis(2));
         }
         let _: Result<_, _> = rustix::process::kill_process_group(group, Signal::KILL);
-        drop(self.process.wait());
+        // What may not be killed, such as another user's, or what waits for a dead disk, is not waited for.
+        let killed = Instant::now();
+        while matches!(self.process.try_wait(), Ok(None)) && killed.elapsed() < GIVE_UP {
+            std::thread::sleep(Duration::from_millis(2));
+        }
         groups().retain(|other| *other != group);
         strays |= end_strays();
         strays
@@ -233,20 +249,30 @@ fn end_strays() -> bool {
     let mut found = false;
     // Ending one can hand us its children in turn.
     for _ in 0..16 {
-        let known = groups();
-        let strays: Vec<Pid> = children()
-            .into_iter()
-            .filter(|pid| !is_known(*pid, &known))
-            .collect();
-        let living: Vec<Pid> = strays.into_iter().filter(|pid| !reaped(*pid)).collect();
-        if living.is_empty() {
+        let mut strays: Vec<Pid> = {
+            // Locked while they are listed: what starts meanwhile is not theirs.
+            let known = groups();
+            let all = children().into_iter();
+            all.filter(|pid| !is_known(*pid, &known) && !reaped(*pid))
+                .collect()
+        };
+        if strays.is_empty() {
             break;
         }
         found = true;
-        for pid in living {
-            let _: Result<_, _> = rustix::process::kill_process(pid, Signal::KILL);
-            let _: Result<_, _> =
-                rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::empty());
+        for pid in &strays {
+            let _: Result<_, _> = rustix::process::kill_process(*pid, Signal::KILL);
+        }
+        let killed = Instant::now();
+        loop {
+            strays.retain(|pid| !reaped(*pid));
+            if strays.is_empty() {
+                break;
+            }
+            if killed.elapsed() >= GIVE_UP {
+                return found;
+            }
+            std::thread::sleep(Duration::from_millis(1));
         }
     }
     found

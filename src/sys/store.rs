@@ -6,6 +6,7 @@
 use crate::error::{Exit, fail, fail_hint};
 use crate::sys::signal::{self, Patience};
 use anyhow::{Context, Result};
+use rustix::io::Errno;
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
@@ -51,7 +52,14 @@ pub fn open_existing_log(path: &Path) -> Result<Option<File>> {
 }
 
 /// Open a log of lines for appending. What another left without its newline gets one, so that it swallows no line of ours.
+///
+/// # Errors
+/// What is no regular file: a pipe would keep its writer waiting.
 pub fn open_lines(path: &Path) -> Result<File> {
+    if std::fs::metadata(path).is_ok_and(|about| !about.is_file()) {
+        let cause = format!("`{}` is no regular file", path.display());
+        return Err(fail(Exit::Io, cause));
+    }
     let log = open_log(path)?;
     while_locked(&log, path, || {
         let size = size(&log, path)?;
@@ -133,7 +141,13 @@ pub fn rename_new(from: &Path, to: &Path) -> Result<bool> {
     let (cwd, flags) = (rustix::fs::CWD, rustix::fs::RenameFlags::NOREPLACE);
     match rustix::fs::renameat_with(cwd, from, cwd, to, flags) {
         Ok(()) => {}
-        Err(rustix::io::Errno::XDEV) => return Ok(false),
+        Err(Errno::XDEV) => return Ok(false),
+        // Not every file system can refuse to replace; every one that has links refuses to link over a file.
+        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
+            std::fs::hard_link(from, to)
+                .and_then(|()| std::fs::remove_file(from))
+                .with_context(|| format!("move `{}`", from.display()))?;
+        }
         Err(error) => {
             let error = std::io::Error::from(error);
             return Err(error).with_context(|| format!("move `{}`", from.display()));

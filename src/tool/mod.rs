@@ -3,7 +3,7 @@
 //! A tool is built with what it needs (places, limits, deadline), so there is no context bag. A failing tool is news
 //! for the model, not an error of ours. Adding one is a file and a line in the list that a command builds.
 
-use crate::event::Outcome;
+use crate::event::{Event, Outcome};
 use crate::message::{Part, ToolCall, ToolResult};
 use crate::policy::Refusal;
 use crate::provider::ToolSpec;
@@ -101,6 +101,17 @@ pub struct Done {
     pub duration: Duration,
 }
 
+impl Done {
+    /// What a watcher hears of it.
+    pub fn event(&self) -> Event<'_> {
+        Event::ToolResult {
+            result: &self.result,
+            outcome: self.outcome,
+            duration: self.duration,
+        }
+    }
+}
+
 /// The tools of a run, in the order in which the model sees them.
 pub struct Toolbox {
     tools: Vec<Box<dyn Tool>>,
@@ -143,13 +154,13 @@ impl Toolbox {
 
     /// Run the calls of a batch side by side; the results come in call order. `cut` says that the output limit ended
     /// the reply, which explains arguments that are no JSON. `say` is called on this thread; when it fails, the
-    /// running tools are waited for and its error is returned.
+    /// running tools are waited for and its error is returned beside their results.
     pub fn run(
         &self,
         batch: &[ToolCall],
         cut: bool,
         say: &mut dyn FnMut(&ToolCall, &str) -> anyhow::Result<()>,
-    ) -> anyhow::Result<Vec<Done>> {
+    ) -> (Vec<Done>, anyhow::Result<()>) {
         if let [call] = batch {
             let mut told = Ok(());
             let done = self.run_one(call, cut, &mut |text| {
@@ -157,7 +168,7 @@ impl Toolbox {
                     told = say(call, text);
                 }
             });
-            return told.map(|()| vec![done]);
+            return (vec![done], told);
         }
         std::thread::scope(|scope| {
             let (send, receive) = mpsc::channel::<(usize, String)>();
@@ -179,8 +190,7 @@ impl Toolbox {
             let done = running
                 .into_iter()
                 .map(|thread| thread.join().expect("a panic in a tool is caught in it"));
-            let done = done.collect();
-            told.map(|()| done)
+            (done.collect(), told)
         })
     }
 

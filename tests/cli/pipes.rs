@@ -286,3 +286,45 @@ fn on_terminal(env: &[(&str, &str)]) -> String {
     let ran = story.wait(command.spawn().unwrap()).status(78);
     ran.text()
 }
+
+#[test]
+fn an_attached_pipe_is_read_and_a_silent_one_can_be_ended() {
+    let story = Story::new().script([says("ok")]);
+    let fifo = story.dir().join("fifo");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, Mode::from_raw_mode(0o600)).unwrap();
+    story
+        .run(["agent", "-m", "x", "-a", "fifo", "--timeout", "0.3"])
+        .status(124)
+        .stderr_has("--timeout");
+    let writer = std::thread::spawn(move || std::fs::write(fifo, "SECRET").unwrap());
+    story.run(["agent", "-m", "x", "-a", "fifo"]).stdout("ok\n");
+    writer.join().unwrap();
+    assert!(story.asked()[0].raw.contains("SECRET"));
+    story
+        .run(["agent", "-m", "x", "-a", "/dev/zero"])
+        .status(65)
+        .stderr_has("longer than");
+}
+
+#[test]
+fn a_reader_that_left_hides_no_other_cause() {
+    let story = Story::new();
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut command = story.command(["agent", "-m", "x", "--json", "--replay", "gone"]);
+    let child = command.stdout(writer).spawn().unwrap();
+    drop(command);
+    story.wait(child).status(66).stderr_has("gone");
+}
+
+#[test]
+fn commands_work_under_a_supervisor_that_ignores_its_children() {
+    let story = Story::new().script([
+        crate::server::calls("exec", json!({ "command": "echo on; exit 3" })),
+        says("ok"),
+    ]);
+    let mut shell = story.program("/bin/sh");
+    shell.args(["-c", "trap '' CHLD; exec \"$0\" agent -m x", NANOBOT]);
+    story.wait(shell.spawn().unwrap()).stdout("ok\n");
+    assert!(story.asked()[1].last().contains("Exit code: 3"));
+}

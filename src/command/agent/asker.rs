@@ -37,13 +37,12 @@ pub(super) fn choose(
             answers: Box::new(demo::Demo),
         },
         Some(path) => {
-            let bytes = input::read_file(path).map_err(|error| match error.kind() {
-                std::io::ErrorKind::NotFound => fail(
-                    Exit::NoInput,
-                    format!("there is no recording `{}`", path.display()),
-                ),
-                _ => anyhow::Error::new(error).context(format!("read `{}`", path.display())),
-            })?;
+            if !path.exists() {
+                let cause = format!("there is no recording `{}`", path.display());
+                return Err(fail(Exit::NoInput, cause));
+            }
+            // As long as it may be: a recording of many turns is one file.
+            let bytes = input::read_file(path, &path.display().to_string(), usize::MAX)?;
             let replay = Replay::new(path, &String::from_utf8_lossy(&bytes))?;
             let model = settings.model.clone().unwrap_or_else(|| "replay".into());
             Chosen {
