@@ -210,7 +210,8 @@ impl Resolver for Names {
             return Err(ureq::Error::Timeout(ureq::Timeout::Resolve));
         }
         let addresses = receive.recv().map_err(|_| ureq::Error::HostNotFound)?;
-        let addresses = addresses.map_err(|_| ureq::Error::HostNotFound)?;
+        // With the system's own words: a name that does not exist is not a resolver that does not answer.
+        let addresses = addresses?;
         // As many as the client's list holds.
         addresses.take(16).for_each(|address| found.push(address));
         match found.is_empty() {

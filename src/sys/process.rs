@@ -125,30 +125,19 @@ pub fn run(spec: &Spec, say: &mut dyn FnMut(&[u8])) -> io::Result<Finished> {
         }
     };
     // What a shell said before it ended is in the pipe; what it left behind may hold that open, and go on talking.
-    let hold = signal::now()
-        + if status.is_some() {
-            HOLD
-        } else {
-            Duration::ZERO
-        };
-    while open
-        && matches!(
-            signal::readable(&pipe, &mut Patience::until(hold)),
-            Ok(true)
-        )
-    {
-        open = take(&mut pipe, &mut block, &mut kept, say)? > 0;
-        if signal::now() >= hold {
-            break;
+    if status.is_some() {
+        let hold = signal::now() + HOLD;
+        while open && may_read(&pipe, Patience::until(hold)) {
+            open = take(&mut pipe, &mut block, &mut kept, say)? > 0;
+            if signal::now() >= hold {
+                break;
+            }
         }
     }
     let strays = child.end(status.is_some());
-    while open
-        && matches!(
-            signal::readable(&pipe, &mut Patience::of(Duration::ZERO)),
-            Ok(true)
-        )
-    {
+    // The rest, now that nobody writes any more; or somebody who could not be ended, and then not for long.
+    let hold = signal::now() + HOLD;
+    while open && may_read(&pipe, Patience::of(Duration::ZERO)) && signal::now() < hold {
         open = take(&mut pipe, &mut block, &mut kept, &mut |_| {})? > 0;
     }
     Ok(Finished {
@@ -159,6 +148,11 @@ pub fn run(spec: &Spec, say: &mut dyn FnMut(&[u8])) -> io::Result<Finished> {
         stopped,
         strays,
     })
+}
+
+/// Whether there is something to read, and nothing else to do.
+fn may_read(pipe: &io::PipeReader, mut patience: Patience) -> bool {
+    matches!(signal::readable(pipe, &mut patience), Ok(true))
 }
 
 /// Read once what there is.

@@ -45,8 +45,8 @@ static START: OnceLock<Instant> = OnceLock::new();
 static BELL: OnceLock<Option<UnixStream>> = OnceLock::new();
 /// When `--timeout` ends, as [`now`] tells it.
 static END: OnceLock<Duration> = OnceLock::new();
-/// Since when the run is ending.
-static ENDS: OnceLock<Instant> = OnceLock::new();
+/// Since when the run is ending, as [`now`] tells it.
+static ENDS: OnceLock<Duration> = OnceLock::new();
 
 /// From now on a signal ends the run in order, and so does the end of `timeout`. Before, the system's own way is right.
 ///
@@ -97,7 +97,7 @@ fn ignored() -> u64 {
 pub fn check() -> Result<(), Stop> {
     look();
     if let Some(since) = ENDS.get() {
-        let waits = since.elapsed() < LAST;
+        let waits = now() < *since + LAST;
         return if waits { Ok(()) } else { Err(Stop(ending())) };
     }
     match CAME.load(Ordering::SeqCst) {
@@ -126,7 +126,7 @@ fn ending() -> Exit {
 pub fn last_words() {
     HARD.store(true, Ordering::SeqCst);
     if check().is_err() {
-        ENDS.get_or_init(Instant::now);
+        ENDS.get_or_init(now);
     }
 }
 
