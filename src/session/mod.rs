@@ -232,7 +232,7 @@ impl From<&std::fs::Metadata> for Known {
     }
 }
 
-/// How often an append looks again at what others did meanwhile.
+/// How often is looked again at what others did meanwhile.
 const TRIES: u32 = 16;
 
 impl Log {
@@ -432,10 +432,24 @@ fn mend(
     clock: &Clock,
     notice: &mut dyn FnMut(&str),
 ) -> Result<()> {
-    // Nearly always nothing is to be done, and no lock is needed to see it.
-    if is_whole(file, path)? {
-        return Ok(());
+    // Nearly always nothing is to be done, and no lock is needed to see it. What another program, which knows no locks,
+    // was writing meanwhile is looked at again.
+    for _ in 0..TRIES {
+        if store::is_whole(file, path)? {
+            return Ok(());
+        }
+        mend_once(file, guard, path, clock, notice)?;
     }
+    Ok(())
+}
+
+fn mend_once(
+    file: &File,
+    guard: &File,
+    path: &Path,
+    clock: &Clock,
+    notice: &mut dyn FnMut(&str),
+) -> Result<()> {
     store::while_locked(guard, path, || {
         let (end, size) = (whole_lines(file, path)?, store::size(file, path)?);
         let what = || format!("read `{}`", path.display());
@@ -467,7 +481,7 @@ fn mend(
             at += count as u64;
         }
         if store::size(file, path)? != size {
-            // Another program, which knows no locks, goes on writing: its line is not torn, but on its way.
+            // Its line is not torn, but on its way.
             return Ok(());
         }
         // What is cut must be safe elsewhere first.
@@ -480,17 +494,6 @@ fn mend(
         ));
         Ok(())
     })
-}
-
-/// Whether a file is empty or ends in a newline.
-fn is_whole(file: &File, path: &Path) -> Result<bool> {
-    let size = store::size(file, path)?;
-    let mut last = [b'\n'];
-    if size > 0 {
-        file.read_exact_at(&mut last, size - 1)
-            .with_context(|| format!("read `{}`", path.display()))?;
-    }
-    Ok(last == [b'\n'])
 }
 
 #[cfg(test)]

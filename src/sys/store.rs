@@ -25,26 +25,20 @@ pub fn create_dir(path: &Path) -> Result<()> {
 
 /// Open `path` for appending; it is made where it is missing. A link is not followed.
 pub fn open_log(path: &Path) -> Result<File> {
-    let nofollow = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
-    let opened = OpenOptions::new()
-        .read(true)
-        .append(true)
-        .create(true)
-        .mode(0o600)
-        .custom_flags(nofollow)
-        .open(path);
+    let opened = log_options().create(true).mode(0o600).open(path);
     opened.with_context(|| format!("open `{}`", path.display()))
+}
+
+fn log_options() -> OpenOptions {
+    let nofollow = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
+    let mut options = OpenOptions::new();
+    options.read(true).append(true).custom_flags(nofollow);
+    options
 }
 
 /// As [`open_log`], and `None` where the file is missing.
 pub fn open_existing_log(path: &Path) -> Result<Option<File>> {
-    let nofollow = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
-    let opened = OpenOptions::new()
-        .read(true)
-        .append(true)
-        .custom_flags(nofollow)
-        .open(path);
-    match opened {
+    match log_options().open(path) {
         Ok(file) => Ok(Some(file)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error).with_context(|| format!("open `{}`", path.display())),
@@ -61,19 +55,22 @@ pub fn open_lines(path: &Path) -> Result<File> {
         return Err(fail(Exit::Io, cause));
     }
     let log = open_log(path)?;
-    while_locked(&log, path, || {
-        let size = size(&log, path)?;
-        let mut last = [b'\n'];
-        if size > 0 {
-            log.read_exact_at(&mut last, size - 1)
-                .with_context(|| format!("read `{}`", path.display()))?;
-        }
-        match last {
-            [b'\n'] => Ok(()),
-            _ => append_to(&log, path, size, b"\n"),
-        }
+    while_locked(&log, path, || match is_whole(&log, path)? {
+        true => Ok(()),
+        false => append_to(&log, path, size(&log, path)?, b"\n"),
     })?;
     Ok(log)
+}
+
+/// Whether a file is empty or ends in a newline.
+pub fn is_whole(file: &File, path: &Path) -> Result<bool> {
+    let size = size(file, path)?;
+    let mut last = [b'\n'];
+    if size > 0 {
+        file.read_exact_at(&mut last, size - 1)
+            .with_context(|| format!("read `{}`", path.display()))?;
+    }
+    Ok(last == [b'\n'])
 }
 
 /// How long an open file is.
