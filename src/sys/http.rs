@@ -12,7 +12,6 @@ use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 use std::sync::{OnceLock, mpsc};
 use std::time::Duration;
-use ureq::Agent;
 use ureq::config::Config;
 use ureq::http::{HeaderMap, Uri};
 use ureq::tls::{RootCerts, TlsConfig};
@@ -21,6 +20,7 @@ use ureq::unversioned::transport::{
     Buffers, ConnectProxyConnector, ConnectionDetails, Connector, Either, LazyBuffers, NextTimeout,
     RustlsConnector, SocksConnector, Transport,
 };
+use ureq::{Agent, RequestBuilder};
 
 /// How long to wait. A zero waits for ever.
 #[derive(Clone, Copy, Debug)]
@@ -86,16 +86,27 @@ impl Http {
         }
     }
 
-    /// Send `body` as JSON. Any status comes back as an answer; redirects are not followed, since a key must not be.
-    ///
-    /// # Errors
-    /// In words for a person: no connection, a time-out, a broken transfer, an address that is none. A [`Stop`] when the
-    /// run is to end.
+    /// Send `body` as JSON; see [`Http::send`].
     pub fn post_json(
         &self,
         url: &str,
         headers: &[(String, String)],
         body: &[u8],
+    ) -> anyhow::Result<Answer> {
+        self.send(url, headers, Some(("application/json", body)))
+    }
+
+    /// Post a body of some media type, or get what is at `url` where there is none. Any status comes back as an answer;
+    /// redirects are not followed, since a key must not be.
+    ///
+    /// # Errors
+    /// In words for a person: no connection, a time-out, a broken transfer, an address that is none. A [`Stop`] when the
+    /// run is to end.
+    pub fn send(
+        &self,
+        url: &str,
+        headers: &[(String, String)],
+        body: Option<(&str, &[u8])>,
     ) -> anyhow::Result<Answer> {
         let uri: Uri = url
             .parse()
@@ -108,17 +119,15 @@ impl Http {
                 format!("`--offline` forbids to reach `{host}`"),
             ));
         }
-        let mut request = self
-            .agent(uri.scheme_str() == Some("https"))
-            .post(url)
-            .header("content-type", "application/json");
-        for (name, value) in headers {
-            request = request.header(name, value);
-        }
-        if local {
-            request = request.config().proxy(None).build();
-        }
-        let response = request.send(body).map_err(|error| match signal::check() {
+        let agent = self.agent(uri.scheme_str() == Some("https"));
+        let sent = match body {
+            Some((kind, body)) => {
+                let request = agent.post(url).header("content-type", kind);
+                prepared(request, headers, local).send(body)
+            }
+            None => prepared(agent.get(url), headers, local).call(),
+        };
+        let response = sent.map_err(|error| match signal::check() {
             Err(stop) => stop.into(),
             Ok(()) => anyhow::Error::msg(words(&error)),
         })?;
@@ -171,6 +180,21 @@ impl Http {
             Agent::with_parts(config, connector, names)
         })
     }
+}
+
+/// `request` with its headers; nothing on this machine is reached through a proxy.
+fn prepared<Body>(
+    mut request: RequestBuilder<Body>,
+    headers: &[(String, String)],
+    local: bool,
+) -> RequestBuilder<Body> {
+    for (name, value) in headers {
+        request = request.header(name, value);
+    }
+    if local {
+        request = request.config().proxy(None).build();
+    }
+    request
 }
 
 /// Finds addresses. Those that are written out need no asking; the system is asked in a thread, since its answer
