@@ -151,7 +151,7 @@ pub struct Agent {
     #[arg(long, overrides_with = "logs", hide = true)]
     pub no_logs: bool,
 
-    /// The model to ask
+    /// The model to ask, or a preset of the config
     #[arg(long, value_name = "NAME", help_heading = "Model")]
     pub model: Option<String>,
     /// Limit of one reply, in tokens
@@ -166,9 +166,15 @@ pub struct Agent {
     /// How often the model may be asked in this turn
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Model")]
     pub max_iterations: Option<u32>,
+    /// Stop when the turn has cost so much, in US dollars
+    #[arg(long, value_name = "USD", value_parser = dollars, help_heading = "Model")]
+    pub max_cost: Option<f64>,
     /// Stop when the turn has used so many tokens, input and output together
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = "Model")]
     pub max_total_tokens: Option<u64>,
+    /// Answer as JSON that satisfies this schema: a file, a JSON schema, or fields as `name, age int, tags str[]`
+    #[arg(long, value_name = "SCHEMA", help_heading = "Output")]
+    pub schema: Option<String>,
     /// Ask for the reply in one piece, for servers that cannot stream
     #[arg(long, help_heading = "Model")]
     pub no_stream: bool,
@@ -374,6 +380,13 @@ fn time(text: &str) -> Result<Duration, String> {
     };
     time.filter(|time| !time.is_zero())
         .ok_or_else(|| "expected seconds, or a time as `90s`, `5m`, `1h30m`".into())
+}
+
+fn dollars(text: &str) -> Result<f64, String> {
+    match text.trim_start_matches('$').parse::<f64>() {
+        Ok(number) if number > 0.0 && number.is_finite() => Ok(number),
+        _ => Err("expected an amount in US dollars, as `0.50`".into()),
+    }
 }
 
 fn temperature(text: &str) -> Result<f64, String> {

@@ -33,10 +33,20 @@ pub enum Event<'a> {
         wait: Duration,
         cause: &'a str,
     },
+    /// A model cannot be asked, and another one stands in for it.
+    Fallback {
+        from: &'a str,
+        to: &'a str,
+        cause: &'a str,
+    },
     /// Something the user should know that is no failure.
     Notice(&'a str),
-    /// What one request cost.
-    Usage { message: &'a str, usage: Usage },
+    /// What one request cost, in tokens and in US dollars where that is known.
+    Usage {
+        message: &'a str,
+        usage: Usage,
+        cost: Option<f64>,
+    },
 }
 
 /// How a tool call ended.

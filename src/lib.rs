@@ -22,6 +22,7 @@
 //! | [`command`] | one file for each subcommand: arguments in, wiring, words out; the only place where concrete things meet |
 //! | [`turn`] | the loop: ask, run tools, repeat; knows interfaces, never features |
 //! | [`guard`] | what may stop or bend a turn, one file each behind one small trait |
+//! | [`answer`] | the schema that an answer is to satisfy |
 //! | [`policy`] | who may touch what: pure decisions |
 //! | [`prompt`] | what the model is told: pure |
 //! | [`message`] | user, reply, tool call, tool result, usage: plain data |
@@ -30,6 +31,7 @@
 //! | [`settings`] | the config as written, and the settings as used |
 //! | [`workspace`] | the agent's home: its notes, memory and templates |
 //! | [`session`] | the conversation log: open, lock, repair, push |
+//! | [`ledger`] | what every call of a model cost, and what may still be spent |
 //! | [`history`] | which stored messages may be sent: pure |
 //! | [`skill`] | what a workspace can teach |
 //! | [`provider`] | one trait, one file for each wire format, wrappers, the table of providers |
@@ -40,7 +42,7 @@
 //!
 //! ```text
 //! main → lib → command → turn → { session, provider, tool, guard, policy } → { message, event }
-//!                  └──→ { report, prompt, settings, workspace, history, skill } ──┘
+//!                  └──→ { report, prompt, settings, workspace, history, skill, ledger } ──┘
 //! anything above may use sys and error; sys knows only std, its crates, and error
 //! ```
 //!
@@ -56,6 +58,7 @@
     )
 )]
 
+pub mod answer;
 pub mod cli;
 pub mod command;
 pub mod error;
@@ -64,6 +67,7 @@ pub mod event;
 mod fuzz;
 pub mod guard;
 pub mod history;
+pub mod ledger;
 pub mod message;
 pub mod policy;
 pub mod prompt;

@@ -82,6 +82,8 @@ pub struct Reply {
     pub calls: Vec<ToolCall>,
     pub finish: Finish,
     pub usage: Usage,
+    /// What it cost, in US dollars: as the provider says, else by its prices. `None` where neither is known.
+    pub cost: Option<f64>,
     /// The model that answered, as the provider names it.
     pub model: String,
     /// What its provider wants back unchanged, such as signed thinking.
@@ -148,17 +150,23 @@ pub struct Usage {
     pub input: u64,
     /// Of `input`, those read from the provider's cache.
     pub cached: u64,
+    /// Of `input`, those that were written to that cache, where this is paid for apart.
+    pub cache_write: u64,
     /// All tokens that came out, reasoning included.
     pub output: u64,
     /// Of `output`, those spent on reasoning.
     pub reasoning: u64,
+    /// The provider gave no numbers; these are our own guess.
+    pub estimated: bool,
 }
 
 impl std::ops::AddAssign for Usage {
     fn add_assign(&mut self, other: Self) {
         self.input += other.input;
         self.cached += other.cached;
+        self.cache_write += other.cache_write;
         self.output += other.output;
         self.reasoning += other.reasoning;
+        self.estimated |= other.estimated;
     }
 }

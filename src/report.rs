@@ -34,6 +34,8 @@ pub struct Report {
     progress: Progress,
     stream: Stream,
     log: Option<Log>,
+    /// The answer is printed when it is complete, wherever.
+    whole: bool,
 }
 
 impl Report {
@@ -45,6 +47,7 @@ impl Report {
             progress,
             stream: Stream::default(),
             log: None,
+            whole: false,
         }
     }
 
@@ -65,7 +68,9 @@ impl Report {
         match self.form {
             Form::Json => Ok(()),
             Form::StreamJson => self.line(&json::event(&event, &self.stamp)),
-            Form::Text if self.terminal.out => self.stream.tell(&event, self.terminal),
+            Form::Text if self.terminal.out && !self.whole => {
+                self.stream.tell(&event, self.terminal)
+            }
             Form::Text => match event {
                 Event::Assistant { reply, last: true } => self
                     .terminal
@@ -73,6 +78,11 @@ impl Report {
                 _ => Ok(()),
             },
         }
+    }
+
+    /// Print the answer when it is complete, on a terminal too: until it is checked it is none.
+    pub fn show_whole(&mut self) {
+        self.whole = true;
     }
 
     /// Say something that is no failure.
@@ -219,6 +229,10 @@ impl Progress {
                     attempt + 1,
                     short(*wait)
                 ));
+                self.spin();
+            }
+            Event::Fallback { from, to, cause } => {
+                self.notice(&format!("{cause}; `{to}` is asked instead of `{from}`"));
                 self.spin();
             }
             Event::Notice(text) => self.notice(text),

@@ -13,7 +13,7 @@ use crate::session::Session;
 use crate::sys::signal;
 use agent::Agent;
 use anyhow::Result;
-use ending::{Cause, Ending, Tally, answered_nothing};
+use ending::{Cause, Ending, Tally, answered_nothing, unfit};
 use std::borrow::Cow;
 use std::time::Instant;
 
@@ -22,6 +22,8 @@ pub mod ending;
 
 /// How often a reply with neither text nor calls is asked for again.
 const BLANKS: u32 = 2;
+/// How often an answer that does not satisfy its schema is asked for again.
+const REPAIRS: u32 = 2;
 
 /// Run one turn to its end. Without `input` an interrupted turn is taken up where it stopped.
 pub fn run(
@@ -90,12 +92,11 @@ impl Turn<'_, '_, '_> {
             .iter()
             .rposition(is_user)
             .unwrap_or(0);
-        let mut blanks = 0;
+        let (mut blanks, mut repairs) = (0, 0);
         loop {
             signal::check()?;
             match self.guard(start) {
                 Verdict::GoOn => {}
-                Verdict::Stop(cause) => return Ok((cause, None)),
                 Verdict::Close { cause, words } => {
                     let mut reply = self.ask(Some(words))?;
                     reply.calls.clear();
@@ -105,12 +106,23 @@ impl Turn<'_, '_, '_> {
                     };
                 }
             }
-            let reply = self.ask(None)?;
+            let mut reply = self.ask(None)?;
             if !reply.calls.is_empty() {
                 self.session.push(Message::Assistant(reply.clone()))?;
                 self.tell(&reply, false)?;
                 self.run_calls(&reply)?;
             } else if !reply.is_blank() {
+                if let Some(answer) = self.agent.answer {
+                    match answer.check(&reply.text) {
+                        Ok(text) => reply.text = text,
+                        Err(wrong) if repairs == REPAIRS => return Err(unfit(&wrong)),
+                        Err(wrong) => {
+                            repairs += 1;
+                            self.object(reply, &wrong, repairs)?;
+                            continue;
+                        }
+                    }
+                }
                 let cause = match reply.finish {
                     Finish::Length => Cause::OutputLimit,
                     _ => Cause::Answered,
@@ -124,14 +136,26 @@ impl Turn<'_, '_, '_> {
         }
     }
 
+    /// Tell the model what is wrong with its answer, so that it gives another one.
+    fn object(&mut self, reply: Reply, wrong: &str, round: u32) -> Result<()> {
+        self.session.push(Message::Assistant(reply.clone()))?;
+        self.tell(&reply, false)?;
+        let words = format!(
+            "[nanobot] This answer does not satisfy the schema: {wrong}. Give the whole answer again, as JSON alone."
+        );
+        let user = User {
+            id: format!("{}-r{round}", self.session.turn()),
+            parts: vec![Part::Text(words)],
+            ..User::default()
+        };
+        self.session.push(Message::User(user.clone()))?;
+        (self.sink)(Event::User(&user))
+    }
+
     /// The first word of a guard against going on; `start` is where the turn begins.
     fn guard(&mut self, start: usize) -> Verdict {
-        let Tally {
-            iterations, usage, ..
-        } = self.tally;
         let state = State {
-            iterations,
-            usage,
+            iterations: self.tally.iterations,
             turn: &self.session.messages()[start..],
         };
         let mut verdicts = self
@@ -171,7 +195,7 @@ impl Turn<'_, '_, '_> {
             .reply(&request, &mut tell)
             .map_err(ProviderError::into_failure)?;
         self.tally.asking += started.elapsed();
-        self.tally.usage += reply.usage;
+        self.tally.pay(&reply);
         self.tally.model.clone_from(&reply.model);
         Ok(reply)
     }
@@ -210,6 +234,7 @@ impl Turn<'_, '_, '_> {
         (self.sink)(Event::Usage {
             message: &reply.id,
             usage: reply.usage,
+            cost: reply.cost,
         })
     }
 }

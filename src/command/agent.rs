@@ -1,13 +1,15 @@
 //! `nanobot agent`: one turn, from the command line to the status.
 
 use crate::World;
+use crate::answer::Schema;
 use crate::cli::{Agent as Arguments, DryRun, OutputFormat, Sandbox};
+use crate::command::asker;
 use crate::error::{Exit, Stop, exit_of, fail, fail_hint};
 use crate::event::Event;
-use crate::guard::{Guard, iterations::Iterations, repeats::Repeats, tokens::Tokens};
+use crate::guard::{Guard, iterations::Iterations, repeats::Repeats};
+use crate::ledger::Account;
 use crate::message::{Image, Message, Part, User};
 use crate::prompt;
-use crate::provider::Sampling;
 use crate::report::{Form, Level, Progress, Report, json};
 use crate::session::{Place, Session};
 use crate::settings::{Config, Overrides, Settings};
@@ -24,10 +26,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-mod asker;
 mod places;
-
-pub(super) use asker::wire;
 
 /// Run the turn, print what is to be printed, and say how it ended.
 pub fn run(world: &World, arguments: &Arguments) -> Exit {
@@ -54,6 +53,9 @@ pub fn run(world: &World, arguments: &Arguments) -> Exit {
         stamp,
     );
     let mut about = json::Run::default();
+    if arguments.schema.is_some() {
+        report.show_whole();
+    }
     if let Some(path) = world.env.get(sys::env::LOG) {
         report.log_to(Path::new(path));
     }
@@ -78,9 +80,20 @@ pub fn run(world: &World, arguments: &Arguments) -> Exit {
         signal::last_words();
     }
     let mut exit = ending.error.as_ref().map_or(Exit::Answered, exit_of);
+    about.has_schema = arguments.schema.is_some();
     about.duration = started.elapsed();
     if arguments.dry_run.is_some() && ending.error.is_none() {
         return exit;
+    }
+    // What a budget cut short was paid for all the same.
+    let printed =
+        exit == Exit::Budget && ending.partial && form == Form::Text && !world.terminal.out;
+    if printed
+        && let Err(error) = world
+            .terminal
+            .print(&format!("{}\n", ending.text.trim_end_matches('\n')))
+    {
+        exit = crate::report(&error, world.terminal);
     }
     if let Err(error) = report.finish(&json::result(&ending, exit, &about, &report.stamp))
         && exit == Exit::Answered
@@ -90,6 +103,11 @@ pub fn run(world: &World, arguments: &Arguments) -> Exit {
     }
     if let Some(error) = &ending.error {
         crate::report(error, world.terminal);
+        if printed {
+            world
+                .terminal
+                .complain("nanobot: what was printed is not a whole answer");
+        }
     }
     exit
 }
@@ -109,14 +127,6 @@ fn shortfall(ending: &Ending, arguments: &Arguments, max_iterations: u32) -> Opt
             }
         }),
         Cause::Answered => None,
-        Cause::TokenBudget => Some(fail_hint(
-            exit,
-            format!(
-                "stopped by the budget of {} tokens",
-                arguments.max_total_tokens.unwrap_or_default()
-            ),
-            "a higher `--max-total-tokens`; `--resume` goes on where this stopped",
-        )),
         Cause::IterationLimit => Some(fail_hint(
             exit,
             format!("stopped by the limit of {max_iterations} requests"),
@@ -152,6 +162,7 @@ fn answer(
             "`--no-tools`, or `--tools` without `exec`",
         ));
     }
+    let schema = arguments.schema.as_deref().map(read_schema).transpose()?;
     let piped = read_piped(world, arguments, report)?;
     let config = Config::load(&world.paths.config)?;
     let settings = Settings::resolve(
@@ -203,20 +214,30 @@ fn answer(
         parts,
         facts: prompt::facts(&world.clock.now(), session.key()),
     });
-    let sampling = Sampling {
-        max_tokens: settings.max_tokens,
-        temperature: Some(settings.temperature),
-        reasoning_effort: settings.reasoning_effort.clone(),
+    let sampling = asker::sampling(&settings.asked[0]);
+    let system = match &schema {
+        Some(schema) => format!("{}\n\n{}", scene.system, schema.words()),
+        None => scene.system,
     };
+    let answer = schema
+        .as_ref()
+        .map(|schema| schema as &dyn turn::agent::Answer);
     if let Some(form) = arguments.dry_run {
-        let ((_, model), wire) = asker::wire(world, &settings, true, !arguments.no_stream)?;
+        let asker::Way { choice, wire } = asker::way(
+            world,
+            &settings,
+            &settings.asked[0],
+            true,
+            !arguments.no_stream,
+        )?;
         let agent = Agent {
-            system: &scene.system,
+            system: &system,
             provider: &wire,
             toolbox: &scene.toolbox,
             guards: &mut [],
-            model: &model,
+            model: &choice.model,
             sampling: &sampling,
+            answer,
         };
         session.push(Message::User(input.unwrap_or_default()))?;
         let request = agent.request(session.messages(), true, "");
@@ -226,7 +247,13 @@ fn answer(
         })?;
         return Ok(Ending::default());
     }
-    let chosen = asker::choose(world, arguments, &settings, report)?;
+    let account = Account {
+        session: session.key().to_owned(),
+        turn: report.stamp.turn.clone(),
+        job: None,
+        cause: "turn",
+    };
+    let chosen = asker::choose(world, arguments, &settings, &account, report)?;
     about.provider.clone_from(&chosen.provider);
     about.model.clone_from(&chosen.model);
     let mut guards: Vec<Box<dyn Guard>> = vec![
@@ -235,16 +262,14 @@ fn answer(
         }),
         Box::new(Repeats),
     ];
-    if let Some(limit) = arguments.max_total_tokens {
-        guards.insert(0, Box::new(Tokens { limit }));
-    }
     let mut agent = Agent {
-        system: &scene.system,
+        system: &system,
         provider: chosen.answers.as_ref(),
         toolbox: &scene.toolbox,
         guards: &mut guards,
         model: &chosen.model,
         sampling: &sampling,
+        answer,
     };
     session.begin(&report.stamp.turn);
     let ending = turn::run(&mut agent, &mut session, input, &mut |event| {
@@ -257,6 +282,16 @@ fn answer(
         }
     }
     Ok(ending)
+}
+
+/// The schema in a file of that name, or in the text itself.
+fn read_schema(text: &str) -> Result<Schema> {
+    let path = Path::new(text);
+    if text.trim_start().starts_with('{') || !path.is_file() {
+        return Schema::parse(text);
+    }
+    let bytes = input::read_file(path, text, input::LIMIT)?;
+    Schema::parse(&String::from_utf8_lossy(&bytes))
 }
 
 /// What `/help` prints: the commands that work as a message.

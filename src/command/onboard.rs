@@ -2,9 +2,10 @@
 
 use crate::World;
 use crate::cli::{Directory, Onboard as Arguments};
-use crate::command::agent::wire;
+use crate::command::asker;
 use crate::command::config::written;
 use crate::error::{Exit, fail_hint};
+use crate::ledger::Account;
 use crate::message::{Message, Part, User};
 use crate::provider::registry::{Entry, TABLE};
 use crate::provider::{Provider, Request, Sampling};
@@ -16,6 +17,7 @@ use anyhow::{Context, Result};
 use console::Term;
 use serde_json::Value;
 use std::io::IsTerminal;
+use std::sync::Arc;
 
 /// What is to be written: a key, its value, and whether it replaces what is there.
 struct Edit {
@@ -84,8 +86,8 @@ pub fn run(world: &World, arguments: &Arguments) -> Result<Exit> {
 
 /// Say what is still missing, or, to a person, whether it works.
 fn try_out(world: &World, settings: &Settings, asks: bool, say: &dyn Fn(&str)) -> Result<Exit> {
-    let ((provider, model), wire) = match wire(world, settings, false, true) {
-        Ok(chosen) => chosen,
+    let way = match asker::way(world, settings, &settings.asked[0], false, true) {
+        Ok(way) => way,
         // A config without a key is a beginning all the same.
         Err(error) => {
             say(&format!("still missing: {error:#}"));
@@ -96,10 +98,16 @@ fn try_out(world: &World, settings: &Settings, asks: bool, say: &dyn Fn(&str)) -
         }
     };
     if asks {
+        let (provider, model) = (way.choice.provider.clone(), way.choice.model.clone());
         say(&format!(
             "asking {model} at {provider} once, to see that it works …"
         ));
-        match test(&wire, &model, settings) {
+        let account = Account {
+            cause: "test",
+            ..Account::default()
+        };
+        let answers = asker::metered(world, settings, way, &account, &Arc::default());
+        match test(answers.as_ref(), &model, settings) {
             Ok(answer) => say(&format!("it answered: {}", answer.trim())),
             Err(error) => {
                 say(&format!("it did not work: {error:#}"));
@@ -291,16 +299,17 @@ fn ask(world: &World, config: &Config) -> Result<Vec<Edit>> {
 
     let old_base = there(&block.key("apiBase")).filter(|base| !base.is_empty());
     let base = question(&term, "Address", old_base.unwrap_or(entry.base))?;
-    let told = base != entry.base || entry.local || old_base.is_some();
+    let told = base != entry.base || entry.is_local() || old_base.is_some();
     if told && !base.is_empty() {
         edits.push(Edit::new(block.key("apiBase"), base));
     }
 
     let has_key = there(&block.key("apiKey")).is_some_and(|key| !key.is_empty());
-    let in_variable = !entry.key_variable.is_empty() && world.env.get(entry.key_variable).is_some();
-    let hint = match (has_key, in_variable, entry.local) {
+    let mut variables = entry.key_variables.iter();
+    let variable = variables.find(|name| world.env.get(name).is_some());
+    let hint = match (has_key, variable, entry.is_keyless()) {
         (true, _, _) => " [the one in the config]".into(),
-        (_, true, _) => format!(" [the one in {}]", entry.key_variable),
+        (_, Some(variable), _) => format!(" [the one in {variable}]"),
         (_, _, true) => " [none]".into(),
         _ => String::new(),
     };
@@ -308,11 +317,11 @@ fn ask(world: &World, config: &Config) -> Result<Vec<Edit>> {
         .context("write to the terminal")?;
     let key = term.read_secure_line().context("read from the terminal")?;
     match key.trim() {
-        "" if in_variable && !has_key => edits.push(Edit::new(
-            block.key("apiKey"),
-            format!("${{{}}}", entry.key_variable),
-        )),
-        "" => {}
+        "" => {
+            if let Some(variable) = variable.filter(|_| !has_key) {
+                edits.push(Edit::new(block.key("apiKey"), format!("${{{variable}}}")));
+            }
+        }
         key => edits.push(Edit::new(block.key("apiKey"), key)),
     }
 
@@ -379,7 +388,7 @@ fn test(wire: &dyn Provider, model: &str, settings: &Settings) -> Result<String>
         ..User::default()
     };
     let sampling = Sampling {
-        max_tokens: settings.max_tokens.min(1024),
+        max_tokens: settings.asked[0].max_tokens.min(1024),
         temperature: None,
         reasoning_effort: None,
     };
@@ -392,6 +401,7 @@ fn test(wire: &dyn Provider, model: &str, settings: &Settings) -> Result<String>
         model,
         sampling: &sampling,
         reply_id: "onboard",
+        schema: None,
     };
     let reply = wire
         .reply(&request, &mut |_| Ok(()))

@@ -1,12 +1,11 @@
 //! What may stop or bend a turn. Each guard looks at the turn before every request to the model; the turn asks them in
 //! order and knows none by name.
 
-use crate::message::{Message, Usage};
+use crate::message::Message;
 use crate::turn::ending::Cause;
 
 pub mod iterations;
 pub mod repeats;
-pub mod tokens;
 
 /// Something that watches a turn.
 pub trait Guard {
@@ -19,8 +18,6 @@ pub trait Guard {
 pub struct State<'a> {
     /// Requests made so far in this turn.
     pub iterations: u32,
-    /// What the turn has cost so far.
-    pub usage: Usage,
     /// The messages of this turn, the user's first.
     pub turn: &'a [Message],
 }
@@ -34,6 +31,4 @@ pub enum Verdict {
         cause: Cause,
         words: String,
     },
-    /// End with this cause, and ask nothing more: another request is what must not be.
-    Stop(Cause),
 }

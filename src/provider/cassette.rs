@@ -93,12 +93,15 @@ fn written(reply: &Reply) -> Value {
     let Usage {
         input,
         cached,
+        cache_write,
         output,
         reasoning,
+        estimated,
     } = reply.usage;
     json!({ "text": reply.text, "reasoning": reply.reasoning, "calls": calls(&reply.calls), "finish": finish,
             "model": reply.model, "opaque": reply.opaque,
-            "usage": { "input": input, "cached": cached, "output": output, "reasoning": reasoning } })
+            "usage": { "input": input, "cached": cached, "cache_write": cache_write, "output": output,
+                       "reasoning": reasoning, "estimated": estimated } })
 }
 
 fn read(value: &Value) -> Option<Reply> {
@@ -130,9 +133,13 @@ fn read(value: &Value) -> Option<Reply> {
         usage: Usage {
             input: number("input"),
             cached: number("cached"),
+            cache_write: number("cache_write"),
             output: number("output"),
             reasoning: number("reasoning"),
+            estimated: value["usage"]["estimated"] == true,
         },
+        // Paid when it was recorded.
+        cost: Some(0.0),
         model: text("model"),
         opaque: Some(value["opaque"].clone()).filter(|opaque| !opaque.is_null()),
     })
@@ -160,6 +167,7 @@ mod tests {
             model: "m",
             sampling: &sampling,
             reply_id: "r",
+            schema: None,
         };
         let reply = Reply {
             id: String::new(),
@@ -176,7 +184,9 @@ mod tests {
                 cached: 2,
                 output: 3,
                 reasoning: 4,
+                ..Usage::default()
             },
+            cost: Some(0.0),
             model: "m".into(),
             opaque: Some(json!({ "sig": "x" })),
         };

@@ -9,15 +9,26 @@ use crate::message::{Message, Reply};
 use serde_json::Value;
 use std::time::Duration;
 
+pub mod anthropic;
 mod cassette;
+pub mod chat;
 pub mod demo;
-pub mod openai_chat;
+mod failure;
+pub mod fallback;
+mod ids;
+pub mod keys;
+pub mod meter;
+pub mod pace;
+pub mod quirks;
+mod reading;
 pub mod record;
 pub mod registry;
 pub mod replay;
+pub mod responses;
 pub mod retry;
 pub mod sse;
 pub mod think;
+pub mod wire;
 
 /// Something that answers a conversation.
 pub trait Provider: Send + Sync {
@@ -47,6 +58,8 @@ pub struct Request<'a> {
     pub sampling: &'a Sampling,
     /// The id that the reply is to carry.
     pub reply_id: &'a str,
+    /// The JSON schema that the last answer is to satisfy. Where a format cannot say so, the words of the messages do.
+    pub schema: Option<&'a Value>,
 }
 
 /// How the model is to answer.
@@ -80,6 +93,12 @@ pub enum Delta<'a> {
         wait: Duration,
         cause: &'a str,
     },
+    /// The model cannot be asked, and another one is.
+    Fallback {
+        from: &'a str,
+        to: &'a str,
+        cause: &'a str,
+    },
     /// Something odd about the exchange that is no failure.
     Notice(&'a str),
 }
@@ -99,6 +118,7 @@ impl<'a> Delta<'a> {
                 wait,
                 cause,
             },
+            Self::Fallback { from, to, cause } => Event::Fallback { from, to, cause },
             Self::Notice(text) => Event::Notice(text),
         }
     }
@@ -128,6 +148,9 @@ pub enum ProviderError {
     /// The model or the address does not exist.
     #[error("{0}")]
     NotFound(String),
+    /// A budget forbids to ask.
+    #[error("{0}")]
+    Spent(anyhow::Error),
     /// Whoever listened gave up; the cause is theirs.
     #[error(transparent)]
     Aborted(anyhow::Error),
@@ -138,7 +161,7 @@ impl ProviderError {
     pub fn into_failure(self) -> anyhow::Error {
         let cause = self.to_string();
         match self {
-            Self::Aborted(error) => error,
+            Self::Aborted(error) | Self::Spent(error) => error,
             Self::Busy { .. } => fail_hint(Exit::TryAgain, cause, "the same again later"),
             Self::Unavailable(_) => fail_hint(
                 Exit::Unavailable,

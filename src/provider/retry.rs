@@ -123,6 +123,7 @@ mod tests {
             model: "",
             sampling: &sampling,
             reply_id: "",
+            schema: None,
         };
         let mut waits = 0;
         let result = retry.reply(&request, &mut |delta| {

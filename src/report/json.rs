@@ -65,9 +65,18 @@ pub fn event(event: &Event<'_>, stamp: &Stamp) -> Value {
             json!({ "attempt": attempt, "wait_ms": millis(*wait), "cause": cause }),
         ),
         Event::Notice(text) => ("notice", json!({ "text": text })),
-        Event::Usage { message, usage } => {
-            ("usage", json!({ "id": message, "usage": tokens(*usage) }))
-        }
+        Event::Fallback { from, to, cause } => (
+            "fallback",
+            json!({ "from": from, "to": to, "cause": cause }),
+        ),
+        Event::Usage {
+            message,
+            usage,
+            cost,
+        } => (
+            "usage",
+            json!({ "id": message, "usage": tokens(*usage), "cost_usd": cost }),
+        ),
     };
     stamped(kind, stamp, rest)
 }
@@ -79,6 +88,8 @@ pub struct Run {
     pub model: String,
     pub duration: Duration,
     pub max_iterations: u32,
+    /// The answer is JSON, and part of the result as such.
+    pub has_schema: bool,
 }
 
 /// The result object: all of `json`, and the last line of `stream-json`.
@@ -111,12 +122,16 @@ pub fn result(ending: &Ending, exit: Exit, run: &Run, stamp: &Stamp) -> Value {
     let error = error.as_ref().filter(|_| exit != Exit::Answered).map(|error| {
         json!({ "message": format!("{error:#}"), "cause": exit_of(error).name(), "hint": hint_of(error) })
     });
+    let data = match run.has_schema && exit == Exit::Answered {
+        true => serde_json::from_str(text).unwrap_or(Value::Null),
+        false => Value::Null,
+    };
     let mut usage = tokens(tally.usage);
     usage["tokens_per_second"] = speed(tally.usage.output, tally.asking).into();
     let rest = json!({
         "text": text,
         "partial": partial,
-        "data": null,
+        "data": data,
         "status": { "name": exit.name(), "number": exit.code() },
         "error": error,
         "model": model,
@@ -125,7 +140,7 @@ pub fn result(ending: &Ending, exit: Exit, run: &Run, stamp: &Stamp) -> Value {
         "tools": tools,
         "denials": denials,
         "usage": usage,
-        "cost_usd": null,
+        "cost_usd": tally.cost,
         "duration_ms": millis(run.duration),
     });
     stamped("result", stamp, rest)
@@ -152,10 +167,13 @@ fn tokens(usage: Usage) -> Value {
     let Usage {
         input,
         cached,
+        cache_write,
         output,
         reasoning,
+        estimated,
     } = usage;
-    json!({ "input": input, "cached": cached, "output": output, "reasoning": reasoning })
+    json!({ "input": input, "cached": cached, "cache_write": cache_write, "output": output, "reasoning": reasoning,
+            "estimated": estimated })
 }
 
 fn denial(denial: &Denial) -> Value {

@@ -148,6 +148,8 @@ fn read_message(object: &Map<String, Value>) -> Option<Message> {
                 calls,
                 finish: Finish::Stop,
                 usage: read_usage(field("usage")),
+                // It is in the ledger.
+                cost: None,
                 model: text("model"),
                 opaque: object.get("opaque").cloned(),
             }))
@@ -170,6 +172,7 @@ fn read_usage(usage: &Value) -> Usage {
         cached: count("cached"),
         output: count("output"),
         reasoning: count("reasoning"),
+        ..Usage::default()
     }
 }
 
@@ -253,11 +256,13 @@ pub(super) fn of_message(message: &Message, turn: &str, stamp: &str) -> String {
             put("timestamp", stamp.into());
             put("id", reply.id.as_str().into());
             put("model", reply.model.as_str().into());
+            // What else there is to it is in the ledger.
             let Usage {
                 input,
                 cached,
                 output,
                 reasoning,
+                ..
             } = reply.usage;
             put(
                 "usage",

@@ -67,6 +67,8 @@ const PORT: Kind = Whole(1, 65_535);
 const SIZE: Kind = Whole(1, i64::MAX);
 /// Seconds, up to a day.
 const SECONDS: Kind = Whole(1, 86_400);
+/// An amount of money.
+const DOLLARS: Kind = Number(0.0, 1e9);
 const GROUP: Kind = OneOf(&["mention", "open", "allowlist"]);
 
 // One row a line is what makes it a table.
@@ -84,8 +86,8 @@ pub const KEYS: &[Key] = &[
     key("agents.defaults.reasoningEffort", Text, "null", Used, "low, medium, high, or what else the model knows"),
     key("agents.defaults.maxToolResultChars", Whole(1, 10_000_000), "16000", Used, "characters of a tool's result that a session keeps"),
     key("agents.defaults.disabledSkills", Texts, "[]", Used, "names of skills that are left out"),
-    key("agents.defaults.fallbackModels", Any, "[]", Later, "models to try when the first one is down"),
-    key("agents.defaults.modelPreset", Text, "null", Later, "the entry of `modelPresets` to use"),
+    key("agents.defaults.fallbackModels", Any, "[]", Used, "models to ask when the first one is down: names, presets, or objects as in `modelPresets`"),
+    key("agents.defaults.modelPreset", Text, "null", Used, "the entry of `modelPresets` to use"),
     key("agents.defaults.contextWindowTokens", SIZE, "200000", Later, "tokens that the model takes in"),
     key("agents.defaults.contextBlockLimit", COUNT, "null", Later, "tokens after which context is compacted"),
     key("agents.defaults.maxConcurrentSubagents", SIZE, "1", Later, "sub-agents that run at the same time"),
@@ -214,11 +216,13 @@ pub const KEYS: &[Key] = &[
     key("providers.*.apiKey", Secret, r#""""#, Used, "the key, or `${VARIABLE}`"),
     key("providers.*.apiBase", Text, "null", Used, "address of the interface, up to `/v1`"),
     key("providers.*.extraHeaders", Secrets, "null", Used, "headers to send as well"),
-    key("providers.*.apiType", Text, r#""auto""#, Later, "the wire format"),
-    key("providers.*.extraBody", Any, "null", Later, "fields to send as well"),
-    key("providers.*.extraQuery", Any, "null", Later, "query parameters to send as well"),
-    key("providers.*.proxy", Secret, "null", Later, "proxy for this provider"),
-    key("providers.*.thinkingStyle", Text, "null", Later, "how thinking is asked for"),
+    key("providers.*.apiKeyFile", Text, "null", Used, "a file that holds the key"),
+    key("providers.*.apiKeyCommand", Text, "null", Used, "a command whose output is the key, for password managers"),
+    key("providers.*.apiType", Text, r#""auto""#, Used, "the wire format: auto, chat_completions, responses, anthropic"),
+    key("providers.*.extraBody", Any, "null", Used, "fields to send as well"),
+    key("providers.*.extraQuery", Any, "null", Used, "query parameters to send as well"),
+    key("providers.*.proxy", Secret, "null", Used, "proxy for this provider"),
+    key("providers.*.thinkingStyle", Text, "null", Used, "how thinking is asked for: thinking_type, enable_thinking, reasoning_split, reasoning_effort, none"),
     key("providers.*.displayName", Text, "null", Ignored, "name shown in lists"),
 
     key("gateway.host", Text, r#""0.0.0.0""#, Ignored, "there is no gateway here"),
@@ -240,7 +244,13 @@ pub const KEYS: &[Key] = &[
     key("transcription.maxDurationSec", COUNT, "120", Later, "seconds"),
     key("transcription.maxUploadMb", COUNT, "25", Later, "megabytes"),
 
-    key("modelPresets", Any, "{}", Later, "models with their settings, by name"),
+    key("modelPresets", Any, "{}", Used, "models with their settings, by name; a preset that is a text is another name for a model"),
+
+    key("models", Any, "{}", Used, "what you know better of a model, by name: contextWindowTokens, maxOutputTokens, images, pdf, price"),
+
+    key("budget.daily", DOLLARS, "null", Used, "US dollars that a day may cost, all runs together"),
+    key("budget.monthly", DOLLARS, "null", Used, "US dollars that a month may cost"),
+    key("budget.perSession", DOLLARS, "null", Used, "US dollars that one conversation may cost"),
 
     key("session.sync", OneOf(&["turn", "none"]), r#""turn""#, Used, "when the session is forced to disk: at the turn's end, or never"),
 

@@ -10,10 +10,12 @@ pub mod file;
 pub mod keys;
 pub mod kind;
 pub mod layers;
+pub mod models;
 pub mod schema;
 
 pub use file::Config;
 pub use layers::{Layers, Origin};
+pub use models::Asked;
 
 use crate::error::{Exit, fail};
 use crate::sys::env::{Env, FIRST_BYTE, STREAM_IDLE};
@@ -21,7 +23,7 @@ use crate::sys::paths::Paths;
 use crate::sys::secret::Secret;
 use anyhow::Result;
 use keys::{Branch, snake_case};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -29,24 +31,18 @@ use std::time::Duration;
 /// The settings of one run.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The model; `None` leaves it to the provider's default.
-    pub model: Option<String>,
-    /// The provider's name in snake_case, or `auto`.
-    pub provider: String,
+    /// The model to ask, and after it those that stand in for it. Never empty.
+    pub asked: Vec<Asked>,
+    pub budget: Budget,
     /// What is configured about providers, by name in snake_case.
     pub providers: BTreeMap<String, Block>,
     /// The agent's own directory, absolute.
     pub workspace: PathBuf,
     pub directory: Directory,
-    /// Tokens of one answer: 8192 hold any file an agent should write at once.
-    pub max_tokens: u32,
-    /// 0.1: work with tools wants the likely word.
-    pub temperature: f64,
     /// Requests in one turn: 40 are enough for real work and end a loop before it is expensive.
     pub max_tool_iterations: u32,
     /// Messages of the session that are sent again.
     pub memory_window: usize,
-    pub reasoning_effort: Option<String>,
     pub disabled_skills: Vec<String>,
     pub exec: Exec,
     pub restrict_to_workspace: bool,
@@ -54,6 +50,15 @@ pub struct Settings {
     pub max_tool_result_chars: usize,
     pub session_sync: SessionSync,
     pub timeouts: Timeouts,
+}
+
+/// What may be spent, in US dollars. `None` is no limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Budget {
+    /// Of a day, as the system's time zone has it.
+    pub daily: Option<f64>,
+    pub monthly: Option<f64>,
+    pub per_session: Option<f64>,
 }
 
 /// Where the work is, unless a flag says so.
@@ -77,8 +82,18 @@ pub enum SessionSync {
 #[derive(Clone, Debug, Default)]
 pub struct Block {
     pub api_key: Option<Secret>,
+    /// A file that holds the key.
+    pub api_key_file: Option<String>,
+    /// A command whose output is the key.
+    pub api_key_command: Option<String>,
     pub api_base: Option<String>,
+    /// The wire format, as written.
+    pub api_type: Option<String>,
+    pub thinking_style: Option<String>,
+    pub proxy: Option<Secret>,
     pub extra_headers: Vec<(String, Secret)>,
+    pub extra_body: Map<String, Value>,
+    pub extra_query: Vec<(String, String)>,
     /// Why the block cannot be used, such as a variable that is not set. Of no matter until the provider is chosen.
     pub unusable: Option<String>,
 }
@@ -125,24 +140,16 @@ impl Settings {
     /// Resolve everything a run needs. Fails with 78, or with 2 where a flag is wrong.
     pub fn resolve(config: &Config, env: &Env, flags: &Overrides, paths: &Paths) -> Result<Self> {
         let Overrides {
-            model,
-            max_tokens,
-            temperature,
-            reasoning_effort,
             max_iterations,
             workspace,
+            ..
         } = flags;
         let layers = Layers::new(config, env);
         let values = Values(&layers);
         let defaults = |name: &str| format!("agents.defaults.{name}");
         Ok(Self {
-            model: values.name(
-                &defaults("model"),
-                model.as_ref().map(|model| ("--model", json!(model))),
-            )?,
-            provider: values
-                .name(&defaults("provider"), None)?
-                .map_or_else(|| "auto".into(), |name| snake_case(&name)),
+            asked: values.asked(flags)?,
+            budget: values.budget()?,
             providers: values.providers(),
             workspace: match workspace {
                 Some(directory) => absolute(directory)?,
@@ -155,28 +162,11 @@ impl Settings {
                 "workspace" => Directory::Workspace,
                 _ => Directory::Cwd,
             },
-            max_tokens: values.whole(
-                &defaults("maxTokens"),
-                max_tokens.map(|tokens| ("--max-tokens", json!(tokens))),
-            )?,
-            temperature: values
-                .get(
-                    &defaults("temperature"),
-                    temperature.map(|degree| ("--temperature", json!(degree))),
-                )?
-                .as_f64()
-                .expect("the table says that it is a number"),
             max_tool_iterations: values.whole(
                 &defaults("maxToolIterations"),
                 max_iterations.map(|count| ("--max-iterations", json!(count))),
             )?,
             memory_window: values.count(&defaults("memoryWindow"))?,
-            reasoning_effort: values.name(
-                &defaults("reasoningEffort"),
-                reasoning_effort
-                    .as_ref()
-                    .map(|effort| ("--reasoning-effort", json!(effort))),
-            )?,
             disabled_skills: values.texts(&defaults("disabledSkills"))?,
             exec: values.exec()?,
             restrict_to_workspace: values.truth("tools.restrictToWorkspace")?,
@@ -272,6 +262,61 @@ impl Values<'_> {
         Ok(items.filter_map(Value::as_str).map(str::to_owned).collect())
     }
 
+    /// The models to ask. A preset stands in the place of the defaults, and a flag is stronger than both.
+    fn asked(&self, flags: &Overrides) -> Result<Vec<Asked>> {
+        let Overrides {
+            model,
+            max_tokens,
+            temperature,
+            reasoning_effort,
+            max_iterations: _,
+            workspace: _,
+        } = flags;
+        let path = |name: &str| format!("agents.defaults.{name}");
+        let defaults = Asked {
+            model: self.name(&path("model"), None)?,
+            provider: self
+                .name(&path("provider"), None)?
+                .map_or_else(|| "auto".into(), |name| snake_case(&name)),
+            max_tokens: self.whole(
+                &path("maxTokens"),
+                max_tokens.map(|tokens| ("--max-tokens", json!(tokens))),
+            )?,
+            temperature: self
+                .get(
+                    &path("temperature"),
+                    temperature.map(|degree| ("--temperature", json!(degree))),
+                )?
+                .as_f64()
+                .expect("the table says that it is a number"),
+            reasoning_effort: self.name(&path("reasoningEffort"), None)?,
+            known: models::Known::default(),
+        };
+        let parts = models::Parts {
+            presets: self.get("modelPresets", None)?,
+            preset: self.name(&path("modelPreset"), None)?,
+            fallbacks: self.get(&path("fallbackModels"), None)?,
+            models: self.get("models", None)?,
+        };
+        let (model, reasoning_effort) = (said(model), said(reasoning_effort));
+        let flags = models::Flags {
+            model: model.as_deref(),
+            max_tokens: *max_tokens,
+            temperature: *temperature,
+            reasoning_effort: reasoning_effort.as_deref(),
+        };
+        models::chain(&parts, &flags, &defaults)
+    }
+
+    fn budget(&self) -> Result<Budget> {
+        let dollars = |name: &str| Ok::<_, anyhow::Error>(self.get(name, None)?.as_f64());
+        Ok(Budget {
+            daily: dollars("budget.daily")?,
+            monthly: dollars("budget.monthly")?,
+            per_session: dollars("budget.perSession")?,
+        })
+    }
+
     fn exec(&self) -> Result<Exec> {
         Ok(Exec {
             enabled: self.truth("tools.exec.enable")?,
@@ -301,19 +346,41 @@ impl Values<'_> {
             let value = self.0.read(&["providers", name, key])?;
             Ok(value.as_ref().and_then(Value::as_str).and_then(not_blank))
         };
-        let headers = self.0.read(&["providers", name, "extraHeaders"])?;
-        let headers = headers.as_ref().and_then(Value::as_object);
+        let map = |key: &str| -> Result<Map<String, Value>> {
+            match self.0.read(&["providers", name, key])? {
+                Some(Value::Object(members)) => Ok(members),
+                _ => Ok(Map::new()),
+            }
+        };
+        let plain = |value: &Value| match value {
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
         Ok(Block {
             api_key: text("apiKey")?.map(Secret::new),
+            api_key_file: text("apiKeyFile")?,
+            api_key_command: text("apiKeyCommand")?,
             api_base: text("apiBase")?,
-            extra_headers: headers
+            api_type: text("apiType")?,
+            thinking_style: text("thinkingStyle")?,
+            proxy: text("proxy")?.map(Secret::new),
+            extra_headers: map("extraHeaders")?
                 .into_iter()
-                .flatten()
-                .filter_map(|(name, value)| Some((name.clone(), Secret::new(value.as_str()?))))
+                .filter_map(|(name, value)| Some((name, Secret::new(value.as_str()?))))
+                .collect(),
+            extra_body: map("extraBody")?,
+            extra_query: map("extraQuery")?
+                .into_iter()
+                .map(|(name, value)| (name, plain(&value)))
                 .collect(),
             unusable: None,
         })
     }
+}
+
+/// What a flag says, if it says anything.
+fn said(flag: &Option<String>) -> Option<String> {
+    flag.as_deref().and_then(not_blank)
 }
 
 fn not_blank(text: &str) -> Option<String> {
@@ -355,15 +422,15 @@ mod tests {
     #[test]
     fn an_empty_config_is_all_defaults() {
         let settings = resolve("", &[], &Overrides::default()).unwrap();
-        assert_eq!(settings.model, None);
-        assert_eq!(settings.provider, "auto");
+        assert_eq!(settings.asked[0].model, None);
+        assert_eq!(settings.asked[0].provider, "auto");
         assert_eq!(
             settings.workspace,
             PathBuf::from("/home/u/.nanobot/workspace")
         );
         assert_eq!(settings.directory, Directory::Cwd);
-        assert_eq!(settings.max_tokens, 8192);
-        assert_eq!(settings.temperature, 0.1);
+        assert_eq!(settings.asked[0].max_tokens, 8192);
+        assert_eq!(settings.asked[0].temperature, 0.1);
         assert_eq!(settings.max_tool_iterations, 40);
         assert_eq!(settings.memory_window, 100);
         assert_eq!(settings.exec.timeout, Duration::from_secs(60));
@@ -382,7 +449,7 @@ mod tests {
             workspace: Some("/x".into()),
             ..Overrides::default()
         };
-        let model = |settings: Settings| settings.model.unwrap();
+        let model = |settings: Settings| settings.asked[0].model.clone().unwrap();
         assert_eq!(
             model(resolve(file, &[], &Overrides::default()).unwrap()),
             "file"

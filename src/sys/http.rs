@@ -4,6 +4,7 @@
 
 use crate::error::{Exit, Stop, fail};
 use crate::sys::env::Env;
+use crate::sys::secret::Secret;
 use crate::sys::signal::{self, Patience};
 use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
@@ -20,7 +21,7 @@ use ureq::unversioned::transport::{
     Buffers, ConnectProxyConnector, ConnectionDetails, Connector, Either, LazyBuffers, NextTimeout,
     RustlsConnector, SocksConnector, Transport,
 };
-use ureq::{Agent, RequestBuilder};
+use ureq::{Agent, Proxy, RequestBuilder};
 
 /// How long to wait. A zero waits for ever.
 #[derive(Clone, Copy, Debug)]
@@ -58,6 +59,8 @@ pub struct Http {
     offline: bool,
     /// The environment names certificates.
     own_certificates: bool,
+    /// Instead of the one that the environment names.
+    proxy: Option<Proxy>,
     agent: OnceLock<Agent>,
 }
 
@@ -82,8 +85,24 @@ impl Http {
             timeouts,
             offline,
             own_certificates,
+            proxy: None,
             agent: OnceLock::new(),
         }
+    }
+
+    /// Go through `proxy`, where there is one, whatever the environment says.
+    ///
+    /// # Errors
+    /// Status 78 for what is no proxy's address.
+    pub fn through(mut self, proxy: Option<&Secret>) -> anyhow::Result<Self> {
+        if let Some(proxy) = proxy {
+            // The address can hold a password, so it is not shown.
+            let proxy = Proxy::new(proxy.expose());
+            let proxy = proxy
+                .map_err(|_| fail(Exit::Config, "the provider's `proxy` is no proxy's address"))?;
+            self.proxy = Some(proxy);
+        }
+        Ok(self)
     }
 
     /// Send `body` as JSON; see [`Http::send`].
@@ -151,7 +170,7 @@ impl Http {
             } else {
                 RootCerts::WebPki
             };
-            let config = Agent::config_builder()
+            let mut config = Agent::config_builder()
                 .http_status_as_error(false)
                 .max_redirects(0)
                 .max_redirects_will_error(false)
@@ -162,8 +181,11 @@ impl Http {
                 // For what the client does itself: a proxy, the handshake. All else is timed by `Line`, which knows
                 // when the process was stopped.
                 .timeout_connect(limit(self.timeouts.connect))
-                .tls_config(TlsConfig::builder().root_certs(roots).build())
-                .build();
+                .tls_config(TlsConfig::builder().root_certs(roots).build());
+            if let Some(proxy) = &self.proxy {
+                config = config.proxy(Some(proxy.clone()));
+            }
+            let config = config.build();
             let connector = ()
                 .chain(SocksConnector::default())
                 .chain(Detours {
@@ -595,6 +617,20 @@ fn words(error: &ureq::Error) -> String {
         }
         other => other.to_string(),
     }
+}
+
+/// `text` as a part of a query.
+pub fn escaped(text: &str) -> String {
+    let mut escaped = String::new();
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                escaped.push(char::from(byte))
+            }
+            _ => escaped.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    escaped
 }
 
 #[cfg(test)]

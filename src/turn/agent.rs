@@ -4,6 +4,7 @@ use crate::guard::Guard;
 use crate::message::Message;
 use crate::provider::{Provider, Request, Sampling};
 use crate::tool::Toolbox;
+use serde_json::Value;
 
 /// All that a turn needs besides its conversation.
 pub struct Agent<'a> {
@@ -13,6 +14,19 @@ pub struct Agent<'a> {
     pub guards: &'a mut [Box<dyn Guard>],
     pub model: &'a str,
     pub sampling: &'a Sampling,
+    /// What the answer is to satisfy.
+    pub answer: Option<&'a dyn Answer>,
+}
+
+/// What an answer must be.
+pub trait Answer {
+    /// As a JSON schema, for providers that can be told.
+    fn schema(&self) -> &Value;
+    /// The answer within what the model said.
+    ///
+    /// # Errors
+    /// In words for the model: what is wrong with it.
+    fn check(&self, text: &str) -> Result<String, String>;
 }
 
 impl Agent<'_> {
@@ -28,7 +42,9 @@ impl Agent<'_> {
             toolbox,
             model,
             sampling,
-            ..
+            answer,
+            provider: _,
+            guards: _,
         } = self;
         Request {
             system,
@@ -38,6 +54,7 @@ impl Agent<'_> {
             model,
             sampling,
             reply_id,
+            schema: answer.map(Answer::schema),
         }
     }
 }

@@ -28,7 +28,6 @@ pub enum Cause {
     IterationLimit,
     OutputLimit,
     RepeatedFailure,
-    TokenBudget,
     Failed,
 }
 
@@ -37,7 +36,6 @@ impl Cause {
         match self {
             Self::Answered => Exit::Answered,
             Self::IterationLimit | Self::OutputLimit | Self::RepeatedFailure => Exit::Limit,
-            Self::TokenBudget => Exit::Budget,
             Self::Failed => Exit::Failed,
         }
     }
@@ -48,6 +46,8 @@ impl Cause {
 pub struct Tally {
     pub iterations: u32,
     pub usage: Usage,
+    /// US dollars; `None` where the cost of a request is not known.
+    pub cost: Option<f64>,
     /// Time that requests took, tools not included.
     pub asking: Duration,
     /// By tool name.
@@ -78,6 +78,18 @@ pub struct Denial {
 }
 
 impl Tally {
+    /// Count what a reply has cost.
+    pub(super) fn pay(&mut self, reply: &Reply) {
+        // With the first request the sum begins; one of unknown cost makes all of it unknown.
+        let before = if self.iterations <= 1 {
+            Some(0.0)
+        } else {
+            self.cost
+        };
+        self.cost = before.zip(reply.cost).map(|(before, cost)| before + cost);
+        self.usage += reply.usage;
+    }
+
     /// Count a call that has ended.
     pub(super) fn count(&mut self, done: &Done) {
         let calls = self.tools.entry(done.result.name.clone()).or_default();
@@ -93,6 +105,15 @@ impl Tally {
             });
         }
     }
+}
+
+/// The failure of a turn whose answers do not satisfy its schema.
+pub(super) fn unfit(wrong: &str) -> anyhow::Error {
+    fail_hint(
+        Exit::BadInput,
+        format!("no answer satisfied the schema: {wrong}"),
+        "a simpler schema, or a stronger model",
+    )
 }
 
 /// The failure of a turn whose last reply has nothing in it.

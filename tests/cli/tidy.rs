@@ -17,7 +17,9 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("workspace", &["error", "sys"]),
     ("settings", &["error", "sys"]),
     ("session", &["error", "sys", "message", "history"]),
-    ("provider", &["error", "sys", "message", "event"]),
+    ("ledger", &["error", "sys", "message"]),
+    ("answer", &["error", "turn"]),
+    ("provider", &["error", "sys", "message", "event", "ledger"]),
     (
         "tool",
         &[
@@ -35,11 +37,13 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "command",
         &[
+            "answer",
             "cli",
             "error",
             "event",
             "guard",
             "history",
+            "ledger",
             "message",
             "policy",
             "prompt",

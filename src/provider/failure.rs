@@ -53,10 +53,33 @@ pub(super) fn status_within(error: &Value) -> Option<u16> {
     let found = places
         .iter()
         .filter_map(|place| error.pointer(place))
-        .find_map(number)?;
-    u16::try_from(found)
-        .ok()
-        .filter(|status| (400..600).contains(status))
+        .find_map(number)
+        .and_then(|found| u16::try_from(found).ok())
+        .filter(|status| (400..600).contains(status));
+    let kinds = ["/error/type", "/error/code", "/code", "/type"];
+    found.or_else(|| {
+        let mut kinds = kinds
+            .iter()
+            .filter_map(|place| error.pointer(place)?.as_str());
+        kinds.find_map(status_of)
+    })
+}
+
+/// The status that belongs to a failure's name, in the words of Anthropic and OpenAI.
+fn status_of(kind: &str) -> Option<u16> {
+    Some(match kind {
+        "invalid_request_error" | "invalid_prompt" => 400,
+        "authentication_error" | "invalid_api_key" => 401,
+        "billing_error" | "insufficient_quota" => 402,
+        "permission_error" => 403,
+        "not_found_error" | "model_not_found" => 404,
+        "request_too_large" | "context_length_exceeded" => 413,
+        "rate_limit_error" | "rate_limit_exceeded" => 429,
+        "api_error" | "server_error" => 500,
+        "timeout_error" => 504,
+        "overloaded_error" | "server_is_overloaded" | "slow_down" => 529,
+        _ => return None,
+    })
 }
 
 /// Whether the conversation does not fit, in the words of servers that have them.
@@ -71,6 +94,12 @@ pub(super) fn says_too_long(status: u16, message: &str) -> bool {
         "input is too long",
         "exceeds the available context",
         "request too large",
+        "context too long",
+        "input too large",
+        "input length and",
+        "prompt_too_long",
+        "couldn't fit with truncation",
+        "model_context_exceeded",
     ];
     let message = message.to_lowercase();
     status == 413
@@ -175,6 +204,10 @@ mod tests {
             None
         );
         assert_eq!(status_within(&json!({ "error": { "code": 7 } })), None);
+        let named = |kind: &str| status_within(&json!({ "error": { "type": kind } }));
+        assert_eq!(named("overloaded_error"), Some(529));
+        assert_eq!(named("rate_limit_error"), Some(429));
+        assert_eq!(named("odd"), None);
     }
 
     #[test]

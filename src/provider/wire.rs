@@ -1,48 +1,70 @@
-//! OpenAI chat completions, and everything that speaks like it: one HTTP exchange between two pure translations,
-//! [`body`] for what is sent and [`reading`] for what comes back.
+//! One HTTP exchange with a model's server, between two pure translations that a [`Dialect`] makes: of what is sent, and
+//! of what comes back.
 
+use super::failure;
+use super::keys::Key;
+use super::reading::{Draft, Reading, Trouble};
 use super::{Provider, ProviderError, Request, Tell};
 use crate::error::{Hinted, Stop};
 use crate::message::Reply;
 use crate::sys::http::{self, Answer, Http};
-use crate::sys::secret::Secret;
 use crate::sys::signal;
-use reading::{Reading, Trouble};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::io::Read;
 use std::time::Duration;
 
-mod body;
-mod draft;
-mod failure;
-mod reading;
-
-pub use body::Quirks;
+/// A wire format, as one server and model want it. Pure.
+pub trait Dialect: Send + Sync {
+    /// What stands behind the server's base address.
+    fn path(&self) -> &'static str;
+    /// Headers of the format itself.
+    fn headers(&self) -> &'static [(&'static str, &'static str)] {
+        &[]
+    }
+    /// The header that a key goes in, where the server has no other.
+    fn key_header(&self) -> &'static str {
+        "authorization"
+    }
+    /// What is sent. The last key is the one that grows.
+    fn body(&self, request: &Request<'_>, stream: bool) -> Map<String, Value>;
+    /// What is to become the reply.
+    fn draft(&self, request: &Request<'_>) -> Box<dyn Draft>;
+}
 
 /// The most that is read of an answer. A model that talks on and on is cut off here.
 const ANSWER_LIMIT: usize = 64 << 20;
 
 /// A server, and how to speak with it.
-pub struct OpenAiChat {
+pub struct Wire {
+    pub dialect: Box<dyn Dialect>,
     /// As `https://api.openai.com/v1`, without the slash at the end.
     pub base: String,
-    pub key: Option<Secret>,
-    /// Where the key comes from, for the message when it is rejected.
-    pub key_source: String,
+    pub key: Key,
+    /// The header that it goes in, where that is not the format's own.
+    pub key_header: &'static str,
     pub headers: Vec<(String, String)>,
-    pub quirks: Quirks,
+    /// Fields that every request has as well.
+    pub extra: Map<String, Value>,
+    pub query: Vec<(String, String)>,
     /// Ask for the reply as a stream.
     pub stream: bool,
     pub http: Http,
 }
 
-impl Provider for OpenAiChat {
+impl Provider for Wire {
     fn reply(&self, request: &Request<'_>, tell: &mut Tell<'_>) -> Result<Reply, ProviderError> {
         let body =
             serde_json::to_vec(&self.body(request)).expect("a JSON value can be written to memory");
-        let mut headers = self.headers.clone();
-        if let Some(key) = &self.key {
-            headers.push(("authorization".into(), format!("Bearer {}", key.expose())));
+        let fixed = self.dialect.headers().iter();
+        let fixed = fixed.map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        let own = |(name, _): &(String, String)| {
+            let is_set = |(other, _): &(String, String)| other.eq_ignore_ascii_case(name);
+            !self.headers.iter().any(is_set)
+        };
+        let mut headers: Vec<(String, String)> = fixed.filter(own).collect();
+        headers.extend(self.headers.iter().cloned());
+        if let Some(key) = self.key.get().map_err(ProviderError::Aborted)? {
+            headers.push((self.key_header().into(), self.key_value(key.expose())));
         }
         let answer =
             self.http
@@ -58,14 +80,54 @@ impl Provider for OpenAiChat {
     }
 }
 
-impl OpenAiChat {
+impl Wire {
     pub fn url(&self) -> String {
-        format!("{}/chat/completions", self.base)
+        let mut url = format!("{}{}", self.base, self.dialect.path());
+        for (number, (name, value)) in self.query.iter().enumerate() {
+            let mark = if number == 0 && !url.contains('?') {
+                '?'
+            } else {
+                '&'
+            };
+            url.push_str(&format!(
+                "{mark}{}={}",
+                http::escaped(name),
+                http::escaped(value)
+            ));
+        }
+        url
     }
 
-    /// The request as it is sent.
+    /// The request as it is sent. What a user adds stands before that which grows, so that the beginning stays the same.
     pub fn body(&self, request: &Request<'_>) -> Value {
-        body::of(request, &self.quirks, self.stream)
+        let mut body = self.dialect.body(request, self.stream);
+        if self.extra.is_empty() {
+            return body.into();
+        }
+        let grows = body
+            .iter()
+            .next_back()
+            .map(|(key, value)| (key.clone(), value.clone()));
+        if let Some((key, value)) = grows {
+            body.remove(&key);
+            body.extend(self.extra.clone());
+            body.insert(key, value);
+        }
+        body.into()
+    }
+
+    fn key_header(&self) -> &'static str {
+        match self.key_header {
+            "authorization" => self.dialect.key_header(),
+            other => other,
+        }
+    }
+
+    fn key_value(&self, key: &str) -> String {
+        match self.key_header() {
+            "authorization" => format!("Bearer {key}"),
+            _ => key.to_owned(),
+        }
     }
 
     /// The request as a command that sends it. The key is a variable, to be set by whoever runs it.
@@ -75,12 +137,12 @@ impl OpenAiChat {
             quote(&self.url())
         );
         if self.key.is_some() {
-            let variable = Some(self.key_source.trim_start_matches('$'))
-                .filter(|_| self.key_source.starts_with('$'));
-            command.push_str(&format!(
-                "  -H \"authorization: Bearer ${}\" \\\n",
-                variable.unwrap_or("API_KEY")
-            ));
+            let variable = self.key.place.strip_prefix('$').unwrap_or("API_KEY");
+            let value = self.key_value(&format!("${variable}"));
+            command.push_str(&format!("  -H \"{}: {value}\" \\\n", self.key_header()));
+        }
+        for (name, value) in self.dialect.headers() {
+            command.push_str(&format!("  -H {} \\\n", quote(&format!("{name}: {value}"))));
         }
         for (name, _) in &self.headers {
             command.push_str(&format!("  -H {} \\\n", quote(&format!("{name}: ***"))));
@@ -102,7 +164,7 @@ impl OpenAiChat {
         let events = answer
             .header("content-type")
             .is_some_and(|kind| kind.contains("event-stream"));
-        let mut reading = Reading::new(request, events);
+        let mut reading = Reading::new(self.dialect.draft(request), events);
         let mut body = answer.body;
         let mut chunk = vec![0; 16 << 10];
         let mut total = 0;
@@ -182,7 +244,7 @@ impl OpenAiChat {
         if matches!(status, 401..=403) || failure::says_no_credit(&message) {
             return ProviderError::KeyRejected(format!(
                 "{told}; the key is from {}",
-                self.key_source
+                self.key.place
             ));
         }
         match status {
@@ -208,7 +270,8 @@ impl OpenAiChat {
             .take(500)
             .collect();
         self.key
-            .iter()
+            .known()
+            .into_iter()
             .fold(line, |line, key| key.mask(line))
             .trim()
             .to_owned()

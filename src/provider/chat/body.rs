@@ -1,24 +1,17 @@
 //! What is sent. The keys have a fixed order with `messages` last, and nothing that was sent once changes: so each
 //! request of a conversation begins with the bytes of the one before, and providers' caches hit.
 
+use super::{Chat, WIRE};
 use crate::message::{Message, Part, Reply, ToolCall, ToolResult, User, plain_text};
-use crate::provider::Request;
+use crate::provider::ids::fit;
+use crate::provider::quirks::{Quirks, Temperature, Thinking};
+use crate::provider::{Request, ToolSpec};
 use base64::Engine;
 use serde_json::{Map, Value, json};
 
-/// What a server, or a model, wants otherwise.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Quirks {
-    /// The limit is called `max_completion_tokens`.
-    pub max_completion_tokens: bool,
-    /// The temperature is the model's own; one of ours is refused.
-    pub no_temperature: bool,
-    /// Reasoning goes back with the messages it belongs to.
-    pub reasoning_back: bool,
-}
-
 /// The body of `request`.
-pub(super) fn of(request: &Request<'_>, quirks: &Quirks, stream: bool) -> Value {
+pub(super) fn of(request: &Request<'_>, format: &Chat, stream: bool) -> Map<String, Value> {
+    let quirks = &format.quirks;
     let mut body = Map::new();
     let mut put = |key: &str, value: Value| drop(body.insert(key.into(), value));
     put("model", request.model.into());
@@ -27,23 +20,42 @@ pub(super) fn of(request: &Request<'_>, quirks: &Quirks, stream: bool) -> Value 
     } else {
         "max_tokens"
     };
-    put(limit, request.sampling.max_tokens.into());
-    if let Some(temperature) = request
-        .sampling
-        .temperature
-        .filter(|_| !quirks.no_temperature)
-    {
+    if !quirks.no_limit {
+        put(
+            limit,
+            request
+                .sampling
+                .max_tokens
+                .min(format.most.unwrap_or(u32::MAX))
+                .into(),
+        );
+    }
+    let temperature = match quirks.temperature {
+        Temperature::Ours => request.sampling.temperature,
+        Temperature::Fixed(degree) => Some(degree),
+        Temperature::None => None,
+    };
+    if let Some(temperature) = temperature {
         put("temperature", temperature.into());
     }
-    if let Some(effort) = &request.sampling.reasoning_effort {
-        put("reasoning_effort", effort.as_str().into());
+    if let Some((key, value)) = thinking(request.sampling.reasoning_effort.as_deref(), quirks) {
+        put(key, value);
     }
     if stream {
         put("stream", true.into());
-        put("stream_options", json!({ "include_usage": true }));
+        if !quirks.no_stream_options {
+            put("stream_options", json!({ "include_usage": true }));
+        }
+    }
+    if let Some(schema) = request.schema {
+        let format = json!({ "name": "answer", "schema": schema });
+        put(
+            "response_format",
+            json!({ "type": "json_schema", "json_schema": format }),
+        );
     }
     if !request.tools.is_empty() {
-        let function = |spec: &crate::provider::ToolSpec| json!({ "name": spec.name, "description": spec.description, "parameters": spec.parameters });
+        let function = |spec: &ToolSpec| json!({ "name": spec.name, "description": spec.description, "parameters": spec.parameters });
         let tools = request
             .tools
             .iter()
@@ -55,22 +67,54 @@ pub(super) fn of(request: &Request<'_>, quirks: &Quirks, stream: bool) -> Value 
         );
     }
     put("messages", messages(request, quirks).into());
-    Value::Object(body)
+    body
+}
+
+/// How this server is told to think. Without an effort it is left alone.
+fn thinking(effort: Option<&str>, quirks: &Quirks) -> Option<(&'static str, Value)> {
+    // Reasoning that stays in the text would be lost on the next request.
+    if quirks.thinking == Thinking::Split {
+        return Some(("reasoning_split", true.into()));
+    }
+    let effort = effort?;
+    let on = effort != "none";
+    Some(match quirks.thinking {
+        Thinking::Effort => ("reasoning_effort", effort.into()),
+        Thinking::NoneOrHigh => {
+            let high = !matches!(effort, "none" | "minimal" | "low");
+            (
+                "reasoning_effort",
+                if high { "high" } else { "none" }.into(),
+            )
+        }
+        Thinking::Type => {
+            let kind = if on { "enabled" } else { "disabled" };
+            ("thinking", json!({ "type": kind }))
+        }
+        Thinking::Enable => ("enable_thinking", on.into()),
+        Thinking::Object => ("reasoning", json!({ "effort": effort })),
+        Thinking::Split | Thinking::Unsaid | Thinking::Budget | Thinking::Adaptive => return None,
+    })
 }
 
 fn messages(request: &Request<'_>, quirks: &Quirks) -> Vec<Value> {
-    let mut list = vec![json!({ "role": "system", "content": request.system })];
+    let mut list = Vec::new();
+    let mut opening = request.system;
+    if !quirks.no_system {
+        list.push(json!({ "role": "system", "content": marked(request.system.into(), quirks.cache_marks) }));
+        opening = "";
+    }
+    let is_user = |message: &Message| matches!(message, Message::User(_));
+    let turn = request.messages.iter().rposition(is_user);
     let mut rest = request.messages;
     while let Some((message, after)) = rest.split_first() {
+        let at = request.messages.len() - rest.len();
         rest = after;
         match message {
             Message::Assistant(reply) => list.push(assistant(reply, quirks)),
             Message::User(user) => {
                 // Strict servers refuse two user messages in a row, as an interrupted turn leaves them.
-                let more = rest
-                    .iter()
-                    .take_while(|next| matches!(next, Message::User(_)))
-                    .count();
+                let more = rest.iter().take_while(|next| is_user(next)).count();
                 let mut parts = said(user);
                 for next in &rest[..more] {
                     if let Message::User(user) = next {
@@ -78,7 +122,16 @@ fn messages(request: &Request<'_>, quirks: &Quirks) -> Vec<Value> {
                     }
                 }
                 rest = &rest[more..];
-                list.push(json!({ "role": "user", "content": content(&parts) }));
+                if !opening.is_empty() {
+                    parts.insert(0, Part::Text(std::mem::take(&mut opening).to_owned()));
+                }
+                if quirks.word_after_tools && list.last().is_some_and(|last| last["role"] == "tool")
+                {
+                    list.push(json!({ "role": "assistant", "content": "(interrupted)" }));
+                }
+                let last = turn.is_some_and(|turn| (at..=at + more).contains(&turn));
+                let content = marked(content(&parts, quirks), quirks.cache_marks && last);
+                list.push(json!({ "role": "user", "content": content }));
             }
             Message::Tool(first) => {
                 let more = rest
@@ -86,21 +139,39 @@ fn messages(request: &Request<'_>, quirks: &Quirks) -> Vec<Value> {
                     .take_while(|next| matches!(next, Message::Tool(_)))
                     .count();
                 let mut images = Vec::new();
-                list.push(tool(first, &mut images));
+                list.push(tool(first, quirks, &mut images));
                 for next in &rest[..more] {
                     if let Message::Tool(result) = next {
-                        list.push(tool(result, &mut images));
+                        list.push(tool(result, quirks, &mut images));
                     }
                 }
                 rest = &rest[more..];
                 // A tool message holds text only; its images follow as the user's.
-                if !images.is_empty() {
-                    list.push(json!({ "role": "user", "content": content(&images) }));
+                if !images.is_empty() && !quirks.no_images {
+                    if quirks.word_after_tools {
+                        list.push(json!({ "role": "assistant", "content": "(images follow)" }));
+                    }
+                    list.push(json!({ "role": "user", "content": content(&images, quirks) }));
                 }
             }
         }
     }
     list
+}
+
+/// Content with a mark up to which providers keep it in their cache; it can only stand in a list.
+fn marked(content: Value, mark: bool) -> Value {
+    if !mark {
+        return content;
+    }
+    let mut list = match content {
+        Value::Array(list) => list,
+        text => vec![json!({ "type": "text", "text": text })],
+    };
+    if let Some(last) = list.last_mut() {
+        last["cache_control"] = json!({ "type": "ephemeral" });
+    }
+    list.into()
 }
 
 /// The parts of a user message, the facts of its moment last.
@@ -116,17 +187,11 @@ fn said(user: &User) -> Vec<Part> {
 }
 
 /// Parts as text, where they are only text, else as a list with the images first.
-fn content(parts: &[Part]) -> Value {
-    if parts.iter().all(|part| matches!(part, Part::Text(_))) {
-        let texts: Vec<&str> = parts
+fn content(parts: &[Part], quirks: &Quirks) -> Value {
+    if quirks.no_images || parts.iter().all(|part| matches!(part, Part::Text(_))) {
+        let texts: Vec<String> = parts
             .iter()
-            .filter_map(|part| {
-                if let Part::Text(text) = part {
-                    Some(text.as_str())
-                } else {
-                    None
-                }
-            })
+            .map(|part| plain_text(std::slice::from_ref(part)))
             .collect();
         return texts.join("\n\n").into();
     }
@@ -156,13 +221,27 @@ fn assistant(reply: &Reply, quirks: &Quirks) -> Value {
             reply.text.as_str().into()
         },
     );
-    if quirks.reasoning_back && !reply.reasoning.is_empty() {
+    let keep = &reply
+        .opaque
+        .as_ref()
+        .filter(|opaque| opaque["wire"] == WIRE);
+    let keep = keep.map_or(&Value::Null, |opaque| &opaque["keep"]);
+    // Also where there was none: these servers look for the key in every message.
+    if quirks.reasoning_back {
         message.insert("reasoning_content".into(), reply.reasoning.as_str().into());
+    }
+    if let Some(details) = keep.get("reasoning_details") {
+        message.insert("reasoning_details".into(), details.clone());
     }
     if !reply.calls.is_empty() {
         let call = |call: &ToolCall| {
             let arguments = call.arguments_object().to_string();
-            json!({ "id": call.id, "type": "function", "function": { "name": call.name, "arguments": arguments } })
+            let mut value = json!({ "id": fit(&call.id, quirks.ids), "type": "function",
+                                    "function": { "name": call.name, "arguments": arguments } });
+            if let Some(extra) = keep["extra_content"].get(&call.id) {
+                value["extra_content"] = extra.clone();
+            }
+            value
         };
         message.insert("tool_calls".into(), reply.calls.iter().map(call).collect());
     }
@@ -170,7 +249,7 @@ fn assistant(reply: &Reply, quirks: &Quirks) -> Value {
 }
 
 /// The message of a result; its images are added to `images`.
-fn tool(result: &ToolResult, images: &mut Vec<Part>) -> Value {
+fn tool(result: &ToolResult, quirks: &Quirks, images: &mut Vec<Part>) -> Value {
     images.extend(
         result
             .parts
@@ -184,13 +263,15 @@ fn tool(result: &ToolResult, images: &mut Vec<Part>) -> Value {
     } else {
         &text
     };
-    json!({ "role": "tool", "tool_call_id": result.call, "content": text })
+    json!({ "role": "tool", "tool_call_id": fit(&result.call, quirks.ids), "content": text })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Quirks, of};
+    use super::of;
     use crate::message::{Image, Message, Part, Reply, ToolCall, ToolResult, User};
+    use crate::provider::chat::Chat;
+    use crate::provider::quirks::{Ids, NONE, Quirks, Temperature};
     use crate::provider::{Request, Sampling, ToolSpec};
     use serde_json::{Value, json};
 
@@ -230,8 +311,13 @@ mod tests {
             model: "m",
             sampling: &sampling,
             reply_id: "r",
+            schema: None,
         };
-        of(&request, quirks, true)
+        let format = Chat {
+            quirks: *quirks,
+            most: None,
+        };
+        Value::Object(of(&request, &format, true))
     }
 
     #[test]
@@ -255,8 +341,8 @@ mod tests {
         }));
         messages.push(user("more"));
         for end in [1, 3, 5] {
-            let short = body(&messages[..end], &Quirks::default(), true).to_string();
-            let long = body(&messages, &Quirks::default(), true).to_string();
+            let short = body(&messages[..end], &NONE, true).to_string();
+            let long = body(&messages, &NONE, true).to_string();
             assert!(long.starts_with(short.strip_suffix("]}").unwrap()));
         }
     }
@@ -270,7 +356,7 @@ mod tests {
         });
         let sent = body(
             &[user("a"), user("b"), result(vec![image]), result(vec![])],
-            &Quirks::default(),
+            &NONE,
             true,
         );
         let messages = sent["messages"].as_array().unwrap();
@@ -287,7 +373,7 @@ mod tests {
 
     #[test]
     fn quirks_change_the_keys() {
-        let plain = body(&[user("a")], &Quirks::default(), false);
+        let plain = body(&[user("a")], &NONE, false);
         assert_eq!(
             (
                 &plain["max_tokens"],
@@ -298,8 +384,11 @@ mod tests {
         );
         let odd = Quirks {
             max_completion_tokens: true,
-            no_temperature: true,
+            temperature: Temperature::None,
             reasoning_back: true,
+            no_stream_options: true,
+            ids: Ids::Nine,
+            ..NONE
         };
         let reply = Message::Assistant(Reply {
             text: "x".into(),
@@ -314,7 +403,7 @@ mod tests {
         assert_eq!(sent["temperature"], Value::Null);
         assert_eq!(sent["messages"][2]["reasoning_content"], "why");
         assert_eq!(
-            body(&[reply], &Quirks::default(), true)["messages"][1],
+            body(&[reply], &NONE, true)["messages"][1],
             json!({ "role": "assistant", "content": "x" })
         );
     }
@@ -331,7 +420,7 @@ mod tests {
                 calls: vec![call],
                 ..Reply::default()
             })],
-            &Quirks::default(),
+            &NONE,
             true,
         );
         let arguments = sent["messages"][1]["tool_calls"][0]["function"]["arguments"]

@@ -1,0 +1,206 @@
+//! What an answer must be: `--schema`. A JSON schema, or a short list of fields that becomes one; and the check, by a real
+//! validator, of what a model says.
+
+use crate::error::{Exit, fail, fail_hint};
+use crate::turn::agent::Answer;
+use anyhow::Result;
+use jsonschema::Validator;
+use serde_json::{Map, Value, json};
+
+/// Faults that are told at once: more do not help a model.
+const FAULTS: usize = 5;
+
+/// A schema, ready to check with.
+#[derive(Debug)]
+pub struct Schema {
+    value: Value,
+    validator: Validator,
+}
+
+impl Schema {
+    /// Read `text`: JSON, or fields as `name, age int, tags str[]: what it is about`.
+    ///
+    /// # Errors
+    /// Status 2 for what is neither, or no schema.
+    pub fn parse(text: &str) -> Result<Self> {
+        let text = text.trim();
+        let value = if text.starts_with('{') {
+            serde_json::from_str(text)
+                .map_err(|error| fail(Exit::Usage, format!("`--schema` is no JSON: {error}")))?
+        } else {
+            of_fields(text)?
+        };
+        // References are found within the schema alone: nothing is fetched.
+        let validator = jsonschema::draft202012::new(&value).map_err(|error| {
+            fail(
+                Exit::Usage,
+                format!("`--schema` is no JSON schema: {error}"),
+            )
+        })?;
+        Ok(Self { value, validator })
+    }
+
+    /// What a model is told, whatever its provider can be told.
+    pub fn words(&self) -> String {
+        format!(
+            "# Form of the answer\n\nYour last message, when no more tools are needed, is one JSON value and nothing else: no \
+             prose, no code fence. It satisfies this JSON schema:\n\n{}",
+            self.value
+        )
+    }
+
+    fn faults(&self, value: &Value) -> Vec<String> {
+        let errors = self.validator.iter_errors(value).take(FAULTS);
+        errors
+            .map(|error| match error.instance_path().to_string() {
+                place if place.is_empty() => error.to_string(),
+                place => format!("at {place}: {error}"),
+            })
+            .collect()
+    }
+}
+
+impl Answer for Schema {
+    fn schema(&self) -> &Value {
+        &self.value
+    }
+
+    fn check(&self, text: &str) -> Result<String, String> {
+        let json = bare(text);
+        let value: Value =
+            serde_json::from_str(json).map_err(|error| format!("it is no JSON: {error}"))?;
+        let faults = self.faults(&value);
+        match faults.is_empty() {
+            true => Ok(json.to_owned()),
+            false => Err(faults.join("; ")),
+        }
+    }
+}
+
+/// The JSON within what a model says: without a code fence around it.
+fn bare(text: &str) -> &str {
+    let text = text.trim();
+    let inner = text
+        .strip_prefix("```")
+        .and_then(|rest| rest.strip_suffix("```"))
+        .and_then(|rest| rest.split_once('\n'));
+    inner.map_or(text, |(_, json)| json.trim())
+}
+
+/// A schema of an object with these fields, all of them required: `NAME [TYPE][[]][: MEANING]`, separated by commas, or by
+/// line ends where a meaning has commas.
+fn of_fields(text: &str) -> Result<Value> {
+    let separator = if text.contains('\n') { '\n' } else { ',' };
+    let mut properties = Map::new();
+    for field in text
+        .split(separator)
+        .map(str::trim)
+        .filter(|field| !field.is_empty())
+    {
+        let (head, meaning) = match field.split_once(':') {
+            Some((head, meaning)) => (head.trim(), Some(meaning.trim())),
+            None => (field, None),
+        };
+        let mut words = head.split_whitespace();
+        let name = words.next().unwrap_or_default();
+        let kind = words.next().unwrap_or("str");
+        let (item, is_list) = kind
+            .strip_suffix("[]")
+            .map_or((kind, false), |item| (item, true));
+        let item = match item {
+            "str" | "string" => "string",
+            "int" | "integer" => "integer",
+            "float" | "number" => "number",
+            "bool" | "boolean" => "boolean",
+            _ => "",
+        };
+        let is_name = !name.is_empty()
+            && name
+                .chars()
+                .all(|letter| letter.is_alphanumeric() || matches!(letter, '_' | '-'));
+        if item.is_empty() || !is_name || words.next().is_some() {
+            return Err(fail_hint(
+                Exit::Usage,
+                format!("`--schema`: `{field}` is no field, and there is no such file"),
+                "a file, a JSON schema, or fields as `name, age int, tags str[]` (str, int, float, bool)",
+            ));
+        }
+        let mut schema = match is_list {
+            true => json!({ "type": "array", "items": { "type": item } }),
+            false => json!({ "type": item }),
+        };
+        if let Some(meaning) = meaning.filter(|meaning| !meaning.is_empty()) {
+            schema["description"] = meaning.into();
+        }
+        properties.insert(name.to_owned(), schema);
+    }
+    if properties.is_empty() {
+        return Err(fail(Exit::Usage, "`--schema` names no field"));
+    }
+    let names: Vec<&String> = properties.keys().collect();
+    Ok(
+        json!({ "type": "object", "required": names, "additionalProperties": false, "properties": properties }),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Schema;
+    use crate::error::{Exit, exit_of};
+    use crate::turn::agent::Answer;
+    use serde_json::json;
+
+    #[test]
+    fn fields_become_a_schema() {
+        let schema = Schema::parse("name, age int, tags str[]: what, it is").unwrap_err();
+        assert_eq!(
+            exit_of(&schema),
+            Exit::Usage,
+            "a meaning with a comma wants lines"
+        );
+        let schema = Schema::parse("name\nage int\ntags str[]: what, it is\n").unwrap();
+        assert_eq!(
+            *schema.schema(),
+            json!({ "type": "object", "required": ["name", "age", "tags"], "additionalProperties": false, "properties": {
+                "name": { "type": "string" }, "age": { "type": "integer" },
+                "tags": { "type": "array", "items": { "type": "string" }, "description": "what, it is" } } })
+        );
+    }
+
+    #[test]
+    fn answers_are_checked() {
+        let schema = Schema::parse("name, age int").unwrap();
+        let good = r#"{"name": "a", "age": 1}"#;
+        assert_eq!(schema.check(good).unwrap(), good);
+        assert_eq!(
+            schema.check(&format!("```json\n{good}\n```\n")).unwrap(),
+            good
+        );
+        for bad in [
+            "a",
+            "{}",
+            r#"{"name": "a", "age": "1"}"#,
+            r#"{"name": "a", "age": 1, "x": 2}"#,
+            "",
+        ] {
+            assert!(schema.check(bad).is_err(), "{bad}");
+        }
+        let wrong = schema.check(r#"{"name": "a", "age": "old"}"#).unwrap_err();
+        assert!(wrong.starts_with("at /age: "), "{wrong}");
+    }
+
+    #[test]
+    fn what_is_no_schema_is_refused() {
+        for text in [
+            "{",
+            r#"{"type": 5}"#,
+            "",
+            "a b c",
+            "a money",
+            "no/such/file.json",
+        ] {
+            let error = Schema::parse(text).err().expect(text);
+            assert_eq!(exit_of(&error), Exit::Usage, "{text}");
+        }
+    }
+}

@@ -1,0 +1,329 @@
+//! Whom a command asks: providers by the registry, with their budgets and stand-ins; a recording; or the demo.
+
+use crate::World;
+use crate::cli::Agent as Arguments;
+use crate::error::{Exit, fail, fail_hint};
+use crate::ledger::{Account, Ledger, Limits};
+use crate::provider::anthropic::Anthropic;
+use crate::provider::chat::Chat;
+use crate::provider::fallback::{Fallback, Link};
+use crate::provider::keys::Key;
+use crate::provider::meter::{Meter, Run};
+use crate::provider::pace::Pace;
+use crate::provider::quirks::Quirks;
+use crate::provider::record::Record;
+use crate::provider::registry::facts::{Price, Prices};
+use crate::provider::registry::{self, Block, Choice, Format, KeySource, Wanted};
+use crate::provider::replay::Replay;
+use crate::provider::responses::Responses;
+use crate::provider::retry::Retry;
+use crate::provider::wire::{Dialect, Wire};
+use crate::provider::{Provider, Sampling, demo};
+use crate::report::Report;
+use crate::settings::{Asked, Settings};
+use crate::sys::http::{self, Http, Timeouts};
+use crate::sys::input;
+use anyhow::Result;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicI64;
+
+/// Who answers.
+pub(super) struct Chosen {
+    pub(super) provider: String,
+    pub(super) model: String,
+    pub(super) answers: Box<dyn Provider>,
+}
+
+/// Choose who answers this turn, and who stands in.
+pub(super) fn choose(
+    world: &World,
+    arguments: &Arguments,
+    settings: &Settings,
+    account: &Account,
+    report: &mut Report,
+) -> Result<Chosen> {
+    let chosen = match &arguments.replay {
+        Some(path) if path.as_os_str() == demo::NAME && !path.exists() => Chosen {
+            provider: demo::NAME.into(),
+            model: demo::NAME.into(),
+            answers: Box::new(demo::Demo),
+        },
+        Some(path) => {
+            if !path.exists() {
+                let cause = format!("there is no recording `{}`", path.display());
+                return Err(fail(Exit::NoInput, cause));
+            }
+            // As long as it may be: a recording of many turns is one file.
+            let bytes = input::read_file(path, &path.display().to_string(), usize::MAX)?;
+            let replay = Replay::new(path, &String::from_utf8_lossy(&bytes))?;
+            let model = settings.asked[0].model.clone();
+            Chosen {
+                provider: "replay".into(),
+                model: model.unwrap_or_else(|| "replay".into()),
+                answers: Box::new(replay),
+            }
+        }
+        None => chain(world, arguments, settings, account, report)?,
+    };
+    Ok(match &arguments.record {
+        Some(path) => {
+            // A recording that is there is begun anew, so that it can be replayed from its beginning; a pipe or a device
+            // takes it as it comes.
+            if path.is_file() {
+                crate::sys::store::replace(path, b"")?;
+            }
+            let answers = Record {
+                inner: chosen.answers,
+                path: path.clone(),
+            };
+            Chosen {
+                answers: Box::new(answers),
+                ..chosen
+            }
+        }
+        None => chosen,
+    })
+}
+
+/// The model and its stand-ins, each behind its own retries, and all behind one account.
+fn chain(
+    world: &World,
+    arguments: &Arguments,
+    settings: &Settings,
+    account: &Account,
+    report: &mut Report,
+) -> Result<Chosen> {
+    let run = Arc::new(Run {
+        max_cost: arguments.max_cost,
+        max_tokens: arguments.max_total_tokens,
+        ..Run::default()
+    });
+    let capped = run.max_cost.is_some() || !limits(settings).is_none();
+    let mut links = Vec::new();
+    let mut first = None;
+    for asked in &settings.asked {
+        let Way { choice, wire } = way(
+            world,
+            settings,
+            asked,
+            arguments.offline,
+            !arguments.no_stream,
+        )?;
+        if capped && choice.prices.is_none() {
+            let flag = if run.max_cost.is_some() {
+                "`--max-cost`"
+            } else {
+                "`budget`"
+            };
+            let model = &choice.model;
+            return Err(fail_hint(
+                Exit::Config,
+                format!("the price of `{model}` is not known, so {flag} cannot be kept"),
+                format!(
+                    "nanobot config set models '{{\"{model}\": {{\"price\": {{\"input\": 1.0, \"output\": 4.0}}}}}}'"
+                ),
+            ));
+        }
+        if wire.key.is_some() && http::is_exposed(&wire.base) {
+            report.notice(&format!("the key goes to {} in the clear", wire.base));
+        }
+        first.get_or_insert_with(|| (choice.provider.clone(), choice.model.clone()));
+        links.push(Link {
+            model: choice.model.clone(),
+            sampling: sampling(asked),
+            context: asked
+                .known
+                .context
+                .or(choice.facts.map(|facts| facts.context)),
+            answers: metered(world, settings, Way { choice, wire }, account, &run),
+        });
+    }
+    let (provider, model) = first.expect("the settings name at least one model");
+    Ok(Chosen {
+        provider,
+        model,
+        answers: Box::new(Fallback::new(links)),
+    })
+}
+
+/// A provider behind its retries, and these behind the account.
+pub(super) fn metered(
+    world: &World,
+    settings: &Settings,
+    Way { choice, wire }: Way,
+    account: &Account,
+    run: &Arc<Run>,
+) -> Box<dyn Provider> {
+    let name = limit_name(&choice.provider, &wire.base, &choice.model);
+    let pace = Pace {
+        path: world.paths.root.join("limits").join(name),
+        inner: wire,
+        clock: world.clock.clone(),
+        known: AtomicI64::new(0),
+    };
+    let retry = Retry {
+        inner: pace,
+        clock: world.clock.clone(),
+    };
+    Box::new(Meter {
+        inner: retry,
+        ledger: Ledger::new(&world.paths.root, &world.clock),
+        limits: limits(settings),
+        account: account.clone(),
+        provider: choice.provider,
+        prices: choice.prices,
+        run: Arc::clone(run),
+    })
+}
+
+/// The budgets of the config.
+fn limits(settings: &Settings) -> Limits {
+    let budget = settings.budget;
+    Limits {
+        daily: budget.daily,
+        monthly: budget.monthly,
+        per_session: budget.per_session,
+    }
+}
+
+/// How a model is to answer.
+pub(super) fn sampling(asked: &Asked) -> Sampling {
+    Sampling {
+        max_tokens: asked.max_tokens,
+        temperature: Some(asked.temperature),
+        reasoning_effort: asked.reasoning_effort.clone(),
+    }
+}
+
+/// A file's name for what a rate limit is about: a model of a provider at an address.
+fn limit_name(provider: &str, base: &str, model: &str) -> String {
+    let plain = |text: &str| -> String {
+        let kept = text.chars().map(|letter| {
+            if letter.is_ascii_alphanumeric() {
+                letter
+            } else {
+                '-'
+            }
+        });
+        kept.take(80).collect()
+    };
+    format!("{}_{}_{}", plain(provider), plain(base), plain(model))
+}
+
+/// A provider that was chosen, and the wire to it.
+pub(super) struct Way {
+    pub(super) choice: Choice,
+    pub(super) wire: Wire,
+}
+
+/// The wire to the provider of `asked`.
+pub(super) fn way(
+    world: &World,
+    settings: &Settings,
+    asked: &Asked,
+    offline: bool,
+    stream: bool,
+) -> Result<Way> {
+    let blocks = blocks(world, settings);
+    let wanted = Wanted {
+        provider: &asked.provider,
+        model: asked.model.as_deref().unwrap_or_default(),
+        model_given: asked.model.is_some(),
+        blocks: &blocks,
+        env: &world.env,
+    };
+    let choice = registry::choose(&wanted);
+    // Why a block cannot be used matters once it is the one, or when there is no other.
+    let name = choice
+        .as_ref()
+        .map_or(asked.provider.clone(), |choice| choice.provider.clone());
+    let block = settings.block(&name)?;
+    if choice.is_err() {
+        for name in settings.providers.keys() {
+            settings.block(name)?;
+        }
+    }
+    let mut choice = choice?;
+    let known = asked.known;
+    if let Some(images) = known.images {
+        choice.quirks.no_images = !images;
+    }
+    if let Some(price) = known.price {
+        choice.prices = Some(Prices::flat(Price {
+            input: price.input,
+            output: price.output,
+            cached: price.cached.unwrap_or(price.input),
+            cache_write: price.cache_write.unwrap_or(price.input),
+        }));
+    }
+    let limits = &settings.timeouts;
+    let timeouts = Timeouts {
+        connect: limits.connect,
+        first_byte: limits.first_byte,
+        idle: limits.stream_idle,
+        total: limits.total,
+    };
+    let proxy = block.and_then(|block| block.proxy.as_ref());
+    let http = Http::new(timeouts, offline, &world.env).through(proxy)?;
+    let env = world
+        .env
+        .iter()
+        .map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let wire = Wire {
+        dialect: dialect(&choice, known.output),
+        base: choice.base.clone(),
+        key: Key::new(choice.key.take(), choice.key_place.clone(), env.collect()),
+        key_header: choice.key_header,
+        headers: std::mem::take(&mut choice.headers),
+        extra: std::mem::take(&mut choice.body),
+        query: std::mem::take(&mut choice.query),
+        stream: stream || choice.quirks.only_streams,
+        http,
+    };
+    Ok(Way { choice, wire })
+}
+
+/// The wire format, as the chosen server and model want it.
+fn dialect(choice: &Choice, most: Option<u32>) -> Box<dyn Dialect> {
+    let quirks: Quirks = choice.quirks;
+    let most = most.or(choice.facts.map(|facts| facts.output));
+    match choice.format {
+        Format::Anthropic => Box::new(Anthropic { quirks, most }),
+        Format::Responses => {
+            let by_name = ["gpt-5", "gpt-6", "o1", "o3", "o4", "codex"];
+            let by_name = by_name.iter().any(|start| choice.model.starts_with(start));
+            Box::new(Responses {
+                quirks,
+                reasons: choice.facts.map_or(by_name, |facts| facts.reasons()),
+            })
+        }
+        Format::Chat | Format::OpenAi => Box::new(Chat { quirks, most }),
+    }
+}
+
+/// The config's blocks, as the registry takes them.
+fn blocks(world: &World, settings: &Settings) -> BTreeMap<String, Block> {
+    let blocks = settings.providers.iter().map(|(name, block)| {
+        let file = |path: &String| KeySource::File(PathBuf::from(world.paths.expand(path)));
+        let key = block.api_key.clone().map(KeySource::Text);
+        let key = key
+            .or_else(|| block.api_key_file.as_ref().map(file))
+            .or_else(|| block.api_key_command.clone().map(KeySource::Command));
+        let headers = block.extra_headers.iter();
+        let block = Block {
+            key,
+            base: block.api_base.clone(),
+            api_type: block.api_type.clone(),
+            thinking_style: block.thinking_style.clone(),
+            headers: headers
+                .map(|(name, value)| (name.clone(), value.expose().to_owned()))
+                .collect(),
+            body: block.extra_body.clone(),
+            query: block.extra_query.clone(),
+        };
+        (name.clone(), block)
+    });
+    blocks.collect()
+}

@@ -1,0 +1,457 @@
+//! What was spent: one line for each call of a model in `usage.jsonl`, which is only ever appended to.
+//!
+//! Each line carries what its day and its month have cost up to and with it, so that a budget is checked by reading the
+//! last line, however long the file is. A call that is on its way and may still cost something is a file that its process
+//! keeps locked: the lock goes with the process, so nothing has to be tidied up after a kill.
+
+use crate::error::{Exit, Stop, fail};
+use crate::message::Usage;
+use crate::sys::clock::Clock;
+use crate::sys::secret::random_hex;
+use crate::sys::signal;
+use crate::sys::store::{self, while_locked};
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+use std::fs::{File, TryLockError};
+use std::io::{Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How often a budget that others have reserved is looked at again.
+const LOOK: Duration = Duration::from_millis(20);
+/// How long this is done before it is said.
+const PATIENT: Duration = Duration::from_secs(2);
+/// Bytes from the end in which the last line is looked for first.
+const TAIL: u64 = 4096;
+
+/// The ledger of one user.
+#[derive(Clone, Debug)]
+pub struct Ledger {
+    path: PathBuf,
+    /// Calls that are on their way.
+    under_way: PathBuf,
+    clock: Clock,
+}
+
+/// What may be spent, in US dollars.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Limits {
+    pub daily: Option<f64>,
+    pub monthly: Option<f64>,
+    pub per_session: Option<f64>,
+}
+
+impl Limits {
+    pub fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// Whom a call is for.
+#[derive(Clone, Debug, Default)]
+pub struct Account {
+    pub session: String,
+    pub turn: String,
+    /// The cron job, if it is one.
+    pub job: Option<String>,
+    /// Why the model was asked: `turn`, `test`, …
+    pub cause: &'static str,
+}
+
+/// A call that has ended.
+#[derive(Clone, Debug)]
+pub struct Call<'a> {
+    pub account: &'a Account,
+    pub provider: &'a str,
+    pub model: &'a str,
+    pub usage: Usage,
+    /// `None` where no price is known.
+    pub usd: Option<f64>,
+    pub duration: Duration,
+    /// It ended without a whole reply.
+    pub failed: bool,
+}
+
+/// A call that may be made. It counts as spent until it is recorded or dropped.
+#[derive(Debug)]
+pub struct Reservation {
+    path: PathBuf,
+    /// Locked.
+    _file: File,
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        // One that stays is let go by the kernel, and removed by whoever looks next.
+        drop(std::fs::remove_file(&self.path));
+    }
+}
+
+/// What has been spent.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Totals {
+    day: String,
+    daily: f64,
+    monthly: f64,
+}
+
+impl Ledger {
+    /// The ledger beneath `root`, which need not exist.
+    pub fn new(root: &Path, clock: &Clock) -> Self {
+        Self {
+            path: root.join("usage.jsonl"),
+            under_way: root.join("usage.under-way"),
+            clock: clock.clone(),
+        }
+    }
+
+    /// Wait until a call that costs at most `worst` may be made: while what is spent, and what is under way, is below each
+    /// limit. One call can pass a limit by what it costs itself.
+    ///
+    /// # Errors
+    /// Status 4 when a limit is reached, and no call is under way that may turn out cheaper.
+    pub fn reserve(
+        &self,
+        limits: &Limits,
+        session: &str,
+        worst: f64,
+        tell: &mut dyn FnMut(&str) -> Result<()>,
+    ) -> Result<Reservation> {
+        let spent_here = match limits.per_session {
+            Some(_) => self.session(session)?,
+            None => 0.0,
+        };
+        let mut waited = Duration::ZERO;
+        loop {
+            let found = self.locked(|log| {
+                let totals = self.totals(log)?;
+                let spent = [
+                    ("daily", limits.daily, totals.daily),
+                    ("monthly", limits.monthly, totals.monthly),
+                    ("perSession", limits.per_session, spent_here),
+                ];
+                for (name, limit, spent) in spent {
+                    if let Some(limit) = limit.filter(|limit| spent >= *limit) {
+                        return Err(reached(name, limit, spent));
+                    }
+                }
+                let others = self.under_way()?;
+                let fits = |limit: Option<f64>, spent: f64| {
+                    limit.is_none_or(|limit| spent + others < limit)
+                };
+                match fits(limits.daily, totals.daily) && fits(limits.monthly, totals.monthly) {
+                    true => self.begin(worst).map(Some),
+                    false => Ok(None),
+                }
+            })?;
+            if let Some(reservation) = found {
+                return Ok(reservation);
+            }
+            if waited >= PATIENT && waited < PATIENT + LOOK {
+                tell("the budget is nearly spent; waiting for other runs to say what they cost")?;
+            }
+            signal::pause(LOOK)?;
+            waited += LOOK;
+        }
+    }
+
+    /// Write down a call; `reservation` is what was reserved for it.
+    pub fn record(&self, call: &Call<'_>, reservation: Option<Reservation>) -> Result<()> {
+        self.locked(|log| {
+            let before = self.totals(log)?;
+            let usd = call.usd.unwrap_or(0.0);
+            let line = self.line(call, before.daily + usd, before.monthly + usd);
+            let size = store::size(log, &self.path)?;
+            store::append_to(log, &self.path, size, line.as_bytes())?;
+            // Within the lock: nobody sees both of them, or neither.
+            drop(reservation);
+            Ok(())
+        })
+    }
+
+    fn line(&self, call: &Call<'_>, daily: f64, monthly: f64) -> String {
+        let Call {
+            account:
+                Account {
+                    session,
+                    turn,
+                    job,
+                    cause,
+                },
+            provider,
+            model,
+            usage:
+                Usage {
+                    input,
+                    cached,
+                    cache_write,
+                    output,
+                    reasoning,
+                    estimated,
+                },
+            usd,
+            duration,
+            failed,
+        } = call;
+        let now = self.clock.now();
+        let line = json!({
+            "v": 1, "time": now.timestamp().to_string(), "day": now.date().to_string(),
+            "session": session, "turn": turn, "job": job, "cause": cause, "provider": provider, "model": model,
+            "input": input, "cached": cached, "cache_write": cache_write, "output": output, "reasoning": reasoning,
+            "estimated": estimated, "usd": usd.map(rounded), "ms": u64::try_from(duration.as_millis()).unwrap_or(u64::MAX),
+            "outcome": if *failed { "failed" } else { "ok" },
+            "day_usd": rounded(daily), "month_usd": rounded(monthly),
+        });
+        format!("{line}\n")
+    }
+
+    /// All lines, as objects, from the oldest. What is none is left out.
+    pub fn lines(&self) -> Result<Vec<Value>> {
+        let bytes = store::read(&self.path)?.unwrap_or_default();
+        let lines = bytes.split(|byte| *byte == b'\n');
+        Ok(lines
+            .filter_map(|line| serde_json::from_slice::<Value>(line).ok())
+            .filter(Value::is_object)
+            .collect())
+    }
+
+    /// What a conversation has cost.
+    fn session(&self, session: &str) -> Result<f64> {
+        let lines = self.lines()?;
+        let of = lines.iter().filter(|line| line["session"] == session);
+        Ok(of.filter_map(|line| line["usd"].as_f64()).sum())
+    }
+
+    /// Run `work` with the open ledger, alone.
+    fn locked<T>(&self, work: impl FnOnce(&File) -> Result<T>) -> Result<T> {
+        let log = match store::open_lines(&self.path) {
+            Ok(log) => log,
+            Err(error) if self.path.parent().is_some_and(Path::exists) => return Err(error),
+            Err(_) => {
+                self.path.parent().map(store::create_dir).transpose()?;
+                store::open_lines(&self.path)?
+            }
+        };
+        while_locked(&log, &self.path, || work(&log))
+    }
+
+    /// What this day and this month have cost, from the last line that says so.
+    fn totals(&self, log: &File) -> Result<Totals> {
+        let today = self.clock.now().date().to_string();
+        let mut size = TAIL;
+        let length = store::size(log, &self.path)?;
+        loop {
+            let tail = tail(log, length, size)
+                .with_context(|| format!("read `{}`", self.path.display()))?;
+            // The first piece may be the end of a line, unless it is the beginning of the file.
+            let mut lines = tail.split(|byte| *byte == b'\n').rev();
+            if let Some(totals) = lines.find_map(totals) {
+                return Ok(totals.on(&today));
+            }
+            if size >= length {
+                return Ok(Totals {
+                    day: today,
+                    ..Totals::default()
+                });
+            }
+            size *= 8;
+        }
+    }
+
+    /// What calls under way may cost, and none of those whose process is gone.
+    fn under_way(&self) -> Result<f64> {
+        let mut sum = 0.0;
+        let entries = match std::fs::read_dir(&self.under_way) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(0.0),
+            Err(error) => {
+                return Err(error).with_context(|| format!("read `{}`", self.under_way.display()));
+            }
+        };
+        for entry in entries.flatten() {
+            let Ok(mut file) = File::open(entry.path()) else {
+                continue;
+            };
+            match file.try_lock_shared() {
+                Ok(()) => drop(std::fs::remove_file(entry.path())),
+                Err(TryLockError::WouldBlock) => {
+                    let mut text = String::new();
+                    file.read_to_string(&mut text)?;
+                    sum += text.trim().parse::<f64>().unwrap_or(f64::INFINITY);
+                }
+                Err(TryLockError::Error(error)) => return Err(error.into()),
+            }
+        }
+        Ok(sum)
+    }
+
+    fn begin(&self, worst: f64) -> Result<Reservation> {
+        store::create_dir(&self.under_way)?;
+        let path = self.under_way.join(random_hex(8));
+        let file = store::open_log(&path)?;
+        file.try_lock()
+            .map_err(|error| fail(Exit::Io, format!("lock `{}`: {error}", path.display())))?;
+        store::append_to(&file, &path, 0, format!("{worst}\n").as_bytes())?;
+        Ok(Reservation { path, _file: file })
+    }
+}
+
+impl Totals {
+    /// As they are on the day `today`.
+    fn on(mut self, today: &str) -> Self {
+        let month = |day: &str| day.get(..7).map(str::to_owned);
+        if month(&self.day) != month(today) {
+            self.monthly = 0.0;
+        }
+        if self.day != today {
+            self.daily = 0.0;
+            today.clone_into(&mut self.day);
+        }
+        self
+    }
+}
+
+fn totals(line: &[u8]) -> Option<Totals> {
+    let line: Value = serde_json::from_slice(line).ok()?;
+    Some(Totals {
+        day: line["day"].as_str()?.to_owned(),
+        daily: line["day_usd"].as_f64()?,
+        monthly: line["month_usd"].as_f64()?,
+    })
+}
+
+/// The last bytes of a file that has `length` of them.
+fn tail(mut log: &File, length: u64, size: u64) -> std::io::Result<Vec<u8>> {
+    log.seek(SeekFrom::Start(length.saturating_sub(size)))?;
+    let mut bytes = Vec::new();
+    log.take(size.min(length)).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// To the millionth of a cent: sums of doubles end in noise.
+fn rounded(usd: f64) -> f64 {
+    (usd * 1e8).round() / 1e8
+}
+
+fn reached(name: &str, limit: f64, spent: f64) -> anyhow::Error {
+    let cause = format!("`budget.{name}` of ${limit} is spent (${})", dollars(spent));
+    crate::error::fail_hint(Exit::Budget, cause, "`nanobot usage` tells on what")
+}
+
+/// An amount for people: cents, and more digits where it is less than one.
+pub fn dollars(usd: f64) -> String {
+    match usd {
+        usd if usd == 0.0 || usd >= 0.995 => format!("{usd:.2}"),
+        usd if usd >= 0.001 => format!("{usd:.4}"),
+        usd => format!("{usd:.6}"),
+    }
+}
+
+/// A run is to end, and not for money.
+pub fn is_stop(error: &anyhow::Error) -> bool {
+    error.is::<Stop>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Account, Call, Ledger, Limits, dollars};
+    use crate::error::{Exit, exit_of};
+    use crate::message::Usage;
+    use crate::sys::clock::Clock;
+    use std::path::Path;
+    use std::time::Duration;
+
+    fn at(root: &Path, time: &str) -> Ledger {
+        Ledger::new(root, &Clock::Fixed(time.parse().unwrap()))
+    }
+
+    fn spend(ledger: &Ledger, session: &str, usd: f64) {
+        let account = Account {
+            session: session.into(),
+            ..Account::default()
+        };
+        let call = Call {
+            account: &account,
+            provider: "p",
+            model: "m",
+            usage: Usage::default(),
+            usd: Some(usd),
+            duration: Duration::ZERO,
+            failed: false,
+        };
+        ledger.record(&call, None).unwrap();
+    }
+
+    fn may(ledger: &Ledger, limits: Limits) -> Result<(), Exit> {
+        let asked = ledger.reserve(&limits, "s", 0.5, &mut |_| Ok(()));
+        asked.map(drop).map_err(|error| exit_of(&error))
+    }
+
+    #[test]
+    fn days_and_months_begin_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        let limits = Limits {
+            daily: Some(1.0),
+            monthly: Some(2.5),
+            per_session: None,
+        };
+        let check = |day: &str, expect| {
+            let ledger = at(folder.path(), &format!("{day}T12:00:00Z"));
+            assert_eq!(may(&ledger, limits), expect, "{day}");
+            ledger
+        };
+        spend(&check("2026-01-30", Ok(())), "s", 1.0);
+        check("2026-01-30", Err(Exit::Budget));
+        spend(&check("2026-01-31", Ok(())), "s", 1.6);
+        check("2026-01-31", Err(Exit::Budget));
+        let ledger = check("2026-02-01", Ok(()));
+        assert_eq!(ledger.lines().unwrap().len(), 2);
+    }
+
+    #[test]
+    fn a_conversation_has_its_own_budget() {
+        let folder = tempfile::tempdir().unwrap();
+        let ledger = at(folder.path(), "2026-01-01T00:00:00Z");
+        let limits = Limits {
+            per_session: Some(1.0),
+            ..Limits::default()
+        };
+        spend(&ledger, "other", 5.0);
+        assert_eq!(may(&ledger, limits), Ok(()));
+        spend(&ledger, "s", 0.4);
+        spend(&ledger, "s", 0.6);
+        assert_eq!(may(&ledger, limits), Err(Exit::Budget));
+    }
+
+    #[test]
+    fn a_torn_or_foreign_line_is_passed_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let ledger = at(folder.path(), "2026-01-01T00:00:00Z");
+        spend(&ledger, "s", 1.0);
+        let path = folder.path().join("usage.jsonl");
+        let mut text = std::fs::read_to_string(&path).unwrap();
+        text.push_str("{\"odd\": 1}\n");
+        text.push_str(&"x".repeat(10_000));
+        text.push_str("\n{\"v\": 1, \"da");
+        std::fs::write(&path, text).unwrap();
+        let limits = Limits {
+            daily: Some(1.0),
+            ..Limits::default()
+        };
+        assert_eq!(may(&ledger, limits), Err(Exit::Budget));
+        spend(&ledger, "s", 1.0);
+        assert_eq!(ledger.lines().unwrap().last().unwrap()["day_usd"], 2.0);
+    }
+
+    #[test]
+    fn amounts_are_readable() {
+        for (usd, expect) in [
+            (0.0, "0.00"),
+            (12.345, "12.35"),
+            (0.25, "0.2500"),
+            (0.0004, "0.000400"),
+        ] {
+            assert_eq!(dollars(usd), expect);
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! Models that stand in for one another: when one cannot be asked and another may, that one is asked, from then on.
+
+use super::{Delta, Provider, ProviderError, Request, Sampling, Tell};
+use crate::message::Reply;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// A model that may be asked.
+pub struct Link {
+    pub model: String,
+    pub sampling: Sampling,
+    /// Tokens that it takes in, where that is known.
+    pub context: Option<u32>,
+    pub answers: Box<dyn Provider>,
+}
+
+/// Asks the first of `links` that can be asked. There is at least one.
+pub struct Fallback {
+    links: Vec<Link>,
+    /// Which one is asked: what was down a moment ago is not tried again in this run.
+    at: AtomicUsize,
+}
+
+impl Fallback {
+    pub fn new(links: Vec<Link>) -> Self {
+        Self {
+            links,
+            at: AtomicUsize::new(0),
+        }
+    }
+}
+
+impl Provider for Fallback {
+    fn reply(&self, request: &Request<'_>, tell: &mut Tell<'_>) -> Result<Reply, ProviderError> {
+        loop {
+            let at = self.at.load(Ordering::Relaxed);
+            let link = &self.links[at];
+            let request = Request {
+                model: &link.model,
+                sampling: &link.sampling,
+                ..*request
+            };
+            let mut told = false;
+            let answer = link.answers.reply(&request, &mut |delta| {
+                told |= matches!(delta, Delta::Text(_) | Delta::Reasoning(_));
+                tell(delta)
+            });
+            let (error, next) = match (answer, self.links.get(at + 1)) {
+                (Err(error), Some(next)) if !told && can_mend(&error, link, next) => (error, next),
+                (answer, _) => return answer,
+            };
+            tell(Delta::Fallback {
+                from: &link.model,
+                to: &next.model,
+                cause: &error.to_string(),
+            })
+            .map_err(ProviderError::Aborted)?;
+            self.at.store(at + 1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Whether another model may do better.
+fn can_mend(error: &ProviderError, link: &Link, next: &Link) -> bool {
+    match error {
+        ProviderError::Busy { .. }
+        | ProviderError::Unavailable(_)
+        | ProviderError::NotFound(_)
+        | ProviderError::KeyRejected(_) => true,
+        ProviderError::TooLong(_) => match (link.context, next.context) {
+            (Some(here), Some(there)) => there > here,
+            _ => false,
+        },
+        ProviderError::Refused(_) | ProviderError::Spent(_) | ProviderError::Aborted(_) => false,
+    }
+}

@@ -1,0 +1,70 @@
+//! Ids of tool calls, in the forms that servers insist on. A call and its result are given the same one.
+
+use super::quirks::Ids;
+use std::borrow::Cow;
+
+/// `id` in the form that the server takes; as it is, where it has that form.
+pub(super) fn fit(id: &str, form: Ids) -> Cow<'_, str> {
+    let is_usual = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-');
+    let fits = match form {
+        Ids::Usual => (1..=64).contains(&id.len()) && id.chars().all(is_usual),
+        Ids::Nine => id.len() == 9 && id.chars().all(|letter| letter.is_ascii_alphanumeric()),
+    };
+    if fits {
+        return Cow::Borrowed(id);
+    }
+    // What had to change stays told apart: by a number made of all of it.
+    let number = number(id);
+    Cow::Owned(match form {
+        Ids::Nine => number,
+        Ids::Usual => {
+            let kept: String = id
+                .chars()
+                .filter(|letter| is_usual(*letter))
+                .take(50)
+                .collect();
+            format!("{kept}_{number}")
+        }
+    })
+}
+
+/// Nine letters and digits for a text, the same ones each time (FNV-1a, in base 36).
+fn number(text: &str) -> String {
+    let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
+    for byte in text.bytes() {
+        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    }
+    (0..9)
+        .map(|_| {
+            let digit = u32::try_from(hash % 36).unwrap_or_default();
+            hash /= 36;
+            char::from_digit(digit, 36).unwrap_or('0')
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Ids, fit};
+
+    #[test]
+    fn ids_take_the_form_that_is_asked_for() {
+        assert_eq!(fit("call_1-a", Ids::Usual), "call_1-a");
+        let long = "x".repeat(65);
+        let cases = ["call|fc_1", "", "a b", "\u{e9}", &long];
+        for id in cases {
+            let fitted = fit(id, Ids::Usual);
+            assert!(
+                !fitted.is_empty() && fitted.len() <= 64 && fit(&fitted, Ids::Usual) == fitted,
+                "{id}: {fitted}"
+            );
+        }
+        assert_eq!(fit("abcDEF123", Ids::Nine), "abcDEF123");
+        for id in ["call_0_1", "call_0_2", ""] {
+            let fitted = fit(id, Ids::Nine);
+            assert_eq!(fit(&fitted, Ids::Nine), fitted);
+            assert_eq!(fitted.len(), 9);
+        }
+        assert_ne!(fit("call_0_1", Ids::Nine), fit("call_0_2", Ids::Nine));
+    }
+}

@@ -1,0 +1,104 @@
+//! Keys, had when they are needed: from the config, a file, a command, a credential of the service manager, a variable or
+//! a login. They are read once a run; what a login grants is looked at before each request, since it expires.
+
+use super::registry::KeySource;
+use crate::error::{Exit, fail, fail_hint};
+use crate::sys::input;
+use crate::sys::process::{self, Spec};
+use crate::sys::secret::Secret;
+use anyhow::{Context, Result};
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+/// How long a command may take to give the key: a person may have to touch a token.
+const COMMAND: Duration = Duration::from_secs(60);
+/// The longest key; what is longer is no key but a wrong file.
+const LONGEST: usize = 16 << 10;
+
+/// A key that is still to be had.
+pub struct Key {
+    source: Option<KeySource>,
+    /// Where it comes from, in words, for the message when it is rejected.
+    pub place: String,
+    /// What a command is run with.
+    env: Vec<(String, String)>,
+    had: OnceLock<Secret>,
+}
+
+impl Key {
+    pub fn new(source: Option<KeySource>, place: String, env: Vec<(String, String)>) -> Self {
+        Self {
+            source,
+            place,
+            env,
+            had: OnceLock::new(),
+        }
+    }
+
+    /// Whether there is to be one.
+    pub fn is_some(&self) -> bool {
+        self.source.is_some()
+    }
+
+    /// The key, if it has been had.
+    pub fn known(&self) -> Option<&Secret> {
+        match &self.source {
+            Some(KeySource::Text(key)) => Some(key),
+            _ => self.had.get(),
+        }
+    }
+
+    /// # Errors
+    /// Status 78 for a file or a command that gives none.
+    pub fn get(&self) -> Result<Option<&Secret>> {
+        let key = match (&self.source, self.known()) {
+            (None, _) => return Ok(None),
+            (_, Some(key)) => return Ok(Some(key)),
+            (Some(KeySource::File(path)), None) => from_file(path),
+            (Some(KeySource::Command(command)), None) => from_command(command, &self.env),
+            (Some(KeySource::Text(key)), None) => Ok(key.clone()),
+        };
+        let key = key.with_context(|| format!("read the key from {}", self.place))?;
+        Ok(Some(self.had.get_or_init(|| key)))
+    }
+}
+
+fn from_file(path: &Path) -> Result<Secret> {
+    let bytes = input::read_file(path, &path.display().to_string(), LONGEST)
+        .map_err(|error| fail(Exit::Config, format!("{error:#}")))?;
+    first_line(&bytes).ok_or_else(|| fail(Exit::Config, format!("`{}` is empty", path.display())))
+}
+
+fn from_command(command: &str, env: &[(String, String)]) -> Result<Secret> {
+    let spec = Spec {
+        program: PathBuf::from("/bin/sh"),
+        // What it complains of goes where nobody takes it for the key.
+        arguments: vec!["-c".into(), format!("{{ {command}\n}} 2>/dev/null")],
+        directory: PathBuf::from("/"),
+        env: env.to_vec(),
+        timeout: COMMAND,
+        keep: LONGEST,
+    };
+    let finished = process::run(&spec, &mut |_| ())?;
+    if let Some(stop) = finished.stopped {
+        return Err(stop.into());
+    }
+    let hint = "run it by hand, to see what it says";
+    match finished.status {
+        None => Err(fail_hint(Exit::Config, "the command took too long", hint)),
+        Some(status) if !status.success() => Err(fail_hint(
+            Exit::Config,
+            format!("the command failed: {status}"),
+            hint,
+        )),
+        Some(_) => first_line(&finished.head)
+            .ok_or_else(|| fail_hint(Exit::Config, "the command printed nothing", hint)),
+    }
+}
+
+fn first_line(bytes: &[u8]) -> Option<Secret> {
+    let text = String::from_utf8_lossy(bytes);
+    let line = text.trim_start_matches('\u{feff}').trim().lines().next()?;
+    Some(Secret::new(line.trim()))
+}

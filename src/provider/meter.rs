@@ -1,0 +1,238 @@
+//! Money: a wrapper that lets no request out that a budget forbids, and writes down what each one cost. Whoever asks a
+//! model asks through it, so nothing is left out of the account.
+
+use super::registry::facts::Prices;
+use super::{Delta, Provider, ProviderError, Request, Tell};
+use crate::error::{Exit, exit_of, fail_hint};
+use crate::ledger::{Account, Call, Ledger, Limits, Reservation, dollars};
+use crate::message::{Message, Part, Reply, Usage};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+/// Bytes of text that a token has at least, as far as prices are concerned: twice what is usual.
+const BYTES_AT_LEAST: usize = 2;
+/// Bytes of text that a token usually has.
+const BYTES: usize = 4;
+/// Tokens of an image, where nobody says.
+const IMAGE: usize = 1600;
+
+/// Asks `inner`, and keeps the account.
+pub struct Meter<P> {
+    pub inner: P,
+    pub ledger: Ledger,
+    pub limits: Limits,
+    pub account: Account,
+    pub provider: String,
+    /// `None` where they are not known.
+    pub prices: Option<Prices>,
+    pub run: Arc<Run>,
+}
+
+/// What one run may cost and has cost, whoever asks within it.
+#[derive(Debug, Default)]
+pub struct Run {
+    /// US dollars.
+    pub max_cost: Option<f64>,
+    /// Tokens, input and output together.
+    pub max_tokens: Option<u64>,
+    pub spent: Mutex<Spent>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Spent {
+    pub usd: f64,
+    pub tokens: u64,
+}
+
+impl Run {
+    /// # Errors
+    /// Status 4 once a limit is reached. One request can pass it, since only the answer tells what it cost.
+    fn check(&self) -> anyhow::Result<()> {
+        let spent = *self.spent.lock().unwrap_or_else(PoisonError::into_inner);
+        let over = match (self.max_cost, self.max_tokens) {
+            (Some(limit), _) if spent.usd >= limit => Some((
+                format!("${limit} (${} spent)", dollars(spent.usd)),
+                "--max-cost",
+            )),
+            (_, Some(limit)) if spent.tokens >= limit => {
+                Some((format!("{limit} tokens"), "--max-total-tokens"))
+            }
+            _ => None,
+        };
+        match over {
+            None => Ok(()),
+            Some((what, flag)) => Err(fail_hint(
+                Exit::Budget,
+                format!("stopped by the budget of {what}"),
+                format!("a higher `{flag}`; `--resume` goes on where this stopped"),
+            )),
+        }
+    }
+
+    fn add(&self, usage: Usage, usd: Option<f64>) {
+        let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
+        spent.usd += usd.unwrap_or(0.0);
+        spent.tokens += usage.input + usage.output;
+    }
+}
+
+impl<P: Provider> Provider for Meter<P> {
+    fn reply(&self, request: &Request<'_>, tell: &mut Tell<'_>) -> Result<Reply, ProviderError> {
+        self.run.check().map_err(ProviderError::Spent)?;
+        let reservation = self.reserve(request, tell)?;
+        let started = Instant::now();
+        let mut heard = 0;
+        let answer = self.inner.reply(request, &mut |delta| {
+            if let Delta::Text(text) | Delta::Reasoning(text) = delta {
+                heard += text.len();
+            }
+            tell(delta)
+        });
+        let mut answer = answer;
+        let (usage, usd, failed) = match &mut answer {
+            Ok(reply) => {
+                if reply.usage.input == 0 && reply.usage.output == 0 {
+                    reply.usage = guess(request, weight(reply));
+                }
+                reply.cost = reply.cost.or_else(|| self.cost(&reply.usage));
+                (reply.usage, reply.cost, false)
+            }
+            // Nothing came, so nothing is known to have been charged.
+            Err(_) if heard == 0 => return answer,
+            Err(_) => {
+                let usage = guess(request, heard);
+                (usage, self.cost(&usage), true)
+            }
+        };
+        self.run.add(usage, usd);
+        let model = answer.as_ref().map_or("", |reply| reply.model.as_str());
+        let call = Call {
+            account: &self.account,
+            provider: &self.provider,
+            model: if model.is_empty() {
+                request.model
+            } else {
+                model
+            },
+            usage,
+            usd,
+            duration: started.elapsed(),
+            failed,
+        };
+        // The answer is paid for: an account that cannot be kept is told, and where a budget hangs on it, it ends the run
+        // before the next request.
+        if let Err(error) = self.ledger.record(&call, reservation) {
+            let notice = format!("what it cost is not written down: {error:#}");
+            tell(Delta::Notice(&notice)).map_err(ProviderError::Aborted)?;
+        }
+        answer
+    }
+}
+
+impl<P> Meter<P> {
+    fn cost(&self, usage: &Usage) -> Option<f64> {
+        self.prices.as_ref().map(|prices| cost(usage, prices))
+    }
+
+    fn reserve(
+        &self,
+        request: &Request<'_>,
+        tell: &mut Tell<'_>,
+    ) -> Result<Option<Reservation>, ProviderError> {
+        if self.limits.is_none() {
+            return Ok(None);
+        }
+        let usage = Usage {
+            input: (size(request) / BYTES_AT_LEAST) as u64,
+            output: u64::from(request.sampling.max_tokens),
+            ..Usage::default()
+        };
+        let worst = self.cost(&usage).unwrap_or(0.0);
+        let mut say = |text: &str| tell(Delta::Notice(text));
+        let asked = self
+            .ledger
+            .reserve(&self.limits, &self.account.session, worst, &mut say);
+        asked.map(Some).map_err(|error| match exit_of(&error) {
+            Exit::Budget => ProviderError::Spent(error),
+            _ => ProviderError::Aborted(error),
+        })
+    }
+}
+
+/// What `usage` costs.
+fn cost(usage: &Usage, prices: &Prices) -> f64 {
+    let price = prices.at(usage.input);
+    let fresh = usage.input.saturating_sub(usage.cached + usage.cache_write);
+    let million = |tokens: u64, price: f64| tokens as f64 * price / 1e6;
+    million(fresh, price.input)
+        + million(usage.cached, price.cached)
+        + million(usage.cache_write, price.cache_write)
+        + million(usage.output, price.output)
+}
+
+/// What a call used, where its server does not say.
+fn guess(request: &Request<'_>, said: usize) -> Usage {
+    Usage {
+        input: (size(request) / BYTES) as u64,
+        output: said.div_ceil(BYTES) as u64,
+        estimated: true,
+        ..Usage::default()
+    }
+}
+
+/// Bytes of text in a request; images count as much as their tokens would.
+fn size(request: &Request<'_>) -> usize {
+    let parts = |parts: &[Part]| -> usize {
+        parts
+            .iter()
+            .map(|part| match part {
+                Part::Text(text) => text.len(),
+                Part::Image(_) => IMAGE * BYTES,
+            })
+            .sum()
+    };
+    let message = |message: &Message| match message {
+        Message::User(user) => parts(&user.parts) + user.facts.len(),
+        Message::Assistant(reply) => weight(reply),
+        Message::Tool(result) => parts(&result.parts),
+    };
+    let tools = request.tools.iter();
+    let tools: usize = tools
+        .map(|tool| tool.name.len() + tool.description.len() + tool.parameters.to_string().len())
+        .sum();
+    request.system.len() + tools + request.messages.iter().map(message).sum::<usize>()
+}
+
+/// Bytes of what a model said.
+fn weight(reply: &Reply) -> usize {
+    let calls = reply.calls.iter();
+    let calls: usize = calls
+        .map(|call| call.name.len() + call.arguments.to_string().len())
+        .sum();
+    reply.text.len() + reply.reasoning.len() + calls
+}
+
+#[cfg(test)]
+mod tests {
+    use super::cost;
+    use crate::message::Usage;
+    use crate::provider::registry::facts::{Price, Prices};
+
+    #[test]
+    fn each_kind_of_token_has_its_price() {
+        let price = Prices::flat(Price {
+            input: 10.0,
+            cached: 1.0,
+            cache_write: 12.5,
+            output: 50.0,
+        });
+        let usage = Usage {
+            input: 1_000_000,
+            cached: 500_000,
+            cache_write: 100_000,
+            output: 10_000,
+            ..Usage::default()
+        };
+        assert!((cost(&usage, &price) - (4.0 + 0.5 + 1.25 + 0.5)).abs() < 1e-9);
+    }
+}
