@@ -1,0 +1,23 @@
+#!/usr/bin/env python3
+"""Serves a GGUF model with llama.cpp's own server on a loopback port, until it is killed. The key is that of the environment.
+
+    KEY=… llamacpp.py FILE PORT
+"""
+
+import os
+import signal
+import sys
+
+import xllamacpp
+
+params = xllamacpp.CommonParams()
+params.model.path = sys.argv[1]
+params.hostnames = ["127.0.0.1"]
+params.port = int(sys.argv[2])
+params.api_keys = [os.environ["KEY"]]
+params.n_parallel = 1
+params.n_gpu_layers = 0
+params.warmup = False
+server = xllamacpp.Server(params)
+print(server.listening_address, flush=True)
+signal.pause()
