@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Writes a model of a few megabytes that llama.cpp loads as it loads any other, and whose answers are known.
+"""Writes a model of a megabyte that llama.cpp loads as it loads any other, and whose answers are known.
 
 It is a real model of the `llama` architecture: tokenizer, chat template, attention, feed-forward. Its weights are made
 rather than learned. Each token is a direction of its own, the layer adds nothing to it, and the output maps each token of
-the sentence to the one after it. So the answer is known, whatever the sampling, and a check can compare it.
+a sentence to the one after it. So the answer is known, whatever the sampling, and a check can compare it.
 
     model.py FILE
 """
