@@ -585,6 +585,12 @@ pub fn is_exposed(url: &str) -> bool {
         .is_ok_and(|uri| uri.scheme_str() == Some("http") && !uri.host().is_some_and(is_loopback))
 }
 
+/// Whether `url` reaches this machine, in the clear, and no other.
+pub fn is_local(url: &str) -> bool {
+    url.parse::<Uri>()
+        .is_ok_and(|uri| uri.scheme_str() == Some("http") && uri.host().is_some_and(is_loopback))
+}
+
 /// An error while a body is read, in words.
 pub fn read_failure(error: &std::io::Error) -> String {
     match error
@@ -635,7 +641,7 @@ pub fn escaped(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{is_exposed, is_loopback};
+    use super::{is_exposed, is_local, is_loopback};
 
     #[test]
     fn loopback_in_its_spellings() {
@@ -654,5 +660,7 @@ mod tests {
         }
         assert!(is_exposed("http://10.0.0.1/v1") && is_exposed("http://example.org/v1"));
         assert!(!is_exposed("http://localhost:11434/v1") && !is_exposed("https://example.org/v1"));
+        assert!(is_local("http://127.0.0.1:8000") && is_local("http://[::1]:1/x"));
+        assert!(!is_local("http://127.0.0.1@example.org/") && !is_local("https://localhost/"));
     }
 }
