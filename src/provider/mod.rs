@@ -17,6 +17,7 @@ mod failure;
 pub mod fallback;
 mod ids;
 pub mod keys;
+pub mod login;
 pub mod meter;
 pub mod pace;
 pub mod quirks;

@@ -23,6 +23,8 @@ pub const TEST_TIME: &str = "NANOBOT_TEST_TIME";
 pub const LOG: &str = "NANOBOT_LOG";
 /// Any value makes a turn fail by a defect of ours, to see what becomes of it. For tests.
 pub const TEST_DEFECT: &str = "NANOBOT_TEST_DEFECT";
+/// Where every server of a login is, as `http://127.0.0.1:8000`; nothing but this machine is taken. For tests.
+pub const TEST_LOGIN_BASE: &str = "NANOBOT_TEST_LOGIN_BASE";
 /// Seconds to wait for the first byte of an answer.
 pub const FIRST_BYTE: &str = "NANOBOT_LLM_TIMEOUT_S";
 /// Seconds that a stream may stay silent.

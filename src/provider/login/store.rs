@@ -1,0 +1,163 @@
+//! Where logins are kept: a file for each provider, its owner's alone, replaced as a whole and under a lock.
+
+use super::{Login, Vendor};
+use crate::error::{Exit, exit_of, fail_hint};
+use crate::sys::clock::Clock;
+use crate::sys::secret::Secret;
+use crate::sys::store::{self, Lock};
+use anyhow::{Context, Result};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// A login as it is written.
+#[derive(Deserialize, Serialize)]
+struct Written {
+    token: String,
+    expires: String,
+    renewal: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    account: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    base: Option<String>,
+}
+
+/// How long to wait for whoever renews a login: it is one exchange with a server.
+const LOCK_WAIT: Duration = Duration::from_secs(90);
+
+/// Make the folder, if there is none.
+pub(super) fn prepare(folder: &Path) -> Result<()> {
+    store::create_dir(folder)
+}
+
+/// The login that is kept; `None` when there is none.
+///
+/// # Errors
+/// Status 78 for a file that is no login. What it holds is not told.
+pub(super) fn read(vendor: Vendor, folder: &Path) -> Result<Option<Login>> {
+    let path = path(vendor, folder);
+    let Some(bytes) = store::read(&path)? else {
+        return Ok(None);
+    };
+    let unusable = |cause: &str| {
+        let cause = format!("the login in `{}` cannot be used: {cause}", path.display());
+        fail_hint(Exit::Config, cause, vendor.hint())
+    };
+    let Written {
+        token,
+        expires,
+        renewal,
+        account,
+        base,
+    } = serde_json::from_slice(&bytes)
+        .map_err(|error| unusable(&format!("line {} makes no sense", error.line())))?;
+    let expires: Timestamp = expires
+        .parse()
+        .map_err(|_| unusable("`expires` is no time"))?;
+    Ok(Some(Login {
+        token: Secret::new(token),
+        expires,
+        renewal: Secret::new(renewal),
+        account,
+        base,
+    }))
+}
+
+/// Keep `login` in the place of what was there. The caller holds the lock.
+pub(super) fn write(vendor: Vendor, folder: &Path, login: &Login) -> Result<()> {
+    let Login {
+        token,
+        expires,
+        renewal,
+        account,
+        base,
+    } = login;
+    let written = Written {
+        token: token.expose().into(),
+        expires: expires.to_string(),
+        renewal: renewal.expose().into(),
+        account: account.clone(),
+        base: base.clone(),
+    };
+    let mut bytes = serde_json::to_vec_pretty(&written).expect("texts can be written to memory");
+    bytes.push(b'\n');
+    store::replace(&path(vendor, folder), &bytes)
+}
+
+/// Remove the login and its lock. Whether there was one.
+pub(super) fn remove(vendor: Vendor, folder: &Path, clock: &Clock) -> Result<bool> {
+    let path = path(vendor, folder);
+    if !path.exists() {
+        return Ok(false);
+    }
+    // Whoever renews it just now would bring it back.
+    let lock = lock(vendor, folder, clock)?;
+    let there = path.exists();
+    if there {
+        std::fs::remove_file(&path).with_context(|| format!("remove `{}`", path.display()))?;
+        store::sync_dir(folder)?;
+    }
+    lock.remove()?;
+    Ok(there)
+}
+
+/// Keep others from changing the login, and wait for those that do.
+///
+/// # Errors
+/// Status 75 when somebody keeps it.
+pub(super) fn lock(vendor: Vendor, folder: &Path, clock: &Clock) -> Result<Lock> {
+    let path = folder.join(format!("{}.json.lock", vendor.name()));
+    let what = format!("the login to {}", vendor.label());
+    let taken = Lock::take(&path, &what, &clock.stamp(), LOCK_WAIT, &mut |_| {});
+    taken.map_err(|error| match exit_of(&error) {
+        // The lock's own hint names a flag of other commands.
+        Exit::TryAgain => fail_hint(Exit::TryAgain, error.to_string(), "the same again later"),
+        _ => error,
+    })
+}
+
+fn path(vendor: Vendor, folder: &Path) -> PathBuf {
+    folder.join(format!("{}.json", vendor.name()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{path, read, write};
+    use crate::provider::login::{Login, Vendor};
+    use crate::sys::secret::Secret;
+
+    #[test]
+    fn what_was_written_is_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let login = Login {
+            token: Secret::new("token"),
+            expires: "2026-01-02T03:04:05Z".parse().unwrap(),
+            renewal: Secret::new("renewal"),
+            account: Some("account".into()),
+            base: None,
+        };
+        let vendor = Vendor::OpenAiCodex;
+        assert_eq!(read(vendor, dir.path()).unwrap(), None);
+        write(vendor, dir.path(), &login).unwrap();
+        assert_eq!(read(vendor, dir.path()).unwrap(), Some(login));
+        assert_eq!(read(Vendor::GitHubCopilot, dir.path()).unwrap(), None);
+    }
+
+    #[test]
+    fn a_file_that_is_no_login_is_not_repeated() {
+        let dir = tempfile::tempdir().unwrap();
+        let vendor = Vendor::OpenAiCodex;
+        for text in [
+            "",
+            "{",
+            "\"secret\"",
+            r#"{"token": "secret", "expires": 1}"#,
+            r#"{"token": "secret", "expires": "secret", "renewal": "secret"}"#,
+        ] {
+            std::fs::write(path(vendor, dir.path()), text).unwrap();
+            let error = read(vendor, dir.path()).unwrap_err();
+            assert!(!format!("{error:#}").contains("secret"), "{error:#}");
+        }
+    }
+}
