@@ -79,6 +79,11 @@ pub enum Command {
         #[command(subcommand)]
         command: Session,
     },
+    /// Log in to a provider that has accounts instead of keys, and out again
+    Provider {
+        #[command(subcommand)]
+        command: Provider,
+    },
     /// (in the Python program: a server; here cron and pipes do its work)
     #[command(hide = true)]
     Gateway {
@@ -326,6 +331,28 @@ pub enum Session {
         /// Their keys, as `session list` prints them
         #[arg(required = true)]
         keys: Vec<String>,
+    },
+}
+
+#[derive(Clone, Debug, Subcommand)]
+pub enum Provider {
+    /// List the providers that are logged in to, and those that could be
+    List {
+        /// One JSON object per line
+        #[arg(long)]
+        json: bool,
+    },
+    /// Log in, by entering a code in a browser on any machine
+    ///
+    /// The code and the address stand on standard error. The login is kept, and renewed when it runs out.
+    Login {
+        /// openai-codex or github-copilot
+        name: String,
+    },
+    /// Forget a login; the provider itself is told nothing
+    Logout {
+        /// openai-codex or github-copilot
+        name: String,
     },
 }
 

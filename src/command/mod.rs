@@ -4,4 +4,5 @@ pub mod agent;
 mod asker;
 pub mod config;
 pub mod onboard;
+pub mod provider;
 pub mod session;

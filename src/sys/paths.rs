@@ -51,11 +51,19 @@ pub struct Place {
     pub meaning: &'static str,
 }
 
-/// Where things lie. `KEY` stands for a session's key, `NAME` for a skill's.
+/// Where things lie. `KEY` stands for a session's key, `NAME` for a skill's, `PROVIDER` for what `provider list` prints.
 pub const PLACES: &[Place] = &[
     Place {
         path: "~/.nanobot/config.json",
         meaning: "the config (`-c FILE` for another; `NANOBOT_HOME` moves everything)",
+    },
+    Place {
+        path: "~/.nanobot/auth/PROVIDER.json",
+        meaning: "a login: its tokens, renewed by themselves",
+    },
+    Place {
+        path: "~/.nanobot/auth/PROVIDER.json.lock",
+        meaning: "holds the kernel's lock while the login is renewed; means nothing else",
     },
     Place {
         path: "~/.nanobot/workspace/",
@@ -145,6 +153,11 @@ impl Paths {
             Ok(rest) => format!("~/{}", rest.display()),
             Err(_) => path.display().to_string(),
         }
+    }
+
+    /// Where logins are kept, a file for each provider.
+    pub fn auth(&self) -> PathBuf {
+        self.root.join("auth")
     }
 
     /// Where releases up to 0.1.3.post7 kept sessions, and where 0.3 keeps its store.

@@ -87,7 +87,7 @@ fn the_readme_has_the_tables_of_the_code() {
 
 #[test]
 fn the_files_are_where_the_readme_says() {
-    let story = Story::bare();
+    let story = crate::login::logged_in(Story::bare());
     let flags = ["--provider", "ollama", "--model", "m", "--yes"];
     let ran = story.run(["onboard"].into_iter().chain(flags));
     ran.error_text();
@@ -103,6 +103,7 @@ fn the_files_are_where_the_readme_says() {
     ran.error_text();
     for place in PLACES {
         let path = place.path.replace('~', story.home().to_str().unwrap());
+        let path = path.replace("PROVIDER", "github-copilot");
         let found = match path.split_once("TIME") {
             None => std::path::Path::new(&path).exists(),
             Some((start, _)) => std::fs::read_dir(story.workspace().join("sessions"))

@@ -5,6 +5,7 @@ pub(crate) mod crash;
 mod crowd;
 mod docs;
 mod faults;
+mod login;
 mod pipes;
 mod replay;
 mod schema;

@@ -191,6 +191,7 @@ fn reach(
             inner("sessions"),
             root.join("sessions"),
             root.join("history"),
+            real.of(&absolute(&world.paths.auth())),
             real.of(&absolute(&world.paths.config)),
         ],
         read_only: vec![
