@@ -25,6 +25,8 @@ pub const LOG: &str = "NANOBOT_LOG";
 pub const TEST_DEFECT: &str = "NANOBOT_TEST_DEFECT";
 /// Where every server of a login is, as `http://127.0.0.1:8000`; nothing but this machine is taken. For tests.
 pub const TEST_LOGIN_BASE: &str = "NANOBOT_TEST_LOGIN_BASE";
+/// `loopback` lets pages be fetched from this machine, without TLS too. For tests.
+pub const TEST_FETCH: &str = "NANOBOT_TEST_FETCH";
 /// Seconds to wait for the first byte of an answer.
 pub const FIRST_BYTE: &str = "NANOBOT_LLM_TIMEOUT_S";
 /// Seconds that a stream may stay silent.

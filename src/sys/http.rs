@@ -3,7 +3,8 @@
 //! Connections are kept between requests. TLS and its certificates are touched by `https` alone.
 
 use crate::error::{Exit, Stop, fail};
-use crate::sys::env::Env;
+use crate::sys::address::is_public;
+use crate::sys::env::{self, Env};
 use crate::sys::secret::Secret;
 use crate::sys::signal::{self, Patience};
 use rustix::io::Errno;
@@ -21,7 +22,7 @@ use ureq::unversioned::transport::{
     Buffers, ConnectProxyConnector, ConnectionDetails, Connector, Either, LazyBuffers, NextTimeout,
     RustlsConnector, SocksConnector, Transport,
 };
-use ureq::{Agent, Proxy, RequestBuilder};
+use ureq::{Agent, Proxy, RequestBuilder, ResponseExt};
 
 /// How long to wait. A zero waits for ever.
 #[derive(Clone, Copy, Debug)]
@@ -52,11 +53,25 @@ const BUNDLES: &[&str] = &[
     "/etc/ssl/certs",
 ];
 
+/// How many redirects are followed, where any are.
+const REDIRECTS: u32 = 5;
+
+/// Whom a client may reach.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reach {
+    Anyone,
+    Loopback,
+    /// The public internet, over TLS.
+    Public {
+        /// And this machine, in any way: for tests.
+        or_loopback: bool,
+    },
+}
+
 /// The client.
 pub struct Http {
     timeouts: Timeouts,
-    /// Reach nothing but loopback.
-    offline: bool,
+    reach: Reach,
     /// The environment names certificates.
     own_certificates: bool,
     /// Instead of the one that the environment names.
@@ -67,6 +82,8 @@ pub struct Http {
 /// What came back: status and headers, and a body that is still to be read.
 pub struct Answer {
     pub status: u16,
+    /// Where it came from, at the end of all redirects.
+    pub url: String,
     headers: HeaderMap,
     pub body: Box<dyn Read + Send>,
 }
@@ -79,11 +96,26 @@ impl Answer {
 
 impl Http {
     pub fn new(timeouts: Timeouts, offline: bool, env: &Env) -> Self {
+        let reach = match offline {
+            true => Reach::Loopback,
+            false => Reach::Anyone,
+        };
+        Self::reaching(reach, timeouts, env)
+    }
+
+    /// A client for addresses that may stand in anything: it reaches public ones only, over TLS, and follows redirects
+    /// there. No proxy is used, since only a proxy would know then what is reached.
+    pub fn public_only(timeouts: Timeouts, env: &Env) -> Self {
+        let or_loopback = env.get(env::TEST_FETCH) == Some("loopback");
+        Self::reaching(Reach::Public { or_loopback }, timeouts, env)
+    }
+
+    fn reaching(reach: Reach, timeouts: Timeouts, env: &Env) -> Self {
         let own_certificates =
             env.get("SSL_CERT_FILE").is_some() || env.get("SSL_CERT_DIR").is_some();
         Self {
             timeouts,
-            offline,
+            reach,
             own_certificates,
             proxy: None,
             agent: OnceLock::new(),
@@ -116,11 +148,11 @@ impl Http {
     }
 
     /// Post a body of some media type, or get what is at `url` where there is none. Any status comes back as an answer;
-    /// redirects are not followed, since a key must not be.
+    /// redirects are not followed, since a key must not be, but by a client that has none: [`Http::public_only`].
     ///
     /// # Errors
-    /// In words for a person: no connection, a time-out, a broken transfer, an address that is none. A [`Stop`] when the
-    /// run is to end.
+    /// In words for a person: no connection, a time-out, a broken transfer; status 78 for an address that is none, 77 for
+    /// one that this client may not reach, 69 with `--offline`. A [`Stop`] when the run is to end.
     pub fn send(
         &self,
         url: &str,
@@ -131,7 +163,7 @@ impl Http {
             .parse()
             .map_err(|error| fail(Exit::Config, format!("`{url}` is no address: {error}")))?;
         let local = uri.host().is_some_and(is_loopback);
-        if self.offline && !local {
+        if self.reach == Reach::Loopback && !local {
             let host = uri.host().unwrap_or(url);
             return Err(fail(
                 Exit::Unavailable,
@@ -146,14 +178,17 @@ impl Http {
             }
             None => prepared(agent.get(url), headers, local).call(),
         };
-        let response = sent.map_err(|error| match signal::check() {
-            Err(stop) => stop.into(),
-            Ok(()) => anyhow::Error::msg(words(&error)),
+        let response = sent.map_err(|error| match (signal::check(), forbidden(&error)) {
+            (Err(stop), _) => stop.into(),
+            (Ok(()), Some(words)) => fail(Exit::Refused, words),
+            (Ok(()), None) => anyhow::Error::msg(words(&error)),
         })?;
+        let url = response.get_uri().to_string();
         let (head, body) = response.into_parts();
         let body = body.into_with_config().limit(u64::MAX).reader();
         Ok(Answer {
             status: head.status.as_u16(),
+            url,
             headers: head.headers,
             body: Box::new(body),
         })
@@ -170,10 +205,15 @@ impl Http {
             } else {
                 RootCerts::WebPki
             };
-            let mut config = Agent::config_builder()
+            let public = matches!(self.reach, Reach::Public { .. });
+            let mut config = Agent::config_builder();
+            if public || self.proxy.is_some() {
+                config = config.proxy(self.proxy.clone());
+            }
+            let config = config
                 .http_status_as_error(false)
-                .max_redirects(0)
-                .max_redirects_will_error(false)
+                .max_redirects(if public { REDIRECTS } else { 0 })
+                .max_redirects_will_error(public)
                 .user_agent(concat!("nanobot/", env!("CARGO_PKG_VERSION")))
                 .max_idle_age(KEEP_IDLE)
                 .input_buffer_size(IN)
@@ -181,11 +221,8 @@ impl Http {
                 // For what the client does itself: a proxy, the handshake. All else is timed by `Line`, which knows
                 // when the process was stopped.
                 .timeout_connect(limit(self.timeouts.connect))
-                .tls_config(TlsConfig::builder().root_certs(roots).build());
-            if let Some(proxy) = &self.proxy {
-                config = config.proxy(Some(proxy.clone()));
-            }
-            let config = config.build();
+                .tls_config(TlsConfig::builder().root_certs(roots).build())
+                .build();
             let connector = ()
                 .chain(SocksConnector::default())
                 .chain(Detours {
@@ -198,6 +235,7 @@ impl Http {
                 .chain(RustlsConnector::default());
             let names = Names {
                 connect: self.timeouts.connect,
+                reach: self.reach,
             };
             Agent::with_parts(config, connector, names)
         })
@@ -219,11 +257,56 @@ fn prepared<Body>(
     request
 }
 
-/// Finds addresses. Those that are written out need no asking; the system is asked in a thread, since its answer
-/// cannot be waited for together with a signal.
+/// An address that the client may not reach, in words.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Forbidden(String);
+
+impl From<Forbidden> for ureq::Error {
+    fn from(forbidden: Forbidden) -> Self {
+        Self::Other(Box::new(forbidden))
+    }
+}
+
+/// Why an address may not be reached, where that is what `error` is about.
+fn forbidden(error: &ureq::Error) -> Option<String> {
+    let ureq::Error::Other(inner) = error else {
+        return None;
+    };
+    Some(inner.downcast_ref::<Forbidden>()?.to_string())
+}
+
+impl Reach {
+    /// Whether `uri` may be reached at `found`, which is what its host resolved to. A host with one address that is not
+    /// public has none that is: somebody may have put it there.
+    fn check(self, uri: &Uri, found: &[SocketAddr]) -> Result<(), Forbidden> {
+        let Self::Public { or_loopback } = self else {
+            return Ok(());
+        };
+        let host = uri.host().unwrap_or_default();
+        let spared = |address: IpAddr| or_loopback && address.is_loopback();
+        let mut found = found.iter().map(SocketAddr::ip);
+        if let Some(address) = found.clone().find(|ip| !is_public(*ip) && !spared(*ip)) {
+            let alone = bare(host).parse() == Ok(address);
+            return Err(Forbidden(match alone {
+                true => format!("`{host}` is not a public address"),
+                false => format!("`{host}` is at {address}, which is not a public address"),
+            }));
+        }
+        match uri.scheme_str() == Some("https") || (or_loopback && found.all(spared)) {
+            true => Ok(()),
+            false => Err(Forbidden(format!("`{uri}` is not `https`"))),
+        }
+    }
+}
+
+/// Finds addresses, and says which of them may not be reached: what it gives is what is connected to, for each redirect
+/// anew. Those that are written out need no asking; the system is asked in a thread, since its answer cannot be waited
+/// for together with a signal.
 #[derive(Debug)]
 struct Names {
     connect: Duration,
+    reach: Reach,
 }
 
 impl Resolver for Names {
@@ -233,6 +316,8 @@ impl Resolver for Names {
         _: &Config,
         _: NextTimeout,
     ) -> Result<ResolvedSocketAddrs, ureq::Error> {
+        // What no answer would allow is not asked for.
+        self.reach.check(uri, &[])?;
         let host = uri.host().unwrap_or_default();
         let default = if uri.scheme_str() == Some("https") {
             443
@@ -243,6 +328,7 @@ impl Resolver for Names {
         let mut found = self.empty();
         if let Ok(address) = bare(host).parse::<IpAddr>() {
             found.push(SocketAddr::new(address, port));
+            self.reach.check(uri, &found)?;
             return Ok(found);
         }
         let (host, (bell, hammer)) = (host.to_owned(), UnixStream::pair()?);
@@ -260,6 +346,7 @@ impl Resolver for Names {
         let addresses = addresses?;
         // As many as the client's list holds.
         addresses.take(16).for_each(|address| found.push(address));
+        self.reach.check(uri, &found)?;
         match found.is_empty() {
             true => Err(ureq::Error::HostNotFound),
             false => Ok(found),
@@ -615,6 +702,7 @@ fn words(error: &ureq::Error) -> String {
         ureq::Error::Timeout(_) => "the exchange took too long".into(),
         ureq::Error::HostNotFound => "the host is not known".into(),
         ureq::Error::ConnectionFailed => "no connection".into(),
+        ureq::Error::TooManyRedirects => format!("it leads on more than {REDIRECTS} times"),
         ureq::Error::Io(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
             "nothing listens at that address".into()
         }
@@ -641,7 +729,9 @@ pub fn escaped(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{is_exposed, is_local, is_loopback};
+    use super::{Reach, is_exposed, is_local, is_loopback};
+    use std::net::SocketAddr;
+    use ureq::http::Uri;
 
     #[test]
     fn loopback_in_its_spellings() {
@@ -662,5 +752,30 @@ mod tests {
         assert!(!is_exposed("http://localhost:11434/v1") && !is_exposed("https://example.org/v1"));
         assert!(is_local("http://127.0.0.1:8000") && is_local("http://[::1]:1/x"));
         assert!(!is_local("http://127.0.0.1@example.org/") && !is_local("https://localhost/"));
+    }
+
+    #[test]
+    fn a_host_is_what_it_resolves_to() {
+        let check = |url: &str, found: &[&str], or_loopback: bool, expect: bool| {
+            let uri: Uri = url.parse().unwrap();
+            let found: Vec<_> = found
+                .iter()
+                .map(|at| SocketAddr::new(at.parse().unwrap(), 1))
+                .collect();
+            let checked = Reach::Public { or_loopback }.check(&uri, &found);
+            assert_eq!(checked.is_ok(), expect, "{url} {found:?}");
+            assert!(Reach::Anyone.check(&uri, &found).is_ok());
+        };
+        check("https://a/", &[], false, true);
+        check("https://a/", &["1.1.1.1", "2606:4700::1"], false, true);
+        check("https://a/", &["1.1.1.1", "10.0.0.1"], false, false);
+        check("https://a/", &["1.1.1.1", "::ffff:1.1.1.1"], false, false);
+        check("https://a/", &["127.0.0.1"], false, false);
+        check("http://a/", &[], false, false);
+        check("http://a/", &["1.1.1.1"], false, false);
+        check("ftp://a/", &["1.1.1.1"], false, false);
+        check("http://a/", &["127.0.0.1", "::1"], true, true);
+        check("http://a/", &["127.0.0.1", "1.1.1.1"], true, false);
+        check("https://a/", &["10.0.0.1"], true, false);
     }
 }

@@ -1,5 +1,6 @@
 //! Every contact with the world, one file for each kind. Knows `std`, its crates and `error`, and nothing else of ours.
 
+pub mod address;
 pub mod beneath;
 pub mod clock;
 pub mod env;

@@ -1,0 +1,182 @@
+//! Which addresses belong to the public internet. What was written by others must not lead a request of ours to this
+//! machine, to its network, or to a cloud's own services. Pure.
+//!
+//! Names are not judged: a name is what it resolves to, and that is asked for once.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// IPv4 that is not the public internet, with the length of the prefix (the special-purpose registry of IANA).
+const SPECIAL_4: &[([u8; 4], u32)] = &[
+    ([0, 0, 0, 0], 8),
+    ([10, 0, 0, 0], 8),
+    ([100, 64, 0, 0], 10),
+    ([127, 0, 0, 0], 8),
+    // Where clouds keep their metadata, too.
+    ([169, 254, 0, 0], 16),
+    ([172, 16, 0, 0], 12),
+    ([192, 0, 0, 0], 24),
+    ([192, 0, 2, 0], 24),
+    ([192, 31, 196, 0], 24),
+    ([192, 52, 193, 0], 24),
+    ([192, 88, 99, 0], 24),
+    ([192, 168, 0, 0], 16),
+    ([192, 175, 48, 0], 24),
+    ([198, 18, 0, 0], 15),
+    ([198, 51, 100, 0], 24),
+    ([203, 0, 113, 0], 24),
+    // A public address by number, and a service of the cloud inside Azure.
+    ([168, 63, 129, 16], 32),
+    ([224, 0, 0, 0], 4),
+    ([240, 0, 0, 0], 4),
+];
+
+/// The only part of IPv6 that is given out as public.
+const GLOBAL_6: (Ipv6Addr, u32) = (Ipv6Addr::new(0x2000, 0, 0, 0, 0, 0, 0, 0), 3);
+
+/// What of it is not: Teredo, benchmarks, ORCHID, documentation, 6to4, AS112.
+const SPECIAL_6: &[(Ipv6Addr, u32)] = &[
+    (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 32),
+    (Ipv6Addr::new(0x2001, 2, 0, 0, 0, 0, 0, 0), 48),
+    (Ipv6Addr::new(0x2001, 0x10, 0, 0, 0, 0, 0, 0), 28),
+    (Ipv6Addr::new(0x2001, 0x20, 0, 0, 0, 0, 0, 0), 28),
+    (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0), 32),
+    (Ipv6Addr::new(0x2002, 0, 0, 0, 0, 0, 0, 0), 16),
+    (Ipv6Addr::new(0x2620, 0x4f, 0x8000, 0, 0, 0, 0, 0), 48),
+    (Ipv6Addr::new(0x3fff, 0, 0, 0, 0, 0, 0, 0), 20),
+];
+
+/// IPv4 behind a translator: on networks without IPv4 every old host has such an address.
+const NAT64: (Ipv6Addr, u32) = (Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0), 96);
+
+/// Whether `address` is one of the public internet.
+pub fn is_public(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => {
+            let bits = u32::from(address);
+            !SPECIAL_4.iter().any(|(network, length)| {
+                (bits ^ u32::from(Ipv4Addr::from(*network))) >> (32 - length) == 0
+            })
+        }
+        IpAddr::V6(address) if is_in(address, NAT64) => {
+            let [.., a, b, c, d] = address.octets();
+            is_public(Ipv4Addr::new(a, b, c, d).into())
+        }
+        IpAddr::V6(address) => {
+            // ISATAP: an IPv4 address of any kind, in what looks like a global one.
+            let tunnelled = matches!(address.segments(), [_, _, _, _, 0 | 0x200, 0x5efe, _, _]);
+            let special = SPECIAL_6.iter().any(|network| is_in(address, *network));
+            is_in(address, GLOBAL_6) && !special && !tunnelled
+        }
+    }
+}
+
+fn is_in(address: Ipv6Addr, (network, length): (Ipv6Addr, u32)) -> bool {
+    (u128::from(address) ^ u128::from(network)) >> (128 - length) == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_public;
+
+    #[test]
+    fn special_addresses_in_their_spellings() {
+        for address in [
+            "0.0.0.0",
+            "0.1.2.3",
+            "10.0.0.1",
+            "10.255.255.255",
+            "100.64.0.1",
+            "100.100.100.200",
+            "100.127.255.255",
+            "127.0.0.1",
+            "127.255.255.255",
+            "168.63.129.16",
+            "169.254.0.1",
+            "169.254.169.254",
+            "172.16.0.1",
+            "172.31.255.255",
+            "192.0.0.1",
+            "192.0.2.1",
+            "192.31.196.1",
+            "192.52.193.1",
+            "192.88.99.1",
+            "192.168.0.1",
+            "192.175.48.1",
+            "198.18.0.1",
+            "198.19.255.255",
+            "198.51.100.1",
+            "203.0.113.1",
+            "224.0.0.1",
+            "239.255.255.255",
+            "240.0.0.1",
+            "255.255.255.255",
+            "::",
+            "::1",
+            "::127.0.0.1",
+            "::8.8.8.8",
+            "::ffff:127.0.0.1",
+            "::ffff:8.8.8.8",
+            "::ffff:0:8.8.8.8",
+            "64:ff9b::127.0.0.1",
+            "64:ff9b::a9fe:a9fe",
+            "64:ff9b::10.0.0.1",
+            "64:ff9b:1::8.8.8.8",
+            "100::1",
+            "100:0:0:1::1",
+            "2001::1",
+            "2001:2::1",
+            "2001:10::1",
+            "2001:20::1",
+            "2001:db8::1",
+            "2002:7f00:1::",
+            "2002:808:808::",
+            "2606:4700::5efe:127.0.0.1",
+            "2606:4700::200:5efe:8.8.8.8",
+            "2620:4f:8000::1",
+            "3fff::1",
+            "4000::1",
+            "5f00::1",
+            "fc00::1",
+            "fd00:ec2::254",
+            "fe80::1",
+            "fec0::1",
+            "ff02::1",
+        ] {
+            assert!(!is_public(address.parse().unwrap()), "{address}");
+        }
+    }
+
+    #[test]
+    fn public_addresses_and_the_neighbours_of_special_ones() {
+        for address in [
+            "1.1.1.1",
+            "8.8.8.8",
+            "9.255.255.255",
+            "11.0.0.0",
+            "100.63.255.255",
+            "100.128.0.0",
+            "126.255.255.255",
+            "128.0.0.0",
+            "168.63.129.15",
+            "169.253.255.255",
+            "169.255.0.0",
+            "172.15.255.255",
+            "172.32.0.0",
+            "192.0.1.0",
+            "192.167.255.255",
+            "192.169.0.0",
+            "198.17.255.255",
+            "198.20.0.0",
+            "223.255.255.255",
+            "64:ff9b::8.8.8.8",
+            "2001:4860:4860::8888",
+            "2001:200::1",
+            "2003::1",
+            "2606:4700:4700::1111",
+            "2a00:1450:4001:80b::200e",
+            "3ffe::1",
+        ] {
+            assert!(is_public(address.parse().unwrap()), "{address}");
+        }
+    }
+}
