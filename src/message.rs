@@ -40,6 +40,7 @@ pub struct User {
 pub enum Part {
     Text(String),
     Image(Image),
+    Document(Document),
 }
 
 /// An image, whole. It is sent while the turn lasts; the session file keeps a placeholder.
@@ -52,21 +53,32 @@ pub struct Image {
     pub name: String,
 }
 
-/// The text of `parts`, images as placeholders, one part a line.
+/// A document that the model reads itself, whole. As with an image, the session file keeps a placeholder.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Document {
+    /// `application/pdf`.
+    pub media_type: &'static str,
+    pub bytes: Vec<u8>,
+    /// Where it came from, for the placeholder.
+    pub name: String,
+}
+
+/// The text of `parts`, images and documents as placeholders, one part a line.
 pub fn plain_text(parts: &[Part]) -> String {
     let mut text = String::new();
     for part in parts {
         if !text.is_empty() {
             text.push('\n');
         }
-        match part {
-            Part::Text(words) => text.push_str(words),
-            Part::Image(image) => {
-                text.push_str("[image: ");
-                text.push_str(&image.name);
-                text.push(']');
+        let (kind, name) = match part {
+            Part::Text(words) => {
+                text.push_str(words);
+                continue;
             }
-        }
+            Part::Image(image) => ("image", &image.name),
+            Part::Document(document) => ("document", &document.name),
+        };
+        text.extend(["[", kind, ": ", name, "]"]);
     }
     text
 }

@@ -289,7 +289,7 @@ pub(super) fn of_message(message: &Message, turn: &str, stamp: &str) -> String {
     written(&Value::Object(line))
 }
 
-/// User content: text where there is one, else blocks, images as placeholders.
+/// User content: text where there is one, else blocks, images and documents as placeholders.
 fn content(parts: &[Part]) -> Value {
     let block =
         |part: &Part| json!({ "type": "text", "text": plain_text(std::slice::from_ref(part)) });
@@ -387,7 +387,7 @@ impl Formatter for Python {
 #[cfg(test)]
 mod tests {
     use super::{Closing, Line, Metadata, of_message, of_metadata, parse};
-    use crate::message::{Image, Message, Part, Reply, ToolCall, ToolResult, User};
+    use crate::message::{Document, Image, Message, Part, Reply, ToolCall, ToolResult, User};
     use serde_json::json;
 
     const TIME: &str = "2026-02-28T10:00:00.123456";
@@ -491,12 +491,19 @@ mod tests {
             bytes: vec![1],
             name: "a.png".into(),
         });
+        let document = Part::Document(Document {
+            media_type: "application/pdf",
+            bytes: vec![1],
+            name: "a.pdf".into(),
+        });
         let user = User {
-            parts: vec![image, Part::Text("look".into())],
+            parts: vec![image, document, Part::Text("look".into())],
             ..User::default()
         };
         let line = of_message(&Message::User(user), "", TIME);
-        assert!(line.contains("\"content\": [{\"type\": \"text\", \"text\": \"[image: a.png]\"}, {\"type\": \"text\", \"text\": \"look\"}]"));
+        let texts = ["[image: a.png]", "[document: a.pdf]", "look"]
+            .map(|text| format!("{{\"type\": \"text\", \"text\": \"{text}\"}}"));
+        assert!(line.contains(&format!("\"content\": [{}]", texts.join(", "))));
     }
 
     #[test]

@@ -167,13 +167,13 @@ impl Session {
 
 /// Keep the beginning and the end of a result that is longer than `limit` characters.
 fn cut(result: &mut ToolResult, limit: usize) {
-    let has_image = result
+    let text_only = result
         .parts
         .iter()
-        .any(|part| matches!(part, Part::Image(_)));
+        .all(|part| matches!(part, Part::Text(_)));
     let text = plain_text(&result.parts);
     let length = text.chars().count();
-    if length <= limit || has_image {
+    if length <= limit || !text_only {
         return;
     }
     let (head, tail) = (limit * 3 / 4, limit / 4);

@@ -138,20 +138,21 @@ fn messages(request: &Request<'_>, quirks: &Quirks) -> Vec<Value> {
                     .iter()
                     .take_while(|next| matches!(next, Message::Tool(_)))
                     .count();
-                let mut images = Vec::new();
-                list.push(tool(first, quirks, &mut images));
+                let mut others = Vec::new();
+                list.push(tool(first, quirks, &mut others));
                 for next in &rest[..more] {
                     if let Message::Tool(result) = next {
-                        list.push(tool(result, quirks, &mut images));
+                        list.push(tool(result, quirks, &mut others));
                     }
                 }
                 rest = &rest[more..];
-                // A tool message holds text only; its images follow as the user's.
-                if !images.is_empty() && !quirks.no_images {
+                // A tool message holds text only; its images and documents follow as the user's.
+                others.retain(|part| !is_plain(part, quirks));
+                if !others.is_empty() {
                     if quirks.word_after_tools {
                         list.push(json!({ "role": "assistant", "content": "(images follow)" }));
                     }
-                    list.push(json!({ "role": "user", "content": content(&images, quirks) }));
+                    list.push(json!({ "role": "user", "content": content(&others, quirks) }));
                 }
             }
         }
@@ -186,9 +187,18 @@ fn said(user: &User) -> Vec<Part> {
     parts
 }
 
-/// Parts as text, where they are only text, else as a list with the images first.
+/// Whether a part is sent as text.
+fn is_plain(part: &Part, quirks: &Quirks) -> bool {
+    match part {
+        Part::Text(_) => true,
+        Part::Image(_) => quirks.no_images,
+        Part::Document(_) => false,
+    }
+}
+
+/// Parts as text, where they are only text, else as a list with images and documents first.
 fn content(parts: &[Part], quirks: &Quirks) -> Value {
-    if quirks.no_images || parts.iter().all(|part| matches!(part, Part::Text(_))) {
+    if parts.iter().all(|part| is_plain(part, quirks)) {
         let texts: Vec<String> = parts
             .iter()
             .map(|part| plain_text(std::slice::from_ref(part)))
@@ -196,17 +206,27 @@ fn content(parts: &[Part], quirks: &Quirks) -> Value {
         return texts.join("\n\n").into();
     }
     let value = |part: &Part| match part {
+        part if is_plain(part, quirks) => {
+            json!({ "type": "text", "text": plain_text(std::slice::from_ref(part)) })
+        }
         Part::Text(text) => json!({ "type": "text", "text": text }),
         Part::Image(image) => {
-            let data = base64::engine::general_purpose::STANDARD.encode(&image.bytes);
-            let url = format!("data:{};base64,{data}", image.media_type);
+            let url = data_url(image.media_type, &image.bytes);
             json!({ "type": "image_url", "image_url": { "url": url } })
         }
+        Part::Document(document) => {
+            let data = data_url(document.media_type, &document.bytes);
+            json!({ "type": "file", "file": { "filename": document.name, "file_data": data } })
+        }
     };
-    let (images, texts): (Vec<&Part>, Vec<&Part>) = parts
-        .iter()
-        .partition(|part| matches!(part, Part::Image(_)));
-    images.into_iter().chain(texts).map(value).collect()
+    let (texts, others): (Vec<&Part>, Vec<&Part>) =
+        parts.iter().partition(|part| is_plain(part, quirks));
+    others.into_iter().chain(texts).map(value).collect()
+}
+
+fn data_url(media_type: &str, bytes: &[u8]) -> String {
+    let data = base64::engine::general_purpose::STANDARD.encode(bytes);
+    format!("data:{media_type};base64,{data}")
 }
 
 fn assistant(reply: &Reply, quirks: &Quirks) -> Value {
@@ -248,13 +268,13 @@ fn assistant(reply: &Reply, quirks: &Quirks) -> Value {
     Value::Object(message)
 }
 
-/// The message of a result; its images are added to `images`.
-fn tool(result: &ToolResult, quirks: &Quirks, images: &mut Vec<Part>) -> Value {
-    images.extend(
+/// The message of a result; what of it is no text is added to `others`.
+fn tool(result: &ToolResult, quirks: &Quirks, others: &mut Vec<Part>) -> Value {
+    others.extend(
         result
             .parts
             .iter()
-            .filter(|part| matches!(part, Part::Image(_)))
+            .filter(|part| !matches!(part, Part::Text(_)))
             .cloned(),
     );
     let text = plain_text(&result.parts);
@@ -269,7 +289,7 @@ fn tool(result: &ToolResult, quirks: &Quirks, images: &mut Vec<Part>) -> Value {
 #[cfg(test)]
 mod tests {
     use super::of;
-    use crate::message::{Image, Message, Part, Reply, ToolCall, ToolResult, User};
+    use crate::message::{Document, Image, Message, Part, Reply, ToolCall, ToolResult, User};
     use crate::provider::chat::Chat;
     use crate::provider::quirks::{Ids, NONE, Quirks, Temperature};
     use crate::provider::{Request, Sampling, ToolSpec};
@@ -369,6 +389,24 @@ mod tests {
         let url =
             json!([{ "type": "image_url", "image_url": { "url": "data:image/png;base64,AQ==" } }]);
         assert_eq!(messages[4], json!({ "role": "user", "content": url }));
+    }
+
+    #[test]
+    fn a_document_is_sent_as_a_file_before_the_text() {
+        let document = Part::Document(Document {
+            media_type: "application/pdf",
+            bytes: vec![1],
+            name: "a.pdf".into(),
+        });
+        let parts = vec![Part::Text("read".into()), document];
+        let user = Message::User(User {
+            parts,
+            ..User::default()
+        });
+        let sent = body(&[user], &NONE, true);
+        let file = json!({ "filename": "a.pdf", "file_data": "data:application/pdf;base64,AQ==" });
+        let expect = json!([{ "type": "file", "file": file }, { "type": "text", "text": "read" }]);
+        assert_eq!(sent["messages"][1]["content"], expect);
     }
 
     #[test]
