@@ -1,6 +1,7 @@
 //! The command line as typed: clap types and nothing else. The doc comments are the help and the man page.
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -101,9 +102,9 @@ pub struct Agent {
     /// The message; `-` reads it from standard input
     #[arg(short, long, value_name = "TEXT", allow_hyphen_values = true)]
     pub message: Option<String>,
-    /// Attach a file: an image (PNG, JPEG, GIF, WebP) or a text; may be given again
+    /// Attach a text or an image (PNG, JPEG, GIF, WebP); may be given again
     #[arg(short, long, value_name = "FILE", action = ArgAction::Append)]
-    pub attach: Vec<PathBuf>,
+    pub attach: Vec<OsString>,
 
     /// The conversation to go on with [default: cli:direct, or a fresh one for piped input]
     #[arg(short, long, value_name = "KEY", help_heading = "Session")]

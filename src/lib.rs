@@ -24,6 +24,7 @@
 //! | [`guard`] | what may stop or bend a turn, one file each behind one small trait |
 //! | [`answer`] | the schema that an answer is to satisfy |
 //! | [`policy`] | who may touch what: pure decisions |
+//! | [`attach`] | what `--attach` takes, made into parts of the message |
 //! | [`prompt`] | what the model is told: pure |
 //! | [`message`] | user, reply, tool call, tool result, usage: plain data |
 //! | [`event`] | everything a watcher may learn about a turn |
@@ -42,7 +43,7 @@
 //!
 //! ```text
 //! main → lib → command → turn → { session, provider, tool, guard, policy } → { message, event }
-//!                  └──→ { report, prompt, settings, workspace, history, skill, ledger } ──┘
+//!                  └──→ { report, answer, attach, ledger, prompt, settings, workspace, history, skill } ──┘
 //! anything above may use sys and error; sys knows only std, its crates, and error
 //! ```
 //!
@@ -59,6 +60,7 @@
 )]
 
 pub mod answer;
+pub mod attach;
 pub mod cli;
 pub mod command;
 pub mod error;

@@ -2,13 +2,14 @@
 
 use crate::World;
 use crate::answer::Schema;
+use crate::attach::{self, Accepts, ImageLimits, Origin, Terms};
 use crate::cli::{Agent as Arguments, DryRun, OutputFormat, Sandbox};
 use crate::command::asker;
 use crate::error::{Exit, Stop, exit_of, fail, fail_hint};
 use crate::event::Event;
 use crate::guard::{Guard, iterations::Iterations, repeats::Repeats};
 use crate::ledger::Account;
-use crate::message::{Image, Message, Part, User};
+use crate::message::{Message, Part, User};
 use crate::prompt;
 use crate::report::{Form, Level, Progress, Report, json};
 use crate::session::{Place, Session};
@@ -404,93 +405,56 @@ fn open_session(
     Ok(session)
 }
 
-/// The turn's message: images first, then the text, attachments after it.
+/// The turn's message: images first, then the text, what is attached after it.
 fn message(
     arguments: &Arguments,
     piped: Option<Vec<u8>>,
     report: &mut Report,
 ) -> Result<Vec<Part>> {
-    let mut images = Vec::new();
-    let mut texts = Vec::new();
-    let mut piped_text = None;
-    if let Some(bytes) = piped {
-        match image(&bytes, "standard input")? {
-            Some(image) => images.push(Part::Image(image)),
-            None => {
-                let decoded = input::decode(bytes, "standard input")?;
-                decoded
-                    .notice
-                    .iter()
-                    .for_each(|notice| report.notice(notice));
-                piped_text = Some(decoded.text);
-            }
-        }
-    }
-    let words = arguments
-        .message
-        .as_deref()
-        .filter(|message| *message != "-");
-    if words.is_none()
-        && piped_text
-            .as_deref()
-            .is_some_and(|text| text.trim().is_empty())
+    let terms = Terms {
+        accepts: Accepts::default(),
+        images: ImageLimits::default(),
+    };
+    let mut tell = |text: &str| report.notice(text);
+    let mut piped = piped;
+    let mut parts = Vec::new();
+    if let Some(bytes) = &piped
+        && let Some(part) = attach::other_than_text(bytes, Origin::Stdin, &terms, &mut tell)?
     {
+        parts.push(part);
+        piped = None;
+    }
+    let piped = match piped {
+        Some(bytes) => {
+            let decoded = input::decode(bytes, "standard input")?;
+            decoded.notice.iter().for_each(|notice| tell(notice));
+            Some(decoded.text)
+        }
+        None => None,
+    };
+    let words = arguments.message.as_deref().filter(|text| *text != "-");
+    let is_blank = |text: &str| text.trim().is_empty();
+    if words.is_none() && piped.as_deref().is_some_and(is_blank) {
         return Err(fail(Exit::NoInput, "standard input was empty"));
     }
-    let text = prompt::with_piped(words, piped_text.as_deref());
-    if !text.trim().is_empty() {
-        texts.push(text);
+    let text = prompt::with_piped(words, piped.as_deref());
+    if !is_blank(&text) {
+        parts.insert(0, Part::Text(text));
     }
-    for path in &arguments.attach {
-        let name = path.display().to_string();
-        let bytes = read_attachment(path, &name)?;
-        match image(&bytes, &name)? {
-            Some(image) => images.push(Part::Image(image)),
-            None => {
-                let decoded = input::decode(bytes, &format!("`{name}`"))?;
-                decoded
-                    .notice
-                    .iter()
-                    .for_each(|notice| report.notice(notice));
-                texts.push(prompt::block("file", Some(&name), &decoded.text));
-            }
+    for given in &arguments.attach {
+        parts.push(attach::read(given, &terms, &mut tell)?);
+    }
+    let (mut sorted, mut texts) = (Vec::new(), Vec::new());
+    for part in parts {
+        match part {
+            Part::Text(text) => texts.push(text),
+            other => sorted.push(other),
         }
     }
     if !texts.is_empty() {
-        images.push(Part::Text(texts.join("\n\n")));
+        sorted.push(Part::Text(texts.join("\n\n")));
     }
-    Ok(images)
-}
-
-/// The largest image that is sent; providers take no more than about this.
-const IMAGE_LIMIT: usize = 5 << 20;
-
-fn image(bytes: &[u8], name: &str) -> Result<Option<Image>> {
-    let Some(media_type) = sys::input::image_type(bytes) else {
-        return Ok(None);
-    };
-    if bytes.len() > IMAGE_LIMIT {
-        return Err(fail(
-            Exit::BadInput,
-            format!("`{name}` is an image above {} MiB", IMAGE_LIMIT >> 20),
-        ));
-    }
-    Ok(Some(Image {
-        media_type,
-        bytes: bytes.to_vec(),
-        name: name.into(),
-    }))
-}
-
-fn read_attachment(path: &Path, name: &str) -> Result<Vec<u8>> {
-    if name.starts_with("http://") || name.starts_with("https://") {
-        return Err(fail_hint(
-            Exit::Usage,
-            "only files can be attached",
-            "`curl -s URL | nanobot agent -m …`",
-        ));
-    }
-    input::read_file(path, name, input::LIMIT)
+    Ok(sorted)
 }
 
 fn single_text(parts: &[Part]) -> Option<&str> {

@@ -133,6 +133,13 @@ pub fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
     sync_dir(dir)
 }
 
+/// A file with `bytes` that nobody else can read, for a program that reads no pipe. It is gone when it is dropped.
+pub fn temporary(bytes: &[u8]) -> std::io::Result<tempfile::NamedTempFile> {
+    let mut file = tempfile::NamedTempFile::new()?;
+    file.write_all(bytes)?;
+    Ok(file)
+}
+
 /// Give a file another name that is not taken. Whether it could be done: not from one file system to another.
 pub fn rename_new(from: &Path, to: &Path) -> Result<bool> {
     let (cwd, flags) = (rustix::fs::CWD, rustix::fs::RenameFlags::NOREPLACE);

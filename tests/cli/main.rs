@@ -1,5 +1,6 @@
 //! Stories told from outside: the real binary, real files, a scripted model server on loopback.
 
+mod attach;
 mod config;
 pub(crate) mod crash;
 mod crowd;

@@ -13,6 +13,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("policy", &["error"]),
     ("history", &["message"]),
     ("prompt", &[]),
+    ("attach", &["error", "sys", "message", "prompt"]),
     ("skill", &["error", "sys"]),
     ("workspace", &["error", "sys"]),
     ("settings", &["error", "sys"]),
@@ -38,6 +39,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         "command",
         &[
             "answer",
+            "attach",
             "cli",
             "error",
             "event",

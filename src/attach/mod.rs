@@ -1,0 +1,158 @@
+//! What `--attach` takes: files, and what was piped in, each made into one part of the message.
+//!
+//! What something is, its bytes say, not its name. Whatever a model cannot be sent fails here, before it is asked.
+
+use crate::error::{Exit, fail, fail_hint};
+use crate::message::Part;
+use crate::prompt;
+use crate::sys::input;
+use anyhow::Result;
+use std::ffi::OsStr;
+use std::fmt;
+use std::path::Path;
+
+mod picture;
+
+pub use picture::ImageLimits;
+
+/// The largest file that is read. Photographs are, since they are made smaller; of a text see [`input::LIMIT`].
+const LIMIT: usize = 32 << 20;
+
+/// What the model takes besides text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Accepts {
+    pub images: bool,
+}
+
+impl Default for Accepts {
+    fn default() -> Self {
+        Self { images: true }
+    }
+}
+
+/// On what terms something is attached.
+#[derive(Clone, Copy, Debug)]
+pub struct Terms {
+    pub accepts: Accepts,
+    pub images: ImageLimits,
+}
+
+/// Where something came from.
+#[derive(Clone, Copy, Debug)]
+pub enum Origin<'a> {
+    File(&'a str),
+    Stdin,
+}
+
+impl Origin<'_> {
+    fn name(&self) -> &str {
+        match self {
+            Self::File(name) => name,
+            Self::Stdin => "standard input",
+        }
+    }
+
+    /// `text` in a block that says where it came from.
+    fn block(&self, text: &str) -> Part {
+        Part::Text(match self {
+            Self::File(name) => prompt::block("file", Some(name), text),
+            Self::Stdin => prompt::block("stdin", None, text),
+        })
+    }
+}
+
+/// As messages name it.
+impl fmt::Display for Origin<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(name) => write!(f, "`{name}`"),
+            Self::Stdin => f.write_str("standard input"),
+        }
+    }
+}
+
+/// The file that `given` names. `tell` takes what was changed or left out.
+///
+/// # Errors
+/// Status 66 where there is nothing of that name, and 65 where it is of no use to the model.
+pub fn read(given: &OsStr, terms: &Terms, tell: &mut dyn FnMut(&str)) -> Result<Part> {
+    let name = given.to_string_lossy();
+    let path = Path::new(given);
+    let bytes = input::read_file(path, &name, LIMIT)?;
+    of_bytes(bytes, Origin::File(&name), terms, tell)
+}
+
+/// The part that `bytes` make.
+///
+/// # Errors
+/// As [`read`].
+pub fn of_bytes(
+    bytes: Vec<u8>,
+    origin: Origin<'_>,
+    terms: &Terms,
+    tell: &mut dyn FnMut(&str),
+) -> Result<Part> {
+    if let Some(part) = other_than_text(&bytes, origin, terms, tell)? {
+        return Ok(part);
+    }
+    let text = input::decode(bytes, &origin.to_string())?;
+    text.notice.iter().for_each(|notice| tell(notice));
+    text_part(&text.text, origin)
+}
+
+/// The image that `bytes` are; `None` where they may be text.
+///
+/// # Errors
+/// As [`read`].
+pub fn other_than_text(
+    bytes: &[u8],
+    origin: Origin<'_>,
+    terms: &Terms,
+    tell: &mut dyn FnMut(&str),
+) -> Result<Option<Part>> {
+    if let Some(media_type) = input::image_type(bytes) {
+        if !terms.accepts.images {
+            let cause = format!("{origin} is an image, and the model takes none");
+            return Err(fail_hint(Exit::BadInput, cause, "another `--model`"));
+        }
+        let image = picture::fit(bytes, media_type, origin, terms.images, tell)?;
+        return Ok(Some(Part::Image(image)));
+    }
+    Ok(None)
+}
+
+fn text_part(text: &str, origin: Origin<'_>) -> Result<Part> {
+    if text.len() > input::LIMIT {
+        let cause = format!("{origin} is longer than {} MiB", input::LIMIT >> 20);
+        return Err(fail(Exit::BadInput, cause));
+    }
+    Ok(origin.block(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Accepts, ImageLimits, Origin, Terms, of_bytes};
+    use crate::error::{Exit, exit_of};
+    use crate::message::Part;
+
+    #[test]
+    fn a_model_gets_what_it_takes() {
+        let made = |bytes: &[u8], images| {
+            let terms = Terms {
+                accepts: Accepts { images },
+                images: ImageLimits::default(),
+            };
+            of_bytes(bytes.to_vec(), Origin::File("a"), &terms, &mut |_| {})
+        };
+        let gif = b"GIF89a\x01\0\x01\0\0\0\0";
+        assert!(matches!(made(gif, true), Ok(Part::Image(_))));
+        let error = made(gif, false).unwrap_err();
+        assert_eq!(exit_of(&error), Exit::BadInput);
+        assert_eq!(
+            error.to_string(),
+            "`a` is an image, and the model takes none"
+        );
+        let text = Part::Text("<file name=\"a\">\nwords\n</file>".into());
+        assert_eq!(made(b"words", false).unwrap(), text);
+    }
+}

@@ -1,0 +1,133 @@
+//! Images as providers take them. One that fits is sent as it is, byte for byte; another is made smaller.
+
+use super::Origin;
+use crate::error::{Exit, fail};
+use crate::message::Image;
+use crate::sys::store::size_in_words;
+use anyhow::Result;
+use image::codecs::jpeg::JpegEncoder;
+use image::codecs::png::PngEncoder;
+use image::{DynamicImage, ImageDecoder, ImageReader, ImageResult, Limits};
+use std::io::Cursor;
+
+/// What a provider takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ImageLimits {
+    /// Of the file, before it is made text for the way.
+    pub max_bytes: usize,
+    /// Pixels of the longer side.
+    pub max_side: u32,
+}
+
+impl Default for ImageLimits {
+    fn default() -> Self {
+        Self {
+            max_bytes: 5 << 20,
+            max_side: 8000,
+        }
+    }
+}
+
+/// The longer side of what is made smaller: models look at no more.
+const SIDE: u32 = 1568;
+/// The longer side below which there is nothing to see any more.
+const LEAST: u32 = 64;
+/// The most that is decoded: the largest cameras make so many, and a few bytes can promise any number.
+const PIXELS: u64 = 100_000_000;
+/// The memory that decoding may take.
+const MEMORY: u64 = 512 << 20;
+const QUALITY: u8 = 85;
+
+/// The image within `limits`. It is decoded only where it is not so already.
+///
+/// # Errors
+/// Status 65 for a damaged one, and for one that promises more than can be meant.
+pub(super) fn fit(
+    bytes: &[u8],
+    media_type: &'static str,
+    origin: Origin<'_>,
+    limits: ImageLimits,
+    tell: &mut dyn FnMut(&str),
+) -> Result<Image> {
+    let damaged = |error: &dyn std::fmt::Display| {
+        let cause = format!("{origin} is an image that cannot be read: {error}");
+        fail(Exit::BadInput, cause)
+    };
+    let image = |media_type, bytes| Image {
+        media_type,
+        bytes,
+        name: origin.name().into(),
+    };
+    let size = imagesize::blob_size(bytes).map_err(|error| damaged(&error))?;
+    let (width, height) = (size.width as u64, size.height as u64);
+    let longer = width.max(height);
+    if bytes.len() <= limits.max_bytes && longer <= limits.max_side.into() {
+        return Ok(image(media_type, bytes.to_vec()));
+    }
+    if width.saturating_mul(height) > PIXELS {
+        let millions = PIXELS / 1_000_000;
+        let cause =
+            format!("{origin} is an image of {width}×{height} pixels, above {millions} million");
+        return Err(fail(Exit::BadInput, cause));
+    }
+    let decoded = decode(bytes).map_err(|error| damaged(&error))?;
+    let longer = u32::try_from(longer).unwrap_or(u32::MAX);
+    let mut side = longer.min(SIDE).min(limits.max_side);
+    loop {
+        let (small_type, small, pixels) =
+            shrink(&decoded, side).map_err(|error| damaged(&error))?;
+        if small.len() <= limits.max_bytes {
+            let first = match media_type {
+                "image/gif" | "image/webp" => "; of an animation, the first picture is left",
+                _ => "",
+            };
+            tell(&format!(
+                "{origin} was made smaller, from {width}×{height} pixels ({}) to {pixels} ({}){first}",
+                size_in_words(bytes.len() as u64),
+                size_in_words(small.len() as u64)
+            ));
+            return Ok(image(small_type, small));
+        }
+        side /= 2;
+        if side < LEAST {
+            let limit = size_in_words(limits.max_bytes as u64);
+            let cause = format!("{origin} is an image that cannot be made smaller than {limit}");
+            return Err(fail(Exit::BadInput, cause));
+        }
+    }
+}
+
+/// The picture, with the way it was held to the camera put right.
+fn decode(bytes: &[u8]) -> ImageResult<DynamicImage> {
+    let mut limits = Limits::default();
+    limits.max_alloc = Some(MEMORY);
+    let mut reader = ImageReader::new(Cursor::new(bytes)).with_guessed_format()?;
+    reader.limits(limits.clone());
+    let mut decoder = reader.into_decoder()?;
+    limits.reserve(decoder.total_bytes())?;
+    let orientation = decoder.orientation()?;
+    let mut image = DynamicImage::from_decoder(decoder)?;
+    image.apply_orientation(orientation);
+    Ok(image)
+}
+
+/// `image` with a longer side of `side`: media type, file, and its size in words. A JPEG, but where one sees through it.
+fn shrink(image: &DynamicImage, side: u32) -> ImageResult<(&'static str, Vec<u8>, String)> {
+    let (width, height) = (image.width(), image.height());
+    // Not through `thumbnail` where only the bytes are too many: it would blur what it keeps.
+    let small = match width.max(height) > side {
+        true => image.thumbnail(side, side).to_rgba8(),
+        false => image.to_rgba8(),
+    };
+    let pixels = format!("{}×{}", small.width(), small.height());
+    let clear = small.pixels().any(|pixel| pixel.0[3] < u8::MAX);
+    let small = DynamicImage::from(small);
+    let mut file = Vec::new();
+    if clear {
+        small.write_with_encoder(PngEncoder::new(&mut file))?;
+        return Ok(("image/png", file, pixels));
+    }
+    let small = small.to_rgb8();
+    small.write_with_encoder(JpegEncoder::new_with_quality(&mut file, QUALITY))?;
+    Ok(("image/jpeg", file, pixels))
+}

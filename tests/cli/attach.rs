@@ -1,0 +1,142 @@
+//! What `--attach` takes, and what the model gets of it.
+
+use crate::server::says;
+use crate::story::Story;
+use base64::Engine;
+use image::{DynamicImage, GenericImageView, ImageFormat, RgbImage, RgbaImage};
+use serde_json::Value;
+use std::io::Cursor;
+
+/// The content of the last message that the model was sent.
+fn content(story: &Story) -> Value {
+    let asked = story.asked();
+    let messages = asked.last().expect("the model was asked").messages();
+    messages.last().unwrap()["content"].clone()
+}
+
+/// The first image of the last message: its media type and its bytes.
+fn image(story: &Story) -> (String, Vec<u8>) {
+    let url = content(story)[0]["image_url"]["url"].clone();
+    let (kind, data) = url.as_str().unwrap().split_once(";base64,").unwrap();
+    let bytes = base64::engine::general_purpose::STANDARD.decode(data);
+    (kind.replace("data:", ""), bytes.unwrap())
+}
+
+fn encoded(image: impl Into<DynamicImage>, format: ImageFormat) -> Vec<u8> {
+    let mut bytes = Cursor::new(Vec::new());
+    image.into().write_to(&mut bytes, format).unwrap();
+    bytes.into_inner()
+}
+
+/// The beginning of a PNG that promises so many pixels, and has none.
+fn promise(width: u32, height: u32, depth: u8) -> Vec<u8> {
+    let mut bytes = b"\x89PNG\r\n\x1a\n".to_vec();
+    let mut chunk = |kind: &[u8], data: &[u8]| {
+        let mut crc = flate2::Crc::new();
+        crc.update(kind);
+        crc.update(data);
+        bytes.extend((data.len() as u32).to_be_bytes());
+        bytes.extend([kind, data].concat());
+        bytes.extend(crc.sum().to_be_bytes());
+    };
+    let size = [width.to_be_bytes(), height.to_be_bytes()].concat();
+    chunk(b"IHDR", &[&size[..], &[depth, 6, 0, 0, 0]].concat());
+    chunk(b"IDAT", &[]);
+    bytes
+}
+
+#[test]
+fn what_fits_is_sent_byte_for_byte() {
+    let formats = [
+        (ImageFormat::Png, "image/png"),
+        (ImageFormat::Jpeg, "image/jpeg"),
+        (ImageFormat::Gif, "image/gif"),
+        (ImageFormat::WebP, "image/webp"),
+    ];
+    for (format, kind) in formats {
+        // Its name says nothing.
+        let bytes = encoded(RgbImage::new(30, 20), format);
+        let story = Story::new().file("a.txt", &bytes).script([says("ok")]);
+        story
+            .run(["agent", "-m", "x", "-a", "a.txt"])
+            .stdout("ok\n");
+        assert_eq!(image(&story), (kind.to_owned(), bytes));
+    }
+}
+
+#[test]
+fn what_is_too_large_is_made_smaller() {
+    let wide = encoded(RgbImage::new(9000, 90), ImageFormat::Png);
+    let story = Story::new().file("a.png", wide).script([says("ok")]);
+    story
+        .run(["agent", "-m", "x", "-a", "a.png"])
+        .stdout("ok\n")
+        .stderr_has("`a.png` was made smaller, from 9000×90 pixels");
+    let (kind, bytes) = image(&story);
+    assert_eq!(kind, "image/jpeg");
+    let small = image::load_from_memory(&bytes).unwrap();
+    assert_eq!(small.dimensions(), (1568, 16));
+
+    // One sees through it, and so it stays what it is; and it is only the bytes that are too many.
+    let mut heavy = encoded(RgbaImage::new(40, 30), ImageFormat::Png);
+    heavy.resize(6 << 20, 0);
+    let story = Story::new().stdin(heavy).script([says("ok")]);
+    story
+        .run(["agent", "-m", "x"])
+        .stdout("ok\n")
+        .stderr_has("standard input was made smaller, from 40×30 pixels (6.0 MB) to 40×30 (");
+    let (kind, bytes) = image(&story);
+    assert_eq!(kind, "image/png");
+    assert!(image::load_from_memory(&bytes).unwrap().color().has_alpha());
+}
+
+#[test]
+fn a_photograph_is_turned_as_it_was_taken() {
+    let plain = encoded(RgbImage::new(9000, 90), ImageFormat::Jpeg);
+    let exif =
+        b"\xff\xe1\0\x22Exif\0\0II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0\x06\0\0\0\0\0\0\0";
+    let turned = [&plain[..2], exif, &plain[2..]].concat();
+    let story = Story::new().file("a.jpg", turned).script([says("ok")]);
+    let ran = story
+        .run(["agent", "-m", "x", "-a", "a.jpg"])
+        .stdout("ok\n");
+    ran.stderr_has("to 16×1568");
+    let (_, bytes) = image(&story);
+    assert_eq!(
+        image::load_from_memory(&bytes).unwrap().dimensions(),
+        (16, 1568)
+    );
+}
+
+#[test]
+fn images_that_cannot_be_used() {
+    let check = |bytes: Vec<u8>, words: &str| {
+        let story = Story::new().file("a.png", bytes);
+        story
+            .run(["agent", "-m", "x", "-a", "a.png"])
+            .status(65)
+            .stderr_has(words);
+        assert!(story.asked().is_empty());
+    };
+    check(
+        b"\x89PNG\r\n\x1a\n".to_vec(),
+        "`a.png` is an image that cannot be read",
+    );
+    check(
+        promise(9000, 10, 8),
+        "`a.png` is an image that cannot be read",
+    );
+    check(
+        promise(60_000, 60_000, 8),
+        "60000×60000 pixels, above 100 million",
+    );
+    check(promise(u32::MAX, u32::MAX, 8), "above 100 million");
+    // Few enough pixels, but each of eight bytes.
+    check(
+        promise(9999, 9999, 16),
+        "`a.png` is an image that cannot be read",
+    );
+    let mut large = encoded(RgbImage::new(9, 9), ImageFormat::Png);
+    large.resize(33 << 20, 0);
+    check(large, "longer than 32 MiB");
+}
