@@ -334,6 +334,7 @@ fn read_piped(
     let never =
         arguments.no_stdin || (world.env.get(sys::env::STDIN) == Some("never") && !arguments.stdin);
     let reading = match (arguments.message.as_deref(), arguments.stdin, never) {
+        _ if attaches_stdin(arguments)? => Reading::Always,
         (Some("-"), ..) | (_, true, _) => Reading::Always,
         (_, _, true) => Reading::Never,
         _ => Reading::Auto,
@@ -405,6 +406,23 @@ fn open_session(
     Ok(session)
 }
 
+/// Whether standard input is an attachment, and so no part of the message.
+fn attaches_stdin(arguments: &Arguments) -> Result<bool> {
+    let times = arguments.attach.iter().filter(|given| *given == "-");
+    let wrong = match times.count() {
+        0 => return Ok(false),
+        1 if arguments.no_stdin => {
+            "`--attach -` is standard input, which `--no-stdin` leaves unread"
+        }
+        1 if arguments.message.as_deref().is_none_or(|text| text == "-") => {
+            "`--attach -` takes standard input, so the message must be given with `-m`"
+        }
+        1 => return Ok(true),
+        _ => "standard input can be attached once",
+    };
+    Err(fail(Exit::Usage, wrong))
+}
+
 /// The turn's message: images first, then the text, what is attached after it.
 fn message(
     arguments: &Arguments,
@@ -416,7 +434,10 @@ fn message(
         images: ImageLimits::default(),
     };
     let mut tell = |text: &str| report.notice(text);
-    let mut piped = piped;
+    let (mut piped, mut attached) = match attaches_stdin(arguments)? {
+        true => (None, piped),
+        false => (piped, None),
+    };
     let mut parts = Vec::new();
     if let Some(bytes) = &piped
         && let Some(part) = attach::other_than_text(bytes, Origin::Stdin, &terms, &mut tell)?
@@ -442,7 +463,10 @@ fn message(
         parts.insert(0, Part::Text(text));
     }
     for given in &arguments.attach {
-        parts.push(attach::read(given, &terms, &mut tell)?);
+        parts.push(match attached.take_if(|_| given == "-") {
+            Some(bytes) => attach::of_bytes(bytes, Origin::Stdin, &terms, &mut tell)?,
+            None => attach::read(given, &terms, &mut tell)?,
+        });
     }
     let (mut sorted, mut texts) = (Vec::new(), Vec::new());
     for part in parts {

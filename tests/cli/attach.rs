@@ -14,6 +14,17 @@ fn content(story: &Story) -> Value {
     messages.last().unwrap()["content"].clone()
 }
 
+/// The text of it, without the facts of the moment.
+fn text(story: &Story) -> String {
+    let content = content(story);
+    let text = content.as_str().unwrap_or_else(|| {
+        let last = content.as_array().and_then(|parts| parts.last());
+        last.and_then(|part| part["text"].as_str()).unwrap()
+    });
+    let (text, _) = text.rsplit_once("\n\n[Runtime: ").unwrap();
+    text.to_owned()
+}
+
 /// The first image of the last message: its media type and its bytes.
 fn image(story: &Story) -> (String, Vec<u8>) {
     let url = content(story)[0]["image_url"]["url"].clone();
@@ -139,4 +150,23 @@ fn images_that_cannot_be_used() {
     let mut large = encoded(RgbImage::new(9, 9), ImageFormat::Png);
     large.resize(33 << 20, 0);
     check(large, "longer than 32 MiB");
+}
+
+#[test]
+fn standard_input_can_be_an_attachment() {
+    let story = Story::new().stdin("piped\n").file("a", "file\n");
+    let story = story.script([says("ok")]);
+    story
+        .run(["agent", "-m", "x", "-a", "a", "-a", "-"])
+        .stdout("ok\n");
+    let expect = "x\n\n<file name=\"a\">\nfile\n</file>\n\n<stdin>\npiped\n</stdin>";
+    assert_eq!(text(&story), expect);
+    let check = |arguments: &[&str], words: &str| {
+        let ran = story.run([&["agent"], arguments].concat());
+        ran.status(2).stderr_has(words);
+    };
+    check(&["-a", "-"], "must be given with `-m`");
+    check(&["-m", "-", "-a", "-"], "must be given with `-m`");
+    check(&["-m", "x", "-a", "-", "--no-stdin"], "`--no-stdin`");
+    check(&["-m", "x", "-a", "-", "-a", "-"], "once");
 }
