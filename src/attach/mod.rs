@@ -3,14 +3,16 @@
 //! What something is, its bytes say, not its name. Whatever a model cannot be sent fails here, before it is asked.
 
 use crate::error::{Exit, fail, fail_hint};
-use crate::message::Part;
+use crate::message::{Document, Part};
 use crate::prompt;
+use crate::sys::env::Env;
 use crate::sys::input;
 use anyhow::Result;
 use std::ffi::OsStr;
 use std::fmt;
 use std::path::Path;
 
+mod pdf;
 mod picture;
 
 pub use picture::ImageLimits;
@@ -22,19 +24,25 @@ const LIMIT: usize = 32 << 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Accepts {
     pub images: bool,
+    /// PDFs as they are; where it does not, it gets their text.
+    pub pdf: bool,
 }
 
 impl Default for Accepts {
     fn default() -> Self {
-        Self { images: true }
+        Self {
+            images: true,
+            pdf: false,
+        }
     }
 }
 
 /// On what terms something is attached.
 #[derive(Clone, Copy, Debug)]
-pub struct Terms {
+pub struct Terms<'a> {
     pub accepts: Accepts,
     pub images: ImageLimits,
+    pub env: &'a Env,
 }
 
 /// Where something came from.
@@ -75,7 +83,7 @@ impl fmt::Display for Origin<'_> {
 ///
 /// # Errors
 /// Status 66 where there is nothing of that name, and 65 where it is of no use to the model.
-pub fn read(given: &OsStr, terms: &Terms, tell: &mut dyn FnMut(&str)) -> Result<Part> {
+pub fn read(given: &OsStr, terms: &Terms<'_>, tell: &mut dyn FnMut(&str)) -> Result<Part> {
     let name = given.to_string_lossy();
     let path = Path::new(given);
     let bytes = input::read_file(path, &name, LIMIT)?;
@@ -89,7 +97,7 @@ pub fn read(given: &OsStr, terms: &Terms, tell: &mut dyn FnMut(&str)) -> Result<
 pub fn of_bytes(
     bytes: Vec<u8>,
     origin: Origin<'_>,
-    terms: &Terms,
+    terms: &Terms<'_>,
     tell: &mut dyn FnMut(&str),
 ) -> Result<Part> {
     if let Some(part) = other_than_text(&bytes, origin, terms, tell)? {
@@ -100,14 +108,15 @@ pub fn of_bytes(
     text_part(&text.text, origin)
 }
 
-/// The image that `bytes` are; `None` where they may be text.
+/// The image or the document that `bytes` are; `None` where they may be text. A PDF comes as its text where the model
+/// takes no documents.
 ///
 /// # Errors
 /// As [`read`].
 pub fn other_than_text(
     bytes: &[u8],
     origin: Origin<'_>,
-    terms: &Terms,
+    terms: &Terms<'_>,
     tell: &mut dyn FnMut(&str),
 ) -> Result<Option<Part>> {
     if let Some(media_type) = input::image_type(bytes) {
@@ -118,7 +127,18 @@ pub fn other_than_text(
         let image = picture::fit(bytes, media_type, origin, terms.images, tell)?;
         return Ok(Some(Part::Image(image)));
     }
-    Ok(None)
+    if !pdf::is_one(bytes) {
+        return Ok(None);
+    }
+    if !terms.accepts.pdf {
+        let text = pdf::text(bytes, origin, terms.env)?;
+        return text_part(&text, origin).map(Some);
+    }
+    Ok(Some(Part::Document(Document {
+        media_type: "application/pdf",
+        bytes: bytes.to_vec(),
+        name: origin.name().into(),
+    })))
 }
 
 fn text_part(text: &str, origin: Origin<'_>) -> Result<Part> {
@@ -133,26 +153,36 @@ fn text_part(text: &str, origin: Origin<'_>) -> Result<Part> {
 mod tests {
     use super::{Accepts, ImageLimits, Origin, Terms, of_bytes};
     use crate::error::{Exit, exit_of};
-    use crate::message::Part;
+    use crate::message::{Document, Part};
+    use crate::sys::env::Env;
 
     #[test]
     fn a_model_gets_what_it_takes() {
-        let made = |bytes: &[u8], images| {
+        let env = Env::default();
+        let made = |bytes: &[u8], images, pdf| {
             let terms = Terms {
-                accepts: Accepts { images },
+                accepts: Accepts { images, pdf },
                 images: ImageLimits::default(),
+                env: &env,
             };
             of_bytes(bytes.to_vec(), Origin::File("a"), &terms, &mut |_| {})
         };
+        let pdf = b"%PDF-1.4";
+        let document = Document {
+            media_type: "application/pdf",
+            bytes: pdf.to_vec(),
+            name: "a".into(),
+        };
+        assert_eq!(made(pdf, false, true).unwrap(), Part::Document(document));
         let gif = b"GIF89a\x01\0\x01\0\0\0\0";
-        assert!(matches!(made(gif, true), Ok(Part::Image(_))));
-        let error = made(gif, false).unwrap_err();
+        assert!(matches!(made(gif, true, true), Ok(Part::Image(_))));
+        let error = made(gif, false, true).unwrap_err();
         assert_eq!(exit_of(&error), Exit::BadInput);
         assert_eq!(
             error.to_string(),
             "`a` is an image, and the model takes none"
         );
         let text = Part::Text("<file name=\"a\">\nwords\n</file>".into());
-        assert_eq!(made(b"words", false).unwrap(), text);
+        assert_eq!(made(b"words", false, false).unwrap(), text);
     }
 }

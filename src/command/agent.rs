@@ -176,7 +176,7 @@ fn answer(
 
     let key = session_key(arguments, piped.is_some());
     report.stamp.session.clone_from(&key);
-    let parts = message(arguments, piped, report)?;
+    let parts = message(world, arguments, piped, report)?;
     let command = single_text(&parts)
         .map(str::trim)
         .filter(|_| arguments.message.is_some());
@@ -423,8 +423,9 @@ fn attaches_stdin(arguments: &Arguments) -> Result<bool> {
     Err(fail(Exit::Usage, wrong))
 }
 
-/// The turn's message: images first, then the text, what is attached after it.
+/// The turn's message: images and documents first, then the text, what is attached after it.
 fn message(
+    world: &World,
     arguments: &Arguments,
     piped: Option<Vec<u8>>,
     report: &mut Report,
@@ -432,6 +433,7 @@ fn message(
     let terms = Terms {
         accepts: Accepts::default(),
         images: ImageLimits::default(),
+        env: &world.env,
     };
     let mut tell = |text: &str| report.notice(text);
     let (mut piped, mut attached) = match attaches_stdin(arguments)? {

@@ -1,11 +1,12 @@
 //! What `--attach` takes, and what the model gets of it.
 
 use crate::server::says;
-use crate::story::Story;
+use crate::story::{Story, write};
 use base64::Engine;
 use image::{DynamicImage, GenericImageView, ImageFormat, RgbImage, RgbaImage};
 use serde_json::Value;
 use std::io::Cursor;
+use std::os::unix::fs::PermissionsExt;
 
 /// The content of the last message that the model was sent.
 fn content(story: &Story) -> Value {
@@ -150,6 +151,80 @@ fn images_that_cannot_be_used() {
     let mut large = encoded(RgbImage::new(9, 9), ImageFormat::Png);
     large.resize(33 << 20, 0);
     check(large, "longer than 32 MiB");
+}
+
+/// A story whose `pdftotext` is this script.
+fn with_pdftotext(script: &str) -> Story {
+    let story = Story::new();
+    let program = story.home().join("bin/pdftotext");
+    write(&program, format!("#!/bin/sh\n{script}\n").as_bytes());
+    std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
+    let path = format!("{}:/usr/bin:/bin", story.home().join("bin").display());
+    story.env("PATH", &path).env("OPENAI_API_KEY", "SECRET")
+}
+
+#[test]
+fn the_text_of_a_pdf() {
+    let pdf = b"%PDF-1.4\nwhatever";
+    let script = "[ \"$1 $2 $3 $4 $6\" = '-q -layout -enc UTF-8 -' ] && head -c 8 \"$5\" && printf '\\f' && env";
+    let story = with_pdftotext(script).file("a", pdf).script([says("ok")]);
+    story.run(["agent", "-m", "x", "-a", "a"]).stdout("ok\n");
+    assert!(text(&story).starts_with("x\n\n<file name=\"a\">\n%PDF-1.4\n"));
+    assert!(!story.asked()[0].raw.contains("SECRET"));
+    // Piped in, it is one too.
+    let story = with_pdftotext("echo words").stdin(pdf).script([says("ok")]);
+    story.run(["agent", "-m", "x"]).stdout("ok\n");
+    assert_eq!(text(&story), "x\n\n<stdin>\nwords\n</stdin>");
+
+    let check = |script: &str, words: &str| {
+        let story = with_pdftotext(script).file("a", pdf);
+        let ran = story.run(["agent", "-m", "x", "-a", "a"]);
+        ran.status(65).stderr_has(words);
+    };
+    check("exit 1", "`a` is a PDF that is damaged or locked");
+    check("exit 99", "`a` is a PDF that `pdftotext` cannot read");
+    check("kill -9 $$", "`a` is a PDF that `pdftotext` cannot read");
+    check("printf '\\f\\n'", "`a` is a PDF without text");
+    check(
+        "head -c 20000000 /dev/zero",
+        "the text of `a` is longer than 16 MiB",
+    );
+    let story = with_pdftotext("").env("PATH", "/nowhere").file("a", pdf);
+    story
+        .run(["agent", "-m", "x", "-a", "a"])
+        .status(65)
+        .stderr_has("there is no `pdftotext`\n  try: install poppler-utils");
+    let story = with_pdftotext("sleep 60").file("a", pdf);
+    story
+        .run(["agent", "-m", "x", "-a", "a", "--timeout", "0.5"])
+        .status(124)
+        .stderr_has("--timeout");
+}
+
+#[test]
+#[expect(
+    clippy::print_stderr,
+    reason = "a test that could not test must not look like one that did"
+)]
+fn the_text_of_a_pdf_by_the_real_program() {
+    if !std::path::Path::new("/usr/bin/pdftotext").exists() {
+        eprintln!("pdftotext is not there: no real PDF was read");
+        return;
+    }
+    let draw = "BT /F1 24 Tf 72 700 Td (Buy milk) Tj ET";
+    let pdf = format!(
+        "%PDF-1.4\n1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj\n\
+         2 0 obj<</Type/Pages/Kids[3 0 R]/Count 1>>endobj\n\
+         3 0 obj<</Type/Page/Parent 2 0 R/MediaBox[0 0 612 792]/Contents 4 0 R/Resources<</Font<</F1 5 0 R>>>>>>endobj\n\
+         4 0 obj<</Length {}>>stream\n{draw}\nendstream endobj\n\
+         5 0 obj<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>endobj\ntrailer<</Root 1 0 R>>\n%%EOF\n",
+        draw.len()
+    );
+    let story = Story::new().file("a.pdf", pdf).script([says("ok")]);
+    story
+        .run(["agent", "-m", "x", "-a", "a.pdf"])
+        .stdout("ok\n");
+    assert!(text(&story).contains("Buy milk"));
 }
 
 #[test]

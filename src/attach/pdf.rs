@@ -1,0 +1,85 @@
+//! The text of a PDF, by the program that most systems have for it. It reads what others wrote: so it runs as a child of
+//! its own, without a shell, and for a limited time.
+
+use super::Origin;
+use crate::error::{Exit, fail, fail_hint};
+use crate::sys::env::Env;
+use crate::sys::process::{self, Spec};
+use crate::sys::{input, store};
+use anyhow::{Context, Result};
+use std::io::ErrorKind;
+use std::time::Duration;
+
+const TIME: Duration = Duration::from_secs(60);
+
+/// Whether `bytes` are a PDF.
+pub(super) fn is_one(bytes: &[u8]) -> bool {
+    bytes.starts_with(b"%PDF-")
+}
+
+/// Its text, lines and columns about where they are on the page.
+///
+/// # Errors
+/// Status 65 where there is no such program, or no such text.
+pub(super) fn text(bytes: &[u8], origin: Origin<'_>, env: &Env) -> Result<String> {
+    let bad = |words: String| fail(Exit::BadInput, words);
+    // What came through a pipe has no name; and one of the user's could be taken for a flag.
+    let file = store::temporary(bytes).context("keep a PDF for `pdftotext`")?;
+    let name = file.path().to_string_lossy().into_owned();
+    let flags = ["-q", "-layout", "-enc", "UTF-8"].map(str::to_owned);
+    let path = env.get("PATH").unwrap_or("/usr/local/bin:/usr/bin:/bin");
+    let spec = Spec {
+        program: "pdftotext".into(),
+        arguments: flags.into_iter().chain([name, "-".into()]).collect(),
+        directory: "/".into(),
+        env: vec![("PATH".into(), path.into())],
+        timeout: TIME,
+        keep: input::LIMIT,
+    };
+    let finished = match process::run(&spec, &mut |_| {}) {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            return Err(fail_hint(
+                Exit::BadInput,
+                format!(
+                    "{origin} is a PDF, which the model does not take, and there is no `pdftotext`"
+                ),
+                "install poppler-utils, or attach the text",
+            ));
+        }
+        other => other.context("run `pdftotext`")?,
+    };
+    if let Some(stop) = finished.stopped {
+        return Err(stop.into());
+    }
+    match finished.status.map(|status| status.code()) {
+        Some(Some(0)) => {}
+        Some(Some(1 | 3)) => {
+            return Err(bad(format!("{origin} is a PDF that is damaged or locked")));
+        }
+        Some(_) => {
+            return Err(bad(format!(
+                "{origin} is a PDF that `pdftotext` cannot read"
+            )));
+        }
+        None => {
+            let seconds = TIME.as_secs();
+            let cause = format!("{origin} is a PDF that took `pdftotext` over {seconds} seconds");
+            return Err(bad(cause));
+        }
+    }
+    if !finished.tail.is_empty() || finished.left_out > 0 {
+        let cause = format!(
+            "the text of {origin} is longer than {} MiB",
+            input::LIMIT >> 20
+        );
+        return Err(bad(cause));
+    }
+    // A form feed ends each page.
+    let text = String::from_utf8_lossy(&finished.head).replace('\u{c}', "\n");
+    if text.trim().is_empty() {
+        return Err(bad(format!(
+            "{origin} is a PDF without text, as of a scanner"
+        )));
+    }
+    Ok(text)
+}
