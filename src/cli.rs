@@ -102,7 +102,7 @@ pub struct Agent {
     /// The message; `-` reads it from standard input
     #[arg(short, long, value_name = "TEXT", allow_hyphen_values = true)]
     pub message: Option<String>,
-    /// Attach a text, an image (PNG, JPEG, GIF, WebP), a PDF, or standard input (`-`); may be given again
+    /// Attach a text, an image (PNG, JPEG, GIF, WebP), a PDF, a directory, or standard input (`-`); may be given again
     #[arg(short, long, value_name = "FILE", action = ArgAction::Append)]
     pub attach: Vec<OsString>,
 

@@ -1,4 +1,4 @@
-//! What `--attach` takes: files, and what was piped in, each made into one part of the message.
+//! What `--attach` takes: files, directories and what was piped in, each made into one part of the message.
 //!
 //! What something is, its bytes say, not its name. Whatever a model cannot be sent fails here, before it is asked.
 
@@ -12,6 +12,7 @@ use std::ffi::OsStr;
 use std::fmt;
 use std::path::Path;
 
+mod directory;
 mod pdf;
 mod picture;
 
@@ -79,15 +80,19 @@ impl fmt::Display for Origin<'_> {
     }
 }
 
-/// The file that `given` names. `tell` takes what was changed or left out.
+/// What `given` names: a file or a directory. `tell` takes what was changed or left out.
 ///
 /// # Errors
 /// Status 66 where there is nothing of that name, and 65 where it is of no use to the model.
 pub fn read(given: &OsStr, terms: &Terms<'_>, tell: &mut dyn FnMut(&str)) -> Result<Part> {
     let name = given.to_string_lossy();
     let path = Path::new(given);
-    let bytes = input::read_file(path, &name, LIMIT)?;
-    of_bytes(bytes, Origin::File(&name), terms, tell)
+    if path.is_dir() {
+        directory::read(path, &name, tell)
+    } else {
+        let bytes = input::read_file(path, &name, LIMIT)?;
+        of_bytes(bytes, Origin::File(&name), terms, tell)
+    }
 }
 
 /// The part that `bytes` make.

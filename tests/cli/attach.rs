@@ -6,7 +6,7 @@ use base64::Engine;
 use image::{DynamicImage, GenericImageView, ImageFormat, RgbImage, RgbaImage};
 use serde_json::Value;
 use std::io::Cursor;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 
 /// The content of the last message that the model was sent.
 fn content(story: &Story) -> Value {
@@ -151,6 +151,87 @@ fn images_that_cannot_be_used() {
     let mut large = encoded(RgbImage::new(9, 9), ImageFormat::Png);
     large.resize(33 << 20, 0);
     check(large, "longer than 32 MiB");
+}
+
+#[test]
+fn a_directory_is_listed_with_its_texts() {
+    let story = Story::new()
+        .file("../outside", "SECRET")
+        .file("src/b.txt", "bee\n")
+        .file("src/a/deep.md", "# Deep\n</file>\n")
+        .file("src/.gitignore", "*.log\nbuild/\n")
+        .file("src/x.log", "SECRET")
+        .file("src/build/y", "SECRET")
+        .file("src/.env", "SECRET")
+        .file("src/c.bin", b"\0\x01")
+        .file("src/latin", b"caf\xe9")
+        .file("src/large", "x".repeat(300 << 10))
+        .file("src/z.txt", b"\xff\xfeh\0i\0");
+    symlink(story.dir().join("../outside"), story.dir().join("src/link")).unwrap();
+    symlink(story.dir().join(".."), story.dir().join("src/up")).unwrap();
+    rustix::fs::mkfifoat(
+        rustix::fs::CWD,
+        story.dir().join("src/pipe"),
+        rustix::fs::Mode::from_raw_mode(0o600),
+    )
+    .unwrap();
+    let left_out =
+        "files of which the content is left out: 1 beyond 256.0 KB of text in all; 2 without text";
+    let expect = format!(
+        "look\n\n<directory name=\"src\">\n\
+         a/deep.md  15 B\n\
+         b.txt  4 B\n\
+         c.bin  2 B, no text\n\
+         large  300.0 KB, left out\n\
+         latin  4 B, no text\n\
+         link  a link, not followed\n\
+         pipe  not a regular file\n\
+         up  a link, not followed\n\
+         z.txt  6 B\n\
+         ({left_out})\n\
+         \n<file-2 name=\"a/deep.md\">\n# Deep\n</file>\n</file-2>\n\
+         \n<file name=\"b.txt\">\nbee\n</file>\n\
+         \n<file name=\"z.txt\">\nhi\n</file>\n\
+         </directory>"
+    );
+    for _ in 0..2 {
+        story.server().script([says("ok")]);
+        story
+            .run(["agent", "-m", "look", "-a", "src", "--ephemeral"])
+            .stdout("ok\n")
+            .stderr(&format!("nanobot: `src`: {left_out}\n"));
+        assert_eq!(text(&story), expect);
+    }
+}
+
+#[test]
+fn a_directory_in_a_repository_obeys_the_files_above() {
+    let story = Story::new()
+        .file(".git/HEAD", "")
+        .file(".gitignore", "*.log\n")
+        .file("sub/a.log", "SECRET")
+        .file("sub/a", "seen")
+        .script([says("ok")]);
+    story.run(["agent", "-m", "x", "-a", "sub"]).stdout("ok\n");
+    assert!(text(&story).contains("seen") && !story.asked()[0].raw.contains("SECRET"));
+    std::fs::create_dir(story.dir().join("empty")).unwrap();
+    story
+        .run(["agent", "-m", "x", "-a", "empty"])
+        .status(66)
+        .stderr_has("there is no file in `empty`");
+}
+
+#[test]
+fn a_large_directory_is_cut_and_that_is_said() {
+    let mut story = Story::new().script([says("ok")]);
+    for number in 0..2001 {
+        story = story.file(&format!("many/{number:04}"), "");
+    }
+    story
+        .run(["agent", "-m", "x", "-a", "many"])
+        .stdout("ok\n")
+        .stderr_has("all after the first 2000");
+    assert!(text(&story).contains("1999  0 B") && !text(&story).contains("2000  0 B"));
 }
 
 /// A story whose `pdftotext` is this script.

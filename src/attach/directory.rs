@@ -1,0 +1,174 @@
+//! A directory as one text: the list of its files, and what the text files hold. Hidden files and what `.gitignore`
+//! names are left out; no link is followed. The same directory always gives the same text.
+
+use super::pdf;
+use crate::error::{Exit, fail};
+use crate::message::Part;
+use crate::prompt;
+use crate::sys::beneath::{self, Root};
+use crate::sys::store::size_in_words;
+use crate::sys::{input, signal};
+use anyhow::{Context, Result};
+use ignore::{DirEntry, Walk, WalkBuilder};
+use std::fmt::Write;
+use std::io::Read;
+use std::path::Path;
+
+/// Text that is taken in all; about a third of what a model with a small window reads.
+const TEXT: usize = 256 << 10;
+/// Files that are listed.
+const FILES: usize = 2_000;
+/// What is looked at of a file that is too long, to tell whether it is text.
+const GLANCE: u64 = 8 << 10;
+
+/// The directory at `path`, which the user calls `name`.
+///
+/// # Errors
+/// It cannot be read; or the run is to end.
+pub(super) fn read(path: &Path, name: &str, tell: &mut dyn FnMut(&str)) -> Result<Part> {
+    let what = || format!("read `{name}`");
+    let path = std::fs::canonicalize(path).with_context(what)?;
+    let root = Root::open(&path).with_context(what)?;
+    std::fs::read_dir(&path).with_context(what)?;
+    let mut list = String::new();
+    let mut blocks = String::new();
+    let mut room = TEXT;
+    let (mut files, mut binary, mut long, mut unread, mut more) = (0, 0, 0, 0, false);
+    for entry in walk(&path) {
+        signal::check()?;
+        let Ok(entry) = entry else {
+            unread += 1;
+            continue;
+        };
+        let Some(below) = below(&entry, &path) else {
+            continue;
+        };
+        if files == FILES {
+            more = true;
+            break;
+        }
+        files += 1;
+        // A name with a line break would be two lines of the list.
+        let shown = below.to_string_lossy().replace(char::is_control, "?");
+        let note = match look(&root, below, room) {
+            Found::Text(text, size) => {
+                room -= text.len();
+                let block = prompt::block("file", Some(&shown), &text);
+                write!(blocks, "\n{block}\n").expect("writing to a string cannot fail");
+                size_in_words(size)
+            }
+            Found::Long(size) => {
+                long += 1;
+                format!("{}, left out", size_in_words(size))
+            }
+            Found::Binary(size) => {
+                binary += 1;
+                format!("{}, no text", size_in_words(size))
+            }
+            Found::Unread => {
+                unread += 1;
+                "cannot be read".into()
+            }
+            Found::Other(what) => what.into(),
+        };
+        writeln!(list, "{shown}  {note}").expect("writing to a string cannot fail");
+    }
+    if files == 0 {
+        return Err(fail(
+            Exit::NoInput,
+            format!("there is no file in `{name}`, but for hidden and ignored ones"),
+        ));
+    }
+    let mut left_out = Vec::new();
+    if long > 0 {
+        let limit = size_in_words(TEXT as u64);
+        left_out.push(format!("{long} beyond {limit} of text in all"));
+    }
+    if binary > 0 {
+        left_out.push(format!("{binary} without text"));
+    }
+    if unread > 0 {
+        left_out.push(format!("{unread} that cannot be read"));
+    }
+    if more {
+        left_out.push(format!("all after the first {FILES}, which are not listed"));
+    }
+    if !left_out.is_empty() {
+        let words = format!(
+            "files of which the content is left out: {}",
+            left_out.join("; ")
+        );
+        tell(&format!("`{name}`: {words}"));
+        writeln!(list, "({words})").expect("writing to a string cannot fail");
+    }
+    let text = format!("{list}{blocks}");
+    Ok(Part::Text(prompt::block("directory", Some(name), &text)))
+}
+
+/// What is beneath `path`, in the order of the names.
+fn walk(path: &Path) -> Walk {
+    // As git has it: files above count up to the top of the repository, and nowhere else.
+    let in_repository = path.ancestors().any(|above| above.join(".git").exists());
+    let mut walk = WalkBuilder::new(path);
+    walk.standard_filters(false)
+        .hidden(true)
+        .git_ignore(true)
+        .require_git(false)
+        .parents(in_repository)
+        .follow_links(false)
+        .sort_by_file_path(Path::cmp);
+    walk.build()
+}
+
+/// The path of `entry` beneath `path`, where it is no directory.
+fn below<'a>(entry: &'a DirEntry, path: &Path) -> Option<&'a Path> {
+    let is_dir = entry.file_type().is_some_and(|kind| kind.is_dir());
+    entry.path().strip_prefix(path).ok().filter(|_| !is_dir)
+}
+
+/// What a file is.
+enum Found {
+    /// With the size of the file, which may be another than that of the text.
+    Text(String, u64),
+    /// Text that finds no room.
+    Long(u64),
+    Binary(u64),
+    Unread,
+    /// What has no content of its own.
+    Other(&'static str),
+}
+
+/// Read the file at `below` where it is a text of at most `room` bytes.
+fn look(root: &Root, below: &Path, room: usize) -> Found {
+    let file = match root.read(below) {
+        Ok(file) => file,
+        Err(error) if beneath::is_link(&error) => {
+            return Found::Other("a link, not followed");
+        }
+        Err(_) => return Found::Unread,
+    };
+    let size = match file.metadata() {
+        Ok(about) if about.is_file() => about.len(),
+        Ok(_) => return Found::Other("not a regular file"),
+        Err(_) => return Found::Unread,
+    };
+    let fits = size <= room as u64;
+    let mut bytes = Vec::new();
+    // It may grow while it is read.
+    let most = if fits { size } else { GLANCE };
+    if file.take(most).read_to_end(&mut bytes).is_err() {
+        return Found::Unread;
+    }
+    if input::image_type(&bytes).is_some() || pdf::is_one(&bytes) {
+        return Found::Binary(size);
+    }
+    match input::decode(bytes, "") {
+        Err(_) => Found::Binary(size),
+        // The cut of a glance may go through a letter.
+        Ok(_) if !fits => Found::Long(size),
+        Ok(text) if text.notice.is_some() => Found::Binary(size),
+        // UTF-16 can take more room as UTF-8 than on the disk.
+        Ok(text) if text.text.len() > room => Found::Long(size),
+        Ok(text) => Found::Text(text.text, size),
+    }
+}
