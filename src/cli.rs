@@ -102,8 +102,9 @@ pub struct Agent {
     /// The message; `-` reads it from standard input
     #[arg(short, long, value_name = "TEXT", allow_hyphen_values = true)]
     pub message: Option<String>,
-    /// Attach a text, an image (PNG, JPEG, GIF, WebP), a PDF, a directory, or standard input (`-`); may be given again
-    #[arg(short, long, value_name = "FILE", action = ArgAction::Append)]
+    /// Attach a text, an image (PNG, JPEG, GIF, WebP), a PDF, a directory, a page (`https://…`), or standard input (`-`);
+    /// may be given again
+    #[arg(short, long, value_name = "FILE|URL", action = ArgAction::Append)]
     pub attach: Vec<OsString>,
 
     /// The conversation to go on with [default: cli:direct, or a fresh one for piped input]

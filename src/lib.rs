@@ -24,7 +24,7 @@
 //! | [`guard`] | what may stop or bend a turn, one file each behind one small trait |
 //! | [`answer`] | the schema that an answer is to satisfy |
 //! | [`policy`] | who may touch what: pure decisions |
-//! | [`attach`] | what `--attach` takes: files and directories, made into parts of the message |
+//! | [`attach`] | what `--attach` takes: files, directories, pages, made into parts of the message |
 //! | [`prompt`] | what the model is told: pure |
 //! | [`message`] | user, reply, tool call, tool result, usage: plain data |
 //! | [`event`] | everything a watcher may learn about a turn |

@@ -1,4 +1,4 @@
-//! What `--attach` takes: files, directories and what was piped in, each made into one part of the message.
+//! What `--attach` takes: files, directories, pages and what was piped in, each made into one part of the message.
 //!
 //! What something is, its bytes say, not its name. Whatever a model cannot be sent fails here, before it is asked.
 
@@ -13,6 +13,8 @@ use std::fmt;
 use std::path::Path;
 
 mod directory;
+mod html;
+mod page;
 mod pdf;
 mod picture;
 
@@ -43,6 +45,8 @@ impl Default for Accepts {
 pub struct Terms<'a> {
     pub accepts: Accepts,
     pub images: ImageLimits,
+    /// No page is fetched.
+    pub offline: bool,
     pub env: &'a Env,
 }
 
@@ -50,13 +54,14 @@ pub struct Terms<'a> {
 #[derive(Clone, Copy, Debug)]
 pub enum Origin<'a> {
     File(&'a str),
+    Page(&'a str),
     Stdin,
 }
 
 impl Origin<'_> {
     fn name(&self) -> &str {
         match self {
-            Self::File(name) => name,
+            Self::File(name) | Self::Page(name) => name,
             Self::Stdin => "standard input",
         }
     }
@@ -65,6 +70,7 @@ impl Origin<'_> {
     fn block(&self, text: &str) -> Part {
         Part::Text(match self {
             Self::File(name) => prompt::block("file", Some(name), text),
+            Self::Page(url) => prompt::block("page", Some(url), text),
             Self::Stdin => prompt::block("stdin", None, text),
         })
     }
@@ -74,20 +80,23 @@ impl Origin<'_> {
 impl fmt::Display for Origin<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::File(name) => write!(f, "`{name}`"),
+            Self::File(name) | Self::Page(name) => write!(f, "`{name}`"),
             Self::Stdin => f.write_str("standard input"),
         }
     }
 }
 
-/// What `given` names: a file or a directory. `tell` takes what was changed or left out.
+/// What `given` names: a file, a directory or a page. `tell` takes what was changed or left out.
 ///
 /// # Errors
-/// Status 66 where there is nothing of that name, and 65 where it is of no use to the model.
+/// Status 66 where there is nothing of that name, 65 where it is of no use to the model, 77 for a page that may not be
+/// fetched and 69 for one that cannot be.
 pub fn read(given: &OsStr, terms: &Terms<'_>, tell: &mut dyn FnMut(&str)) -> Result<Part> {
     let name = given.to_string_lossy();
     let path = Path::new(given);
-    if path.is_dir() {
+    if page::is_one(&name) {
+        page::read(&name, terms, tell)
+    } else if path.is_dir() {
         directory::read(path, &name, tell)
     } else {
         let bytes = input::read_file(path, &name, LIMIT)?;
@@ -168,6 +177,7 @@ mod tests {
             let terms = Terms {
                 accepts: Accepts { images, pdf },
                 images: ImageLimits::default(),
+                offline: true,
                 env: &env,
             };
             of_bytes(bytes.to_vec(), Origin::File("a"), &terms, &mut |_| {})

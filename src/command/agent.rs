@@ -433,6 +433,7 @@ fn message(
     let terms = Terms {
         accepts: Accepts::default(),
         images: ImageLimits::default(),
+        offline: arguments.offline,
         env: &world.env,
     };
     let mut tell = |text: &str| report.notice(text);

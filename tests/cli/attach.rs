@@ -1,11 +1,11 @@
 //! What `--attach` takes, and what the model gets of it.
 
-use crate::server::says;
+use crate::server::{Answer, says, sends};
 use crate::story::{Story, write};
 use base64::Engine;
 use image::{DynamicImage, GenericImageView, ImageFormat, RgbImage, RgbaImage};
-use serde_json::Value;
-use std::io::Cursor;
+use serde_json::{Value, json};
+use std::io::{Cursor, Write};
 use std::os::unix::fs::{PermissionsExt, symlink};
 
 /// The content of the last message that the model was sent.
@@ -325,4 +325,175 @@ fn standard_input_can_be_an_attachment() {
     check(&["-m", "-", "-a", "-"], "must be given with `-m`");
     check(&["-m", "x", "-a", "-", "--no-stdin"], "`--no-stdin`");
     check(&["-m", "x", "-a", "-", "-a", "-"], "once");
+}
+
+/// A story that may fetch from its own server, and the address of that.
+fn with_pages() -> (Story, String) {
+    let story = Story::new().env("NANOBOT_TEST_FETCH", "loopback");
+    let base = format!("http://127.0.0.1:{}", story.server().port);
+    (story, base)
+}
+
+#[test]
+fn a_page_is_attached_as_its_text() {
+    let (story, base) = with_pages();
+    let url = format!("{base}/a#part");
+    let check = |answer: Answer, expect: &str| {
+        story.server().script([sends(answer), says("ok")]);
+        let ran = story.run(["agent", "-m", "x", "-a", &url, "--ephemeral"]);
+        ran.stdout("ok\n");
+        assert_eq!(
+            text(&story),
+            format!("x\n\n<page name=\"{url}\">\n{expect}\n</page>")
+        );
+    };
+    check(
+        Answer::text(200, "text/plain", "<b>plain</b>"),
+        "<b>plain</b>",
+    );
+    let html = "<title>T</title><script>no</script><p>caf\u{e9} &amp; <b>more</b>";
+    check(
+        Answer::text(200, "text/html; charset=utf-8", html),
+        "T\n\ncafé & more",
+    );
+    let mut latin = Answer::text(200, "text/html", "");
+    latin.pieces = vec![b"<meta charset=iso-8859-1>caf\xe9".to_vec()];
+    check(latin.clone(), "café");
+    latin.pieces = vec![b"caf\xe9".to_vec()];
+    latin.headers = vec![("content-type".into(), "text/plain; charset=latin1".into())];
+    check(latin, "café");
+}
+
+#[test]
+fn images_and_pdfs_come_from_pages_too() {
+    let (story, base) = with_pages();
+    let bytes = encoded(RgbImage::new(3, 2), ImageFormat::Png);
+    let mut answer = Answer::text(200, "text/html", "");
+    answer.pieces = vec![bytes.clone()];
+    story.server().script([sends(answer), says("ok")]);
+    let url = format!("{base}/a");
+    story.run(["agent", "-m", "x", "-a", &url]).stdout("ok\n");
+    assert_eq!(image(&story), ("image/png".to_owned(), bytes));
+    let stored = story.session("cli_direct.jsonl")[1]["content"].clone();
+    let expect = json!({ "type": "text", "text": format!("[image: {url}]") });
+    assert_eq!(stored[0], expect);
+}
+
+#[test]
+fn a_page_that_leads_on_is_followed_for_a_while() {
+    let (story, base) = with_pages();
+    let on = |to: &str| Answer::text(302, "text/plain", "").header("location", to);
+    let page = Answer::text(200, "text/plain", "there");
+    story
+        .server()
+        .script([sends(on("/b?c=d")), sends(page), says("ok")]);
+    let url = format!("{base}/a");
+    story.run(["agent", "-m", "x", "-a", &url]).stdout("ok\n");
+    let expect = format!("<page name=\"{url} (at {base}/b?c=d)\">\nthere\n</page>");
+    assert!(text(&story).ends_with(&expect), "{}", text(&story));
+
+    let (story, base) = with_pages();
+    let url = format!("{base}/a");
+    story.server().always(sends(on("/a")));
+    story
+        .run(["agent", "-m", "x", "-a", &url])
+        .status(69)
+        .stderr_has("leads on more than 5 times");
+    assert_eq!(story.asked().len(), 6);
+
+    for to in [
+        "http://10.0.0.1/",
+        "https://10.0.0.1/",
+        "//169.254.169.254/latest/meta-data/",
+        "http://1.1.1.1/",
+        "http://[::ffff:10.0.0.1]/",
+    ] {
+        let (story, base) = with_pages();
+        let story = story.script([sends(on(to))]);
+        let url = format!("{base}/a");
+        let ran = story.run(["agent", "-m", "x", "-a", &url]).status(77);
+        ran.stderr_has(if to.contains("1.1.1.1") {
+            "is not `https`"
+        } else {
+            "is not a public address"
+        });
+    }
+}
+
+#[test]
+fn what_is_not_public_is_not_reached() {
+    let story = Story::new();
+    let port = story.server().port;
+    // A proxy would reach it for us.
+    let proxy = format!("http://127.0.0.1:{port}");
+    let story = story.env("HTTPS_PROXY", &proxy).env("ALL_PROXY", &proxy);
+    let check = |url: &str, words: &str| {
+        story
+            .run(["agent", "-m", "x", "-a", url])
+            .status(77)
+            .stderr_has(words)
+            .stderr_has("curl -s URL");
+    };
+    let public = "not a public address";
+    check(&format!("https://localhost:{port}/"), public);
+    for host in [
+        "127.0.0.1",
+        "127.1",
+        "2130706433",
+        "0x7f.1",
+        "0177.0.0.1",
+        "0",
+        "10.1.2.3",
+        "100.64.0.1",
+        "169.254.169.254",
+        "192.0.2.1",
+        "224.0.0.1",
+        "[::1]",
+        "[::ffff:127.0.0.1]",
+        "[64:ff9b::7f00:1]",
+        "[fd00:ec2::254]",
+        "[fe80::1]",
+    ] {
+        check(&format!("https://{host}:{port}/"), public);
+    }
+    check(&format!("HTTPS://127.0.0.1:{port}/"), public);
+    for host in ["127.0.0.1", "1.1.1.1", "no-such-host.invalid"] {
+        check(&format!("http://{host}:{port}/"), "is not `https`");
+    }
+    assert!(story.asked().is_empty());
+}
+
+#[test]
+fn pages_that_cannot_be_used() {
+    let check = |answer: Answer, status: i32, words: &str| {
+        let (story, base) = with_pages();
+        let story = story.script([sends(answer)]);
+        let url = format!("{base}/a");
+        let ran = story.run(["agent", "-m", "x", "-a", &url]);
+        ran.status(status).stderr_has(words);
+    };
+    let page = |status| Answer::text(status, "text/plain", "words");
+    check(page(404), 66, "there is no page");
+    check(page(503), 69, "the server says 503");
+    check(page(200).ending(crate::server::Ending::Cut), 69, "fetch");
+    check(Answer::text(200, "text/plain", "a\0b"), 65, "is binary");
+    let mut long = page(200);
+    long.pieces = vec![vec![b'x'; 1 << 20]; 21];
+    check(long, 65, "longer than 20 MiB");
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gzip.write_all(&vec![0; 30 << 20]).unwrap();
+    let mut bomb = page(200).header("content-encoding", "gzip");
+    bomb.pieces = vec![gzip.finish().unwrap()];
+    check(bomb, 65, "longer than 20 MiB");
+
+    let (story, base) = with_pages();
+    let url = format!("{base}/a");
+    story
+        .run(["agent", "-m", "x", "-a", &url, "--offline"])
+        .status(69)
+        .stderr_has("`--offline` forbids to fetch");
+    for url in ["https://", "https://a b/", "https:///x"] {
+        let ran = story.run(["agent", "-m", "x", "-a", url]).status(2);
+        ran.stderr_has("is no address");
+    }
 }

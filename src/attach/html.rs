@@ -1,0 +1,306 @@
+//! The text of a page: what stands between its tags, without scripts and styles. It knows lines, paragraphs and lists;
+//! links, images and the shape of tables are lost. Any input gives some text, in time that grows with its length only.
+
+/// Elements of which nothing is shown.
+const UNSEEN: &[&str] = &["script", "style", "template", "svg", "noscript"];
+/// Elements that stand apart from what is around them.
+const APART: &[&str] = &[
+    "address",
+    "article",
+    "aside",
+    "blockquote",
+    "body",
+    "details",
+    "dl",
+    "fieldset",
+    "figure",
+    "footer",
+    "form",
+    "h1",
+    "h2",
+    "h3",
+    "h4",
+    "h5",
+    "h6",
+    "head",
+    "header",
+    "hr",
+    "main",
+    "nav",
+    "ol",
+    "p",
+    "pre",
+    "section",
+    "summary",
+    "table",
+    "title",
+    "ul",
+];
+/// Elements that begin a line.
+const LINES: &[&str] = &[
+    "br",
+    "caption",
+    "dd",
+    "div",
+    "dt",
+    "figcaption",
+    "li",
+    "option",
+    "tr",
+];
+/// Letters by name. There are two thousand; others stay as they are written.
+const LETTERS: &[(&str, &str)] = &[
+    ("amp", "&"),
+    ("lt", "<"),
+    ("gt", ">"),
+    ("quot", "\""),
+    ("apos", "'"),
+    ("nbsp", " "),
+    ("ndash", "–"),
+    ("mdash", "—"),
+    ("hellip", "…"),
+    ("bull", "•"),
+    ("middot", "·"),
+    ("lsquo", "‘"),
+    ("rsquo", "’"),
+    ("ldquo", "“"),
+    ("rdquo", "”"),
+    ("laquo", "«"),
+    ("raquo", "»"),
+    ("copy", "©"),
+    ("reg", "®"),
+    ("trade", "™"),
+    ("deg", "°"),
+    ("times", "×"),
+    ("euro", "€"),
+    ("shy", ""),
+    ("rarr", "→"),
+    ("larr", "←"),
+];
+/// The longest name of a letter, with its marks.
+const LONGEST: usize = 12;
+
+/// The text of `page`.
+pub(super) fn text(page: &str) -> String {
+    let mut text = Text::default();
+    let mut rest = page;
+    while let Some(at) = rest.find('<') {
+        text.say(&rest[..at]);
+        rest = &rest[at..];
+        if rest.starts_with("<!--") {
+            // The marks may share their dashes.
+            rest = after(&rest[2..], "-->");
+            continue;
+        }
+        let mut letters = rest[1..].chars();
+        match letters.next() {
+            Some('!' | '?') => rest = after(rest, ">"),
+            Some('/' | 'a'..='z' | 'A'..='Z') => {
+                let end = end_of_tag(rest);
+                let tag = rest[1..end].trim_end_matches('>');
+                rest = &rest[end..];
+                let (closes, tag) = match tag.strip_prefix('/') {
+                    Some(tag) => (true, tag),
+                    None => (false, tag),
+                };
+                let length = tag.find(|letter: char| !letter.is_ascii_alphanumeric());
+                let name = tag[..length.unwrap_or(tag.len())].to_ascii_lowercase();
+                if UNSEEN.contains(&name.as_str()) && !closes && !tag.ends_with('/') {
+                    rest = after_element(rest, &name);
+                } else {
+                    text.tag(&name, closes);
+                }
+            }
+            _ => {
+                text.say("<");
+                rest = &rest[1..];
+            }
+        }
+    }
+    text.say(rest);
+    text.done
+}
+
+/// What follows `mark`; nothing where there is none.
+fn after<'a>(text: &'a str, mark: &str) -> &'a str {
+    text.split_once(mark).map_or("", |(_, rest)| rest)
+}
+
+/// What follows the end tag of `name`, but for the rest of that tag, which is shown as nothing.
+fn after_element<'a>(text: &'a str, name: &str) -> &'a str {
+    let mut from = 0;
+    while let Some(at) = text[from..].find("</") {
+        let tag = from + at;
+        let end = tag + 2 + name.len();
+        if text
+            .get(tag + 2..end)
+            .is_some_and(|found| found.eq_ignore_ascii_case(name))
+        {
+            return after(&text[end..], ">");
+        }
+        from = tag + 2;
+    }
+    ""
+}
+
+/// Where the tag that `text` begins with has ended. A `>` in a quoted value is none.
+fn end_of_tag(text: &str) -> usize {
+    let mut quote = None;
+    let mut before = b'<';
+    for (at, letter) in text.bytes().enumerate() {
+        match (quote, letter) {
+            (Some(mark), _) if mark == letter => quote = None,
+            (Some(_), _) => {}
+            (None, b'>') => return at + 1,
+            (None, b'"' | b'\'') if before == b'=' => quote = Some(letter),
+            (None, _) => {}
+        }
+        if !letter.is_ascii_whitespace() {
+            before = letter;
+        }
+    }
+    text.len()
+}
+
+/// The text as far as it goes.
+#[derive(Default)]
+struct Text {
+    done: String,
+    /// Line breaks that come before the next word.
+    breaks: usize,
+    /// A space comes before it.
+    space: bool,
+    /// How many elements deep white space counts.
+    kept: usize,
+}
+
+impl Text {
+    fn tag(&mut self, name: &str, closes: bool) {
+        if APART.contains(&name) {
+            self.breaks = self.breaks.max(2);
+        } else if LINES.contains(&name) {
+            self.breaks = self.breaks.max(1);
+        } else if ["td", "th"].contains(&name) {
+            self.space = true;
+        }
+        match (name, closes) {
+            ("pre", false) => self.kept += 1,
+            ("pre", true) => self.kept = self.kept.saturating_sub(1),
+            ("li", false) => self.word("- "),
+            _ => {}
+        }
+    }
+
+    /// What stands between two tags.
+    fn say(&mut self, text: &str) {
+        if self.kept > 0 {
+            return self.lines(text);
+        }
+        let blank = |letter: char| letter.is_ascii_whitespace();
+        for word in text.split_inclusive(blank) {
+            let bare = word.trim_end_matches(blank);
+            if !bare.is_empty() {
+                self.word(&letters(bare));
+            }
+            self.space |= bare.len() < word.len();
+        }
+    }
+
+    /// Text of which the white space counts.
+    fn lines(&mut self, text: &str) {
+        if !text.is_empty() {
+            self.space = false;
+            self.word(&letters(text));
+        }
+    }
+
+    fn word(&mut self, word: &str) {
+        let begins = self.done.is_empty() || self.done.ends_with("- ");
+        match (begins, self.breaks, self.space) {
+            (true, ..) | (false, 0, false) => {}
+            (false, 0, true) => self.done.push(' '),
+            (false, breaks, _) => (0..breaks).for_each(|_| self.done.push('\n')),
+        }
+        (self.breaks, self.space) = (0, false);
+        self.done.push_str(word);
+    }
+}
+
+/// `text` with its letters that are written as names or numbers.
+fn letters(text: &str) -> String {
+    let mut done = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find('&') {
+        done.push_str(&rest[..at]);
+        rest = &rest[at..];
+        let end = rest.bytes().take(LONGEST).position(|letter| letter == b';');
+        let found = end.and_then(|end| Some((letter(&rest[1..end])?, end)));
+        match found {
+            Some((letter, end)) => {
+                done.push_str(&letter);
+                rest = &rest[end + 1..];
+            }
+            None => {
+                done.push('&');
+                rest = &rest[1..];
+            }
+        }
+    }
+    done.push_str(rest);
+    done
+}
+
+fn letter(name: &str) -> Option<String> {
+    let Some(number) = name.strip_prefix('#') else {
+        let (_, letter) = LETTERS.iter().find(|(known, _)| *known == name)?;
+        return Some((*letter).to_owned());
+    };
+    let number = match number.strip_prefix(['x', 'X']) {
+        Some(digits) => u32::from_str_radix(digits, 16),
+        None => number.parse(),
+    };
+    char::from_u32(number.ok()?).map(String::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::text;
+
+    #[test]
+    fn what_a_reader_would_see() {
+        let check = |page: &str, expect: &str| assert_eq!(text(page), expect, "{page}");
+        check("", "");
+        check("a  b\n c", "a b c");
+        check("<p>a</p><p>b<br>c", "a\n\nb\nc");
+        check("<h1> A <b>b</b>c</h1>\n<div>d</div>", "A bc\n\nd");
+        check("<ul><li>a<li> b</ul>c", "- a\n- b\n\nc");
+        check("<table><tr><td>a</td><td>b</td></tr><tr><td>c", "a b\nc");
+        check("<pre>a\n  b</pre> c", "a\n  b\n\nc");
+        check("a<script>if (a < b) '</p>'</script>b", "ab");
+        check("a<STYLE x>p{}</Style >b<script>c", "ab");
+        check("a<svg/>b", "ab");
+        check("a<!-- <p> -->b<!doctype html>c<?x?>d", "abcd");
+        check("a<!-- b", "a");
+        check("a<!-->b<!--[if IE]><!-->c<!---->", "abc");
+        check("a<b c", "a");
+        check("a<a title='x > y' href=\">\">b</a>", "ab");
+        check("<p don't>a</p>", "a");
+        check("1 < 2 & 3 <3", "1 < 2 & 3 <3");
+        check(
+            "&lt;p&gt; &amp;lt; &#65;&#x42; &eacute; &#xd800; &",
+            "<p> &lt; AB &eacute; &#xd800; &",
+        );
+    }
+
+    #[test]
+    fn fuzz_any_page_is_text() {
+        let seeds: &[&[u8]] = &[
+            b"<html><head><title>a</title></head><body><p class='x'>b &amp; c</p><pre>d\n e</pre>",
+            "<ul><li>é<li>b</ul><script>x</script><!-- y --><a href=\">\">&#65;</a>".as_bytes(),
+        ];
+        crate::fuzz::hold(seeds, |input, _| {
+            let page = String::from_utf8_lossy(input);
+            assert!(text(&page).len() <= page.len() * 2);
+        });
+    }
+}

@@ -1,0 +1,164 @@
+//! What is at an address of the public internet. See [`Http::public_only`] for what is not reached.
+
+use super::{Origin, Terms, html, other_than_text, text_part};
+use crate::error::{Exit, Stop, exit_of, fail, fail_hint};
+use crate::message::Part;
+use crate::sys::http::{Answer, Http, Timeouts, read_failure};
+use crate::sys::{input, signal};
+use anyhow::Result;
+use encoding_rs::Encoding;
+use std::io::Read;
+use std::time::Duration;
+
+/// The most that is taken, as counted after it was unpacked.
+const LIMIT: u64 = 20 << 20;
+/// Where a page may say its encoding.
+const HEAD: usize = 1024;
+
+const TIMEOUTS: Timeouts = Timeouts {
+    connect: Duration::from_secs(10),
+    first_byte: Duration::from_secs(30),
+    idle: Duration::from_secs(30),
+    total: Duration::from_secs(120),
+};
+
+/// Whether `name` is an address and no file.
+pub(super) fn is_one(name: &str) -> bool {
+    ["http://", "https://"].iter().any(|scheme| {
+        name.get(..scheme.len())
+            .is_some_and(|start| start.eq_ignore_ascii_case(scheme))
+    })
+}
+
+/// What is at `url`: a page as its text, all else as if it were a file.
+///
+/// # Errors
+/// Status 66 where there is nothing, 69 where it cannot be reached, 77 where it may not be.
+pub(super) fn read(url: &str, terms: &Terms<'_>, tell: &mut dyn FnMut(&str)) -> Result<Part> {
+    if terms.offline {
+        let cause = format!("`--offline` forbids to fetch `{url}`");
+        return Err(fail(Exit::Unavailable, cause));
+    }
+    let http = Http::public_only(TIMEOUTS, terms.env);
+    let mut answer = http
+        .send(url, &[("accept".into(), ACCEPT.into())], None)
+        .map_err(|error| failed(url, error))?;
+    match answer.status {
+        200..300 => {}
+        404 | 410 => return Err(fail(Exit::NoInput, format!("there is no page `{url}`"))),
+        status => {
+            let cause = format!("fetch `{url}`: the server says {status}");
+            return Err(fail(Exit::Unavailable, cause));
+        }
+    }
+    let bytes = body(url, &mut answer)?;
+    // Without what a server is not told.
+    let asked = url.split('#').next().unwrap_or_default();
+    let name = match answer.url.trim_end_matches('/') == asked.trim_end_matches('/') {
+        true => url.to_owned(),
+        false => format!("{url} (at {})", answer.url),
+    };
+    let origin = Origin::Page(&name);
+    if let Some(part) = other_than_text(&bytes, origin, terms, tell)? {
+        return Ok(part);
+    }
+    let kind = answer.header("content-type").unwrap_or_default();
+    let kind = kind.to_ascii_lowercase();
+    let is_html = kind.starts_with("text/html") || kind.starts_with("application/xhtml");
+    let told = charset(&kind).or_else(|| {
+        let head = String::from_utf8_lossy(&bytes[..bytes.len().min(HEAD)]);
+        is_html.then(|| charset(&head)).flatten()
+    });
+    // UTF-8 needs no telling, and what is not of it is then noticed.
+    let text = match told.filter(|told| *told != encoding_rs::UTF_8) {
+        Some(told) => told.decode(&bytes).0.into_owned(),
+        None => {
+            let decoded = input::decode(bytes, &origin.to_string())?;
+            decoded.notice.iter().for_each(|notice| tell(notice));
+            decoded.text
+        }
+    };
+    match is_html {
+        true => text_part(&html::text(&text), origin),
+        false => text_part(&text, origin),
+    }
+}
+
+/// What we can make use of, for servers that have several forms of a page.
+const ACCEPT: &str = "text/markdown, text/html;q=0.9, text/plain;q=0.9, */*;q=0.5";
+
+fn body(url: &str, answer: &mut Answer) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let read = answer.body.by_ref().take(LIMIT + 1).read_to_end(&mut bytes);
+    signal::check()?;
+    if let Err(error) = read {
+        let cause = format!("fetch `{url}`: {}", read_failure(&error));
+        return Err(fail(Exit::Unavailable, cause));
+    }
+    if bytes.len() as u64 > LIMIT {
+        let cause = format!("`{url}` is longer than {} MiB", LIMIT >> 20);
+        return Err(fail(Exit::BadInput, cause));
+    }
+    Ok(bytes)
+}
+
+/// A request that failed, with what was to be fetched, and the status for that.
+fn failed(url: &str, error: anyhow::Error) -> anyhow::Error {
+    if error.is::<Stop>() {
+        return error;
+    }
+    let cause = format!("fetch `{url}`: {error:#}");
+    match exit_of(&error) {
+        Exit::Config => fail(Exit::Usage, cause),
+        Exit::Refused => fail_hint(
+            Exit::Refused,
+            cause,
+            "fetching it yourself: `curl -s URL | nanobot agent -a - -m …`",
+        ),
+        _ => fail(Exit::Unavailable, cause),
+    }
+}
+
+/// The encoding that follows `charset=` in `text`.
+fn charset(text: &str) -> Option<&'static Encoding> {
+    let text = text.to_ascii_lowercase();
+    let (_, rest) = text.split_once("charset=")?;
+    let rest = rest.trim_start_matches(['"', '\'']);
+    let end = rest.find(['"', '\'', ';', '>', '/', ' ']);
+    Encoding::for_label(rest[..end.unwrap_or(rest.len())].trim().as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{charset, is_one};
+
+    #[test]
+    fn addresses_and_files() {
+        for url in ["https://a.example", "HTTPS://a.example/b", "http://a"] {
+            assert!(is_one(url), "{url}");
+        }
+        for file in ["", "https:", "a.txt", "./https://a", "ftp://a", "ééééé"] {
+            assert!(!is_one(file), "{file}");
+        }
+    }
+
+    #[test]
+    fn encodings_that_are_told() {
+        let check = |text: &str, expect: Option<&str>| {
+            assert_eq!(charset(text).map(|found| found.name()), expect, "{text}");
+        };
+        check("text/html", None);
+        check("text/html; charset=utf-8", Some("UTF-8"));
+        check(
+            "text/html;charset=\"ISO-8859-1\"; x=y",
+            Some("windows-1252"),
+        );
+        check("<meta charset=koi8-r>", Some("KOI8-R"));
+        check(
+            "<META CONTENT='text/html; CHARSET=Shift_JIS'>",
+            Some("Shift_JIS"),
+        );
+        check("charset=nonsense", None);
+        check("charset=", None);
+    }
+}
