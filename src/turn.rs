@@ -13,7 +13,7 @@ use crate::session::Session;
 use crate::sys::signal;
 use agent::Agent;
 use anyhow::Result;
-use ending::{Cause, Ending, Tally, answered_nothing, unfit};
+use ending::{Cause, Ending, Tally, answered_nothing, objection, unfit};
 use std::borrow::Cow;
 use std::time::Instant;
 
@@ -112,15 +112,14 @@ impl Turn<'_, '_, '_> {
                 self.tell(&reply, false)?;
                 self.run_calls(&reply)?;
             } else if !reply.is_blank() {
-                if let Some(answer) = self.agent.answer {
-                    match answer.check(&reply.text) {
-                        Ok(text) => reply.text = text,
-                        Err(wrong) if repairs == REPAIRS => return Err(unfit(&wrong)),
-                        Err(wrong) => {
-                            repairs += 1;
-                            self.object(reply, &wrong, repairs)?;
-                            continue;
-                        }
+                match self.agent.answer.map(|answer| answer.check(&reply.text)) {
+                    None => {}
+                    Some(Ok(text)) => reply.text = text,
+                    Some(Err(wrong)) if repairs == REPAIRS => return Err(unfit(&wrong)),
+                    Some(Err(wrong)) => {
+                        repairs += 1;
+                        self.object(reply, &wrong, repairs)?;
+                        continue;
                     }
                 }
                 let cause = match reply.finish {
@@ -140,14 +139,7 @@ impl Turn<'_, '_, '_> {
     fn object(&mut self, reply: Reply, wrong: &str, round: u32) -> Result<()> {
         self.session.push(Message::Assistant(reply.clone()))?;
         self.tell(&reply, false)?;
-        let words = format!(
-            "[nanobot] This answer does not satisfy the schema: {wrong}. Give the whole answer again, as JSON alone."
-        );
-        let user = User {
-            id: format!("{}-r{round}", self.session.turn()),
-            parts: vec![Part::Text(words)],
-            ..User::default()
-        };
+        let user = objection(self.session.turn(), wrong, round);
         self.session.push(Message::User(user.clone()))?;
         (self.sink)(Event::User(&user))
     }

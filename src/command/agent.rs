@@ -176,7 +176,7 @@ fn answer(
 
     let key = session_key(arguments, piped.is_some());
     report.stamp.session.clone_from(&key);
-    let parts = message(world, arguments, piped, report)?;
+    let parts = message(world, arguments, &settings, piped, report)?;
     let command = single_text(&parts)
         .map(str::trim)
         .filter(|_| arguments.message.is_some());
@@ -427,12 +427,20 @@ fn attaches_stdin(arguments: &Arguments) -> Result<bool> {
 fn message(
     world: &World,
     arguments: &Arguments,
+    settings: &Settings,
     piped: Option<Vec<u8>>,
     report: &mut Report,
 ) -> Result<Vec<Part>> {
+    // What is no text is known by its first bytes; only then it matters what the model takes.
+    let is_text = |bytes: &[u8]| input::image_type(bytes).is_none() && !bytes.starts_with(b"%PDF-");
+    let (accepts, images) =
+        match arguments.attach.is_empty() && piped.as_deref().is_none_or(is_text) {
+            true => (Accepts::default(), ImageLimits::default()),
+            false => asker::accepts(world, settings),
+        };
     let terms = Terms {
-        accepts: Accepts::default(),
-        images: ImageLimits::default(),
+        accepts,
+        images,
         offline: arguments.offline,
         env: &world.env,
     };

@@ -1,13 +1,15 @@
 //! Whom a command asks: providers by the registry, with their budgets and stand-ins; a recording; or the demo.
 
 use crate::World;
+use crate::attach::{Accepts, ImageLimits};
 use crate::cli::Agent as Arguments;
 use crate::error::{Exit, fail, fail_hint};
 use crate::ledger::{Account, Ledger, Limits};
 use crate::provider::anthropic::Anthropic;
 use crate::provider::chat::Chat;
 use crate::provider::fallback::{Fallback, Link};
-use crate::provider::keys::Key;
+use crate::provider::keys::{Key, Logins};
+use crate::provider::login::Endpoints;
 use crate::provider::meter::{Meter, Run};
 use crate::provider::pace::Pace;
 use crate::provider::quirks::Quirks;
@@ -267,6 +269,11 @@ pub(super) fn way(
     };
     let proxy = block.and_then(|block| block.proxy.as_ref());
     let http = Http::new(timeouts, offline, &world.env).through(proxy)?;
+    let logins = Logins {
+        folder: world.paths.auth(),
+        clock: world.clock.clone(),
+        endpoints: Endpoints::from_env(&world.env)?,
+    };
     let env = world
         .env
         .iter()
@@ -274,7 +281,13 @@ pub(super) fn way(
     let wire = Wire {
         dialect: dialect(&choice, known.output),
         base: choice.base.clone(),
-        key: Key::new(choice.key.take(), choice.key_place.clone(), env.collect()),
+        base_given: choice.base_given,
+        key: Key::new(
+            choice.key.take(),
+            choice.key_place.clone(),
+            env.collect(),
+            logins,
+        ),
         key_header: choice.key_header,
         headers: std::mem::take(&mut choice.headers),
         extra: std::mem::take(&mut choice.body),
@@ -283,6 +296,34 @@ pub(super) fn way(
         http,
     };
     Ok(Way { choice, wire })
+}
+
+/// What may be attached for the model that will be asked. Where it cannot be told, the request will tell.
+pub(super) fn accepts(world: &World, settings: &Settings) -> (Accepts, ImageLimits) {
+    let asked = &settings.asked[0];
+    let Ok(Way { choice, .. }) = way(world, settings, asked, true, true) else {
+        return (Accepts::default(), ImageLimits::default());
+    };
+    // Of those who speak chat completions, few know of files.
+    let name = choice.entry.map_or("", |entry| entry.name);
+    let takes_files =
+        choice.format != Format::Chat || matches!(name, "openai" | "azureOpenai" | "openrouter");
+    let accepts = Accepts {
+        images: !choice.quirks.no_images,
+        pdf: asked
+            .known
+            .pdf
+            .unwrap_or(takes_files && choice.facts.is_some_and(|facts| facts.pdf())),
+    };
+    let images = match choice.format {
+        // 5 MB, and of base64.
+        Format::Anthropic => ImageLimits {
+            max_bytes: 3_750_000,
+            ..ImageLimits::default()
+        },
+        _ => ImageLimits::default(),
+    };
+    (accepts, images)
 }
 
 /// The wire format, as the chosen server and model want it.

@@ -1,14 +1,17 @@
 //! Keys, had when they are needed: from the config, a file, a command, a credential of the service manager, a variable or
 //! a login. They are read once a run; what a login grants is looked at before each request, since it expires.
 
+use super::login::{self, Access, Endpoints};
 use super::registry::KeySource;
 use crate::error::{Exit, fail, fail_hint};
+use crate::sys::clock::Clock;
+use crate::sys::http::Http;
 use crate::sys::input;
 use crate::sys::process::{self, Spec};
 use crate::sys::secret::Secret;
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// How long a command may take to give the key: a person may have to touch a token.
@@ -23,16 +26,31 @@ pub struct Key {
     pub place: String,
     /// What a command is run with.
     env: Vec<(String, String)>,
-    had: OnceLock<Secret>,
+    logins: Logins,
+    /// What was had last.
+    had: Mutex<Option<Secret>>,
+}
+
+/// Where logins are kept, and renewed.
+pub struct Logins {
+    pub folder: PathBuf,
+    pub clock: Clock,
+    pub endpoints: Endpoints,
 }
 
 impl Key {
-    pub fn new(source: Option<KeySource>, place: String, env: Vec<(String, String)>) -> Self {
+    pub fn new(
+        source: Option<KeySource>,
+        place: String,
+        env: Vec<(String, String)>,
+        logins: Logins,
+    ) -> Self {
         Self {
             source,
             place,
             env,
-            had: OnceLock::new(),
+            logins,
+            had: Mutex::default(),
         }
     }
 
@@ -41,26 +59,55 @@ impl Key {
         self.source.is_some()
     }
 
-    /// The key, if it has been had.
-    pub fn known(&self) -> Option<&Secret> {
-        match &self.source {
-            Some(KeySource::Text(key)) => Some(key),
-            _ => self.had.get(),
-        }
+    /// `text` without the key in it.
+    pub fn mask(&self, text: String) -> String {
+        let had = self.had.lock().unwrap_or_else(PoisonError::into_inner);
+        had.iter().fold(text, |text, key| key.mask(text))
     }
 
+    /// What lets a request in, if anything is needed.
+    ///
     /// # Errors
-    /// Status 78 for a file or a command that gives none.
-    pub fn get(&self) -> Result<Option<&Secret>> {
-        let key = match (&self.source, self.known()) {
-            (None, _) => return Ok(None),
-            (_, Some(key)) => return Ok(Some(key)),
-            (Some(KeySource::File(path)), None) => from_file(path),
-            (Some(KeySource::Command(command)), None) => from_command(command, &self.env),
-            (Some(KeySource::Text(key)), None) => Ok(key.clone()),
+    /// Status 78 for a file or a command that gives no key, and where nobody is logged in; 77 for a login that is refused.
+    pub fn access(&self, http: &Http) -> Result<Option<Access>> {
+        let Some(source) = &self.source else {
+            return Ok(None);
         };
-        let key = key.with_context(|| format!("read the key from {}", self.place))?;
-        Ok(Some(self.had.get_or_init(|| key)))
+        let known = self
+            .had
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        let key = match (source, known) {
+            (KeySource::Login(name), _) => {
+                let Logins {
+                    folder,
+                    clock,
+                    endpoints,
+                } = &self.logins;
+                let access = login::access(name, folder, http, clock, endpoints)?;
+                self.keep(&access.token);
+                return Ok(Some(access));
+            }
+            (_, Some(key)) => key,
+            (KeySource::Text(key), None) => key.clone(),
+            (KeySource::File(path), None) => self.told(from_file(path))?,
+            (KeySource::Command(command), None) => self.told(from_command(command, &self.env))?,
+        };
+        self.keep(&key);
+        Ok(Some(Access {
+            token: key,
+            base: None,
+            headers: Vec::new(),
+        }))
+    }
+
+    fn told(&self, key: Result<Secret>) -> Result<Secret> {
+        key.with_context(|| format!("read the key from {}", self.place))
+    }
+
+    fn keep(&self, key: &Secret) {
+        *self.had.lock().unwrap_or_else(PoisonError::into_inner) = Some(key.clone());
     }
 }
 

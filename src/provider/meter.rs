@@ -188,6 +188,8 @@ fn size(request: &Request<'_>) -> usize {
             .map(|part| match part {
                 Part::Text(text) => text.len(),
                 Part::Image(_) => IMAGE * BYTES,
+                // Pages are text and pictures both; nobody knows before.
+                Part::Document(document) => document.bytes.len() / BYTES,
             })
             .sum()
     };

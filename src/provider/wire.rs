@@ -39,6 +39,8 @@ pub struct Wire {
     pub dialect: Box<dyn Dialect>,
     /// As `https://api.openai.com/v1`, without the slash at the end.
     pub base: String,
+    /// The address is the user's own, and no login changes it.
+    pub base_given: bool,
     pub key: Key,
     /// The header that it goes in, where that is not the format's own.
     pub key_header: &'static str,
@@ -63,16 +65,25 @@ impl Provider for Wire {
         };
         let mut headers: Vec<(String, String)> = fixed.filter(own).collect();
         headers.extend(self.headers.iter().cloned());
-        if let Some(key) = self.key.get().map_err(ProviderError::Aborted)? {
-            headers.push((self.key_header().into(), self.key_value(key.expose())));
+        let mut base = self.base.clone();
+        if let Some(access) = self
+            .key
+            .access(&self.http)
+            .map_err(ProviderError::Aborted)?
+        {
+            let key = self.key_value(access.token.expose());
+            headers.push((self.key_header().into(), key));
+            headers.extend(access.headers);
+            // A login can decide where to ask, unless the user does.
+            base = access.base.filter(|_| !self.base_given).unwrap_or(base);
         }
-        let answer =
-            self.http
-                .post_json(&self.url(), &headers, &body)
-                .map_err(|error| match error.is::<Hinted>() || error.is::<Stop>() {
-                    true => ProviderError::Aborted(error),
-                    false => ProviderError::Unavailable(format!("ask {}: {error}", self.base)),
-                })?;
+        let answer = self
+            .http
+            .post_json(&self.url(&base), &headers, &body)
+            .map_err(|error| match error.is::<Hinted>() || error.is::<Stop>() {
+                true => ProviderError::Aborted(error),
+                false => ProviderError::Unavailable(format!("ask {}: {error}", self.base)),
+            })?;
         match answer.status {
             200..=299 => self.read(answer, request, tell),
             _ => Err(self.refusal(answer)),
@@ -81,8 +92,8 @@ impl Provider for Wire {
 }
 
 impl Wire {
-    pub fn url(&self) -> String {
-        let mut url = format!("{}{}", self.base, self.dialect.path());
+    fn url(&self, base: &str) -> String {
+        let mut url = format!("{base}{}", self.dialect.path());
         for (number, (name, value)) in self.query.iter().enumerate() {
             let mark = if number == 0 && !url.contains('?') {
                 '?'
@@ -134,7 +145,7 @@ impl Wire {
     pub fn curl(&self, request: &Request<'_>) -> String {
         let mut command = format!(
             "curl -sS {} \\\n  -H 'content-type: application/json' \\\n",
-            quote(&self.url())
+            quote(&self.url(&self.base))
         );
         if self.key.is_some() {
             let variable = self.key.place.strip_prefix('$').unwrap_or("API_KEY");
@@ -269,12 +280,7 @@ impl Wire {
             .map(|letter| if letter.is_control() { ' ' } else { letter })
             .take(500)
             .collect();
-        self.key
-            .known()
-            .into_iter()
-            .fold(line, |line, key| key.mask(line))
-            .trim()
-            .to_owned()
+        self.key.mask(line).trim().to_owned()
     }
 }
 

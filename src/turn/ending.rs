@@ -2,7 +2,7 @@
 
 use crate::error::{Exit, fail, fail_hint};
 use crate::event::Outcome;
-use crate::message::{Finish, Reply, Usage, plain_text};
+use crate::message::{Finish, Part, Reply, Usage, User, plain_text};
 use crate::tool::Done;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -104,6 +104,18 @@ impl Tally {
                 grant: done.grant.clone(),
             });
         }
+    }
+}
+
+/// What the model is told of an answer that does not satisfy its schema.
+pub(super) fn objection(turn: &str, wrong: &str, round: u32) -> User {
+    let words = format!(
+        "[nanobot] This answer does not satisfy the schema: {wrong}. Give the whole answer again, as JSON alone."
+    );
+    User {
+        id: format!("{turn}-r{round}"),
+        parts: vec![Part::Text(words)],
+        ..User::default()
     }
 }
 

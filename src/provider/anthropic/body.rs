@@ -1,7 +1,9 @@
 //! What is sent. `messages` is the last key, and nothing that was sent once changes but the last mark for the cache.
 
 use super::{Anthropic, WIRE};
-use crate::message::{Image, Message, Part, Reply, ToolCall, ToolResult, User, plain_text};
+use crate::message::{
+    Document, Image, Message, Part, Reply, ToolCall, ToolResult, User, plain_text,
+};
 use crate::provider::ids::fit;
 use crate::provider::quirks::{Temperature, Thinking};
 use crate::provider::{Request, ToolSpec};
@@ -215,12 +217,19 @@ fn block(part: &Part, format: &Anthropic) -> Option<Value> {
         Part::Text(words) => text(words),
         Part::Image(_) if format.quirks.no_images => text(&plain_text(std::slice::from_ref(part))),
         Part::Image(picture) => Some(image(picture)),
+        Part::Document(file) => Some(document(file)),
     }
 }
 
 fn image(image: &Image) -> Value {
     let data = base64::engine::general_purpose::STANDARD.encode(&image.bytes);
     json!({ "type": "image", "source": { "type": "base64", "media_type": image.media_type, "data": data } })
+}
+
+fn document(document: &Document) -> Value {
+    let data = base64::engine::general_purpose::STANDARD.encode(&document.bytes);
+    json!({ "type": "document", "title": document.name,
+            "source": { "type": "base64", "media_type": document.media_type, "data": data } })
 }
 
 fn assistant(reply: &Reply, model: &str, format: &Anthropic) -> Vec<Value> {

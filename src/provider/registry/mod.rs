@@ -124,6 +124,8 @@ pub enum KeySource {
     File(PathBuf),
     /// Its output is the key.
     Command(String),
+    /// An account, by the name that it is logged in to with.
+    Login(&'static str),
 }
 
 /// What a choice is made from.
@@ -149,6 +151,8 @@ pub struct Choice {
     pub key: Option<KeySource>,
     /// Where the key comes from, in words.
     pub key_place: String,
+    /// The address is one that the config names.
+    pub base_given: bool,
     pub key_header: &'static str,
     pub headers: Vec<(String, String)>,
     pub body: Map<String, Value>,
@@ -320,12 +324,18 @@ fn named(wanted: &Wanted<'_>, name: &str) -> Result<Choice> {
             format!("nanobot config set providers.{name}.apiBase https://…"),
         ));
     }
+    let base_given = block.base.is_some();
     let (key, key_place) = match (block.key, rules) {
+        (_, Some(entry)) if entry.kind == Kind::Login => {
+            let place = format!("`nanobot provider login {}`", entry.name);
+            (Some(KeySource::Login(entry.name)), place)
+        }
         (Some(key), _) => {
             let place = match &key {
                 KeySource::Text(_) => format!("`providers.{name}.apiKey`"),
                 KeySource::File(path) => format!("`{}`", path.display()),
                 KeySource::Command(_) => format!("`providers.{name}.apiKeyCommand`"),
+                KeySource::Login(name) => format!("`nanobot provider login {name}`"),
             };
             (Some(key), place)
         }
@@ -378,6 +388,7 @@ fn named(wanted: &Wanted<'_>, name: &str) -> Result<Choice> {
         model,
         key,
         key_place,
+        base_given,
         key_header: rules.map_or("authorization", |entry| entry.key_header),
         headers: block.headers,
         body: block.body,

@@ -93,6 +93,11 @@ fn content(part: &Part, format: &Responses) -> Value {
             let url = format!("data:{};base64,{data}", image.media_type);
             json!({ "type": "input_image", "detail": "auto", "image_url": url })
         }
+        Part::Document(document) => {
+            let data = base64::engine::general_purpose::STANDARD.encode(&document.bytes);
+            let data = format!("data:{};base64,{data}", document.media_type);
+            json!({ "type": "input_file", "filename": document.name, "file_data": data })
+        }
         part => json!({ "type": "input_text", "text": plain_text(std::slice::from_ref(part)) }),
     }
 }
@@ -100,7 +105,7 @@ fn content(part: &Part, format: &Responses) -> Value {
 /// What a tool said: a text, or a list where there is more than text.
 fn output(result: &ToolResult, format: &Responses) -> Value {
     let is_text = |part: &Part| matches!(part, Part::Text(_));
-    if format.quirks.no_images || result.parts.iter().all(is_text) {
+    if result.parts.iter().all(is_text) {
         let text = plain_text(&result.parts);
         return if text.is_empty() {
             "(no output)".into()
