@@ -199,7 +199,7 @@ mod tests {
             "a money",
             "no/such/file.json",
         ] {
-            let error = Schema::parse(text).err().expect(text);
+            let error = Schema::parse(text).expect_err(text);
             assert_eq!(exit_of(&error), Exit::Usage, "{text}");
         }
     }

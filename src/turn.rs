@@ -118,7 +118,7 @@ impl Turn<'_, '_, '_> {
                     Some(Err(wrong)) if repairs == REPAIRS => return Err(unfit(&wrong)),
                     Some(Err(wrong)) => {
                         repairs += 1;
-                        self.object(reply, &wrong, repairs)?;
+                        self.object(&reply, &wrong, repairs)?;
                         continue;
                     }
                 }
@@ -136,9 +136,9 @@ impl Turn<'_, '_, '_> {
     }
 
     /// Tell the model what is wrong with its answer, so that it gives another one.
-    fn object(&mut self, reply: Reply, wrong: &str, round: u32) -> Result<()> {
+    fn object(&mut self, reply: &Reply, wrong: &str, round: u32) -> Result<()> {
         self.session.push(Message::Assistant(reply.clone()))?;
-        self.tell(&reply, false)?;
+        self.tell(reply, false)?;
         let user = objection(self.session.turn(), wrong, round);
         self.session.push(Message::User(user.clone()))?;
         (self.sink)(Event::User(&user))

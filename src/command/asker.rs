@@ -27,7 +27,6 @@ use crate::sys::http::{self, Http, Timeouts};
 use crate::sys::input;
 use anyhow::Result;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 
@@ -347,7 +346,7 @@ fn dialect(choice: &Choice, most: Option<u32>) -> Box<dyn Dialect> {
 /// The config's blocks, as the registry takes them.
 fn blocks(world: &World, settings: &Settings) -> BTreeMap<String, Block> {
     let blocks = settings.providers.iter().map(|(name, block)| {
-        let file = |path: &String| KeySource::File(PathBuf::from(world.paths.expand(path)));
+        let file = |path: &String| KeySource::File(world.paths.expand(path));
         let key = block.api_key.clone().map(KeySource::Text);
         let key = key
             .or_else(|| block.api_key_file.as_ref().map(file))

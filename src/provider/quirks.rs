@@ -131,15 +131,18 @@ pub const MISTRAL: Quirks = Quirks {
     ..NONE
 };
 
+/// What becomes of a server's oddities with a model.
+type Change = fn(&mut Quirks);
+
 /// What models want otherwise, wherever they are served: a name's beginning, and the change.
-const MODELS: &[(&str, fn(&mut Quirks))] = &[
+const MODELS: &[(&str, Change)] = &[
     ("gpt-5", |quirks| quirks.temperature = Temperature::None),
     ("gpt-6", |quirks| quirks.temperature = Temperature::None),
     ("gemini-3.5-flash-lite", |quirks| {
-        quirks.temperature = Temperature::None
+        quirks.temperature = Temperature::None;
     }),
     ("gemini-3.8", |quirks| {
-        quirks.temperature = Temperature::None
+        quirks.temperature = Temperature::None;
     }),
     ("o1", |quirks| quirks.temperature = Temperature::None),
     ("o1-mini", |quirks| quirks.no_system = true),

@@ -95,8 +95,7 @@ fn without_config_a_key_variable_decides() {
     assert_eq!(request["model"], "gpt-6-luna");
     let curl = story.run(["agent", "-m", "x", "--dry-run=curl"]).text();
     assert!(
-        curl.contains("https://api.openai.com/v1/chat/completions")
-            && !curl.contains("sk-of-the-story"),
+        curl.contains("https://api.openai.com/v1/responses") && !curl.contains("sk-of-the-story"),
         "{curl}"
     );
 }

@@ -222,6 +222,18 @@ fn every_kind_of_event_is_told_as_described() {
     let ran = story.run(["agent", "--output-format", "stream-json"]);
     take(ran.lines());
     assert!(ran.error_text().contains("UTF-8"));
+    let story = Story::new()
+        .set(
+            "agents.defaults.fallbackModels",
+            json!([{ "model": "other", "provider": "custom" }]),
+        )
+        .script([fails(404, "no such model"), says("x")]);
+    let ran = story.run(["agent", "-m", "x", "--output-format", "stream-json"]);
+    take(ran.lines());
+    assert!(
+        ran.error_text()
+            .contains("`other` is asked instead of `scripted`")
+    );
     let described: BTreeSet<String> = schema()["oneOf"]
         .as_array()
         .unwrap()
