@@ -201,8 +201,13 @@ pub fn choose(wanted: &Wanted<'_>) -> Result<Choice> {
     if let Some(entry) = TABLE.iter().filter(usable).find(points) {
         return named(wanted, entry.name);
     }
-    // A server on this machine whose address was written down takes any name that is nobody else's.
-    let here = |entry: &&Entry| entry.is_local() && has_base(wanted, entry) && !is_foreign;
+    // A server on this machine whose address was written down takes any name that is nobody else's. One that has a key
+    // waits its turn, as it did when every one had to have a key.
+    let has_key =
+        |entry: &Entry| block(wanted, entry.name).is_some_and(|block| block.key.is_some());
+    let here = |entry: &&Entry| {
+        entry.is_local() && has_base(wanted, entry) && !has_key(entry) && !is_foreign
+    };
     let pays = |entry: &&Entry| entry.kind != Kind::Login;
     if let Some(entry) = TABLE
         .iter()
