@@ -19,6 +19,7 @@ use crate::provider::registry::{self, Block, Choice, Format, KeySource, Wanted};
 use crate::provider::replay::Replay;
 use crate::provider::responses::Responses;
 use crate::provider::retry::Retry;
+use crate::provider::shorten::Shorten;
 use crate::provider::wire::{Dialect, Wire};
 use crate::provider::{Provider, Sampling, demo};
 use crate::report::Report;
@@ -28,7 +29,7 @@ use crate::sys::input;
 use anyhow::Result;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicI64;
+use std::sync::atomic::{AtomicBool, AtomicI64};
 
 /// Who answers.
 pub(super) struct Chosen {
@@ -168,7 +169,7 @@ pub(super) fn metered(
         inner: pace,
         clock: world.clock.clone(),
     };
-    Box::new(Meter {
+    let meter = Meter {
         inner: retry,
         ledger: Ledger::new(&world.paths.root, &world.clock),
         limits: limits(settings),
@@ -176,6 +177,10 @@ pub(super) fn metered(
         provider: choice.provider,
         prices: choice.prices,
         run: Arc::clone(run),
+    };
+    Box::new(Shorten {
+        inner: meter,
+        tight: AtomicBool::new(false),
     })
 }
 
@@ -273,20 +278,20 @@ pub(super) fn way(
         clock: world.clock.clone(),
         endpoints: Endpoints::from_env(&world.env)?,
     };
-    let env = world
-        .env
-        .iter()
-        .map(|(name, value)| (name.to_owned(), value.to_owned()));
+    // Only a command needs it.
+    let env = match &choice.key {
+        Some(KeySource::Command(_)) => world
+            .env
+            .iter()
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .collect(),
+        _ => Vec::new(),
+    };
     let wire = Wire {
         dialect: dialect(&choice, known.output),
         base: choice.base.clone(),
         base_given: choice.base_given,
-        key: Key::new(
-            choice.key.take(),
-            choice.key_place.clone(),
-            env.collect(),
-            logins,
-        ),
+        key: Key::new(choice.key.take(), choice.key_place.clone(), env, logins),
         key_header: choice.key_header,
         headers: std::mem::take(&mut choice.headers),
         extra: std::mem::take(&mut choice.body),

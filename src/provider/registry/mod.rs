@@ -182,8 +182,11 @@ pub fn choose(wanted: &Wanted<'_>) -> Result<Choice> {
     let lower = wanted.model.to_lowercase();
     let prefix = lower.split_once('/').map(|(prefix, _)| plain(prefix));
     if let Some(prefix) = &prefix {
+        // Who is named, and needs no key, needs no block either.
+        let is_open =
+            |entry: &&Entry| usable(entry) || entry.is_keyless() && !entry.base.is_empty();
         let is = |entry: &&Entry| plain(entry.name) == *prefix;
-        if let Some(entry) = TABLE.iter().filter(usable).find(is) {
+        if let Some(entry) = TABLE.iter().filter(is_open).find(is) {
             return named(wanted, entry.name);
         }
         // A provider of the user's own naming: such a model is never sent to another, on another bill.
@@ -201,12 +204,13 @@ pub fn choose(wanted: &Wanted<'_>) -> Result<Choice> {
     if let Some(entry) = TABLE.iter().filter(usable).find(points) {
         return named(wanted, entry.name);
     }
-    // A server on this machine whose address was written down takes any name that is nobody else's. One that has a key
-    // waits its turn, as it did when every one had to have a key.
+    // A server on this machine whose address was written down takes any name that is nobody else's. The one that old
+    // releases know, and want a key for, waits its turn where it has one, as it does there.
     let has_key =
         |entry: &Entry| block(wanted, entry.name).is_some_and(|block| block.key.is_some());
+    let waits = |entry: &Entry| entry.name == "vllm" && has_key(entry);
     let here = |entry: &&Entry| {
-        entry.is_local() && has_base(wanted, entry) && !has_key(entry) && !is_foreign
+        entry.is_local() && has_base(wanted, entry) && !waits(entry) && !is_foreign
     };
     let pays = |entry: &&Entry| entry.kind != Kind::Login;
     if let Some(entry) = TABLE
