@@ -173,7 +173,7 @@ impl Turn<'_, '_, '_> {
             }));
         }
         let request = self.agent.request(&messages, may_call, &id);
-        self.heard.clear();
+        let before = std::mem::take(&mut self.heard);
         let mut tell = |delta: Delta<'_>| {
             if let Delta::Text(text) = delta {
                 self.heard.push_str(text);
@@ -181,11 +181,12 @@ impl Turn<'_, '_, '_> {
             (self.sink)(delta.event(&id))
         };
         let started = Instant::now();
-        let reply = self
-            .agent
-            .provider
-            .reply(&request, &mut tell)
-            .map_err(ProviderError::into_failure)?;
+        let answer = self.agent.provider.reply(&request, &mut tell);
+        if matches!(answer, Err(ProviderError::Spent(_))) {
+            // Nothing was asked: what was said before is what there is.
+            self.heard = before;
+        }
+        let reply = answer.map_err(ProviderError::into_failure)?;
         self.tally.asking += started.elapsed();
         self.tally.pay(&reply);
         self.tally.model.clone_from(&reply.model);

@@ -297,6 +297,7 @@ pub(super) fn way(
         extra: std::mem::take(&mut choice.body),
         query: std::mem::take(&mut choice.query),
         stream: stream || choice.quirks.only_streams,
+        takes_schemas: choice.quirks.schemas,
         http,
     };
     Ok(Way { choice, wire })

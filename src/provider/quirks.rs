@@ -24,6 +24,8 @@ pub struct Quirks {
     pub only_streams: bool,
     /// Images are refused: their names are sent instead.
     pub no_images: bool,
+    /// It is known to hold an answer to a JSON schema.
+    pub schemas: bool,
 }
 
 /// What becomes of the temperature.
@@ -83,21 +85,28 @@ pub const NONE: Quirks = Quirks {
     cache_marks: false,
     only_streams: false,
     no_images: false,
+    schemas: false,
+};
+
+/// A server without oddities that holds answers to a schema.
+pub const SCHEMAS: Quirks = Quirks {
+    schemas: true,
+    ..NONE
 };
 
 pub const OPENAI: Quirks = Quirks {
     max_completion_tokens: true,
-    ..NONE
+    ..SCHEMAS
 };
 pub const CODEX: Quirks = Quirks {
     no_limit: true,
     temperature: Temperature::None,
     only_streams: true,
-    ..NONE
+    ..SCHEMAS
 };
 pub const OPENROUTER: Quirks = Quirks {
     thinking: Thinking::Object,
-    ..NONE
+    ..SCHEMAS
 };
 pub const VOLCENGINE: Quirks = Quirks {
     max_completion_tokens: true,
@@ -128,7 +137,7 @@ pub const MISTRAL: Quirks = Quirks {
     no_stream_options: true,
     ids: Ids::Nine,
     word_after_tools: true,
-    ..NONE
+    ..SCHEMAS
 };
 
 /// What becomes of a server's oddities with a model.

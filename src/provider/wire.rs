@@ -50,6 +50,8 @@ pub struct Wire {
     pub query: Vec<(String, String)>,
     /// Ask for the reply as a stream.
     pub stream: bool,
+    /// The server is known to hold an answer to a schema; of others it is asked in words alone.
+    pub takes_schemas: bool,
     pub http: Http,
 }
 
@@ -111,6 +113,8 @@ impl Wire {
 
     /// The request as it is sent. What a user adds stands before that which grows, so that the beginning stays the same.
     pub fn body(&self, request: &Request<'_>) -> Value {
+        let schema = request.schema.filter(|_| self.takes_schemas);
+        let request = &Request { schema, ..*request };
         let mut body = self.dialect.body(request, self.stream);
         if self.extra.is_empty() {
             return body.into();

@@ -75,7 +75,7 @@ pub fn event(event: &Event<'_>, stamp: &Stamp) -> Value {
             cost,
         } => (
             "usage",
-            json!({ "id": message, "usage": tokens(*usage), "cost_usd": cost }),
+            json!({ "id": message, "usage": tokens(*usage), "cost_usd": cost.map(dollars) }),
         ),
     };
     stamped(kind, stamp, rest)
@@ -140,7 +140,7 @@ pub fn result(ending: &Ending, exit: Exit, run: &Run, stamp: &Stamp) -> Value {
         "tools": tools,
         "denials": denials,
         "usage": usage,
-        "cost_usd": tally.cost,
+        "cost_usd": tally.cost.map(dollars),
         "duration_ms": millis(run.duration),
     });
     stamped("result", stamp, rest)
@@ -174,6 +174,11 @@ fn tokens(usage: Usage) -> Value {
     } = usage;
     json!({ "input": input, "cached": cached, "cache_write": cache_write, "output": output, "reasoning": reasoning,
             "estimated": estimated })
+}
+
+/// To the millionth of a cent: sums of doubles end in noise.
+fn dollars(usd: f64) -> f64 {
+    (usd * 1e8).round() / 1e8
 }
 
 fn denial(denial: &Denial) -> Value {

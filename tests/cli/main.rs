@@ -1,5 +1,6 @@
 //! Stories told from outside: the real binary, real files, a scripted model server on loopback.
 
+mod answers;
 mod attach;
 mod config;
 pub(crate) mod crash;
@@ -7,12 +8,14 @@ mod crowd;
 mod docs;
 mod faults;
 mod login;
+mod money;
 mod pipes;
 mod replay;
 mod schema;
 mod server;
 mod sessions;
 mod signals;
+mod standins;
 mod statuses;
 mod story;
 mod streams;

@@ -3,7 +3,7 @@
 
 use super::{Entry, Format, Kind, Strip};
 use crate::provider::quirks::{
-    CODEX, DEEPSEEK, ENABLE_THINKING, KIMI, MISTRAL, OPENAI, OPENROUTER, REASONING_SPLIT,
+    CODEX, DEEPSEEK, ENABLE_THINKING, KIMI, MISTRAL, OPENAI, OPENROUTER, REASONING_SPLIT, SCHEMAS,
     THINKING_TYPE, VOLCENGINE,
 };
 
@@ -151,7 +151,7 @@ pub const TABLE: &[Entry] = &[
         keywords: &["deepseek"], ..USUAL
     },
     Entry {
-        name: "gemini", label: "Gemini",
+        name: "gemini", label: "Gemini", quirks: SCHEMAS,
         key_variables: &["GEMINI_API_KEY"], base: "https://generativelanguage.googleapis.com/v1beta/openai", base_word: "generativelanguage.googleapis.com", model: "gemini-3.8-flash",
         keywords: &["gemini", "gemma"], ..USUAL
     },
@@ -216,22 +216,22 @@ pub const TABLE: &[Entry] = &[
         keywords: &["ant_ling", "^ling_", "^ring_"], ..USUAL
     },
     Entry {
-        name: "vllm", label: "vLLM (local)", kind: Kind::Local,
+        name: "vllm", label: "vLLM (local)", kind: Kind::Local, quirks: SCHEMAS,
         key_variables: &["HOSTED_VLLM_API_KEY"], base: "http://localhost:8000/v1", model: "default",
         keywords: &["vllm"], prefixes: &["hosted_vllm"], ..USUAL
     },
     Entry {
-        name: "ollama", label: "Ollama (local)", kind: Kind::Local,
+        name: "ollama", label: "Ollama (local)", kind: Kind::Local, quirks: SCHEMAS,
         key_variables: &["OLLAMA_API_KEY"], base: "http://localhost:11434/v1", base_word: "11434", model: "qwen3",
         keywords: &["ollama", "nemotron"], ..USUAL
     },
     Entry {
-        name: "lmStudio", label: "LM Studio (local)", kind: Kind::Local,
+        name: "lmStudio", label: "LM Studio (local)", kind: Kind::Local, quirks: SCHEMAS,
         key_variables: &["LM_STUDIO_API_KEY"], base: "http://localhost:1234/v1", base_word: ":1234", model: "default",
         keywords: &["lm_studio", "lmstudio"], ..USUAL
     },
     Entry {
-        name: "llamaCpp", label: "llama.cpp (local)", kind: Kind::Local,
+        name: "llamaCpp", label: "llama.cpp (local)", kind: Kind::Local, quirks: SCHEMAS,
         base: "http://localhost:8080/v1", base_word: ":8080", model: "default",
         keywords: &["llama_cpp", "llamacpp"], ..USUAL
     },
@@ -251,12 +251,12 @@ pub const TABLE: &[Entry] = &[
         keywords: &["nvidia", "nemotron", "nvapi"], ..USUAL
     },
     Entry {
-        name: "xai", label: "xAI",
+        name: "xai", label: "xAI", quirks: SCHEMAS,
         key_variables: &["XAI_API_KEY"], key_prefix: "xai-", base: "https://api.x.ai/v1", base_word: "api.x.ai", model: "grok-4.3",
         keywords: &["grok", "xai"], ..USUAL
     },
     Entry {
-        name: "groq", label: "Groq",
+        name: "groq", label: "Groq", quirks: SCHEMAS,
         key_variables: &["GROQ_API_KEY"], key_prefix: "gsk_", base: "https://api.groq.com/openai/v1", base_word: "api.groq.com", model: "openai/gpt-oss-120b",
         keywords: &["groq"], ..USUAL
     },

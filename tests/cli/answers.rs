@@ -1,0 +1,105 @@
+//! `--schema`: an answer that a program can read, or none.
+
+use crate::server::{Answer, calls, says, sends};
+use crate::story::Story;
+use serde_json::json;
+
+#[test]
+fn stdout_is_the_json_alone() {
+    let story = Story::new().script([
+        calls("list_dir", json!({})),
+        says("```json\n{\"name\": \"Ada\", \"age\": 36}\n```"),
+    ]);
+    story
+        .run(["agent", "-m", "who?", "--schema", "name, age int"])
+        .stdout("{\"name\": \"Ada\", \"age\": 36}\n");
+    let asked = &story.asked()[0];
+    assert_eq!(
+        asked.body["response_format"],
+        json!(null),
+        "of this server nothing is known"
+    );
+    let system = asked.messages()[0]["content"].clone();
+    let words = "\"required\":[\"name\",\"age\"]";
+    assert!(system.as_str().unwrap().contains(words));
+    story
+        .server()
+        .script([says("{\"name\": \"Ada\", \"age\": 36}")]);
+    let result = story
+        .run(["agent", "-m", "who?", "--schema", "name, age int", "--json"])
+        .json();
+    assert_eq!(result["data"], json!({ "name": "Ada", "age": 36 }));
+}
+
+#[test]
+fn an_answer_that_does_not_fit_is_mended_or_refused() {
+    let story = Story::new().script([
+        says("Ada is 36."),
+        says("{\"name\": \"Ada\"}"),
+        says("{\"name\": \"Ada\", \"age\": 36}"),
+    ]);
+    story
+        .run(["agent", "-m", "who?", "--schema", "name, age int"])
+        .stdout("{\"name\": \"Ada\", \"age\": 36}\n");
+    let asked = story.asked();
+    assert!(asked[1].last().contains("it is no JSON"));
+    assert!(asked[2].last().contains("\"age\" is a required property"));
+    let story = Story::new();
+    story.server().always(says("Ada is 36."));
+    story
+        .run(["agent", "-m", "who?", "--schema", "name, age int"])
+        .status(65)
+        .stderr_has("no answer satisfied the schema");
+    assert_eq!(story.asked().len(), 3);
+    let result = story
+        .run(["agent", "-m", "who?", "--schema", "name", "--json"])
+        .status(65)
+        .stderr_has("no answer satisfied");
+    assert_eq!(result.json()["data"], json!(null));
+}
+
+#[test]
+fn a_schema_is_a_file_or_json_or_fields() {
+    let schema = json!({ "type": "array", "items": { "type": "integer", "minimum": 5 } });
+    let story = Story::new()
+        .file("schema.json", schema.to_string())
+        .script([says("[5, 6]"), says("[1]"), says("[7]")]);
+    story
+        .run(["agent", "-m", "n", "--schema", "schema.json"])
+        .stdout("[5, 6]\n");
+    story
+        .run(["agent", "-m", "n", "--schema", &schema.to_string()])
+        .stdout("[7]\n");
+    for (bad, words) in [
+        ("{", "no JSON"),
+        ("{\"type\": 5}", "no JSON schema"),
+        ("missing.json", "there is no such file"),
+        ("a money", "no field"),
+    ] {
+        story
+            .run(["agent", "-m", "n", "--schema", bad])
+            .status(2)
+            .stderr_has(words);
+    }
+}
+
+#[test]
+fn a_server_that_knows_schemas_is_told_so() {
+    let story = Story::new().set("agents.defaults.provider", json!("ollama"));
+    let body = story
+        .run(["agent", "-m", "x", "--schema", "a", "--dry-run"])
+        .json();
+    let schema = &body["response_format"]["json_schema"]["schema"];
+    assert_eq!(schema["required"], json!(["a"]));
+}
+
+#[test]
+fn a_refusal_of_the_provider_is_no_answer() {
+    let refusal = json!({ "choices": [{ "message": { "content": "", "refusal": "I will not." }, "finish_reason": "stop" }] });
+    let story = Story::new();
+    story.server().always(sends(Answer::json(200, &refusal)));
+    story
+        .run(["agent", "-m", "x", "--schema", "a"])
+        .status(65)
+        .stderr_has("no answer satisfied the schema");
+}

@@ -1,0 +1,265 @@
+//! What it costs, what it may cost, and what becomes of a run that may cost no more.
+
+use crate::server::{Answer, Ending, calls, fails, replies, says, sends};
+use crate::story::Story;
+use serde_json::{Value, json};
+use std::process::Command;
+
+/// The scripted server's model with a price: one dollar a request, whatever its length, is 100,000 dollars for a million of
+/// the ten tokens that each answer has.
+fn priced(story: Story) -> Story {
+    story.set(
+        "models",
+        json!({ "scripted": { "price": { "input": 0, "output": 1e6 / 7.0 } } }),
+    )
+}
+
+fn ledger(story: &Story) -> Vec<Value> {
+    let text =
+        std::fs::read_to_string(story.home().join(".nanobot/usage.jsonl")).unwrap_or_default();
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+#[test]
+fn every_call_is_a_line_of_the_ledger() {
+    let story = priced(Story::new()).script([calls("list_dir", json!({})), says("x y z")]);
+    let result = story
+        .run(["agent", "-m", "hi", "-s", "a:b", "--json"])
+        .json();
+    assert_eq!(result["cost_usd"], 2.0);
+    let lines = ledger(&story);
+    assert_eq!(lines.len(), 2);
+    for line in &lines {
+        assert_eq!(line["session"], "a:b");
+        assert_eq!(line["turn"], result["turn"]);
+        assert_eq!(line["provider"], "custom");
+        assert_eq!(line["model"], "scripted");
+        assert_eq!(line["cause"], "turn");
+        assert_eq!(line["outcome"], "ok");
+        assert_eq!(line["usd"], 1.0);
+        assert_eq!(line["output"], 7);
+        assert!(line["input"].as_u64().unwrap() > 100);
+        assert_eq!(line["day"], "2026-01-02");
+    }
+    assert_eq!(lines[1]["day_usd"], 2.0);
+    assert_eq!(lines[1]["month_usd"], 2.0);
+}
+
+#[test]
+fn a_cost_that_is_not_known_is_none() {
+    let story = Story::new().script([says("x")]);
+    let result = story.run(["agent", "-m", "hi", "--json"]).json();
+    assert_eq!(result["cost_usd"], Value::Null);
+    assert_eq!(ledger(&story)[0]["usd"], Value::Null);
+}
+
+#[test]
+fn what_a_server_does_not_count_is_estimated() {
+    let answer = json!({ "choices": [{ "message": { "content": "four score and seven" }, "finish_reason": "stop" }] });
+    let story = priced(Story::new()).script([sends(Answer::json(200, &answer))]);
+    let result = story.run(["agent", "-m", "hi", "--json"]).json();
+    assert_eq!(result["usage"]["estimated"], true);
+    assert_eq!(result["usage"]["output"], 5);
+    assert!(result["usage"]["input"].as_u64().unwrap() > 100);
+    assert!(result["cost_usd"].as_f64().unwrap() > 0.5);
+    assert_eq!(ledger(&story)[0]["estimated"], true);
+}
+
+#[test]
+fn what_was_heard_of_a_broken_answer_was_paid_for() {
+    let piece = "data: {\"choices\":[{\"delta\":{\"content\":\"four score and \"}}]}\n\n";
+    let story = priced(Story::new()).script([sends(Answer::events([piece]).ending(Ending::Cut))]);
+    story
+        .run(["agent", "-m", "hi"])
+        .status(69)
+        .stderr_has("in part");
+    let lines = ledger(&story);
+    assert_eq!(lines.len(), 1);
+    assert_eq!(lines[0]["outcome"], "failed");
+    assert!(lines[0]["usd"].as_f64().unwrap() > 0.0);
+}
+
+#[test]
+fn a_server_that_says_the_cost_is_believed() {
+    let answer = json!({ "choices": [{ "message": { "content": "x" }, "finish_reason": "stop" }],
+                         "usage": { "prompt_tokens": 10, "completion_tokens": 1, "cost": 0.25 } });
+    let story = priced(Story::new()).script([sends(Answer::json(200, &answer))]);
+    let result = story.run(["agent", "-m", "hi", "--json"]).json();
+    assert_eq!(result["cost_usd"], 0.25);
+}
+
+#[test]
+fn a_run_stops_at_its_cost_and_tells_what_it_has() {
+    let halfway = json!({ "content": "Half of it.", "tool_calls": [
+        { "id": "c", "type": "function", "function": { "name": "list_dir", "arguments": "{}" } }] });
+    let story = priced(Story::new()).script([replies(halfway.clone(), "tool_calls")]);
+    story
+        .run(["agent", "-m", "hi", "--max-cost", "1"])
+        .status(4)
+        .stdout("Half of it.\n")
+        .stderr_has("budget of $1")
+        .stderr_has("not a whole answer");
+    story.server().script([replies(halfway, "tool_calls")]);
+    let result = story
+        .run(["agent", "-m", "hi", "--max-cost", "1", "--json"])
+        .status(4)
+        .stderr_has("budget of $1")
+        .json();
+    assert_eq!(result["partial"], true);
+    assert_eq!(result["text"], "Half of it.");
+    assert_eq!(result["error"]["cause"], "budget");
+    // What was interrupted can be taken up.
+    story.server().script([says("All of it.")]);
+    story.run(["agent", "--resume"]).stdout("All of it.\n");
+}
+
+#[test]
+fn a_cap_needs_a_price() {
+    let story = Story::new();
+    story
+        .run(["agent", "-m", "hi", "--max-cost", "1"])
+        .status(78)
+        .stderr_has("the price of `scripted` is not known");
+    assert!(story.asked().is_empty());
+    let story = story.set("budget", json!({ "daily": 5 }));
+    story
+        .run(["agent", "-m", "hi"])
+        .status(78)
+        .stderr_has("`budget`");
+    assert!(story.asked().is_empty());
+    // What runs on this machine costs nothing.
+    let base = format!("http://127.0.0.1:{}/v1", story.server().port);
+    let story = story
+        .set("providers.ollama", json!({ "apiBase": base }))
+        .set("agents.defaults.provider", json!("ollama"))
+        .script([says("x")]);
+    story
+        .run(["agent", "-m", "hi", "--max-cost", "0.01"])
+        .stdout("x\n");
+}
+
+#[test]
+fn a_day_a_month_and_a_conversation_have_budgets() {
+    for (name, session) in [
+        ("daily", "other"),
+        ("monthly", "other"),
+        ("perSession", "cli:direct"),
+    ] {
+        let story = priced(Story::new())
+            .set("budget", json!({ name: 2 }))
+            .script([says("1"), says("2")]);
+        story.run(["agent", "-m", "hi"]).stdout("1\n");
+        story.run(["agent", "-m", "hi"]).stdout("2\n");
+        story
+            .run(["agent", "-m", "hi", "-s", session])
+            .status(4)
+            .stderr_has(&format!("budget.{name}"));
+        assert_eq!(story.asked().len(), 2);
+        if name == "perSession" {
+            story.server().script([says("3")]);
+            story.run(["agent", "-m", "hi", "-s", "new"]).stdout("3\n");
+        } else {
+            // Another day, another month.
+            story.server().script([says("3")]);
+            let later = story.command(["agent", "-m", "hi"]);
+            story
+                .wait(started(later, "2026-02-03T00:00:00Z"))
+                .stdout("3\n");
+        }
+    }
+}
+
+fn started(mut command: Command, time: &str) -> std::process::Child {
+    command.env("NANOBOT_TEST_TIME", time);
+    command.spawn().unwrap()
+}
+
+#[test]
+fn a_recording_costs_nothing() {
+    let story = priced(Story::new())
+        .set("budget", json!({ "daily": 1 }))
+        .script([says("x")]);
+    story
+        .run(["agent", "-m", "hi", "--record", "r"])
+        .stdout("x\n");
+    for _ in 0..3 {
+        let result = story
+            .run(["agent", "-m", "hi", "--replay", "r", "--json"])
+            .json();
+        assert_eq!(result["cost_usd"], 0.0);
+    }
+    assert_eq!(ledger(&story).len(), 1);
+}
+
+/// So many processes at once, with money for `calls` calls more: exactly these are made.
+fn exactly(processes: usize, calls: usize) {
+    let story = priced(Story::new()).set("budget", json!({ "daily": calls }));
+    story.server().always(says("x"));
+    let commands: Vec<Command> = (0..processes)
+        .map(|number| story.command(["agent", "-m", "hi", "-s", &format!("s:{number}")]))
+        .collect();
+    let mut statuses: Vec<i32> = std::thread::scope(|scope| {
+        let runs: Vec<_> = commands
+            .into_iter()
+            .map(|mut command| {
+                scope.spawn(move || command.output().unwrap().status.code().unwrap())
+            })
+            .collect();
+        runs.into_iter().map(|run| run.join().unwrap()).collect()
+    });
+    statuses.sort_unstable();
+    let mut expect = vec![0; calls];
+    expect.extend(vec![4; processes - calls]);
+    assert_eq!(statuses, expect);
+    assert_eq!(story.asked().len(), calls);
+    let lines = ledger(&story);
+    assert_eq!(lines.len(), calls);
+    assert_eq!(lines.last().unwrap()["day_usd"], calls as f64);
+    let left = std::fs::read_dir(story.home().join(".nanobot/usage.under-way")).unwrap();
+    assert_eq!(left.count(), 0);
+}
+
+#[test]
+fn sixty_four_at_once_spend_what_there_is_and_no_more() {
+    exactly(64, 20);
+}
+
+#[test]
+fn what_a_killed_run_had_reserved_is_free_again() {
+    let story = priced(Story::new())
+        .set("budget", json!({ "daily": 1 }))
+        .script([
+            sends(
+                Answer::events(["data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n"])
+                    .ending(Ending::Stall),
+            ),
+            says("x"),
+        ]);
+    let mut child = story
+        .command(["agent", "-m", "hi", "-s", "a"])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let under_way = story.home().join(".nanobot/usage.under-way");
+    let reserved = || std::fs::read_dir(&under_way).map_or(0, Iterator::count);
+    while reserved() == 0 || story.asked().is_empty() {
+        std::thread::yield_now();
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(reserved(), 1);
+    story.run(["agent", "-m", "hi", "-s", "b"]).stdout("x\n");
+    assert_eq!(reserved(), 0);
+}
+
+#[test]
+fn a_call_that_fails_costs_nothing_and_reserves_nothing() {
+    let story = priced(Story::new())
+        .set("budget", json!({ "daily": 1 }))
+        .script([fails(400, "no"), says("x")]);
+    story.run(["agent", "-m", "hi"]).status(1).stderr_has("no");
+    assert!(ledger(&story).is_empty());
+    story.run(["agent", "-m", "hi"]).stdout("x\n");
+}

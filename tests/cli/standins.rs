@@ -1,0 +1,203 @@
+//! Models that stand in for one another, presets, and rate limits that runs share.
+
+use crate::server::{Answer, calls, fails, says, sends};
+use crate::story::Story;
+use serde_json::{Value, json};
+
+fn with_fallback(story: Story, fallback: Value) -> Story {
+    story.set("agents.defaults.fallbackModels", fallback)
+}
+
+fn other() -> Value {
+    json!([{ "model": "other", "provider": "custom" }])
+}
+
+#[test]
+fn what_another_model_can_mend_is_asked_of_it() {
+    for (status, words) in [
+        (404, "no such model"),
+        (401, "bad key"),
+        (402, "insufficient credit"),
+    ] {
+        let story = with_fallback(Story::new(), other()).script([fails(status, words), says("x")]);
+        story
+            .run(["agent", "-m", "hi"])
+            .stdout("x\n")
+            .stderr_has("`other` is asked instead of `scripted`");
+        let models: Vec<Value> = story
+            .asked()
+            .iter()
+            .map(|asked| asked.body["model"].clone())
+            .collect();
+        assert_eq!(models, ["scripted", "other"]);
+    }
+    // Down, and down again: first it is tried for a while.
+    let story = with_fallback(Story::new(), other());
+    story.server().always(fails(503, "down"));
+    let ran = story.run(["agent", "-m", "hi"]).status(69);
+    assert!(ran.error_text().contains("`other` is asked instead"));
+    assert_eq!(story.asked().len(), 8);
+}
+
+#[test]
+fn what_no_model_can_mend_is_told() {
+    let story = with_fallback(Story::new(), other()).script([fails(400, "bad parameter")]);
+    story
+        .run(["agent", "-m", "hi"])
+        .status(1)
+        .stderr_has("bad parameter");
+    assert_eq!(story.asked().len(), 1);
+    // What was shown cannot be taken back.
+    let half = "data: {\"choices\":[{\"delta\":{\"content\":\"half\"}}]}\n\ndata: {\"error\": {\"message\": \"broke\"}}\n\n";
+    let story = with_fallback(Story::new(), other()).script([sends(Answer::events([half]))]);
+    story
+        .run(["agent", "-m", "hi"])
+        .status(69)
+        .stderr_has("broke");
+}
+
+#[test]
+fn a_stand_in_stays_for_the_rest_of_the_run() {
+    let story = with_fallback(Story::new(), other()).script([
+        fails(404, "gone"),
+        calls("list_dir", json!({})),
+        says("x"),
+    ]);
+    let result = story.run(["agent", "-m", "hi", "--json"]);
+    assert!(result.error_text().contains("instead"));
+    assert_eq!(result.json()["iterations"], 2);
+    let models: Vec<Value> = story
+        .asked()
+        .iter()
+        .map(|asked| asked.body["model"].clone())
+        .collect();
+    assert_eq!(models, ["scripted", "other", "other"]);
+}
+
+#[test]
+fn a_too_long_conversation_goes_to_a_larger_window_only() {
+    let windows = json!({ "scripted": { "contextWindowTokens": 1000 }, "other": { "contextWindowTokens": 9000 },
+                          "small": { "contextWindowTokens": 500 } });
+    let too_long = || fails(400, "maximum context length exceeded");
+    let story = with_fallback(Story::new(), other())
+        .set("models", windows.clone())
+        .script([too_long(), says("x")]);
+    story
+        .run(["agent", "-m", "hi"])
+        .stdout("x\n")
+        .stderr_has("instead");
+    let small = json!([{ "model": "small", "provider": "custom" }]);
+    let story = with_fallback(Story::new(), small)
+        .set("models", windows)
+        .script([too_long()]);
+    story
+        .run(["agent", "-m", "hi"])
+        .status(65)
+        .stderr_has("context length");
+}
+
+#[test]
+fn long_results_are_shortened_when_the_conversation_is_too_long() {
+    let long = "word ".repeat(10).trim_end().to_owned() + "\n";
+    let long = long.repeat(300);
+    let story = Story::new().file("long.txt", &long).script([
+        calls("read_file", json!({ "path": "long.txt" })),
+        fails(400, "maximum context length exceeded"),
+        says("read"),
+    ]);
+    story
+        .run(["agent", "-m", "hi"])
+        .stdout("read\n")
+        .stderr_has("are sent shortened");
+    let asked = story.asked();
+    assert!(asked[1].raw.len() > 15_000 && asked[2].raw.len() < asked[1].raw.len() - 12_000);
+    assert!(asked[2].last().contains("characters are left out here"));
+    // The session keeps it whole.
+    let lines = story.session("cli_direct.jsonl");
+    let kept = lines.iter().find(|line| line["role"] == "tool").unwrap();
+    assert!(kept["content"].as_str().unwrap().len() > 14_000);
+    // Once: what is still too long is told.
+    let story = Story::new().script([fails(400, "maximum context length exceeded")]);
+    story
+        .run(["agent", "-m", "hi"])
+        .status(65)
+        .stderr_has("context length");
+}
+
+#[test]
+fn presets_and_other_names() {
+    let presets = json!({ "fast": "quick-model", "deep": { "model": "deep-model", "provider": "custom", "maxTokens": 99,
+                          "reasoning_effort": "high", "fallbacks": ["fast"] } });
+    let story = Story::new()
+        .set("modelPresets", presets)
+        .set("agents.defaults.provider", json!("auto"));
+    let body = |model: &str, more: &[&str]| {
+        let mut arguments = vec!["agent", "-m", "hi", "--dry-run", "--model", model];
+        arguments.extend(more);
+        story.run(arguments).json()
+    };
+    assert_eq!(body("fast", &[])["model"], "quick-model");
+    let deep = body("deep", &[]);
+    assert_eq!(
+        (
+            &deep["model"],
+            &deep["max_tokens"],
+            &deep["reasoning_effort"]
+        ),
+        (&json!("deep-model"), &json!(99), &json!("high"))
+    );
+    assert_eq!(body("deep", &["--max-tokens", "7"])["max_tokens"], 7);
+    assert_eq!(body("other", &[])["model"], "other");
+    let story = story
+        .set("agents.defaults.modelPreset", json!("deep"))
+        .script([fails(404, "gone"), says("x")]);
+    story
+        .run(["agent", "-m", "hi"])
+        .stdout("x\n")
+        .stderr_has("`quick-model` is asked instead of `deep-model`");
+    let story = story.set("agents.defaults.modelPreset", json!("none"));
+    story
+        .run(["agent", "-m", "hi"])
+        .status(78)
+        .stderr_has("there is no such preset");
+}
+
+#[test]
+fn a_rate_limit_is_known_to_other_runs() {
+    let busy = || {
+        sends(
+            Answer::json(429, &json!({ "error": { "message": "slow down" } }))
+                .header("retry-after", "120"),
+        )
+    };
+    let story = Story::new().script([busy()]);
+    story
+        .run(["agent", "-m", "hi"])
+        .status(75)
+        .stderr_has("slow down");
+    // Another run asks nothing meanwhile.
+    story
+        .run(["agent", "-m", "hi", "-s", "other"])
+        .status(75)
+        .stderr_has("at its rate limit, as another run was told");
+    assert_eq!(story.asked().len(), 1);
+    // Another model is not meant.
+    story.server().script([says("x")]);
+    story
+        .run(["agent", "-m", "hi", "--model", "other"])
+        .stdout("x\n");
+    // When the time is over, all is well.
+    story.server().script([says("y")]);
+    let mut later = story.command(["agent", "-m", "hi", "-s", "third"]);
+    later.env("NANOBOT_TEST_TIME", "2026-01-02T03:06:06Z");
+    story.wait(later.spawn().unwrap()).stdout("y\n");
+    // A short one is waited for, and then asked about.
+    let short = sends(
+        Answer::json(429, &json!({ "error": { "message": "slow down" } }))
+            .header("retry-after", "5"),
+    );
+    let story = Story::new().script([short, says("x"), says("y")]);
+    story.run(["agent", "-m", "hi"]).stdout("x\n");
+    story.run(["agent", "-m", "hi"]).stdout("y\n");
+    assert_eq!(story.asked().len(), 3);
+}
