@@ -16,7 +16,7 @@ use crate::session::{Place, Session};
 use crate::settings::{Config, Overrides, Settings};
 use crate::sys;
 use crate::sys::input::{self, Reading};
-use crate::sys::secret::random_hex;
+use crate::sys::secret::{self, random_hex};
 use crate::sys::signal;
 use crate::turn;
 use crate::turn::agent::Agent;
@@ -173,6 +173,9 @@ fn answer(
         &world.paths,
     )?;
     about.max_iterations = settings.max_tool_iterations;
+
+    let secrets = crate::settings::secrets::all(&config, &world.env);
+    secrets.iter().for_each(secret::remember);
 
     let key = session_key(arguments, piped.is_some());
     report.stamp.session.clone_from(&key);

@@ -8,6 +8,7 @@ use crate::settings::check::{Weight, findings};
 use crate::settings::expand::refers;
 use crate::settings::keys::{Branch, KEYS, Key, Stage, nearest};
 use crate::settings::kind::Kind;
+use crate::settings::secrets::is_secret;
 use crate::settings::{Config, Layers, file, schema};
 use crate::sys::input::{self, Reading};
 use anyhow::Result;
@@ -158,18 +159,6 @@ fn masked(value: &Value, path: &mut Vec<String>) -> Value {
         }
         Value::Array(items) => items.iter().map(|item| masked(item, path)).collect(),
         other => other.clone(),
-    }
-}
-
-/// Whether text at `path` is a secret. In free-form values, whose keys no table knows, its name has to tell.
-fn is_secret(path: &[String]) -> bool {
-    const TELLING: [&str; 6] = ["key", "token", "secret", "password", "auth", "cookie"];
-    match Branch::kind_at(path) {
-        Some(Kind::Any) | None => path.last().is_some_and(|name| {
-            let name = name.to_lowercase();
-            TELLING.iter().any(|word| name.contains(word))
-        }),
-        Some(kind) => kind.is_secret(),
     }
 }
 

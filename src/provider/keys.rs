@@ -8,7 +8,7 @@ use crate::sys::clock::Clock;
 use crate::sys::http::Http;
 use crate::sys::input;
 use crate::sys::process::{self, Spec};
-use crate::sys::secret::Secret;
+use crate::sys::secret::{self, Secret};
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -107,6 +107,7 @@ impl Key {
     }
 
     fn keep(&self, key: &Secret) {
+        secret::remember(key);
         *self.had.lock().unwrap_or_else(PoisonError::into_inner) = Some(key.clone());
     }
 }

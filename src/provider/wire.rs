@@ -8,6 +8,7 @@ use super::{Provider, ProviderError, Request, Tell};
 use crate::error::{Hinted, Stop};
 use crate::message::Reply;
 use crate::sys::http::{self, Answer, Http};
+use crate::sys::secret;
 use crate::sys::signal;
 use serde_json::{Map, Value};
 use std::io::Read;
@@ -284,7 +285,7 @@ impl Wire {
             .map(|letter| if letter.is_control() { ' ' } else { letter })
             .take(500)
             .collect();
-        self.key.mask(line).trim().to_owned()
+        secret::mask(self.key.mask(line)).trim().to_owned()
     }
 }
 

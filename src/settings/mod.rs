@@ -12,6 +12,7 @@ pub mod kind;
 pub mod layers;
 pub mod models;
 pub mod schema;
+pub mod secrets;
 
 pub use file::Config;
 pub use layers::{Layers, Origin};

@@ -1,6 +1,32 @@
 //! Keys: a type that cannot be printed by accident, and the mask over what others say.
 
 use std::fmt;
+use std::sync::{PoisonError, RwLock};
+
+/// Keys under so many bytes are too short to look for: they stand in innocent words.
+const SHORTEST: usize = 8;
+
+/// What no tool's result may show, whoever reads it.
+static KNOWN: RwLock<Vec<Secret>> = RwLock::new(Vec::new());
+
+/// From now on [`mask`] hides `secret`.
+pub fn remember(secret: &Secret) {
+    let is_known = |known: &[Secret]| known.contains(secret);
+    if secret.0.len() < SHORTEST || is_known(&KNOWN.read().unwrap_or_else(PoisonError::into_inner))
+    {
+        return;
+    }
+    let mut known = KNOWN.write().unwrap_or_else(PoisonError::into_inner);
+    if !is_known(&known) {
+        known.push(secret.clone());
+    }
+}
+
+/// `text` without any secret that is known, each replaced by `***`.
+pub fn mask(text: String) -> String {
+    let known = KNOWN.read().unwrap_or_else(PoisonError::into_inner);
+    known.iter().fold(text, |text, secret| secret.mask(text))
+}
 
 /// A key. Shown as `***` by every formatter; [`Secret::expose`] is the one way to its text.
 #[derive(Clone, PartialEq, Eq)]
@@ -19,9 +45,9 @@ impl Secret {
         self.0.is_empty()
     }
 
-    /// `text` with every occurrence of this key replaced by `***`. Keys under 8 bytes are too short to look for.
+    /// `text` with every occurrence of this key replaced by `***`, unless it is too short to look for.
     pub fn mask(&self, text: String) -> String {
-        if self.0.len() >= 8 && text.contains(&self.0) {
+        if self.0.len() >= SHORTEST && text.contains(&self.0) {
             text.replace(&self.0, "***")
         } else {
             text

@@ -7,6 +7,7 @@ use crate::event::{Event, Outcome};
 use crate::message::{Part, ToolCall, ToolResult};
 use crate::policy::Refusal;
 use crate::provider::ToolSpec;
+use crate::sys::secret::mask;
 use serde_json::Value;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc;
@@ -197,6 +198,8 @@ impl Toolbox {
     fn run_one(&self, call: &ToolCall, cut: bool, say: &mut dyn FnMut(&str)) -> Done {
         let started = Instant::now();
         let mut grant = None;
+        // No key of ours leaves by way of a tool, wherever it found it.
+        let say = &mut |text: &str| say(&mask(text.to_owned()));
         let (outcome, parts) = match self.prepare(call, cut) {
             Err(words) => (Outcome::Skipped, vec![Part::Text(words)]),
             Ok((tool, arguments)) => {
@@ -226,7 +229,7 @@ impl Toolbox {
         let result = ToolResult {
             call: call.id.clone(),
             name: call.name.clone(),
-            parts,
+            parts: parts.into_iter().map(masked).collect(),
             failed,
         };
         Done {
@@ -261,6 +264,13 @@ impl Toolbox {
         }
         let arguments = arguments::cast_and_check(&tool.spec().parameters, &call.arguments)?;
         Ok((tool, arguments))
+    }
+}
+
+fn masked(part: Part) -> Part {
+    match part {
+        Part::Text(text) => Part::Text(mask(text)),
+        part => part,
     }
 }
 

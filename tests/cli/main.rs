@@ -7,6 +7,7 @@ pub(crate) mod crash;
 mod crowd;
 mod docs;
 mod faults;
+mod keys;
 mod login;
 mod money;
 mod pipes;

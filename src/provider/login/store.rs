@@ -3,7 +3,7 @@
 use super::{Login, Vendor};
 use crate::error::{Exit, exit_of, fail_hint};
 use crate::sys::clock::Clock;
-use crate::sys::secret::Secret;
+use crate::sys::secret::{self, Secret};
 use crate::sys::store::{self, Lock};
 use anyhow::{Context, Result};
 use jiff::Timestamp;
@@ -55,10 +55,12 @@ pub(super) fn read(vendor: Vendor, folder: &Path) -> Result<Option<Login>> {
     let expires: Timestamp = expires
         .parse()
         .map_err(|_| unusable("`expires` is no time"))?;
+    let (token, renewal) = (Secret::new(token), Secret::new(renewal));
+    [&token, &renewal].into_iter().for_each(secret::remember);
     Ok(Some(Login {
-        token: Secret::new(token),
+        token,
         expires,
-        renewal: Secret::new(renewal),
+        renewal,
         account,
         base,
     }))

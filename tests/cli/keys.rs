@@ -1,0 +1,331 @@
+//! Keys: where they come from, what is said when they are wrong, and that they go nowhere else.
+
+use crate::server::{Answer, Ending, calls, fails, replies, says, sends};
+use crate::story::{Story, write};
+use serde_json::{Value, json};
+use std::path::Path;
+
+/// A story whose provider has no key in the config.
+fn keyless() -> Story {
+    let story = Story::new();
+    let base = format!("http://127.0.0.1:{}/v1", story.server().port);
+    story.set("providers.custom", json!({ "apiBase": base }))
+}
+
+fn bearer(story: &Story) -> String {
+    let asked = story.asked();
+    let header = asked.last().unwrap().header("authorization");
+    header.unwrap_or("none").to_owned()
+}
+
+#[test]
+fn a_key_comes_from_a_file_or_a_command() {
+    let story = keyless();
+    write(
+        &story.home().join("keys/mine"),
+        b"  key-in-a-file\nand more\n",
+    );
+    let story = story
+        .set("providers.custom.apiKeyFile", json!("~/keys/mine"))
+        .script([says("x")]);
+    story.run(["agent", "-m", "hi"]).stdout("x\n");
+    assert_eq!(bearer(&story), "Bearer key-in-a-file");
+    // A command is run once, however many requests there are, and what it complains of is not the key.
+    let story = keyless()
+        .set(
+            "providers.custom.apiKeyCommand",
+            json!("echo run >> count; echo hm >&2; echo key-of-a-command"),
+        )
+        .script([calls("list_dir", json!({})), says("x")]);
+    story.run(["agent", "-m", "hi"]).stdout("x\n");
+    assert_eq!(bearer(&story), "Bearer key-of-a-command");
+    // One that stands there as text comes first.
+    let story = story
+        .set("providers.custom.apiKey", json!("key-as-text"))
+        .script([says("x")]);
+    story.run(["agent", "-m", "hi"]).stdout("x\n");
+    assert_eq!(bearer(&story), "Bearer key-as-text");
+}
+
+#[test]
+fn a_file_or_a_command_without_a_key_is_told() {
+    let check = |key: &str, value: &str, words: &str| {
+        let story = keyless().set(&format!("providers.custom.{key}"), json!(value));
+        story
+            .run(["agent", "-m", "hi"])
+            .status(78)
+            .stderr_has(words);
+        assert!(story.asked().is_empty());
+    };
+    check(
+        "apiKeyFile",
+        "/nowhere/at/all",
+        "read the key from `/nowhere/at/all`",
+    );
+    check("apiKeyFile", "/dev/null", "is empty");
+    check(
+        "apiKeyCommand",
+        "exit 3",
+        "the command failed: exit status: 3",
+    );
+    check("apiKeyCommand", "true", "the command printed nothing");
+    check(
+        "apiKeyCommand",
+        "no-such-program-at-all",
+        "the command failed: exit status: 127",
+    );
+}
+
+#[test]
+fn a_key_comes_from_the_service_manager() {
+    let story = Story::new();
+    let base = format!("http://127.0.0.1:{}/v1", story.server().port);
+    // A credential or a variable goes to the vendor's own host only, and so the vendor here is one without a host.
+    let story = story
+        .set("providers.azureOpenai", json!({ "apiBase": base }))
+        .set("agents.defaults.provider", json!("azureOpenai"));
+    let folder = story.home().join("credentials");
+    write(
+        &folder.join("AZURE_OPENAI_API_KEY"),
+        b"key-of-the-manager\n",
+    );
+    let story = story
+        .env("CREDENTIALS_DIRECTORY", folder.to_str().unwrap())
+        .script([says("x"), fails(401, "no")]);
+    story.run(["agent", "-m", "hi"]).stdout("x\n");
+    assert_eq!(
+        story.asked()[0].header("api-key"),
+        Some("key-of-the-manager")
+    );
+    story
+        .run(["agent", "-m", "hi"])
+        .status(77)
+        .stderr_has("the key is from the credential `AZURE_OPENAI_API_KEY`");
+}
+
+#[test]
+fn a_rejected_key_is_named_by_its_source() {
+    let check = |key: &str, value: Value, place: &str| {
+        let story = keyless();
+        write(&story.home().join("key"), b"key-in-a-file");
+        let story = story
+            .set(&format!("providers.custom.{key}"), value)
+            .env("MY_KEY", "key-in-a-variable")
+            .script([fails(
+                401,
+                "wrong key: key-in-a-file key-in-a-variable key-as-text key-of-a-command",
+            )]);
+        let ran = story.run(["agent", "-m", "hi"]).status(77);
+        let told = ran.error_text();
+        assert!(told.contains(&format!("the key is from {place}")), "{told}");
+    };
+    check("apiKey", json!("key-as-text"), "`providers.custom.apiKey`");
+    check("apiKey", json!("${MY_KEY}"), "`providers.custom.apiKey`");
+    check("apiKeyFile", json!("~/key"), "`");
+    check(
+        "apiKeyCommand",
+        json!("echo key-of-a-command"),
+        "`providers.custom.apiKeyCommand`",
+    );
+}
+
+/// The secrets that no scenario may show, with the way in which the run comes by them; none for those of every run. One in a
+/// file or an account that a run does not use is unknown to it: that commands cannot read such files is the sandbox's work.
+const CANARIES: [(&str, &str); 9] = [
+    ("", "canary-key-in-the-config"),
+    ("", "canary-key-in-a-variable"),
+    ("", "canary-key-in-a-header"),
+    ("", "canary-password-of-a-proxy"),
+    ("", "canary-token-of-a-channel"),
+    ("file", "canary-key-in-a-file"),
+    ("command", "canary-key-of-a-command"),
+    ("login", "canary-token-of-a-login"),
+    ("login", "canary-renewal-of-a-login"),
+];
+
+/// A story with all canaries in it, asking with the one that `source` names.
+fn with_canaries(source: &str) -> Story {
+    let story = keyless();
+    let login = json!({ "token": "canary-token-of-a-login", "expires": "2027-01-01T00:00:00Z",
+                        "renewal": "canary-renewal-of-a-login", "account": "a" });
+    match source {
+        "file" => write(&story.home().join("secret/key"), b"canary-key-in-a-file"),
+        "login" => {
+            let path = story.home().join(".nanobot/auth/openai-codex.json");
+            write(&path, login.to_string().as_bytes());
+        }
+        _ => {}
+    }
+    let server = format!("http://127.0.0.1:{}", story.server().port);
+    let (key, value) = match source {
+        "text" => ("apiKey", "canary-key-in-the-config"),
+        "variable" => ("apiKey", "${CANARY_API_KEY}"),
+        "file" => ("apiKeyFile", "~/secret/key"),
+        _ => ("apiKeyCommand", "echo canary-key-of-a-command"),
+    };
+    let story = story
+        .set(&format!("providers.custom.{key}"), json!(value))
+        .set("providers.custom.extraHeaders", json!({ "X-Team": "canary-key-in-a-header" }))
+        .set("providers.groq", json!({ "apiKey": "canary-key-in-the-config", "proxy": "http://u:canary-password-of-a-proxy@h:1" }))
+        .set("providers.openaiCodex", json!({ "apiBase": server }))
+        .set("channels", json!({ "telegram": { "token": "canary-token-of-a-channel" } }))
+        .env("CANARY_API_KEY", "canary-key-in-a-variable");
+    match source {
+        "login" => story.set("agents.defaults.provider", json!("openaiCodex")),
+        _ => story,
+    }
+}
+
+/// Every file beneath `folder`, but those that the secrets were put into.
+fn files(folder: &Path, found: &mut Vec<(String, String)>) {
+    for entry in std::fs::read_dir(folder).unwrap().flatten() {
+        let path = entry.path();
+        let name = path.display().to_string();
+        let is_source = ["config.json", "secret/key", "auth/openai-codex.json"]
+            .iter()
+            .any(|end| name.ends_with(end));
+        match path.is_dir() {
+            true => files(&path, found),
+            false if is_source => {}
+            false => found.push((
+                name,
+                String::from_utf8_lossy(&std::fs::read(&path).unwrap()).into_owned(),
+            )),
+        }
+    }
+}
+
+#[test]
+fn no_secret_leaves_but_in_its_own_header() {
+    let half = "data: {\"choices\":[{\"delta\":{\"content\":\"half\"}}]}\n\n";
+    let tool = |command: &str| calls("exec", json!({ "command": command }));
+    let reads = |path: &str| calls("read_file", json!({ "path": path }));
+    type Scenario<'a> = (&'a str, Vec<crate::server::Turn>, Vec<&'a str>);
+    let mut scenarios = 0;
+    for source in ["text", "variable", "file", "command", "login"] {
+        let known = CANARIES
+            .into_iter()
+            .filter(|(way, _)| way.is_empty() || *way == source);
+        let known: Vec<&str> = known.map(|(_, canary)| canary).collect();
+        let all = known.join(" ");
+        let leak_all = || fails(500, &all);
+        let in_stream =
+            format!("data: {{\"error\": {{\"message\": \"{all}\", \"code\": 400}}}}\n\n");
+        let list: Vec<Scenario<'_>> = vec![
+            ("plain", vec![says("x")], vec![]),
+            ("json", vec![says("x")], vec!["--json"]),
+            (
+                "events",
+                vec![
+                    tool("env; cat ~/.nanobot/config.json ~/secret/key ~/.nanobot/auth/*"),
+                    says("x"),
+                ],
+                vec!["--output-format", "stream-json", "--read", "/"],
+            ),
+            (
+                "recorded",
+                vec![
+                    tool("cat ~/.nanobot/config.json; cat /proc/$PPID/environ"),
+                    says("x"),
+                ],
+                vec!["--record", "tape", "-v"],
+            ),
+            (
+                "read",
+                vec![
+                    reads("../home/.nanobot/config.json"),
+                    reads("../home/secret/key"),
+                    says("x"),
+                ],
+                vec!["--read", "/"],
+            ),
+            ("curl", vec![], vec!["--dry-run=curl"]),
+            ("dry", vec![], vec!["--dry-run"]),
+            ("401", vec![fails(401, &all)], vec!["-v"]),
+            ("400", vec![fails(400, &all)], vec!["--json"]),
+            (
+                "500",
+                vec![leak_all(), leak_all(), leak_all(), leak_all()],
+                vec!["-v"],
+            ),
+            (
+                "429",
+                vec![sends(
+                    Answer::json(429, &json!({ "error": all })).header("retry-after", "999"),
+                )],
+                vec![],
+            ),
+            (
+                "page",
+                vec![sends(Answer::text(
+                    403,
+                    "text/html",
+                    &format!("<html><title>{all}</title></html>"),
+                ))],
+                vec![],
+            ),
+            (
+                "moved",
+                vec![sends(
+                    Answer::text(302, "text/plain", &all).header("location", "http://127.0.0.1:1/"),
+                )],
+                vec![],
+            ),
+            (
+                "broken",
+                vec![sends(Answer::events([in_stream.as_str()]))],
+                vec!["--json"],
+            ),
+            (
+                "cut",
+                vec![sends(Answer::events([half]).ending(Ending::Cut))],
+                vec!["-v"],
+            ),
+            (
+                "refused",
+                vec![replies(json!({ "content": "" }), "content_filter")],
+                vec![],
+            ),
+        ];
+        for (name, script, arguments) in list {
+            scenarios += 1;
+            let (asks, log) = (!script.is_empty(), format!("{source} {name}"));
+            let story = with_canaries(source).script(script);
+            let log_file = story.dir().join("log");
+            let story = story.env("NANOBOT_LOG", log_file.to_str().unwrap());
+            let mut command = story.command(["agent", "-m", "hi"]);
+            let output = command.args(arguments).output().unwrap();
+            let mut seen = vec![
+                (
+                    "stdout".to_owned(),
+                    String::from_utf8_lossy(&output.stdout).into_owned(),
+                ),
+                (
+                    "stderr".to_owned(),
+                    String::from_utf8_lossy(&output.stderr).into_owned(),
+                ),
+            ];
+            files(story.home().parent().unwrap(), &mut seen);
+            for asked in story.asked() {
+                seen.push(("a request's body".into(), asked.raw.clone()));
+                seen.push(("a request's path".into(), asked.path.clone()));
+                for (header, value) in &asked.headers {
+                    let own = matches!(header.as_str(), "authorization" | "x-team");
+                    if !own {
+                        seen.push((format!("a request's {header}"), value.clone()));
+                    }
+                }
+            }
+            assert_eq!(asks, !story.asked().is_empty(), "{log}: {output:?}");
+            for (place, text) in seen {
+                for canary in &known {
+                    assert!(
+                        !text.contains(canary),
+                        "{log}: {canary} in {place}:\n{text}"
+                    );
+                }
+            }
+        }
+    }
+    assert!(scenarios >= 40, "{scenarios}");
+}
