@@ -71,8 +71,12 @@ pub const VARIABLES: &[Variable] = &[
         meaning: "the proxy for requests; loopback never goes through one",
     },
     Variable {
-        name: "OPENAI_API_KEY, OPENROUTER_API_KEY",
-        meaning: "the key of that provider, where the config has none",
+        name: "OPENAI_API_KEY, ANTHROPIC_API_KEY, OPENROUTER_API_KEY, …",
+        meaning: "the key of that provider, where the config has none; `nanobot provider list` names them all",
+    },
+    Variable {
+        name: "CREDENTIALS_DIRECTORY",
+        meaning: "where systemd puts credentials; one that is named as a key's variable is that key",
     },
 ];
 

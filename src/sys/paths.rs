@@ -93,6 +93,18 @@ pub const PLACES: &[Place] = &[
         path: "~/.nanobot/workspace/sessions/KEY.jsonl.torn-TIME",
         meaning: "the end of a line that was never finished, kept aside",
     },
+    Place {
+        path: "~/.nanobot/usage.jsonl",
+        meaning: "the ledger: what each call of a model cost, only ever appended to",
+    },
+    Place {
+        path: "~/.nanobot/usage.under-way/",
+        meaning: "calls that are on their way and count against a budget, each held by its process",
+    },
+    Place {
+        path: "~/.nanobot/limits/",
+        meaning: "until when a server that named a time is to be left alone",
+    },
 ];
 
 /// The places this program knows.

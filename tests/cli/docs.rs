@@ -1,5 +1,6 @@
 //! What is printed from the code: help, man page, and the tables of the README. `UPDATE_EXPECT=1 cargo test` renews them.
 
+use crate::server::{Answer, says, sends};
 use crate::story::Story;
 use expect_test::expect_file;
 use nanobot::error::Exit;
@@ -101,6 +102,16 @@ fn the_files_are_where_the_readme_says() {
     ran.code();
     ran.text();
     ran.error_text();
+    // One call, and one that is to come later.
+    let busy = Answer::json(429, &serde_json::json!({})).header("retry-after", "99");
+    story.server().script([says("x"), sends(busy)]);
+    let base = format!("http://127.0.0.1:{}/v1", story.server().port);
+    for status in [0, 75] {
+        let mut command = story.command(["agent", "-m", "x"]);
+        command.env("NANOBOT_PROVIDERS__OLLAMA__API_BASE", &base);
+        command.env("NANOBOT_BUDGET__DAILY", "1");
+        assert_eq!(command.output().unwrap().status.code(), Some(status));
+    }
     for place in PLACES {
         let path = place.path.replace('~', story.home().to_str().unwrap());
         let path = path.replace("PROVIDER", "github-copilot");
