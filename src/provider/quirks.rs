@@ -182,6 +182,69 @@ const MODELS: &[(&str, Change)] = &[
     }),
 ];
 
+impl Quirks {
+    /// What is odd, for people; nothing where nothing is.
+    pub fn in_words(&self) -> Vec<String> {
+        let Self {
+            max_completion_tokens,
+            no_limit,
+            temperature,
+            thinking,
+            reasoning_back,
+            no_stream_options,
+            ids,
+            word_after_tools,
+            no_system,
+            cache_marks,
+            only_streams,
+            // An ability of the model, and told among those.
+            no_images: _,
+        } = *self;
+        let temperature = match temperature {
+            Temperature::Ours => String::new(),
+            Temperature::None => "no temperature is sent".into(),
+            Temperature::Fixed(degree) => {
+                format!("the temperature is {degree} whatever is asked for")
+            }
+        };
+        let thinking = match thinking {
+            Thinking::Effort => "",
+            Thinking::NoneOrHigh => "the reasoning effort is none or high",
+            Thinking::Type => "reasoning is asked for with `thinking`",
+            Thinking::Enable => "reasoning is asked for with `enable_thinking`",
+            Thinking::Split => "reasoning is asked for with `reasoning_split`",
+            Thinking::Object => "reasoning is asked for with `reasoning`",
+            Thinking::Unsaid => "no reasoning effort is sent",
+            Thinking::Budget => "reasoning gets a budget of tokens",
+            Thinking::Adaptive => "reasoning is adaptive",
+        };
+        let when = |is: bool, words: &str| if is { words.to_owned() } else { String::new() };
+        let words = [
+            when(
+                max_completion_tokens,
+                "the limit is `max_completion_tokens`",
+            ),
+            when(no_limit, "no limit is sent"),
+            temperature,
+            thinking.to_owned(),
+            when(reasoning_back, "reasoning is sent back"),
+            when(no_stream_options, "no `stream_options` are sent"),
+            when(ids == Ids::Nine, "tool calls have ids of nine letters"),
+            when(
+                word_after_tools,
+                "a word of the assistant's follows tool results",
+            ),
+            when(no_system, "there is no system message"),
+            when(cache_marks, "the prompt is marked for the cache"),
+            when(only_streams, "every answer is a stream"),
+        ];
+        words
+            .into_iter()
+            .filter(|words| !words.is_empty())
+            .collect()
+    }
+}
+
 /// Anthropic's models that take a temperature, and a budget for their thinking.
 const OLDER_CLAUDES: &[&str] = &[
     "claude-3",

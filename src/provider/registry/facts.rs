@@ -37,6 +37,11 @@ impl Facts {
     pub fn reasons(&self) -> bool {
         self.can & REASONS != 0
     }
+
+    /// What its vendor charges, where that is known.
+    pub fn prices(&self) -> Option<Prices> {
+        (!self.prices.is_empty()).then(|| Prices(self.prices.to_vec()))
+    }
 }
 
 /// US dollars for a million tokens.
@@ -58,6 +63,11 @@ impl Prices {
     /// One price whatever the length.
     pub fn flat(price: Price) -> Self {
         Self(vec![(0, price)])
+    }
+
+    /// By the tokens of a request above which they hold, the smallest number first.
+    pub fn tiers(&self) -> &[(u64, Price)] {
+        &self.0
     }
 
     /// What a request with so many tokens is charged.
@@ -102,7 +112,7 @@ pub fn prices(entry: Option<&Entry>, model: &str) -> Option<Prices> {
     let facts = MODELS
         .iter()
         .find(|facts| (facts.vendor == vendor || passes_on) && is_named(&name, facts.name))?;
-    (!facts.prices.is_empty()).then(|| Prices(facts.prices.to_vec()))
+    facts.prices()
 }
 
 /// Whether `name` is `known`, or that with a date, a tag or `-latest` at its end. Anything else is another model.

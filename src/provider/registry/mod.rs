@@ -79,6 +79,20 @@ pub enum Kind {
     Unbuilt,
 }
 
+impl Kind {
+    /// In a word.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Standard => "vendor",
+            Self::Gateway => "gateway",
+            Self::Local => "local",
+            Self::Direct => "custom",
+            Self::Login => "login",
+            Self::Unbuilt => "unbuilt",
+        }
+    }
+}
+
 /// A wire format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
@@ -90,6 +104,17 @@ pub enum Format {
     Responses,
     /// At OpenAI itself: responses for models that reason, since only there their reasoning is kept from call to call.
     OpenAi,
+}
+
+impl Format {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Chat => "OpenAI chat completions",
+            Self::Anthropic => "Anthropic messages",
+            Self::Responses => "OpenAI responses",
+            Self::OpenAi => "OpenAI, as the model wants it",
+        }
+    }
 }
 
 /// Which part of a model's name stays off the wire.
@@ -280,21 +305,108 @@ fn is_usable(wanted: &Wanted<'_>, entry: &Entry) -> bool {
     }
 }
 
-/// A key for `entry` that is not in the config, and where: a credential of the service manager, or a variable.
-fn outside(env: &Env, entry: &Entry) -> Option<(KeySource, String)> {
+/// A key for `entry` that is not in the config: a credential of the service manager, or a variable.
+fn outside(env: &Env, entry: &Entry) -> Option<Found> {
     entry.key_variables.iter().find_map(|variable| {
         let credential = env
             .get("CREDENTIALS_DIRECTORY")
             .map(|folder| PathBuf::from(folder).join(variable));
         if let Some(path) = credential.filter(|path| path.is_file()) {
-            return Some((
-                KeySource::File(path),
-                format!("the credential `{variable}`"),
-            ));
+            return Some(Found {
+                key: KeySource::File(path),
+                from: "credential",
+                place: format!("the credential `{variable}`"),
+            });
         }
-        let key = env.get(variable)?;
-        Some((KeySource::Text(Secret::new(key)), format!("${variable}")))
+        Some(Found {
+            key: KeySource::Text(Secret::new(env.get(variable)?)),
+            from: "variable",
+            place: format!("${variable}"),
+        })
     })
+}
+
+/// A key, and where it was found.
+struct Found {
+    key: KeySource,
+    /// The sort of place, in a word.
+    from: &'static str,
+    /// The place, in words.
+    place: String,
+}
+
+/// The key of the provider `name`, which has the rules of `entry` and is at `base`.
+fn key(
+    name: &str,
+    block: &Block,
+    entry: Option<&'static Entry>,
+    base: &str,
+    env: &Env,
+) -> Option<Found> {
+    if let Some(entry) = entry.filter(|entry| entry.kind == Kind::Login) {
+        return Some(Found {
+            key: KeySource::Login(entry.name),
+            from: "login",
+            place: format!("`nanobot provider login {}`", entry.name),
+        });
+    }
+    if let Some(key) = &block.key {
+        let (from, place) = match key {
+            KeySource::Text(_) => ("config", format!("`providers.{name}.apiKey`")),
+            KeySource::File(path) => ("file", format!("`{}`", path.display())),
+            KeySource::Command(_) => ("command", format!("`providers.{name}.apiKeyCommand`")),
+            KeySource::Login(name) => ("login", format!("`nanobot provider login {name}`")),
+        };
+        let key = key.clone();
+        return Some(Found { key, from, place });
+    }
+    // A vendor's variable goes to that vendor's own host only.
+    let entry = entry.filter(|entry| entry.base.is_empty() || host(base) == host(entry.base))?;
+    outside(env, entry)
+}
+
+/// How things stand with a provider, whether or not it can be asked.
+#[derive(Debug)]
+pub struct Standing {
+    pub entry: Option<&'static Entry>,
+    /// Empty where it is still to be configured.
+    pub base: String,
+    /// Where its key comes from: the sort of place in a word, and the place in words.
+    pub key: Option<(&'static str, String)>,
+    /// Nothing is missing, as far as can be told without asking. Of a server on this machine: its address or a key is
+    /// configured.
+    pub is_usable: bool,
+}
+
+/// How things stand with the provider `name`, given what is configured of all of them.
+pub fn standing(name: &str, blocks: &BTreeMap<String, Block>, env: &Env) -> Standing {
+    let wanted = Wanted {
+        provider: name,
+        model: "",
+        model_given: false,
+        blocks,
+        env,
+    };
+    let block = block(&wanted, name).cloned().unwrap_or_default();
+    let own = entry(name);
+    let rules = own.map(|entry| gateway(&block, entry).unwrap_or(entry));
+    let own_base = rules.map_or("", |entry| entry.base);
+    let base = block.base.clone().unwrap_or_else(|| own_base.to_owned());
+    let found = key(name, &block, rules, &base, env);
+    let is_usable = match rules.map(|entry| entry.kind) {
+        Some(Kind::Unbuilt) => false,
+        Some(Kind::Local | Kind::Direct) => {
+            !base.is_empty() && (block.base.is_some() || found.is_some())
+        }
+        Some(_) => found.is_some() || host(&base) != host(own_base),
+        None => !base.is_empty(),
+    };
+    Standing {
+        entry: own,
+        base,
+        key: found.map(|Found { from, place, .. }| (from, place)),
+        is_usable,
+    }
 }
 
 fn named(wanted: &Wanted<'_>, name: &str) -> Result<Choice> {
@@ -334,28 +446,9 @@ fn named(wanted: &Wanted<'_>, name: &str) -> Result<Choice> {
         ));
     }
     let base_given = block.base.is_some();
-    let (key, key_place) = match (block.key, rules) {
-        (_, Some(entry)) if entry.kind == Kind::Login => {
-            let place = format!("`nanobot provider login {}`", entry.name);
-            (Some(KeySource::Login(entry.name)), place)
-        }
-        (Some(key), _) => {
-            let place = match &key {
-                KeySource::Text(_) => format!("`providers.{name}.apiKey`"),
-                KeySource::File(path) => format!("`{}`", path.display()),
-                KeySource::Command(_) => format!("`providers.{name}.apiKeyCommand`"),
-                KeySource::Login(name) => format!("`nanobot provider login {name}`"),
-            };
-            (Some(key), place)
-        }
-        // A vendor's variable goes to that vendor's own host only.
-        (None, Some(entry)) if entry.base.is_empty() || host(&base) == host(entry.base) => {
-            match outside(wanted.env, entry) {
-                Some((key, place)) => (Some(key), place),
-                None => (None, "nowhere: none is set".into()),
-            }
-        }
-        (None, _) => (None, "nowhere: none is set".into()),
+    let (key, key_place) = match key(name, &block, rules, &base, wanted.env) {
+        Some(Found { key, place, .. }) => (Some(key), place),
+        None => (None, "nowhere: none is set".into()),
     };
     let needs_key = rules.is_some_and(|entry| {
         matches!(entry.kind, Kind::Standard | Kind::Gateway) && host(&base) == host(entry.base)
