@@ -18,6 +18,10 @@ use std::time::Duration;
 pub trait Dialect: Send + Sync {
     /// What stands behind the server's base address.
     fn path(&self) -> &'static str;
+    /// Where the server lists its models, behind the base address too.
+    fn models(&self) -> &'static str {
+        "/models"
+    }
     /// Headers of the format itself.
     fn headers(&self) -> &'static [(&'static str, &'static str)] {
         &[]
@@ -34,6 +38,9 @@ pub trait Dialect: Send + Sync {
 
 /// The most that is read of an answer. A model that talks on and on is cut off here.
 const ANSWER_LIMIT: usize = 64 << 20;
+
+/// The most pages that a list of models is read in.
+const LISTS: usize = 100;
 
 /// A server, and how to speak with it.
 pub struct Wire {
@@ -60,6 +67,60 @@ impl Provider for Wire {
     fn reply(&self, request: &Request<'_>, tell: &mut Tell<'_>) -> Result<Reply, ProviderError> {
         let body =
             serde_json::to_vec(&self.body(request)).expect("a JSON value can be written to memory");
+        let (base, headers) = self.let_in()?;
+        let answer = self
+            .http
+            .post_json(&self.url(&base, self.dialect.path()), &headers, &body)
+            .map_err(|error| self.unsent(error))?;
+        match answer.status {
+            200..=299 => self.read(answer, request, tell),
+            _ => Err(self.refusal(answer)),
+        }
+    }
+}
+
+impl Wire {
+    /// The models that the server says it has, in its order.
+    ///
+    /// # Errors
+    /// As for a request; a server without such a list is one that cannot be used.
+    pub fn models(&self) -> Result<Vec<String>, ProviderError> {
+        let (base, headers) = self.let_in()?;
+        let first = self.url(&base, self.dialect.models());
+        let mut found = Vec::new();
+        let mut url = first.clone();
+        for _ in 0..LISTS {
+            let answer = self
+                .http
+                .send(&url, &headers, None)
+                .map_err(|error| self.unsent(error))?;
+            if !(200..=299).contains(&answer.status) {
+                return Err(self.refusal(answer));
+            }
+            let mut text = Vec::new();
+            let read = answer.body.take(ANSWER_LIMIT as u64).read_to_end(&mut text);
+            if let Err(error) = read {
+                signal::check().map_err(|stop| ProviderError::Aborted(stop.into()))?;
+                return Err(self.trouble(Trouble::Cut(http::read_failure(&error))));
+            }
+            let Some((ids, next)) = serde_json::from_slice(&text)
+                .ok()
+                .and_then(|list| ids(&list))
+            else {
+                return Err(self.trouble(Trouble::Nonsense("no list of models".into())));
+            };
+            found.extend(ids);
+            let Some(next) = next else {
+                break;
+            };
+            let mark = if first.contains('?') { '&' } else { '?' };
+            url = format!("{first}{mark}after_id={}", http::escaped(&next));
+        }
+        Ok(found)
+    }
+
+    /// Where to ask, and the headers that let a request in.
+    fn let_in(&self) -> Result<(String, Vec<(String, String)>), ProviderError> {
         let fixed = self.dialect.headers().iter();
         let fixed = fixed.map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
         let own = |(name, _): &(String, String)| {
@@ -80,23 +141,19 @@ impl Provider for Wire {
             // A login can decide where to ask, unless the user does.
             base = access.base.filter(|_| !self.base_given).unwrap_or(base);
         }
-        let answer = self
-            .http
-            .post_json(&self.url(&base), &headers, &body)
-            .map_err(|error| match error.is::<Hinted>() || error.is::<Stop>() {
-                true => ProviderError::Aborted(error),
-                false => ProviderError::Unavailable(format!("ask {}: {error}", self.base)),
-            })?;
-        match answer.status {
-            200..=299 => self.read(answer, request, tell),
-            _ => Err(self.refusal(answer)),
+        Ok((base, headers))
+    }
+
+    /// Why a request got no answer.
+    fn unsent(&self, error: anyhow::Error) -> ProviderError {
+        match error.is::<Hinted>() || error.is::<Stop>() {
+            true => ProviderError::Aborted(error),
+            false => ProviderError::Unavailable(format!("ask {}: {error}", self.base)),
         }
     }
-}
 
-impl Wire {
-    fn url(&self, base: &str) -> String {
-        let mut url = format!("{base}{}", self.dialect.path());
+    fn url(&self, base: &str, path: &str) -> String {
+        let mut url = format!("{base}{path}");
         for (number, (name, value)) in self.query.iter().enumerate() {
             let mark = if number == 0 && !url.contains('?') {
                 '?'
@@ -150,7 +207,7 @@ impl Wire {
     pub fn curl(&self, request: &Request<'_>) -> String {
         let mut command = format!(
             "curl -sS {} \\\n  -H 'content-type: application/json' \\\n",
-            quote(&self.url(&self.base))
+            quote(&self.url(&self.base, self.dialect.path()))
         );
         if self.key.is_some() {
             let variable = self.key.place.strip_prefix('$').unwrap_or("API_KEY");
@@ -287,6 +344,23 @@ impl Wire {
             .collect();
         secret::mask(self.key.mask(line)).trim().to_owned()
     }
+}
+
+/// The models of a list, and the one after which the next page begins. Servers call them by `id` or by `name`, and some
+/// send the bare list.
+fn ids(list: &Value) -> Option<(Vec<String>, Option<String>)> {
+    let items = [&list["data"], &list["models"], list];
+    let items = items.into_iter().find_map(Value::as_array)?;
+    let id = |item: &Value| {
+        let id = [&item["id"], &item["name"], item];
+        id.into_iter().find_map(Value::as_str).map(str::to_owned)
+    };
+    let more = list["has_more"] == true && !items.is_empty();
+    let next = list["last_id"].as_str().filter(|_| more);
+    Some((
+        items.iter().filter_map(id).collect(),
+        next.map(str::to_owned),
+    ))
 }
 
 /// `text` as one word of a shell.

@@ -25,6 +25,10 @@ impl Dialect for Anthropic {
         "/v1/messages"
     }
 
+    fn models(&self) -> &'static str {
+        "/v1/models?limit=1000"
+    }
+
     fn headers(&self) -> &'static [(&'static str, &'static str)] {
         &[("anthropic-version", "2023-06-01")]
     }
