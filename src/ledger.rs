@@ -17,6 +17,10 @@ use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+mod entry;
+
+pub use entry::Entry;
+
 /// How often a budget that others have reserved is looked at again.
 const LOOK: Duration = Duration::from_millis(20);
 /// How long this is done before it is said.
@@ -87,12 +91,12 @@ impl Drop for Reservation {
     }
 }
 
-/// What has been spent.
+/// What has been spent, as budgets have it.
 #[derive(Clone, Debug, Default, PartialEq)]
-struct Totals {
+pub struct Totals {
     day: String,
-    daily: f64,
-    monthly: f64,
+    pub daily: f64,
+    pub monthly: f64,
 }
 
 impl Ledger {
@@ -329,7 +333,7 @@ fn tail(mut log: &File, length: u64, size: u64) -> std::io::Result<Vec<u8>> {
 }
 
 /// To the millionth of a cent: sums of doubles end in noise.
-fn rounded(usd: f64) -> f64 {
+pub fn rounded(usd: f64) -> f64 {
     (usd * 1e8).round() / 1e8
 }
 
