@@ -24,14 +24,19 @@ pub struct Terminal {
 impl Terminal {
     /// `color` is the user's word, where there is one; `no_color` and `dumb` are the environment's.
     pub fn probe(color: Option<bool>, no_color: bool, dumb: bool) -> Self {
+        let out = std::io::stdout().is_terminal();
         let err = std::io::stderr().is_terminal() && !dumb;
+        console::set_colors_enabled(color.unwrap_or(out && !dumb && !no_color));
         let color = color.unwrap_or(err && !no_color);
         console::set_colors_enabled_stderr(color);
-        Self {
-            out: std::io::stdout().is_terminal(),
-            err,
-            color,
-        }
+        Self { out, err, color }
+    }
+
+    /// The columns of standard output, where that is a terminal; 80 where it does not say.
+    pub fn width(self) -> Option<usize> {
+        let size = rustix::termios::tcgetwinsize(std::io::stdout());
+        let told = size.map_or(0, |size| size.ws_col.into());
+        self.out.then_some(if told == 0 { 80 } else { told })
     }
 
     /// Write `text` to standard output as it is. A reader that has gone ends the run quietly; a slow one is waited for.
