@@ -80,7 +80,12 @@ pub enum Command {
         #[command(subcommand)]
         command: Session,
     },
-    /// Log in to a provider that has accounts instead of keys, and out again
+    /// See the models that can be asked, and what they cost
+    Model {
+        #[command(subcommand)]
+        command: Model,
+    },
+    /// See the providers; log in to those that have accounts instead of keys, and out again
     Provider {
         #[command(subcommand)]
         command: Provider,
@@ -337,8 +342,32 @@ pub enum Session {
 }
 
 #[derive(Clone, Debug, Subcommand)]
+pub enum Model {
+    /// List the models that are known, with their limits and prices in US dollars for a million tokens
+    List {
+        /// Only those of this provider
+        #[arg(long, value_name = "NAME")]
+        provider: Option<String>,
+        /// One JSON object per line
+        #[arg(long)]
+        json: bool,
+        /// Ask the provider which models it has; without `--provider`, the one that is configured
+        #[arg(long)]
+        remote: bool,
+    },
+    /// Tell who would be asked for a model, and what is known of it
+    Show {
+        /// A model or a preset, as `agent --model` takes it
+        name: String,
+        /// One JSON object
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(Clone, Debug, Subcommand)]
 pub enum Provider {
-    /// List the providers that are logged in to, and those that could be
+    /// List the providers, and where the key of each comes from
     List {
         /// One JSON object per line
         #[arg(long)]

@@ -350,7 +350,7 @@ fn dialect(choice: &Choice, most: Option<u32>) -> Box<dyn Dialect> {
 }
 
 /// The config's blocks, as the registry takes them.
-fn blocks(world: &World, settings: &Settings) -> BTreeMap<String, Block> {
+pub(super) fn blocks(world: &World, settings: &Settings) -> BTreeMap<String, Block> {
     let blocks = settings.providers.iter().map(|(name, block)| {
         let file = |path: &String| KeySource::File(world.paths.expand(path));
         let key = block.api_key.clone().map(KeySource::Text);

@@ -2,7 +2,9 @@
 
 pub mod agent;
 mod asker;
+mod columns;
 pub mod config;
+pub mod model;
 pub mod onboard;
 pub mod provider;
 pub mod session;

@@ -1,13 +1,20 @@
-//! `nanobot provider`: logins, for providers that have accounts instead of keys.
+//! `nanobot provider`: who can be asked, and logins to those that have accounts instead of keys.
 
+use super::asker;
+use super::columns::{Side, aligned, clipped};
 use crate::World;
 use crate::cli::Provider as Arguments;
-use crate::error::Exit;
+use crate::error::{Exit, hint_of};
 use crate::provider::login::{self, Endpoints, Prompt, Vendor};
+use crate::provider::registry::{self, Block, Kind, Standing, TABLE};
+use crate::settings::{Config, Overrides, Settings};
 use crate::sys::http::{Http, Timeouts};
+use crate::sys::terminal::harmless;
 use anyhow::Result;
+use console::style;
 use jiff::Timestamp;
 use serde_json::json;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// A login server answers at once, or not at all.
@@ -27,31 +34,159 @@ pub fn run(world: &World, arguments: &Arguments) -> Result<Exit> {
     Ok(Exit::Answered)
 }
 
-fn list(world: &World, as_json: bool) -> Result<()> {
-    let mut text = String::new();
-    for vendor in Vendor::ALL {
-        let expires = login::expiry(vendor, &world.paths.auth())?;
-        text.push_str(&match as_json {
-            true => line(vendor, expires),
-            false => row(vendor, expires),
-        });
-    }
-    world.terminal.print(&text)
+/// A provider, as it is listed.
+struct Row {
+    name: String,
+    label: String,
+    kind: &'static str,
+    is_usable: bool,
+    /// Where its key comes from: the sort of place, and the place in words.
+    key: Option<(&'static str, String)>,
+    address: String,
+    /// The end of a login's token, which is then renewed.
+    until: Option<Timestamp>,
+    /// Why what is configured cannot be used.
+    problem: Option<anyhow::Error>,
 }
 
-fn line(vendor: Vendor, expires: Option<Timestamp>) -> String {
-    let until = expires.map(|expires| expires.to_string());
-    let line =
-        json!({ "name": vendor.name(), "logged_in": expires.is_some(), "token_until": until });
+fn list(world: &World, as_json: bool) -> Result<()> {
+    let config = Config::load(&world.paths.config)?;
+    let settings = Settings::resolve(&config, &world.env, &Overrides::default(), &world.paths)?;
+    let blocks = asker::blocks(world, &settings);
+    let own = blocks.keys().filter(|name| registry::entry(name).is_none());
+    let names = TABLE.iter().map(|entry| entry.name);
+    let names = names.chain(own.map(String::as_str));
+    let mut rows: Vec<Row> = names
+        .map(|name| row(world, &settings, &blocks, name))
+        .collect();
+    if as_json {
+        let lines: String = rows.iter().map(line).collect();
+        return world.terminal.print(&lines);
+    }
+    let width = world.terminal.width();
+    if width.is_some() {
+        rows.sort_by_key(|row| !row.is_usable);
+    }
+    world.terminal.print(&table(&rows, width))?;
+    for problem in rows.iter().filter_map(|row| row.problem.as_ref()) {
+        world.terminal.complain(&format!("nanobot: {problem:#}"));
+        if let Some(hint) = hint_of(problem) {
+            world.terminal.complain(&format!("  try: {hint}"));
+        }
+    }
+    Ok(())
+}
+
+fn row(world: &World, settings: &Settings, blocks: &BTreeMap<String, Block>, name: &str) -> Row {
+    let Standing {
+        entry,
+        base,
+        mut key,
+        mut is_usable,
+    } = registry::standing(name, blocks, &world.env);
+    let (mut until, mut problem) = (None, settings.block(name).err());
+    if entry.is_some_and(|entry| entry.kind == Kind::Login) {
+        let found =
+            Vendor::named(name).and_then(|vendor| login::expiry(vendor, &world.paths.auth()));
+        match found {
+            Ok(expires) => until = expires,
+            Err(error) => problem = problem.or(Some(error)),
+        }
+        is_usable &= until.is_some();
+        key = key.filter(|_| until.is_some());
+    }
+    Row {
+        name: name.to_owned(),
+        label: entry.map_or_else(String::new, |entry| entry.label.to_owned()),
+        kind: entry.map_or("custom", |entry| entry.kind.name()),
+        is_usable: is_usable && problem.is_none(),
+        key,
+        address: address(&base),
+        until,
+        problem,
+    }
+}
+
+fn line(row: &Row) -> String {
+    let Row {
+        name,
+        label,
+        kind,
+        is_usable,
+        key,
+        address,
+        until,
+        problem,
+    } = row;
+    let (from, place) = key
+        .as_ref()
+        .map_or((None, None), |(from, place)| (Some(from), Some(place)));
+    let line = json!({
+        "name": name, "label": label, "kind": kind, "usable": is_usable, "key": from,
+        "key_place": place.map(|place| place.replace('`', "")), "address": address,
+        "token_until": until.map(|until| until.to_string()),
+        "problem": problem.as_ref().map(|problem| format!("{problem:#}")),
+    });
     format!("{line}\n")
 }
 
-fn row(vendor: Vendor, expires: Option<Timestamp>) -> String {
-    let state = match expires {
-        Some(expires) => format!("logged in, token until {expires}"),
-        None => "not logged in".into(),
+/// The rows; on a terminal as wide as that, and with those that can be used marked.
+fn table(rows: &[Row], width: Option<usize>) -> String {
+    let columns = [
+        ("NAME", Side::Left),
+        ("KIND", Side::Left),
+        ("KEY", Side::Left),
+        ("ADDRESS", Side::Left),
+        ("LABEL", Side::Left),
+    ];
+    let cells: Vec<Vec<String>> = rows
+        .iter()
+        .map(|row| {
+            let cells = [&row.name, row.kind, &key(row), &row.address, &row.label];
+            cells.map(harmless).to_vec()
+        })
+        .collect();
+    let mut text = String::new();
+    for (number, line) in aligned(&columns, &cells).iter().enumerate() {
+        let is_usable = number > 0 && rows[number - 1].is_usable;
+        text.push_str(&match (width, is_usable) {
+            (None, _) => format!("{line}\n"),
+            (Some(width), is_usable) => {
+                let mark = if is_usable { "*" } else { " " };
+                let line = clipped(line, Some(width.saturating_sub(2)));
+                format!("{} {line}\n", style(mark).green())
+            }
+        });
+    }
+    text
+}
+
+/// What there is to say of a provider's key, in a few words.
+fn key(row: &Row) -> String {
+    match (&row.problem, &row.key, row.until, row.kind) {
+        (Some(_), ..) => "cannot be used".into(),
+        (None, _, Some(until), _) => format!("login, token until {until}"),
+        (None, Some((_, place)), ..) => place.replace('`', ""),
+        (None, None, None, "login") => "not logged in".into(),
+        (None, None, None, "unbuilt") => "not in this release".into(),
+        (None, None, None, "local" | "custom") if row.address.is_empty() => "no address".into(),
+        (None, None, None, "local" | "custom") => "not needed".into(),
+        (None, None, None, _) => "none".into(),
+    }
+}
+
+/// An address without what may be secret in it: a password, and a query.
+pub(super) fn address(base: &str) -> String {
+    let (base, query) = match base.split_once('?') {
+        Some((base, _)) => (base, "?***"),
+        None => (base, ""),
     };
-    format!("{:<16}{state}\n", vendor.name())
+    let (scheme, rest) = base.split_once("://").unwrap_or(("", base));
+    let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    match host.rsplit_once('@') {
+        Some((_, host)) => format!("{scheme}://***@{host}{path}{query}"),
+        None => format!("{base}{query}"),
+    }
 }
 
 fn log_in(world: &World, vendor: Vendor) -> Result<()> {
@@ -86,4 +221,23 @@ fn log_out(world: &World, vendor: Vendor) -> Result<()> {
     world
         .terminal
         .print(&format!("{done} {}\n", vendor.label()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::address;
+
+    #[test]
+    fn an_address_keeps_its_secrets() {
+        for (base, expect) in [
+            ("https://a.example/v1", "https://a.example/v1"),
+            ("http://u:p@a.example:8/v1", "http://***@a.example:8/v1"),
+            ("http://u:p@a.example", "http://***@a.example"),
+            ("https://a.example/v1?key=k", "https://a.example/v1?***"),
+            ("https://a.example/@x", "https://a.example/@x"),
+            ("", ""),
+        ] {
+            assert_eq!(address(base), expect);
+        }
+    }
 }

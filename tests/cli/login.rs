@@ -338,15 +338,30 @@ fn ctrl_c_ends_a_login() {
 #[test]
 fn who_is_logged_in_and_out() {
     let story = logged_in(Story::bare());
-    story.run(["provider", "list"]).stdout(
-        "openai-codex    not logged in\ngithub-copilot  logged in, token until 2026-01-02T04:04:05Z\n",
-    );
+    let line = |name: &str| -> String {
+        let text = story.run(["provider", "list"]).text();
+        let is = |line: &&str| line.split_whitespace().next() == Some(name);
+        text.lines().find(is).unwrap().to_owned()
+    };
+    assert!(line("openaiCodex").contains("not logged in"));
+    assert!(line("githubCopilot").contains(&format!("login, token until {LATER}")));
     let lines = story.run(["provider", "list", "--json"]).lines();
+    let logins = lines.iter().filter(|line| line["kind"] == "login");
+    let told: Vec<Value> = logins
+        .map(|line| {
+            json!([
+                line["name"],
+                line["usable"],
+                line["key"],
+                line["token_until"]
+            ])
+        })
+        .collect();
     let expect = [
-        json!({ "name": "openai-codex", "logged_in": false, "token_until": null }),
-        json!({ "name": "github-copilot", "logged_in": true, "token_until": LATER }),
+        json!(["openaiCodex", false, null, null]),
+        json!(["githubCopilot", true, "login", LATER]),
     ];
-    assert_eq!(lines, expect);
+    assert_eq!(told, expect);
     let log_out = || story.run(["provider", "logout", "github_copilot"]);
     log_out().stdout("logged out of GitHub Copilot\n");
     log_out().stdout("not logged in to GitHub Copilot\n");
@@ -366,12 +381,28 @@ fn what_cannot_be_used_is_told() {
         .stderr_has("one of openai-codex, github-copilot");
     let path = folder(&story).join("openai-codex.json");
     write(&path, br#"{ "token": "token-of-the-story", "expires": 7 }"#);
-    let told = story.run(["provider", "list"]).status(78).error_text();
+    // It hides no other.
+    let ran = story.run(["provider", "list"]);
+    let told = ran.error_text();
     assert!(
         told.contains("try: nanobot provider login openai-codex"),
         "{told}"
     );
     assert!(!told.contains("token-of-the-story"), "{told}");
+    assert!(ran.text().contains("openrouter"));
+    let lines = story.run(["provider", "list", "--json"]).lines();
+    let line = lines.iter().find(|line| line["name"] == "openaiCodex");
+    let line = line.unwrap();
+    assert_eq!(
+        (&line["usable"], &line["key"]),
+        (&json!(false), &Value::Null)
+    );
+    assert!(
+        line["problem"]
+            .as_str()
+            .unwrap()
+            .contains("openai-codex.json")
+    );
     // Tokens go to the vendors and, in tests, to this machine.
     for base in ["http://example.org", "https://127.0.0.1", "nonsense"] {
         let story = Story::bare().env(TEST_LOGIN_BASE, base);

@@ -9,6 +9,7 @@ mod docs;
 mod faults;
 mod keys;
 mod login;
+mod models;
 mod money;
 mod pipes;
 mod replay;

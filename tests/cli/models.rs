@@ -1,0 +1,291 @@
+//! Who can be asked, with which models, and where their keys come from.
+
+use crate::server::{Answer, fails, sends};
+use crate::story::{NANOBOT, Story, write};
+use serde_json::{Value, json};
+
+fn find<'a>(lines: &'a [Value], name: &str) -> &'a Value {
+    let found = lines.iter().find(|line| line["name"] == name);
+    found.unwrap_or_else(|| panic!("no {name}"))
+}
+
+#[test]
+fn models_that_are_known() {
+    let story = Story::bare();
+    let text = story.run(["model", "list", "--provider", "openAI"]).text();
+    let lines: Vec<Vec<&str>> = text
+        .lines()
+        .map(|line| line.split_whitespace().collect())
+        .collect();
+    let head = [
+        "PROVIDER", "NAME", "CONTEXT", "OUTPUT", "$IN", "$OUT", "TAKES",
+    ];
+    assert_eq!(lines[0], head);
+    let expect = [
+        "openai",
+        "gpt-4o-mini",
+        "128000",
+        "16384",
+        "0.15",
+        "0.6",
+        "images,pdf",
+    ];
+    assert!(lines.iter().any(|line| *line == expect), "{text}");
+    assert!(text.lines().last().unwrap().starts_with("+ long requests"));
+
+    let lines = story.run(["model", "list", "--json"]).lines();
+    let price = |above, input, cached, written, output| json!({ "above": above, "input": input, "cached_input": cached, "cache_write": written, "output": output });
+    let expect = json!({
+        "provider": "gemini", "name": "gemini-2.5-pro", "context": 1_048_576, "output": 65_536, "images": true, "pdf": true,
+        "reasoning": true,
+        "prices": [price(0, 1.25, 0.125, 1.25, 10.0), price(200_000, 2.5, 0.25, 2.5, 15.0)],
+    });
+    assert_eq!(*find(&lines, "gemini-2.5-pro"), expect);
+    assert!(lines.iter().any(|line| line["provider"] == "anthropic"));
+
+    story
+        .run(["model", "list", "--provider", "nobody"])
+        .status(2)
+        .stderr("nanobot: there is no provider `nobody`\n  try: nanobot provider list\n");
+    story
+        .run(["model", "list", "--provider", "ollama"])
+        .stderr("nanobot: nothing is known of the models of `ollama`; `--remote` asks it\n");
+    assert!(!story.home().join(".nanobot").exists());
+}
+
+#[test]
+fn who_would_be_asked() {
+    let story = Story::bare().env("OPENAI_API_KEY", "key-of-the-story");
+    let expect = "\
+provider   openai: OpenAI
+address    https://api.openai.com/v1
+format     OpenAI responses
+model      gpt-5.4-mini
+key        $OPENAI_API_KEY
+context    272000 tokens (table)
+output     128000 tokens (table)
+images     yes (table)
+pdf        yes (table)
+reasoning  yes (table)
+price      $0.75 in, $0.075 cached, $0.75 into the cache, $4.5 out, a million (table)
+quirk      no temperature is sent
+";
+    story
+        .run(["model", "show", "openai/gpt-5.4-mini"])
+        .stdout(expect);
+    Story::bare()
+        .run(["model", "show", "gpt-5"])
+        .status(78)
+        .stderr_has("no provider is configured");
+}
+
+#[test]
+fn a_preset_with_what_the_config_says() {
+    let story = Story::new()
+        .set(
+            "modelPresets",
+            json!({ "quick": { "model": "m", "provider": "custom", "fallbacks": ["n"], "contextWindowTokens": 9000 } }),
+        )
+        .set(
+            "models",
+            json!({ "m": { "images": false, "price": { "input": 1, "output": 2 } } }),
+        );
+    let told = story.run(["model", "show", "quick", "--json"]).json();
+    let base = format!("http://127.0.0.1:{}/v1", story.server().port);
+    let price = json!([{ "above": 0, "input": 1.0, "cached_input": 1.0, "cache_write": 1.0, "output": 2.0 }]);
+    let expect = json!({
+        "name": "quick", "provider": "custom", "label": "Custom (any OpenAI-compatible address)", "address": base,
+        "format": "OpenAI chat completions", "model": "m", "key": "`providers.custom.apiKey`",
+        "context": { "value": 9000, "from": "config" }, "output": null, "images": { "value": false, "from": "config" },
+        "pdf": null, "reasoning": null, "prices": { "value": price, "from": "config" }, "quirks": [],
+        "fallbacks": [{ "model": "n", "provider": "auto" }],
+    });
+    assert_eq!(told, expect);
+    let text = story.run(["model", "show", "quick"]).text();
+    assert!(text.contains("context    9000 tokens (config)\n"), "{text}");
+    assert!(text.contains("output     not known\n"), "{text}");
+    assert!(text.contains("fallback   n\n"), "{text}");
+    assert!(!text.contains("key-of-the-story"), "{text}");
+}
+
+#[test]
+fn a_server_is_asked_for_its_models() {
+    let list = json!({ "object": "list", "data": [{ "id": "one" }, { "id": "gpt-4o\u{1b}[2J" }] });
+    let ask = || sends(Answer::json(200, &list));
+    let story = Story::new().script([ask(), ask()]);
+    story
+        .run(["model", "list", "--remote"])
+        .stdout("one\ngpt-4o\\u{1b}[2J\n");
+    let asked = &story.asked()[0];
+    assert_eq!(asked.path, "/v1/models");
+    assert_eq!(
+        asked.header("authorization"),
+        Some("Bearer key-of-the-story")
+    );
+    let arguments = [
+        "model",
+        "list",
+        "--remote",
+        "--json",
+        "--provider",
+        "Custom",
+    ];
+    let lines = story.run(arguments).lines();
+    assert_eq!(find(&lines, "one")["context"], Value::Null);
+}
+
+#[test]
+fn anthropic_lists_its_models_in_pages() {
+    let page = |ids: &[&str], more: bool| {
+        let items: Vec<Value> = ids.iter().map(|id| json!({ "id": id })).collect();
+        let last = ids.last();
+        let body = json!({ "data": items, "has_more": more, "first_id": ids[0], "last_id": last });
+        sends(Answer::json(200, &body))
+    };
+    let story = Story::new();
+    let base = format!("http://127.0.0.1:{}", story.server().port);
+    let block = json!({ "apiKey": "key-of-the-story", "apiBase": base });
+    let story = story.set("providers.anthropic", block).script([
+        page(&["a", "claude/b"], true),
+        page(&["claude-opus-5"], false),
+    ]);
+    let arguments = [
+        "model",
+        "list",
+        "--remote",
+        "--provider",
+        "anthropic",
+        "--json",
+    ];
+    let lines = story.run(arguments).lines();
+    let names: Vec<&Value> = lines.iter().map(|line| &line["name"]).collect();
+    assert_eq!(names, ["a", "claude/b", "claude-opus-5"]);
+    assert_eq!(lines[2]["context"], 1_000_000);
+    let asked = story.asked();
+    assert_eq!(asked[0].path, "/v1/models?limit=1000");
+    assert_eq!(asked[1].path, "/v1/models?limit=1000&after_id=claude%2Fb");
+    assert_eq!(asked[1].header("x-api-key"), Some("key-of-the-story"));
+    assert!(asked[1].header("anthropic-version").is_some());
+}
+
+#[test]
+fn a_server_that_does_not_tell_ends_with_its_cause() {
+    let check = |turn, status: i32, words: &str| {
+        let ran_of = Story::new().script([turn]);
+        let ran = ran_of.run(["model", "list", "--remote"]);
+        let told = ran.status(status).error_text();
+        assert!(told.contains(words), "{told}");
+        assert!(!told.contains("key-of-the-story"), "{told}");
+        assert!(!told.contains("--resume"), "{told}");
+    };
+    let nonsense = |text| sends(Answer::text(200, "application/json", text));
+    check(fails(401, "no key-of-the-story"), 77, "apiKey");
+    check(fails(404, "not here"), 78, "not here");
+    check(fails(429, "slowly"), 75, "slowly");
+    check(fails(500, "down"), 69, "down");
+    check(nonsense("<html>"), 69, "no list of models");
+    check(nonsense("{\"data\": 7}"), 69, "no list of models");
+}
+
+#[test]
+fn where_keys_come_from() {
+    let credentials = tempfile::tempdir().unwrap();
+    write(&credentials.path().join("GROQ_API_KEY"), b"secret-1");
+    let config = json!({ "providers": {
+        "openai": { "apiKey": "secret-2" },
+        "mistral": { "apiKeyFile": "~/mistral.key" },
+        "deepseek": { "apiKeyCommand": "echo secret-3" },
+        "xai": { "apiKey": "${NOT_SET}" },
+        "ollama": { "apiBase": "http://user:secret-4@localhost:11434/v1" },
+        "mine": { "apiBase": "http://localhost:9/v1?k=secret-5" },
+    } });
+    let story = Story::bare()
+        .config(&config)
+        .env(
+            "CREDENTIALS_DIRECTORY",
+            credentials.path().to_str().unwrap(),
+        )
+        .env("GEMINI_API_KEY", "secret-6");
+    let ran = story.run(["provider", "list", "--json"]);
+    assert!(!ran.text().contains("secret-"), "{}", ran.text());
+    let lines = ran.lines();
+    let check = |name: &str, usable: bool, key: &str, place: &str| {
+        let line = find(&lines, name);
+        let text = |field: &str| line[field].as_str().unwrap_or("-").to_owned();
+        assert_eq!(line["usable"], usable, "{line}");
+        assert_eq!(
+            (text("key").as_str(), text("key_place").as_str()),
+            (key, place),
+            "{line}"
+        );
+    };
+    check("openai", true, "config", "providers.openai.apiKey");
+    check("mistral", true, "file", "$HOME/mistral.key");
+    check(
+        "deepseek",
+        true,
+        "command",
+        "providers.deepseek.apiKeyCommand",
+    );
+    check("groq", true, "credential", "the credential GROQ_API_KEY");
+    check("gemini", true, "variable", "$GEMINI_API_KEY");
+    check("openrouter", false, "-", "-");
+    check("xai", false, "-", "-");
+    check("ollama", true, "-", "-");
+    check("lmStudio", false, "-", "-");
+    check("openaiCodex", false, "-", "-");
+    check("assemblyai", false, "-", "-");
+    check("mine", true, "-", "-");
+    assert!(
+        find(&lines, "xai")["problem"]
+            .as_str()
+            .unwrap()
+            .contains("NOT_SET")
+    );
+    let expect = "http://***@localhost:11434/v1";
+    assert_eq!(find(&lines, "ollama")["address"], expect);
+    let keys: Vec<&String> = lines[0].as_object().unwrap().keys().collect();
+    let expect = [
+        "name",
+        "label",
+        "kind",
+        "usable",
+        "key",
+        "key_place",
+        "address",
+        "token_until",
+        "problem",
+    ];
+    assert_eq!(keys, expect);
+
+    let ran = story.run(["provider", "list"]);
+    let (text, told) = (ran.text(), ran.error_text());
+    assert!(!text.contains("secret-") && !told.contains("secret-"));
+    assert!(told.contains("NOT_SET"), "{told}");
+    assert!(
+        text.lines().nth(1).unwrap().starts_with("custom "),
+        "in the table's order"
+    );
+}
+
+#[test]
+fn a_terminal_has_the_usable_providers_first() {
+    let story = Story::bare().env("XAI_API_KEY", "key-of-the-story");
+    let show = |env: &[(&str, &str)]| {
+        let mut command = story.program("script");
+        let shell = format!("stty cols 60; {NANOBOT} provider list");
+        command.args(["-qec", &shell, "/dev/null"]);
+        command.env("TERM", "xterm").envs(env.iter().copied());
+        story.wait(command.spawn().unwrap()).text()
+    };
+    let text = show(&[("NO_COLOR", "1")]);
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines[0].starts_with("  NAME"), "{text}");
+    assert!(lines[1].starts_with("* xai "), "{text}");
+    assert!(lines[2].starts_with("  custom "), "{text}");
+    assert!(
+        lines.iter().all(|line| line.chars().count() <= 60),
+        "{text}"
+    );
+    assert!(show(&[]).contains("\u{1b}[32m*"), "{text}");
+}
