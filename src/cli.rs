@@ -90,6 +90,8 @@ pub enum Command {
         #[command(subcommand)]
         command: Provider,
     },
+    /// See what was spent: tokens, money and runs
+    Usage(Usage),
     /// (in the Python program: a server; here cron and pipes do its work)
     #[command(hide = true)]
     Gateway {
@@ -387,6 +389,41 @@ pub enum Provider {
     },
 }
 
+/// See what was spent: tokens, money and runs
+///
+/// Every call of a model is a line of the ledger, and counts when it was made. A run is a turn, however many calls it took.
+#[derive(Args, Clone, Debug)]
+pub struct Usage {
+    /// What a row is
+    #[arg(long, value_name = "WHAT", default_value = "day")]
+    pub by: By,
+    /// From when on: a date as `2026-11-01`, `7d` for the last seven days, `12h`, `today`, or `month` for this one
+    #[arg(long, value_name = "WHEN", default_value = "30d", value_parser = since)]
+    pub since: Since,
+    /// One JSON object per row and line
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum By {
+    Day,
+    Model,
+    Session,
+    Job,
+}
+
+/// Since when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Since {
+    Date(jiff::civil::Date),
+    /// So many days, of which today is the last.
+    Days(u16),
+    Hours(u16),
+    /// The first day of this month.
+    Month,
+}
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum When {
     #[default]
@@ -438,6 +475,23 @@ fn time(text: &str) -> Result<Duration, String> {
     };
     time.filter(|time| !time.is_zero())
         .ok_or_else(|| "expected seconds, or a time as `90s`, `5m`, `1h30m`".into())
+}
+
+fn since(text: &str) -> Result<Since, String> {
+    let count = |unit: char| -> Option<u16> {
+        let count = text.strip_suffix(unit)?.parse().ok();
+        count.filter(|count| *count > 0)
+    };
+    let date = || text.parse().ok().filter(|_| text.len() == 10);
+    match text {
+        "today" => Some(Since::Days(1)),
+        "month" => Some(Since::Month),
+        _ => count('d')
+            .map(Since::Days)
+            .or_else(|| count('h').map(Since::Hours))
+            .or_else(|| date().map(Since::Date)),
+    }
+    .ok_or_else(|| "expected a date as `2026-11-01`, or `7d`, `12h`, `today`, `month`".into())
 }
 
 fn dollars(text: &str) -> Result<f64, String> {

@@ -149,6 +149,7 @@ fn dispatch(cli: Cli, env: Env, terminal: Terminal) -> anyhow::Result<Exit> {
         cli::Command::Config { command } => command::config::run(&world, &command),
         cli::Command::Session { command } => command::session::run(&world, &command),
         cli::Command::Model { command } => command::model::run(&world, &command),
+        cli::Command::Usage(arguments) => command::usage::run(&world, &arguments),
         cli::Command::Provider { command } => command::provider::run(&world, &command),
         cli::Command::Gateway { .. } => Err(error::fail_hint(
             Exit::Usage,

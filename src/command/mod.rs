@@ -8,3 +8,4 @@ pub mod model;
 pub mod onboard;
 pub mod provider;
 pub mod session;
+pub mod usage;

@@ -23,4 +23,5 @@ mod story;
 mod streams;
 mod tidy;
 mod turn;
+mod usage;
 mod wire;

@@ -1,0 +1,421 @@
+//! `nanobot usage`: what the ledger tells of tokens, money and runs.
+
+use super::columns::{Side, aligned, clipped};
+use crate::World;
+use crate::cli::{By, Since, Usage as Arguments};
+use crate::error::Exit;
+use crate::ledger::{Entry, Ledger, Totals, rounded};
+use crate::settings::{Budget, Config, Overrides, Settings};
+use crate::sys::terminal::harmless;
+use anyhow::Result;
+use console::{measure_text_width, style};
+use jiff::civil::Date;
+use jiff::{SignedDuration, Timestamp, ToSpan, Zoned};
+use serde_json::json;
+use std::collections::{BTreeMap, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+/// The most columns of a terminal that a name takes, and a bar.
+const NAME: usize = 40;
+const BAR: usize = 40;
+/// A name keeps so many, which hold a date.
+const SHORTEST: usize = 10;
+/// A bar of fewer columns than this tells nothing.
+const LEAST: usize = 8;
+
+pub fn run(world: &World, arguments: &Arguments) -> Result<Exit> {
+    let Arguments { by, since, json } = *arguments;
+    let config = Config::load(&world.paths.config)?;
+    let settings = Settings::resolve(&config, &world.env, &Overrides::default(), &world.paths)?;
+    let start = Start::of(since, &world.clock.now());
+    let mut groups: BTreeMap<Name, Sum> = BTreeMap::new();
+    let mut total = Sum::default();
+    let mut odd = 0_u64;
+    let ledger = Ledger::new(&world.paths.root, &world.clock);
+    let spent = ledger.entries(&mut |entry| match entry {
+        Some(entry) if start.reaches(&entry) => {
+            groups.entry(Name::of(by, &entry)).or_default().add(&entry);
+            total.add(&entry);
+        }
+        Some(_) => {}
+        None => odd += 1,
+    })?;
+    let notice = |text: &str| {
+        if !world.shared.quiet {
+            world.terminal.complain(&format!("nanobot: {text}"));
+        }
+    };
+    if odd > 0 {
+        notice(&format!(
+            "lines of the ledger that are no entries, passed over: {odd}"
+        ));
+    }
+    match spent {
+        None => notice("the ledger is empty: no model has been asked yet"),
+        Some(_) if groups.is_empty() => notice(&format!("no model was asked since {start}")),
+        Some(_) => {}
+    }
+    let groups = sorted(by, groups);
+    let text = match json {
+        true => groups
+            .iter()
+            .map(|(name, sum)| line(by, name, sum))
+            .collect(),
+        false => {
+            let table = table(by, &groups, &total, world.terminal.width());
+            let budget = spent.and_then(|spent| budget(settings.budget, &spent));
+            format!("{table}{}", budget.unwrap_or_default())
+        }
+    };
+    world.terminal.print(&text)?;
+    Ok(Exit::Answered)
+}
+
+/// Since when calls count: from a day on, as the clock on the wall had it, or from a moment on.
+#[derive(Clone, Copy, Debug)]
+enum Start {
+    Day(Date),
+    Moment(Timestamp),
+}
+
+impl Start {
+    fn of(since: Since, now: &Zoned) -> Self {
+        match since {
+            Since::Date(date) => Self::Day(date),
+            Since::Days(count) => {
+                let before = (i32::from(count) - 1).days();
+                Self::Day(now.date().saturating_sub(before))
+            }
+            Since::Month => Self::Day(now.date().first_of_month()),
+            Since::Hours(count) => {
+                let length = SignedDuration::from_hours(count.into());
+                let moment = now.timestamp().checked_sub(length);
+                Self::Moment(moment.unwrap_or(Timestamp::MIN))
+            }
+        }
+    }
+
+    fn reaches(self, entry: &Entry<'_>) -> bool {
+        match self {
+            Self::Day(day) => entry.day >= day,
+            Self::Moment(time) => entry.time >= time,
+        }
+    }
+}
+
+impl std::fmt::Display for Start {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Day(day) => day.fmt(f),
+            Self::Moment(time) => time.fmt(f),
+        }
+    }
+}
+
+/// What a row is about.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Name {
+    /// `None` for what belongs to no job.
+    text: Option<String>,
+    /// Whose model it is.
+    provider: Option<String>,
+}
+
+impl Name {
+    fn of(by: By, entry: &Entry<'_>) -> Self {
+        let text = match by {
+            By::Day => Some(entry.day.to_string()),
+            By::Model => Some(entry.model.to_string()),
+            By::Session => Some(entry.session.to_string()),
+            By::Job => entry.job.as_ref().map(ToString::to_string),
+        };
+        let provider = (by == By::Model).then(|| entry.provider.to_string());
+        Self { text, provider }
+    }
+
+    /// On one line of a terminal; a model in the form that `agent --model` takes.
+    fn shown(&self) -> String {
+        let text = match (&self.text, &self.provider) {
+            (Some(text), Some(provider)) => format!("{provider}/{text}"),
+            (Some(text), None) => text.clone(),
+            (None, _) => "(no job)".into(),
+        };
+        harmless(&text).replace(['\n', '\t'], " ")
+    }
+}
+
+/// What some calls come to.
+#[derive(Clone, Debug, Default)]
+struct Sum {
+    /// Turns, each by a hash: a name of eight bytes for each turn is all that grows with the ledger.
+    turns: HashSet<u64>,
+    calls: u64,
+    failed: u64,
+    /// Calls of unknown price.
+    unpriced: u64,
+    /// Calls whose tokens are a guess.
+    estimated: u64,
+    input: u64,
+    cached: u64,
+    cache_write: u64,
+    output: u64,
+    reasoning: u64,
+    usd: f64,
+}
+
+impl Sum {
+    fn add(&mut self, entry: &Entry<'_>) {
+        let mut hash = DefaultHasher::new();
+        (&entry.session, &entry.turn).hash(&mut hash);
+        self.turns.insert(hash.finish());
+        self.calls += 1;
+        self.failed += u64::from(entry.failed);
+        self.unpriced += u64::from(entry.usd.is_none());
+        self.estimated += u64::from(entry.estimated);
+        let add = |sum: &mut u64, tokens| *sum = sum.saturating_add(tokens);
+        add(&mut self.input, entry.input);
+        add(&mut self.cached, entry.cached);
+        add(&mut self.cache_write, entry.cache_write);
+        add(&mut self.output, entry.output);
+        add(&mut self.reasoning, entry.reasoning);
+        self.usd += entry.usd.unwrap_or(0.0);
+    }
+
+    fn tokens(&self) -> u64 {
+        self.input.saturating_add(self.output)
+    }
+
+    /// US dollars; `None` where no price is known.
+    fn usd(&self) -> Option<f64> {
+        (self.unpriced < self.calls).then(|| rounded(self.usd))
+    }
+
+    /// In dollars, with the marks of the footnotes.
+    fn cost(&self) -> (String, String) {
+        let cost = match self.usd() {
+            None => "-".into(),
+            Some(usd) if usd > 0.0 && usd < 0.0001 => "<0.0001".into(),
+            Some(usd) => format!("{usd:.4}"),
+        };
+        let mark = |mark, count| if count > 0 { mark } else { "" };
+        let marks = format!("{}{}", mark("?", self.unpriced), mark("~", self.estimated));
+        (cost, marks)
+    }
+}
+
+/// Days in their order, so that the last one is next to the prompt; all else by what it cost, the most first.
+fn sorted(by: By, groups: BTreeMap<Name, Sum>) -> Vec<(Name, Sum)> {
+    let mut groups: Vec<(Name, Sum)> = groups.into_iter().collect();
+    if by != By::Day {
+        groups.sort_by(|(_, one), (_, other)| {
+            let by_cost = other.usd.total_cmp(&one.usd);
+            by_cost.then(other.tokens().cmp(&one.tokens()))
+        });
+    }
+    groups
+}
+
+fn line(by: By, name: &Name, sum: &Sum) -> String {
+    let Name { text, provider } = name;
+    let usd = sum.usd();
+    let Sum {
+        turns,
+        calls,
+        failed,
+        unpriced,
+        estimated,
+        input,
+        cached,
+        cache_write,
+        output,
+        reasoning,
+        usd: _,
+    } = sum;
+    let mut line = match by {
+        By::Day => json!({ "day": text }),
+        By::Model => json!({ "model": text, "provider": provider }),
+        By::Session => json!({ "session": text }),
+        By::Job => json!({ "job": text }),
+    };
+    let sums = json!({
+        "runs": turns.len(), "calls": calls, "failed_calls": failed, "unpriced_calls": unpriced,
+        "estimated_calls": estimated, "input": input, "cached": cached, "cache_write": cache_write, "output": output,
+        "reasoning": reasoning, "usd": usd,
+    });
+    if let (Some(line), serde_json::Value::Object(sums)) = (line.as_object_mut(), sums) {
+        line.extend(sums);
+    }
+    format!("{line}\n")
+}
+
+/// The rows, their total and the footnotes; with bars where it is told how wide the terminal is.
+fn table(by: By, groups: &[(Name, Sum)], total: &Sum, width: Option<usize>) -> String {
+    if groups.is_empty() {
+        return String::new();
+    }
+    let lines = lines(by, groups, total, width);
+    let used = widest(&lines) + 2;
+    let room = width.map_or(0, |width| width.saturating_sub(used).min(BAR));
+    let shares = shares(groups);
+    let mut text = String::new();
+    for (number, line) in lines.iter().enumerate() {
+        // The head has no bar, and neither has the total.
+        let share = number.checked_sub(1).and_then(|row| shares.get(row));
+        let bar = share.map_or_else(String::new, |share| bar(*share, room));
+        match bar.is_empty() || room < LEAST {
+            true => text.push_str(&format!("{line}\n")),
+            false => {
+                let pad = " ".repeat(used - measure_text_width(line));
+                text.push_str(&format!("{line}{pad}{}\n", style(bar).cyan()));
+            }
+        }
+    }
+    text + &footnotes(total)
+}
+
+/// The rows with their head and their total, in so many columns where that can be.
+fn lines(by: By, groups: &[(Name, Sum)], total: &Sum, width: Option<usize>) -> Vec<String> {
+    let head = match by {
+        By::Day => "DAY",
+        By::Model => "MODEL",
+        By::Session => "SESSION",
+        By::Job => "JOB",
+    };
+    let columns = [
+        (head, Side::Left),
+        ("RUNS", Side::Right),
+        ("CALLS", Side::Right),
+        ("INPUT", Side::Right),
+        ("CACHED", Side::Right),
+        ("OUTPUT", Side::Right),
+        ("USD", Side::Right),
+    ];
+    let sums = || groups.iter().map(|(_, sum)| sum).chain([total]);
+    let marks = sums().map(|sum| sum.cost().1.len()).max().unwrap_or(0);
+    let row = |name: &str, sum: &Sum, limit: Option<usize>| {
+        let (cost, mark) = sum.cost();
+        let counts = [
+            sum.turns.len() as u64,
+            sum.calls,
+            sum.input,
+            sum.cached,
+            sum.output,
+        ];
+        let mut row = vec![clipped(name, limit)];
+        row.extend(counts.map(|count| count.to_string()));
+        row.push(format!("{cost}{mark:<marks$}"));
+        row
+    };
+    let names: Vec<String> = groups.iter().map(|(name, _)| name.shown()).collect();
+    let names = || names.iter().map(String::as_str).chain(["TOTAL"]);
+    let lines = |limit: Option<usize>| {
+        let rows = names().zip(sums()).map(|(name, sum)| row(name, sum, limit));
+        aligned(&columns, &rows.collect::<Vec<_>>())
+    };
+    let found = lines(width.map(|_| NAME));
+    match width.and_then(|width| widest(&found).checked_sub(width)) {
+        None | Some(0) => found,
+        // Names are cut, and no numbers: half a number is another one.
+        Some(over) => {
+            let name = names().map(measure_text_width).max().unwrap_or(0).min(NAME);
+            lines(Some(name.saturating_sub(over).max(SHORTEST)))
+        }
+    }
+}
+
+fn widest(lines: &[String]) -> usize {
+    let widths = lines.iter().map(|line| measure_text_width(line));
+    widths.max().unwrap_or(0)
+}
+
+/// Each row's part of the largest, by cost, or by tokens where no cost is known.
+fn shares(groups: &[(Name, Sum)]) -> Vec<f64> {
+    let is_priced = groups.iter().any(|(_, sum)| sum.usd > 0.0);
+    let weights: Vec<f64> = groups
+        .iter()
+        .map(|(_, sum)| match is_priced {
+            true => sum.usd,
+            false => sum.tokens() as f64,
+        })
+        .collect();
+    let most = weights.iter().copied().fold(0.0, f64::max);
+    let share = |weight| if most > 0.0 { weight / most } else { 0.0 };
+    weights.into_iter().map(share).collect()
+}
+
+/// A bar of `share` of so many columns, to the eighth of one.
+fn bar(share: f64, columns: usize) -> String {
+    const PARTS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
+    // A share is at most 1, so this fits; whatever is more than nothing is seen.
+    let eighths = (share * columns as f64 * 8.0).round() as usize;
+    let eighths = eighths.max(usize::from(share > 0.0));
+    format!("{}{}", "█".repeat(eighths / 8), PARTS[eighths % 8])
+}
+
+fn footnotes(total: &Sum) -> String {
+    let mut text = String::new();
+    if total.unpriced > 0 {
+        let count = total.unpriced;
+        text.push_str(&format!(
+            "? calls of unknown price, left out: {count}; `models.NAME.price` in the config tells it from then on\n"
+        ));
+    }
+    if total.estimated > 0 {
+        let count = total.estimated;
+        text.push_str(&format!(
+            "~ calls whose tokens are estimated, since the server did not tell: {count}\n"
+        ));
+    }
+    text
+}
+
+/// What of the budgets is spent, where there are any.
+fn budget(budget: Budget, spent: &Totals) -> Option<String> {
+    let Budget {
+        daily,
+        monthly,
+        per_session: _,
+    } = budget;
+    let part = |limit: Option<f64>, spent: f64, when: &str| {
+        limit.map(|limit| format!("{when} ${spent:.2} of ${limit:.2}"))
+    };
+    let parts = [
+        part(daily, spent.daily, "today"),
+        part(monthly, spent.monthly, "this month"),
+    ];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    (!parts.is_empty()).then(|| format!("budget: {}\n", parts.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Start, bar};
+    use crate::cli::Since;
+
+    #[test]
+    fn bars_are_drawn_in_eighths() {
+        for (share, expect) in [
+            (0.0, ""),
+            (0.001, "▏"),
+            (0.25, "█"),
+            (0.3, "█▎"),
+            (1.0, "████"),
+        ] {
+            assert_eq!(bar(share, 4), expect, "{share}");
+        }
+    }
+
+    #[test]
+    fn days_begin_at_midnight_and_hours_do_not() {
+        let now = "2026-03-01T10:00:00+01:00[Europe/Berlin]".parse().unwrap();
+        let check = |since, expect: &str| {
+            assert_eq!(Start::of(since, &now).to_string(), expect, "{since:?}");
+        };
+        check(Since::Days(1), "2026-03-01");
+        check(Since::Days(7), "2026-02-23");
+        check(Since::Month, "2026-03-01");
+        check(Since::Hours(12), "2026-02-28T21:00:00Z");
+        check(Since::Date("2026-01-05".parse().unwrap()), "2026-01-05");
+        check(Since::Hours(u16::MAX), "2018-09-08T18:00:00Z");
+    }
+}

@@ -1,0 +1,253 @@
+//! What was spent, as `nanobot usage` tells it.
+
+use crate::server::{calls, says};
+use crate::story::{NANOBOT, Story, write};
+use serde_json::{Value, json};
+
+/// A line of the ledger, of a call that cost so much; `changes` to it.
+fn entry(time: &str, turn: &str, usd: Option<f64>, changes: &Value) -> String {
+    let mut entry = json!({
+        "v": 1, "time": time, "day": &time[..10], "session": "cli:direct", "turn": turn, "job": null, "cause": "turn",
+        "provider": "openai", "model": "gpt-5", "input": 1000, "cached": 400, "cache_write": 0, "output": 50,
+        "reasoning": 10, "estimated": false, "usd": usd, "ms": 1200, "outcome": "ok", "day_usd": 0.75, "month_usd": 1.5,
+    });
+    for (key, value) in changes.as_object().unwrap() {
+        entry[key] = value.clone();
+    }
+    format!("{entry}\n")
+}
+
+fn ledger(story: Story, text: &str) -> Story {
+    write(&story.home().join(".nanobot/usage.jsonl"), text.as_bytes());
+    story
+}
+
+/// Three turns on two days; the fixed time of stories is the second of January.
+fn story() -> Story {
+    let local = json!({ "provider": "ollama", "model": "qwen3", "session": "b", "job": "digest" });
+    let odd =
+        json!({ "estimated": true, "outcome": "failed", "provider": "custom", "model": "mine" });
+    let text = [
+        entry("2025-11-01T10:00:00Z", "t0", Some(7.0), &json!({})),
+        entry("2026-01-01T10:00:00Z", "t1", Some(0.5), &json!({})),
+        entry("2026-01-01T10:00:01Z", "t1", Some(0.25), &json!({})),
+        entry("2026-01-01T20:00:00Z", "t2", Some(0.0), &local),
+        entry("2026-01-02T03:00:00Z", "t3", None, &odd),
+    ];
+    ledger(Story::bare(), &text.concat())
+}
+
+const BY_DAY: &str = "\
+DAY         RUNS  CALLS  INPUT  CACHED  OUTPUT       USD
+2026-01-01     2      3   3000    1200     150  0.7500
+2026-01-02     1      1   1000     400      50       -?~
+TOTAL          3      4   4000    1600     200  0.7500?~
+? calls of unknown price, left out: 1; `models.NAME.price` in the config tells it from then on
+~ calls whose tokens are estimated, since the server did not tell: 1
+";
+
+#[test]
+fn a_month_by_day() {
+    let story = story();
+    story.run(["usage"]).stdout(BY_DAY);
+    // Colour is for terminals, and this is none.
+    story.run(["usage", "--color", "always"]).stdout(BY_DAY);
+}
+
+#[test]
+fn rows_of_other_kinds() {
+    let story = story();
+    let names = |by: &str| -> Vec<String> {
+        let text = story.run(["usage", "--by", by]).text();
+        let name = |line: &str| line.split("  ").next().unwrap().to_owned();
+        let rows = text.lines().take_while(|line| !line.starts_with("TOTAL"));
+        rows.map(name).collect()
+    };
+    assert_eq!(
+        names("model"),
+        ["MODEL", "openai/gpt-5", "custom/mine", "ollama/qwen3"]
+    );
+    assert_eq!(names("session"), ["SESSION", "cli:direct", "b"]);
+    assert_eq!(names("job"), ["JOB", "(no job)", "digest"]);
+    story
+        .run(["usage", "--by", "week"])
+        .status(2)
+        .stderr_has("week");
+}
+
+#[test]
+fn exact_numbers_for_programs() {
+    let story = story();
+    let lines = story.run(["usage", "--json"]).lines();
+    let expect = [
+        json!({ "day": "2026-01-01", "runs": 2, "calls": 3, "failed_calls": 0, "unpriced_calls": 0, "estimated_calls": 0,
+                "input": 3000, "cached": 1200, "cache_write": 0, "output": 150, "reasoning": 30, "usd": 0.75 }),
+        json!({ "day": "2026-01-02", "runs": 1, "calls": 1, "failed_calls": 1, "unpriced_calls": 1, "estimated_calls": 1,
+                "input": 1000, "cached": 400, "cache_write": 0, "output": 50, "reasoning": 10, "usd": null }),
+    ];
+    assert_eq!(lines, expect);
+    let first = |by: &str, key: &str| {
+        let lines = story.run(["usage", "--json", "--by", by]).lines();
+        lines[0][key].clone()
+    };
+    assert_eq!(first("model", "model"), "gpt-5");
+    assert_eq!(first("model", "provider"), "openai");
+    assert_eq!(first("session", "session"), "cli:direct");
+    assert_eq!(first("job", "job"), Value::Null);
+}
+
+#[test]
+fn since_when() {
+    let story = story();
+    let count = |since: &str| -> u64 {
+        let lines = story.run(["usage", "--json", "--since", since]).lines();
+        lines.iter().filter_map(|line| line["calls"].as_u64()).sum()
+    };
+    for (since, expect) in [
+        ("today", 1),
+        ("1d", 1),
+        ("2d", 4),
+        ("month", 4),
+        ("12h", 2),
+        ("2025-11-01", 5),
+        ("2025-11-02", 4),
+        ("365d", 5),
+    ] {
+        assert_eq!(count(since), expect, "{since}");
+    }
+    for wrong in ["yesterday", "0d", "-1d", "7", "2026-02-30", "2026-1-1", ""] {
+        let arguments = ["usage".to_owned(), format!("--since={wrong}")];
+        let told = story.run(arguments).status(2).error_text();
+        for form in ["`2026-11-01`", "`7d`", "`12h`", "`today`", "`month`"] {
+            assert!(told.contains(form), "{told}");
+        }
+    }
+    story
+        .run(["usage", "--since", "2026-01-03"])
+        .stderr("nanobot: no model was asked since 2026-01-03\n");
+}
+
+#[test]
+fn an_empty_ledger_is_no_failure() {
+    let told = "nanobot: the ledger is empty: no model has been asked yet\n";
+    let story = Story::bare();
+    story.run(["usage"]).stderr(told);
+    story.run(["usage", "--json"]).stderr(told);
+    story.run(["-q", "usage"]).stdout("");
+    assert!(!story.home().join(".nanobot").exists());
+    ledger(Story::bare(), "").run(["usage"]).stderr(told);
+}
+
+#[test]
+fn what_is_no_entry_is_passed_over_and_counted() {
+    let good = entry("2026-01-02T03:00:00Z", "t", Some(1.0), &json!({}));
+    let torn = good.trim_end().split_at(40).0.to_owned();
+    let newer = entry("2026-01-02T03:00:00Z", "t", Some(1.0), &json!({ "v": 2 }));
+    let long = "x".repeat(200_000);
+    let text = format!("{good}{{\"odd\": 1}}\n{long}\n\n{newer}\u{0}\n{good}{torn}");
+    let story = ledger(Story::bare(), &text);
+    let ran = story.run(["usage", "--json"]);
+    assert_eq!(ran.lines()[0]["calls"], 2);
+    ran.stderr("nanobot: lines of the ledger that are no entries, passed over: 5\n");
+}
+
+#[test]
+fn what_a_turn_costs_is_told_with_the_budgets() {
+    let price = json!({ "scripted": { "price": { "input": 0, "output": 100_000 } } });
+    let story = Story::new()
+        .set("models", price)
+        .set("budget", json!({ "daily": 5, "monthly": 20.5 }))
+        .script([calls("list_dir", json!({ "path": "." })), says("ok")]);
+    story.run(["agent", "-m", "x"]).stdout("ok\n");
+    // Two replies of seven tokens, at ten cents each.
+    let text = story.run(["usage", "--by", "model"]).text();
+    let rows: Vec<Vec<&str>> = text
+        .lines()
+        .map(|line| line.split_whitespace().collect())
+        .collect();
+    assert_eq!(rows[1][..3], ["custom/scripted", "1", "2"]);
+    assert_eq!(rows[1][5..], ["14", "1.4000"]);
+    let budget = "budget: today $1.40 of $5.00, this month $1.40 of $20.50";
+    assert_eq!(text.lines().last(), Some(budget));
+}
+
+/// What a terminal of so many columns shows.
+fn on_terminal(story: &Story, columns: usize, arguments: &str, env: &[(&str, &str)]) -> String {
+    let mut command = story.program("script");
+    let shell = format!("stty cols {columns}; {NANOBOT} {arguments}");
+    command.args(["-qec", &shell, "/dev/null"]);
+    command.env("TERM", "xterm").envs(env.iter().copied());
+    let text = story.wait(command.spawn().unwrap()).text();
+    text.replace("\r\n", "\n")
+}
+
+#[test]
+fn a_terminal_has_bars_as_wide_as_it_is() {
+    let story = story();
+    let no_color = [("NO_COLOR", "1")];
+    let bar = |columns: usize| {
+        let text = on_terminal(&story, columns, "usage", &no_color);
+        assert!(!text.contains('\u{1b}'), "{text:?}");
+        for line in text.lines().take(4) {
+            assert!(line.chars().count() <= columns, "{columns}: {line:?}");
+        }
+        text.matches('█').count()
+    };
+    assert_eq!(bar(200), 40);
+    let narrow = bar(80);
+    assert!((8..40).contains(&narrow), "{narrow}");
+    assert_eq!(bar(60), 0);
+    let text = on_terminal(&story, 80, "usage", &[]);
+    assert!(text.contains("\u{1b}[36m█"), "{text:?}");
+    let text = on_terminal(&story, 80, "usage --color never", &[]);
+    assert!(text.contains('█') && !text.contains('\u{1b}'), "{text:?}");
+}
+
+#[test]
+fn bars_are_of_tokens_where_no_price_is_known() {
+    let few = json!({ "input": 10, "model": "few", "output": 0 });
+    let many = json!({ "input": 1000, "model": "many", "output": 0 });
+    let time = "2026-01-02T03:00:00Z";
+    let text = entry(time, "a", None, &few) + &entry(time, "b", None, &many);
+    let story = ledger(Story::bare(), &text);
+    let text = on_terminal(&story, 120, "usage --by model", &[("NO_COLOR", "1")]);
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines[1].contains("openai/many") && lines[1].contains('█'));
+    assert!(
+        lines[2].contains("openai/few") && lines[2].ends_with('▍'),
+        "{text}"
+    );
+}
+
+#[test]
+fn names_do_no_harm() {
+    let name = "a\u{1b}[2J\nb\u{202e}".repeat(5);
+    let text = entry(
+        "2026-01-02T03:00:00Z",
+        "t",
+        Some(1.0),
+        &json!({ "session": name }),
+    );
+    let story = ledger(Story::bare(), &text);
+    let text = story.run(["usage", "--by", "session"]).text();
+    assert_eq!(text.lines().count(), 3);
+    assert!(!text.contains('\u{1b}') && !text.contains('\u{202e}'));
+    let text = on_terminal(&story, 70, "usage --by session", &[("NO_COLOR", "1")]);
+    assert!(
+        text.lines().all(|line| line.chars().count() <= 70),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_reader_that_left_is_no_failure() {
+    let story = story();
+    for arguments in ["usage", "usage --json", "model list", "provider list"] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let mut command = story.command(arguments.split(' '));
+        let child = command.stdout(writer).spawn().unwrap();
+        drop(command);
+        story.wait(child).status(0);
+    }
+}
