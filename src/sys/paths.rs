@@ -51,7 +51,7 @@ pub struct Place {
     pub meaning: &'static str,
 }
 
-/// Where things lie. `KEY` stands for a session's key, `NAME` for a skill's, `PROVIDER` for what `provider list` prints.
+/// Where things lie. `KEY` stands for a session's key, `NAME` for a skill's, `PROVIDER` for what `provider login` takes.
 pub const PLACES: &[Place] = &[
     Place {
         path: "~/.nanobot/config.json",
@@ -64,6 +64,10 @@ pub const PLACES: &[Place] = &[
     Place {
         path: "~/.nanobot/auth/PROVIDER.json.lock",
         meaning: "holds the kernel's lock while the login is renewed; means nothing else",
+    },
+    Place {
+        path: "~/.nanobot/usage.jsonl",
+        meaning: "what every call of a model cost; `nanobot usage` reads it",
     },
     Place {
         path: "~/.nanobot/workspace/",

@@ -1,7 +1,7 @@
 //! What is printed from the code: help, man page, and the tables of the README. `UPDATE_EXPECT=1 cargo test` renews them.
 
 use crate::server::{Answer, says, sends};
-use crate::story::Story;
+use crate::story::{NANOBOT, Story};
 use expect_test::expect_file;
 use nanobot::error::Exit;
 use nanobot::sys::env::VARIABLES;
@@ -123,6 +123,38 @@ fn the_files_are_where_the_readme_says() {
         };
         assert!(found, "{}", place.path);
     }
+}
+
+#[test]
+fn the_readme_tells_of_models_and_money_as_it_is() {
+    let path = format!("{}/README.md", env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read_to_string(path).unwrap();
+    let (_, section) = text.split_once("## Models, providers and money\n").unwrap();
+    let (section, _) = section.split_once("\n## ").unwrap();
+    let examples: Vec<&str> = section
+        .lines()
+        .filter_map(|line| line.strip_prefix("    nanobot "))
+        .collect();
+    assert!(examples.len() > 10, "{examples:?}");
+    let story = Story::bare()
+        .env("OPENAI_API_KEY", "key-of-the-story")
+        .env("MY_KEY", "key-of-the-story")
+        .file("bill.txt", "Tea, 3 euros");
+    for example in examples {
+        // Nothing is sent: what would be is printed.
+        let example = example.replace("agent ", "agent --dry-run ");
+        let mut shell = story.program("/bin/sh");
+        shell.args(["-c", &format!("{NANOBOT} {example}")]);
+        let ran = story.wait(shell.spawn().unwrap());
+        assert_eq!(ran.code(), 0, "{example}: {}", ran.error_text());
+        let (said, told) = (ran.text(), ran.error_text());
+        assert!(!said.contains("key-of-the-story"), "{example}: {said}");
+        let is_fine = told.is_empty() || told.contains("the ledger is empty");
+        assert!(is_fine, "{example}: {told}");
+    }
+    let check = story.run(["config", "check"]).text();
+    let is_note = |line: &str| line.starts_with("note: ") && line.contains("nanobot 0.1.4");
+    assert!(check.lines().all(is_note), "{check}");
 }
 
 #[test]
