@@ -199,6 +199,7 @@ impl Quirks {
             only_streams,
             // An ability of the model, and told among those.
             no_images: _,
+            schemas,
         } = *self;
         let temperature = match temperature {
             Temperature::Ours => String::new(),
@@ -237,6 +238,7 @@ impl Quirks {
             when(no_system, "there is no system message"),
             when(cache_marks, "the prompt is marked for the cache"),
             when(only_streams, "every answer is a stream"),
+            when(!schemas, "a schema is told in words alone"),
         ];
         words
             .into_iter()

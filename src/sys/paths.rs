@@ -66,10 +66,6 @@ pub const PLACES: &[Place] = &[
         meaning: "holds the kernel's lock while the login is renewed; means nothing else",
     },
     Place {
-        path: "~/.nanobot/usage.jsonl",
-        meaning: "what every call of a model cost; `nanobot usage` reads it",
-    },
-    Place {
         path: "~/.nanobot/workspace/",
         meaning: "the agent's home, with the notes that are sent each time: `AGENTS.md`, `SOUL.md`, `USER.md`, `TOOLS.md`, `IDENTITY.md`",
     },

@@ -97,7 +97,7 @@ fn a_preset_with_what_the_config_says() {
         "name": "quick", "provider": "custom", "label": "Custom (any OpenAI-compatible address)", "address": base,
         "format": "OpenAI chat completions", "model": "m", "key": "`providers.custom.apiKey`",
         "context": { "value": 9000, "from": "config" }, "output": null, "images": { "value": false, "from": "config" },
-        "pdf": null, "reasoning": null, "prices": { "value": price, "from": "config" }, "quirks": [],
+        "pdf": null, "reasoning": null, "prices": { "value": price, "from": "config" }, "quirks": ["a schema is told in words alone"],
         "fallbacks": [{ "model": "n", "provider": "auto" }],
     });
     assert_eq!(told, expect);
