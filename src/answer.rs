@@ -4,17 +4,29 @@
 use crate::error::{Exit, fail, fail_hint};
 use crate::turn::agent::Answer;
 use anyhow::Result;
-use jsonschema::Validator;
+use boon::{Compiler, Draft, SchemaIndex, Schemas, UrlLoader, ValidationError};
 use serde_json::{Map, Value, json};
 
 /// Faults that are told at once: more do not help a model.
 const FAULTS: usize = 5;
 
+/// What the schema is called in the validator, so that its references to itself are found.
+const NAME: &str = "schema:answer";
+
 /// A schema, ready to check with.
-#[derive(Debug)]
 pub struct Schema {
     value: Value,
-    validator: Validator,
+    compiled: Schemas,
+    index: SchemaIndex,
+}
+
+/// References lead within the schema: nothing is fetched, and no file is read.
+struct Nowhere;
+
+impl UrlLoader for Nowhere {
+    fn load(&self, url: &str) -> Result<Value, Box<dyn std::error::Error>> {
+        Err(format!("`{url}` is not part of the schema").into())
+    }
 }
 
 impl Schema {
@@ -30,14 +42,23 @@ impl Schema {
         } else {
             of_fields(text)?
         };
-        // References are found within the schema alone: nothing is fetched.
-        let validator = jsonschema::draft202012::new(&value).map_err(|error| {
-            fail(
-                Exit::Usage,
-                format!("`--schema` is no JSON schema: {error}"),
-            )
-        })?;
-        Ok(Self { value, validator })
+        let (mut compiler, mut compiled) = (Compiler::new(), Schemas::new());
+        compiler.set_default_draft(Draft::V2020_12);
+        compiler.use_loader(Box::new(Nowhere));
+        let index = compiler
+            .add_resource(NAME, value.clone())
+            .and_then(|()| compiler.compile(NAME, &mut compiled))
+            .map_err(|error| {
+                fail(
+                    Exit::Usage,
+                    format!("`--schema` is no JSON schema: {error}"),
+                )
+            })?;
+        Ok(Self {
+            value,
+            compiled,
+            index,
+        })
     }
 
     /// What a model is told, whatever its provider can be told.
@@ -50,13 +71,30 @@ impl Schema {
     }
 
     fn faults(&self, value: &Value) -> Vec<String> {
-        let errors = self.validator.iter_errors(value).take(FAULTS);
-        errors
-            .map(|error| match error.instance_path().to_string() {
-                place if place.is_empty() => error.to_string(),
-                place => format!("at {place}: {error}"),
-            })
-            .collect()
+        let mut faults = Vec::new();
+        if let Err(error) = self.compiled.validate(value, self.index) {
+            leaves(&error, &mut faults);
+        }
+        faults.truncate(FAULTS);
+        faults
+    }
+}
+
+/// The faults that others come from.
+fn leaves(error: &ValidationError<'_, '_>, faults: &mut Vec<String>) {
+    if error.causes.is_empty() {
+        let place = error.instance_location.to_string();
+        faults.push(match place.as_str() {
+            "" => error.kind.to_string(),
+            place => format!("at {place}: {}", error.kind),
+        });
+    }
+    error.causes.iter().for_each(|cause| leaves(cause, faults));
+}
+
+impl std::fmt::Debug for Schema {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Schema({})", self.value)
     }
 }
 
