@@ -5,7 +5,7 @@ use super::Tell;
 use super::failure;
 use super::sse::{Events, TooLong};
 use crate::message::{Reply, json};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// A reply that is being put together, in one wire format.
 pub trait Draft {
@@ -145,5 +145,124 @@ fn check(object: &Value) -> Result<(), Trouble> {
     match has_error || object["object"] == "error" || object["type"] == "error" {
         true => Err(Trouble::Server(object.clone())),
         false => Ok(()),
+    }
+}
+
+/// The arguments of a call, from the text that they came as; text that is no object stays text, so that the model can
+/// be told.
+pub(super) fn arguments(text: &str) -> Value {
+    if text.trim().is_empty() {
+        return Value::Object(Map::new());
+    }
+    match json::parse(text) {
+        Some(object @ Value::Object(_)) => object,
+        // Arguments that were encoded twice.
+        Some(Value::String(inner)) if inner.trim_start().starts_with('{') => {
+            json::parse(&inner).unwrap_or_else(|| text.into())
+        }
+        _ => text.into(),
+    }
+}
+
+/// The arguments of a call, from whatever a server has in their place.
+pub(super) fn arguments_of(value: &Value) -> Value {
+    match value {
+        Value::Object(_) => value.clone(),
+        Value::Null => arguments(""),
+        Value::String(text) => arguments(text),
+        other => arguments(&other.to_string()),
+    }
+}
+
+/// A number of tokens. No answer costs more than is taken here, so that sums of them cannot overflow.
+pub(super) fn tokens(value: &Value) -> Option<u64> {
+    let number = value.as_f64()?;
+    Some(number.clamp(0.0, f64::from(u32::MAX)) as u64)
+}
+
+/// How the tests of the formats read an answer.
+#[cfg(test)]
+pub(super) mod trial {
+    use super::{Reading, Trouble};
+    use crate::message::Reply;
+    use crate::provider::wire::Dialect;
+    use crate::provider::{Delta, Request, Sampling};
+    use serde_json::Value;
+
+    /// A request without content, for the model `m`.
+    pub(in crate::provider) const REQUEST: Request<'static> = Request {
+        system: "",
+        messages: &[],
+        tools: &[],
+        may_call: true,
+        model: "m",
+        sampling: &Sampling {
+            max_tokens: 1,
+            temperature: None,
+            reasoning_effort: None,
+        },
+        reply_id: "r",
+        schema: None,
+    };
+
+    /// What was told while an answer came.
+    #[derive(Debug, Default, PartialEq, Eq)]
+    pub(in crate::provider) struct Told {
+        pub(in crate::provider) text: String,
+        pub(in crate::provider) reasoning: String,
+    }
+
+    /// Read `answer`, cut in two at `cut`.
+    pub(in crate::provider) fn read(
+        dialect: &dyn Dialect,
+        answer: &[u8],
+        cut: usize,
+    ) -> Result<(Reply, Told), Trouble> {
+        let mut reading = Reading::new(dialect.draft(&REQUEST), false);
+        let mut told = Told::default();
+        let mut tell = |delta: Delta<'_>| {
+            match delta {
+                Delta::Text(text) => told.text.push_str(text),
+                Delta::Reasoning(text) => told.reasoning.push_str(text),
+                _ => {}
+            }
+            Ok(())
+        };
+        reading.feed(&answer[..cut], &mut tell)?;
+        reading.feed(&answer[cut..], &mut tell)?;
+        reading.finish(&mut tell)?;
+        Ok((reading.reply()?, told))
+    }
+
+    /// `answer`, cut anywhere, is always the same reply, and all of that was told; that reply.
+    #[track_caller]
+    pub(in crate::provider) fn whole(dialect: &dyn Dialect, answer: &[u8]) -> Reply {
+        let (expect, _) = read(dialect, answer, answer.len()).unwrap();
+        for cut in 0..answer.len() {
+            let (reply, told) = read(dialect, answer, cut).unwrap();
+            assert_eq!(reply, expect, "cut at {cut}");
+            assert_eq!(told.text, expect.text, "cut at {cut}");
+            assert_eq!(told.reasoning, expect.reasoning, "cut at {cut}");
+        }
+        expect
+    }
+
+    /// These events as a server sends them.
+    pub(in crate::provider) fn events(list: &[Value]) -> String {
+        list.iter()
+            .map(|event| format!("event: {}\ndata: {event}\n\n", event["type"]))
+            .collect()
+    }
+
+    /// Any answer is read or refused alike wherever it is cut.
+    pub(in crate::provider) fn fuzz(dialect: &dyn Dialect, seeds: &[&[u8]]) {
+        let same = |found: Result<(Reply, Told), Trouble>| format!("{found:?}");
+        crate::fuzz::hold(seeds, |input, random| {
+            let cut = random.below(input.len() + 1);
+            assert_eq!(
+                same(read(dialect, input, cut)),
+                same(read(dialect, input, 0))
+            );
+        });
     }
 }

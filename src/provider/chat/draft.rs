@@ -1,9 +1,8 @@
 //! A reply that is being put together from the chunks of a stream, or from one whole answer. Pure.
 
 use super::WIRE;
-use crate::message::json::parse;
 use crate::message::{Finish, Reply, ToolCall, Usage};
-use crate::provider::reading::{self, Trouble};
+use crate::provider::reading::{self, Trouble, tokens};
 use crate::provider::think::{Piece, Splitter};
 use crate::provider::{Delta, Request, Tell};
 use serde_json::{Map, Value, json};
@@ -287,7 +286,10 @@ impl reading::Draft for Draft {
             made.push(ToolCall {
                 id,
                 name: part.name,
-                arguments: arguments(part.object, &part.text),
+                arguments: match part.object {
+                    Some(object) => reading::arguments_of(&object),
+                    None => reading::arguments(&part.text),
+                },
             });
         }
         let finish = match finish.as_deref() {
@@ -359,27 +361,11 @@ fn spoken(
     Ok(text)
 }
 
-/// Arguments as an object; text that is none stays text, so that the model can be told.
-fn arguments(object: Option<Value>, text: &str) -> Value {
-    match object {
-        Some(object) => object,
-        None if text.trim().is_empty() => Value::Object(serde_json::Map::new()),
-        None => match parse(text) {
-            Some(object @ Value::Object(_)) => object,
-            // Arguments that were encoded twice.
-            Some(Value::String(inner)) if inner.trim_start().starts_with('{') => {
-                parse(&inner).unwrap_or_else(|| Value::String(text.to_owned()))
-            }
-            _ => Value::String(text.to_owned()),
-        },
-    }
-}
-
 fn usage(value: &Value) -> Usage {
     let number = |places: &[&str]| {
         places
             .iter()
-            .find_map(|place| value.pointer(place)?.as_u64())
+            .find_map(|place| tokens(value.pointer(place)?))
             .unwrap_or(0)
     };
     Usage {
@@ -406,52 +392,24 @@ fn usage(value: &Value) -> Usage {
 
 #[cfg(test)]
 mod tests {
-    use super::Draft;
     use crate::message::{Finish, Reply};
-    use crate::provider::reading::{Reading, Trouble};
-    use crate::provider::{Delta, Request, Sampling};
+    use crate::provider::chat::Chat;
+    use crate::provider::quirks::NONE;
+    use crate::provider::reading::{Trouble, trial};
     use serde_json::{Value, json};
 
-    /// Read `answer`, cut in two at `cut`; the reply, and what was told as text meanwhile.
-    fn read(answer: &[u8], cut: usize) -> Result<(Reply, String), Trouble> {
-        let sampling = Sampling {
-            max_tokens: 1,
-            temperature: None,
-            reasoning_effort: None,
-        };
-        let request = Request {
-            system: "",
-            messages: &[],
-            tools: &[],
-            may_call: true,
-            model: "m",
-            sampling: &sampling,
-            reply_id: "r",
-            schema: None,
-        };
-        let mut reading = Reading::new(Box::new(Draft::new(&request)), false);
-        let mut told = String::new();
-        let mut tell = |delta: Delta<'_>| {
-            if let Delta::Text(text) = delta {
-                told.push_str(text);
-            }
-            Ok(())
-        };
-        reading.feed(&answer[..cut], &mut tell)?;
-        reading.feed(&answer[cut..], &mut tell)?;
-        reading.finish(&mut tell)?;
-        Ok((reading.reply()?, told))
+    const CHAT: Chat = Chat {
+        quirks: NONE,
+        most: None,
+    };
+
+    fn read(answer: &[u8], cut: usize) -> Result<(Reply, trial::Told), Trouble> {
+        trial::read(&CHAT, answer, cut)
     }
 
-    /// `answer`, cut anywhere, is always the same reply; that reply.
+    #[track_caller]
     fn whole(answer: &[u8]) -> Reply {
-        let (expect, _) = read(answer, answer.len()).unwrap();
-        for cut in 0..answer.len() {
-            let (reply, told) = read(answer, cut).unwrap();
-            assert_eq!(reply, expect, "cut at {cut}");
-            assert_eq!(told, expect.text, "cut at {cut}");
-        }
-        expect
+        trial::whole(&CHAT, answer)
     }
 
     fn stream(chunks: &[Value]) -> Reply {
@@ -757,13 +715,6 @@ mod tests {
             b"<html><title>Bad gateway</title></html>",
             b"data: {\"error\": {\"message\": \"overloaded\"}}\n\n",
         ];
-        crate::fuzz::hold(seeds, |input, random| {
-            let same = |found: Result<(Reply, String), Trouble>| match found {
-                Ok((reply, told)) => format!("{reply:?} {told}"),
-                Err(trouble) => format!("{trouble:?}"),
-            };
-            let cut = random.below(input.len() + 1);
-            assert_eq!(same(read(input, cut)), same(read(input, 0)));
-        });
+        trial::fuzz(&CHAT, seeds);
     }
 }
