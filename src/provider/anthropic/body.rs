@@ -16,7 +16,7 @@ const LEAST_BUDGET: u32 = 1024;
 /// The body of `request`.
 pub(super) fn of(request: &Request<'_>, format: &Anthropic, stream: bool) -> Map<String, Value> {
     let effort = request.sampling.reasoning_effort.as_deref();
-    let thinking = effort.filter(|effort| *effort != "none" && may_think(request));
+    let thinking = effort.filter(|effort| *effort != "none" && may_think(request, format));
     let mut body = Map::new();
     let mut put = |key: &str, value: Value| drop(body.insert(key.into(), value));
     put("model", request.model.into());
@@ -34,19 +34,11 @@ pub(super) fn of(request: &Request<'_>, format: &Anthropic, stream: bool) -> Map
                 json!({ "type": "enabled", "budget_tokens": budget }),
             );
         }
-        // A model that thinks has a temperature of its own.
-        _ => {
-            let ours = request.sampling.temperature;
-            let temperature = match format.quirks.temperature {
-                // Theirs ends at 1.
-                Temperature::Ours => ours.map(|degree| degree.min(1.0)),
-                Temperature::Fixed(degree) => Some(degree),
-                Temperature::None => None,
-            };
-            if let Some(temperature) = temperature {
-                put("temperature", temperature.into());
-            }
-        }
+        _ => {}
+    }
+    // Newer models refuse a temperature, and the vendor's own types know none; only a model that insists is given one.
+    if let Temperature::Fixed(degree) = format.quirks.temperature {
+        put("temperature", degree.into());
     }
     if let Some(schema) = request.schema {
         output.insert(
@@ -109,19 +101,22 @@ fn adaptive(effort: &str) -> &str {
     }
 }
 
-/// Whether thinking can be asked for: not in the middle of tool calls that were made without it, as after a change of
-/// the model.
-fn may_think(request: &Request<'_>) -> bool {
+/// Whether thinking can be asked for: with a budget not in the middle of tool calls that began without it, as after a
+/// change of the model. Later calls of a turn need not be thought about again.
+fn may_think(request: &Request<'_>, format: &Anthropic) -> bool {
     let is_user = |message: &Message| matches!(message, Message::User(_));
     let start = request.messages.iter().rposition(is_user).unwrap_or(0);
-    request.messages[start..]
-        .iter()
-        .all(|message| match message {
-            Message::Assistant(reply) if !reply.calls.is_empty() => kept(reply, request.model)
-                .iter()
-                .any(|block| block["type"] != "text" && block["type"] != "tool_use"),
-            _ => true,
-        })
+    let mut replies = request.messages[start..].iter();
+    let first = replies.find_map(|message| match message {
+        Message::Assistant(reply) if !reply.calls.is_empty() => Some(reply),
+        _ => None,
+    });
+    let thought = |reply: &Reply| kept(reply, request.model).iter().any(is_thinking);
+    format.quirks.thinking != Thinking::Budget || first.is_none_or(thought)
+}
+
+fn is_thinking(block: &Value) -> bool {
+    block["type"] == "thinking" || block["type"] == "redacted_thinking"
 }
 
 /// The blocks of a reply that go back unchanged, if they are this model's. Its text and calls stand in between as
@@ -182,13 +177,8 @@ fn messages(request: &Request<'_>, format: &Anthropic) -> Vec<Value> {
 
 /// Mark the last of `blocks`: what comes up to it is kept in the provider's cache.
 fn marked(blocks: &mut [Value]) {
-    let can = |block: &&mut Value| {
-        !matches!(
-            block["type"].as_str(),
-            Some("thinking" | "redacted_thinking")
-        )
-    };
-    if let Some(block) = blocks.iter_mut().rev().find(can) {
+    let last = blocks.iter_mut().rfind(|block| !is_thinking(block));
+    if let Some(block) = last {
         block["cache_control"] = json!({ "type": "ephemeral" });
     }
 }
@@ -254,10 +244,12 @@ fn assistant(reply: &Reply, model: &str, format: &Anthropic) -> Vec<Value> {
             _ => blocks.push(block.clone()),
         }
     }
-    // What has no placeholder: all of it, where nothing was kept.
-    let before_calls = blocks.iter().position(|block| block["type"] == "tool_use");
+    // What has no placeholder, all of it where nothing was kept: behind its beginning, or before the calls.
+    let after = blocks.iter().rposition(|block| block["type"] == "text");
+    let before = blocks.iter().position(|block| block["type"] == "tool_use");
+    let place = after.map(|place| place + 1).or(before);
     if let Some(rest) = text(rest) {
-        blocks.insert(before_calls.unwrap_or(blocks.len()), rest);
+        blocks.insert(place.unwrap_or(blocks.len()), rest);
     }
     blocks.extend(calls.map(call));
     blocks
@@ -272,9 +264,454 @@ fn tool(result: &ToolResult, format: &Anthropic) -> Value {
     if content.is_empty() {
         content.extend(text("(no output)"));
     }
+    let is_text = content.iter().all(|block| block["type"] == "text");
     let mut value = json!({ "type": "tool_result", "tool_use_id": fit(&result.call, format.quirks.ids), "content": content });
-    if result.failed {
+    // A failure that shows more than text is refused.
+    if result.failed && is_text {
         value["is_error"] = true.into();
     }
     value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::of;
+    use crate::message::{Document, Image, Message, Part, Reply, ToolCall, ToolResult, User};
+    use crate::provider::anthropic::Anthropic;
+    use crate::provider::quirks::{NONE, Quirks, Temperature, Thinking};
+    use crate::provider::{Request, Sampling, ToolSpec};
+    use serde_json::{Value, json};
+
+    /// As the registry has it for one of the vendor's models, older or newer.
+    fn quirks(thinking: Thinking) -> Quirks {
+        Quirks {
+            cache_marks: true,
+            thinking,
+            ..NONE
+        }
+    }
+
+    fn user(text: &str) -> Message {
+        Message::User(User {
+            parts: vec![Part::Text(text.into())],
+            facts: "[now]".into(),
+            ..User::default()
+        })
+    }
+
+    fn result(call: &str, parts: Vec<Part>, failed: bool) -> Message {
+        Message::Tool(ToolResult {
+            call: call.into(),
+            name: "t".into(),
+            parts,
+            failed,
+        })
+    }
+
+    fn text(words: &str) -> Part {
+        Part::Text(words.into())
+    }
+
+    fn picture() -> Part {
+        Part::Image(Image {
+            media_type: "image/png",
+            bytes: vec![1],
+            name: "a".into(),
+        })
+    }
+
+    fn calling(ids: &[&str], keep: Value) -> Reply {
+        let call = |id: &&str| ToolCall {
+            id: (*id).to_owned(),
+            name: "t".into(),
+            arguments: json!({ "a": 1 }),
+        };
+        Reply {
+            calls: ids.iter().map(call).collect(),
+            opaque: keep
+                .is_array()
+                .then(|| json!({ "wire": "anthropic", "model": "m", "keep": keep })),
+            ..Reply::default()
+        }
+    }
+
+    struct Asked<'a> {
+        quirks: Quirks,
+        effort: Option<&'a str>,
+        most: Option<u32>,
+        model: &'a str,
+        may_call: bool,
+    }
+
+    const USUAL: Asked<'static> = Asked {
+        quirks: NONE,
+        effort: None,
+        most: None,
+        model: "m",
+        may_call: true,
+    };
+
+    fn body(messages: &[Message], asked: &Asked<'_>) -> Value {
+        let tool = |name: &str| ToolSpec {
+            name: name.into(),
+            description: "d".into(),
+            parameters: json!({ "type": "object" }),
+        };
+        let request = Request {
+            system: "s",
+            messages,
+            tools: &[tool("t"), tool("u")],
+            may_call: asked.may_call,
+            model: asked.model,
+            sampling: &Sampling {
+                max_tokens: 8192,
+                temperature: Some(0.5),
+                reasoning_effort: asked.effort.map(str::to_owned),
+            },
+            reply_id: "r",
+            schema: None,
+        };
+        let format = Anthropic {
+            quirks: asked.quirks,
+            most: asked.most,
+        };
+        Value::Object(of(&request, &format, true))
+    }
+
+    fn messages(messages: &[Message]) -> Value {
+        body(messages, &USUAL)["messages"].clone()
+    }
+
+    #[test]
+    fn what_belongs_together_is_one_message() {
+        let list = [
+            user("a"),
+            Message::Assistant(calling(&["x|1", "y"], Value::Null)),
+            result("x|1", vec![text("1")], false),
+            user("b"),
+            result("y", vec![], true),
+            user("c"),
+        ];
+        let sent = messages(&list);
+        let call =
+            |id: &str| json!({ "type": "tool_use", "id": id, "name": "t", "input": { "a": 1 } });
+        let calls = sent[1]["content"].clone();
+        let id = calls[0]["id"].as_str().unwrap();
+        assert_eq!(calls, json!([call(id), call("y")]));
+        let say = |words: &str| json!({ "type": "text", "text": words });
+        let expect = json!([
+            { "role": "user", "content": [say("a"), say("[now]")] },
+            { "role": "assistant", "content": calls },
+            // Results first, whatever was said meanwhile.
+            { "role": "user", "content": [
+                { "type": "tool_result", "tool_use_id": id, "content": [say("1")] },
+                { "type": "tool_result", "tool_use_id": "y", "content": [say("(no output)")], "is_error": true },
+                say("b"), say("[now]"), say("c"), say("[now]"),
+            ] },
+        ]);
+        assert_eq!(sent, expect);
+        assert!(id.starts_with("x1_"), "{id}");
+    }
+
+    #[test]
+    fn what_cannot_be_said_is_left_out() {
+        let blank = Reply {
+            text: " \n".into(),
+            ..Reply::default()
+        };
+        let sent = messages(&[
+            Message::Assistant(calling(&["x"], Value::Null)),
+            result("x", vec![text("")], false),
+            Message::Assistant(blank),
+            Message::User(User::default()),
+            user("a"),
+        ]);
+        let roles: Vec<&Value> = sent
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|message| &message["role"])
+            .collect();
+        assert_eq!(roles, ["user", "assistant", "user"]);
+        assert_eq!(sent[0]["content"][0]["text"], "(continued)");
+        assert_eq!(sent[2]["content"].as_array().unwrap().len(), 3);
+    }
+
+    #[test]
+    fn images_and_documents() {
+        let document = Part::Document(Document {
+            media_type: "application/pdf",
+            bytes: vec![1],
+            name: "a.pdf".into(),
+        });
+        let parts = vec![text("look"), picture(), document];
+        let list = [
+            Message::User(User {
+                parts,
+                ..User::default()
+            }),
+            Message::Assistant(calling(&["x"], Value::Null)),
+            result("x", vec![text("1"), picture()], true),
+        ];
+        let source = |kind: &str| json!({ "type": "base64", "media_type": kind, "data": "AQ==" });
+        let image = json!({ "type": "image", "source": source("image/png") });
+        let sent = messages(&list);
+        let file =
+            json!({ "type": "document", "title": "a.pdf", "source": source("application/pdf") });
+        assert_eq!(
+            sent[0]["content"],
+            json!([image, file, { "type": "text", "text": "look" }])
+        );
+        // A failure with an image would be refused.
+        let content = json!([{ "type": "text", "text": "1" }, image]);
+        let expect = json!([{ "type": "tool_result", "tool_use_id": "x", "content": content }]);
+        assert_eq!(sent[2]["content"], expect);
+        let mut blind = USUAL;
+        blind.quirks.no_images = true;
+        let sent = body(&list, &blind);
+        assert_eq!(sent["messages"][0]["content"][0]["text"], "[image: a]");
+    }
+
+    /// A reply that thought between its calls, and the blocks that it came from.
+    fn thought() -> (Reply, Value) {
+        let keep = json!([
+            { "type": "thinking", "thinking": "hm", "signature": "s" },
+            { "type": "text", "length": 2 },
+            { "type": "tool_use" },
+            { "type": "redacted_thinking", "data": "d" },
+            { "type": "text", "length": 3 },
+            { "type": "tool_use" },
+        ]);
+        let mut reply = calling(&["x", "y"], keep);
+        reply.text = "onetwo".into();
+        reply.text.truncate(5);
+        let call =
+            |id: &str| json!({ "type": "tool_use", "id": id, "name": "t", "input": { "a": 1 } });
+        let blocks = json!([
+            { "type": "thinking", "thinking": "hm", "signature": "s" },
+            { "type": "text", "text": "on" },
+            call("x"),
+            { "type": "redacted_thinking", "data": "d" },
+            { "type": "text", "text": "etw" },
+            call("y"),
+        ]);
+        (reply, blocks)
+    }
+
+    #[test]
+    fn thinking_goes_back_in_its_place_to_its_own_model() {
+        let (reply, blocks) = thought();
+        let list = [user("a"), Message::Assistant(reply.clone())];
+        assert_eq!(messages(&list)[1]["content"], blocks);
+        let other = Asked {
+            model: "n",
+            ..USUAL
+        };
+        let sent = body(&list, &other)["messages"][1]["content"].clone();
+        let kinds: Vec<&Value> = sent
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|block| &block["type"])
+            .collect();
+        assert_eq!(kinds, ["text", "tool_use", "tool_use"]);
+        // Its words were changed meanwhile: all that there is of them is sent.
+        for words in ["", "o", "\u{e9}\u{e9}", "onetwo and more"] {
+            let mut reply = reply.clone();
+            reply.text = words.into();
+            let sent = messages(&[user("a"), Message::Assistant(reply)]);
+            let list = sent[1]["content"].as_array().unwrap();
+            let texts: String = list
+                .iter()
+                .filter_map(|block| block["text"].as_str())
+                .collect();
+            assert_eq!(texts, words);
+            assert_eq!(
+                list.iter()
+                    .filter(|block| block["type"] == "tool_use")
+                    .count(),
+                2
+            );
+        }
+    }
+
+    #[test]
+    fn how_it_is_told_to_think() {
+        let check = |thinking: Thinking, effort: &str, most: Option<u32>, expect: Value| {
+            let asked = Asked {
+                quirks: quirks(thinking),
+                effort: Some(effort),
+                most,
+                ..USUAL
+            };
+            let sent = body(&[user("a")], &asked);
+            let found = json!([sent["max_tokens"], sent["thinking"], sent["output_config"]]);
+            assert_eq!(found, expect, "{effort}");
+        };
+        let budget = |tokens: u32| json!({ "type": "enabled", "budget_tokens": tokens });
+        let old = Thinking::Budget;
+        check(old, "none", None, json!([8192, null, null]));
+        check(old, "minimal", None, json!([9216, budget(1024), null]));
+        check(old, "low", None, json!([10240, budget(2048), null]));
+        check(old, "medium", None, json!([16384, budget(8192), null]));
+        check(old, "high", None, json!([24576, budget(16384), null]));
+        check(old, "high", Some(8192), json!([8192, budget(8191), null]));
+        check(old, "high", Some(1024), json!([1024, null, null]));
+        let adaptive = |effort: &str| json!([8192, { "type": "adaptive" }, { "effort": effort }]);
+        let new = Thinking::Adaptive;
+        check(new, "none", None, json!([8192, null, null]));
+        check(new, "minimal", None, adaptive("low"));
+        check(new, "high", None, adaptive("high"));
+        check(new, "xhigh", None, adaptive("max"));
+        check(
+            new,
+            "low",
+            Some(100),
+            json!([100, { "type": "adaptive" }, { "effort": "low" }]),
+        );
+    }
+
+    #[test]
+    fn thinking_is_not_asked_for_in_the_middle_of_calls_that_began_without_it() {
+        let (with, _) = thought();
+        let without = calling(&["z"], Value::Null);
+        let check = |thinking: Thinking, replies: &[&Reply], expect: bool| {
+            let mut list = vec![user("a"), Message::Assistant(without.clone()), user("b")];
+            for reply in replies {
+                list.push(Message::Assistant((*reply).clone()));
+                list.extend(
+                    reply
+                        .calls
+                        .iter()
+                        .map(|call| result(&call.id, vec![], false)),
+                );
+            }
+            let asked = Asked {
+                quirks: quirks(thinking),
+                effort: Some("high"),
+                ..USUAL
+            };
+            assert_eq!(body(&list, &asked)["thinking"].is_object(), expect);
+        };
+        check(Thinking::Budget, &[], true);
+        check(Thinking::Budget, &[&without], false);
+        check(Thinking::Budget, &[&with], true);
+        // The second round of a turn is seldom thought about.
+        check(Thinking::Budget, &[&with, &without], true);
+        check(Thinking::Budget, &[&without, &with], false);
+        // Newer models think when they like.
+        check(Thinking::Adaptive, &[&without], true);
+    }
+
+    #[test]
+    fn only_a_temperature_that_a_model_insists_on_is_sent() {
+        let check = |temperature: Temperature, expect: Value| {
+            let mut asked = USUAL;
+            asked.quirks.temperature = temperature;
+            assert_eq!(body(&[user("a")], &asked)["temperature"], expect);
+        };
+        check(Temperature::Ours, Value::Null);
+        check(Temperature::None, Value::Null);
+        check(Temperature::Fixed(1.0), json!(1.0));
+    }
+
+    #[test]
+    fn tools_can_be_forbidden() {
+        let sent = body(
+            &[user("a")],
+            &Asked {
+                may_call: false,
+                ..USUAL
+            },
+        );
+        assert_eq!(sent["tool_choice"], json!({ "type": "none" }));
+        assert_eq!(sent["tools"].as_array().unwrap().len(), 2);
+    }
+
+    /// The places of all marks, and `value` without them.
+    fn unmark(value: &mut Value, place: &str, found: &mut Vec<String>) {
+        match value {
+            Value::Array(list) => {
+                for (number, value) in list.iter_mut().enumerate() {
+                    unmark(value, &format!("{place}/{number}"), found);
+                }
+            }
+            Value::Object(object) => {
+                if object.shift_remove("cache_control").is_some() {
+                    let block = Value::Object(object.clone());
+                    assert!(!super::is_thinking(&block), "{place}");
+                    assert_ne!(object.get("text"), Some(&json!("")), "{place}");
+                    found.push(place.to_owned());
+                }
+                for (key, value) in object {
+                    unmark(value, &format!("{place}/{key}"), found);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    #[test]
+    fn marks_for_the_cache_stand_where_the_next_request_finds_them() {
+        let (with, _) = thought();
+        let mut list = vec![
+            user("old"),
+            Message::Assistant(with.clone()),
+            user("a"),
+            user("b"),
+        ];
+        let mut turn = vec![list.clone()];
+        for number in 0..3 {
+            let mut reply = with.clone();
+            let ids = [format!("x{number}"), format!("y{number}")];
+            for (call, id) in reply.calls.iter_mut().zip(&ids) {
+                call.id.clone_from(id);
+            }
+            list.push(Message::Assistant(reply));
+            list.extend(ids.map(|id| result(&id, vec![text("1")], false)));
+            turn.push(list.clone());
+        }
+        let asked = Asked {
+            quirks: quirks(Thinking::Adaptive),
+            effort: Some("high"),
+            ..USUAL
+        };
+        let mut before: Option<String> = None;
+        for (number, list) in turn.iter().enumerate() {
+            let mut sent = body(list, &asked);
+            let marked = sent.to_string();
+            let mut marks = Vec::new();
+            unmark(&mut sent, "", &mut marks);
+            let last = 2 + 2 * number;
+            let mut expect = vec![
+                "/tools/1".to_owned(),
+                "/system/0".into(),
+                "/messages/2/content/3".into(),
+            ];
+            if number > 0 {
+                expect.push(format!("/messages/{last}/content/1"));
+            }
+            assert_eq!(marks, expect);
+            let bare = sent.to_string();
+            if number == 1 {
+                let first = body(&turn[0], &asked).to_string();
+                assert!(marked.starts_with(first.strip_suffix("]}").unwrap()));
+            }
+            if let Some(before) = &before {
+                assert!(bare.starts_with(before.strip_suffix("]}").unwrap()));
+            }
+            before = Some(bare);
+        }
+        // A reply that ends in thinking, as one that was cut off does.
+        let mut cut = calling(
+            &[],
+            json!([{ "type": "thinking", "thinking": "hm", "signature": "s" }]),
+        );
+        cut.text = "x".into();
+        let mut sent = body(&[user("a"), Message::Assistant(cut)], &asked);
+        let mut marks = Vec::new();
+        unmark(&mut sent, "", &mut marks);
+        assert_eq!(marks.last().unwrap(), "/messages/1/content/1");
+        assert_eq!(marks.len(), 4);
+    }
 }

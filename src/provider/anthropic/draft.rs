@@ -1,11 +1,10 @@
 //! A reply that is being put together from the events of a stream, or from one whole answer. Pure.
 
 use super::WIRE;
-use crate::message::json::parse;
 use crate::message::{Finish, Reply, ToolCall, Usage};
-use crate::provider::reading::{self, Trouble};
+use crate::provider::reading::{self, Trouble, arguments, arguments_of, tokens};
 use crate::provider::{Delta, Request, Tell};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 /// The reply, as far as it is known.
 pub(super) struct Draft {
@@ -74,7 +73,7 @@ impl Draft {
 
     /// Numbers are totals and come more than once; the last ones count.
     fn usage(&mut self, usage: &Value) {
-        let number = |key: &str| usage[key].as_u64();
+        let number = |key: &str| tokens(&usage[key]);
         if let Some(input) = number("input_tokens") {
             let cached = number("cache_read_input_tokens").unwrap_or(0);
             let cache_write = number("cache_creation_input_tokens").unwrap_or(0);
@@ -87,10 +86,8 @@ impl Draft {
         if let Some(output) = number("output_tokens") {
             self.usage.output = output;
         }
-        if let Some(thinking) = usage
-            .pointer("/output_tokens_details/thinking_tokens")
-            .and_then(Value::as_u64)
-        {
+        let thinking = usage.pointer("/output_tokens_details/thinking_tokens");
+        if let Some(thinking) = thinking.and_then(tokens) {
             self.usage.reasoning = thinking;
         }
     }
@@ -118,7 +115,6 @@ impl Draft {
             _ => Delta::Text(""),
         };
         told(said, tell)?;
-        self.blocks.retain(|(other, _)| *other != index);
         self.blocks.push((index, new));
         Ok(())
     }
@@ -134,7 +130,8 @@ impl Draft {
             };
             self.begin(index, &json!({ "type": kind }), tell)?;
         }
-        let Some((_, block)) = self.blocks.iter_mut().find(|(other, _)| *other == index) else {
+        // Where every block has the same number, it is the last one that goes on.
+        let Some((_, block)) = self.blocks.iter_mut().rfind(|(other, _)| *other == index) else {
             return Ok(());
         };
         match (delta["type"].as_str(), block) {
@@ -251,7 +248,11 @@ impl reading::Draft for Draft {
                         }
                         id => id,
                     };
-                    let arguments = arguments(input, &json);
+                    // The pieces where there are any, else what came with its beginning.
+                    let arguments = match json.trim() {
+                        "" => arguments_of(&input),
+                        _ => arguments(&json),
+                    };
                     reply.calls.push(ToolCall {
                         id,
                         name,
@@ -288,17 +289,384 @@ impl reading::Draft for Draft {
     }
 }
 
-/// The input of a call: the pieces where there are any, else what came with its beginning.
-fn arguments(input: Value, json: &str) -> Value {
-    if json.trim().is_empty() {
-        return match input {
-            Value::Null => Value::Object(Map::new()),
-            Value::String(text) => parse(&text).unwrap_or(Value::String(text)),
-            input => input,
-        };
+#[cfg(test)]
+mod tests {
+    use crate::message::{Finish, Reply, Usage};
+    use crate::provider::anthropic::Anthropic;
+    use crate::provider::quirks::NONE;
+    use crate::provider::reading::{Trouble, trial};
+    use serde_json::{Value, json};
+
+    const ANTHROPIC: Anthropic = Anthropic {
+        quirks: NONE,
+        most: None,
+    };
+
+    fn read(answer: &str) -> Result<(Reply, trial::Told), Trouble> {
+        trial::read(&ANTHROPIC, answer.as_bytes(), 0)
     }
-    match parse(json) {
-        Some(object @ Value::Object(_)) => object,
-        _ => Value::String(json.to_owned()),
+
+    #[track_caller]
+    fn whole(answer: &Value) -> Reply {
+        trial::whole(&ANTHROPIC, answer.to_string().as_bytes())
+    }
+
+    /// A whole answer with this content and reason to stop.
+    #[track_caller]
+    fn message(content: Value, reason: &str) -> Reply {
+        whole(
+            &json!({ "type": "message", "role": "assistant", "model": "m1", "content": content,
+                      "stop_reason": reason, "usage": { "input_tokens": 10, "output_tokens": 5 } }),
+        )
+    }
+
+    #[track_caller]
+    fn stream(events: &[Value]) -> Reply {
+        trial::whole(&ANTHROPIC, trial::events(events).as_bytes())
+    }
+
+    fn start() -> Value {
+        let usage = json!({ "input_tokens": 10, "output_tokens": 1 });
+        json!({ "type": "message_start", "message": { "type": "message", "model": "m1", "content": [], "usage": usage } })
+    }
+
+    fn begin(index: u64, block: Value) -> Value {
+        json!({ "type": "content_block_start", "index": index, "content_block": block })
+    }
+
+    fn delta(index: u64, kind: &str, key: &str, text: &str) -> Value {
+        json!({ "type": "content_block_delta", "index": index, "delta": { "type": kind, key: text } })
+    }
+
+    fn text(index: u64, words: &str) -> Value {
+        delta(index, "text_delta", "text", words)
+    }
+
+    fn input(index: u64, json: &str) -> Value {
+        delta(index, "input_json_delta", "partial_json", json)
+    }
+
+    fn over(index: u64) -> Value {
+        json!({ "type": "content_block_stop", "index": index })
+    }
+
+    fn reason(reason: &str) -> Value {
+        json!({ "type": "message_delta", "delta": { "stop_reason": reason, "stop_sequence": null }, "usage": { "output_tokens": 7 } })
+    }
+
+    fn stop() -> Value {
+        json!({ "type": "message_stop" })
+    }
+
+    fn tool(id: &str, name: &str) -> Value {
+        json!({ "type": "tool_use", "id": id, "name": name, "input": {} })
+    }
+
+    fn calls(reply: &Reply) -> Vec<(&str, &str, Value)> {
+        let calls = reply.calls.iter();
+        calls
+            .map(|call| (&*call.id, &*call.name, call.arguments.clone()))
+            .collect()
+    }
+
+    #[test]
+    fn text_in_pieces() {
+        let reply = stream(&[
+            start(),
+            json!({ "type": "ping" }),
+            begin(0, json!({ "type": "text", "text": "" })),
+            text(0, "h\u{e9}"),
+            json!({ "type": "a_kind_to_come", "index": 0, "delta": { "text": "x" } }),
+            delta(0, "citations_delta", "citation", "x"),
+            text(0, "llo \u{1f642}"),
+            over(0),
+            reason("end_turn"),
+            stop(),
+        ]);
+        assert_eq!(reply.text, "h\u{e9}llo \u{1f642}");
+        assert_eq!(
+            (reply.finish, reply.model.as_str(), reply.opaque),
+            (Finish::Stop, "m1", None)
+        );
+        assert_eq!((reply.usage.input, reply.usage.output), (10, 7));
+    }
+
+    #[test]
+    fn calls_from_fragments_of_any_size() {
+        let reply = stream(&[
+            start(),
+            begin(0, tool("a", "read")),
+            begin(1, tool("b", "list")),
+            input(0, ""),
+            input(0, "{\"p\":"),
+            input(1, "{}"),
+            input(0, " 1}"),
+            begin(2, tool("c", "none")),
+            over(0),
+            reason("tool_use"),
+            stop(),
+        ]);
+        assert_eq!(
+            calls(&reply),
+            [
+                ("a", "read", json!({ "p": 1 })),
+                ("b", "list", json!({})),
+                ("c", "none", json!({}))
+            ]
+        );
+        assert_eq!(reply.finish, Finish::Calls);
+    }
+
+    #[test]
+    fn calls_in_odd_shapes() {
+        let check = |list: &[Value], expect: &[(&str, &str, Value)]| {
+            let mut events = vec![start()];
+            events.extend_from_slice(list);
+            events.extend([reason("end_turn"), stop()]);
+            let reply = stream(&events);
+            assert_eq!(calls(&reply), expect, "{list:?}");
+            assert_eq!(reply.finish, Finish::Calls);
+        };
+        let with =
+            |input: Value| json!({ "type": "tool_use", "id": "a", "name": "f", "input": input });
+        let one = json!({ "x": 1 });
+        // All of the input at the beginning, as an object or as text; as null.
+        check(&[begin(0, with(one.clone()))], &[("a", "f", one.clone())]);
+        check(
+            &[begin(0, with(json!("{\"x\": 1}")))],
+            &[("a", "f", one.clone())],
+        );
+        check(&[begin(0, with(Value::Null))], &[("a", "f", json!({}))]);
+        // Text that is no object, or that was encoded twice.
+        check(
+            &[begin(0, tool("a", "f")), input(0, "{oops")],
+            &[("a", "f", json!("{oops"))],
+        );
+        check(
+            &[begin(0, tool("a", "f")), input(0, "\"{\\\"x\\\": 1}\"")],
+            &[("a", "f", one)],
+        );
+        // Ids that are missing, or stand twice; blocks that all have the same number.
+        check(
+            &[
+                begin(0, tool("", "f")),
+                begin(1, tool("a", "g")),
+                begin(2, tool("a", "h")),
+            ],
+            &[
+                ("call_0_0", "f", json!({})),
+                ("a", "g", json!({})),
+                ("call_0_2", "h", json!({})),
+            ],
+        );
+        check(
+            &[
+                begin(0, tool("a", "f")),
+                input(0, "{}"),
+                begin(0, tool("b", "g")),
+                input(0, "{\"y\": 2}"),
+            ],
+            &[("a", "f", json!({})), ("b", "g", json!({ "y": 2 }))],
+        );
+    }
+
+    #[test]
+    fn thinking_is_kept_in_its_place_as_it_came() {
+        let reply = stream(&[
+            start(),
+            begin(
+                0,
+                json!({ "type": "thinking", "thinking": "", "signature": "" }),
+            ),
+            delta(0, "thinking_delta", "thinking", "h"),
+            delta(0, "thinking_delta", "thinking", "m"),
+            delta(0, "signature_delta", "signature", "si"),
+            delta(0, "signature_delta", "signature", "gn"),
+            begin(1, json!({ "type": "redacted_thinking", "data": "secret" })),
+            begin(2, json!({ "type": "text", "text": "I " })),
+            text(2, "look."),
+            begin(3, tool("a", "f")),
+            begin(
+                4,
+                json!({ "type": "thinking", "thinking": " and", "signature": "more" }),
+            ),
+            begin(5, tool("b", "g")),
+            reason("tool_use"),
+            stop(),
+        ]);
+        assert_eq!(
+            (reply.text.as_str(), reply.reasoning.as_str()),
+            ("I look.", "hm and")
+        );
+        assert_eq!(
+            calls(&reply),
+            [("a", "f", json!({})), ("b", "g", json!({}))]
+        );
+        let keep = json!([
+            { "type": "thinking", "thinking": "hm", "signature": "sign" },
+            { "type": "redacted_thinking", "data": "secret" },
+            { "type": "text", "length": 7 },
+            { "type": "tool_use" },
+            { "type": "thinking", "thinking": " and", "signature": "more" },
+            { "type": "tool_use" },
+        ]);
+        let opaque = json!({ "wire": "anthropic", "model": "m", "keep": keep });
+        assert_eq!(reply.opaque, Some(opaque));
+        // Shown to nobody, and signed all the same.
+        let hidden = json!([{ "type": "thinking", "thinking": "", "signature": "s" }, { "type": "text", "text": "a" }]);
+        assert!(message(hidden, "end_turn").opaque.is_some());
+        // Not signed: it would be refused.
+        let reply = stream(&[
+            start(),
+            delta(0, "thinking_delta", "thinking", "hm"),
+            text(1, "ok"),
+            reason("end_turn"),
+        ]);
+        assert_eq!(
+            (reply.text.as_str(), reply.reasoning.as_str()),
+            ("ok", "hm")
+        );
+        assert_eq!(reply.opaque, None);
+    }
+
+    #[test]
+    fn whole_answers() {
+        let content = json!([{ "type": "thinking", "thinking": "hm", "signature": "s" }, { "type": "text", "text": "a" },
+                             { "type": "a_block_to_come", "text": "x" },
+                             { "type": "tool_use", "id": "t", "name": "f", "input": { "x": 1 } }]);
+        let reply = message(content, "tool_use");
+        assert_eq!((reply.text.as_str(), reply.reasoning.as_str()), ("a", "hm"));
+        assert_eq!(calls(&reply), [("t", "f", json!({ "x": 1 }))]);
+        assert_eq!((reply.usage.input, reply.usage.output), (10, 5));
+        // A server that was asked for a stream, and sends the answer as its one event.
+        let event = json!({ "type": "message", "content": [{ "type": "text", "text": "a" }], "stop_reason": "end_turn" });
+        assert_eq!(stream(&[event]).text, "a");
+    }
+
+    #[test]
+    fn reasons_to_stop() {
+        let check = |reason: &str, expect: Finish| {
+            let content = json!([{ "type": "text", "text": "x" }]);
+            assert_eq!(message(content, reason).finish, expect, "{reason}");
+        };
+        check("end_turn", Finish::Stop);
+        check("stop_sequence", Finish::Stop);
+        check("tool_use", Finish::Stop);
+        check("max_tokens", Finish::Length);
+        check("model_context_window_exceeded", Finish::Length);
+        check("refusal", Finish::Refusal);
+        check("pause_turn", Finish::Other("pause_turn".into()));
+        let cut = json!([{ "type": "tool_use", "id": "a", "name": "f", "input": {} }]);
+        assert_eq!(message(cut, "max_tokens").finish, Finish::Length);
+        assert_eq!(message(json!([]), "end_turn").text, "");
+    }
+
+    #[test]
+    fn what_was_used_comes_in_two_parts() {
+        let check = |first: Value, last: Value, expect: (u64, u64, u64, u64)| {
+            let begin = json!({ "type": "message_start", "message": { "usage": first } });
+            let end = json!({ "type": "message_delta", "delta": { "stop_reason": "end_turn" }, "usage": last });
+            let Usage {
+                input,
+                cached,
+                cache_write,
+                output,
+                ..
+            } = stream(&[begin, text(0, "a"), end, stop()]).usage;
+            assert_eq!((input, cached, cache_write, output), expect);
+        };
+        let cached = json!({ "input_tokens": 3, "cache_read_input_tokens": 50, "cache_creation_input_tokens": 7, "output_tokens": 1 });
+        check(
+            cached.clone(),
+            json!({ "output_tokens": 9 }),
+            (60, 50, 7, 9),
+        );
+        // The same again at the end, with and without the rest.
+        check(
+            cached.clone(),
+            json!({ "input_tokens": 3, "output_tokens": 9 }),
+            (60, 50, 7, 9),
+        );
+        check(cached.clone(), cached, (60, 50, 7, 1));
+        // Servers that know it at the end only.
+        check(
+            json!({ "input_tokens": 0, "output_tokens": 0 }),
+            json!({ "input_tokens": 42, "output_tokens": 9 }),
+            (42, 0, 0, 9),
+        );
+        let late = json!({ "input_tokens": 2, "cache_read_input_tokens": 40, "output_tokens": 9 });
+        check(Value::Null, late, (42, 40, 0, 9));
+        let thought =
+            json!({ "output_tokens": 9, "output_tokens_details": { "thinking_tokens": 4 } });
+        let end = json!({ "type": "message_delta", "delta": { "stop_reason": "end_turn" }, "usage": thought });
+        assert_eq!(stream(&[start(), end]).usage.reasoning, 4);
+    }
+
+    #[test]
+    fn ends_of_streams() {
+        let begun = trial::events(&[start(), text(0, "a")]);
+        let check = |answer: &str| {
+            assert_eq!(trial::whole(&ANTHROPIC, answer.as_bytes()).text, "a");
+        };
+        check(&(begun.clone() + &trial::events(&[reason("end_turn")])));
+        check(&(begun.clone() + &trial::events(&[stop()])));
+        check(&(begun.clone() + "data: [DONE]\n\n"));
+        check(&trial::events(&[text(0, "a"), stop()]));
+        let all = begun.clone() + &trial::events(&[over(0), reason("end_turn"), stop()]);
+        check(&all.replace('\n', "\r\n"));
+        check(&format!(": hello\n\n{all}").replace("data: ", "data:"));
+        assert!(matches!(read(&begun), Err(Trouble::Cut(_))));
+    }
+
+    #[test]
+    fn what_is_no_answer() {
+        let nonsense = |answer: &str| {
+            let found = read(answer);
+            assert!(matches!(found, Err(Trouble::Nonsense(_))), "{answer}");
+        };
+        nonsense("");
+        nonsense("<html><title>Login</title></html>");
+        nonsense("{\"choices\": []}");
+        nonsense("{\"content\": ");
+        nonsense("data: {oops\n\n");
+        nonsense("data: [DONE]\n\n");
+        nonsense(&trial::events(&[start(), begin(0, tool("a", "")), stop()]));
+        let error = json!({ "type": "error", "error": { "type": "overloaded_error", "message": "Overloaded" } });
+        let server = |answer: &str| {
+            let found = read(answer);
+            assert!(matches!(found, Err(Trouble::Server(said)) if said == error));
+        };
+        server(&error.to_string());
+        server(&trial::events(std::slice::from_ref(&error)));
+        server(&trial::events(&[start(), text(0, "a"), error.clone()]));
+    }
+
+    #[test]
+    fn half_a_surrogate_pair_is_replaced() {
+        let answer = br#"{"content":[{"type":"text","text":"a\ud83d"}],"stop_reason":"end_turn"}"#;
+        assert_eq!(trial::whole(&ANTHROPIC, answer).text, "a\u{fffd}");
+    }
+
+    #[test]
+    fn fuzz_any_answer_is_read_or_refused_alike_wherever_it_is_cut() {
+        let stream = trial::events(&[
+            start(),
+            json!({ "type": "ping" }),
+            begin(0, json!({ "type": "thinking", "thinking": "" })),
+            delta(0, "thinking_delta", "thinking", "hm"),
+            delta(0, "signature_delta", "signature", "s"),
+            over(0),
+            begin(1, tool("a", "f")),
+            input(1, "{\"x\": 1}"),
+            reason("tool_use"),
+            stop(),
+        ]);
+        let seeds: &[&[u8]] = &[
+            stream.as_bytes(),
+            br#"{"type":"message","model":"m","content":[{"type":"text","text":"a"},{"type":"tool_use","id":"t","name":"f","input":{"x":1}}],"stop_reason":"tool_use","usage":{"input_tokens":18446744073709551615,"cache_read_input_tokens":2,"output_tokens":3}}"#,
+            br#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#,
+            b"event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"api_error\",\"message\":\"no\"}}\n\n",
+        ];
+        trial::fuzz(&ANTHROPIC, seeds);
     }
 }
