@@ -342,6 +342,7 @@ fn dialect(choice: &Choice, most: Option<u32>) -> Box<dyn Dialect> {
             let by_name = by_name.iter().any(|start| choice.model.starts_with(start));
             Box::new(Responses {
                 quirks,
+                most,
                 reasons: choice.facts.map_or(by_name, |facts| facts.reasons()),
             })
         }

@@ -14,11 +14,10 @@ pub(super) fn of(request: &Request<'_>, format: &Responses, stream: bool) -> Map
     let mut put = |key: &str, value: Value| drop(body.insert(key.into(), value));
     put("model", request.model.into());
     if !format.quirks.no_limit {
+        let most = format.most.unwrap_or(u32::MAX);
         // Theirs begins at 16.
-        put(
-            "max_output_tokens",
-            request.sampling.max_tokens.max(16).into(),
-        );
+        let limit = request.sampling.max_tokens.min(most).max(16);
+        put("max_output_tokens", limit.into());
     }
     let temperature = match format.quirks.temperature {
         Temperature::Ours => request.sampling.temperature,
@@ -131,8 +130,13 @@ fn assistant(reply: &Reply, model: &str, format: &Responses, list: &mut Vec<Valu
         json!({ "type": "function_call", "call_id": fit(&call.id, format.quirks.ids),
                                          "name": call.name, "arguments": call.arguments_object().to_string() })
     };
-    let text =
-        |words: &str| (!words.is_empty()).then(|| json!({ "role": "assistant", "content": words }));
+    let text = |words: &str, phase: &Value| {
+        let mut message = json!({ "role": "assistant", "content": words });
+        if phase.is_string() {
+            message["phase"] = phase.clone();
+        }
+        (!words.is_empty()).then_some(message)
+    };
     let mut rest = reply.text.as_str();
     let mut calls = reply.calls.iter();
     for item in kept.into_iter().flatten() {
@@ -140,13 +144,237 @@ fn assistant(reply: &Reply, model: &str, format: &Responses, list: &mut Vec<Valu
             (Some("message"), Some(length)) => {
                 let length = usize::try_from(length).unwrap_or(usize::MAX);
                 let (words, after) = rest.split_at_checked(length).unwrap_or((rest, ""));
-                list.extend(text(words));
+                list.extend(text(words, &item["phase"]));
                 rest = after;
             }
             (Some("function_call"), _) => list.extend(calls.next().map(call)),
             _ => list.push(item.clone()),
         }
     }
-    list.extend(text(rest));
+    list.extend(text(rest, &Value::Null));
     list.extend(calls.map(call));
+    // Reasoning that nothing came of, as at the limit of the answer, is refused.
+    while list.last().is_some_and(|item| item["type"] == "reasoning") {
+        list.pop();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::of;
+    use crate::message::{Document, Image, Message, Part, Reply, ToolCall, ToolResult, User};
+    use crate::provider::quirks::{CODEX, NONE, Quirks, Temperature};
+    use crate::provider::responses::Responses;
+    use crate::provider::{Request, Sampling, ToolSpec};
+    use serde_json::{Value, json};
+
+    const USUAL: Responses = Responses {
+        quirks: NONE,
+        most: None,
+        reasons: false,
+    };
+
+    fn user(parts: Vec<Part>) -> Message {
+        Message::User(User {
+            parts,
+            facts: "[now]".into(),
+            ..User::default()
+        })
+    }
+
+    fn text(words: &str) -> Part {
+        Part::Text(words.into())
+    }
+
+    fn picture() -> Part {
+        Part::Image(Image {
+            media_type: "image/png",
+            bytes: vec![1],
+            name: "a".into(),
+        })
+    }
+
+    fn result(parts: Vec<Part>) -> Message {
+        Message::Tool(ToolResult {
+            call: "c".into(),
+            name: "t".into(),
+            parts,
+            failed: false,
+        })
+    }
+
+    fn reply(words: &str, calls: usize, keep: Value) -> Message {
+        let call = |number: usize| ToolCall {
+            id: format!("c{number}"),
+            name: "t".into(),
+            arguments: json!({ "a": 1 }),
+        };
+        Message::Assistant(Reply {
+            text: words.into(),
+            calls: (0..calls).map(call).collect(),
+            opaque: keep
+                .is_array()
+                .then(|| json!({ "wire": "responses", "model": "m", "keep": keep })),
+            ..Reply::default()
+        })
+    }
+
+    fn body(messages: &[Message], format: &Responses, model: &str, max_tokens: u32) -> Value {
+        let request = Request {
+            system: "s",
+            messages,
+            tools: &[ToolSpec {
+                name: "t".into(),
+                description: "d".into(),
+                parameters: json!({ "type": "object" }),
+            }],
+            may_call: true,
+            model,
+            sampling: &Sampling {
+                max_tokens,
+                temperature: Some(0.5),
+                reasoning_effort: Some("high".into()),
+            },
+            reply_id: "r",
+            schema: None,
+        };
+        Value::Object(of(&request, format, false))
+    }
+
+    fn input(messages: &[Message]) -> Value {
+        body(messages, &USUAL, "m", 99)["input"].clone()
+    }
+
+    fn call(number: usize) -> Value {
+        json!({ "type": "function_call", "call_id": format!("c{number}"), "name": "t", "arguments": "{\"a\":1}" })
+    }
+
+    #[test]
+    fn what_is_asked_for() {
+        let sent = body(&[], &USUAL, "m", 99);
+        let keys: Vec<&String> = sent.as_object().unwrap().keys().collect();
+        let expect = [
+            "model",
+            "max_output_tokens",
+            "temperature",
+            "reasoning",
+            "store",
+            "instructions",
+            "tools",
+            "tool_choice",
+            "input",
+        ];
+        assert_eq!(keys, expect);
+        assert_eq!(
+            (&sent["store"], &sent["reasoning"]),
+            (&json!(false), &json!({ "effort": "high" }))
+        );
+        let reasons = Responses {
+            reasons: true,
+            quirks: Quirks {
+                temperature: Temperature::None,
+                ..NONE
+            },
+            most: Some(50),
+        };
+        let sent = body(&[], &reasons, "m", 99);
+        assert_eq!(sent["include"], json!(["reasoning.encrypted_content"]));
+        assert_eq!(
+            (&sent["temperature"], &sent["max_output_tokens"]),
+            (&Value::Null, &json!(50))
+        );
+        assert_eq!(body(&[], &USUAL, "m", 1)["max_output_tokens"], 16);
+        let codex = Responses {
+            quirks: CODEX,
+            ..USUAL
+        };
+        let sent = body(&[], &codex, "m", 99);
+        assert_eq!(
+            (&sent["max_output_tokens"], &sent["stream"]),
+            (&Value::Null, &json!(true))
+        );
+    }
+
+    #[test]
+    fn messages_in_their_forms() {
+        let document = Part::Document(Document {
+            media_type: "application/pdf",
+            bytes: vec![1],
+            name: "a.pdf".into(),
+        });
+        let say = |words: &str| json!({ "type": "input_text", "text": words });
+        let image = json!({ "type": "input_image", "detail": "auto", "image_url": "data:image/png;base64,AQ==" });
+        let file = json!({ "type": "input_file", "filename": "a.pdf", "file_data": "data:application/pdf;base64,AQ==" });
+        let output = |output: Value| json!({ "type": "function_call_output", "call_id": "c", "output": output });
+        let sent = input(&[
+            user(vec![text("look"), picture(), document]),
+            reply("I look.", 2, Value::Null),
+            result(vec![text("1")]),
+            result(vec![]),
+            result(vec![text("1"), picture()]),
+            reply("", 0, Value::Null),
+        ]);
+        let expect = json!([
+            { "role": "user", "content": [image, file, say("look"), say("[now]")] },
+            { "role": "assistant", "content": "I look." },
+            call(0),
+            call(1),
+            output(json!("1")),
+            output(json!("(no output)")),
+            output(json!([say("1"), image])),
+        ]);
+        assert_eq!(sent, expect);
+        let mut blind = USUAL;
+        blind.quirks.no_images = true;
+        let sent = body(&[user(vec![picture()])], &blind, "m", 99);
+        assert_eq!(sent["input"][0]["content"][0], say("[image: a]"));
+    }
+
+    #[test]
+    fn reasoning_goes_back_in_its_place_to_its_own_model() {
+        let secret =
+            json!({ "type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "s" });
+        let aside = json!({ "type": "message", "phase": "commentary", "role": "assistant", "content": "Hm." });
+        let keep = json!([secret, aside, { "type": "function_call" }, secret,
+                          { "type": "message", "phase": "final_answer", "length": 2 }, { "type": "function_call" }, secret]);
+        let message = reply("onetwo", 3, keep);
+        let words = |words: &str| json!({ "role": "assistant", "content": words });
+        let mut marked = words("on");
+        marked["phase"] = "final_answer".into();
+        let expect = json!([
+            secret,
+            aside,
+            call(0),
+            secret,
+            marked,
+            call(1),
+            secret,
+            words("etwo"),
+            call(2)
+        ]);
+        assert_eq!(input(std::slice::from_ref(&message)), expect);
+        let other = body(&[message], &USUAL, "n", 99)["input"].clone();
+        assert_eq!(other, json!([words("onetwo"), call(0), call(1), call(2)]));
+        // Nothing came of it.
+        assert_eq!(input(&[reply("", 0, json!([secret, secret]))]), json!([]));
+    }
+
+    #[test]
+    fn a_longer_conversation_begins_with_the_shorter_ones_bytes() {
+        let secret = json!([{ "type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "s" }, { "type": "function_call" }]);
+        let list = [
+            user(vec![text("hi")]),
+            reply("", 1, secret.clone()),
+            result(vec![text("out"), picture()]),
+            reply("on it", 1, secret),
+            result(vec![text("out")]),
+            reply("done", 0, Value::Null),
+            user(vec![text("more")]),
+        ];
+        let long = body(&list, &USUAL, "m", 99).to_string();
+        for end in [1, 3, 5] {
+            let short = body(&list[..end], &USUAL, "m", 99).to_string();
+            assert!(long.starts_with(short.strip_suffix("]}").unwrap()));
+        }
+    }
 }

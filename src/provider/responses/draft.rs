@@ -1,9 +1,11 @@
 //! A reply that is being put together from the events of a stream, or from one whole answer. Pure.
+//!
+//! The same item is told of up to four times: when it begins, in pieces, when it ends, and within the whole response at
+//! the end. Servers leave out any of these, and number or name the items differently from one to the next.
 
 use super::WIRE;
-use crate::message::json::parse;
 use crate::message::{Finish, Reply, ToolCall, Usage};
-use crate::provider::reading::{self, Trouble};
+use crate::provider::reading::{self, Trouble, arguments, arguments_of, tokens};
 use crate::provider::{Delta, Request, Tell};
 use serde_json::{Map, Value, json};
 
@@ -14,16 +16,47 @@ pub(super) struct Draft {
     messages: usize,
     /// The model that was asked: its reasoning is returned to it alone.
     asked: String,
-    /// Each output item, by its place in the answer.
-    items: Vec<(u64, Value)>,
-    /// Text that was told, so that the whole text at its end is not told again.
-    told: usize,
-    /// Arguments of calls whose item was never completed.
-    pieces: Vec<(u64, String)>,
+    items: Vec<Item>,
+    /// What was told as reasoning.
+    reasoning: String,
     finish: Option<String>,
     usage: Usage,
     model: String,
     done: bool,
+}
+
+/// An item of the output.
+struct Item {
+    /// Its place in the output.
+    index: u64,
+    /// As the server has it, so far.
+    value: Value,
+    /// What was told of it as text or as reasoning.
+    told: String,
+    /// The part of its reasoning that was told last.
+    part: Option<u64>,
+    /// The pieces of a call's arguments.
+    arguments: String,
+    refused: bool,
+    /// It was told as reasoning: talk on the way, which models mark as such.
+    aside: bool,
+    /// It came whole.
+    ended: bool,
+}
+
+impl Item {
+    fn is(&self, kind: &str) -> bool {
+        self.value["type"] == kind
+    }
+
+    /// Whether `other` tells of the same item, by its ids.
+    fn is_same(&self, other: &Value) -> bool {
+        let same = |key: &str| {
+            other[key].as_str().is_some_and(|id| !id.is_empty()) && self.value[key] == other[key]
+        };
+        // A call's id that stands twice is another call's, if that has another name.
+        same("id") || same("call_id") && self.value["name"] == other["name"]
+    }
 }
 
 impl Draft {
@@ -33,8 +66,7 @@ impl Draft {
             messages: request.messages.len(),
             asked: request.model.to_owned(),
             items: Vec::new(),
-            told: 0,
-            pieces: Vec::new(),
+            reasoning: String::new(),
             finish: None,
             usage: Usage::default(),
             model: String::new(),
@@ -42,25 +74,144 @@ impl Draft {
         }
     }
 
-    fn place(&mut self, index: u64, item: &Value) {
-        match self.items.iter_mut().find(|(other, _)| *other == index) {
-            Some((_, before)) => *before = item.clone(),
-            None => self.items.push((index, item.clone())),
+    fn push(&mut self, index: Option<u64>, value: Value) -> usize {
+        let next = self
+            .items
+            .iter()
+            .map(|item| item.index.saturating_add(1))
+            .max();
+        self.items.push(Item {
+            index: index.or(next).unwrap_or(0),
+            value,
+            told: String::new(),
+            part: None,
+            arguments: String::new(),
+            refused: false,
+            aside: false,
+            ended: false,
+        });
+        self.items.len() - 1
+    }
+
+    /// An item begins.
+    fn begin(&mut self, index: Option<u64>, value: &Value) {
+        // Told of twice, or after its pieces.
+        let is_it = |item: &Item| {
+            item.is_same(value)
+                || !item.ended
+                    && Some(item.index) == index
+                    && item.value["id"].is_null()
+                    && item.value["type"] == value["type"]
+        };
+        match self.items.iter().position(is_it) {
+            Some(at) if self.items[at].ended => {}
+            Some(at) => self.items[at].value = value.clone(),
+            None => drop(self.push(index, value.clone())),
         }
     }
 
-    fn text(&mut self, text: &str, tell: &mut Tell<'_>) -> Result<(), Trouble> {
-        self.told += text.len();
-        match text {
-            "" => Ok(()),
-            text => tell(Delta::Text(text)).map_err(Trouble::Listener),
+    /// An item has ended, and is here whole: what was missed of it is told.
+    fn complete(
+        &mut self,
+        index: Option<u64>,
+        value: &Value,
+        tell: &mut Tell<'_>,
+    ) -> Result<(), Trouble> {
+        let by_id = |item: &Item| item.is_same(value);
+        let by_place =
+            |item: &Item| Some(item.index) == index && item.value["type"] == value["type"];
+        // Some servers give it another id than it began with.
+        let is_open = |item: &Item| !item.ended && item.value["type"] == value["type"];
+        let found = self.items.iter().position(by_id);
+        let found = found.or_else(|| {
+            self.items
+                .iter()
+                .position(|item| is_open(item) && by_place(item))
+        });
+        let found = found.or_else(|| self.items.iter().position(is_open));
+        let found = found.or_else(|| self.items.iter().position(by_place));
+        let words = spoken(value);
+        let is_told = |item: &Item| item.is("message") && !words.is_empty() && item.told == words;
+        let found = found.or_else(|| self.items.iter().position(is_told));
+        let at = found.unwrap_or_else(|| self.push(index, value.clone()));
+        if std::mem::replace(&mut self.items[at].ended, true) {
+            return Ok(());
+        }
+        self.items[at].value = value.clone();
+        match value["type"].as_str() {
+            Some("message") => {
+                self.items[at].refused |= has_refusal(value);
+                let rest = words.strip_prefix(&self.items[at].told);
+                self.say(at, rest.unwrap_or_default(), tell)
+            }
+            Some("reasoning") if self.items[at].told.is_empty() => {
+                self.think(at, None, &summary(value), tell)
+            }
+            _ => Ok(()),
         }
     }
 
-    /// Whether the item at `index` is talk on the way, which models mark as such.
-    fn is_commentary(&self, index: u64) -> bool {
-        let item = self.items.iter().find(|(other, _)| *other == index);
-        item.is_some_and(|(_, item)| is_commentary(item))
+    /// The item that an event is about, which is of the kind `kind`.
+    fn about(&mut self, event: &Value, kind: &str) -> usize {
+        let index = event["output_index"].as_u64();
+        let id = event["item_id"].as_str().filter(|id| !id.is_empty());
+        let by_id = |item: &Item| {
+            id.is_some_and(|id| item.value["id"] == id || item.value["call_id"] == id)
+        };
+        let by_place = |item: &Item| item.is(kind) && Some(item.index) == index;
+        let found = self.items.iter().rposition(by_id);
+        let found = found.or_else(|| self.items.iter().rposition(by_place));
+        // Neither says anything: it is the one that was begun last.
+        let last = |item: &Item| item.is(kind) && !item.ended;
+        let found = found.or_else(|| {
+            self.items
+                .iter()
+                .rposition(last)
+                .filter(|_| index.is_none())
+        });
+        found.unwrap_or_else(|| {
+            let mut value = json!({ "type": kind });
+            if let Some(id) = id {
+                value["id"] = id.into();
+            }
+            self.push(index, value)
+        })
+    }
+
+    /// A message's next words.
+    fn say(&mut self, at: usize, text: &str, tell: &mut Tell<'_>) -> Result<(), Trouble> {
+        if text.is_empty() {
+            return Ok(());
+        }
+        let item = &mut self.items[at];
+        item.aside |= item.told.is_empty() && item.value["phase"] == "commentary";
+        if item.aside {
+            return self.think(at, None, text, tell);
+        }
+        self.items[at].told.push_str(text);
+        tell(Delta::Text(text)).map_err(Trouble::Listener)
+    }
+
+    fn think(
+        &mut self,
+        at: usize,
+        part: Option<u64>,
+        text: &str,
+        tell: &mut Tell<'_>,
+    ) -> Result<(), Trouble> {
+        if text.is_empty() {
+            return Ok(());
+        }
+        let item = &mut self.items[at];
+        let is_new = item.told.is_empty() || item.part != part;
+        item.part = part;
+        item.told.push_str(text);
+        let text = match is_new && !self.reasoning.is_empty() {
+            true => format!("\n\n{text}"),
+            false => text.to_owned(),
+        };
+        self.reasoning.push_str(&text);
+        tell(Delta::Reasoning(&text)).map_err(Trouble::Listener)
     }
 
     /// The response, as far as it has come, or all of it.
@@ -71,42 +222,37 @@ impl Draft {
         if response["usage"].is_object() {
             self.usage = usage(&response["usage"]);
         }
-        if response["status"] == "failed" || response["error"].is_object() {
+        if response["error"].is_object() {
             return Err(Trouble::Server(json!({ "error": response["error"] })));
         }
-        if let Some(reason) = response
+        let why = response
             .pointer("/incomplete_details/reason")
-            .and_then(Value::as_str)
-        {
-            self.finish = Some(reason.to_owned());
+            .and_then(Value::as_str);
+        match response["status"].as_str() {
+            Some("failed") => {
+                let error = json!({ "message": "the response failed, without a word why" });
+                return Err(Trouble::Server(json!({ "error": error })));
+            }
+            Some(status @ ("incomplete" | "cancelled")) => {
+                self.finish = Some(why.unwrap_or(status).to_owned());
+            }
+            _ if why.is_some() => self.finish = why.map(str::to_owned),
+            _ => {}
         }
         Ok(())
     }
 
     /// The end: the whole response, from which what was missed is taken.
-    fn complete(&mut self, response: &Value, tell: &mut Tell<'_>) -> Result<(), Trouble> {
+    fn conclude(&mut self, response: &Value, tell: &mut Tell<'_>) -> Result<(), Trouble> {
         self.response(response)?;
         self.done = true;
-        let output = response["output"].as_array().map_or(&[][..], Vec::as_slice);
-        for (index, item) in output.iter().enumerate() {
-            let index = index as u64;
-            let is_known = self
-                .items
-                .iter()
-                .any(|(other, known)| *other == index && known["status"] != "in_progress");
-            if !is_known {
-                self.place(index, item);
-            }
-        }
-        if self.told == 0 {
-            let texts: Vec<String> = output
-                .iter()
-                .filter(|item| !is_commentary(item))
-                .map(spoken)
-                .collect();
-            for text in texts {
-                self.text(&text, tell)?;
-            }
+        for (index, item) in response["output"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .enumerate()
+        {
+            self.complete(Some(index as u64), item, tell)?;
         }
         Ok(())
     }
@@ -114,53 +260,58 @@ impl Draft {
 
 impl reading::Draft for Draft {
     fn event(&mut self, event: &Value, tell: &mut Tell<'_>) -> Result<(), Trouble> {
-        let index = event["output_index"].as_u64().unwrap_or(0);
+        let index = event["output_index"].as_u64();
         let delta = event["delta"].as_str().unwrap_or_default();
-        let think = |tell: &mut Tell<'_>, text: &str| match text {
-            "" => Ok(()),
-            text => tell(Delta::Reasoning(text)).map_err(Trouble::Listener),
-        };
         match event["type"].as_str() {
             Some("response.created" | "response.in_progress" | "response.queued") => {
-                self.response(&event["response"])
+                self.response(&event["response"])?;
             }
-            Some("response.output_item.added" | "response.output_item.done") => {
-                self.place(index, &event["item"]);
-                Ok(())
+            Some("response.output_item.added") => self.begin(index, &event["item"]),
+            Some("response.output_item.done") => self.complete(index, &event["item"], tell)?,
+            Some(kind @ ("response.output_text.delta" | "response.refusal.delta")) => {
+                let at = self.about(event, "message");
+                self.items[at].refused |= kind == "response.refusal.delta";
+                self.say(at, delta, tell)?;
             }
-            Some("response.output_text.delta" | "response.refusal.delta")
-                if self.is_commentary(index) =>
-            {
-                think(tell, delta)
-            }
-            Some("response.output_text.delta" | "response.refusal.delta") => self.text(delta, tell),
             Some("response.reasoning_summary_text.delta" | "response.reasoning_text.delta") => {
-                think(tell, delta)
+                let at = self.about(event, "reasoning");
+                let part = event["summary_index"]
+                    .as_u64()
+                    .or(event["content_index"].as_u64());
+                self.think(at, part, delta, tell)?;
             }
             Some("response.function_call_arguments.delta") => {
-                match self.pieces.iter_mut().find(|(other, _)| *other == index) {
-                    Some((_, text)) => text.push_str(delta),
-                    None => self.pieces.push((index, delta.to_owned())),
+                let at = self.about(event, "function_call");
+                self.items[at].arguments.push_str(delta);
+            }
+            Some("response.function_call_arguments.done") => {
+                let at = self.about(event, "function_call");
+                if let Some(text) = event["arguments"].as_str().filter(|text| !text.is_empty()) {
+                    text.clone_into(&mut self.items[at].arguments);
                 }
-                Ok(())
             }
             Some(
                 "response.completed" | "response.incomplete" | "response.failed" | "response.done",
-            ) => self.complete(&event["response"], tell),
+            ) => self.conclude(&event["response"], tell)?,
             // A server that was asked for a stream and sends the answer whole, as an event.
-            None if event["object"] == "response" => self.whole(event, tell),
-            _ => Ok(()),
+            None if event["object"] == "response" => self.whole(event, tell)?,
+            _ => {}
         }
+        Ok(())
     }
 
     fn whole(&mut self, answer: &Value, tell: &mut Tell<'_>) -> Result<(), Trouble> {
         match answer["output"].is_array() {
-            true => self.complete(answer, tell),
+            true => self.conclude(answer, tell),
             false => {
                 self.response(answer)?;
                 Err(Trouble::Nonsense("an answer without output".into()))
             }
         }
+    }
+
+    fn close(&mut self) {
+        self.done |= !self.items.is_empty();
     }
 
     fn is_done(&self) -> bool {
@@ -178,37 +329,44 @@ impl reading::Draft for Draft {
     fn reply(self: Box<Self>) -> Result<Reply, Trouble> {
         let mut reply = Reply {
             id: self.id,
+            reasoning: self.reasoning,
             usage: self.usage,
             model: self.model,
             ..Reply::default()
         };
         let mut items = self.items;
-        items.sort_by_key(|(index, _)| *index);
+        items.sort_by_key(|item| item.index);
         let mut keep = Vec::new();
         let mut keeps = false;
         let mut refused = false;
-        for (number, (index, item)) in items.into_iter().enumerate() {
-            match item["type"].as_str() {
-                Some("message") if is_commentary(&item) => {
-                    let text = spoken(&item);
-                    reply.reasoning.push_str(&text);
-                    keeps = true;
-                    keep.push(json!({ "type": "message", "role": "assistant", "phase": "commentary",
-                                      "content": [{ "type": "output_text", "text": text, "annotations": [] }] }));
-                }
+        for (number, item) in items.into_iter().enumerate() {
+            let value = item.value;
+            match value["type"].as_str() {
                 Some("message") => {
-                    let text = spoken(&item);
-                    refused |= has_refusal(&item);
-                    keep.push(json!({ "type": "message", "length": text.len() }));
-                    reply.text.push_str(&text);
+                    refused |= item.refused;
+                    // Models that mark what is their answer want the marks back.
+                    let phase = value["phase"].as_str();
+                    keeps |= phase.is_some();
+                    let mut kept = json!({ "type": "message" });
+                    if let Some(phase) = phase {
+                        kept["phase"] = phase.into();
+                    }
+                    if item.aside {
+                        kept["role"] = "assistant".into();
+                        kept["content"] = item.told.into();
+                    } else {
+                        kept["length"] = item.told.len().into();
+                        reply.text.push_str(&item.told);
+                    }
+                    keep.push(kept);
                 }
                 Some("function_call") => {
-                    let name = item["name"].as_str().unwrap_or_default();
+                    let name = value["name"].as_str().unwrap_or_default();
                     if name.is_empty() {
                         return Err(Trouble::Nonsense("a tool call without a name".into()));
                     }
                     keep.push(json!({ "type": "function_call" }));
-                    let id = item["call_id"].as_str().unwrap_or_default();
+                    let id = value["call_id"].as_str().unwrap_or_default();
                     let is_taken = reply.calls.iter().any(|call| call.id == id);
                     let id = match id {
                         id if id.is_empty() || is_taken => {
@@ -216,22 +374,25 @@ impl reading::Draft for Draft {
                         }
                         id => id.to_owned(),
                     };
-                    let pieces = self.pieces.iter().find(|(other, _)| *other == index);
-                    let arguments =
-                        arguments(&item["arguments"], pieces.map_or("", |(_, text)| text));
+                    let has_pieces = !item.arguments.trim().is_empty();
+                    let is_blank = |text: &str| text.trim().is_empty();
+                    let arguments = match &value["arguments"] {
+                        Value::Null => arguments(&item.arguments),
+                        Value::String(text) if has_pieces && is_blank(text) => {
+                            arguments(&item.arguments)
+                        }
+                        whole => arguments_of(whole),
+                    };
                     reply.calls.push(ToolCall {
                         id,
                         name: name.to_owned(),
                         arguments,
                     });
                 }
-                Some("reasoning") => {
-                    reply.reasoning.push_str(&summary(&item));
-                    // What was not encrypted is of no use to a server that stores nothing.
-                    if item["encrypted_content"].is_string() {
-                        keeps = true;
-                        keep.push(returned(&item));
-                    }
+                // What was not encrypted is of no use to a server that stores nothing.
+                Some("reasoning") if value["encrypted_content"].is_string() => {
+                    keeps = true;
+                    keep.push(returned(&value));
                 }
                 _ => {}
             }
@@ -247,10 +408,6 @@ impl reading::Draft for Draft {
         reply.opaque = keeps.then(|| json!({ "wire": WIRE, "model": self.asked, "keep": keep }));
         Ok(reply)
     }
-}
-
-fn is_commentary(item: &Value) -> bool {
-    item["phase"] == "commentary"
 }
 
 fn parts(item: &Value) -> impl Iterator<Item = &Value> {
@@ -297,23 +454,8 @@ fn returned(item: &Value) -> Value {
     kept.into()
 }
 
-fn arguments(whole: &Value, pieces: &str) -> Value {
-    let text = match whole {
-        Value::String(text) if !text.trim().is_empty() => text,
-        Value::Object(_) => return whole.clone(),
-        _ => pieces,
-    };
-    if text.trim().is_empty() {
-        return Value::Object(Map::new());
-    }
-    match parse(text) {
-        Some(object @ Value::Object(_)) => object,
-        _ => Value::String(text.to_owned()),
-    }
-}
-
 fn usage(value: &Value) -> Usage {
-    let number = |place: &str| value.pointer(place).and_then(Value::as_u64).unwrap_or(0);
+    let number = |place: &str| value.pointer(place).and_then(tokens).unwrap_or(0);
     Usage {
         input: number("/input_tokens"),
         cached: number("/input_tokens_details/cached_tokens"),
@@ -321,5 +463,444 @@ fn usage(value: &Value) -> Usage {
         output: number("/output_tokens"),
         reasoning: number("/output_tokens_details/reasoning_tokens"),
         estimated: false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::message::{Finish, Reply};
+    use crate::provider::quirks::NONE;
+    use crate::provider::reading::{Trouble, trial};
+    use crate::provider::responses::Responses;
+    use serde_json::{Value, json};
+
+    const RESPONSES: Responses = Responses {
+        quirks: NONE,
+        most: None,
+        reasons: true,
+    };
+
+    fn read(answer: &str) -> Result<(Reply, trial::Told), Trouble> {
+        trial::read(&RESPONSES, answer.as_bytes(), 0)
+    }
+
+    #[track_caller]
+    fn whole(answer: &Value) -> Reply {
+        trial::whole(&RESPONSES, answer.to_string().as_bytes())
+    }
+
+    #[track_caller]
+    fn stream(events: &[Value]) -> Reply {
+        trial::whole(&RESPONSES, trial::events(events).as_bytes())
+    }
+
+    fn response(status: &str, output: &[Value]) -> Value {
+        json!({ "object": "response", "id": "resp_1", "model": "m1", "status": status, "error": null, "output": output,
+                "usage": { "input_tokens": 10, "input_tokens_details": { "cached_tokens": 4 },
+                           "output_tokens": 5, "output_tokens_details": { "reasoning_tokens": 2 } } })
+    }
+
+    fn created() -> Value {
+        json!({ "type": "response.created", "response": { "model": "m1", "status": "in_progress", "output": [] } })
+    }
+
+    fn completed(output: &[Value]) -> Value {
+        json!({ "type": "response.completed", "response": response("completed", output) })
+    }
+
+    fn added(index: u64, item: &Value) -> Value {
+        json!({ "type": "response.output_item.added", "output_index": index, "item": item })
+    }
+
+    fn done(index: u64, item: &Value) -> Value {
+        json!({ "type": "response.output_item.done", "output_index": index, "item": item })
+    }
+
+    fn delta(kind: &str, index: u64, text: &str) -> Value {
+        json!({ "type": format!("response.{kind}.delta"), "output_index": index, "delta": text })
+    }
+
+    fn text(index: u64, words: &str) -> Value {
+        delta("output_text", index, words)
+    }
+
+    fn said(id: &str, words: &str) -> Value {
+        let content = json!([{ "type": "output_text", "text": words, "annotations": [] }]);
+        json!({ "type": "message", "id": id, "role": "assistant", "status": "completed", "content": content })
+    }
+
+    fn empty(id: &str) -> Value {
+        json!({ "type": "message", "id": id, "role": "assistant", "status": "in_progress", "content": [] })
+    }
+
+    fn call(id: &str, call: &str, name: &str, arguments: &str) -> Value {
+        json!({ "type": "function_call", "id": id, "call_id": call, "name": name, "arguments": arguments })
+    }
+
+    fn thought(id: &str, summary: &[&str], secret: Value) -> Value {
+        let summary: Vec<Value> = summary
+            .iter()
+            .map(|text| json!({ "type": "summary_text", "text": text }))
+            .collect();
+        json!({ "type": "reasoning", "id": id, "summary": summary, "encrypted_content": secret, "status": null })
+    }
+
+    /// The events without their places in the output: ids only.
+    fn placeless(events: &[Value], id: &str) -> Vec<Value> {
+        let without = |event: &Value| {
+            let mut event = event.clone();
+            let object = event.as_object_mut().unwrap();
+            object.shift_remove("output_index");
+            if object.contains_key("delta") {
+                object.insert("item_id".into(), id.into());
+            }
+            event
+        };
+        events.iter().map(without).collect()
+    }
+
+    fn calls(reply: &Reply) -> Vec<(&str, &str, Value)> {
+        let calls = reply.calls.iter();
+        calls
+            .map(|call| (&*call.id, &*call.name, call.arguments.clone()))
+            .collect()
+    }
+
+    #[test]
+    fn text_in_pieces() {
+        let item = said("msg_1", "h\u{e9}llo \u{1f642}");
+        let reply = stream(&[
+            created(),
+            json!({ "type": "response.in_progress", "response": {} }),
+            added(0, &empty("msg_1")),
+            json!({ "type": "response.content_part.added", "output_index": 0, "part": { "type": "output_text", "text": "" } }),
+            text(0, "h\u{e9}"),
+            json!({ "type": "response.a_kind_to_come", "output_index": 0, "delta": "x" }),
+            text(0, "llo \u{1f642}"),
+            json!({ "type": "response.output_text.done", "output_index": 0, "text": "h\u{e9}llo \u{1f642}" }),
+            done(0, &item),
+            completed(&[item]),
+        ]);
+        assert_eq!(reply.text, "h\u{e9}llo \u{1f642}");
+        assert_eq!(
+            (reply.finish, reply.model.as_str(), reply.opaque),
+            (Finish::Stop, "m1", None)
+        );
+        let usage = reply.usage;
+        assert_eq!(
+            (usage.input, usage.cached, usage.output, usage.reasoning),
+            (10, 4, 5, 2)
+        );
+    }
+
+    #[test]
+    fn any_of_the_four_tellings_will_do() {
+        let item = said("msg_1", "hi there");
+        let beginning = vec![added(0, &empty("msg_1"))];
+        let pieces = vec![text(0, "hi "), text(0, "there")];
+        let end = vec![done(0, &item)];
+        let last = |output: &[Value]| vec![completed(output)];
+        let all = std::slice::from_ref(&item);
+        let nothing = Vec::new;
+        let cases = [
+            [beginning.clone(), pieces.clone(), end.clone(), last(all)],
+            [beginning.clone(), pieces.clone(), end.clone(), last(&[])],
+            [beginning.clone(), pieces.clone(), nothing(), last(all)],
+            [beginning.clone(), pieces.clone(), nothing(), last(&[])],
+            [nothing(), pieces.clone(), end.clone(), last(all)],
+            [nothing(), pieces.clone(), nothing(), last(&[])],
+            [beginning.clone(), nothing(), end.clone(), last(&[])],
+            [
+                beginning.clone(),
+                vec![text(0, "hi ")],
+                end.clone(),
+                last(all),
+            ],
+            [nothing(), nothing(), end, last(all)],
+            [beginning, nothing(), nothing(), last(all)],
+            [
+                nothing(),
+                pieces,
+                nothing(),
+                last(&[said("other", "hi there")]),
+            ],
+            [nothing(), nothing(), nothing(), last(all)],
+        ];
+        for case in cases {
+            let events = case.concat();
+            assert_eq!(stream(&events).text, "hi there", "{events:?}");
+            let reply = stream(&placeless(&events, "msg_1"));
+            assert_eq!(reply.text, "hi there", "{events:?}");
+            let reply = stream(&placeless(&events, "another"));
+            assert_eq!(reply.text, "hi there", "{events:?}");
+        }
+    }
+
+    #[test]
+    fn calls_from_whatever_tells_of_them() {
+        let open = call("fc_1", "a", "read", "");
+        let item = call("fc_1", "a", "read", "{\"p\": 1}");
+        let other = call("fc_2", "b", "list", "{}");
+        let pieces =
+            |index| ["{\"p\":", " 1}"].map(|piece| delta("function_call_arguments", index, piece));
+        let expect = [("a", "read", json!({ "p": 1 })), ("b", "list", json!({}))];
+        let check = |events: &[&[Value]]| {
+            let events = events.concat();
+            let reply = stream(&events);
+            assert_eq!(calls(&reply), expect, "{events:?}");
+            assert_eq!(reply.finish, Finish::Calls);
+        };
+        let (begun, over) = ([added(0, &open)], [done(0, &item)]);
+        let second = [added(1, &other), done(1, &other)];
+        let both = [completed(&[item, other.clone()])];
+        let nothing = [completed(&[])];
+        check(&[&begun, &pieces(0), &over, &second, &both]);
+        check(&[&begun, &pieces(0), &second, &nothing]);
+        check(&[&begun, &over, &second, &nothing]);
+        check(&[&over, &second, &both]);
+        check(&[&both]);
+        // In between one another.
+        check(&[&begun, &second[..1], &pieces(0), &second[1..], &both]);
+        // By their ids alone, and all of them with the number 0.
+        let apart = [&begun[..], &second[..1], &pieces(0)].concat();
+        let apart = placeless(&apart, "fc_1");
+        check(&[&apart, &nothing]);
+        check(&[&apart, &both]);
+        let zero = [added(0, &other), done(0, &other)];
+        check(&[&begun, &pieces(0), &over, &zero, &both]);
+        // The whole arguments as an event of their own.
+        let whole = json!({ "type": "response.function_call_arguments.done", "output_index": 0, "arguments": "{\"p\": 1}" });
+        check(&[&begun, &[whole], &second, &nothing]);
+    }
+
+    #[test]
+    fn calls_in_odd_shapes() {
+        let check = |output: &[Value], expect: &[(&str, &str, Value)]| {
+            assert_eq!(calls(&whole(&response("completed", output))), expect);
+            assert_eq!(calls(&stream(&[completed(output)])), expect);
+        };
+        check(
+            &[call("", "a", "f", "{oops")],
+            &[("a", "f", json!("{oops"))],
+        );
+        check(&[call("", "a", "f", "")], &[("a", "f", json!({}))]);
+        let mut object = call("", "a", "f", "");
+        object["arguments"] = json!({ "x": 1 });
+        check(&[object], &[("a", "f", json!({ "x": 1 }))]);
+        let list = [
+            call("", "", "f", "{}"),
+            call("", "a", "g", "{}"),
+            call("", "a", "h", "{}"),
+        ];
+        let expect = [
+            ("call_0_0", "f", json!({})),
+            ("a", "g", json!({})),
+            ("call_0_2", "h", json!({})),
+        ];
+        check(&list, &expect);
+        // A server that names an item anew at the end, and puts another one before it.
+        let before = [said("x", ""), call("fc_9", "a", "f", "{}")];
+        let reply = stream(&[
+            added(0, &call("fc_1", "a", "f", "")),
+            done(0, &call("fc_1", "a", "f", "{}")),
+            completed(&before),
+        ]);
+        assert_eq!(calls(&reply), [("a", "f", json!({}))]);
+    }
+
+    #[test]
+    fn reasoning_is_kept_in_its_place() {
+        let item = thought("rs_1", &["hm", "yes"], json!("secret"));
+        let part = |index: u64, text: &str| json!({ "type": "response.reasoning_summary_text.delta", "output_index": 0, "summary_index": index, "delta": text });
+        let answer = said("msg_1", "I look.");
+        let tool = call("fc_1", "a", "f", "{}");
+        let keep = json!([
+            { "type": "reasoning", "id": "rs_1", "summary": item["summary"], "encrypted_content": "secret" },
+            { "type": "message", "length": 7 },
+            { "type": "function_call" },
+        ]);
+        let output = [item.clone(), answer.clone(), tool.clone()];
+        let told = [
+            created(),
+            added(0, &thought("rs_1", &[], Value::Null)),
+            part(0, "h"),
+            part(0, "m"),
+            part(1, "yes"),
+            done(0, &item),
+            done(1, &answer),
+            done(2, &tool),
+            completed(&[]),
+        ];
+        for reply in [
+            stream(&told),
+            stream(&[completed(&output)]),
+            whole(&response("completed", &output)),
+        ] {
+            assert_eq!(
+                (reply.text.as_str(), reply.reasoning.as_str()),
+                ("I look.", "hm\n\nyes")
+            );
+            let opaque = json!({ "wire": "responses", "model": "m", "keep": keep });
+            assert_eq!(reply.opaque, Some(opaque));
+        }
+        // In the clear: it is shown, and of no use afterwards.
+        let open = json!({ "type": "reasoning", "id": "rs_1", "content": [{ "type": "reasoning_text", "text": "hm" }] });
+        let reply = whole(&response("completed", &[open, answer.clone()]));
+        assert_eq!((reply.reasoning.as_str(), reply.opaque), ("hm", None));
+        let pieces = [
+            delta("reasoning_text", 0, "h"),
+            delta("reasoning_text", 0, "m"),
+            done(1, &answer),
+            completed(&[]),
+        ];
+        assert_eq!(stream(&pieces).reasoning, "hm");
+    }
+
+    #[test]
+    fn talk_on_the_way_is_no_answer() {
+        let marked = |mut item: Value, phase: &str| {
+            item["phase"] = phase.into();
+            item
+        };
+        let aside = marked(said("msg_1", "I look."), "commentary");
+        let last = marked(said("msg_2", "Milk."), "final_answer");
+        let output = [aside.clone(), last.clone()];
+        let told = [
+            added(0, &marked(empty("msg_1"), "commentary")),
+            text(0, "I "),
+            text(0, "look."),
+            done(0, &aside),
+            added(1, &marked(empty("msg_2"), "final_answer")),
+            text(1, "Milk."),
+            done(1, &last),
+            completed(&output),
+        ];
+        let keep = json!([
+            { "type": "message", "phase": "commentary", "role": "assistant", "content": "I look." },
+            { "type": "message", "phase": "final_answer", "length": 5 },
+        ]);
+        for reply in [stream(&told), whole(&response("completed", &output))] {
+            assert_eq!(
+                (reply.text.as_str(), reply.reasoning.as_str()),
+                ("Milk.", "I look.")
+            );
+            assert_eq!(reply.opaque.unwrap()["keep"], keep);
+        }
+    }
+
+    #[test]
+    fn ends_of_answers() {
+        let check = |status: &str, reason: Value, expect: Finish| {
+            let mut answer = response(status, &[said("msg_1", "x")]);
+            answer["incomplete_details"] = reason;
+            assert_eq!(whole(&answer).finish, expect);
+            let event = json!({ "type": format!("response.{status}"), "response": answer });
+            assert!(status == "cancelled" || stream(&[text(0, "x"), event]).finish == expect);
+        };
+        check("completed", Value::Null, Finish::Stop);
+        check(
+            "incomplete",
+            json!({ "reason": "max_output_tokens" }),
+            Finish::Length,
+        );
+        check(
+            "incomplete",
+            json!({ "reason": "content_filter" }),
+            Finish::Refusal,
+        );
+        check(
+            "incomplete",
+            json!({ "reason": "odd" }),
+            Finish::Other("odd".into()),
+        );
+        check(
+            "incomplete",
+            Value::Null,
+            Finish::Other("incomplete".into()),
+        );
+        check("cancelled", Value::Null, Finish::Other("cancelled".into()));
+        let refusal = json!({ "type": "message", "id": "msg_1", "content": [{ "type": "refusal", "refusal": "no" }] });
+        let reply = whole(&response("completed", std::slice::from_ref(&refusal)));
+        assert_eq!((reply.text.as_str(), reply.finish), ("no", Finish::Refusal));
+        let reply = stream(&[delta("refusal", 0, "no"), completed(&[])]);
+        assert_eq!((reply.text.as_str(), reply.finish), ("no", Finish::Refusal));
+    }
+
+    #[test]
+    fn ends_of_streams() {
+        let begun = trial::events(&[created(), text(0, "a")]);
+        assert!(matches!(read(&begun), Err(Trouble::Cut(_))));
+        assert_eq!(
+            trial::whole(&RESPONSES, (begun.clone() + "data: [DONE]\n\n").as_bytes()).text,
+            "a"
+        );
+        let all = begun + &trial::events(&[completed(&[])]);
+        assert_eq!(
+            trial::whole(&RESPONSES, all.replace('\n', "\r\n").as_bytes()).text,
+            "a"
+        );
+        let event = format!("data: {}\n\n", response("completed", &[said("msg_1", "a")]));
+        assert_eq!(trial::whole(&RESPONSES, event.as_bytes()).text, "a");
+    }
+
+    #[test]
+    fn what_is_no_answer() {
+        let nonsense = |answer: &str| {
+            let found = read(answer);
+            assert!(matches!(found, Err(Trouble::Nonsense(_))), "{answer}");
+        };
+        nonsense("");
+        nonsense("<html><title>Login</title></html>");
+        nonsense("{\"choices\": []}");
+        nonsense("{\"output\": ");
+        nonsense("data: {oops\n\n");
+        nonsense("data: [DONE]\n\n");
+        nonsense(&response("completed", &[call("", "a", "", "{}")]).to_string());
+        let server = |answer: &str, words: &str| match read(answer) {
+            Err(Trouble::Server(said)) => assert!(said.to_string().contains(words), "{said}"),
+            other => panic!("{other:?}"),
+        };
+        let mut failed = response("failed", &[]);
+        server(&failed.to_string(), "without a word");
+        failed["error"] = json!({ "code": "rate_limit_exceeded", "message": "slow" });
+        server(&failed.to_string(), "slow");
+        let event = json!({ "type": "response.failed", "response": failed });
+        server(&trial::events(&[created(), text(0, "a"), event]), "slow");
+        let error =
+            json!({ "type": "error", "code": "server_error", "message": "broke", "param": null });
+        server(&trial::events(&[created(), error]), "broke");
+    }
+
+    #[test]
+    fn fuzz_any_answer_is_read_or_refused_alike_wherever_it_is_cut() {
+        let item = call("fc_1", "a", "f", "{\"x\": 1}");
+        let stream = trial::events(&[
+            created(),
+            added(0, &thought("rs_1", &[], Value::Null)),
+            delta("reasoning_summary_text", 0, "hm"),
+            done(0, &thought("rs_1", &["hm"], json!("secret"))),
+            added(1, &empty("msg_1")),
+            text(1, "a"),
+            added(2, &call("fc_1", "a", "f", "")),
+            delta("function_call_arguments", 2, "{\"x\": 1}"),
+            done(2, &item),
+            completed(&[said("msg_1", "a"), item.clone()]),
+        ]);
+        let whole = response(
+            "completed",
+            &[
+                thought("rs_1", &["hm"], json!("s")),
+                said("msg_1", "a"),
+                item,
+            ],
+        )
+        .to_string();
+        let seeds: &[&[u8]] = &[
+            stream.as_bytes(),
+            whole.as_bytes(),
+            br#"{"type":"response.output_item.added","output_index":18446744073709551615,"item":{"type":"message"}}"#,
+            b"event: error\ndata: {\"type\":\"error\",\"code\":\"server_error\",\"message\":\"no\"}\n\n",
+        ];
+        trial::fuzz(&RESPONSES, seeds);
     }
 }

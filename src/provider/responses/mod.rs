@@ -17,6 +17,8 @@ const WIRE: &str = "responses";
 /// The format, as one server and model want it.
 pub struct Responses {
     pub quirks: Quirks,
+    /// The most tokens that the model puts out, where it is known.
+    pub most: Option<u32>,
     /// The model reasons: only then its encrypted reasoning may be asked for.
     pub reasons: bool,
 }
