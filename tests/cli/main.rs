@@ -1,18 +1,22 @@
 //! Stories told from outside: the real binary, real files, a scripted model server on loopback.
 
 mod answers;
+mod anthropic;
 mod attach;
 mod config;
 pub(crate) mod crash;
 mod crowd;
 mod docs;
 mod faults;
+mod formats;
 mod keys;
 mod login;
 mod models;
 mod money;
+mod oddities;
 mod pipes;
 mod replay;
+mod responses;
 mod schema;
 mod server;
 mod sessions;

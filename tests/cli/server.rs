@@ -1,5 +1,6 @@
 //! A model server on loopback that says what a script tells it to, and remembers what it was asked.
 
+use crate::formats::{self, answer};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -27,21 +28,25 @@ impl Asked {
             .map(|(_, value)| value.as_str())
     }
 
-    /// The messages of the request.
+    /// The messages of the request, which are items where the format is OpenAI's responses.
     pub(crate) fn messages(&self) -> Vec<Value> {
-        self.body["messages"]
+        let list = self.body["messages"]
             .as_array()
-            .cloned()
-            .unwrap_or_default()
+            .or(self.body["input"].as_array());
+        list.cloned().unwrap_or_default()
     }
 
     /// The content of the last message, as text.
     pub(crate) fn last(&self) -> String {
         let messages = self.messages();
         let last = messages.last().cloned().unwrap_or_default();
-        last["content"]
+        let content = match &last["content"] {
+            Value::Null => &last["output"],
+            content => content,
+        };
+        content
             .as_str()
-            .map_or_else(|| last["content"].to_string(), str::to_owned)
+            .map_or_else(|| content.to_string(), str::to_owned)
     }
 }
 
@@ -146,7 +151,7 @@ pub(crate) fn calls_all<'a>(list: impl IntoIterator<Item = (&'a str, Value)>) ->
     })
 }
 
-/// A reply with this message and finish reason.
+/// A reply with this message and finish reason, in the words of chat completions.
 pub(crate) fn replies(message: Value, finish: &str) -> Turn {
     let finish = finish.to_owned();
     Box::new(move |asked| answer(&message, &finish, asked))
@@ -165,55 +170,6 @@ pub(crate) fn fails(status: u16, message: &str) -> Turn {
     ))
 }
 
-fn answer(message: &Value, finish: &str, asked: &Asked) -> Answer {
-    let usage =
-        json!({ "prompt_tokens": asked.raw.len() / 4, "completion_tokens": 7, "total_tokens": 0 });
-    if asked.body["stream"] != json!(true) {
-        let choice = json!({ "index": 0, "message": message, "finish_reason": finish });
-        return Answer::json(
-            200,
-            &json!({ "id": "x", "model": "scripted", "choices": [choice], "usage": usage }),
-        );
-    }
-    let mut events = Vec::new();
-    let mut event = |delta: Value, finish: Value| {
-        let choice = json!({ "index": 0, "delta": delta, "finish_reason": finish });
-        events.push(format!(
-            "data: {}\n\n",
-            json!({ "id": "x", "model": "scripted", "choices": [choice] })
-        ));
-    };
-    event(json!({ "role": "assistant", "content": "" }), Value::Null);
-    let text = message["content"].as_str().unwrap_or_default();
-    for word in text.split_inclusive(' ') {
-        event(json!({ "content": word }), Value::Null);
-    }
-    for (index, call) in message["tool_calls"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .enumerate()
-    {
-        let arguments = call["function"]["arguments"].as_str().unwrap_or_default();
-        let middle = arguments
-            .char_indices()
-            .nth(arguments.chars().count() / 2)
-            .map_or(0, |(at, _)| at);
-        let head = json!({ "index": index, "id": call["id"], "type": "function",
-                           "function": { "name": call["function"]["name"], "arguments": arguments[..middle] } });
-        event(json!({ "tool_calls": [head] }), Value::Null);
-        let tail = json!({ "index": index, "function": { "arguments": arguments[middle..] } });
-        event(json!({ "tool_calls": [tail] }), Value::Null);
-    }
-    event(json!({}), json!(finish));
-    events.push(format!(
-        "data: {}\n\n",
-        json!({ "id": "x", "model": "scripted", "choices": [], "usage": usage })
-    ));
-    events.push("data: [DONE]\n\n".into());
-    Answer::events(events)
-}
-
 /// The server. It lives until the test's process ends.
 pub(crate) struct Server {
     pub(crate) port: u16,
@@ -226,6 +182,10 @@ struct State {
     /// Used when the script has run out.
     always: Option<Arc<Turn>>,
     asked: Vec<Asked>,
+    /// Keys that requests may have beside those of the vendor's types.
+    extensions: Vec<String>,
+    /// What was wrong with requests.
+    wrong: Vec<String>,
     connections: usize,
 }
 
@@ -256,6 +216,17 @@ impl Server {
         self.state.lock().unwrap().always = Some(Arc::new(turn));
     }
 
+    /// Let requests have these keys, which the vendor's types do not know.
+    pub(crate) fn extend(&self, keys: &[&str]) {
+        let keys = keys.iter().map(|key| (*key).to_owned());
+        self.state.lock().unwrap().extensions.extend(keys);
+    }
+
+    /// What was wrong with requests, by the vendors' own types.
+    pub(crate) fn wrong(&self) -> Vec<String> {
+        self.state.lock().unwrap().wrong.clone()
+    }
+
     pub(crate) fn asked(&self) -> Vec<Asked> {
         self.state.lock().unwrap().asked.clone()
     }
@@ -276,9 +247,12 @@ fn serve(stream: TcpStream, state: &Mutex<State>) {
     let mut reader = BufReader::new(stream.try_clone().expect("a socket can be cloned"));
     let mut writer = stream;
     while let Some(asked) = read_request(&mut reader, connection) {
-        // Answered without the lock: a slow answer must not keep others from being heard.
+        // Judged and answered without the lock: a slow answer must not keep others from being heard.
+        let extensions = state.lock().unwrap().extensions.clone();
+        let wrong = formats::wrong(&asked, &extensions);
         let turn = {
             let mut state = state.lock().unwrap();
+            state.wrong.extend(wrong);
             state.asked.push(asked.clone());
             let scripted = state.script.pop_front().map(Arc::new);
             scripted.or_else(|| state.always.clone())

@@ -3,6 +3,7 @@
 //! Whatever is not expected must not happen: an unmentioned stdout or stderr is empty, an unmentioned status is 0, and
 //! a script is used up.
 
+use crate::formats::Format;
 use crate::server::{Asked, Server, Turn};
 use serde_json::{Value, json};
 use std::cell::{Cell, OnceCell};
@@ -57,6 +58,21 @@ impl Story {
         }))
     }
 
+    /// As [`Self::new`], with the model of a provider whose address is the scripted server's.
+    pub(crate) fn of(provider: &str, model: &str) -> Self {
+        let story = Self::bare();
+        let base = format!("http://127.0.0.1:{}/v1", story.server().port);
+        let mut config =
+            json!({ "agents": { "defaults": { "model": model, "provider": provider } } });
+        config["providers"][provider] = json!({ "apiKey": "key-of-the-story", "apiBase": base });
+        story.config(&config)
+    }
+
+    /// As [`Self::new`], in this wire format.
+    pub(crate) fn in_format(format: Format, model: &str) -> Self {
+        Self::of("custom", model).set("providers.custom.apiType", json!(format.name()))
+    }
+
     pub(crate) fn server(&self) -> &Server {
         self.server.get_or_init(Server::start)
     }
@@ -109,6 +125,12 @@ impl Story {
 
     pub(crate) fn script(self, turns: impl IntoIterator<Item = Turn>) -> Self {
         self.server().script(turns);
+        self
+    }
+
+    /// Let requests have these keys, which the types of the format's vendor do not know.
+    pub(crate) fn extended(self, keys: &[&str]) -> Self {
+        self.server().extend(keys);
         self
     }
 
@@ -204,6 +226,7 @@ impl Drop for Story {
             && !std::thread::panicking()
         {
             assert_eq!(server.left(), 0, "replies of the script were not asked for");
+            assert_eq!(server.wrong(), [""; 0], "requests that are none");
         }
     }
 }

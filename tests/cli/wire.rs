@@ -1,7 +1,9 @@
 //! What comes over the wire, in the shapes that servers and networks give it.
 
-use crate::server::{Answer, Ending, fails, says, sends};
+use crate::formats::{self, ALL, Format};
+use crate::server::{Answer, Asked, Ending, Turn, calls, calls_all, fails, replies, says, sends};
 use crate::story::Story;
+use base64::Engine;
 use serde_json::{Value, json};
 
 fn event(value: &Value) -> String {
@@ -191,7 +193,7 @@ fn a_redirect_is_not_followed_with_the_key() {
 fn the_key_goes_nowhere_but_into_its_header() {
     let key = "key-of-the-story";
     let story = Story::new().script([
-        crate::server::calls("exec", json!({ "command": "env; cat /proc/self/cmdline" })),
+        calls("exec", json!({ "command": "env; cat /proc/self/cmdline" })),
         fails(400, "your key key-of-the-story is odd"),
     ]);
     let ran = story
@@ -380,4 +382,384 @@ fn tls_is_spoken_with_those_who_can_prove_who_they_are() {
         .run(["agent", "-m", "x", "--timeout", "0.5"])
         .status(124)
         .stderr_has("--timeout");
+}
+
+/// Every format, as a stream and in one piece, with the words that ask for it.
+fn ways() -> impl Iterator<Item = (Format, &'static [&'static str])> {
+    let streams: [&[&str]; 2] = [&[], &["--no-stream"]];
+    ALL.into_iter()
+        .flat_map(move |format| streams.map(|words| (format, words)))
+}
+
+/// `agent -m x` with more words.
+fn agent<'a>(more: &[&'a str], words: &[&'a str]) -> Vec<&'a str> {
+    [&["agent", "-m", "x"], words, more].concat()
+}
+
+/// Texts and images of all results that the model was sent last, and the ids that they answer.
+fn results(format: Format, asked: &Asked) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    for message in asked.messages() {
+        match format {
+            Format::Chat if message["role"] == "tool" => {
+                found.push((message["tool_call_id"].clone(), message["content"].clone()));
+            }
+            Format::Anthropic => {
+                let blocks = message["content"].as_array().cloned().unwrap_or_default();
+                let results = blocks
+                    .into_iter()
+                    .filter(|block| block["type"] == "tool_result");
+                found.extend(
+                    results.map(|block| (block["tool_use_id"].clone(), block["content"].clone())),
+                );
+            }
+            Format::Responses if message["type"] == "function_call_output" => {
+                found.push((message["call_id"].clone(), message["output"].clone()));
+            }
+            _ => {}
+        }
+    }
+    let text = |value: Value| {
+        value
+            .as_str()
+            .map_or_else(|| value.to_string(), str::to_owned)
+    };
+    found
+        .into_iter()
+        .map(|(id, content)| (text(id), text(content)))
+        .collect()
+}
+
+#[test]
+fn a_turn_with_tools_in_every_format() {
+    for (format, words) in ways() {
+        let read = |path: &str| ("read_file", json!({ "path": path }));
+        let story = Story::in_format(format, "scripted")
+            .file("a.txt", "alpha")
+            .file("b.txt", "beta")
+            .script([
+                calls_all([read("a.txt"), read("b.txt"), read("gone.txt")]),
+                says("Both are there."),
+            ]);
+        let ran = story.run(agent(&["--json"], words));
+        let result = ran.json();
+        assert_eq!(result["text"], "Both are there.", "{format:?}");
+        assert_eq!(
+            (&result["model"], &result["usage"]["output"]),
+            (&json!("scripted"), &json!(14))
+        );
+        drop(ran);
+        let asked = story.asked();
+        assert!(
+            asked
+                .iter()
+                .all(|asked| Format::of(&asked.path) == Some(format))
+        );
+        assert!(
+            asked
+                .iter()
+                .all(|asked| asked.body["stream"].is_null() != words.is_empty())
+        );
+        let found = results(format, &asked[1]);
+        assert_eq!(found.len(), 3, "{format:?}");
+        let ids: Vec<&str> = found.iter().map(|(id, _)| id.as_str()).collect();
+        let number = asked[0].messages().len();
+        assert_eq!(ids, [0, 1, 2].map(|at| format!("call_{number}_{at}")));
+        for ((_, content), words) in found.iter().zip(["alpha", "beta", "gone.txt"]) {
+            assert!(content.contains(words), "{format:?}: {content}");
+        }
+        if format == Format::Anthropic {
+            let messages = asked[1].messages();
+            assert_eq!(messages.len(), 3, "results stand in one message");
+            let failed = messages[2]["content"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|block| block["is_error"].as_bool());
+            assert_eq!(failed.collect::<Vec<_>>(), [None, None, Some(true)]);
+        }
+    }
+}
+
+#[test]
+fn images_in_every_format() {
+    let mut png = std::io::Cursor::new(Vec::new());
+    image::RgbImage::new(3, 2)
+        .write_to(&mut png, image::ImageFormat::Png)
+        .unwrap();
+    let png = png.into_inner();
+    let data = base64::engine::general_purpose::STANDARD.encode(&png);
+    for (format, words) in ways() {
+        let story = Story::in_format(format, "scripted")
+            .file("a.png", &png)
+            .script([
+                calls("read_file", json!({ "path": "a.png" })),
+                says("ok"),
+                says("piped"),
+            ]);
+        story.run(agent(&["-a", "a.png"], words)).stdout("ok\n");
+        let asked = story.asked();
+        assert_eq!(asked[0].raw.matches(&data).count(), 1, "{format:?}");
+        assert_eq!(asked[1].raw.matches(&data).count(), 2, "{format:?}");
+        let story = story.stdin(&png);
+        story
+            .run(agent(&["-a", "-", "--new"], words))
+            .stdout("piped\n");
+        assert_eq!(story.asked()[2].raw.matches(&data).count(), 1, "{format:?}");
+    }
+}
+
+/// A failure in the format's own form.
+fn failure(format: Format, status: u16, kind: &str) -> Answer {
+    let error = json!({ "type": kind, "code": kind, "message": "No, thanks." });
+    let body = match format {
+        Format::Anthropic => json!({ "type": "error", "error": error, "request_id": "req_1" }),
+        Format::Chat | Format::Responses => json!({ "error": error }),
+    };
+    Answer::json(status, &body)
+}
+
+#[test]
+fn failures_in_every_format() {
+    for (format, words) in ways() {
+        for (answered, kind, status) in [
+            (400, "invalid_request_error", 1),
+            (401, "authentication_error", 77),
+            (403, "permission_error", 77),
+            (404, "not_found_error", 78),
+            (413, "request_too_large", 65),
+        ] {
+            let story = Story::in_format(format, "scripted")
+                .script([sends(failure(format, answered, kind))]);
+            story
+                .run(agent(&[], words))
+                .status(status)
+                .stderr_has("No, thanks.");
+        }
+        let busy = failure(format, 429, "rate_limit_error").header("retry-after", "1");
+        let overloaded = failure(format, 529, "overloaded_error").header("retry-after-ms", "1");
+        let story = Story::in_format(format, "scripted").script([
+            sends(busy),
+            sends(overloaded),
+            says("ok"),
+        ]);
+        let ran = story.run(agent(&["-v"], words)).stdout("ok\n");
+        let told = ran.error_text();
+        assert!(
+            told.contains("try 2 in 1.0 s") && told.contains("No, thanks. (status 529)"),
+            "{told}"
+        );
+        let long = failure(format, 429, "rate_limit_error").header("retry-after", "600");
+        let story = Story::in_format(format, "scripted").script([sends(long)]);
+        story
+            .run(agent(&[], words))
+            .status(75)
+            .stderr_has("No, thanks.");
+        // The same kinds within an answer of status 200.
+        for (kind, tries, status) in [
+            ("overloaded_error", 4, 69),
+            ("rate_limit_error", 4, 75),
+            ("invalid_request_error", 1, 1),
+        ] {
+            let answer = failure(format, 200, kind);
+            let story = Story::in_format(format, "scripted")
+                .script((0..tries).map(|_| sends(answer.clone())));
+            story
+                .run(agent(&[], words))
+                .status(status)
+                .stderr_has("No, thanks.");
+        }
+    }
+}
+
+#[test]
+fn schemas_in_every_format() {
+    for (format, words) in ways() {
+        let story =
+            Story::in_format(format, "scripted").script([says("{\"name\": \"Ada\", \"age\": 36}")]);
+        let ran = story.run(agent(&["--schema", "name, age int"], words));
+        let value: Value = serde_json::from_str(&ran.text()).unwrap();
+        assert_eq!(value, json!({ "name": "Ada", "age": 36 }));
+        let asked = &story.asked()[0].body;
+        let schema = match format {
+            Format::Chat => &asked["response_format"]["json_schema"]["schema"],
+            Format::Anthropic => &asked["output_config"]["format"]["schema"],
+            Format::Responses => &asked["text"]["format"]["schema"],
+        };
+        assert_eq!(schema["type"], "object", "{format:?}: {asked}");
+    }
+}
+
+#[test]
+fn ends_of_replies_in_every_format() {
+    for (format, words) in ways() {
+        let reply = |text: &str, finish: &str| {
+            replies(json!({ "role": "assistant", "content": text }), finish)
+        };
+        let check = |text: &str, finish: &str| {
+            let story = Story::in_format(format, "scripted").script([reply(text, finish)]);
+            let ran = story.run(agent(&[], words));
+            let found = (ran.code(), ran.text(), ran.error_text());
+            drop(ran);
+            found
+        };
+        // A reason that nobody knows does not spoil an answer.
+        assert_eq!(check("All of it.", "odd").1, "All of it.\n", "{format:?}");
+        let (status, text, told) = check("Half of", "length");
+        assert!(
+            status != 0 && text == "Half of\n",
+            "{format:?}: {status} {text} {told}"
+        );
+        let (status, text, told) = check("", "content_filter");
+        assert!(
+            status == 1 && text.is_empty() && told.contains("declined"),
+            "{format:?}: {told}"
+        );
+        let (status, text, told) = check("", "odd");
+        assert!(
+            status == 1 && text.is_empty() && told.contains("nothing"),
+            "{format:?}: {told}"
+        );
+    }
+}
+
+#[test]
+fn each_request_begins_with_the_bytes_of_the_one_before() {
+    const MARK: &str = ",\"cache_control\":{\"type\":\"ephemeral\"}";
+    for (format, words) in ways() {
+        let model = if format == Format::Anthropic {
+            "claude-opus-4-7"
+        } else {
+            "gpt-5"
+        };
+        let read = |path: &str| calls("read_file", json!({ "path": path }));
+        let story = Story::in_format(format, model)
+            .file("a.txt", "alpha")
+            .script([
+                read("a.txt"),
+                read("gone"),
+                read("a.txt"),
+                says("ok"),
+                read("a.txt"),
+                says("again"),
+            ]);
+        story
+            .run(agent(&["--reasoning-effort", "high"], words))
+            .stdout("ok\n");
+        story
+            .run(agent(&["--reasoning-effort", "high"], words))
+            .stdout("again\n");
+        let asked = story.asked();
+        let open = |raw: &str| {
+            raw.strip_suffix("]}")
+                .expect("what grows stands last")
+                .to_owned()
+        };
+        for (number, pair) in asked.windows(2).enumerate() {
+            let [before, after] = [&pair[0].raw, &pair[1].raw];
+            let within_turn = number != 3;
+            let first = number == 0 || number == 4;
+            if format != Format::Anthropic || first {
+                assert!(
+                    after.starts_with(&open(before)),
+                    "{format:?}:\n{before}\n{after}"
+                );
+            }
+            let [before, after] = [before, after].map(|raw| raw.replace(MARK, ""));
+            assert!(
+                after.starts_with(&open(&before)),
+                "{format:?}:\n{before}\n{after}"
+            );
+            assert!(within_turn || pair[1].messages().len() > pair[0].messages().len());
+        }
+        for asked in &asked {
+            let marks = asked.raw.matches(MARK).count();
+            let expect = match (format, asked.messages().len()) {
+                (Format::Anthropic, 1) => 3,
+                (Format::Anthropic, _) if asked.last().contains("tool_result") => 4,
+                (Format::Anthropic, _) => 3,
+                _ => 0,
+            };
+            assert_eq!(marks, expect, "{format:?}: {}", asked.raw);
+        }
+    }
+}
+
+#[test]
+fn streams_in_odd_shapes_are_answers_in_every_format() {
+    type Change = fn(String) -> Vec<Vec<u8>>;
+    let one = |text: String| vec![text.into_bytes()];
+    let changes: [Change; 7] = [
+        |text| vec![text.replace("data: ", "data:").into_bytes()],
+        |text| vec![text.replace('\n', "\r\n").into_bytes()],
+        |text| vec![text.replace('\n', "\r").into_bytes()],
+        |text| {
+            vec![
+                text.replace("\n\n", "\n\n:keepalive\n\n: ping\n\n")
+                    .into_bytes(),
+            ]
+        },
+        // One event in several lines.
+        |text| vec![text.replace("data: {", "data: {\ndata:").into_bytes()],
+        |text| {
+            vec![
+                text.replace("[DONE]", "[DONE] ")
+                    .replace("event: ", "id: 1\nretry: 5\nevent: ")
+                    .into_bytes(),
+            ]
+        },
+        |text| {
+            format!("\u{feff}{text}")
+                .into_bytes()
+                .chunks(1)
+                .map(<[u8]>::to_vec)
+                .collect()
+        },
+    ];
+    for format in ALL {
+        for (number, change) in changes.into_iter().enumerate() {
+            let turn = move |turn: Turn| -> Turn {
+                Box::new(move |asked| {
+                    let mut answer = turn(asked);
+                    let text = String::from_utf8(answer.pieces.concat()).unwrap();
+                    answer.pieces = if text.starts_with('{') {
+                        one(text)
+                    } else {
+                        change(text)
+                    };
+                    answer
+                })
+            };
+            let story = Story::in_format(format, "scripted")
+                .file("a.txt", "alpha")
+                .script([
+                    turn(calls("read_file", json!({ "path": "a.txt" }))),
+                    turn(says("h\u{e9}llo \u{2028}\u{85} \u{1f642}")),
+                ]);
+            let ran = story.run(["agent", "-m", "x", "--json"]);
+            assert_eq!(
+                ran.json()["text"],
+                "h\u{e9}llo \u{2028}\u{85} \u{1f642}",
+                "{format:?}, change {number}"
+            );
+            drop(ran);
+            assert!(story.asked()[1].raw.contains("alpha"));
+        }
+    }
+}
+
+#[test]
+fn requests_are_judged() {
+    for format in ALL {
+        let story = Story::in_format(format, "scripted").script([says("ok")]);
+        story.run(["agent", "-m", "x"]).stdout("ok\n");
+        let asked = &story.asked()[0];
+        let mut wrong = asked.clone();
+        wrong.body["colour"] = "red".into();
+        assert!(formats::wrong(&wrong, &[]).is_some_and(|words| words.contains("colour")));
+        assert_eq!(formats::wrong(&wrong, &["colour".to_owned()]), None);
+        wrong = asked.clone();
+        wrong.body["tools"][0]["nme"] = "x".into();
+        assert!(formats::wrong(&wrong, &[]).is_some_and(|words| words.contains("/tools/0")));
+    }
 }

@@ -1,0 +1,253 @@
+//! What only Anthropic's format has: thinking that is signed, and prices of a cache.
+
+use crate::formats::{Format, events};
+use crate::server::{Answer, Ending, Turn, says, sends};
+use crate::story::Story;
+use serde_json::{Value, json};
+
+/// One of the vendor's models, at the scripted server.
+fn claude(model: &str) -> Story {
+    Story::of("anthropic", model)
+}
+
+fn start(usage: &Value) -> Value {
+    json!({ "type": "message_start", "message": { "type": "message", "model": "claude", "content": [], "usage": usage } })
+}
+
+/// The events of one content block.
+fn block(index: usize, head: &Value, deltas: &[Value]) -> Vec<Value> {
+    let delta =
+        |delta: &Value| json!({ "type": "content_block_delta", "index": index, "delta": delta });
+    let mut list =
+        vec![json!({ "type": "content_block_start", "index": index, "content_block": head })];
+    list.extend(deltas.iter().map(delta));
+    list.push(json!({ "type": "content_block_stop", "index": index }));
+    list
+}
+
+fn end(reason: &str, usage: &Value) -> [Value; 2] {
+    let delta = json!({ "stop_reason": reason, "stop_sequence": null });
+    [
+        json!({ "type": "message_delta", "delta": delta, "usage": usage }),
+        json!({ "type": "message_stop" }),
+    ]
+}
+
+/// A reply with these blocks, as a stream or in one piece, as asked for.
+fn blocks(content: &[Value]) -> Turn {
+    let content = content.to_vec();
+    Box::new(move |asked| {
+        let usage = json!({ "input_tokens": 1, "output_tokens": 2 });
+        if asked.body["stream"] != json!(true) {
+            let answer = json!({ "type": "message", "role": "assistant", "model": "claude", "content": content,
+                                 "stop_reason": "tool_use", "usage": usage });
+            return Answer::json(200, &answer);
+        }
+        let mut list = vec![start(&usage)];
+        for (index, whole) in content.iter().enumerate() {
+            let mut head = whole.clone();
+            let deltas = match whole["type"].as_str() {
+                Some("thinking") => {
+                    head["thinking"] = "".into();
+                    head["signature"] = "".into();
+                    vec![
+                        json!({ "type": "thinking_delta", "thinking": whole["thinking"] }),
+                        json!({ "type": "signature_delta", "signature": whole["signature"] }),
+                    ]
+                }
+                Some("text") => {
+                    head["text"] = "".into();
+                    vec![json!({ "type": "text_delta", "text": whole["text"] })]
+                }
+                Some("tool_use") => {
+                    head["input"] = json!({});
+                    vec![
+                        json!({ "type": "input_json_delta", "partial_json": whole["input"].to_string() }),
+                    ]
+                }
+                _ => Vec::new(),
+            };
+            list.extend(block(index, &head, &deltas));
+        }
+        list.extend(end("tool_use", &usage));
+        events(&list)
+    })
+}
+
+#[test]
+fn thinking_goes_back_as_it_came() {
+    let thought =
+        |text: &str| json!({ "type": "thinking", "thinking": text, "signature": "c2lnbmVk" });
+    let read = |id: &str| json!({ "type": "tool_use", "id": id, "name": "read_file", "input": { "path": "a.txt" } });
+    let content = [
+        thought("First this."),
+        json!({ "type": "redacted_thinking", "data": "ZGF0YQ" }),
+        json!({ "type": "text", "text": "I look. " }),
+        read("toolu_1"),
+        thought("Then that."),
+        read("toolu_2"),
+    ];
+    for (model, thinking) in [
+        (
+            "claude-sonnet-4-5",
+            json!({ "type": "enabled", "budget_tokens": 16384 }),
+        ),
+        ("claude-opus-4-7", json!({ "type": "adaptive" })),
+    ] {
+        for words in [&[][..], &["--no-stream"]] {
+            let story = claude(model).file("a.txt", "alpha").script([
+                blocks(&content),
+                says("Done."),
+                says("More."),
+                says("Other."),
+            ]);
+            let run = |more: &[&str]| {
+                let ran = story.run(
+                    [
+                        &["agent", "-m", "x", "--reasoning-effort", "high"],
+                        more,
+                        words,
+                    ]
+                    .concat(),
+                );
+                ran.text()
+            };
+            assert!(run(&[]).ends_with("Done.\n"));
+            assert_eq!(run(&[]), "More.\n");
+            assert_eq!(run(&["--model", "claude-haiku-4-5"]), "Other.\n");
+            let asked = story.asked();
+            for asked in &asked[..3] {
+                assert_eq!(asked.body["thinking"], thinking, "{model} {words:?}");
+                assert!(asked.body["temperature"].is_null());
+            }
+            for asked in &asked[1..3] {
+                assert_eq!(
+                    asked.messages()[1]["content"],
+                    json!(content),
+                    "{model} {words:?}"
+                );
+            }
+            let kinds: Vec<Value> = asked[3].messages()[1]["content"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|block| block["type"].clone())
+                .collect();
+            assert_eq!(kinds, ["text", "tool_use", "tool_use"]);
+        }
+    }
+}
+
+#[test]
+fn a_turn_that_is_not_thought_about_all_the_time_goes_on_thinking() {
+    let read = |id: &str| json!({ "type": "tool_use", "id": id, "name": "read_file", "input": { "path": "a.txt" } });
+    let thought = json!({ "type": "thinking", "thinking": "Hm.", "signature": "s" });
+    for (model, first) in [
+        ("claude-sonnet-4-5", vec![thought, read("toolu_1")]),
+        ("claude-opus-4-7", vec![read("toolu_1")]),
+    ] {
+        let story = claude(model).file("a.txt", "alpha").script([
+            blocks(&first),
+            blocks(&[read("toolu_2")]),
+            says("Done."),
+        ]);
+        story
+            .run(["agent", "-m", "x", "--reasoning-effort", "low"])
+            .stdout("Done.\n");
+        let asked = story.asked();
+        let thinking = |at: usize| &asked[at].body["thinking"];
+        assert!(thinking(0) == thinking(1) && thinking(1) == thinking(2));
+        assert!(
+            asked.iter().all(|asked| asked.body["thinking"].is_object()),
+            "{model}"
+        );
+    }
+}
+
+#[test]
+fn errors_within_a_stream() {
+    let error =
+        |kind: &str| json!({ "type": "error", "error": { "type": kind, "message": "Not now." } });
+    let begun = || {
+        vec![
+            start(&json!({ "input_tokens": 1, "output_tokens": 1 })),
+            json!({ "type": "ping" }),
+        ]
+    };
+    let story = claude("claude-opus-4-7").script([
+        sends(events(&[begun(), vec![error("overloaded_error")]].concat())),
+        says("ok"),
+    ]);
+    story
+        .run(["agent", "-m", "x", "-v"])
+        .stdout("ok\n")
+        .stderr_has("Not now.");
+    let half = block(0, &json!({ "type": "text", "text": "half" }), &[]);
+    for (ending, words) in [
+        (vec![error("api_error")], "Not now."),
+        (Vec::new(), "answered in part"),
+    ] {
+        let answer = events(&[begun(), half.clone(), ending].concat()).ending(Ending::Cut);
+        let story = claude("claude-opus-4-7").script([sends(answer)]);
+        story.run(["agent", "-m", "x"]).status(69).stderr_has(words);
+    }
+}
+
+#[test]
+fn what_the_cache_read_and_kept_is_counted() {
+    let first = json!({ "input_tokens": 100, "cache_read_input_tokens": 1000, "cache_creation_input_tokens": 10, "output_tokens": 1 });
+    let late = json!({ "input_tokens": 0, "output_tokens": 0 });
+    let text = || block(0, &json!({ "type": "text", "text": "ok" }), &[]);
+    let told = |first: &Value, last: Value| {
+        events(&[vec![start(first)], text(), end("end_turn", &last).into()].concat())
+    };
+    for (answer, input, cached) in [
+        (told(&first, json!({ "output_tokens": 50 })), 1110, 1000),
+        // The proxy of LiteLLM knows it at the end only.
+        (
+            told(&late, json!({ "input_tokens": 1110, "output_tokens": 50 })),
+            1110,
+            0,
+        ),
+    ] {
+        let story = claude("claude-sonnet-4-5").script([sends(answer)]);
+        let ran = story.run(["agent", "-m", "x", "--json"]);
+        let usage = &ran.json()["usage"];
+        assert_eq!(
+            (&usage["input"], &usage["cached"], &usage["output"]),
+            (&json!(input), &json!(cached), &json!(50))
+        );
+    }
+}
+
+#[test]
+fn how_a_server_is_addressed() {
+    let story = Story::in_format(Format::Anthropic, "scripted").script([says("ok")]);
+    story.run(["agent", "-m", "x"]).stdout("ok\n");
+    let asked = &story.asked()[0];
+    assert_eq!(asked.path, "/v1/messages");
+    assert_eq!(
+        (asked.header("x-api-key"), asked.header("authorization")),
+        (Some("key-of-the-story"), None)
+    );
+    assert_eq!(asked.header("anthropic-version"), Some("2023-06-01"));
+    // A header of the user's own takes the place of ours.
+    let story = story
+        .set(
+            "providers.custom.extraHeaders",
+            json!({ "Anthropic-Version": "2099-01-01" }),
+        )
+        .script([says("ok")]);
+    story.run(["agent", "-m", "x"]).stdout("ok\n");
+    let asked = &story.asked()[1];
+    let versions = asked
+        .headers
+        .iter()
+        .filter(|(name, _)| name == "anthropic-version");
+    assert_eq!(
+        versions
+            .map(|(_, value)| value.as_str())
+            .collect::<Vec<_>>(),
+        ["2099-01-01"]
+    );
+}

@@ -1,0 +1,303 @@
+//! The wire formats as a server has them: what a reply looks like in each, and whether a request is one.
+
+use crate::server::{Answer, Asked};
+use jsonschema::Validator;
+use serde_json::{Value, json};
+use std::sync::LazyLock;
+
+/// A wire format, which the path of a request tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Format {
+    Chat,
+    Anthropic,
+    Responses,
+}
+
+pub(crate) const ALL: [Format; 3] = [Format::Chat, Format::Anthropic, Format::Responses];
+
+impl Format {
+    pub(crate) fn of(path: &str) -> Option<Self> {
+        let path = path.split('?').next().unwrap_or(path);
+        ALL.into_iter().find(|format| path.ends_with(format.path()))
+    }
+
+    pub(crate) fn path(self) -> &'static str {
+        match self {
+            Self::Chat => "/chat/completions",
+            Self::Anthropic => "/v1/messages",
+            Self::Responses => "/responses",
+        }
+    }
+
+    /// As the config names it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Chat => "chat_completions",
+            Self::Anthropic => "anthropic",
+            Self::Responses => "responses",
+        }
+    }
+}
+
+/// The reply to `asked` with this message and finish reason, both in the words of chat completions.
+pub(crate) fn answer(message: &Value, finish: &str, asked: &Asked) -> Answer {
+    let input = asked.raw.len() / 4;
+    let stream = asked.body["stream"] == json!(true);
+    match (Format::of(&asked.path), stream) {
+        (Some(Format::Anthropic), false) => Answer::json(200, &anthropic(message, finish, input)),
+        (Some(Format::Anthropic), true) => events(&anthropic_events(message, finish, input)),
+        (Some(Format::Responses), false) => Answer::json(200, &response(message, finish, input)),
+        (Some(Format::Responses), true) => events(&response_events(message, finish, input)),
+        (_, false) => Answer::json(200, &chat(message, finish, input)),
+        (_, true) => Answer::events(chat_events(message, finish, input)),
+    }
+}
+
+/// Events that say their kind twice, as both Anthropic and OpenAI do.
+pub(crate) fn events(list: &[Value]) -> Answer {
+    let event = |event: &Value| {
+        let kind = event["type"].as_str().unwrap_or("message");
+        format!("event: {kind}\ndata: {event}\n\n")
+    };
+    Answer::events(list.iter().map(event))
+}
+
+/// A call's name, id and arguments.
+fn calls(message: &Value) -> Vec<(&Value, &Value, &str)> {
+    let calls = message["tool_calls"].as_array().into_iter().flatten();
+    calls
+        .map(|call| {
+            let function = &call["function"];
+            let arguments = function["arguments"].as_str().unwrap_or_default();
+            (&function["name"], &call["id"], arguments)
+        })
+        .collect()
+}
+
+fn text(message: &Value) -> &str {
+    message["content"].as_str().unwrap_or_default()
+}
+
+fn halves(text: &str) -> [&str; 2] {
+    let middle = text.char_indices().nth(text.chars().count() / 2);
+    let (first, second) = text.split_at(middle.map_or(0, |(at, _)| at));
+    [first, second]
+}
+
+fn chat(message: &Value, finish: &str, input: usize) -> Value {
+    let choice = json!({ "index": 0, "message": message, "finish_reason": finish });
+    let usage = json!({ "prompt_tokens": input, "completion_tokens": 7, "total_tokens": 0 });
+    json!({ "id": "x", "model": "scripted", "choices": [choice], "usage": usage })
+}
+
+fn chat_events(message: &Value, finish: &str, input: usize) -> Vec<String> {
+    let mut events = Vec::new();
+    let mut event = |delta: Value, finish: Value| {
+        let choice = json!({ "index": 0, "delta": delta, "finish_reason": finish });
+        let chunk = json!({ "id": "x", "model": "scripted", "choices": [choice] });
+        events.push(format!("data: {chunk}\n\n"));
+    };
+    event(json!({ "role": "assistant", "content": "" }), Value::Null);
+    // What a vendor adds, and the calls' own additions with them.
+    let mut more = message.clone();
+    if let Some(more) = more.as_object_mut() {
+        more.retain(|key, _| !matches!(key.as_str(), "role" | "content" | "tool_calls"));
+    }
+    if more != json!({}) {
+        event(more, Value::Null);
+    }
+    for word in text(message).split_inclusive(' ') {
+        event(json!({ "content": word }), Value::Null);
+    }
+    for (index, (name, id, arguments)) in calls(message).into_iter().enumerate() {
+        let [first, second] = halves(arguments);
+        let mut head = json!({ "index": index, "id": id, "type": "function",
+                               "function": { "name": name, "arguments": first } });
+        let extra = &message["tool_calls"][index]["extra_content"];
+        if !extra.is_null() {
+            head["extra_content"] = extra.clone();
+        }
+        event(json!({ "tool_calls": [head] }), Value::Null);
+        let tail = json!({ "index": index, "function": { "arguments": second } });
+        event(json!({ "tool_calls": [tail] }), Value::Null);
+    }
+    event(json!({}), json!(finish));
+    let usage = json!({ "prompt_tokens": input, "completion_tokens": 7, "total_tokens": 0 });
+    let last = json!({ "id": "x", "model": "scripted", "choices": [], "usage": usage });
+    events.push(format!("data: {last}\n\n"));
+    events.push("data: [DONE]\n\n".into());
+    events
+}
+
+fn stop_reason(finish: &str) -> &str {
+    match finish {
+        "stop" => "end_turn",
+        "tool_calls" => "tool_use",
+        "length" => "max_tokens",
+        "content_filter" => "refusal",
+        other => other,
+    }
+}
+
+fn anthropic(message: &Value, finish: &str, input: usize) -> Value {
+    let mut content = Vec::new();
+    if !text(message).is_empty() {
+        content.push(json!({ "type": "text", "text": text(message), "citations": null }));
+    }
+    content.extend(calls(message).into_iter().map(|(name, id, arguments)| {
+        let input: Value = serde_json::from_str(arguments).unwrap_or_default();
+        json!({ "type": "tool_use", "id": id, "name": name, "input": input })
+    }));
+    json!({ "id": "msg_1", "type": "message", "role": "assistant", "model": "scripted", "content": content,
+            "stop_reason": stop_reason(finish), "stop_sequence": null,
+            "usage": { "input_tokens": input, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0, "output_tokens": 7 } })
+}
+
+fn anthropic_events(message: &Value, finish: &str, input: usize) -> Vec<Value> {
+    let mut whole = anthropic(message, finish, input);
+    let blocks = std::mem::replace(&mut whole["content"], json!([]));
+    whole["stop_reason"] = Value::Null;
+    whole["usage"]["output_tokens"] = 1.into();
+    let mut events = vec![
+        json!({ "type": "message_start", "message": whole }),
+        json!({ "type": "ping" }),
+    ];
+    let arguments: Vec<&str> = calls(message)
+        .into_iter()
+        .map(|(_, _, text)| text)
+        .collect();
+    let mut arguments = arguments.into_iter();
+    for (index, block) in blocks.as_array().into_iter().flatten().enumerate() {
+        let mut head = block.clone();
+        let deltas: Vec<Value> = if block["type"] == "text" {
+            head["text"] = "".into();
+            let words = text(message).split_inclusive(' ');
+            words
+                .map(|word| json!({ "type": "text_delta", "text": word }))
+                .collect()
+        } else {
+            head["input"] = json!({});
+            let pieces = halves(arguments.next().unwrap_or_default());
+            pieces
+                .map(|piece| json!({ "type": "input_json_delta", "partial_json": piece }))
+                .into()
+        };
+        events
+            .push(json!({ "type": "content_block_start", "index": index, "content_block": head }));
+        events.extend(
+            deltas.into_iter().map(
+                |delta| json!({ "type": "content_block_delta", "index": index, "delta": delta }),
+            ),
+        );
+        events.push(json!({ "type": "content_block_stop", "index": index }));
+    }
+    let end = json!({ "stop_reason": stop_reason(finish), "stop_sequence": null });
+    events.push(json!({ "type": "message_delta", "delta": end, "usage": { "output_tokens": 7 } }));
+    events.push(json!({ "type": "message_stop" }));
+    events
+}
+
+fn response(message: &Value, finish: &str, input: usize) -> Value {
+    let mut output = Vec::new();
+    if !text(message).is_empty() {
+        let content = json!([{ "type": "output_text", "text": text(message), "annotations": [] }]);
+        output.push(json!({ "type": "message", "id": "msg_1", "status": "completed", "role": "assistant", "content": content }));
+    }
+    for (number, (name, id, arguments)) in calls(message).into_iter().enumerate() {
+        output.push(json!({ "type": "function_call", "id": format!("fc_{number}"), "call_id": id, "name": name,
+                            "arguments": arguments, "status": "completed" }));
+    }
+    let reason = match finish {
+        "stop" | "tool_calls" => None,
+        "length" => Some("max_output_tokens"),
+        other => Some(other),
+    };
+    let status = if reason.is_some() {
+        "incomplete"
+    } else {
+        "completed"
+    };
+    let details = reason.map(|reason| json!({ "reason": reason }));
+    json!({ "id": "resp_1", "object": "response", "model": "scripted", "status": status, "error": null,
+            "incomplete_details": details, "output": output,
+            "usage": { "input_tokens": input, "input_tokens_details": { "cached_tokens": 0 }, "output_tokens": 7,
+                       "output_tokens_details": { "reasoning_tokens": 0 }, "total_tokens": 0 } })
+}
+
+fn response_events(message: &Value, finish: &str, input: usize) -> Vec<Value> {
+    let whole = response(message, finish, input);
+    let mut head = whole.clone();
+    head["output"] = json!([]);
+    head["status"] = "in_progress".into();
+    head["usage"] = Value::Null;
+    head["incomplete_details"] = Value::Null;
+    let mut events = vec![json!({ "type": "response.created", "response": head })];
+    for (index, item) in whole["output"].as_array().into_iter().flatten().enumerate() {
+        let mut open = item.clone();
+        open["status"] = "in_progress".into();
+        let (kind, pieces): (&str, Vec<&str>) = if item["type"] == "message" {
+            open["content"] = json!([]);
+            ("output_text", text(message).split_inclusive(' ').collect())
+        } else {
+            open["arguments"] = "".into();
+            let arguments = item["arguments"].as_str().unwrap_or_default();
+            ("function_call_arguments", halves(arguments).into())
+        };
+        events.push(
+            json!({ "type": "response.output_item.added", "output_index": index, "item": open }),
+        );
+        for piece in pieces {
+            events.push(json!({ "type": format!("response.{kind}.delta"), "item_id": item["id"], "output_index": index, "delta": piece }));
+        }
+        events.push(
+            json!({ "type": "response.output_item.done", "output_index": index, "item": item }),
+        );
+    }
+    let kind = if whole["status"] == "completed" {
+        "completed"
+    } else {
+        "incomplete"
+    };
+    events.push(json!({ "type": format!("response.{kind}"), "response": whole }));
+    events
+}
+
+/// What is wrong with a request, held against the types of the vendor whose format it is. Keys in `extensions` are
+/// those that another server has beside them.
+pub(crate) fn wrong(asked: &Asked, extensions: &[String]) -> Option<String> {
+    static VALIDATORS: LazyLock<[Validator; 3]> = LazyLock::new(|| {
+        let sources = [
+            include_str!("../schemas/openai_chat.json"),
+            include_str!("../schemas/anthropic_messages.json"),
+            include_str!("../schemas/openai_responses.json"),
+        ];
+        sources.map(|source| {
+            let schema = serde_json::from_str(source).expect("a schema is JSON");
+            jsonschema::validator_for(&schema).expect("a schema is a schema")
+        })
+    });
+    let format = Format::of(&asked.path)?;
+    let mut body = asked.body.clone();
+    if !extensions.is_empty() {
+        strip(&mut body, extensions);
+    }
+    let error = VALIDATORS[format as usize].validate(&body).err()?;
+    let mut words = error.to_string();
+    words.truncate(words.floor_char_boundary(2000));
+    Some(format!(
+        "{}: at `{}`: {words}",
+        asked.path,
+        error.instance_path()
+    ))
+}
+
+fn strip(value: &mut Value, keys: &[String]) {
+    match value {
+        Value::Array(list) => list.iter_mut().for_each(|value| strip(value, keys)),
+        Value::Object(object) => {
+            object.retain(|key, _| !keys.contains(key));
+            object.values_mut().for_each(|value| strip(value, keys));
+        }
+        _ => {}
+    }
+}

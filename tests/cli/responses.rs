@@ -1,0 +1,251 @@
+//! What only OpenAI's responses have: reasoning that comes encrypted, and items that are told of more than once.
+
+use crate::formats::{Format, events};
+use crate::server::{Answer, Ending, Turn, says, sends};
+use crate::story::Story;
+use serde_json::{Value, json};
+
+fn story(model: &str) -> Story {
+    Story::in_format(Format::Responses, model)
+}
+
+fn response(status: &str, output: &[Value]) -> Value {
+    json!({ "object": "response", "model": "gpt", "status": status, "error": null, "output": output,
+            "usage": { "input_tokens": 9, "output_tokens": 2 } })
+}
+
+fn event(kind: &str, index: usize, more: &Value) -> Value {
+    let mut event = json!({ "type": format!("response.{kind}"), "output_index": index });
+    event
+        .as_object_mut()
+        .unwrap()
+        .extend(more.as_object().unwrap().clone());
+    event
+}
+
+fn completed(output: &[Value]) -> Value {
+    json!({ "type": "response.completed", "response": response("completed", output) })
+}
+
+/// A reply with these items, as a stream or in one piece, as asked for.
+fn items(output: &[Value]) -> Turn {
+    let output = output.to_vec();
+    Box::new(move |asked| {
+        if asked.body["stream"] != json!(true) {
+            return Answer::json(200, &response("completed", &output));
+        }
+        let mut list = Vec::new();
+        for (index, item) in output.iter().enumerate() {
+            let mut open = item.clone();
+            for key in ["encrypted_content", "content", "arguments", "summary"] {
+                open.as_object_mut().unwrap().shift_remove(key);
+            }
+            list.push(event("output_item.added", index, &json!({ "item": open })));
+            list.push(event("output_item.done", index, &json!({ "item": item })));
+        }
+        list.push(completed(&output));
+        events(&list)
+    })
+}
+
+fn read(number: usize) -> Value {
+    json!({ "type": "function_call", "id": format!("fc_{number}"), "call_id": format!("call_{number}"), "name": "read_file",
+            "arguments": "{\"path\":\"a.txt\"}", "status": "completed" })
+}
+
+fn said(words: &str, phase: &str) -> Value {
+    let content = json!([{ "type": "output_text", "text": words, "annotations": [] }]);
+    json!({ "type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "phase": phase, "content": content })
+}
+
+#[test]
+fn reasoning_goes_back_as_it_came() {
+    let thought = |id: &str| {
+        json!({ "type": "reasoning", "id": id, "summary": [{ "type": "summary_text", "text": "Hm." }],
+                                     "encrypted_content": "c2VjcmV0", "status": "completed" })
+    };
+    let output = [
+        thought("rs_1"),
+        said("I look.", "commentary"),
+        read(1),
+        thought("rs_2"),
+        read(2),
+    ];
+    for words in [&[][..], &["--no-stream"]] {
+        let story = story("gpt-5").file("a.txt", "alpha").script([
+            items(&output),
+            items(&[thought("rs_3"), said("Done.", "final_answer")]),
+            says("More."),
+            says("Other."),
+        ]);
+        let run = |more: &[&str]| {
+            story
+                .run(
+                    [
+                        &["agent", "-m", "x", "--reasoning-effort", "high"],
+                        more,
+                        words,
+                    ]
+                    .concat(),
+                )
+                .text()
+        };
+        assert_eq!(run(&[]), "Done.\n");
+        assert_eq!(run(&[]), "More.\n");
+        assert_eq!(run(&["--model", "gpt-6"]), "Other.\n");
+        let asked = story.asked();
+        let kept = |id: &str| {
+            let mut item = thought(id);
+            item.as_object_mut().unwrap().shift_remove("status");
+            item
+        };
+        let call = |number: usize| {
+            json!({ "type": "function_call", "call_id": format!("call_{number}"), "name": "read_file",
+                                           "arguments": "{\"path\":\"a.txt\"}" })
+        };
+        let aside = json!({ "type": "message", "phase": "commentary", "role": "assistant", "content": "I look." });
+        let expect = [kept("rs_1"), aside, call(1), kept("rs_2"), call(2)];
+        for asked in &asked[1..3] {
+            assert_eq!(asked.messages()[1..6], expect, "{words:?}");
+        }
+        let answer = json!({ "role": "assistant", "content": "Done.", "phase": "final_answer" });
+        assert_eq!(asked[2].messages()[8..10], [kept("rs_3"), answer]);
+        for asked in &asked {
+            let body = &asked.body;
+            assert_eq!(body["include"], json!(["reasoning.encrypted_content"]));
+            assert_eq!(
+                (&body["store"], &body["reasoning"]),
+                (&json!(false), &json!({ "effort": "high" }))
+            );
+            assert!(body["temperature"].is_null());
+        }
+        assert!(
+            !asked[3].raw.contains("rs_") && asked[3].raw.contains("Done."),
+            "another model is not told"
+        );
+    }
+}
+
+#[test]
+fn events_with_ids_alone() {
+    // As LiteLLM sends them.
+    let strip = |mut event: Value, id: &str| {
+        event.as_object_mut().unwrap().shift_remove("output_index");
+        event["item_id"] = id.into();
+        event
+    };
+    let mut open = read(1);
+    open["arguments"] = "".into();
+    let list = [
+        strip(
+            event("output_item.added", 0, &json!({ "item": open })),
+            "fc_1",
+        ),
+        strip(
+            event(
+                "function_call_arguments.delta",
+                0,
+                &json!({ "delta": "{\"path\":" }),
+            ),
+            "fc_1",
+        ),
+        strip(
+            event("output_item.added", 0, &json!({ "item": read(2) })),
+            "fc_2",
+        ),
+        strip(
+            event(
+                "function_call_arguments.delta",
+                0,
+                &json!({ "delta": "\"a.txt\"}" }),
+            ),
+            "fc_1",
+        ),
+    ];
+    for last in [completed(&[]), completed(&[read(1), read(2)])] {
+        let calls = [&list[..], &[last]].concat();
+        let text = |words: &str| {
+            strip(
+                event("output_text.delta", 0, &json!({ "delta": words })),
+                "msg_1",
+            )
+        };
+        let words = [text("It says "), text("alpha."), completed(&[])];
+        let story = story("scripted")
+            .file("a.txt", "alpha")
+            .script([sends(events(&calls)), sends(events(&words))]);
+        story.run(["agent", "-m", "x"]).stdout("It says alpha.\n");
+        let results = story.asked()[1].messages();
+        let results: Vec<&Value> = results
+            .iter()
+            .filter(|item| item["type"] == "function_call_output")
+            .collect();
+        assert_eq!(results.len(), 2);
+        assert!(
+            results
+                .iter()
+                .all(|item| item["output"].to_string().contains("alpha")),
+            "{results:?}"
+        );
+    }
+}
+
+#[test]
+fn failures_within_a_stream() {
+    let failed = |code: &str| {
+        let mut failed = response("failed", &[]);
+        failed["error"] = json!({ "code": code, "message": "Not now." });
+        json!({ "type": "response.failed", "response": failed })
+    };
+    let created = json!({ "type": "response.created", "response": response("in_progress", &[]) });
+    let story_of = |list: &[Value], tries: usize| {
+        let answer = events(list);
+        story("scripted").script((0..tries).map(|_| sends(answer.clone())))
+    };
+    for (code, tries, status) in [
+        ("server_error", 4, 69),
+        ("rate_limit_exceeded", 4, 75),
+        ("context_length_exceeded", 1, 65),
+        ("invalid_prompt", 1, 1),
+        ("insufficient_quota", 1, 77),
+    ] {
+        let story = story_of(&[created.clone(), failed(code)], tries);
+        story
+            .run(["agent", "-m", "x"])
+            .status(status)
+            .stderr_has("Not now.");
+        let error = json!({ "type": "error", "code": code, "message": "Not now.", "param": null, "sequence_number": 1 });
+        let story = story_of(&[created.clone(), error], tries);
+        story
+            .run(["agent", "-m", "x"])
+            .status(status)
+            .stderr_has("Not now.");
+    }
+    let half = event("output_text.delta", 0, &json!({ "delta": "half" }));
+    let answer = events(&[created, half]).ending(Ending::Cut);
+    let story = story("scripted").script([sends(answer)]);
+    story
+        .run(["agent", "-m", "x"])
+        .status(69)
+        .stderr_has("answered in part");
+}
+
+#[test]
+fn limits_are_those_of_the_model() {
+    let story = story("gpt-4.1").script([says("ok"), says("ok")]);
+    story
+        .run(["agent", "-m", "x", "--max-tokens", "999999"])
+        .stdout("ok\n");
+    story
+        .run(["agent", "-m", "x", "--max-tokens", "1"])
+        .stdout("ok\n");
+    let asked = story.asked();
+    assert_eq!(
+        (
+            &asked[0].body["max_output_tokens"],
+            &asked[1].body["max_output_tokens"]
+        ),
+        (&json!(32768), &json!(16))
+    );
+    assert!(asked[0].body["include"].is_null(), "it does not reason");
+}
