@@ -111,7 +111,7 @@ fn messages(request: &Request<'_>, quirks: &Quirks) -> Vec<Value> {
         let at = request.messages.len() - rest.len();
         rest = after;
         match message {
-            Message::Assistant(reply) => list.push(assistant(reply, quirks)),
+            Message::Assistant(reply) => list.push(assistant(reply, request.model, quirks)),
             Message::User(user) => {
                 // Strict servers refuse two user messages in a row, as an interrupted turn leaves them.
                 let more = rest.iter().take_while(|next| is_user(next)).count();
@@ -229,7 +229,7 @@ fn data_url(media_type: &str, bytes: &[u8]) -> String {
     format!("data:{media_type};base64,{data}")
 }
 
-fn assistant(reply: &Reply, quirks: &Quirks) -> Value {
+fn assistant(reply: &Reply, model: &str, quirks: &Quirks) -> Value {
     let mut message = Map::new();
     message.insert("role".into(), "assistant".into());
     let silent = reply.text.is_empty() && !reply.calls.is_empty();
@@ -241,10 +241,10 @@ fn assistant(reply: &Reply, quirks: &Quirks) -> Value {
             reply.text.as_str().into()
         },
     );
-    let keep = &reply
-        .opaque
-        .as_ref()
-        .filter(|opaque| opaque["wire"] == WIRE);
+    // Another server would refuse keys that it does not know.
+    let keep = reply.opaque.as_ref().filter(|opaque| {
+        opaque["wire"] == WIRE && (opaque["model"] == model || opaque["model"].is_null())
+    });
     let keep = keep.map_or(&Value::Null, |opaque| &opaque["keep"]);
     // Also where there was none: these servers look for the key in every message.
     if quirks.reasoning_back {
@@ -444,6 +444,30 @@ mod tests {
             body(&[reply], &NONE, true)["messages"][1],
             json!({ "role": "assistant", "content": "x" })
         );
+    }
+
+    #[test]
+    fn what_a_model_wants_back_is_no_other_models() {
+        let check = |model: Value, expect: bool| {
+            let keep = json!({ "reasoning_details": [1], "extra_content": { "c": 2 } });
+            let call = ToolCall {
+                id: "c".into(),
+                name: "t".into(),
+                arguments: json!({}),
+            };
+            let reply = Reply {
+                calls: vec![call],
+                opaque: Some(json!({ "wire": "chat", "model": model, "keep": keep })),
+                ..Reply::default()
+            };
+            let sent = body(&[Message::Assistant(reply)], &NONE, true)["messages"][1].clone();
+            assert_eq!(sent["reasoning_details"] == json!([1]), expect);
+            assert_eq!(sent["tool_calls"][0]["extra_content"] == 2, expect);
+        };
+        check(json!("m"), true);
+        // As it was stored once.
+        check(Value::Null, true);
+        check(json!("n"), false);
     }
 
     #[test]

@@ -12,6 +12,8 @@ pub(super) struct Draft {
     id: String,
     /// How many messages the conversation had: made ids are counted from there, so that they stay unique.
     messages: usize,
+    /// The model that was asked: what it wants back is returned to it alone.
+    asked: String,
     splitter: Splitter,
     text: String,
     reasoning: String,
@@ -46,6 +48,7 @@ impl Draft {
         Self {
             id: request.reply_id.to_owned(),
             messages: request.messages.len(),
+            asked: request.model.to_owned(),
             splitter: Splitter::default(),
             text: String::new(),
             reasoning: String::new(),
@@ -256,6 +259,7 @@ impl reading::Draft for Draft {
         let Self {
             id,
             messages,
+            asked,
             text,
             reasoning,
             calls,
@@ -311,13 +315,13 @@ impl reading::Draft for Draft {
             usage,
             cost,
             model,
-            opaque: opaque(details, extras),
+            opaque: opaque(&asked, details, extras),
         })
     }
 }
 
 /// What is to go back unchanged, if there is anything.
-fn opaque(details: Vec<Value>, extras: Map<String, Value>) -> Option<Value> {
+fn opaque(asked: &str, details: Vec<Value>, extras: Map<String, Value>) -> Option<Value> {
     let mut opaque = Map::new();
     if !details.is_empty() {
         opaque.insert("reasoning_details".into(), details.into());
@@ -325,7 +329,7 @@ fn opaque(details: Vec<Value>, extras: Map<String, Value>) -> Option<Value> {
     if !extras.is_empty() {
         opaque.insert("extra_content".into(), extras.into());
     }
-    (!opaque.is_empty()).then(|| json!({ "wire": WIRE, "keep": opaque }))
+    (!opaque.is_empty()).then(|| json!({ "wire": WIRE, "model": asked, "keep": opaque }))
 }
 
 /// Whether a fragment with a call's index belongs to another call all the same: some servers number every call 0.
@@ -641,6 +645,61 @@ mod tests {
             (reply.reasoning.as_str(), reply.text.as_str()),
             ("hm", "yes")
         );
+    }
+
+    #[test]
+    fn what_others_trip_over() {
+        let used = |input: u64| json!({ "prompt_tokens": input, "completion_tokens": 1 });
+        let late = json!({ "index": 0, "function": { "name": "f", "arguments": "{\"x\"" } });
+        let mut chunks = [
+            delta(json!({ "role": "assistant", "content": null, "tool_calls": [late] })),
+            // The id after the name, and no role at all.
+            delta(
+                json!({ "role": null, "tool_calls": [{ "index": 0, "id": "a", "function": { "name": null } }] }),
+            ),
+            delta(json!({ "tool_calls": [{ "index": 0, "function": { "arguments": ": 1}" } }] })),
+            end("tool_calls"),
+        ];
+        // Totals so far with each chunk.
+        for (number, chunk) in chunks.iter_mut().enumerate() {
+            chunk["usage"] = used(number as u64);
+        }
+        let reply = stream(&chunks);
+        assert_eq!(calls(&reply), [call("a", "f", json!({ "x": 1 }))]);
+        assert_eq!((reply.usage.input, reply.usage.output), (3, 1));
+        let lines: String = chunks
+            .iter()
+            .map(|chunk| {
+                format!(
+                    "data:{}\n\n:keepalive\n",
+                    chunk.to_string().replace(',', ",\ndata: ")
+                )
+            })
+            .collect();
+        assert_eq!(whole(format!("{lines}data: [DONE] \n\n").as_bytes()), reply);
+    }
+
+    #[test]
+    fn reasoning_in_pieces_is_put_together() {
+        let detail = |piece: Value| delta(json!({ "reasoning_details": [piece] }));
+        let reply = stream(&[
+            detail(json!({ "type": "reasoning.text", "index": 0, "text": "h" })),
+            detail(json!({ "type": "reasoning.text", "index": 0, "text": "m", "signature": null })),
+            detail(json!({ "type": "reasoning.text", "index": 0, "signature": "s" })),
+            detail(json!({ "type": "reasoning.encrypted", "index": 1, "data": "x" })),
+            detail(json!({ "type": "reasoning.encrypted", "data": "y" })),
+            detail(json!({ "type": "reasoning.encrypted", "data": "z" })),
+            end("stop"),
+        ]);
+        let details = json!([
+            { "type": "reasoning.text", "index": 0, "text": "hm", "signature": "s" },
+            { "type": "reasoning.encrypted", "index": 1, "data": "x" },
+            { "type": "reasoning.encrypted", "data": "y" },
+            { "type": "reasoning.encrypted", "data": "z" },
+        ]);
+        let opaque =
+            json!({ "wire": "chat", "model": "m", "keep": { "reasoning_details": details } });
+        assert_eq!(reply.opaque, Some(opaque));
     }
 
     #[test]
