@@ -31,7 +31,7 @@ pub struct Quirks {
 /// What becomes of the temperature.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Temperature {
-    /// It is sent.
+    /// It is sent, where the format has one.
     Ours,
     /// It is the model's own, and one of ours is refused.
     None,

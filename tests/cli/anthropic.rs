@@ -165,6 +165,27 @@ fn a_turn_that_is_not_thought_about_all_the_time_goes_on_thinking() {
 }
 
 #[test]
+fn thinking_that_is_not_signed_goes_back_to_other_vendors_only() {
+    let thought = json!({ "type": "thinking", "thinking": "Hm.", "signature": "" });
+    let call = json!({ "type": "tool_use", "id": "toolu_1", "name": "read_file", "input": { "path": "a.txt" } });
+    let both = [thought, call];
+    for (provider, model, expect) in [
+        ("anthropic", "claude-opus-4-7", &both[1..]),
+        ("kimiCoding", "kimi-for-coding", &both[..]),
+    ] {
+        let story = Story::of(provider, model)
+            .file("a.txt", "alpha")
+            .script([blocks(&both), says("Done.")]);
+        story
+            .run(["agent", "-m", "x", "--reasoning-effort", "low"])
+            .stdout("Done.\n");
+        let asked = &story.asked()[1];
+        assert_eq!(asked.messages()[1]["content"], json!(expect), "{model}");
+        assert!(asked.body["thinking"].is_object());
+    }
+}
+
+#[test]
 fn errors_within_a_stream() {
     let error =
         |kind: &str| json!({ "type": "error", "error": { "type": kind, "message": "Not now." } });

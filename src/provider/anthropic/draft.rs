@@ -221,6 +221,7 @@ impl reading::Draft for Draft {
             model: self.model,
             ..Reply::default()
         };
+        let is_claude = self.asked.to_lowercase().contains("claude");
         let mut keep = Vec::new();
         let mut keeps = false;
         let mut blocks = self.blocks;
@@ -261,8 +262,9 @@ impl reading::Draft for Draft {
                 }
                 Block::Thinking { text, signature } => {
                     reply.reasoning.push_str(&text);
-                    // Without its signature it would be refused.
-                    if !signature.is_empty() {
+                    // The vendor's own models refuse what they have not signed; some others sign nothing, and refuse
+                    // calls whose thinking is missing.
+                    if !signature.is_empty() || !is_claude && !text.is_empty() {
                         keeps = true;
                         keep.push(
                             json!({ "type": "thinking", "thinking": text, "signature": signature }),
@@ -515,7 +517,7 @@ mod tests {
         // Shown to nobody, and signed all the same.
         let hidden = json!([{ "type": "thinking", "thinking": "", "signature": "s" }, { "type": "text", "text": "a" }]);
         assert!(message(hidden, "end_turn").opaque.is_some());
-        // Not signed: it would be refused.
+        // Not signed, as by another vendor's model.
         let reply = stream(&[
             start(),
             delta(0, "thinking_delta", "thinking", "hm"),
@@ -526,7 +528,8 @@ mod tests {
             (reply.text.as_str(), reply.reasoning.as_str()),
             ("ok", "hm")
         );
-        assert_eq!(reply.opaque, None);
+        let keep = json!([{ "type": "thinking", "thinking": "hm", "signature": "" }, { "type": "text", "length": 2 }]);
+        assert_eq!(reply.opaque.unwrap()["keep"], keep);
     }
 
     #[test]
