@@ -749,6 +749,104 @@ fn streams_in_odd_shapes_are_answers_in_every_format() {
 }
 
 #[test]
+fn a_conversation_goes_from_one_format_to_the_next() {
+    let read = |text: &str| {
+        let call = json!({ "id": "", "type": "function", "function": { "name": "read_file", "arguments": "{\"path\":\"a.txt\"}" } });
+        let message = json!({ "role": "assistant", "content": text, "tool_calls": [call] });
+        replies(message, "tool_calls")
+    };
+    let mut story = Story::new().file("a.txt", "alpha");
+    let mut known = Vec::new();
+    for (number, format) in ALL.into_iter().chain(ALL).enumerate() {
+        let word = format!("answer{number}");
+        story = story
+            .set("providers.custom.apiType", json!(format.name()))
+            .script([read("I look. "), fails(400, "no"), read(""), says(&word)]);
+        // A turn that was broken off behind a tool's result, and the next one.
+        story
+            .run(["agent", "-m", "first"])
+            .status(1)
+            .stderr_has("no");
+        story
+            .run(["agent", "-m", "second"])
+            .stdout(&format!("{word}\n"));
+        let asked = story.asked();
+        let last = asked.last().unwrap();
+        assert_eq!(Format::of(&last.path), Some(format));
+        assert!(
+            known.iter().all(|word| last.raw.contains(word)),
+            "{}",
+            last.raw
+        );
+        known.push(word);
+        // Each result answers a call of its own.
+        let mut ids: Vec<String> = results(format, last)
+            .into_iter()
+            .map(|(id, _)| id)
+            .collect();
+        assert_eq!(ids.len(), 2 * (number + 1));
+        ids.sort();
+        ids.dedup();
+        assert_eq!(ids.len(), 2 * (number + 1), "{ids:?}");
+    }
+}
+
+#[test]
+fn the_last_word_of_a_turn_is_asked_for_without_tools() {
+    for (format, words) in ways() {
+        let list = || calls("list_dir", json!({ "path": "." }));
+        let story = Story::in_format(format, "scripted").script([list(), says("So far.")]);
+        let ran = story.run(agent(&["--max-iterations", "1"], words));
+        assert_eq!(ran.text(), "So far.\n");
+        drop((ran.code(), ran.error_text()));
+        drop(ran);
+        let asked = story.asked();
+        let choice = |at: usize| {
+            let choice = &asked[at].body["tool_choice"];
+            choice
+                .as_str()
+                .or(choice["type"].as_str())
+                .map(str::to_owned)
+        };
+        assert_eq!(
+            [choice(0), choice(1)],
+            ["auto", "none"].map(|word| Some(word.to_owned())),
+            "{format:?}"
+        );
+        assert_eq!(asked[0].body["tools"], asked[1].body["tools"]);
+    }
+}
+
+#[test]
+fn a_dry_run_is_a_command_that_sends_the_request() {
+    for format in ALL {
+        let story = Story::in_format(format, "scripted").script([says("ok")]);
+        let words = story.run(["agent", "-m", "it's", "--dry-run=curl"]).text();
+        let mut shell = story.program("/bin/sh");
+        let Ok(ran) = shell.args(["-c", &words]).env("API_KEY", "k").output() else {
+            return;
+        };
+        if !ran.status.success() {
+            // No curl here: a run takes the script's reply.
+            story.run(["agent", "-m", "x"]).stdout("ok\n");
+            continue;
+        }
+        let asked = &story.asked()[0];
+        assert_eq!(Format::of(&asked.path), Some(format));
+        let key = match format {
+            Format::Anthropic => ("x-api-key", "k"),
+            Format::Chat | Format::Responses => ("authorization", "Bearer k"),
+        };
+        assert_eq!(asked.header(key.0), Some(key.1));
+        assert_eq!(
+            asked.header("anthropic-version").is_some(),
+            format == Format::Anthropic
+        );
+        assert!(asked.last().contains("it's"));
+    }
+}
+
+#[test]
 fn requests_are_judged() {
     for format in ALL {
         let story = Story::in_format(format, "scripted").script([says("ok")]);
