@@ -2,9 +2,50 @@
 
 use super::quirks::Ids;
 use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
+
+/// The ids of a conversation as they are sent, call by call in their order. Servers that begin to count anew with each
+/// reply give two calls one id, which others refuse; such a call is sent with an id of its own. It is the one that the
+/// history gives it in later turns, so that a request begins like the one before.
+pub(super) struct Names<'a> {
+    form: Ids,
+    used: HashSet<String>,
+    /// How often each id was met again.
+    met: HashMap<&'a str, usize>,
+    /// What the latest call of an id is sent with.
+    latest: HashMap<&'a str, String>,
+}
+
+impl<'a> Names<'a> {
+    pub(super) fn new(form: Ids) -> Self {
+        Self {
+            form,
+            used: HashSet::new(),
+            met: HashMap::new(),
+            latest: HashMap::new(),
+        }
+    }
+
+    pub(super) fn call(&mut self, id: &'a str) -> String {
+        let met = self.met.entry(id).or_default();
+        let mut fresh = id.to_owned();
+        while !self.used.insert(fresh.clone()) {
+            *met += 1;
+            fresh = format!("{id}x{met}");
+        }
+        let name = fit(&fresh, self.form).into_owned();
+        self.latest.insert(id, name.clone());
+        name
+    }
+
+    pub(super) fn result(&self, id: &str) -> String {
+        let known = self.latest.get(id).cloned();
+        known.unwrap_or_else(|| fit(id, self.form).into_owned())
+    }
+}
 
 /// `id` in the form that the server takes; as it is, where it has that form.
-pub(super) fn fit(id: &str, form: Ids) -> Cow<'_, str> {
+fn fit(id: &str, form: Ids) -> Cow<'_, str> {
     let is_usual = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-');
     let fits = match form {
         Ids::Usual => (1..=64).contains(&id.len()) && id.chars().all(is_usual),
@@ -45,7 +86,22 @@ fn number(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Ids, fit};
+    use super::{Ids, Names, fit};
+
+    #[test]
+    fn every_call_has_an_id_of_its_own() {
+        for form in [Ids::Usual, Ids::Nine] {
+            let mut names = Names::new(form);
+            let mut sent = Vec::new();
+            for id in ["call_0", "call_1", "call_0", "call_0", "call_0x2"] {
+                let name = names.call(id);
+                assert_eq!(names.result(id), name);
+                assert!(!sent.contains(&name), "{name} in {sent:?}");
+                sent.push(name);
+            }
+            assert_eq!(names.result("nobody's"), fit("nobody's", form));
+        }
+    }
 
     #[test]
     fn ids_take_the_form_that_is_asked_for() {

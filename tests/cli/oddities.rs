@@ -301,31 +301,36 @@ fn gemini_signs_its_calls() {
     let mut third = call("c", "");
     third.as_object_mut().unwrap().shift_remove("extra_content");
     for words in [&[][..], &["--no-stream"]] {
+        // The second time their ids are taken.
         let list = json!([call("a", "first"), call("", "second"), third]);
+        let signs = || {
+            let message = json!({ "role": "assistant", "content": null, "tool_calls": list });
+            replies(message, "tool_calls")
+        };
         let story = story("gemini", "gemini-3-pro")
             .extended(&["extra_content"])
-            .script([
-                replies(
-                    json!({ "role": "assistant", "content": null, "tool_calls": list }),
-                    "tool_calls",
-                ),
-                says("ok"),
-                says("more"),
-            ]);
+            .script([signs(), says("ok"), signs(), says("more"), says("last")]);
         story
             .run([&["agent", "-m", "x"], words].concat())
             .stdout("ok\n");
         story
             .run([&["agent", "-m", "x"], words].concat())
             .stdout("more\n");
-        for asked in &story.asked()[1..] {
-            let calls = asked.messages()[2]["tool_calls"].clone();
-            let sign =
-                |at: usize| calls[at]["extra_content"]["google"]["thought_signature"].clone();
-            assert_eq!(
-                [sign(0), sign(1), sign(2)],
-                [json!("first"), json!("second"), Value::Null]
-            );
+        story
+            .run([&["agent", "-m", "x"], words].concat())
+            .stdout("last\n");
+        for (number, asked) in story.asked().iter().enumerate() {
+            let messages = asked.messages();
+            let calls = messages
+                .iter()
+                .filter_map(|message| message["tool_calls"].as_array());
+            let calls: Vec<&Value> = calls.flatten().collect();
+            assert_eq!(calls.len(), [0, 3, 3, 6, 6][number]);
+            for (place, call) in calls.into_iter().enumerate() {
+                let sign = &call["extra_content"]["google"]["thought_signature"];
+                let expect = [json!("first"), json!("second"), Value::Null];
+                assert_eq!(*sign, expect[place % 3]);
+            }
         }
     }
 }
@@ -435,6 +440,31 @@ fn ids_that_are_too_long_or_odd_are_made_to_fit() {
             called.sort();
             called.dedup();
             assert_eq!(called.len(), number, "{called:?}");
+        }
+    }
+}
+
+#[test]
+fn calls_that_share_an_id_are_told_apart() {
+    for format in ["chat", "anthropic", "responses"] {
+        let story = story("custom", "scripted").set("providers.custom.apiType", json!(format));
+        let read = || reads(&["call_0", "call_1"], &json!({}));
+        let story = story.script([read(), read(), says("ok"), read(), says("more")]);
+        story.run(["agent", "-m", "x"]).stdout("ok\n");
+        story.run(["agent", "-m", "x"]).stdout("more\n");
+        let mut before = String::new();
+        for (number, asked) in story.asked().iter().enumerate() {
+            let (mut called, mut answered) = (Vec::new(), Vec::new());
+            gather(&asked.body, &mut called, &mut answered);
+            assert_eq!(called, answered, "{format}");
+            assert_eq!(called.len(), [0, 2, 4, 4, 6][number], "{format}");
+            called.sort();
+            called.dedup();
+            assert_eq!(called.len(), answered.len(), "{format}: {answered:?}");
+            let open = before.strip_suffix("]}").unwrap_or_default();
+            let is_same = format == "anthropic" || asked.raw.starts_with(open);
+            assert!(is_same, "{format}, {number}:\n{before}\n{}", asked.raw);
+            before.clone_from(&asked.raw);
         }
     }
 }

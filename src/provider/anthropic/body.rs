@@ -4,7 +4,7 @@ use super::{Anthropic, WIRE};
 use crate::message::{
     Document, Image, Message, Part, Reply, ToolCall, ToolResult, User, plain_text,
 };
-use crate::provider::ids::fit;
+use crate::provider::ids::Names;
 use crate::provider::quirks::{Temperature, Thinking};
 use crate::provider::{Request, ToolSpec};
 use base64::Engine;
@@ -132,12 +132,13 @@ fn kept<'a>(reply: &'a Reply, model: &str) -> &'a [Value] {
 fn messages(request: &Request<'_>, format: &Anthropic) -> Vec<Value> {
     let is_user = |message: &Message| matches!(message, Message::User(_));
     let turn = request.messages.iter().rposition(is_user);
+    let mut names = Names::new(format.quirks.ids);
     let mut list: Vec<(&str, Vec<Value>)> = Vec::new();
     for (number, message) in request.messages.iter().enumerate() {
         let (role, mut blocks) = match message {
-            Message::Assistant(reply) => ("assistant", assistant(reply, request.model, format)),
+            Message::Assistant(reply) => ("assistant", assistant(reply, request.model, &mut names)),
             Message::User(user) => ("user", said(user, format)),
-            Message::Tool(result) => ("user", vec![tool(result, format)]),
+            Message::Tool(result) => ("user", vec![tool(result, &names, format)]),
         };
         if blocks.is_empty() {
             continue;
@@ -222,8 +223,8 @@ fn document(document: &Document) -> Value {
             "source": { "type": "base64", "media_type": document.media_type, "data": data } })
 }
 
-fn assistant(reply: &Reply, model: &str, format: &Anthropic) -> Vec<Value> {
-    let call = |call: &ToolCall| json!({ "type": "tool_use", "id": fit(&call.id, format.quirks.ids), "name": call.name, "input": call.arguments_object() });
+fn assistant<'a>(reply: &'a Reply, model: &str, names: &mut Names<'a>) -> Vec<Value> {
+    let mut call = |call: &'a ToolCall| json!({ "type": "tool_use", "id": names.call(&call.id), "name": call.name, "input": call.arguments_object() });
     let kept = kept(reply, model);
     let mut rest = reply.text.as_str();
     let mut calls = reply.calls.iter();
@@ -240,7 +241,7 @@ fn assistant(reply: &Reply, model: &str, format: &Anthropic) -> Vec<Value> {
                 blocks.extend(text(words));
                 rest = after;
             }
-            Some("tool_use") => blocks.extend(calls.next().map(call)),
+            Some("tool_use") => blocks.extend(calls.next().map(&mut call)),
             _ => blocks.push(block.clone()),
         }
     }
@@ -255,7 +256,7 @@ fn assistant(reply: &Reply, model: &str, format: &Anthropic) -> Vec<Value> {
     blocks
 }
 
-fn tool(result: &ToolResult, format: &Anthropic) -> Value {
+fn tool(result: &ToolResult, names: &Names<'_>, format: &Anthropic) -> Value {
     let mut content: Vec<Value> = result
         .parts
         .iter()
@@ -265,7 +266,7 @@ fn tool(result: &ToolResult, format: &Anthropic) -> Value {
         content.extend(text("(no output)"));
     }
     let is_text = content.iter().all(|block| block["type"] == "text");
-    let mut value = json!({ "type": "tool_result", "tool_use_id": fit(&result.call, format.quirks.ids), "content": content });
+    let mut value = json!({ "type": "tool_result", "tool_use_id": names.result(&result.call), "content": content });
     // A failure that shows more than text is refused.
     if result.failed && is_text {
         value["is_error"] = true.into();

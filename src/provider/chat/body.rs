@@ -3,7 +3,7 @@
 
 use super::{Chat, WIRE};
 use crate::message::{Message, Part, Reply, ToolCall, ToolResult, User, plain_text};
-use crate::provider::ids::fit;
+use crate::provider::ids::Names;
 use crate::provider::quirks::{Quirks, Temperature, Thinking};
 use crate::provider::{Request, ToolSpec};
 use base64::Engine;
@@ -99,6 +99,7 @@ fn thinking(effort: Option<&str>, quirks: &Quirks) -> Option<(&'static str, Valu
 
 fn messages(request: &Request<'_>, quirks: &Quirks) -> Vec<Value> {
     let mut list = Vec::new();
+    let mut names = Names::new(quirks.ids);
     let mut opening = request.system;
     if !quirks.no_system {
         list.push(json!({ "role": "system", "content": marked(request.system.into(), quirks.cache_marks) }));
@@ -111,7 +112,9 @@ fn messages(request: &Request<'_>, quirks: &Quirks) -> Vec<Value> {
         let at = request.messages.len() - rest.len();
         rest = after;
         match message {
-            Message::Assistant(reply) => list.push(assistant(reply, request.model, quirks)),
+            Message::Assistant(reply) => {
+                list.push(assistant(reply, request.model, &mut names, quirks));
+            }
             Message::User(user) => {
                 // Strict servers refuse two user messages in a row, as an interrupted turn leaves them.
                 let more = rest.iter().take_while(|next| is_user(next)).count();
@@ -139,10 +142,10 @@ fn messages(request: &Request<'_>, quirks: &Quirks) -> Vec<Value> {
                     .take_while(|next| matches!(next, Message::Tool(_)))
                     .count();
                 let mut others = Vec::new();
-                list.push(tool(first, quirks, &mut others));
+                list.push(tool(first, &names, &mut others));
                 for next in &rest[..more] {
                     if let Message::Tool(result) = next {
-                        list.push(tool(result, quirks, &mut others));
+                        list.push(tool(result, &names, &mut others));
                     }
                 }
                 rest = &rest[more..];
@@ -229,7 +232,7 @@ fn data_url(media_type: &str, bytes: &[u8]) -> String {
     format!("data:{media_type};base64,{data}")
 }
 
-fn assistant(reply: &Reply, model: &str, quirks: &Quirks) -> Value {
+fn assistant<'a>(reply: &'a Reply, model: &str, names: &mut Names<'a>, quirks: &Quirks) -> Value {
     let mut message = Map::new();
     message.insert("role".into(), "assistant".into());
     let silent = reply.text.is_empty() && !reply.calls.is_empty();
@@ -254,22 +257,26 @@ fn assistant(reply: &Reply, model: &str, quirks: &Quirks) -> Value {
         message.insert("reasoning_details".into(), details.clone());
     }
     if !reply.calls.is_empty() {
-        let call = |call: &ToolCall| {
+        let call = |(place, call): (usize, &'a ToolCall)| {
             let arguments = call.arguments_object().to_string();
-            let mut value = json!({ "id": fit(&call.id, quirks.ids), "type": "function",
+            let mut value = json!({ "id": names.call(&call.id), "type": "function",
                                     "function": { "name": call.name, "arguments": arguments } });
-            if let Some(extra) = keep["extra_content"].get(&call.id) {
+            let extra = &keep["extra_content"][place];
+            if !extra.is_null() {
                 value["extra_content"] = extra.clone();
             }
             value
         };
-        message.insert("tool_calls".into(), reply.calls.iter().map(call).collect());
+        message.insert(
+            "tool_calls".into(),
+            reply.calls.iter().enumerate().map(call).collect(),
+        );
     }
     Value::Object(message)
 }
 
 /// The message of a result; what of it is no text is added to `others`.
-fn tool(result: &ToolResult, quirks: &Quirks, others: &mut Vec<Part>) -> Value {
+fn tool(result: &ToolResult, names: &Names<'_>, others: &mut Vec<Part>) -> Value {
     others.extend(
         result
             .parts
@@ -283,7 +290,7 @@ fn tool(result: &ToolResult, quirks: &Quirks, others: &mut Vec<Part>) -> Value {
     } else {
         &text
     };
-    json!({ "role": "tool", "tool_call_id": fit(&result.call, quirks.ids), "content": text })
+    json!({ "role": "tool", "tool_call_id": names.result(&result.call), "content": text })
 }
 
 #[cfg(test)]
@@ -449,7 +456,7 @@ mod tests {
     #[test]
     fn what_a_model_wants_back_is_no_other_models() {
         let check = |model: Value, expect: bool| {
-            let keep = json!({ "reasoning_details": [1], "extra_content": { "c": 2 } });
+            let keep = json!({ "reasoning_details": [1], "extra_content": [2] });
             let call = ToolCall {
                 id: "c".into(),
                 name: "t".into(),

@@ -273,7 +273,7 @@ impl reading::Draft for Draft {
         } = *self;
         let mut taken: Vec<String> = Vec::new();
         let mut made = Vec::new();
-        let mut extras = Map::new();
+        let mut extras = Vec::new();
         for (number, part) in calls.into_iter().enumerate() {
             if part.name.is_empty() {
                 return Err(Trouble::Nonsense("a tool call without a name".into()));
@@ -284,9 +284,7 @@ impl reading::Draft for Draft {
                 id => id,
             };
             taken.push(id.clone());
-            if !part.extra.is_null() {
-                extras.insert(id.clone(), part.extra);
-            }
+            extras.push(part.extra);
             made.push(ToolCall {
                 id,
                 name: part.name,
@@ -321,12 +319,13 @@ impl reading::Draft for Draft {
 }
 
 /// What is to go back unchanged, if there is anything.
-fn opaque(asked: &str, details: Vec<Value>, extras: Map<String, Value>) -> Option<Value> {
+fn opaque(asked: &str, details: Vec<Value>, extras: Vec<Value>) -> Option<Value> {
     let mut opaque = Map::new();
     if !details.is_empty() {
         opaque.insert("reasoning_details".into(), details.into());
     }
-    if !extras.is_empty() {
+    // One for each call, by its place: a call can be given another id later.
+    if extras.iter().any(|extra| !extra.is_null()) {
         opaque.insert("extra_content".into(), extras.into());
     }
     (!opaque.is_empty()).then(|| json!({ "wire": WIRE, "model": asked, "keep": opaque }))

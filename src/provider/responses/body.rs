@@ -2,7 +2,7 @@
 
 use super::{Responses, WIRE};
 use crate::message::{Message, Part, Reply, ToolCall, ToolResult, User, plain_text};
-use crate::provider::ids::fit;
+use crate::provider::ids::Names;
 use crate::provider::quirks::Temperature;
 use crate::provider::{Request, ToolSpec};
 use base64::Engine;
@@ -57,12 +57,15 @@ pub(super) fn of(request: &Request<'_>, format: &Responses, stream: bool) -> Map
 
 fn input(request: &Request<'_>, format: &Responses) -> Vec<Value> {
     let mut list = Vec::new();
+    let mut names = Names::new(format.quirks.ids);
     for message in request.messages {
         match message {
-            Message::User(user) => list.push(json!({ "role": "user", "content": said(user, format) })),
-            Message::Assistant(reply) => assistant(reply, request.model, format, &mut list),
+            Message::User(user) => {
+                list.push(json!({ "role": "user", "content": said(user, format) }));
+            }
+            Message::Assistant(reply) => assistant(reply, request.model, &mut names, &mut list),
             Message::Tool(result) => list.push(json!({ "type": "function_call_output",
-                "call_id": fit(&result.call, format.quirks.ids), "output": output(result, format) })),
+                "call_id": names.result(&result.call), "output": output(result, format) })),
         }
     }
     list
@@ -120,14 +123,14 @@ fn output(result: &ToolResult, format: &Responses) -> Value {
 }
 
 /// The items of a reply: those that go back unchanged if they are this model's, its text and calls in their places.
-fn assistant(reply: &Reply, model: &str, format: &Responses, list: &mut Vec<Value>) {
+fn assistant<'a>(reply: &'a Reply, model: &str, names: &mut Names<'a>, list: &mut Vec<Value>) {
     let opaque = reply
         .opaque
         .as_ref()
         .filter(|opaque| opaque["wire"] == WIRE && opaque["model"] == model);
     let kept = opaque.and_then(|opaque| opaque["keep"].as_array());
-    let call = |call: &ToolCall| {
-        json!({ "type": "function_call", "call_id": fit(&call.id, format.quirks.ids),
+    let mut call = |call: &'a ToolCall| {
+        json!({ "type": "function_call", "call_id": names.call(&call.id),
                                          "name": call.name, "arguments": call.arguments_object().to_string() })
     };
     let text = |words: &str, phase: &Value| {
@@ -147,7 +150,7 @@ fn assistant(reply: &Reply, model: &str, format: &Responses, list: &mut Vec<Valu
                 list.extend(text(words, &item["phase"]));
                 rest = after;
             }
-            (Some("function_call"), _) => list.extend(calls.next().map(call)),
+            (Some("function_call"), _) => list.extend(calls.next().map(&mut call)),
             _ => list.push(item.clone()),
         }
     }
