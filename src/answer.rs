@@ -4,7 +4,7 @@
 use crate::error::{Exit, fail, fail_hint};
 use crate::turn::agent::Answer;
 use anyhow::Result;
-use boon::{Compiler, Draft, SchemaIndex, Schemas, UrlLoader, ValidationError};
+use boon::{CompileError, Compiler, Draft, SchemaIndex, Schemas, UrlLoader, ValidationError};
 use serde_json::{Map, Value, json};
 
 /// Faults that are told at once: more do not help a model.
@@ -45,15 +45,14 @@ impl Schema {
         let (mut compiler, mut compiled) = (Compiler::new(), Schemas::new());
         compiler.set_default_draft(Draft::V2020_12);
         compiler.use_loader(Box::new(Nowhere));
-        let index = compiler
-            .add_resource(NAME, value.clone())
-            .and_then(|()| compiler.compile(NAME, &mut compiled))
-            .map_err(|error| {
-                fail(
-                    Exit::Usage,
-                    format!("`--schema` is no JSON schema: {error}"),
-                )
-            })?;
+        let unfit = |error: CompileError| {
+            fail(
+                Exit::Usage,
+                format!("`--schema` is no JSON schema: {error}"),
+            )
+        };
+        compiler.add_resource(NAME, value.clone()).map_err(unfit)?;
+        let index = compiler.compile(NAME, &mut compiled).map_err(unfit)?;
         Ok(Self {
             value,
             compiled,

@@ -57,7 +57,7 @@ pub fn run(
     if let Some(reply) = &reply {
         error = error.or(turn.tell(reply, true).err());
     }
-    let partial = reply.is_none() || cause == Cause::OutputLimit;
+    let partial = reply.is_none() || matches!(cause, Cause::OutputLimit | Cause::Declined);
     let text = reply.map_or(turn.heard, |reply| reply.text);
     Ending {
         cause,
@@ -124,6 +124,7 @@ impl Turn<'_, '_, '_> {
                 }
                 let cause = match reply.finish {
                     Finish::Length => Cause::OutputLimit,
+                    Finish::Refusal => Cause::Declined,
                     _ => Cause::Answered,
                 };
                 return Ok((cause, Some(reply)));

@@ -20,7 +20,7 @@ use crate::sys::secret::{self, random_hex};
 use crate::sys::signal;
 use crate::turn;
 use crate::turn::agent::Agent;
-use crate::turn::ending::{Cause, Ending};
+use crate::turn::ending::{Cause, DECLINED, Ending};
 use crate::workspace::Workspace;
 use anyhow::{Context, Result};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -139,6 +139,7 @@ fn shortfall(ending: &Ending, arguments: &Arguments, max_iterations: u32) -> Opt
             "a higher `--max-tokens`",
         )),
         Cause::RepeatedFailure => Some(fail(exit, "stopped because the same call kept failing")),
+        Cause::Declined => Some(fail(exit, DECLINED)),
         Cause::Failed => Some(fail(exit, "failed")),
     }
 }

@@ -12,7 +12,7 @@ use crate::provider::keys::{Key, Logins};
 use crate::provider::login::Endpoints;
 use crate::provider::meter::{Meter, Run};
 use crate::provider::pace::Pace;
-use crate::provider::quirks::Quirks;
+use crate::provider::quirks::{Quirks, reasons};
 use crate::provider::record::Record;
 use crate::provider::registry::facts::{Price, Prices};
 use crate::provider::registry::{self, Block, Choice, Format, KeySource, Wanted};
@@ -297,7 +297,7 @@ pub(super) fn way(
         extra: std::mem::take(&mut choice.body),
         query: std::mem::take(&mut choice.query),
         stream: stream || choice.quirks.only_streams,
-        takes_schemas: choice.quirks.schemas,
+        takes_schemas: choice.quirks.schemas || choice.format == Format::Responses,
         http,
     };
     Ok(Way { choice, wire })
@@ -337,15 +337,13 @@ fn dialect(choice: &Choice, most: Option<u32>) -> Box<dyn Dialect> {
     let most = most.or(choice.facts.map(|facts| facts.output));
     match choice.format {
         Format::Anthropic => Box::new(Anthropic { quirks, most }),
-        Format::Responses => {
-            let by_name = ["gpt-5", "gpt-6", "o1", "o3", "o4", "codex"];
-            let by_name = by_name.iter().any(|start| choice.model.starts_with(start));
-            Box::new(Responses {
-                quirks,
-                most,
-                reasons: choice.facts.map_or(by_name, |facts| facts.reasons()),
-            })
-        }
+        Format::Responses => Box::new(Responses {
+            quirks,
+            most,
+            reasons: choice
+                .facts
+                .map_or_else(|| reasons(&choice.model), |facts| facts.reasons()),
+        }),
         Format::Chat | Format::OpenAi => Box::new(Chat { quirks, most }),
     }
 }

@@ -182,6 +182,15 @@ const MODELS: &[(&str, Change)] = &[
     }),
 ];
 
+/// Of these, the ones that hold no answer to a schema.
+const SCHEMALESS_CLAUDES: &[&str] = &[
+    "claude-3",
+    "claude-opus-4-0",
+    "claude-opus-4-2",
+    "claude-sonnet-4-0",
+    "claude-sonnet-4-2",
+];
+
 impl Quirks {
     /// What is odd, for people; nothing where nothing is.
     pub fn in_words(&self) -> Vec<String> {
@@ -273,6 +282,10 @@ impl Quirks {
         }
         if anthropic {
             self.cache_marks = true;
+            self.schemas = name.starts_with("claude")
+                && !SCHEMALESS_CLAUDES
+                    .iter()
+                    .any(|start| name.starts_with(start));
             self.thinking = match older || !name.starts_with("claude") {
                 true => Thinking::Budget,
                 false => Thinking::Adaptive,
@@ -280,6 +293,12 @@ impl Quirks {
         }
         self
     }
+}
+
+/// Whether a model of OpenAI's reasons, by its name.
+pub fn reasons(model: &str) -> bool {
+    let starts = ["gpt-5", "gpt-6", "o1", "o3", "o4", "codex"];
+    starts.iter().any(|start| model.starts_with(start))
 }
 
 /// A model's name without those in front of it, in lower case, with one way to write its version.

@@ -28,6 +28,8 @@ pub enum Cause {
     IterationLimit,
     OutputLimit,
     RepeatedFailure,
+    /// The model, or its provider's filter, would not say all of it.
+    Declined,
     Failed,
 }
 
@@ -36,7 +38,7 @@ impl Cause {
         match self {
             Self::Answered => Exit::Answered,
             Self::IterationLimit | Self::OutputLimit | Self::RepeatedFailure => Exit::Limit,
-            Self::Failed => Exit::Failed,
+            Self::Declined | Self::Failed => Exit::Failed,
         }
     }
 }
@@ -128,6 +130,9 @@ pub(super) fn unfit(wrong: &str) -> anyhow::Error {
     )
 }
 
+/// What is said of an answer that was not given, or not all of it.
+pub const DECLINED: &str = "the model, or its provider's filter, declined to answer";
+
 /// The failure of a turn whose last reply has nothing in it.
 pub(super) fn answered_nothing(reply: &Reply) -> anyhow::Error {
     let limit = "the output limit was spent before the model said anything";
@@ -137,10 +142,18 @@ pub(super) fn answered_nothing(reply: &Reply) -> anyhow::Error {
             limit,
             "a higher `--max-tokens`, or a lower `--reasoning-effort`",
         ),
-        Finish::Refusal => fail(
-            Exit::Failed,
-            "the model, or its provider's filter, declined to answer",
-        ),
+        Finish::Refusal => fail(Exit::Failed, DECLINED),
+        Finish::Other(reason) => {
+            let reason: String = reason
+                .chars()
+                .filter(|letter| !letter.is_control())
+                .take(80)
+                .collect();
+            fail(
+                Exit::Failed,
+                format!("the model answered nothing, and stopped for `{reason}`"),
+            )
+        }
         _ => fail(Exit::Failed, "the model answered nothing"),
     }
 }

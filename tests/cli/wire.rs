@@ -575,9 +575,22 @@ fn failures_in_every_format() {
 #[test]
 fn schemas_in_every_format() {
     for (format, words) in ways() {
-        let story =
-            Story::in_format(format, "scripted").script([says("{\"name\": \"Ada\", \"age\": 36}")]);
-        let ran = story.run(agent(&["--schema", "name, age int"], words));
+        let answer = says("{\"name\": \"Ada\", \"age\": 36}");
+        let mut story = Story::in_format(format, "scripted").script([answer]);
+        let mut model = "scripted";
+        match format {
+            // A server that is known to take them.
+            Format::Chat => {
+                let base = format!("http://127.0.0.1:{}/v1", story.server().port);
+                story = story
+                    .set("providers.ollama", json!({ "apiBase": base }))
+                    .set("agents.defaults.provider", json!("ollama"));
+            }
+            Format::Anthropic => model = "claude-haiku-5-5",
+            Format::Responses => {}
+        }
+        let flags = ["--schema", "name, age int", "--model", model];
+        let ran = story.run(agent(&flags, words));
         let value: Value = serde_json::from_str(&ran.text()).unwrap();
         assert_eq!(value, json!({ "name": "Ada", "age": 36 }));
         let asked = &story.asked()[0].body;
@@ -587,6 +600,7 @@ fn schemas_in_every_format() {
             Format::Responses => &asked["text"]["format"]["schema"],
         };
         assert_eq!(schema["type"], "object", "{format:?}: {asked}");
+        assert_eq!(schema["additionalProperties"], false, "{format:?}: {asked}");
     }
 }
 
@@ -615,9 +629,15 @@ fn ends_of_replies_in_every_format() {
             status == 1 && text.is_empty() && told.contains("declined"),
             "{format:?}: {told}"
         );
+        // What a filter cut off is no whole answer, and does not look like one.
+        let (status, text, told) = check("Half of", "content_filter");
+        assert!(
+            status == 1 && text == "Half of\n" && told.contains("declined"),
+            "{format:?}: {status} {text} {told}"
+        );
         let (status, text, told) = check("", "odd");
         assert!(
-            status == 1 && text.is_empty() && told.contains("nothing"),
+            status == 1 && text.is_empty() && told.contains("nothing, and stopped for `odd`"),
             "{format:?}: {told}"
         );
     }

@@ -40,7 +40,7 @@ pub(super) fn of(request: &Request<'_>, format: &Anthropic, stream: bool) -> Map
     if let Temperature::Fixed(degree) = format.quirks.temperature {
         put("temperature", degree.into());
     }
-    if let Some(schema) = request.schema {
+    if let Some(schema) = request.schema.and_then(closed) {
         output.insert(
             "format".into(),
             json!({ "type": "json_schema", "schema": schema }),
@@ -72,6 +72,68 @@ pub(super) fn of(request: &Request<'_>, format: &Anthropic, stream: bool) -> Map
     }
     put("messages", messages(request, format).into());
     body
+}
+
+/// `schema` within what Anthropic takes: every object closed, and none of the limits that it does not know, which are
+/// checked here all the same. `None` for one that says what cannot be said there.
+fn closed(schema: &Value) -> Option<Value> {
+    const KNOWN: [&str; 13] = [
+        "type",
+        "properties",
+        "required",
+        "items",
+        "enum",
+        "const",
+        "anyOf",
+        "allOf",
+        "$ref",
+        "$defs",
+        "description",
+        "title",
+        "default",
+    ];
+    const LIMITS: [&str; 14] = [
+        "minimum",
+        "maximum",
+        "exclusiveMinimum",
+        "exclusiveMaximum",
+        "multipleOf",
+        "minLength",
+        "maxLength",
+        "pattern",
+        "minItems",
+        "maxItems",
+        "uniqueItems",
+        "format",
+        "$schema",
+        "$id",
+    ];
+    let all = |map: &Map<String, Value>| -> Option<Map<String, Value>> {
+        map.iter()
+            .map(|(name, inner)| Some((name.clone(), closed(inner)?)))
+            .collect()
+    };
+    let mut new = Map::new();
+    for (key, value) in schema.as_object()? {
+        let value = match (key.as_str(), value) {
+            ("properties" | "$defs", Value::Object(map)) => all(map)?.into(),
+            ("anyOf" | "allOf", Value::Array(list)) => {
+                list.iter().map(closed).collect::<Option<Vec<_>>>()?.into()
+            }
+            ("items", value) => closed(value)?,
+            ("additionalProperties", Value::Bool(false)) => continue,
+            (key, value) if KNOWN.contains(&key) => value.clone(),
+            (key, _) if LIMITS.contains(&key) => continue,
+            _ => return None,
+        };
+        new.insert(key.clone(), value);
+    }
+    if new.get("type").is_some_and(|kind| kind == "object") {
+        // One without properties would be nothing but empty.
+        new.get("properties")?;
+        new.insert("additionalProperties".into(), false.into());
+    }
+    Some(new.into())
 }
 
 /// The limit of the answer, thinking included, and the budget for thinking where the model has one.
@@ -714,5 +776,33 @@ mod tests {
         unmark(&mut sent, "", &mut marks);
         assert_eq!(marks.last().unwrap(), "/messages/1/content/1");
         assert_eq!(marks.len(), 4);
+    }
+
+    #[test]
+    fn schemas_are_closed_and_freed_of_limits() {
+        let check = |schema: Value, expect: Option<Value>| {
+            assert_eq!(super::closed(&schema), expect, "{schema}");
+        };
+        check(
+            json!({ "$schema": "x", "type": "object", "properties": { "n": { "type": "integer", "minimum": 1 } } }),
+            Some(
+                json!({ "type": "object", "properties": { "n": { "type": "integer" } }, "additionalProperties": false }),
+            ),
+        );
+        check(
+            json!({ "type": "array", "items": { "anyOf": [{ "type": "string", "maxLength": 3 }, { "$ref": "#/$defs/a" }] },
+                    "$defs": { "a": { "enum": [1] } } }),
+            Some(
+                json!({ "type": "array", "items": { "anyOf": [{ "type": "string" }, { "$ref": "#/$defs/a" }] },
+                         "$defs": { "a": { "enum": [1] } } }),
+            ),
+        );
+        check(json!({ "type": "object" }), None);
+        check(
+            json!({ "type": "object", "properties": {}, "additionalProperties": { "type": "string" } }),
+            None,
+        );
+        check(json!({ "not": { "type": "string" } }), None);
+        check(json!(true), None);
     }
 }

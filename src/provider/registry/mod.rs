@@ -4,7 +4,7 @@
 //! made for it finds the same provider, address and model. What we add comes after: keys in variables and credentials.
 
 use crate::error::{Exit, fail, fail_hint};
-use crate::provider::quirks::{NONE, Quirks, Thinking};
+use crate::provider::quirks::{NONE, Quirks, Thinking, reasons};
 use crate::sys::env::Env;
 use crate::sys::http;
 use crate::sys::secret::Secret;
@@ -562,11 +562,8 @@ fn format(
             return Err(fail(Exit::Config, cause));
         }
     };
-    let reasons = ["gpt-5", "gpt-6", "o1", "o3", "o4", "codex"]
-        .iter()
-        .any(|start| model.starts_with(start));
     Ok(match format {
-        Format::OpenAi if reasons && host(base) == host("https://api.openai.com") => {
+        Format::OpenAi if reasons(model) && host(base) == host("https://api.openai.com") => {
             Format::Responses
         }
         Format::OpenAi => Format::Chat,
