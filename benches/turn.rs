@@ -436,7 +436,11 @@ impl Bench {
             .join(".nanobot/workspace/sessions");
         let text = std::fs::read_to_string(sessions.join("new1.jsonl")).unwrap();
         let said = text.lines().filter(|line| line.starts_with("{\"role\""));
-        (said.map(|line| line.len() + 1).sum::<usize>() + "Hello.\n".len()) as f64
+        let said: usize = said.map(|line| line.len() + 1).sum();
+        // What the call cost is a line too, in the ledger.
+        let ledger = std::fs::read_to_string(sessions.join("../../usage.jsonl")).unwrap();
+        let spent = ledger.lines().next().unwrap().len() + 1;
+        (said + spent + "Hello.\n".len()) as f64
     }
 }
 
