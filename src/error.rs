@@ -97,7 +97,9 @@ impl Exit {
             }
             Self::Budget => "stopped by a budget of money or tokens",
             Self::Denied => "answered, but something it asked for was denied (with --strict)",
-            Self::BadInput => "the input cannot be used or is too long, or no answer satisfied --schema",
+            Self::BadInput => {
+                "the input cannot be used or is too long, or no answer satisfied --schema"
+            }
             Self::NoInput => "no message, or a named file or session is missing",
             Self::Unavailable => "provider or network down after all retries",
             Self::Defect => "a defect of nanobot itself; please report it",

@@ -1,0 +1,823 @@
+//! Who is asked. The choice is nanobot's own: a config that was made for it finds the same provider, address and model.
+//! What we add comes after: keys in variables and credentials.
+
+use super::facts::{self, Facts, Prices};
+use super::{Block, Entry, Format, KeySource, Kind, Strip, TABLE, entry, plain};
+use crate::error::{Exit, fail, fail_hint};
+use crate::provider::quirks::{NONE, Quirks, Thinking, reasons};
+use crate::sys::env::Env;
+use crate::sys::http;
+use crate::sys::secret::Secret;
+use anyhow::Result;
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// What a choice is made from.
+pub struct Wanted<'a> {
+    /// A name, or `auto`.
+    pub provider: &'a str,
+    pub model: &'a str,
+    /// The model was named by somebody, and is not our default.
+    pub model_given: bool,
+    /// Blocks by their names as written.
+    pub blocks: &'a BTreeMap<String, Block>,
+    pub env: &'a Env,
+}
+
+/// Whom to ask, and how.
+#[derive(Debug)]
+pub struct Choice {
+    pub provider: String,
+    pub entry: Option<&'static Entry>,
+    /// The model as it goes over the wire.
+    pub model: String,
+    pub base: String,
+    pub key: Option<KeySource>,
+    /// Where the key comes from, in words.
+    pub key_place: String,
+    /// The address is one that the config names.
+    pub base_given: bool,
+    pub key_header: &'static str,
+    pub headers: Vec<(String, String)>,
+    pub body: Map<String, Value>,
+    pub query: Vec<(String, String)>,
+    /// Never [`Format::OpenAi`], which is decided by then.
+    pub format: Format,
+    pub quirks: Quirks,
+    pub facts: Option<&'static Facts>,
+    /// `None` where they are not known.
+    pub prices: Option<Prices>,
+}
+
+/// Choose as the Python program does: by name; else by the model's prefix, by a word in its name, or whoever has a key.
+///
+/// # Errors
+/// Status 78, with the ways forward, when nobody can be asked.
+pub fn choose(wanted: &Wanted<'_>) -> Result<Choice> {
+    if plain(wanted.provider) != "auto" {
+        return named(wanted, wanted.provider);
+    }
+    let usable = |entry: &&Entry| is_usable(wanted, entry);
+    let lower = wanted.model.to_lowercase();
+    let prefix = lower.split_once('/').map(|(prefix, _)| plain(prefix));
+    if let Some(prefix) = &prefix {
+        // Who is named, and needs no key, needs no block either.
+        let is_open =
+            |entry: &&Entry| usable(entry) || entry.is_keyless() && !entry.base.is_empty();
+        let is = |entry: &&Entry| plain(entry.name) == *prefix;
+        if let Some(entry) = TABLE.iter().filter(is_open).find(is) {
+            return named(wanted, entry.name);
+        }
+        // A provider of the user's own naming: such a model is never sent to another, on another bill.
+        let own = |name: &&String| plain(name) == *prefix && entry(name).is_none();
+        if let Some(name) = wanted.blocks.keys().find(own) {
+            return named(wanted, name);
+        }
+    }
+    let is_foreign = prefix
+        .as_deref()
+        .is_some_and(|prefix| entry(prefix).is_some());
+    let points = |entry: &&Entry| {
+        !(entry.is_local() && is_foreign) && entry.keywords.iter().any(|word| is_in(word, &lower))
+    };
+    if let Some(entry) = TABLE.iter().filter(usable).find(points) {
+        return named(wanted, entry.name);
+    }
+    // A server on this machine whose address was written down takes any name that is nobody else's. The one that old
+    // releases know, and want a key for, waits its turn where it has one, as it does there.
+    let has_key =
+        |entry: &Entry| block(wanted, entry.name).is_some_and(|block| block.key.is_some());
+    let waits = |entry: &Entry| entry.name == "vllm" && has_key(entry);
+    let here = |entry: &&Entry| {
+        entry.is_local() && has_base(wanted, entry) && !waits(entry) && !is_foreign
+    };
+    let pays = |entry: &&Entry| entry.kind != Kind::Login;
+    if let Some(entry) = TABLE
+        .iter()
+        .find(here)
+        .or_else(|| TABLE.iter().filter(usable).find(pays))
+    {
+        return named(wanted, entry.name);
+    }
+    if let Some((name, _)) = wanted
+        .blocks
+        .iter()
+        .find(|(name, block)| entry(name).is_none() && block.base.is_some() && block.key.is_some())
+    {
+        return named(wanted, name);
+    }
+    // No block can be used. Variables, first of the provider that the model means.
+    let has_variable = |entry: &&Entry| outside(wanted.env, entry).is_some();
+    let meant = |entry: &&Entry| prefix.as_deref() == Some(&plain(entry.name)) || points(entry);
+    let by_variable = TABLE
+        .iter()
+        .filter(has_variable)
+        .find(meant)
+        .or_else(|| TABLE.iter().find(has_variable));
+    match by_variable {
+        Some(entry) => named(wanted, entry.name),
+        None => Err(nobody(wanted)),
+    }
+}
+
+/// Whether a keyword of the table is in a model's name, which is in lower case.
+fn is_in(word: &str, model: &str) -> bool {
+    let model = model.replace('-', "_");
+    match word.strip_prefix('^') {
+        Some(word) => model.split('/').any(|part| part.starts_with(word)),
+        None => model.contains(word),
+    }
+}
+
+fn block<'a>(wanted: &'a Wanted<'_>, name: &str) -> Option<&'a Block> {
+    let found = wanted
+        .blocks
+        .iter()
+        .find(|(key, _)| plain(key) == plain(name));
+    found.map(|(_, block)| block)
+}
+
+fn has_base(wanted: &Wanted<'_>, entry: &Entry) -> bool {
+    block(wanted, entry.name).is_some_and(|block| block.base.is_some())
+}
+
+fn is_usable(wanted: &Wanted<'_>, entry: &Entry) -> bool {
+    let has_key = block(wanted, entry.name).is_some_and(|block| block.key.is_some());
+    match entry.kind {
+        Kind::Login => true,
+        Kind::Unbuilt => false,
+        Kind::Local | Kind::Direct => has_key || has_base(wanted, entry),
+        Kind::Standard | Kind::Gateway => has_key,
+    }
+}
+
+/// A key for `entry` that is not in the config: a credential of the service manager, or a variable.
+fn outside(env: &Env, entry: &Entry) -> Option<Found> {
+    entry.key_variables.iter().find_map(|variable| {
+        let credential = env
+            .get("CREDENTIALS_DIRECTORY")
+            .map(|folder| PathBuf::from(folder).join(variable));
+        if let Some(path) = credential.filter(|path| path.is_file()) {
+            return Some(Found {
+                key: KeySource::File(path),
+                from: "credential",
+                place: format!("the credential `{variable}`"),
+            });
+        }
+        Some(Found {
+            key: KeySource::Text(Secret::new(env.get(variable)?)),
+            from: "variable",
+            place: format!("${variable}"),
+        })
+    })
+}
+
+/// A key, and where it was found.
+struct Found {
+    key: KeySource,
+    /// The sort of place, in a word.
+    from: &'static str,
+    /// The place, in words.
+    place: String,
+}
+
+/// The key of the provider `name`, which has the rules of `entry` and is at `base`.
+fn key(
+    name: &str,
+    block: &Block,
+    entry: Option<&'static Entry>,
+    base: &str,
+    env: &Env,
+) -> Option<Found> {
+    if let Some(entry) = entry.filter(|entry| entry.kind == Kind::Login) {
+        return Some(Found {
+            key: KeySource::Login(entry.name),
+            from: "login",
+            place: format!("`nanobot provider login {}`", entry.name),
+        });
+    }
+    if let Some(key) = &block.key {
+        let (from, place) = match key {
+            KeySource::Text(_) => ("config", format!("`providers.{name}.apiKey`")),
+            KeySource::File(path) => ("file", format!("`{}`", path.display())),
+            KeySource::Command(_) => ("command", format!("`providers.{name}.apiKeyCommand`")),
+            KeySource::Login(name) => ("login", format!("`nanobot provider login {name}`")),
+        };
+        let key = key.clone();
+        return Some(Found { key, from, place });
+    }
+    // A vendor's variable goes to that vendor's own host only.
+    let entry = entry.filter(|entry| entry.base.is_empty() || host(base) == host(entry.base))?;
+    outside(env, entry)
+}
+
+/// How things stand with a provider, whether or not it can be asked.
+#[derive(Debug)]
+pub struct Standing {
+    pub entry: Option<&'static Entry>,
+    /// Empty where it is still to be configured.
+    pub base: String,
+    /// Where its key comes from: the sort of place in a word, and the place in words.
+    pub key: Option<(&'static str, String)>,
+    /// Nothing is missing, as far as can be told without asking. Of a server on this machine: its address or a key is
+    /// configured.
+    pub is_usable: bool,
+}
+
+/// How things stand with the provider `name`, given what is configured of all of them.
+pub fn standing(name: &str, blocks: &BTreeMap<String, Block>, env: &Env) -> Standing {
+    let wanted = Wanted {
+        provider: name,
+        model: "",
+        model_given: false,
+        blocks,
+        env,
+    };
+    let block = block(&wanted, name).cloned().unwrap_or_default();
+    let own = entry(name);
+    let rules = own.map(|entry| gateway(&block, entry).unwrap_or(entry));
+    let own_base = rules.map_or("", |entry| entry.base);
+    let base = block.base.clone().unwrap_or_else(|| own_base.to_owned());
+    let found = key(name, &block, rules, &base, env);
+    let is_usable = match rules.map(|entry| entry.kind) {
+        Some(Kind::Unbuilt) => false,
+        Some(Kind::Local | Kind::Direct) => {
+            !base.is_empty() && (block.base.is_some() || found.is_some())
+        }
+        Some(_) => found.is_some() || host(&base) != host(own_base),
+        None => !base.is_empty(),
+    };
+    Standing {
+        entry: own,
+        base,
+        key: found.map(|Found { from, place, .. }| (from, place)),
+        is_usable,
+    }
+}
+
+fn named(wanted: &Wanted<'_>, name: &str) -> Result<Choice> {
+    let block = block(wanted, name).cloned().unwrap_or_default();
+    let entry = entry(name);
+    match entry {
+        Some(Entry {
+            kind: Kind::Unbuilt,
+            label,
+            ..
+        }) => {
+            let cause = format!("{label} is not built into this release");
+            return Err(fail_hint(
+                Exit::Config,
+                cause,
+                "`nanobot model list` names the others",
+            ));
+        }
+        None if block.base.is_none() => {
+            return Err(fail_hint(
+                Exit::Config,
+                format!("there is no provider `{name}`"),
+                format!("nanobot config set providers.{name}.apiBase https://…"),
+            ));
+        }
+        _ => {}
+    }
+    // A key or an address that gives a gateway away: its rules are in force, whatever the block is called.
+    let rules = entry.map(|entry| gateway(&block, entry).unwrap_or(entry));
+    let own_base = rules.map_or("", |entry| entry.base);
+    let base = block.base.clone().unwrap_or_else(|| own_base.to_owned());
+    if base.is_empty() {
+        return Err(fail_hint(
+            Exit::Config,
+            format!("no address for provider `{name}`"),
+            format!("nanobot config set providers.{name}.apiBase https://…"),
+        ));
+    }
+    let base_given = block.base.is_some();
+    let (key, key_place) = match key(name, &block, rules, &base, wanted.env) {
+        Some(Found { key, place, .. }) => (Some(key), place),
+        None => (None, "nowhere: none is set".into()),
+    };
+    let needs_key = rules.is_some_and(|entry| {
+        matches!(entry.kind, Kind::Standard | Kind::Gateway) && host(&base) == host(entry.base)
+    });
+    if key.is_none() && needs_key {
+        let variable = rules.and_then(|entry| entry.key_variables.first());
+        return Err(fail_hint(
+            Exit::Config,
+            format!("no key for provider `{name}`"),
+            format!(
+                "`nanobot onboard`, or set {}",
+                variable.unwrap_or(&"its key's variable")
+            ),
+        ));
+    }
+    let model = match entry {
+        Some(entry) if !wanted.model_given => entry.model,
+        _ => wanted.model,
+    };
+    let model = wire_model(model, name, rules);
+    let format = format(name, block.api_type.as_deref(), rules, &base, &model)?;
+    let anthropic = format == Format::Anthropic;
+    let mut quirks = rules
+        .map_or(NONE, |entry| entry.quirks)
+        .of_model(&model, anthropic);
+    if let Some(style) = &block.thinking_style {
+        quirks.thinking = thinking(name, style)?;
+    }
+    // Gateways pass the marks on; of other servers nobody knows.
+    let passes_on = rules.is_some_and(|entry| entry.kind == Kind::Gateway);
+    quirks.cache_marks &= anthropic || passes_on;
+    let facts = facts::of(&model);
+    quirks.no_images = facts.is_some_and(|facts| !facts.images());
+    let prices = facts::prices(rules, &model);
+    Ok(Choice {
+        provider: name.to_owned(),
+        entry: rules,
+        base: trimmed(&base, rules, format),
+        model,
+        key,
+        key_place,
+        base_given,
+        key_header: rules.map_or("authorization", |entry| entry.key_header),
+        headers: block.headers,
+        body: block.body,
+        query: block.query,
+        format,
+        quirks,
+        facts,
+        prices,
+    })
+}
+
+/// The gateway that a block of another vendor's really leads to.
+fn gateway(block: &Block, entry: &Entry) -> Option<&'static Entry> {
+    if entry.kind != Kind::Standard {
+        return None;
+    }
+    let key = match &block.key {
+        Some(KeySource::Text(key)) => key.expose(),
+        _ => "",
+    };
+    let base = block.base.as_deref().unwrap_or_default();
+    TABLE
+        .iter()
+        .filter(|other| other.kind == Kind::Gateway)
+        .find(|other| {
+            let by_key = !other.key_prefix.is_empty() && key.starts_with(other.key_prefix);
+            by_key && base.is_empty()
+                || !other.base_word.is_empty() && base.contains(other.base_word)
+        })
+}
+
+/// The address as the wire takes it: without what belongs to the path, with what always belongs to the address.
+fn trimmed(base: &str, entry: Option<&Entry>, format: Format) -> String {
+    let base = base.trim_end_matches('/');
+    let cut = |base: &str, tail: &str| base.strip_suffix(tail).unwrap_or(base).to_owned();
+    let base = match format {
+        Format::Anthropic => cut(&cut(base, "/messages"), "/v1"),
+        Format::Responses => cut(base, "/responses"),
+        Format::Chat | Format::OpenAi => cut(base, "/chat/completions"),
+    };
+    match entry.map(|entry| entry.base_tail) {
+        Some(tail) if format != Format::Anthropic && !base.ends_with(tail) => {
+            format!("{base}{tail}")
+        }
+        _ => base,
+    }
+}
+
+/// The wire format, which a user can name in the words of either program.
+fn format(
+    name: &str,
+    written: Option<&str>,
+    entry: Option<&Entry>,
+    base: &str,
+    model: &str,
+) -> Result<Format> {
+    let format = match written.map(plain).as_deref() {
+        None | Some("" | "auto") => entry.map_or(Format::Chat, |entry| entry.format),
+        Some("chat" | "openai" | "openaichat" | "chatcompletions" | "openaicompletions") => {
+            Format::Chat
+        }
+        Some("responses" | "openairesponses") => Format::Responses,
+        Some("anthropic" | "anthropicmessages" | "messages") => Format::Anthropic,
+        Some(_) => {
+            let written = written.unwrap_or_default();
+            let cause = format!(
+                "`providers.{name}.apiType` is `{written}`, expected auto, chat_completions, responses or anthropic"
+            );
+            return Err(fail(Exit::Config, cause));
+        }
+    };
+    Ok(match format {
+        Format::OpenAi if reasons(model) && host(base) == host("https://api.openai.com") => {
+            Format::Responses
+        }
+        Format::OpenAi => Format::Chat,
+        format => format,
+    })
+}
+
+fn thinking(name: &str, style: &str) -> Result<Thinking> {
+    Ok(match style {
+        "thinking_type" => Thinking::Type,
+        "enable_thinking" => Thinking::Enable,
+        "reasoning_split" => Thinking::Split,
+        "reasoning_effort" => Thinking::Effort,
+        "none" => Thinking::Unsaid,
+        other => {
+            let cause = format!(
+                "`providers.{name}.thinkingStyle` is `{other}`, expected thinking_type, enable_thinking, reasoning_split, \
+                 reasoning_effort or none"
+            );
+            return Err(fail(Exit::Config, cause));
+        }
+    })
+}
+
+/// The host of an address, with its port.
+fn host(base: &str) -> &str {
+    let rest = base.split_once("://").map_or(base, |(_, rest)| rest);
+    rest.split(['/', '?', '#']).next().unwrap_or(rest)
+}
+
+/// The model without a prefix that only names its provider. A gateway wants the prefixes of others.
+fn wire_model(model: &str, name: &str, entry: Option<&Entry>) -> String {
+    let strip = entry.map_or(Strip::Own, |entry| entry.strip);
+    let Some((prefix, rest)) = model.split_once('/') else {
+        return model.to_owned();
+    };
+    let others = entry.map_or(&[][..], |entry| entry.prefixes);
+    let is_own = plain(prefix) == plain(name)
+        || entry.is_some_and(|entry| plain(prefix) == plain(entry.name))
+        || others.iter().any(|other| plain(other) == plain(prefix));
+    // The gateway's own models are called after it.
+    let is_its_own = entry.is_some_and(|entry| entry.name == "openrouter") && !rest.contains('/');
+    match strip {
+        Strip::All => model.rsplit('/').next().unwrap_or(model).to_owned(),
+        Strip::Own if is_own && !is_its_own => rest.to_owned(),
+        Strip::Own | Strip::None => model.to_owned(),
+    }
+}
+
+/// Nobody can be asked: say what can be done, and name a local server that is there, but never use it unasked.
+fn nobody(wanted: &Wanted<'_>) -> anyhow::Error {
+    let servers = [
+        ("ollama", 11434),
+        ("lmStudio", 1234),
+        ("llamaCpp", 8080),
+        ("vllm", 8000),
+    ];
+    let found = servers.iter().find(|(_, port)| http::listens(*port));
+    let unbuilt = wanted.blocks.iter().find_map(|(name, block)| {
+        let entry = entry(name).filter(|entry| entry.kind == Kind::Unbuilt)?;
+        block.key.is_some().then_some(entry.label)
+    });
+    let cause = match unbuilt {
+        Some(label) => format!("the only key is for {label}, which is not built into this release"),
+        None => "no provider is configured".into(),
+    };
+    let hint = match found {
+        Some((name, port)) => {
+            format!("`nanobot onboard --provider {name}`, since something answers on port {port}; or --replay demo")
+        }
+        None => "`nanobot onboard`, or set OPENROUTER_API_KEY, ANTHROPIC_API_KEY or OPENAI_API_KEY, or look first: --replay demo".into(),
+    };
+    fail_hint(Exit::Config, cause, hint)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Wanted, choose};
+    use crate::error::{Exit, exit_of};
+    use crate::provider::registry::{Block, Format, KeySource, Kind, TABLE};
+    use crate::sys::env::Env;
+    use crate::sys::secret::Secret;
+    use std::collections::BTreeMap;
+
+    fn with(
+        blocks: &[(&str, &str, &str)],
+        env: &[(&str, &str)],
+        provider: &str,
+        model: &str,
+    ) -> Result<String, Exit> {
+        let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+        let blocks: BTreeMap<String, Block> = blocks
+            .iter()
+            .map(|(name, key, base)| {
+                let block = Block {
+                    key: some(key).map(|key| KeySource::Text(Secret::new(key))),
+                    base: some(base),
+                    ..Block::default()
+                };
+                ((*name).to_owned(), block)
+            })
+            .collect();
+        let env: Env = env.iter().copied().collect();
+        let wanted = Wanted {
+            provider,
+            model,
+            model_given: !model.is_empty(),
+            blocks: &blocks,
+            env: &env,
+        };
+        let choice = choose(&wanted).map_err(|error| exit_of(&error))?;
+        let key = match &choice.key {
+            Some(KeySource::Text(key)) => key.expose(),
+            Some(_) => "?",
+            None => "-",
+        };
+        assert_ne!(choice.format, Format::OpenAi);
+        Ok(format!(
+            "{} {} {} {key}",
+            choice.provider, choice.model, choice.base
+        ))
+    }
+
+    // One row a line is what makes it a table.
+    #[rustfmt::skip]
+    /// A config of the Python program, each of its providers in turn: the model as configured, as it goes over the wire,
+    /// and the address. The expected column is what nanobot 0.1.4 sends (observed), and for later providers what 0.3 has.
+    const PYTHON: &[(&str, &str, &str, &str)] = &[
+        ("custom", "my-model", "my-model", "http://localhost:8000/v1"),
+        ("openrouter", "anthropic/claude-opus-4-5", "anthropic/claude-opus-4-5", "https://openrouter.ai/api/v1"),
+        ("aihubmix", "anthropic/claude-3", "claude-3", "https://aihubmix.com/v1"),
+        ("siliconflow", "Qwen/Qwen3-8B", "Qwen/Qwen3-8B", "https://api.siliconflow.cn/v1"),
+        ("volcengine", "doubao-pro", "doubao-pro", "https://ark.cn-beijing.volces.com/api/v3"),
+        ("anthropic", "anthropic/claude-opus-4-5", "claude-opus-4-5", "https://api.anthropic.com"),
+        ("anthropic", "claude-opus-4-5", "claude-opus-4-5", "https://api.anthropic.com"),
+        ("openai", "gpt-4o", "gpt-4o", "https://api.openai.com/v1"),
+        ("openai", "openai/gpt-4o", "gpt-4o", "https://api.openai.com/v1"),
+        ("deepseek", "deepseek/deepseek-chat", "deepseek-chat", "https://api.deepseek.com"),
+        ("deepseek", "deepseek-chat", "deepseek-chat", "https://api.deepseek.com"),
+        ("gemini", "gemini/gemini-2.5-pro", "gemini-2.5-pro", "https://generativelanguage.googleapis.com/v1beta/openai"),
+        ("zhipu", "glm-4.7", "glm-4.7", "https://api.z.ai/api/paas/v4"),
+        ("zhipu", "zai/glm-4.7", "glm-4.7", "https://api.z.ai/api/paas/v4"),
+        ("dashscope", "qwen-max", "qwen-max", "https://dashscope.aliyuncs.com/compatible-mode/v1"),
+        ("moonshot", "moonshot/kimi-k2.5", "kimi-k2.5", "https://api.moonshot.ai/v1"),
+        ("minimax", "MiniMax-M2.1", "MiniMax-M2.1", "https://api.minimax.io/v1"),
+        ("groq", "groq/llama3", "llama3", "https://api.groq.com/openai/v1"),
+        ("orcarouter", "openai/gpt-4o", "openai/gpt-4o", "https://api.orcarouter.ai/v1"),
+        ("opencode", "opencode/glm-5", "glm-5", "https://opencode.ai/zen/v1"),
+        ("opencodeGo", "opencode-go/glm-5", "glm-5", "https://opencode.ai/zen/go/v1"),
+        ("huggingface", "openai/gpt-oss-120b", "openai/gpt-oss-120b", "https://router.huggingface.co/v1"),
+        ("skywork", "skywork-ai/skyclaw", "skywork-ai/skyclaw", "https://api.apifree.ai/agent/v1"),
+        ("novita", "deepseek/deepseek-v3", "deepseek/deepseek-v3", "https://api.novita.ai/openai"),
+        ("volcengineCodingPlan", "volcengine-plan/glm-5", "glm-5", "https://ark.cn-beijing.volces.com/api/coding/v3"),
+        ("byteplus", "byteplus/seed-2", "seed-2", "https://ark.ap-southeast.bytepluses.com/api/v3"),
+        ("byteplusCodingPlan", "byteplus-plan/glm-5", "glm-5", "https://ark.ap-southeast.bytepluses.com/api/coding/v3"),
+        ("modelscope", "modelscope/Qwen/Qwen3-8B", "Qwen/Qwen3-8B", "https://api-inference.modelscope.cn/v1"),
+        ("kimiCoding", "kimi-coding/k2", "k2", "https://api.kimi.com/coding"),
+        ("minimaxAnthropic", "minimax_anthropic/MiniMax-M2", "MiniMax-M2", "https://api.minimax.io/anthropic"),
+        ("mistral", "mistral-large-latest", "mistral-large-latest", "https://api.mistral.ai/v1"),
+        ("stepfun", "step-3", "step-3", "https://api.stepfun.com/v1"),
+        ("xiaomiMimo", "mimo-v2", "mimo-v2", "https://api.xiaomimimo.com/v1"),
+        ("longcat", "LongCat-Flash", "LongCat-Flash", "https://api.longcat.chat/openai/v1"),
+        ("antLing", "ling-1t", "ling-1t", "https://api.ant-ling.com/v1"),
+        ("nvidia", "nvidia/nemotron-3", "nvidia/nemotron-3", "https://integrate.api.nvidia.com/v1"),
+        ("qianfan", "ernie-4.5", "ernie-4.5", "https://qianfan.baidubce.com/v2"),
+    ];
+
+    #[test]
+    fn configs_of_the_python_program_find_the_same() {
+        for (name, model, wire, base) in PYTHON {
+            let expect = Ok(format!("{name} {wire} {base} k"));
+            // As written in a config with a block for everybody, of which one has a key.
+            let mut blocks: Vec<(&str, &str, &str)> = TABLE
+                .iter()
+                .filter(|entry| entry.kind != Kind::Local)
+                .map(|entry| (entry.name, "", ""))
+                .collect();
+            blocks.retain(|(other, ..)| other != name);
+            blocks.push((name, "k", ""));
+            assert_eq!(
+                with(&blocks, &[], "auto", model),
+                expect,
+                "{model} by itself"
+            );
+            assert_eq!(with(&blocks, &[], name, model), expect, "{model} by name");
+        }
+    }
+
+    #[test]
+    fn who_is_asked() {
+        let check = |blocks: &[(&str, &str, &str)],
+                     env: &[(&str, &str)],
+                     provider: &str,
+                     model: &str,
+                     expect: &str| {
+            assert_eq!(
+                with(blocks, env, provider, model).unwrap(),
+                expect,
+                "{blocks:?} {env:?} {provider} {model}"
+            );
+        };
+        let openai = "https://api.openai.com/v1";
+        let openrouter = "https://openrouter.ai/api/v1";
+        check(
+            &[("openrouter", "k", "")],
+            &[],
+            "auto",
+            "openrouter/auto",
+            &format!("openrouter openrouter/auto {openrouter} k"),
+        );
+        check(
+            &[("openrouter", "k", "")],
+            &[],
+            "auto",
+            "openrouter/a/b",
+            &format!("openrouter a/b {openrouter} k"),
+        );
+        check(
+            &[("openrouter", "r", ""), ("openai", "o", "")],
+            &[],
+            "auto",
+            "gpt-9",
+            &format!("openai gpt-9 {openai} o"),
+        );
+        // What is surprising there is so here too.
+        check(
+            &[("custom", "k", "http://h/v1/"), ("openrouter", "r", "")],
+            &[],
+            "auto",
+            "foo",
+            "custom foo http://h/v1 k",
+        );
+        let china = "https://dashscope.aliyuncs.com/compatible-mode/v1";
+        check(
+            &[("siliconflow", "s", ""), ("dashscope", "d", "")],
+            &[],
+            "auto",
+            "qwen/qwen3",
+            &format!("dashscope qwen/qwen3 {china} d"),
+        );
+        // But a word within another one is none.
+        check(
+            &[("volcengine", "v", ""), ("openai", "o", "")],
+            &[],
+            "openai",
+            "spark-1",
+            &format!("openai spark-1 {openai} o"),
+        );
+        check(
+            &[("volcengine", "v", ""), ("custom", "c", "http://h/v1")],
+            &[],
+            "auto",
+            "spark-1",
+            "custom spark-1 http://h/v1 c",
+        );
+        // A key or an address that gives a gateway away.
+        check(
+            &[("openai", "sk-or-1", "")],
+            &[],
+            "auto",
+            "anthropic/c",
+            &format!("openai anthropic/c {openrouter} sk-or-1"),
+        );
+        check(
+            &[("openai", "k", "https://aihubmix.com/v1")],
+            &[],
+            "auto",
+            "openai/x",
+            "openai x https://aihubmix.com/v1 k",
+        );
+        // Servers on this machine.
+        check(
+            &[("lm_studio", "", "http://localhost:9/v1")],
+            &[],
+            "lm-studio",
+            "m",
+            "lm-studio m http://localhost:9/v1 -",
+        );
+        check(
+            &[],
+            &[],
+            "ollama",
+            "qwen",
+            "ollama qwen http://localhost:11434/v1 -",
+        );
+        check(
+            &[
+                ("ollama", "", "http://localhost:11434"),
+                ("openrouter", "k", ""),
+            ],
+            &[],
+            "auto",
+            "llama3.2",
+            "ollama llama3.2 http://localhost:11434 -",
+        );
+        check(
+            &[
+                ("ollama", "", "http://localhost:11434"),
+                ("openrouter", "k", ""),
+            ],
+            &[],
+            "auto",
+            "nvidia/nemotron",
+            &format!("openrouter nvidia/nemotron {openrouter} k"),
+        );
+        // Providers of the user's own naming.
+        check(
+            &[("mine", "k", "http://h/v1")],
+            &[],
+            "auto",
+            "mine/m",
+            "mine m http://h/v1 k",
+        );
+        check(
+            &[("mine", "k", "http://h/v1"), ("openai", "o", "")],
+            &[],
+            "auto",
+            "mine/gpt-4",
+            "mine gpt-4 http://h/v1 k",
+        );
+        check(
+            &[("mine", "k", "http://h/v1/chat/completions")],
+            &[],
+            "mine",
+            "m",
+            "mine m http://h/v1 k",
+        );
+        // Variables, where no block can be used.
+        check(
+            &[],
+            &[("OPENAI_API_KEY", "e")],
+            "auto",
+            "",
+            &format!("openai gpt-6-luna {openai} e"),
+        );
+        check(
+            &[],
+            &[("OPENAI_API_KEY", "e"), ("OPENROUTER_API_KEY", "r")],
+            "auto",
+            "",
+            &format!("openrouter openrouter/auto {openrouter} r"),
+        );
+        check(
+            &[],
+            &[("OPENAI_API_KEY", "e"), ("OPENROUTER_API_KEY", "r")],
+            "auto",
+            "gpt-9",
+            &format!("openai gpt-9 {openai} e"),
+        );
+        // A vendor's variable never goes to another host.
+        check(
+            &[("openai", "", "http://h/v1")],
+            &[("OPENAI_API_KEY", "e")],
+            "openai",
+            "m",
+            "openai m http://h/v1 -",
+        );
+        check(
+            &[("openai", "", "https://api.openai.com/v1/")],
+            &[("OPENAI_API_KEY", "e")],
+            "openai",
+            "m",
+            &format!("openai m {openai} e"),
+        );
+        // Addresses as people write them.
+        check(
+            &[("anthropic", "k", "http://h/v1")],
+            &[],
+            "anthropic",
+            "m",
+            "anthropic m http://h k",
+        );
+        check(
+            &[("azureOpenai", "k", "https://x.openai.azure.com")],
+            &[],
+            "azure_openai",
+            "m",
+            "azure_openai m https://x.openai.azure.com/openai/v1 k",
+        );
+    }
+
+    #[test]
+    fn who_cannot_be_asked() {
+        let check = |blocks: &[(&str, &str, &str)], provider: &str| {
+            assert_eq!(
+                with(blocks, &[], provider, "m").unwrap_err(),
+                Exit::Config,
+                "{blocks:?} {provider}"
+            );
+        };
+        check(&[], "auto");
+        check(&[], "openai");
+        check(&[], "nobody");
+        check(&[], "azure_openai");
+        check(&[("assemblyai", "k", "")], "auto");
+        check(&[("xaiGrok", "k", "")], "xai_grok");
+    }
+
+    #[test]
+    fn the_table_is_sound() {
+        for entry in TABLE.iter().filter(|entry| entry.kind != Kind::Unbuilt) {
+            assert!(
+                !entry.base.ends_with('/') && !entry.label.is_empty() && !entry.model.is_empty(),
+                "{entry:?}"
+            );
+            let keyless = matches!(entry.kind, Kind::Local | Kind::Direct | Kind::Login);
+            assert!(keyless || !entry.key_variables.is_empty(), "{entry:?}");
+        }
+    }
+}
