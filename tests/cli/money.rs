@@ -263,3 +263,57 @@ fn a_call_that_fails_costs_nothing_and_reserves_nothing() {
     assert!(ledger(&story).is_empty());
     story.run(["agent", "-m", "hi"]).stdout("x\n");
 }
+
+#[test]
+fn an_account_that_cannot_be_kept_stops_only_who_has_a_budget() {
+    let story = priced(Story::new()).script([says("x")]);
+    std::fs::create_dir(story.home().join(".nanobot/usage.jsonl")).unwrap();
+    story
+        .run(["agent", "-m", "hi"])
+        .stdout("x\n")
+        .stderr_has("what it cost is not written down");
+    let story = story.set("budget", json!({ "daily": 1 }));
+    story
+        .run(["agent", "-m", "hi"])
+        .status(74)
+        .stderr_has("usage.jsonl");
+    assert_eq!(story.asked().len(), 1);
+}
+
+#[test]
+fn whoever_waits_for_money_can_be_interrupted() {
+    let stalls = || {
+        let piece = "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n";
+        sends(Answer::events([piece]).ending(Ending::Stall))
+    };
+    let story = priced(Story::new())
+        .set("budget", json!({ "daily": 1 }))
+        .script([stalls()]);
+    let run = |session: &str| {
+        let mut command = story.command(["agent", "-m", "hi", "-s", session]);
+        let pipe = std::process::Stdio::piped;
+        command.stdout(pipe()).stderr(pipe()).spawn().unwrap()
+    };
+    let mut first = run("a");
+    let under_way = story.home().join(".nanobot/usage.under-way");
+    while std::fs::read_dir(&under_way).map_or(0, Iterator::count) == 0 || story.asked().is_empty()
+    {
+        std::thread::yield_now();
+    }
+    let mut second = run("b");
+    // It says that it waits, and then it does.
+    let mut told = String::new();
+    let mut stderr = std::io::BufReader::new(second.stderr.take().unwrap());
+    std::io::BufRead::read_line(&mut stderr, &mut told).unwrap();
+    assert!(told.contains("waiting for other runs"), "{told}");
+    let pid = rustix::process::Pid::from_child(&second);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let status = second.wait().unwrap();
+    assert_eq!(
+        std::os::unix::process::ExitStatusExt::signal(&status),
+        Some(2)
+    );
+    assert_eq!(story.asked().len(), 1);
+    first.kill().unwrap();
+    first.wait().unwrap();
+}
