@@ -26,7 +26,7 @@ pub(super) fn of(request: &Request<'_>, format: &Anthropic, stream: bool) -> Map
     match (thinking, format.quirks.thinking, budget) {
         (Some(effort), Thinking::Adaptive, _) => {
             put("thinking", json!({ "type": "adaptive" }));
-            output.insert("effort".into(), adaptive(effort).into());
+            output.insert("effort".into(), adaptive(effort, request.model).into());
         }
         (Some(_), _, Some(budget)) => {
             put(
@@ -139,26 +139,32 @@ fn closed(schema: &Value) -> Option<Value> {
 /// The limit of the answer, thinking included, and the budget for thinking where the model has one.
 fn limits(wanted: u32, effort: Option<&str>, format: &Anthropic) -> (u32, Option<u32>) {
     let most = format.most.unwrap_or(u32::MAX);
-    let budget = match (effort, format.quirks.thinking) {
-        (Some("minimal"), Thinking::Budget) => LEAST_BUDGET,
-        (Some("low"), Thinking::Budget) => 2048,
-        (Some("medium"), Thinking::Budget) => 8192,
-        (Some(_), Thinking::Budget) => 16_384,
-        _ => return (wanted.min(most), None),
+    let share = match effort {
+        None => return (wanted.min(most), None),
+        Some("minimal") => LEAST_BUDGET,
+        Some("low") => 2048,
+        Some("medium") => 8192,
+        Some("high") => 16_384,
+        Some(_) => 32_768,
     };
     // The answer keeps its own share: what is spent on thinking comes on top.
-    let limit = wanted.saturating_add(budget).min(most);
-    match budget.min(limit.saturating_sub(1)) {
-        budget if budget >= LEAST_BUDGET => (limit, Some(budget)),
-        _ => (limit, None),
-    }
+    let limit = wanted.saturating_add(share).min(most);
+    // Where there is no room for both, each has a half.
+    let budget = if limit < wanted.saturating_add(share) {
+        share.min(limit / 2)
+    } else {
+        share
+    };
+    let has_budget = format.quirks.thinking == Thinking::Budget && budget >= LEAST_BUDGET;
+    (limit, has_budget.then_some(budget))
 }
 
 /// The effort in the words of adaptive thinking.
-fn adaptive(effort: &str) -> &str {
+fn adaptive<'a>(effort: &'a str, model: &str) -> &'a str {
     match effort {
         "minimal" => "low",
-        "xhigh" => "max",
+        // The first models that think so have no word between high and max.
+        "xhigh" if model.contains("-4-6") => "max",
         other => other,
     }
 }
@@ -618,14 +624,15 @@ mod tests {
         check(old, "low", None, json!([10240, budget(2048), null]));
         check(old, "medium", None, json!([16384, budget(8192), null]));
         check(old, "high", None, json!([24576, budget(16384), null]));
-        check(old, "high", Some(8192), json!([8192, budget(8191), null]));
+        check(old, "high", Some(8192), json!([8192, budget(4096), null]));
         check(old, "high", Some(1024), json!([1024, null, null]));
-        let adaptive = |effort: &str| json!([8192, { "type": "adaptive" }, { "effort": effort }]);
+        let adaptive =
+            |limit: u32, effort: &str| json!([limit, { "type": "adaptive" }, { "effort": effort }]);
         let new = Thinking::Adaptive;
         check(new, "none", None, json!([8192, null, null]));
-        check(new, "minimal", None, adaptive("low"));
-        check(new, "high", None, adaptive("high"));
-        check(new, "xhigh", None, adaptive("max"));
+        check(new, "minimal", None, adaptive(9216, "low"));
+        check(new, "high", None, adaptive(24_576, "high"));
+        check(new, "xhigh", None, adaptive(40_960, "xhigh"));
         check(
             new,
             "low",
