@@ -4,7 +4,7 @@
 //! last line, however long the file is. A call that is on its way and may still cost something is a file that its process
 //! keeps locked: the lock goes with the process, so nothing has to be tidied up after a kill.
 
-use crate::error::{Exit, Stop, fail};
+use crate::error::{Exit, fail, fail_hint};
 use crate::message::Usage;
 use crate::sys::clock::Clock;
 use crate::sys::secret::random_hex;
@@ -25,6 +25,10 @@ pub use entry::Entry;
 const LOOK: Duration = Duration::from_millis(20);
 /// How long this is done before it is said.
 const PATIENT: Duration = Duration::from_secs(2);
+/// And after which it is given up: a stopped process keeps what it reserved.
+const GIVE_UP: Duration = Duration::from_secs(600);
+/// How long a line waits to be written, whatever ends the run meanwhile: the call is paid for.
+const INSIST: Duration = Duration::from_secs(2);
 /// Bytes from the end in which the last line is looked for first.
 const TAIL: u64 = 4096;
 
@@ -110,21 +114,18 @@ impl Ledger {
     }
 
     /// Wait until a call that costs at most `worst` may be made: while what is spent, and what is under way, is below each
-    /// limit. One call can pass a limit by what it costs itself.
+    /// limit. One call can pass a limit by what it costs itself. `spent_here` is what the conversation has cost.
     ///
     /// # Errors
-    /// Status 4 when a limit is reached, and no call is under way that may turn out cheaper.
+    /// Status 4 when a limit is reached, and no call is under way that may turn out cheaper; 75 when others keep theirs under
+    /// way for too long.
     pub fn reserve(
         &self,
         limits: &Limits,
-        session: &str,
+        spent_here: f64,
         worst: f64,
         tell: &mut dyn FnMut(&str) -> Result<()>,
     ) -> Result<Reservation> {
-        let spent_here = match limits.per_session {
-            Some(_) => self.session(session)?,
-            None => 0.0,
-        };
         let mut waited = Duration::ZERO;
         loop {
             let found = self.locked(|log| {
@@ -151,6 +152,10 @@ impl Ledger {
             if let Some(reservation) = found {
                 return Ok(reservation);
             }
+            if waited >= GIVE_UP {
+                let cause = "the budget is nearly spent, and other runs do not say what they cost";
+                return Err(fail_hint(Exit::TryAgain, cause, "the same again later"));
+            }
             if waited >= PATIENT && waited < PATIENT + LOOK {
                 tell("the budget is nearly spent; waiting for other runs to say what they cost")?;
             }
@@ -159,21 +164,32 @@ impl Ledger {
         }
     }
 
-    /// Write down a call; `reservation` is what was reserved for it.
+    /// Write down a call; `reservation` is what was reserved for it. It is let go only when the call is written: until then
+    /// it counts.
     pub fn record(&self, call: &Call<'_>, reservation: Option<Reservation>) -> Result<()> {
-        self.locked(|log| {
-            let before = self.totals(log)?;
+        let log = match store::open_log(&self.path) {
+            Ok(log) => log,
+            Err(error) if self.path.parent().is_some_and(Path::exists) => return Err(error),
+            Err(_) => {
+                self.path.parent().map(store::create_dir).transpose()?;
+                store::open_log(&self.path)?
+            }
+        };
+        store::insist(&log, &self.path, INSIST, || {
+            let before = self.totals(&log)?;
             let usd = call.usd.unwrap_or(0.0);
-            let line = self.line(call, before.daily + usd, before.monthly + usd);
-            let size = store::size(log, &self.path)?;
-            store::append_to(log, &self.path, size, line.as_bytes())?;
-            // Within the lock: nobody sees both of them, or neither.
-            drop(reservation);
-            Ok(())
-        })
+            let mut line = self.line(call, &before, usd);
+            if !store::is_whole(&log, &self.path)? {
+                line.insert(0, '\n');
+            }
+            let size = store::size(&log, &self.path)?;
+            store::append_to(&log, &self.path, size, line.as_bytes())
+        })?;
+        drop(reservation);
+        Ok(())
     }
 
-    fn line(&self, call: &Call<'_>, daily: f64, monthly: f64) -> String {
+    fn line(&self, call: &Call<'_>, before: &Totals, usd_now: f64) -> String {
         let Call {
             account:
                 Account {
@@ -199,12 +215,12 @@ impl Ledger {
         } = call;
         let now = self.clock.now();
         let line = json!({
-            "v": 1, "time": now.timestamp().to_string(), "day": now.date().to_string(),
+            "v": 1, "time": now.timestamp().to_string(), "day": before.day,
             "session": session, "turn": turn, "job": job, "cause": cause, "provider": provider, "model": model,
             "input": input, "cached": cached, "cache_write": cache_write, "output": output, "reasoning": reasoning,
             "estimated": estimated, "usd": usd.map(rounded), "ms": u64::try_from(duration.as_millis()).unwrap_or(u64::MAX),
             "outcome": if *failed { "failed" } else { "ok" },
-            "day_usd": rounded(daily), "month_usd": rounded(monthly),
+            "day_usd": rounded(before.daily + usd_now), "month_usd": rounded(before.monthly + usd_now),
         });
         format!("{line}\n")
     }
@@ -220,10 +236,15 @@ impl Ledger {
     }
 
     /// What a conversation has cost.
-    fn session(&self, session: &str) -> Result<f64> {
-        let lines = self.lines()?;
-        let of = lines.iter().filter(|line| line["session"] == session);
-        Ok(of.filter_map(|line| line["usd"].as_f64()).sum())
+    pub fn session(&self, session: &str) -> Result<f64> {
+        let mut sum = 0.0;
+        self.entries(&mut |entry| {
+            sum += entry
+                .filter(|entry| entry.session == session)
+                .and_then(|entry| entry.usd)
+                .unwrap_or(0.0);
+        })?;
+        Ok(sum)
     }
 
     /// Run `work` with the open ledger, alone.
@@ -301,13 +322,14 @@ impl Ledger {
 }
 
 impl Totals {
-    /// As they are on the day `today`.
+    /// As they are on the day `today`. A day that was reached is not left again: where zones or clocks differ, what is spent
+    /// in one is spent in the other.
     fn on(mut self, today: &str) -> Self {
         let month = |day: &str| day.get(..7).map(str::to_owned);
-        if month(&self.day) != month(today) {
+        if month(&self.day) < month(today) {
             self.monthly = 0.0;
         }
-        if self.day != today {
+        if self.day.as_str() < today {
             self.daily = 0.0;
             today.clone_into(&mut self.day);
         }
@@ -339,7 +361,7 @@ pub fn rounded(usd: f64) -> f64 {
 
 fn reached(name: &str, limit: f64, spent: f64) -> anyhow::Error {
     let cause = format!("`budget.{name}` of ${limit} is spent (${})", dollars(spent));
-    crate::error::fail_hint(Exit::Budget, cause, "`nanobot usage` tells on what")
+    fail_hint(Exit::Budget, cause, "`nanobot usage` tells on what")
 }
 
 /// An amount for people: cents, and more digits where it is less than one.
@@ -349,11 +371,6 @@ pub fn dollars(usd: f64) -> String {
         usd if usd >= 0.001 => format!("{usd:.4}"),
         usd => format!("{usd:.6}"),
     }
-}
-
-/// A run is to end, and not for money.
-pub fn is_stop(error: &anyhow::Error) -> bool {
-    error.is::<Stop>()
 }
 
 #[cfg(test)]
@@ -387,7 +404,8 @@ mod tests {
     }
 
     fn may(ledger: &Ledger, limits: Limits) -> Result<(), Exit> {
-        let asked = ledger.reserve(&limits, "s", 0.5, &mut |_| Ok(()));
+        let spent_here = ledger.session("s").unwrap();
+        let asked = ledger.reserve(&limits, spent_here, 0.5, &mut |_| Ok(()));
         asked.map(drop).map_err(|error| exit_of(&error))
     }
 

@@ -13,7 +13,7 @@ use crate::session::Session;
 use crate::sys::signal;
 use agent::Agent;
 use anyhow::Result;
-use ending::{Cause, Ending, Tally, answered_nothing, objection, unfit};
+use ending::{Cause, Ending, Tally, answered_nothing, objection, unfinished, unfit};
 use std::borrow::Cow;
 use std::time::Instant;
 
@@ -100,9 +100,12 @@ impl Turn<'_, '_, '_> {
                 Verdict::Close { cause, words } => {
                     let mut reply = self.ask(Some(words))?;
                     reply.calls.clear();
-                    return match reply.is_blank() {
-                        true => Err(answered_nothing(&reply)),
-                        false => Ok((cause, Some(reply))),
+                    let answer = self.agent.answer.filter(|_| !reply.is_blank());
+                    return match answer.map(|answer| answer.check(&reply.text)) {
+                        Some(Err(wrong)) => Err(unfit(&wrong)),
+                        Some(Ok(text)) => Ok((cause, Some(Reply { text, ..reply }))),
+                        _ if reply.is_blank() => Err(answered_nothing(&reply)),
+                        _ => Ok((cause, Some(reply))),
                     };
                 }
             }
@@ -112,10 +115,17 @@ impl Turn<'_, '_, '_> {
                 self.tell(&reply, false)?;
                 self.run_calls(&reply)?;
             } else if !reply.is_blank() {
-                match self.agent.answer.map(|answer| answer.check(&reply.text)) {
+                let answer = self.agent.answer;
+                if answer.is_some() && matches!(reply.finish, Finish::Length | Finish::Refusal) {
+                    return Err(unfinished(&reply.finish));
+                }
+                match answer.map(|answer| answer.check(&reply.text)) {
                     None => {}
                     Some(Ok(text)) => reply.text = text,
-                    Some(Err(wrong)) if repairs == REPAIRS => return Err(unfit(&wrong)),
+                    Some(Err(wrong)) if repairs == REPAIRS => {
+                        self.session.push(Message::Assistant(reply))?;
+                        return Err(unfit(&wrong));
+                    }
                     Some(Err(wrong)) => {
                         repairs += 1;
                         self.object(&reply, &wrong, repairs)?;

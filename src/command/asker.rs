@@ -28,8 +28,8 @@ use crate::sys::http::{self, Http, Timeouts};
 use crate::sys::input;
 use anyhow::Result;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64};
+use std::sync::{Arc, OnceLock};
 
 /// Who answers.
 pub(super) struct Chosen {
@@ -106,30 +106,27 @@ fn chain(
     let mut links = Vec::new();
     let mut first = None;
     for asked in &settings.asked {
-        let Way { choice, wire } = way(
+        let way = way(
             world,
             settings,
             asked,
             arguments.offline,
             !arguments.no_stream,
-        )?;
-        if capped && choice.prices.is_none() {
-            let flag = if run.max_cost.is_some() {
-                "`--max-cost`"
-            } else {
-                "`budget`"
-            };
-            let model = &choice.model;
-            return Err(fail_hint(
-                Exit::Config,
-                format!("the price of `{model}` is not known, so {flag} cannot be kept"),
-                format!(
-                    "nanobot config set models '{{\"{model}\": {{\"price\": {{\"input\": 1.0, \"output\": 4.0}}}}}}'"
-                ),
-            ));
-        }
+        )
+        .and_then(|way| priced(way, capped.then_some(run.max_cost.is_some())));
+        let Way { choice, wire } = match way {
+            Ok(way) => way,
+            // A stand-in that cannot be asked is none; the first one has to be.
+            Err(error) if first.is_some() => {
+                let model = asked.model.as_deref().unwrap_or("the default model");
+                report.notice(&format!("`{model}` cannot stand in: {error:#}"));
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
         if wire.key.is_some() && http::is_exposed(&wire.base) {
-            report.notice(&format!("the key goes to {} in the clear", wire.base));
+            let place = http::shown(&wire.base);
+            report.notice(&format!("the key goes to {place} in the clear"));
         }
         first.get_or_insert_with(|| (choice.provider.clone(), choice.model.clone()));
         links.push(Link {
@@ -150,7 +147,24 @@ fn chain(
     })
 }
 
-/// A provider behind its retries, and these behind the account.
+/// A way whose price is known, where a cap hangs on it: that of a flag, or of the config.
+fn priced(way: Way, cap: Option<bool>) -> Result<Way> {
+    let Some(by_flag) = cap.filter(|_| way.choice.prices.is_none()) else {
+        return Ok(way);
+    };
+    let (model, flag) = (
+        &way.choice.model,
+        if by_flag { "`--max-cost`" } else { "`budget`" },
+    );
+    let price = "{\"price\": {\"input\": 1.0, \"output\": 4.0}}";
+    Err(fail_hint(
+        Exit::Config,
+        format!("the price of `{model}` is not known, so {flag} cannot be kept"),
+        format!("nanobot config set models '{{\"{model}\": {price}}}'"),
+    ))
+}
+
+/// A provider behind the account, which counts each try, and that behind its retries.
 pub(super) fn metered(
     world: &World,
     settings: &Settings,
@@ -165,21 +179,22 @@ pub(super) fn metered(
         clock: world.clock.clone(),
         known: AtomicI64::new(0),
     };
-    let retry = Retry {
-        inner: pace,
-        clock: world.clock.clone(),
-    };
     let meter = Meter {
-        inner: retry,
+        inner: pace,
         ledger: Ledger::new(&world.paths.root, &world.clock),
         limits: limits(settings),
         account: account.clone(),
         provider: choice.provider,
         prices: choice.prices,
         run: Arc::clone(run),
+        before: OnceLock::new(),
+    };
+    let retry = Retry {
+        inner: meter,
+        clock: world.clock.clone(),
     };
     Box::new(Shorten {
-        inner: meter,
+        inner: retry,
         tight: AtomicBool::new(false),
     })
 }

@@ -2,7 +2,6 @@
 
 use super::asker::{self, Way};
 use super::columns::{Side, aligned, clipped};
-use super::provider::address;
 use crate::World;
 use crate::cli::Model as Arguments;
 use crate::error::{Exit, fail, fail_hint};
@@ -162,7 +161,7 @@ fn remote(world: &World, provider: Option<&str>, as_json: bool) -> Result<()> {
     }
     let Way { choice, wire } = asker::way(world, &settings, &asked, false, true)?;
     if wire.key.is_some() && http::is_exposed(&wire.base) && !world.shared.quiet {
-        let base = address(&wire.base);
+        let base = http::shown(&wire.base);
         world
             .terminal
             .complain(&format!("nanobot: the key goes to {base} in the clear"));
@@ -234,7 +233,7 @@ fn show(world: &World, name: &str, as_json: bool) -> Result<()> {
     quirks.max_completion_tokens &= choice.format == Format::Chat;
     let quirks = quirks.in_words();
     let label = choice.entry.map_or("", |entry| entry.label);
-    let address = address(&wire.base);
+    let address = http::shown(&wire.base);
     let key = wire.key.is_some().then_some(&choice.key_place);
     let fallbacks = &settings.asked[1..];
     if as_json {

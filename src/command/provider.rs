@@ -8,7 +8,7 @@ use crate::error::{Exit, hint_of};
 use crate::provider::login::{self, Endpoints, Prompt, Vendor};
 use crate::provider::registry::{self, Block, Kind, Standing, TABLE};
 use crate::settings::{Config, Overrides, Settings};
-use crate::sys::http::{Http, Timeouts};
+use crate::sys::http::{self, Http, Timeouts};
 use crate::sys::terminal::harmless;
 use anyhow::Result;
 use console::style;
@@ -101,7 +101,7 @@ fn row(world: &World, settings: &Settings, blocks: &BTreeMap<String, Block>, nam
         kind: entry.map_or("custom", |entry| entry.kind.name()),
         is_usable: is_usable && problem.is_none(),
         key,
-        address: address(&base),
+        address: http::shown(&base),
         until,
         problem,
     }
@@ -175,20 +175,6 @@ fn key(row: &Row) -> String {
     }
 }
 
-/// An address without what may be secret in it: a password, and a query.
-pub(super) fn address(base: &str) -> String {
-    let (base, query) = match base.split_once('?') {
-        Some((base, _)) => (base, "?***"),
-        None => (base, ""),
-    };
-    let (scheme, rest) = base.split_once("://").unwrap_or(("", base));
-    let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-    match host.rsplit_once('@') {
-        Some((_, host)) => format!("{scheme}://***@{host}{path}{query}"),
-        None => format!("{base}{query}"),
-    }
-}
-
 fn log_in(world: &World, vendor: Vendor) -> Result<()> {
     let endpoints = Endpoints::from_env(&world.env)?;
     let http = Http::new(TIMEOUTS, false, &world.env);
@@ -225,7 +211,7 @@ fn log_out(world: &World, vendor: Vendor) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::address;
+    use crate::sys::http;
 
     #[test]
     fn an_address_keeps_its_secrets() {
@@ -237,7 +223,7 @@ mod tests {
             ("https://a.example/@x", "https://a.example/@x"),
             ("", ""),
         ] {
-            assert_eq!(address(base), expect);
+            assert_eq!(http::shown(base), expect);
         }
     }
 }

@@ -114,7 +114,8 @@ pub(super) fn says_no_credit(message: &str) -> bool {
         "insufficient_quota",
         "insufficient balance",
         "insufficient credit",
-        "billing",
+        "billing hard limit",
+        "billing_not_active",
     ]
     .iter()
     .any(|word| message.contains(word))
@@ -130,6 +131,19 @@ pub(super) fn wait(answer: &Answer) -> Option<Duration> {
         let after = after?;
         seconds(after.parse().ok()).or_else(|| until(after, answer.header("date")?))
     })
+}
+
+/// The same, from the body: as a field, or in words ("please retry in 36.5s").
+pub(super) fn wait_within(body: &str) -> Option<Duration> {
+    let after = |mark: &str| {
+        let (_, rest) = body.split_once(mark)?;
+        let rest = rest.trim_start_matches([' ', ':', '"']);
+        let end = rest.find(|letter: char| !letter.is_ascii_digit() && letter != '.')?;
+        let unit = &rest[end..];
+        let is_seconds = unit.starts_with('s') && !unit.starts_with("se ");
+        seconds(rest[..end].parse().ok().filter(|_| is_seconds))
+    };
+    after("\"retryDelay\"").or_else(|| after("retry in"))
 }
 
 fn seconds(number: Option<f64>) -> Option<Duration> {
@@ -208,6 +222,28 @@ mod tests {
         assert_eq!(named("overloaded_error"), Some(529));
         assert_eq!(named("rate_limit_error"), Some(429));
         assert_eq!(named("odd"), None);
+    }
+
+    #[test]
+    fn a_wait_within_the_body() {
+        let check = |body: &str, expect: Option<f64>| {
+            assert_eq!(
+                super::wait_within(body),
+                expect.map(Duration::from_secs_f64),
+                "{body}"
+            );
+        };
+        check(
+            r#"{"error": {"details": [{"retryDelay": "36s"}]}}"#,
+            Some(36.0),
+        );
+        check(
+            "You exceeded your current quota. Please retry in 36.5s.",
+            Some(36.5),
+        );
+        check("please retry in a while", None);
+        check("retry in 5 minutes", None);
+        check("", None);
     }
 
     #[test]

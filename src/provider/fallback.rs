@@ -1,6 +1,7 @@
 //! Models that stand in for one another: when one cannot be asked and another may, that one is asked, from then on.
 
 use super::{Delta, Provider, ProviderError, Request, Sampling, Tell};
+use crate::error::{Exit, Stop, exit_of};
 use crate::message::Reply;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -64,12 +65,23 @@ fn can_mend(error: &ProviderError, link: &Link, next: &Link) -> bool {
     match error {
         ProviderError::Busy { .. }
         | ProviderError::Unavailable(_)
+        | ProviderError::Broken(_)
         | ProviderError::NotFound(_)
         | ProviderError::KeyRejected(_) => true,
         ProviderError::TooLong(_) => match (link.context, next.context) {
             (Some(here), Some(there)) => there > here,
             _ => false,
         },
-        ProviderError::Refused(_) | ProviderError::Spent(_) | ProviderError::Aborted(_) => false,
+        // A key or a login that could not be had, or an address that may not be reached: another model has its own.
+        ProviderError::Aborted(error) => {
+            let causes = [
+                Exit::Unavailable,
+                Exit::TryAgain,
+                Exit::Refused,
+                Exit::Config,
+            ];
+            !error.is::<Stop>() && causes.contains(&exit_of(error))
+        }
+        ProviderError::Refused(_) | ProviderError::Spent(_) => false,
     }
 }

@@ -3,16 +3,18 @@
 
 use super::registry::facts::Prices;
 use super::{Delta, Provider, ProviderError, Request, Tell};
-use crate::error::{Exit, exit_of, fail_hint};
+use crate::error::{Exit, Stop, exit_of, fail_hint};
 use crate::ledger::{Account, Call, Ledger, Limits, Reservation, dollars};
 use crate::message::{Message, Part, Reply, Usage};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
 /// Bytes of text that a token has at least, as far as prices are concerned: twice what is usual.
 const BYTES_AT_LEAST: usize = 2;
 /// Bytes of text that a token usually has.
 const BYTES: usize = 4;
+/// Tokens that a model may think on top of its answer.
+const THOUGHT: u32 = 32_768;
 /// Tokens of an image, where nobody says.
 const IMAGE: usize = 1600;
 
@@ -26,6 +28,8 @@ pub struct Meter<P> {
     /// `None` where they are not known.
     pub prices: Option<Prices>,
     pub run: Arc<Run>,
+    /// What the conversation had cost before this run.
+    pub before: OnceLock<f64>,
 }
 
 /// What one run may cost and has cost, whoever asks within it.
@@ -97,8 +101,9 @@ impl<P: Provider> Provider for Meter<P> {
                 reply.cost = reply.cost.or_else(|| self.cost(&reply.usage));
                 (reply.usage, reply.cost, false)
             }
-            // Nothing came, so nothing is known to have been charged.
-            Err(_) if heard == 0 => return answer,
+            // What was refused, or never got there, is not charged. What was given up, or broke off, may well be, also
+            // where nothing was heard of it yet: models think, and write calls, in silence.
+            Err(error) if heard == 0 && !is_charged(error) => return answer,
             Err(_) => {
                 let usage = guess(request, heard);
                 (usage, self.cost(&usage), true)
@@ -142,20 +147,46 @@ impl<P> Meter<P> {
         if self.limits.is_none() {
             return Ok(None);
         }
+        let input = (size(request) / BYTES_AT_LEAST) as u64;
         let usage = Usage {
-            input: (size(request) / BYTES_AT_LEAST) as u64,
-            output: u64::from(request.sampling.max_tokens),
+            input,
+            // What is written to a cache can cost more than what is not.
+            cache_write: input,
+            output: u64::from(request.sampling.max_tokens.saturating_add(THOUGHT)),
             ..Usage::default()
         };
         let worst = self.cost(&usage).unwrap_or(0.0);
+        let own = self
+            .run
+            .spent
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .usd;
+        let here = match (self.limits.per_session, self.before.get()) {
+            (None, _) => 0.0,
+            (Some(_), Some(before)) => before + own,
+            // The ledger is read once a run; what it costs itself is known here.
+            (Some(_), None) => {
+                let all = self.ledger.session(&self.account.session);
+                let all = all.map_err(ProviderError::Aborted)?;
+                self.before.get_or_init(|| all - own) + own
+            }
+        };
         let mut say = |text: &str| tell(Delta::Notice(text));
-        let asked = self
-            .ledger
-            .reserve(&self.limits, &self.account.session, worst, &mut say);
+        let asked = self.ledger.reserve(&self.limits, here, worst, &mut say);
         asked.map(Some).map_err(|error| match exit_of(&error) {
             Exit::Budget => ProviderError::Spent(error),
             _ => ProviderError::Aborted(error),
         })
+    }
+}
+
+/// Whether a call that failed in silence is taken as one that was paid for.
+fn is_charged(error: &ProviderError) -> bool {
+    match error {
+        ProviderError::Broken(_) => true,
+        ProviderError::Aborted(error) => error.is::<Stop>(),
+        _ => false,
     }
 }
 
@@ -188,8 +219,8 @@ fn size(request: &Request<'_>) -> usize {
             .map(|part| match part {
                 Part::Text(text) => text.len(),
                 Part::Image(_) => IMAGE * BYTES,
-                // Pages are text and pictures both; nobody knows before.
-                Part::Document(document) => document.bytes.len() / BYTES,
+                // Pages are text and pictures both, and packed: nobody knows before.
+                Part::Document(document) => document.bytes.len() * BYTES,
             })
             .sum()
     };

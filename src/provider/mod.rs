@@ -138,6 +138,9 @@ pub enum ProviderError {
     /// No connection, a connection that broke or fell silent, or a server's own failure.
     #[error("{0}")]
     Unavailable(String),
+    /// An answer had begun, and broke off before it was whole: what there was of it is paid for.
+    #[error("{0}")]
+    Broken(String),
     /// The conversation does not fit the model.
     #[error("{0}")]
     TooLong(String),
@@ -165,7 +168,7 @@ impl ProviderError {
         match self {
             Self::Aborted(error) | Self::Spent(error) => error,
             Self::Busy { .. } => fail_hint(Exit::TryAgain, cause, "the same again later"),
-            Self::Unavailable(_) => fail_hint(
+            Self::Unavailable(_) | Self::Broken(_) => fail_hint(
                 Exit::Unavailable,
                 cause,
                 "`--resume` goes on where this stopped",

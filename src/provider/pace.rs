@@ -10,8 +10,8 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-/// A time further away is no rate limit, but a clock that was wrong.
-const LONGEST: Duration = Duration::from_secs(24 * 3600);
+/// What is believed without asking. After that one run asks again: keys change, and clocks are set.
+const LONGEST: Duration = Duration::from_secs(10 * 60);
 
 /// Asks `inner`, unless its server is to be left alone.
 pub struct Pace<P> {
@@ -58,16 +58,17 @@ impl<P> Pace<P> {
         let text = std::fs::read_to_string(&self.path).ok()?;
         let until: i64 = text.trim().parse().ok()?;
         let wait = Duration::from_millis(u64::try_from(until.checked_sub(self.now())?).ok()?);
-        (!wait.is_zero() && wait < LONGEST).then_some((until, wait))
+        (!wait.is_zero() && wait <= LONGEST).then_some((until, wait))
     }
 
     /// Best effort: whoever cannot be told will be told by the server.
     fn note(&self, wait: Duration) {
+        let wait = wait.min(LONGEST);
         let until = self
             .now()
             .saturating_add(i64::try_from(wait.as_millis()).unwrap_or(i64::MAX));
         self.known.store(until, Ordering::Relaxed);
-        if self.wait().is_some_and(|(other, _)| other >= until) || wait >= LONGEST {
+        if self.wait().is_some_and(|(other, _)| other >= until) {
             return;
         }
         let folder = self.path.parent();

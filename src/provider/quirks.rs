@@ -26,6 +26,8 @@ pub struct Quirks {
     pub no_images: bool,
     /// It is known to hold an answer to a JSON schema.
     pub schemas: bool,
+    /// It says what an answer cost, in US dollars.
+    pub tells_cost: bool,
 }
 
 /// What becomes of the temperature.
@@ -86,6 +88,7 @@ pub const NONE: Quirks = Quirks {
     only_streams: false,
     no_images: false,
     schemas: false,
+    tells_cost: false,
 };
 
 /// A server without oddities that holds answers to a schema.
@@ -106,6 +109,7 @@ pub const CODEX: Quirks = Quirks {
 };
 pub const OPENROUTER: Quirks = Quirks {
     thinking: Thinking::Object,
+    tells_cost: true,
     ..SCHEMAS
 };
 pub const VOLCENGINE: Quirks = Quirks {
@@ -209,6 +213,7 @@ impl Quirks {
             // An ability of the model, and told among those.
             no_images: _,
             schemas,
+            tells_cost,
         } = *self;
         let temperature = match temperature {
             Temperature::Ours => String::new(),
@@ -248,6 +253,7 @@ impl Quirks {
             when(cache_marks, "the prompt is marked for the cache"),
             when(only_streams, "every answer is a stream"),
             when(!schemas, "a schema is told in words alone"),
+            when(tells_cost, "it says what an answer cost"),
         ];
         words
             .into_iter()

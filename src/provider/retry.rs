@@ -23,7 +23,7 @@ impl<P: Provider> Provider for Retry<P> {
         for attempt in 1.. {
             let mut told = false;
             let error = match self.inner.reply(request, &mut |delta| {
-                told = true;
+                told |= matches!(delta, Delta::Text(_) | Delta::Reasoning(_));
                 tell(delta)
             }) {
                 Ok(reply) => return Ok(reply),
@@ -31,7 +31,7 @@ impl<P: Provider> Provider for Retry<P> {
             };
             let asked = match &error {
                 ProviderError::Busy { wait, .. } => *wait,
-                ProviderError::Unavailable(_) => None,
+                ProviderError::Unavailable(_) | ProviderError::Broken(_) => None,
                 _ => return Err(error),
             };
             let wait = asked.unwrap_or_else(|| backoff(attempt));

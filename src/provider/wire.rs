@@ -148,7 +148,9 @@ impl Wire {
     fn unsent(&self, error: anyhow::Error) -> ProviderError {
         match error.is::<Hinted>() || error.is::<Stop>() {
             true => ProviderError::Aborted(error),
-            false => ProviderError::Unavailable(format!("ask {}: {error}", self.base)),
+            false => {
+                ProviderError::Unavailable(self.clean(&format!("ask {}: {error}", self.place())))
+            }
         }
     }
 
@@ -171,7 +173,12 @@ impl Wire {
 
     /// The request as it is sent. What a user adds stands before that which grows, so that the beginning stays the same.
     pub fn body(&self, request: &Request<'_>) -> Value {
-        let schema = request.schema.filter(|_| self.takes_schemas);
+        // They want an object; anything else is asked for in words.
+        let is_object = |schema: &&Value| schema["type"] == "object";
+        let schema = request
+            .schema
+            .filter(|_| self.takes_schemas)
+            .filter(is_object);
         let request = &Request { schema, ..*request };
         let mut body = self.dialect.body(request, self.stream);
         if self.extra.is_empty() {
@@ -207,7 +214,7 @@ impl Wire {
     pub fn curl(&self, request: &Request<'_>) -> String {
         let mut command = format!(
             "curl -sS {} \\\n  -H 'content-type: application/json' \\\n",
-            quote(&self.url(&self.base, self.dialect.path()))
+            quote(&http::shown(&self.url(&self.base, self.dialect.path())))
         );
         if self.key.is_some() {
             let variable = self.key.place.strip_prefix('$').unwrap_or("API_KEY");
@@ -273,11 +280,11 @@ impl Wire {
     fn trouble(&self, trouble: Trouble) -> ProviderError {
         match trouble {
             Trouble::Listener(error) => ProviderError::Aborted(error),
-            Trouble::Cut(cause) => {
-                ProviderError::Unavailable(format!("{} answered in part: {cause}", self.base))
-            }
+            Trouble::Cut(cause) => ProviderError::Broken(
+                self.clean(&format!("{} answered in part: {cause}", self.place())),
+            ),
             Trouble::Nonsense(cause) => {
-                ProviderError::Unavailable(self.clean(&format!("{}: {cause}", self.base)))
+                ProviderError::Unavailable(self.clean(&format!("{}: {cause}", self.place())))
             }
             Trouble::Server(error) => {
                 let status = failure::status_within(&error).unwrap_or(500);
@@ -288,13 +295,15 @@ impl Wire {
 
     /// What an answer with a failing status means.
     fn refusal(&self, answer: Answer) -> ProviderError {
-        let wait = failure::wait(&answer);
+        let named = failure::wait(&answer);
         let place = answer.header("location").map(str::to_owned);
         let status = answer.status;
         let mut text = Vec::new();
         // A body that breaks off still tells what it told.
         drop(answer.body.take(64 << 10).read_to_end(&mut text));
-        let mut message = failure::message(&String::from_utf8_lossy(&text));
+        let text = String::from_utf8_lossy(&text);
+        let wait = named.or_else(|| failure::wait_within(&text));
+        let mut message = failure::message(&text);
         if let (300..=399, Some(place)) = (status, place) {
             message = format!(
                 "it has moved to {place}, where the key is not sent unasked; set that address"
@@ -310,11 +319,13 @@ impl Wire {
         } else {
             format!("{message} (status {status})")
         };
-        let told = format!("{}: {said}", self.base);
+        let told = format!("{}: {said}", self.place());
         if failure::says_too_long(status, &message) {
             return ProviderError::TooLong(told);
         }
-        if matches!(status, 401..=403) || failure::says_no_credit(&message) {
+        // Some speak of the quota, and of billing, at every rate limit: one that says when to come back is just that.
+        let is_limit = status == 429 && wait.is_some();
+        if matches!(status, 401..=403) || !is_limit && failure::says_no_credit(&message) {
             return ProviderError::KeyRejected(format!(
                 "{told}; the key is from {}",
                 self.key.place
@@ -335,14 +346,20 @@ impl Wire {
         }
     }
 
-    /// What a server said, fit to be shown: short, on one line, without our keys.
+    /// The address, without a password in it.
+    fn place(&self) -> String {
+        http::shown(&self.base)
+    }
+
+    /// What a server said, fit to be shown: short, on one line, without our keys. These go first: half a key is one too.
     fn clean(&self, text: &str) -> String {
-        let line: String = text
+        let masked = secret::mask(self.key.mask(text.to_owned()));
+        let line: String = masked
             .chars()
             .map(|letter| if letter.is_control() { ' ' } else { letter })
             .take(500)
             .collect();
-        secret::mask(self.key.mask(line)).trim().to_owned()
+        line.trim().to_owned()
     }
 }
 

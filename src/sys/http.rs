@@ -713,6 +713,20 @@ fn words(error: &ureq::Error) -> String {
     }
 }
 
+/// An address as it may be shown: without a password in it, or keys behind it.
+pub fn shown(base: &str) -> String {
+    let (base, query) = match base.split_once('?') {
+        Some((base, _)) => (base, "?***"),
+        None => (base, ""),
+    };
+    let (scheme, rest) = base.split_once("://").unwrap_or(("", base));
+    let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    match host.rsplit_once('@') {
+        Some((_, host)) => format!("{scheme}://***@{host}{path}{query}"),
+        None => format!("{base}{query}"),
+    }
+}
+
 /// `text` as a part of a query.
 pub fn escaped(text: &str) -> String {
     let mut escaped = String::new();

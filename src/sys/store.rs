@@ -322,6 +322,33 @@ pub fn while_locked<T>(file: &File, path: &Path, work: impl FnOnce() -> Result<T
     done
 }
 
+/// As [`while_locked`], also when the run is to end: what is written must not be lost for that. Gives up after `limit`.
+///
+/// # Errors
+/// Status 75 when somebody else keeps it; 74 where the file system has no locks.
+pub fn insist<T>(
+    file: &File,
+    path: &Path,
+    limit: Duration,
+    work: impl FnOnce() -> Result<T>,
+) -> Result<T> {
+    let end = signal::now().saturating_add(limit);
+    loop {
+        match file.try_lock() {
+            Ok(()) => break,
+            Err(TryLockError::WouldBlock) if signal::now() < end => std::thread::sleep(APPEND_LOOK),
+            Err(TryLockError::WouldBlock) => {
+                let cause = format!("another program keeps `{}` locked", path.display());
+                return Err(fail_hint(Exit::TryAgain, cause, "the same again later"));
+            }
+            Err(TryLockError::Error(error)) => return Err(cannot_lock(path, &error)),
+        }
+    }
+    let done = work();
+    drop(file.unlock());
+    done
+}
+
 /// The content of a file; `None` when there is none.
 pub fn read(path: &Path) -> Result<Option<Vec<u8>>> {
     match std::fs::read(path) {

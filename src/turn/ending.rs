@@ -121,6 +121,19 @@ pub(super) fn objection(turn: &str, wrong: &str, round: u32) -> User {
     }
 }
 
+/// The failure of a turn whose answer is to satisfy a schema, and was cut or declined: it would be no other one the next
+/// time.
+pub(super) fn unfinished(finish: &Finish) -> anyhow::Error {
+    match finish {
+        Finish::Refusal => fail(Exit::Failed, DECLINED),
+        _ => fail_hint(
+            Exit::Limit,
+            "the answer was cut by the output limit",
+            "a higher `--max-tokens`",
+        ),
+    }
+}
+
 /// The failure of a turn whose answers do not satisfy its schema.
 pub(super) fn unfit(wrong: &str) -> anyhow::Error {
     fail_hint(

@@ -1,6 +1,6 @@
 //! `--schema`: an answer that a program can read, or none.
 
-use crate::server::{Answer, calls, says, sends};
+use crate::server::{calls, replies, says};
 use crate::story::Story;
 use serde_json::json;
 
@@ -94,12 +94,33 @@ fn a_server_that_knows_schemas_is_told_so() {
 }
 
 #[test]
-fn a_refusal_of_the_provider_is_no_answer() {
-    let refusal = json!({ "choices": [{ "message": { "content": "", "refusal": "I will not." }, "finish_reason": "stop" }] });
-    let story = Story::new();
-    story.server().always(sends(Answer::json(200, &refusal)));
+fn what_was_declined_or_cut_is_not_asked_for_again() {
+    for (finish, status, words) in [
+        ("content_filter", 1, "declined to answer"),
+        ("length", 3, "cut by the output limit"),
+    ] {
+        let half = json!({ "content": "{\"a\": " });
+        let story = Story::new().script([replies(half, finish)]);
+        story
+            .run(["agent", "-m", "x", "--schema", "a"])
+            .status(status)
+            .stderr_has(words);
+    }
+}
+
+#[test]
+fn the_closing_answer_satisfies_the_schema_too() {
+    let story = Story::new().script([
+        calls("list_dir", json!({})),
+        says("I ran out."),
+        calls("list_dir", json!({})),
+        says("```\n{\"a\": \"so far\"}\n```"),
+    ]);
+    let flags = ["agent", "-m", "x", "--schema", "a", "--max-iterations", "1"];
+    story.run(flags).status(65).stderr_has("it is no JSON");
     story
-        .run(["agent", "-m", "x", "--schema", "a"])
-        .status(65)
-        .stderr_has("no answer satisfied the schema");
+        .run(flags)
+        .status(3)
+        .stdout("{\"a\": \"so far\"}\n")
+        .stderr_has("limit of 1 requests");
 }

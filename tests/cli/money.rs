@@ -82,12 +82,73 @@ fn what_was_heard_of_a_broken_answer_was_paid_for() {
 }
 
 #[test]
-fn a_server_that_says_the_cost_is_believed() {
-    let answer = json!({ "choices": [{ "message": { "content": "x" }, "finish_reason": "stop" }],
-                         "usage": { "prompt_tokens": 10, "completion_tokens": 1, "cost": 0.25 } });
-    let story = priced(Story::new()).script([sends(Answer::json(200, &answer))]);
-    let result = story.run(["agent", "-m", "hi", "--json"]).json();
-    assert_eq!(result["cost_usd"], 0.25);
+fn a_router_that_says_the_cost_is_believed() {
+    let check = |provider: &str, usage: Value, expect: f64| {
+        let mut counted = json!({ "prompt_tokens": 10, "completion_tokens": 7 });
+        let more = usage.as_object().unwrap().clone();
+        counted.as_object_mut().unwrap().extend(more);
+        let answer = json!({ "choices": [{ "message": { "content": "x" }, "finish_reason": "stop" }], "usage": counted });
+        let story = priced(Story::new());
+        let base = format!("http://127.0.0.1:{}/v1", story.server().port);
+        let story = story
+            .set(
+                "providers.openrouter",
+                json!({ "apiKey": "key-of-the-story", "apiBase": base }),
+            )
+            .set("agents.defaults.provider", json!(provider))
+            .script([sends(Answer::json(200, &answer))]);
+        let result = story.run(["agent", "-m", "hi", "--json"]).json();
+        assert_eq!(result["cost_usd"], expect, "{provider} {usage}");
+    };
+    check("openrouter", json!({ "cost": 0.25 }), 0.25);
+    let own_key =
+        json!({ "cost": 0, "is_byok": true, "cost_details": { "upstream_inference_cost": 0.5 } });
+    check("openrouter", own_key, 0.5);
+    check("openrouter", json!({ "cost": -3 }), 1.0);
+    // Of others nobody knows what they mean by it.
+    check("custom", json!({ "cost": 0.25 }), 1.0);
+    // What was thought is paid for, also where only the total has it.
+    check("custom", json!({ "total_tokens": 24 }), 2.0);
+}
+
+#[test]
+fn what_is_given_up_in_silence_is_taken_as_paid_for() {
+    let silent = || sends(Answer::events([""; 0]).ending(Ending::Stall));
+    let story = priced(Story::new())
+        .set("budget", json!({ "daily": 100_000 }))
+        .script([silent()]);
+    story
+        .run(["agent", "-m", "hi", "--timeout", "1"])
+        .status(124)
+        .stderr_has("`--timeout`");
+    let lines = ledger(&story);
+    assert_eq!(lines.len(), 1);
+    assert_eq!(
+        (&lines[0]["outcome"], &lines[0]["estimated"]),
+        (&json!("failed"), &json!(true))
+    );
+    // Each try of an answer that breaks off is one.
+    let cut = || sends(Answer::events(["data: {\"choices\":[]}\n\n"]).ending(Ending::Cut));
+    let story = priced(Story::new()).script([cut(), cut(), says("x")]);
+    story.run(["agent", "-m", "hi"]).stdout("x\n");
+    assert_eq!(ledger(&story).len(), 3);
+}
+
+#[test]
+fn a_day_that_was_reached_is_not_left_again() {
+    let story = priced(Story::new())
+        .set("budget", json!({ "daily": 1 }))
+        .script([says("x")]);
+    story.run(["agent", "-m", "hi"]).stdout("x\n");
+    let mut earlier = story.command(["agent", "-m", "hi"]);
+    earlier.env("NANOBOT_TEST_TIME", "2026-01-01T23:00:00Z");
+    let ran = story.wait(
+        earlier
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .unwrap(),
+    );
+    ran.status(4).stderr_has("budget.daily");
 }
 
 #[test]

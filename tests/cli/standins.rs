@@ -201,3 +201,58 @@ fn a_rate_limit_is_known_to_other_runs() {
     story.run(["agent", "-m", "hi"]).stdout("y\n");
     assert_eq!(story.asked().len(), 3);
 }
+
+#[test]
+fn a_rate_limit_in_words_of_quota_is_waited_for() {
+    let words = "You exceeded your current quota, please check your plan and billing details. Please retry in 5.5s.";
+    let story = Story::new().script([fails(429, words), says("x")]);
+    story.run(["agent", "-m", "hi"]).stdout("x\n");
+    // Without a time it is what it says.
+    let story = Story::new().script([fails(429, "You exceeded your current quota.")]);
+    story
+        .run(["agent", "-m", "hi"])
+        .status(77)
+        .stderr_has("quota");
+}
+
+#[test]
+fn who_cannot_be_let_in_has_a_stand_in() {
+    let story = with_fallback(Story::new(), other())
+        .set("agents.defaults.provider", json!("openaiCodex"))
+        .script([says("x")]);
+    story
+        .run(["agent", "-m", "hi"])
+        .stdout("x\n")
+        .stderr_has("nobody is logged in");
+    // A stand-in that cannot be asked is none.
+    let nowhere = json!([{ "model": "m", "provider": "openai" }]);
+    let story = with_fallback(Story::new(), nowhere).script([says("x")]);
+    story
+        .run(["agent", "-m", "hi"])
+        .stdout("x\n")
+        .stderr_has("`m` cannot stand in: no key for provider `openai`");
+}
+
+#[test]
+fn an_address_is_shown_without_its_password() {
+    let story = Story::new();
+    let base = format!(
+        "http://u:hidden-password@127.0.0.1:{}/v1",
+        story.server().port
+    );
+    let story = story
+        .set("providers.custom.apiBase", json!(base))
+        .set(
+            "providers.custom.extraQuery",
+            json!({ "key": "hidden-key" }),
+        )
+        .script([fails(400, "no")]);
+    let ran = story.run(["agent", "-m", "hi"]).status(1);
+    let told = ran.error_text();
+    assert!(
+        told.contains("***@127.0.0.1") && !told.contains("hidden"),
+        "{told}"
+    );
+    let curl = story.run(["agent", "-m", "hi", "--dry-run=curl"]).text();
+    assert!(!curl.contains("hidden"), "{curl}");
+}

@@ -23,6 +23,8 @@ pub(super) struct Draft {
     usage: Usage,
     /// In dollars, where the server tells.
     cost: Option<f64>,
+    /// Whether what this server says of that is in dollars.
+    tells_cost: bool,
     /// Reasoning in a form that is to go back unchanged, piece by piece.
     details: Vec<Value>,
     model: String,
@@ -44,7 +46,7 @@ struct Part {
 }
 
 impl Draft {
-    pub(super) fn new(request: &Request<'_>) -> Self {
+    pub(super) fn new(request: &Request<'_>, tells_cost: bool) -> Self {
         Self {
             id: request.reply_id.to_owned(),
             messages: request.messages.len(),
@@ -57,6 +59,7 @@ impl Draft {
             refused: false,
             usage: Usage::default(),
             cost: None,
+            tells_cost,
             details: Vec::new(),
             model: String::new(),
             choices: false,
@@ -71,7 +74,7 @@ impl Draft {
         }
         if object["usage"].is_object() {
             self.usage = usage(&object["usage"]);
-            self.cost = object["usage"]["cost"].as_f64();
+            self.cost = self.tells_cost.then(|| cost(&object["usage"])).flatten();
         }
         let Some(choice) = object["choices"]
             .as_array()
@@ -364,6 +367,16 @@ fn spoken(
     Ok(text)
 }
 
+/// What the server says it cost. With a key of the user's own at the vendor, the larger part is paid there.
+fn cost(usage: &Value) -> Option<f64> {
+    let cost = usage["cost"].as_f64()?;
+    let there = usage
+        .pointer("/cost_details/upstream_inference_cost")
+        .and_then(Value::as_f64);
+    let own = there.filter(|_| usage["is_byok"] == true).unwrap_or(0.0);
+    Some(cost + own).filter(|cost| cost.is_finite() && *cost >= 0.0)
+}
+
 fn usage(value: &Value) -> Usage {
     let number = |places: &[&str]| {
         places
@@ -384,7 +397,10 @@ fn usage(value: &Value) -> Usage {
             "/prompt_tokens_details/cache_creation_tokens",
             "/cache_creation_input_tokens",
         ]),
-        output: number(&["/completion_tokens", "/output_tokens"]),
+        // Some count what was thought in the total alone.
+        output: number(&["/completion_tokens", "/output_tokens"]).max(
+            number(&["/total_tokens"]).saturating_sub(number(&["/prompt_tokens", "/input_tokens"])),
+        ),
         reasoning: number(&[
             "/completion_tokens_details/reasoning_tokens",
             "/reasoning_tokens",

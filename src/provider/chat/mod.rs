@@ -30,6 +30,6 @@ impl Dialect for Chat {
     }
 
     fn draft(&self, request: &Request<'_>) -> Box<dyn reading::Draft> {
-        Box::new(draft::Draft::new(request))
+        Box::new(draft::Draft::new(request, self.quirks.tells_cost))
     }
 }

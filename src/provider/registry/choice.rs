@@ -108,13 +108,16 @@ pub fn choose(wanted: &Wanted<'_>) -> Result<Choice> {
         return named(wanted, name);
     }
     // No block can be used. Variables, first of the provider that the model means.
-    let has_variable = |entry: &&Entry| outside(wanted.env, entry).is_some();
+    let has_variable =
+        |entry: &&Entry| !entry.base.is_empty() && outside(wanted.env, entry).is_some();
+    // One that many have for downloads alone.
+    let is_for_it = |entry: &&Entry| entry.name != "huggingface";
     let meant = |entry: &&Entry| prefix.as_deref() == Some(&plain(entry.name)) || points(entry);
     let by_variable = TABLE
         .iter()
         .filter(has_variable)
         .find(meant)
-        .or_else(|| TABLE.iter().find(has_variable));
+        .or_else(|| TABLE.iter().filter(is_for_it).find(has_variable));
     match by_variable {
         Some(entry) => named(wanted, entry.name),
         None => Err(nobody(wanted)),
@@ -166,7 +169,7 @@ fn outside(env: &Env, entry: &Entry) -> Option<Found> {
             });
         }
         Some(Found {
-            key: KeySource::Text(Secret::new(env.get(variable)?)),
+            key: KeySource::Text(Secret::new(env.get(variable)?.trim())),
             from: "variable",
             place: format!("${variable}"),
         })

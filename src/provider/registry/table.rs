@@ -256,7 +256,7 @@ pub const TABLE: &[Entry] = &[
         keywords: &["grok", "xai"], ..USUAL
     },
     Entry {
-        name: "groq", label: "Groq", quirks: SCHEMAS,
+        name: "groq", label: "Groq",
         key_variables: &["GROQ_API_KEY"], key_prefix: "gsk_", base: "https://api.groq.com/openai/v1", base_word: "api.groq.com", model: "openai/gpt-oss-120b",
         keywords: &["groq"], ..USUAL
     },
