@@ -103,8 +103,13 @@ pub fn prices(entry: Option<&Entry>, model: &str) -> Option<Prices> {
         return Some(Prices::flat(FREE));
     }
     let name = bare(model);
-    // One that passes its vendors' prices on.
+    // One that passes its vendors' prices on; a variant of a model has another price, or none.
     let passes_on = entry.name == "openrouter";
+    match name.split_once(':') {
+        Some((_, "free")) if passes_on => return Some(Prices::flat(FREE)),
+        Some(_) if passes_on => return None,
+        _ => {}
+    }
     let vendor = match entry.name {
         "minimaxAnthropic" => "minimax",
         name => name,
@@ -260,6 +265,8 @@ mod tests {
         };
         assert_eq!(input("openai", "gpt-5", 0), Some(1.25));
         assert_eq!(input("openrouter", "openai/gpt-5", 0), Some(1.25));
+        assert_eq!(input("openrouter", "openai/gpt-5:free", 0), Some(0.0));
+        assert_eq!(input("openrouter", "openai/gpt-5:online", 0), None);
         assert_eq!(input("aihubmix", "gpt-5", 0), None);
         assert_eq!(input("custom", "gpt-5", 0), None);
         assert_eq!(input("ollama", "anything", 0), Some(0.0));
