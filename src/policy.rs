@@ -162,16 +162,16 @@ mod tests {
             may_write,
         };
         Reach {
-            directory: "/work/app".into(),
+            directory: "/srv/app".into(),
             home: "/home/u".into(),
             roots: vec![
-                root("/work/app", false),
+                root("/srv/app", false),
                 root("/home/u/.nanobot/workspace", true),
-                root("/work/app/out", true),
+                root("/srv/app/out", true),
             ],
             hidden: vec![
                 "/home/u/.nanobot/workspace/sessions".into(),
-                "/work/app/.secret".into(),
+                "/srv/app/.secret".into(),
             ],
             read_only: vec!["/home/u/.nanobot/workspace/cron".into()],
         }
@@ -188,18 +188,18 @@ mod tests {
             }
         };
         use Access::{Read, Write};
-        check("a.txt", Read, Ok("/work/app/a.txt"));
-        check("./b/../a.txt", Read, Ok("/work/app/a.txt"));
-        check("", Read, Ok("/work/app"));
-        check("/work/app/x", Read, Ok("/work/app/x"));
+        check("a.txt", Read, Ok("/srv/app/a.txt"));
+        check("./b/../a.txt", Read, Ok("/srv/app/a.txt"));
+        check("", Read, Ok("/srv/app"));
+        check("/srv/app/x", Read, Ok("/srv/app/x"));
         check("a.txt", Write, Err("--write"));
-        check("out/a.txt", Write, Ok("/work/app/out/a.txt"));
+        check("out/a.txt", Write, Ok("/srv/app/out/a.txt"));
         check(
             "~/.nanobot/workspace/memory/MEMORY.md",
             Write,
             Ok("/home/u/.nanobot/workspace/memory/MEMORY.md"),
         );
-        check("../app-evil/x", Read, Err("--read /work/app-evil/x"));
+        check("../app-evil/x", Read, Err("--read /srv/app-evil/x"));
         check("../../etc/passwd", Read, Err("outside"));
         check("/../../etc/passwd", Read, Err("outside"));
         check("~/.ssh/id", Read, Err("outside"));
@@ -216,6 +216,6 @@ mod tests {
             Err("not changed"),
         );
         check(".secret/x", Read, Err("closed"));
-        check("~user/x", Read, Ok("/work/app/~user/x"));
+        check("~user/x", Read, Ok("/srv/app/~user/x"));
     }
 }
