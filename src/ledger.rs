@@ -11,7 +11,7 @@ use crate::sys::secret::random_hex;
 use crate::sys::signal;
 use crate::sys::store::{self, while_locked};
 use anyhow::{Context, Result};
-use serde_json::{Value, json};
+use serde_json::json;
 use std::fs::{File, TryLockError};
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -164,17 +164,9 @@ impl Ledger {
         }
     }
 
-    /// Write down a call; `reservation` is what was reserved for it. It is let go only when the call is written: until then
-    /// it counts.
+    /// Write down a call. `reservation` is what was reserved for it, and counts until the line is there.
     pub fn record(&self, call: &Call<'_>, reservation: Option<Reservation>) -> Result<()> {
-        let log = match store::open_log(&self.path) {
-            Ok(log) => log,
-            Err(error) if self.path.parent().is_some_and(Path::exists) => return Err(error),
-            Err(_) => {
-                self.path.parent().map(store::create_dir).transpose()?;
-                store::open_log(&self.path)?
-            }
-        };
+        let log = self.open(store::open_log)?;
         store::insist(&log, &self.path, INSIST, || {
             let before = self.totals(&log)?;
             let usd = call.usd.unwrap_or(0.0);
@@ -225,16 +217,6 @@ impl Ledger {
         format!("{line}\n")
     }
 
-    /// All lines, as objects, from the oldest. What is none is left out.
-    pub fn lines(&self) -> Result<Vec<Value>> {
-        let bytes = store::read(&self.path)?.unwrap_or_default();
-        let lines = bytes.split(|byte| *byte == b'\n');
-        Ok(lines
-            .filter_map(|line| serde_json::from_slice::<Value>(line).ok())
-            .filter(Value::is_object)
-            .collect())
-    }
-
     /// What a conversation has cost.
     pub fn session(&self, session: &str) -> Result<f64> {
         let mut sum = 0.0;
@@ -249,15 +231,19 @@ impl Ledger {
 
     /// Run `work` with the open ledger, alone.
     fn locked<T>(&self, work: impl FnOnce(&File) -> Result<T>) -> Result<T> {
-        let log = match store::open_lines(&self.path) {
-            Ok(log) => log,
-            Err(error) if self.path.parent().is_some_and(Path::exists) => return Err(error),
-            Err(_) => {
-                self.path.parent().map(store::create_dir).transpose()?;
-                store::open_lines(&self.path)?
-            }
-        };
+        let log = self.open(store::open_lines)?;
         while_locked(&log, &self.path, || work(&log))
+    }
+
+    /// Open the ledger with `open`, where need be after making its folder.
+    fn open(&self, open: fn(&Path) -> Result<File>) -> Result<File> {
+        match (open(&self.path), self.path.parent()) {
+            (Err(_), Some(folder)) if !folder.exists() => {
+                store::create_dir(folder)?;
+                open(&self.path)
+            }
+            (log, _) => log,
+        }
     }
 
     /// What this day and this month have cost, from the last line that says so.
@@ -270,7 +256,7 @@ impl Ledger {
                 .with_context(|| format!("read `{}`", self.path.display()))?;
             // The first piece may be the end of a line, unless it is the beginning of the file.
             let mut lines = tail.split(|byte| *byte == b'\n').rev();
-            if let Some(totals) = lines.find_map(totals) {
+            if let Some((_, totals)) = lines.find_map(entry::entry) {
                 return Ok(totals.on(&today));
             }
             if size >= length {
@@ -335,15 +321,6 @@ impl Totals {
         }
         self
     }
-}
-
-fn totals(line: &[u8]) -> Option<Totals> {
-    let line: Value = serde_json::from_slice(line).ok()?;
-    Some(Totals {
-        day: line["day"].as_str()?.to_owned(),
-        daily: line["day_usd"].as_f64()?,
-        monthly: line["month_usd"].as_f64()?,
-    })
 }
 
 /// The last bytes of a file that has `length` of them.
@@ -427,7 +404,9 @@ mod tests {
         spend(&check("2026-01-31", Ok(())), "s", 1.6);
         check("2026-01-31", Err(Exit::Budget));
         let ledger = check("2026-02-01", Ok(()));
-        assert_eq!(ledger.lines().unwrap().len(), 2);
+        let mut lines = 0;
+        ledger.entries(&mut |_| lines += 1).unwrap();
+        assert_eq!(lines, 2);
     }
 
     #[test]
@@ -462,7 +441,8 @@ mod tests {
         };
         assert_eq!(may(&ledger, limits), Err(Exit::Budget));
         spend(&ledger, "s", 1.0);
-        assert_eq!(ledger.lines().unwrap().last().unwrap()["day_usd"], 2.0);
+        let totals = ledger.entries(&mut |_| ()).unwrap();
+        assert_eq!(totals.unwrap().daily, 2.0);
     }
 
     #[test]

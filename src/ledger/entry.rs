@@ -109,7 +109,7 @@ impl Ledger {
     }
 }
 
-fn entry(line: &[u8]) -> Option<(Entry<'_>, Totals)> {
+pub(super) fn entry(line: &[u8]) -> Option<(Entry<'_>, Totals)> {
     let Written {
         v,
         time,

@@ -85,3 +85,52 @@ fn can_mend(error: &ProviderError, link: &Link, next: &Link) -> bool {
         ProviderError::Refused(_) | ProviderError::Spent(_) => false,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Link, can_mend};
+    use crate::error::{Exit, Stop, fail};
+    use crate::provider::{ProviderError, Sampling, demo::Demo};
+
+    #[test]
+    fn only_what_another_model_may_do_better_is_mended() {
+        let link = |context| Link {
+            model: String::new(),
+            sampling: Sampling {
+                max_tokens: 1,
+                temperature: None,
+                reasoning_effort: None,
+            },
+            context,
+            answers: Box::new(Demo),
+        };
+        let check = |error: ProviderError, expect| {
+            assert_eq!(
+                can_mend(&error, &link(Some(1)), &link(None)),
+                expect,
+                "{error:?}"
+            );
+        };
+        let text = String::new;
+        check(ProviderError::Unavailable(text()), true);
+        check(ProviderError::Broken(text()), true);
+        check(ProviderError::KeyRejected(text()), true);
+        check(ProviderError::Refused(text()), false);
+        check(ProviderError::TooLong(text()), false);
+        for exit in [
+            Exit::Unavailable,
+            Exit::TryAgain,
+            Exit::Refused,
+            Exit::Config,
+        ] {
+            check(ProviderError::Aborted(fail(exit, "a key")), true);
+            // Whatever is wrong with the account, it is so for every model.
+            check(ProviderError::Spent(fail(exit, "the account")), false);
+        }
+        check(ProviderError::Aborted(fail(Exit::Io, "the disk")), false);
+        check(
+            ProviderError::Aborted(Stop(Exit::Interrupted).into()),
+            false,
+        );
+    }
+}

@@ -3,7 +3,7 @@
 
 use super::registry::facts::Prices;
 use super::{Delta, Provider, ProviderError, Request, Tell};
-use crate::error::{Exit, Stop, exit_of, fail_hint};
+use crate::error::{Exit, Stop, fail_hint};
 use crate::ledger::{Account, Call, Ledger, Limits, Reservation, dollars};
 use crate::message::{Message, Part, Reply, Usage};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -15,6 +15,8 @@ const BYTES_AT_LEAST: usize = 2;
 const BYTES: usize = 4;
 /// Tokens that a model may think on top of its answer.
 const THOUGHT: u32 = 32_768;
+/// Tokens that the largest models take in.
+const WINDOW: usize = 1_000_000;
 /// Tokens of an image, where nobody says.
 const IMAGE: usize = 1600;
 
@@ -168,15 +170,16 @@ impl<P> Meter<P> {
             // The ledger is read once a run; what it costs itself is known here.
             (Some(_), None) => {
                 let all = self.ledger.session(&self.account.session);
-                let all = all.map_err(ProviderError::Aborted)?;
+                let all = all.map_err(ProviderError::Spent)?;
                 self.before.get_or_init(|| all - own) + own
             }
         };
         let mut say = |text: &str| tell(Delta::Notice(text));
         let asked = self.ledger.reserve(&self.limits, here, worst, &mut say);
-        asked.map(Some).map_err(|error| match exit_of(&error) {
-            Exit::Budget => ProviderError::Spent(error),
-            _ => ProviderError::Aborted(error),
+        // No other model mends an account that forbids to ask, or cannot be read.
+        asked.map(Some).map_err(|error| match error.is::<Stop>() {
+            true => ProviderError::Aborted(error),
+            false => ProviderError::Spent(error),
         })
     }
 }
@@ -219,8 +222,8 @@ fn size(request: &Request<'_>) -> usize {
             .map(|part| match part {
                 Part::Text(text) => text.len(),
                 Part::Image(_) => IMAGE * BYTES,
-                // Pages are text and pictures both, and packed: nobody knows before.
-                Part::Document(document) => document.bytes.len() * BYTES,
+                // Pages are text and pictures both, and packed: nobody knows before. No window holds more than this.
+                Part::Document(document) => document.bytes.len().min(WINDOW) * BYTES,
             })
             .sum()
     };

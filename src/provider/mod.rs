@@ -153,7 +153,7 @@ pub enum ProviderError {
     /// The model or the address does not exist.
     #[error("{0}")]
     NotFound(String),
-    /// A budget forbids to ask.
+    /// A budget forbids to ask, or the account that it hangs on cannot be read.
     #[error("{0}")]
     Spent(anyhow::Error),
     /// Whoever listened gave up; the cause is theirs.

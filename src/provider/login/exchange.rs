@@ -268,21 +268,8 @@ fn object(pairs: &[(&str, &str)]) -> String {
 fn form(pairs: &[(&str, &str)]) -> String {
     let pairs = pairs
         .iter()
-        .map(|(name, value)| format!("{name}={}", escaped(value)));
+        .map(|(name, value)| format!("{name}={}", http::escaped(value)));
     pairs.collect::<Vec<_>>().join("&")
-}
-
-fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
-                out.push(char::from(byte));
-            }
-            other => out.push_str(&format!("%{other:02X}")),
-        }
-    }
-    out
 }
 
 #[cfg(test)]
