@@ -63,6 +63,13 @@ pub struct Document {
     pub name: String,
 }
 
+/// `parts` with what is no text before what is: a question follows its pictures.
+pub fn pictures_first(parts: &[Part]) -> impl Iterator<Item = &Part> {
+    let is_text = |part: &&Part| matches!(part, Part::Text(_));
+    let others = parts.iter().filter(move |part| !is_text(part));
+    others.chain(parts.iter().filter(is_text))
+}
+
 /// The text of `parts`, images and documents as placeholders, one part a line.
 pub fn plain_text(parts: &[Part]) -> String {
     let mut text = String::new();

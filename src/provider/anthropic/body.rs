@@ -2,7 +2,7 @@
 
 use super::{Anthropic, WIRE};
 use crate::message::{
-    Document, Image, Message, Part, Reply, ToolCall, ToolResult, User, plain_text,
+    Document, Image, Message, Part, Reply, ToolCall, ToolResult, User, pictures_first, plain_text,
 };
 use crate::provider::ids::Names;
 use crate::provider::quirks::{Temperature, Thinking};
@@ -258,13 +258,7 @@ fn text(words: &str) -> Option<Value> {
 
 /// A user's message: images first, the facts of its moment last.
 fn said(user: &User, format: &Anthropic) -> Vec<Value> {
-    let (images, texts): (Vec<&Part>, Vec<&Part>) = user
-        .parts
-        .iter()
-        .partition(|part| !matches!(part, Part::Text(_)));
-    let mut blocks: Vec<Value> = images
-        .into_iter()
-        .chain(texts)
+    let mut blocks: Vec<Value> = pictures_first(&user.parts)
         .filter_map(|part| block(part, format))
         .collect();
     blocks.extend(text(&user.facts));

@@ -1,7 +1,9 @@
 //! What is sent. `input` is the last key, and nothing that was sent once changes.
 
 use super::{Responses, WIRE};
-use crate::message::{Message, Part, Reply, ToolCall, ToolResult, User, plain_text};
+use crate::message::{
+    Message, Part, Reply, ToolCall, ToolResult, User, pictures_first, plain_text,
+};
 use crate::provider::ids::Names;
 use crate::provider::quirks::Temperature;
 use crate::provider::{Request, ToolSpec};
@@ -73,13 +75,7 @@ fn input(request: &Request<'_>, format: &Responses) -> Vec<Value> {
 
 /// The parts of a user's message: images first, the facts of its moment last.
 fn said(user: &User, format: &Responses) -> Vec<Value> {
-    let (images, texts): (Vec<&Part>, Vec<&Part>) = user
-        .parts
-        .iter()
-        .partition(|part| !matches!(part, Part::Text(_)));
-    let mut parts: Vec<Value> = images
-        .into_iter()
-        .chain(texts)
+    let mut parts: Vec<Value> = pictures_first(&user.parts)
         .map(|part| content(part, format))
         .collect();
     if !user.facts.is_empty() {
