@@ -35,6 +35,8 @@ use std::sync::{Arc, OnceLock};
 pub(super) struct Chosen {
     pub(super) provider: String,
     pub(super) model: String,
+    /// Tokens that the model takes in and gives out, together.
+    pub(super) context: u32,
     pub(super) answers: Box<dyn Provider>,
 }
 
@@ -50,6 +52,7 @@ pub(super) fn choose(
         Some(path) if path.as_os_str() == demo::NAME && !path.exists() => Chosen {
             provider: demo::NAME.into(),
             model: demo::NAME.into(),
+            context: settings.context_window,
             answers: Box::new(demo::Demo),
         },
         Some(path) => {
@@ -64,6 +67,7 @@ pub(super) fn choose(
             Chosen {
                 provider: "replay".into(),
                 model: model.unwrap_or_else(|| "replay".into()),
+                context: settings.context_window,
                 answers: Box::new(replay),
             }
         }
@@ -128,21 +132,26 @@ fn chain(
             let place = http::shown(&wire.base);
             report.notice(&format!("the key goes to {place} in the clear"));
         }
-        first.get_or_insert_with(|| (choice.provider.clone(), choice.model.clone()));
+        let context = asked
+            .known
+            .context
+            .or(choice.facts.map(|facts| facts.context));
+        first.get_or_insert_with(|| {
+            let (provider, model) = (choice.provider.clone(), choice.model.clone());
+            (provider, model, context.unwrap_or(settings.context_window))
+        });
         links.push(Link {
             model: choice.model.clone(),
             sampling: sampling(asked),
-            context: asked
-                .known
-                .context
-                .or(choice.facts.map(|facts| facts.context)),
+            context,
             answers: metered(world, settings, Way { choice, wire }, account, &run),
         });
     }
-    let (provider, model) = first.expect("the settings name at least one model");
+    let (provider, model, context) = first.expect("the settings name at least one model");
     Ok(Chosen {
         provider,
         model,
+        context,
         answers: Box::new(Fallback::new(links)),
     })
 }

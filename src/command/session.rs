@@ -100,8 +100,8 @@ fn list(world: &World, place: &Place, as_json: bool) -> Result<()> {
 fn show(world: &World, place: &Place, key: &str, as_json: bool) -> Result<()> {
     for entry in session::entries(place, key)? {
         let text = match entry? {
-            Entry::Message(message) if as_json => format!("{}\n", line(&message)),
-            Entry::Message(message) => transcript(&message),
+            Entry::Message(logged) if as_json => format!("{}\n", line(&logged.message)),
+            Entry::Message(logged) => transcript(&logged.message),
             Entry::Bad(at) => {
                 world
                     .terminal

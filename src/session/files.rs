@@ -93,9 +93,21 @@ fn summary(path: &Path) -> Result<Option<Summary>> {
 /// One entry of a log, read from its beginning.
 #[derive(Debug)]
 pub enum Entry {
-    Message(Box<Message>),
+    Message(Box<Logged>),
     /// A line that cannot be read, and where it begins.
     Bad(u64),
+}
+
+/// A message as it stands in the log.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Logged {
+    /// How many messages are before it.
+    pub number: usize,
+    /// When it was said: local time, as written; empty where nothing is.
+    pub time: String,
+    /// The turn it belongs to; empty for those of other programs.
+    pub turn: String,
+    pub message: Message,
 }
 
 /// All of a session, oldest first.
@@ -106,7 +118,7 @@ pub fn entries(place: &Place, key: &str) -> Result<impl Iterator<Item = Result<E
     let path = place.find(key)?;
     let file = open_to_read(&path)?.ok_or_else(|| none(key))?;
     let mut reader = BufReader::with_capacity(256 << 10, file);
-    let mut at = 0;
+    let (mut at, mut number) = (0, 0);
     Ok(std::iter::from_fn(move || {
         loop {
             let mut text = Vec::new();
@@ -119,8 +131,17 @@ pub fn entries(place: &Place, key: &str) -> Result<impl Iterator<Item = Result<E
                     let place = at;
                     at += length;
                     match line::parse(&text) {
-                        Line::Message(Some(message)) => {
-                            return Some(Ok(Entry::Message(Box::new(message))));
+                        Line::Message(message) => {
+                            number += 1;
+                            let Some(message) = message else { continue };
+                            let (time, turn) = line::stamp(&text);
+                            let logged = Logged {
+                                number: number - 1,
+                                time,
+                                turn,
+                                message,
+                            };
+                            return Some(Ok(Entry::Message(Box::new(logged))));
                         }
                         Line::Bad if !text.is_empty() => {
                             return Some(Ok(Entry::Bad(place)));

@@ -40,6 +40,17 @@ pub(super) struct Metadata {
     pub(super) extra: Map<String, Value>,
 }
 
+impl Metadata {
+    /// The messages before `count` are consolidated.
+    pub(super) fn consolidated(&mut self, count: usize) {
+        self.last_consolidated = count;
+        // What newer releases read instead, where they keep it.
+        if let Some(archived) = self.extra.get_mut("last_archived") {
+            *archived = count.into();
+        }
+    }
+}
+
 /// The keys that a metadata line has from us, beyond those of the Python program.
 const OURS: [&str; 4] = ["turn", "messages", "at", "ending"];
 
@@ -81,6 +92,19 @@ pub(super) fn parse(line: &[u8]) -> Line {
             _ => Line::Bad,
         },
     }
+}
+
+/// What a line says of its message besides the message: when it was said, local time as written, and in which turn.
+pub(super) fn stamp(line: &[u8]) -> (String, String) {
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct Stamp {
+        timestamp: Value,
+        turn: Value,
+    }
+    let stamp: Stamp = serde_json::from_slice(line).unwrap_or_default();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    (text(&stamp.timestamp), text(&stamp.turn))
 }
 
 fn read_metadata(mut object: Map<String, Value>) -> Metadata {

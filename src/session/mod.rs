@@ -16,11 +16,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 mod files;
+mod kept;
 mod line;
 mod place;
 mod tail;
 
-pub use files::{Entry, Summary, entries, list, prune, remove};
+pub use files::{Entry, Logged, Summary, entries, list, prune, remove};
+pub use kept::Stats;
 pub use place::{Place, Sync};
 
 /// A conversation, as far as it is sent, and its log.
@@ -116,7 +118,7 @@ impl Session {
         }
         if let Some(log) = &mut self.log {
             let line = line::of_message(&message, &self.turn, &log.clock.stamp());
-            log.append(&self.key, &line, 1)?;
+            log.append(&self.key, 1, |_| line.clone())?;
         }
         self.messages.push(message);
         Ok(())
@@ -138,7 +140,7 @@ impl Session {
     /// The turn is over: write its closing line, and bring everything to the disk.
     pub fn close(&mut self, ending: &str) -> Result<()> {
         match &mut self.log {
-            Some(log) if log.file.is_some() => log.close(&self.key, &self.turn, ending),
+            Some(log) if log.file.is_some() => log.close(&self.key, &self.turn, ending, &|_, _| {}),
             _ => Ok(()),
         }
     }
@@ -148,12 +150,13 @@ impl Session {
         self.messages.clear();
         match &mut self.log {
             Some(log) if log.file.is_some() => {
-                log.metadata.last_consolidated = log.count;
-                // What newer releases read instead, where they keep it.
-                if let Some(archived) = log.metadata.extra.get_mut("last_archived") {
-                    *archived = log.count.into();
-                }
-                log.close(&self.key, &self.turn, "new")
+                log.close(&self.key, &self.turn, "new", &|metadata, count| {
+                    let left = (metadata.last_consolidated, count);
+                    if left.0 < left.1 {
+                        metadata.change(|kept| kept.left.push(left));
+                    }
+                    metadata.consolidated(count);
+                })
             }
             _ => Ok(()),
         }
@@ -298,13 +301,23 @@ impl Log {
         Ok(tail.messages)
     }
 
-    /// Append a line that holds `messages` messages, in one write.
-    fn append(&mut self, key: &str, line: &str, messages: usize) -> Result<()> {
+    /// Append a line that holds `messages` messages, in one write. `line` is asked anew where another program has written
+    /// meanwhile, since what it wrote counts too.
+    fn append(
+        &mut self,
+        key: &str,
+        messages: usize,
+        mut line: impl FnMut(&mut Self) -> String,
+    ) -> Result<()> {
         // Where a file system tells its sizes late, one cannot wait for them to agree; appending is right in any case.
         for tries in 0.. {
-            let Some(file) = &self.file else {
+            if self.file.is_none() {
                 self.create(key)?;
                 continue;
+            }
+            let line = line(self);
+            let Some(file) = &self.file else {
+                unreachable!("it was made, and nobody but us lets go of it");
             };
             let guard = self.guard.as_ref().unwrap_or(file);
             let appended = store::while_locked(guard, &self.path, || {
@@ -362,18 +375,27 @@ impl Log {
         Ok(())
     }
 
-    fn close(&mut self, key: &str, turn: &str, ending: &str) -> Result<()> {
+    /// Write a closing line, with what `change` makes of the metadata and the number of messages.
+    fn close(
+        &mut self,
+        key: &str,
+        turn: &str,
+        ending: &str,
+        change: &dyn Fn(&mut Metadata, usize),
+    ) -> Result<()> {
         if std::mem::take(&mut self.provider_state) {
-            self.append(key, line::NO_PROVIDER_STATE, 0)?;
+            self.append(key, 0, |_| line::NO_PROVIDER_STATE.to_owned())?;
         }
-        let now = self.clock.stamp();
-        self.metadata.key.get_or_insert_with(|| key.to_owned());
-        self.metadata.created_at.get_or_insert_with(|| now.clone());
-        self.metadata.updated_at = Some(now);
-        // Should another program write in between, the line does not stand where it says, and is not trusted.
-        (self.metadata.messages, self.metadata.at) = (Some(self.count), Some(self.known.size));
-        let line = line::of_metadata(&self.metadata, Some(&Closing { turn, ending }));
-        self.append(key, &line, 0)?;
+        self.append(key, 0, |log| {
+            let now = log.clock.stamp();
+            change(&mut log.metadata, log.count);
+            log.metadata.key.get_or_insert_with(|| key.to_owned());
+            log.metadata.created_at.get_or_insert_with(|| now.clone());
+            log.metadata.updated_at = Some(now);
+            // Should another program write in between, the line does not stand where it says, and is not trusted.
+            (log.metadata.messages, log.metadata.at) = (Some(log.count), Some(log.known.size));
+            line::of_metadata(&log.metadata, Some(&Closing { turn, ending }))
+        })?;
         let Some(file) = &self.file else {
             return Ok(());
         };

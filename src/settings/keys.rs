@@ -88,7 +88,7 @@ pub const KEYS: &[Key] = &[
     key("agents.defaults.disabledSkills", Texts, "[]", Used, "names of skills that are left out"),
     key("agents.defaults.fallbackModels", Any, "[]", Used, "models to ask when the first one is down: names, presets, or objects as in `modelPresets`"),
     key("agents.defaults.modelPreset", Text, "null", Used, "the entry of `modelPresets` to use"),
-    key("agents.defaults.contextWindowTokens", SIZE, "200000", Later, "tokens that the model takes in"),
+    key("agents.defaults.contextWindowTokens", TOKENS, "200000", Used, "tokens that the model takes in, where it is not known"),
     key("agents.defaults.contextBlockLimit", COUNT, "null", Later, "tokens after which context is compacted"),
     key("agents.defaults.maxConcurrentSubagents", SIZE, "1", Later, "sub-agents that run at the same time"),
     key("agents.defaults.failOnToolError", Bool, "true", Ignored, "a failing tool is news for the model here"),

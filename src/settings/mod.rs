@@ -44,6 +44,8 @@ pub struct Settings {
     pub max_tool_iterations: u32,
     /// Messages of the session that are sent again.
     pub memory_window: usize,
+    /// Tokens that a model takes in and gives out, where nobody knows better.
+    pub context_window: u32,
     pub disabled_skills: Vec<String>,
     pub exec: Exec,
     pub restrict_to_workspace: bool,
@@ -168,6 +170,7 @@ impl Settings {
                 max_iterations.map(|count| ("--max-iterations", json!(count))),
             )?,
             memory_window: values.count(&defaults("memoryWindow"))?,
+            context_window: values.whole(&defaults("contextWindowTokens"), None)?,
             disabled_skills: values.texts(&defaults("disabledSkills"))?,
             exec: values.exec()?,
             restrict_to_workspace: values.truth("tools.restrictToWorkspace")?,
