@@ -20,6 +20,7 @@ use crate::provider::replay::Replay;
 use crate::provider::responses::Responses;
 use crate::provider::retry::Retry;
 use crate::provider::shorten::Shorten;
+use crate::provider::unforce::Unforce;
 use crate::provider::wire::{Dialect, Wire};
 use crate::provider::{Provider, Sampling, demo};
 use crate::report::Report;
@@ -203,7 +204,10 @@ pub(super) fn metered(
         clock: world.clock.clone(),
     };
     Box::new(Shorten {
-        inner: retry,
+        inner: Unforce {
+            inner: retry,
+            unwilling: AtomicBool::new(false),
+        },
         tight: AtomicBool::new(false),
     })
 }

@@ -8,7 +8,7 @@ use crate::error::{Exit, fail_hint};
 use crate::ledger::Account;
 use crate::message::{Message, Part, User};
 use crate::provider::registry::{Entry, TABLE};
-use crate::provider::{Provider, Request, Sampling};
+use crate::provider::{Calls, Provider, Request, Sampling};
 use crate::settings::expand::is_name;
 use crate::settings::keys::{KEYS, Stage, camel_case, snake_case};
 use crate::settings::{Config, Overrides, Settings};
@@ -397,7 +397,7 @@ fn test(wire: &dyn Provider, model: &str, settings: &Settings) -> Result<String>
         system: "You are nanobot, and are being set up.",
         messages: &messages,
         tools: &[],
-        may_call: false,
+        calls: Calls::MayNot,
         model,
         sampling: &sampling,
         reply_id: "onboard",

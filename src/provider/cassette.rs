@@ -149,7 +149,7 @@ fn read(value: &Value) -> Option<Reply> {
 mod tests {
     use super::{difference, line, parse};
     use crate::message::{Finish, Reply, ToolCall, Usage};
-    use crate::provider::{ProviderError, Request, Sampling};
+    use crate::provider::{Calls, ProviderError, Request, Sampling};
     use serde_json::{Value, json};
 
     #[test]
@@ -163,7 +163,7 @@ mod tests {
             system: "s",
             messages: &[],
             tools: &[],
-            may_call: true,
+            calls: Calls::May,
             model: "m",
             sampling: &sampling,
             reply_id: "r",

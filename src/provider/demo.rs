@@ -1,7 +1,7 @@
 //! `--replay demo`: a provider that needs no key, no network and no model. It is a pure function of the conversation:
 //! it really has `list_dir` and `read_file` run, and answers only what they returned. A newcomer's first command.
 
-use super::{Delta, Provider, ProviderError, Request, Tell};
+use super::{Calls, Delta, Provider, ProviderError, Request, Tell};
 use crate::message::{Finish, Message, Reply, ToolCall, ToolResult, Usage, plain_text};
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -29,8 +29,9 @@ impl Provider for Demo {
                 }
             })
             .collect();
-        let can =
-            |name: &str| request.may_call && request.tools.iter().any(|tool| tool.name == name);
+        let can = |name: &str| {
+            request.calls != Calls::MayNot && request.tools.iter().any(|tool| tool.name == name)
+        };
         let step = match results[..] {
             [] if can("list_dir") => Step::Call("list_dir", json!({ "path": "." })),
             [] => Step::Say(

@@ -30,6 +30,7 @@ pub mod retry;
 pub mod shorten;
 pub mod sse;
 pub mod think;
+pub mod unforce;
 pub mod wire;
 
 /// Something that answers a conversation.
@@ -54,14 +55,24 @@ pub struct Request<'a> {
     pub system: &'a str,
     pub messages: &'a [Message],
     pub tools: &'a [ToolSpec],
-    /// Whether the model may call tools. `false` still sends the specs, so that the prefix stays the same.
-    pub may_call: bool,
+    pub calls: Calls<'a>,
     pub model: &'a str,
     pub sampling: &'a Sampling,
     /// The id that the reply is to carry.
     pub reply_id: &'a str,
     /// The JSON schema that the last answer is to satisfy. Where a format cannot say so, the words of the messages do.
     pub schema: Option<&'a Value>,
+}
+
+/// What a reply is to do about tools.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Calls<'a> {
+    /// It may call them.
+    May,
+    /// It may not. Their specs are sent all the same, so that the prefix stays the same.
+    MayNot,
+    /// It is to call this one. Where a server or a model cannot be told so, it may.
+    Must(&'a str),
 }
 
 /// How the model is to answer.

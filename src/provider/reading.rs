@@ -186,7 +186,7 @@ pub(super) mod trial {
     use super::{Reading, Trouble};
     use crate::message::Reply;
     use crate::provider::wire::Dialect;
-    use crate::provider::{Delta, Request, Sampling};
+    use crate::provider::{Calls, Delta, Request, Sampling};
     use serde_json::Value;
 
     /// A request without content, for the model `m`.
@@ -194,7 +194,7 @@ pub(super) mod trial {
         system: "",
         messages: &[],
         tools: &[],
-        may_call: true,
+        calls: Calls::May,
         model: "m",
         sampling: &Sampling {
             max_tokens: 1,

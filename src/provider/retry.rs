@@ -64,7 +64,7 @@ fn backoff(attempt: u32) -> Duration {
 mod tests {
     use super::Retry;
     use crate::message::Reply;
-    use crate::provider::{Delta, Provider, ProviderError, Request, Sampling, Tell};
+    use crate::provider::{Calls, Delta, Provider, ProviderError, Request, Sampling, Tell};
     use crate::sys::clock::Clock;
     use std::sync::Mutex;
     use std::time::Duration;
@@ -119,7 +119,7 @@ mod tests {
             system: "",
             messages: &[],
             tools: &[],
-            may_call: true,
+            calls: Calls::May,
             model: "",
             sampling: &sampling,
             reply_id: "",

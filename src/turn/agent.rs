@@ -2,7 +2,7 @@
 
 use crate::guard::Guard;
 use crate::message::Message;
-use crate::provider::{Provider, Request, Sampling};
+use crate::provider::{Calls, Provider, Request, Sampling};
 use crate::tool::Toolbox;
 use serde_json::Value;
 
@@ -50,7 +50,10 @@ impl Agent<'_> {
             system,
             messages,
             tools: toolbox.specs(),
-            may_call,
+            calls: match may_call {
+                true => Calls::May,
+                false => Calls::MayNot,
+            },
             model,
             sampling,
             reply_id,

@@ -65,6 +65,7 @@ const ARROWS: &[(&str, &[&str])] = &[
 
 /// The names that `turn` may take from the rooms of interfaces: never a concrete tool or provider.
 const TURN_TAKES: &[&str] = &[
+    "Calls",
     "Delta",
     "Done",
     "Provider",

@@ -6,7 +6,7 @@ use crate::message::{
 };
 use crate::provider::ids::Names;
 use crate::provider::quirks::{Temperature, Thinking};
-use crate::provider::{Request, ToolSpec};
+use crate::provider::{Calls, Request, ToolSpec};
 use base64::Engine;
 use serde_json::{Map, Value, json};
 
@@ -23,6 +23,8 @@ pub(super) fn of(request: &Request<'_>, format: &Anthropic, stream: bool) -> Map
     let (limit, budget) = limits(request.sampling.max_tokens, thinking, format);
     put("max_tokens", limit.into());
     let mut output = Map::new();
+    let thinks =
+        thinking.is_some() && (budget.is_some() || format.quirks.thinking == Thinking::Adaptive);
     match (thinking, format.quirks.thinking, budget) {
         (Some(effort), Thinking::Adaptive, _) => {
             put("thinking", json!({ "type": "adaptive" }));
@@ -60,8 +62,13 @@ pub(super) fn of(request: &Request<'_>, format: &Anthropic, stream: bool) -> Map
             marked(&mut tools);
         }
         put("tools", tools.into());
-        let choice = if request.may_call { "auto" } else { "none" };
-        put("tool_choice", json!({ "type": choice }));
+        let choice = match request.calls {
+            Calls::MayNot => json!({ "type": "none" }),
+            // One that thinks cannot be made to call anything.
+            Calls::Must(name) if !thinks => json!({ "type": "tool", "name": name }),
+            Calls::May | Calls::Must(_) => json!({ "type": "auto" }),
+        };
+        put("tool_choice", choice);
     }
     if !request.system.trim().is_empty() {
         let mut system = vec![json!({ "type": "text", "text": request.system })];
@@ -342,7 +349,7 @@ mod tests {
     use crate::message::{Document, Image, Message, Part, Reply, ToolCall, ToolResult, User};
     use crate::provider::anthropic::Anthropic;
     use crate::provider::quirks::{NONE, Quirks, Temperature, Thinking};
-    use crate::provider::{Request, Sampling, ToolSpec};
+    use crate::provider::{Calls, Request, Sampling, ToolSpec};
     use serde_json::{Value, json};
 
     /// As the registry has it for one of the vendor's models, older or newer.
@@ -403,7 +410,7 @@ mod tests {
         effort: Option<&'a str>,
         most: Option<u32>,
         model: &'a str,
-        may_call: bool,
+        calls: Calls<'a>,
     }
 
     const USUAL: Asked<'static> = Asked {
@@ -411,7 +418,7 @@ mod tests {
         effort: None,
         most: None,
         model: "m",
-        may_call: true,
+        calls: Calls::May,
     };
 
     fn body(messages: &[Message], asked: &Asked<'_>) -> Value {
@@ -424,7 +431,7 @@ mod tests {
             system: "s",
             messages,
             tools: &[tool("t"), tool("u")],
-            may_call: asked.may_call,
+            calls: asked.calls,
             model: asked.model,
             sampling: &Sampling {
                 max_tokens: 8192,
@@ -684,12 +691,31 @@ mod tests {
         let sent = body(
             &[user("a")],
             &Asked {
-                may_call: false,
+                calls: Calls::MayNot,
                 ..USUAL
             },
         );
         assert_eq!(sent["tool_choice"], json!({ "type": "none" }));
         assert_eq!(sent["tools"].as_array().unwrap().len(), 2);
+    }
+
+    #[test]
+    fn a_tool_can_be_forced_where_nothing_is_thought() {
+        let check = |effort, expect: Value| {
+            let asked = Asked {
+                calls: Calls::Must("u"),
+                effort,
+                quirks: Quirks {
+                    thinking: Thinking::Adaptive,
+                    ..NONE
+                },
+                ..USUAL
+            };
+            assert_eq!(body(&[user("a")], &asked)["tool_choice"], expect);
+        };
+        check(None, json!({ "type": "tool", "name": "u" }));
+        check(Some("none"), json!({ "type": "tool", "name": "u" }));
+        check(Some("low"), json!({ "type": "auto" }));
     }
 
     /// The places of all marks, and `value` without them.

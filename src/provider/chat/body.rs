@@ -5,7 +5,7 @@ use super::{Chat, WIRE};
 use crate::message::{Message, Part, Reply, ToolCall, ToolResult, User, plain_text};
 use crate::provider::ids::Names;
 use crate::provider::quirks::{Quirks, Temperature, Thinking};
-use crate::provider::{Request, ToolSpec};
+use crate::provider::{Calls, Request, ToolSpec};
 use base64::Engine;
 use serde_json::{Map, Value, json};
 
@@ -63,7 +63,13 @@ pub(super) fn of(request: &Request<'_>, format: &Chat, stream: bool) -> Map<Stri
         put("tools", tools.collect());
         put(
             "tool_choice",
-            if request.may_call { "auto" } else { "none" }.into(),
+            match request.calls {
+                Calls::May => "auto".into(),
+                Calls::MayNot => "none".into(),
+                Calls::Must(name) => {
+                    json!({ "type": "function", "function": { "name": name } })
+                }
+            },
         );
     }
     put("messages", messages(request, quirks).into());
@@ -299,7 +305,7 @@ mod tests {
     use crate::message::{Document, Image, Message, Part, Reply, ToolCall, ToolResult, User};
     use crate::provider::chat::Chat;
     use crate::provider::quirks::{Ids, NONE, Quirks, Temperature};
-    use crate::provider::{Request, Sampling, ToolSpec};
+    use crate::provider::{Calls, Request, Sampling, ToolSpec};
     use serde_json::{Value, json};
 
     fn user(text: &str) -> Message {
@@ -319,7 +325,7 @@ mod tests {
         })
     }
 
-    fn body(messages: &[Message], quirks: &Quirks, may_call: bool) -> Value {
+    fn body(messages: &[Message], quirks: &Quirks, calls: Calls<'_>) -> Value {
         let sampling = Sampling {
             max_tokens: 9,
             temperature: Some(0.5),
@@ -334,7 +340,7 @@ mod tests {
             system: "s",
             messages,
             tools: &tools,
-            may_call,
+            calls,
             model: "m",
             sampling: &sampling,
             reply_id: "r",
@@ -368,8 +374,8 @@ mod tests {
         }));
         messages.push(user("more"));
         for end in [1, 3, 5] {
-            let short = body(&messages[..end], &NONE, true).to_string();
-            let long = body(&messages, &NONE, true).to_string();
+            let short = body(&messages[..end], &NONE, Calls::May).to_string();
+            let long = body(&messages, &NONE, Calls::May).to_string();
             assert!(long.starts_with(short.strip_suffix("]}").unwrap()));
         }
     }
@@ -384,7 +390,7 @@ mod tests {
         let sent = body(
             &[user("a"), user("b"), result(vec![image]), result(vec![])],
             &NONE,
-            true,
+            Calls::May,
         );
         let messages = sent["messages"].as_array().unwrap();
         assert_eq!(
@@ -410,7 +416,7 @@ mod tests {
             parts,
             ..User::default()
         });
-        let sent = body(&[user], &NONE, true);
+        let sent = body(&[user], &NONE, Calls::May);
         let file = json!({ "filename": "a.pdf", "file_data": "data:application/pdf;base64,AQ==" });
         let expect = json!([{ "type": "file", "file": file }, { "type": "text", "text": "read" }]);
         assert_eq!(sent["messages"][1]["content"], expect);
@@ -418,7 +424,7 @@ mod tests {
 
     #[test]
     fn quirks_change_the_keys() {
-        let plain = body(&[user("a")], &NONE, false);
+        let plain = body(&[user("a")], &NONE, Calls::MayNot);
         assert_eq!(
             (
                 &plain["max_tokens"],
@@ -426,6 +432,11 @@ mod tests {
                 &plain["tool_choice"]
             ),
             (&json!(9), &json!(0.5), &json!("none"))
+        );
+        let forced = body(&[user("a")], &NONE, Calls::Must("t"));
+        assert_eq!(
+            forced["tool_choice"],
+            json!({ "type": "function", "function": { "name": "t" } })
         );
         let odd = Quirks {
             max_completion_tokens: true,
@@ -440,7 +451,7 @@ mod tests {
             reasoning: "why".into(),
             ..Reply::default()
         });
-        let sent = body(&[user("a"), reply.clone()], &odd, true);
+        let sent = body(&[user("a"), reply.clone()], &odd, Calls::May);
         assert_eq!(
             (&sent["max_completion_tokens"], &sent["max_tokens"]),
             (&json!(9), &Value::Null)
@@ -448,7 +459,7 @@ mod tests {
         assert_eq!(sent["temperature"], Value::Null);
         assert_eq!(sent["messages"][2]["reasoning_content"], "why");
         assert_eq!(
-            body(&[reply], &NONE, true)["messages"][1],
+            body(&[reply], &NONE, Calls::May)["messages"][1],
             json!({ "role": "assistant", "content": "x" })
         );
     }
@@ -467,7 +478,7 @@ mod tests {
                 opaque: Some(json!({ "wire": "chat", "model": model, "keep": keep })),
                 ..Reply::default()
             };
-            let sent = body(&[Message::Assistant(reply)], &NONE, true)["messages"][1].clone();
+            let sent = body(&[Message::Assistant(reply)], &NONE, Calls::May)["messages"][1].clone();
             assert_eq!(sent["reasoning_details"] == json!([1]), expect);
             assert_eq!(sent["tool_calls"][0]["extra_content"] == 2, expect);
         };
@@ -490,7 +501,7 @@ mod tests {
                 ..Reply::default()
             })],
             &NONE,
-            true,
+            Calls::May,
         );
         let arguments = sent["messages"][1]["tool_calls"][0]["function"]["arguments"]
             .as_str()

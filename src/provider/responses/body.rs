@@ -6,7 +6,7 @@ use crate::message::{
 };
 use crate::provider::ids::Names;
 use crate::provider::quirks::Temperature;
-use crate::provider::{Request, ToolSpec};
+use crate::provider::{Calls, Request, ToolSpec};
 use base64::Engine;
 use serde_json::{Map, Value, json};
 
@@ -50,7 +50,11 @@ pub(super) fn of(request: &Request<'_>, format: &Responses, stream: bool) -> Map
         put("tools", request.tools.iter().map(tool).collect());
         put(
             "tool_choice",
-            if request.may_call { "auto" } else { "none" }.into(),
+            match request.calls {
+                Calls::May => "auto".into(),
+                Calls::MayNot => "none".into(),
+                Calls::Must(name) => json!({ "type": "function", "name": name }),
+            },
         );
     }
     put("input", input(request, format).into());
@@ -164,7 +168,7 @@ mod tests {
     use crate::message::{Document, Image, Message, Part, Reply, ToolCall, ToolResult, User};
     use crate::provider::quirks::{CODEX, NONE, Quirks, Temperature};
     use crate::provider::responses::Responses;
-    use crate::provider::{Request, Sampling, ToolSpec};
+    use crate::provider::{Calls, Request, Sampling, ToolSpec};
     use serde_json::{Value, json};
 
     const USUAL: Responses = Responses {
@@ -227,7 +231,7 @@ mod tests {
                 description: "d".into(),
                 parameters: json!({ "type": "object" }),
             }],
-            may_call: true,
+            calls: Calls::May,
             model,
             sampling: &Sampling {
                 max_tokens,

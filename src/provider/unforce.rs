@@ -1,0 +1,88 @@
+//! Servers that will not have a tool forced: some refuse such a request, some say that there is no such model. They are
+//! asked once more, and the model is left to choose.
+
+use super::{Calls, Provider, ProviderError, Request, Tell};
+use crate::message::Reply;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Asks `inner`; and once more without force, when a forced request is refused.
+pub struct Unforce<P> {
+    pub inner: P,
+    /// It answered only without force: from then on nothing is forced.
+    pub unwilling: AtomicBool,
+}
+
+impl<P: Provider> Provider for Unforce<P> {
+    fn reply(&self, request: &Request<'_>, tell: &mut Tell<'_>) -> Result<Reply, ProviderError> {
+        if !matches!(request.calls, Calls::Must(_)) {
+            return self.inner.reply(request, tell);
+        }
+        if !self.unwilling.load(Ordering::Relaxed) {
+            let answer = self.inner.reply(request, tell);
+            if !matches!(
+                answer,
+                Err(ProviderError::Refused(_) | ProviderError::NotFound(_))
+            ) {
+                return answer;
+            }
+        }
+        let request = Request {
+            calls: Calls::May,
+            ..*request
+        };
+        let answer = self.inner.reply(&request, tell);
+        if answer.is_ok() {
+            self.unwilling.store(true, Ordering::Relaxed);
+        }
+        answer
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Unforce;
+    use crate::message::Reply;
+    use crate::provider::{Calls, Provider, ProviderError, Request, Sampling, Tell};
+    use std::sync::Mutex;
+    use std::sync::atomic::AtomicBool;
+
+    /// Refuses what is forced, and counts.
+    struct Unwilling(Mutex<usize>);
+
+    impl Provider for Unwilling {
+        fn reply(&self, request: &Request<'_>, _: &mut Tell<'_>) -> Result<Reply, ProviderError> {
+            *self.0.lock().unwrap() += 1;
+            match request.calls {
+                Calls::Must(_) => Err(ProviderError::NotFound("no".into())),
+                _ => Ok(Reply::default()),
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_refused_by_force_is_asked_for_without_it() {
+        let unforce = Unforce {
+            inner: Unwilling(Mutex::new(0)),
+            unwilling: AtomicBool::new(false),
+        };
+        let sampling = Sampling {
+            max_tokens: 1,
+            temperature: None,
+            reasoning_effort: None,
+        };
+        let request = Request {
+            system: "",
+            messages: &[],
+            tools: &[],
+            calls: Calls::Must("t"),
+            model: "",
+            sampling: &sampling,
+            reply_id: "",
+            schema: None,
+        };
+        for asked in [2, 3, 4] {
+            assert!(unforce.reply(&request, &mut |_| Ok(())).is_ok());
+            assert_eq!(*unforce.inner.0.lock().unwrap(), asked);
+        }
+    }
+}
