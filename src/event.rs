@@ -39,6 +39,15 @@ pub enum Event<'a> {
         to: &'a str,
         cause: &'a str,
     },
+    /// What was said is about to be summed up: it has so many tokens, of the threshold where there is one.
+    CompactStart { tokens: u64, threshold: Option<u64> },
+    /// It was, or could not be, and is as it was.
+    CompactEnd {
+        before: u64,
+        after: u64,
+        error: Option<&'a str>,
+        duration: Duration,
+    },
     /// Something the user should know that is no failure.
     Notice(&'a str),
     /// What one request cost, in tokens and in US dollars where that is known.

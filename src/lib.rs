@@ -33,7 +33,7 @@
 //! | [`workspace`] | the agent's home: its notes, memory and templates |
 //! | [`session`] | the conversation log: open, lock, repair, push |
 //! | [`ledger`] | what every call of a model cost, and what may still be spent |
-//! | [`history`] | which stored messages may be sent: pure |
+//! | [`history`] | what is sent of a conversation: which messages may be, what they weigh, what stands for the others: pure |
 //! | [`skill`] | what a workspace can teach |
 //! | [`provider`] | one trait, one file for each wire format, wrappers, the table of providers |
 //! | [`tool`] | one trait, the box of tools, one file for each tool |

@@ -33,6 +33,8 @@ pub struct User {
     pub parts: Vec<Part>,
     /// Facts of the moment (time, channel), sent beside the text. Stored, so that a later request repeats the same bytes.
     pub facts: String,
+    /// We said it, and no user did: a warning, an objection, a summary.
+    pub injected: bool,
 }
 
 /// A piece of content.

@@ -236,6 +236,11 @@ impl Progress {
                 self.spin();
             }
             Event::Notice(text) => self.notice(text),
+            Event::CompactStart { tokens, .. } => {
+                self.line(&format!("  … compacting {tokens} tokens"));
+                self.spin();
+            }
+            Event::CompactEnd { .. } => self.spin(),
             _ => {}
         }
     }

@@ -8,16 +8,15 @@ use crate::error::exit_of;
 use crate::event::{Event, Sink};
 use crate::guard::{State, Verdict};
 use crate::message::{Finish, Message, Part, Reply, ToolCall, User};
-use crate::provider::{Delta, ProviderError};
 use crate::session::Session;
 use crate::sys::signal;
 use agent::Agent;
 use anyhow::Result;
 use ending::{Cause, Ending, Tally, answered_nothing, objection, unfinished, unfit};
-use std::borrow::Cow;
-use std::time::Instant;
 
 pub mod agent;
+mod ask;
+pub mod compact;
 pub mod ending;
 
 /// How often a reply with neither text nor calls is asked for again.
@@ -32,13 +31,7 @@ pub fn run(
     input: Option<User>,
     sink: &mut Sink<'_>,
 ) -> Ending {
-    let mut turn = Turn {
-        agent,
-        session,
-        sink,
-        tally: Tally::default(),
-        heard: String::new(),
-    };
+    let mut turn = Turn::new(agent, session, sink);
     let (cause, reply, mut error) = match turn.converse(input) {
         // The answer is paid for: a disk that will not take it is told, and the answer given all the same.
         Ok((cause, Some(reply))) => {
@@ -53,7 +46,7 @@ pub fn run(
         signal::last_words();
         error = error.or(turn.session.settle(&mut |_| {}).err());
     }
-    error = error.or(turn.session.close(exit.name()).err());
+    error = error.or(turn.session.close(exit.name(), &turn.tally.stats()).err());
     if let Some(reply) = &reply {
         error = error.or(turn.tell(reply, true).err());
     }
@@ -76,6 +69,12 @@ struct Turn<'a, 'b, 's> {
     tally: Tally,
     /// What the model said so far in the reply that is on its way, or said last.
     heard: String,
+    /// Tokens of what is sent besides the messages.
+    overhead: u64,
+    /// How often what was said was summed up.
+    summaries: u32,
+    /// No more room can be made in this turn.
+    full: bool,
 }
 
 impl Turn<'_, '_, '_> {
@@ -85,20 +84,15 @@ impl Turn<'_, '_, '_> {
             self.session.push(Message::User(user.clone()))?;
             (self.sink)(Event::User(&user))?;
         }
-        let is_user = |message: &Message| matches!(message, Message::User(_));
-        let start = self
-            .session
-            .messages()
-            .iter()
-            .rposition(is_user)
-            .unwrap_or(0);
         let (mut blanks, mut repairs) = (0, 0);
         loop {
             signal::check()?;
-            match self.guard(start) {
+            match self.guard() {
                 Verdict::GoOn => {}
+                Verdict::Add { mark, words } => self.add(words, mark)?,
+                Verdict::Compact { threshold } => self.make_room(threshold)?,
                 Verdict::Close { cause, words } => {
-                    let mut reply = self.ask(Some(words))?;
+                    let mut reply = self.ask(Some(&words))?;
                     reply.calls.clear();
                     let answer = self.agent.answer.filter(|_| !reply.is_blank());
                     return match answer.map(|answer| answer.check(&reply.text)) {
@@ -150,16 +144,30 @@ impl Turn<'_, '_, '_> {
     fn object(&mut self, reply: &Reply, wrong: &str, round: u32) -> Result<()> {
         self.session.push(Message::Assistant(reply.clone()))?;
         self.tell(reply, false)?;
-        let user = objection(self.session.turn(), wrong, round);
+        self.add(objection(wrong), &format!("r{round}"))
+    }
+
+    /// Say `words` in the user's place.
+    fn add(&mut self, words: String, mark: &str) -> Result<()> {
+        let user = User {
+            id: format!("{}-{mark}", self.session.turn()),
+            parts: vec![Part::Text(words)],
+            injected: true,
+            ..User::default()
+        };
         self.session.push(Message::User(user.clone()))?;
         (self.sink)(Event::User(&user))
     }
 
-    /// The first word of a guard against going on; `start` is where the turn begins.
-    fn guard(&mut self, start: usize) -> Verdict {
+    /// The first word of a guard against going on.
+    fn guard(&mut self) -> Verdict {
+        let is_users = |message: &Message| matches!(message, Message::User(user) if !user.injected);
+        let sent = self.session.messages();
         let state = State {
             iterations: self.tally.iterations,
-            turn: &self.session.messages()[start..],
+            context: self.context(),
+            sent,
+            turn: &sent[sent.iter().rposition(is_users).unwrap_or(0)..],
         };
         let mut verdicts = self
             .agent
@@ -169,39 +177,6 @@ impl Turn<'_, '_, '_> {
         verdicts
             .find(|verdict| *verdict != Verdict::GoOn)
             .unwrap_or(Verdict::GoOn)
-    }
-
-    /// One request. With `closing` words it ends the turn: they are sent last, and no tool may be called.
-    fn ask(&mut self, closing: Option<String>) -> Result<Reply> {
-        self.tally.iterations += 1;
-        let id = format!("{}-{}", self.session.turn(), self.tally.iterations);
-        let may_call = closing.is_none();
-        let mut messages = Cow::Borrowed(self.session.messages());
-        if let Some(words) = closing {
-            messages.to_mut().push(Message::User(User {
-                parts: vec![Part::Text(words)],
-                ..User::default()
-            }));
-        }
-        let request = self.agent.request(&messages, may_call, &id);
-        let before = std::mem::take(&mut self.heard);
-        let mut tell = |delta: Delta<'_>| {
-            if let Delta::Text(text) = delta {
-                self.heard.push_str(text);
-            }
-            (self.sink)(delta.event(&id))
-        };
-        let started = Instant::now();
-        let answer = self.agent.provider.reply(&request, &mut tell);
-        if matches!(answer, Err(ProviderError::Spent(_))) {
-            // Nothing was asked: what was said before is what there is.
-            self.heard = before;
-        }
-        let reply = answer.map_err(ProviderError::into_failure)?;
-        self.tally.asking += started.elapsed();
-        self.tally.pay(&reply);
-        self.tally.model.clone_from(&reply.model);
-        Ok(reply)
     }
 
     /// Run the calls of `reply`, batch by batch, and log each result.

@@ -7,7 +7,11 @@ use crate::cli::{Agent as Arguments, DryRun, OutputFormat, Sandbox};
 use crate::command::asker;
 use crate::error::{Exit, Stop, exit_of, fail, fail_hint};
 use crate::event::Event;
-use crate::guard::{Guard, iterations::Iterations, repeats::Repeats};
+use crate::guard::Guard;
+use crate::guard::compaction::Compaction;
+use crate::guard::iterations::Iterations;
+use crate::guard::repeats::Repeats;
+use crate::guard::warning::Warning;
 use crate::ledger::Account;
 use crate::message::{Message, Part, User};
 use crate::prompt;
@@ -199,6 +203,7 @@ fn answer(
     if command == Some("/new") {
         return said("New session started.", report);
     }
+    let compact = command.and_then(compacts);
     if parts.is_empty() && !arguments.resume {
         return Err(fail_hint(
             Exit::NoInput,
@@ -218,6 +223,7 @@ fn answer(
         id: format!("{}-0", report.stamp.turn),
         parts,
         facts: prompt::facts(&world.clock.now(), session.key()),
+        injected: false,
     });
     let sampling = asker::sampling(&settings.asked[0]);
     let system = match &schema {
@@ -261,12 +267,7 @@ fn answer(
     let chosen = asker::choose(world, arguments, &settings, &account, report)?;
     about.provider.clone_from(&chosen.provider);
     about.model.clone_from(&chosen.model);
-    let mut guards: Vec<Box<dyn Guard>> = vec![
-        Box::new(Iterations {
-            limit: settings.max_tool_iterations,
-        }),
-        Box::new(Repeats),
-    ];
+    let mut guards = guards(&settings, chosen.context);
     let mut agent = Agent {
         system: &system,
         provider: chosen.answers.as_ref(),
@@ -277,9 +278,13 @@ fn answer(
         answer,
     };
     session.begin(&report.stamp.turn);
-    let ending = turn::run(&mut agent, &mut session, input, &mut |event| {
-        report.tell(event)
-    });
+    let mut tell = |event: Event<'_>| report.tell(event);
+    let ending = match compact {
+        Some(instructions) => {
+            turn::compact::now(&mut agent, &mut session, instructions.as_deref(), &mut tell)
+        }
+        None => turn::run(&mut agent, &mut session, input, &mut tell),
+    };
     if key.starts_with("pipe:") {
         // The answer is out: what is in the way of tidying up is no failure of this run.
         if let Err(error) = crate::session::prune(&place) {
@@ -287,6 +292,22 @@ fn answer(
         }
     }
     Ok(ending)
+}
+
+/// What may stop or bend the turn, in the order in which it is asked. Budgets wrap the provider.
+fn guards(settings: &Settings, context: u32) -> Vec<Box<dyn Guard>> {
+    let mut guards: Vec<Box<dyn Guard>> = vec![Box::new(Iterations {
+        limit: settings.max_tool_iterations,
+    })];
+    let output = settings.asked[0].max_tokens;
+    if let Some(threshold) = settings.compaction.at(context, output) {
+        guards.push(Box::new(Compaction { threshold }));
+        if settings.compaction.warns {
+            guards.push(Box::new(Warning { threshold }));
+        }
+    }
+    guards.push(Box::new(Repeats));
+    guards
 }
 
 /// The schema in a file of that name, or in the text itself.
@@ -299,9 +320,17 @@ fn read_schema(text: &str) -> Result<Schema> {
     Schema::parse(&String::from_utf8_lossy(&bytes))
 }
 
+/// Whether a message is `/compact`, and what is to be heeded.
+fn compacts(command: &str) -> Option<Option<String>> {
+    let instructions = command.strip_prefix("/compact")?;
+    let begins_anew = instructions.is_empty() || instructions.starts_with(char::is_whitespace);
+    let instructions = instructions.trim();
+    begins_anew.then(|| (!instructions.is_empty()).then(|| instructions.to_owned()))
+}
+
 /// What `/help` prints: the commands that work as a message.
-const HELP: &str =
-    "/new   start the conversation afresh\n/help  this list\n\nFor all else: nanobot agent --help";
+const HELP: &str = "/new      start the conversation afresh\n/compact  sum the conversation up; what follows is heeded in the summary\n\
+     /help     this list\n\nFor all else: nanobot agent --help";
 
 /// A word of our own as the answer.
 fn said(text: &str, report: &mut Report) -> Result<Ending> {
@@ -376,17 +405,16 @@ fn open_session(
         || arguments.dry_run.is_some()
     {
         let source = arguments.fork.as_ref().or(arguments.session.as_ref());
-        let history = source
-            .map(|key| Session::read(place, key, &mut tell))
-            .transpose()?
-            .unwrap_or_default();
-        return Ok(Session::ephemeral(key, history, limit));
+        return match source {
+            Some(source) => Ok(Session::read(place, source, &mut tell)?.under(key)),
+            None => Ok(Session::ephemeral(key, limit)),
+        };
     }
     let Some(source) = &arguments.fork else {
         return Session::open(place, key, Duration::from_secs(arguments.wait), &mut tell);
     };
     let history = Session::read(place, source, &mut tell)?;
-    if history.is_empty() {
+    if history.messages().is_empty() {
         return Err(fail_hint(
             Exit::NoInput,
             format!("there is no session `{source}` to copy"),
@@ -401,8 +429,8 @@ fn open_session(
         ));
     }
     session.begin("fork");
-    for message in history {
-        session.push(message)?;
+    for message in history.messages() {
+        session.push(message.clone())?;
     }
     if arguments.session.is_none() && !world.shared.quiet {
         tell(&format!("the copy of `{source}` is `{key}`"));

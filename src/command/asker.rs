@@ -19,7 +19,6 @@ use crate::provider::registry::{self, Block, Choice, Format, KeySource, Wanted};
 use crate::provider::replay::Replay;
 use crate::provider::responses::Responses;
 use crate::provider::retry::Retry;
-use crate::provider::shorten::Shorten;
 use crate::provider::unforce::Unforce;
 use crate::provider::wire::{Dialect, Wire};
 use crate::provider::{Provider, Sampling, demo};
@@ -203,12 +202,9 @@ pub(super) fn metered(
         inner: meter,
         clock: world.clock.clone(),
     };
-    Box::new(Shorten {
-        inner: Unforce {
-            inner: retry,
-            unwilling: AtomicBool::new(false),
-        },
-        tight: AtomicBool::new(false),
+    Box::new(Unforce {
+        inner: retry,
+        unwilling: AtomicBool::new(false),
     })
 }
 

@@ -4,8 +4,10 @@
 use crate::message::Message;
 use crate::turn::ending::Cause;
 
+pub mod compaction;
 pub mod iterations;
 pub mod repeats;
+pub mod warning;
 
 /// Something that watches a turn.
 pub trait Guard {
@@ -18,6 +20,10 @@ pub trait Guard {
 pub struct State<'a> {
     /// Requests made so far in this turn.
     pub iterations: u32,
+    /// Tokens that the next request would have, by our estimate.
+    pub context: u64,
+    /// All that would be sent.
+    pub sent: &'a [Message],
     /// The messages of this turn, the user's first.
     pub turn: &'a [Message],
 }
@@ -26,6 +32,15 @@ pub struct State<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     GoOn,
+    /// Say this in the user's place first, under an id that ends in `mark`.
+    Add {
+        mark: &'static str,
+        words: String,
+    },
+    /// Make room first: what is sent has reached so many tokens.
+    Compact {
+        threshold: u64,
+    },
     /// Ask once more, without tools and with these words, print what comes, and end with this cause.
     Close {
         cause: Cause,

@@ -27,7 +27,6 @@ pub mod registry;
 pub mod replay;
 pub mod responses;
 pub mod retry;
-pub mod shorten;
 pub mod sse;
 pub mod think;
 pub mod unforce;

@@ -64,6 +64,20 @@ pub fn event(event: &Event<'_>, stamp: &Stamp) -> Value {
             "retry",
             json!({ "attempt": attempt, "wait_ms": millis(*wait), "cause": cause }),
         ),
+        Event::CompactStart { tokens, threshold } => (
+            "compact_start",
+            json!({ "tokens": tokens, "threshold": threshold }),
+        ),
+        Event::CompactEnd {
+            before,
+            after,
+            error,
+            duration,
+        } => (
+            "compact_end",
+            json!({ "tokens_before": before, "tokens_after": after, "error": error,
+                    "duration_ms": millis(*duration) }),
+        ),
         Event::Notice(text) => ("notice", json!({ "text": text })),
         Event::Fallback { from, to, cause } => (
             "fallback",
@@ -109,6 +123,7 @@ pub fn result(ending: &Ending, exit: Exit, run: &Run, stamp: &Stamp) -> Value {
                 count,
                 failed,
                 denied,
+                skipped: _,
             } = calls;
             json!({ "name": name, "count": count, "failed": failed, "denied": denied })
         })
@@ -126,8 +141,9 @@ pub fn result(ending: &Ending, exit: Exit, run: &Run, stamp: &Stamp) -> Value {
         true => serde_json::from_str(text).unwrap_or(Value::Null),
         false => Value::Null,
     };
+    let stats = tally.stats();
     let mut usage = tokens(tally.usage);
-    usage["tokens_per_second"] = speed(tally.usage.output, tally.asking).into();
+    usage["tokens_per_second"] = tally.speed().into();
     let rest = json!({
         "text": text,
         "partial": partial,
@@ -141,6 +157,9 @@ pub fn result(ending: &Ending, exit: Exit, run: &Run, stamp: &Stamp) -> Value {
         "denials": denials,
         "usage": usage,
         "cost_usd": tally.cost.map(dollars),
+        "calls": { "agreed": stats.agreed, "rejected": stats.rejected, "failed": stats.failed,
+                   "succeeded": stats.succeeded },
+        "context_tokens": stats.context,
         "duration_ms": millis(run.duration),
     });
     stamped("result", stamp, rest)
@@ -189,12 +208,6 @@ fn denial(denial: &Denial) -> Value {
         grant,
     } = denial;
     json!({ "id": call, "tool": tool, "text": words, "grant": grant })
-}
-
-/// Output tokens in a second of asking, to a tenth; nothing where nothing was said.
-fn speed(output: u64, asking: Duration) -> Option<f64> {
-    let rate = output as f64 / asking.as_secs_f64();
-    (output > 0 && rate.is_finite()).then(|| (rate * 10.0).round() / 10.0)
 }
 
 fn millis(duration: Duration) -> u64 {

@@ -63,6 +63,39 @@ pub struct Stats {
     pub cost: f64,
 }
 
+impl Stats {
+    /// Add those of one more turn.
+    pub(super) fn add(&mut self, turn: &Self) {
+        let Self {
+            turns,
+            steps,
+            input,
+            output,
+            agreed,
+            succeeded,
+            failed,
+            rejected,
+            context,
+            speed,
+            cost,
+        } = turn;
+        self.turns += turns;
+        self.steps += steps;
+        self.input += input;
+        self.output += output;
+        self.agreed += agreed;
+        self.succeeded += succeeded;
+        self.failed += failed;
+        self.rejected += rejected;
+        if *context > 0 {
+            self.context = *context;
+        }
+        self.speed = speed.or(self.speed);
+        // To the millionth of a cent: sums of doubles end in noise.
+        self.cost = ((self.cost + cost) * 1e8).round() / 1e8;
+    }
+}
+
 impl Metadata {
     /// What is kept. What cannot be read of it is as if it were not there: it is no reason to refuse a conversation.
     pub(super) fn kept(&self) -> Kept {

@@ -1,6 +1,7 @@
 //! The lines of a session file: the private shapes of nanobot 0.1.4, which newer releases read too. What we add rides as
 //! further keys of those lines, since a line of any other kind breaks the older program.
 
+use crate::history::compaction::Compaction;
 use crate::message::json::{parse as parse_json, without_lone_surrogates};
 use crate::message::{Finish, Message, Part, Reply, ToolCall, ToolResult, Usage, User, plain_text};
 use serde::{Deserialize, Serialize};
@@ -36,6 +37,9 @@ pub(super) struct Metadata {
     pub(super) messages: Option<usize>,
     /// Where in the file it begins. When it does not, another program has rewritten the file.
     pub(super) at: Option<u64>,
+    /// Where the line begins that has the summary of what was compacted. Dropped by a program that writes the file anew,
+    /// as the summary is.
+    pub(super) summary_at: Option<u64>,
     /// Keys of other releases, carried on.
     pub(super) extra: Map<String, Value>,
 }
@@ -52,7 +56,7 @@ impl Metadata {
 }
 
 /// The keys that a metadata line has from us, beyond those of the Python program.
-const OURS: [&str; 4] = ["turn", "messages", "at", "ending"];
+const OURS: [&str; 5] = ["turn", "messages", "at", "ending", "summary"];
 
 /// Whether a line is a message, told without understanding it. What is none here may be one all the same: an odd one.
 pub(super) fn is_message(line: &[u8]) -> bool {
@@ -107,6 +111,23 @@ pub(super) fn stamp(line: &[u8]) -> (String, String) {
     (text(&stamp.timestamp), text(&stamp.turn))
 }
 
+/// The summary in the line that begins at `at`, where there is one.
+pub(super) fn summary(line: &[u8], at: u64) -> Option<Compaction> {
+    let value: Value = serde_json::from_slice(line).ok()?;
+    let stands = value["_type"] == "metadata" && value["at"].as_u64() == Some(at);
+    let summary = value.get("summary").filter(|_| stands)?;
+    let count = |name: &str| usize::try_from(summary[name].as_u64()?).ok();
+    let words = summary["words"].as_array()?.iter();
+    Some(Compaction {
+        text: summary["text"].as_str()?.to_owned(),
+        words: words
+            .filter_map(|words| words.as_str().map(str::to_owned))
+            .collect(),
+        left_out: count("left_out")?,
+        from: count("from")?,
+    })
+}
+
 fn read_metadata(mut object: Map<String, Value>) -> Metadata {
     let mut take = |key: &str| object.remove(key).unwrap_or_default();
     let text = |value: Value| value.as_str().map(str::to_owned);
@@ -128,6 +149,7 @@ fn read_metadata(mut object: Map<String, Value>) -> Metadata {
         last_consolidated: count(take("last_consolidated")).unwrap_or(0),
         messages: count(take("messages")),
         at: take("at").as_u64(),
+        summary_at: take("summary_at").as_u64(),
         extra: Map::new(),
     };
     for key in OURS {
@@ -155,6 +177,7 @@ fn read_message(object: &Map<String, Value>) -> Option<Message> {
                 id: text("id"),
                 parts,
                 facts: text("facts"),
+                injected: field("injected") == &Value::Bool(true),
             }))
         }
         "assistant" => {
@@ -259,6 +282,9 @@ pub(super) fn of_message(message: &Message, turn: &str, stamp: &str) -> String {
             if !user.facts.is_empty() {
                 put("facts", user.facts.as_str().into());
             }
+            if user.injected {
+                put("injected", true.into());
+            }
         }
         Message::Assistant(reply) => {
             put("role", "assistant".into());
@@ -335,6 +361,8 @@ pub(super) const NO_PROVIDER_STATE: &str = "{\"_type\": \"provider_state\", \"st
 pub(super) struct Closing<'a> {
     pub(super) turn: &'a str,
     pub(super) ending: &'a str,
+    /// What stands for the messages that were compacted.
+    pub(super) summary: Option<&'a Compaction>,
 }
 
 /// A metadata line, its newline included. Every one is complete, since the last counts as a whole.
@@ -356,11 +384,30 @@ pub(super) fn of_metadata(metadata: &Metadata, closing: Option<&Closing<'_>>) ->
     for (key, value) in &metadata.extra {
         put(key, value.clone());
     }
-    if let Some(Closing { turn, ending }) = closing {
+    if let Some(at) = metadata.summary_at {
+        put("summary_at", at.into());
+    }
+    if let Some(Closing {
+        turn,
+        ending,
+        summary,
+    }) = closing
+    {
         put("turn", (*turn).into());
         put("messages", metadata.messages.into());
         put("at", metadata.at.into());
         put("ending", (*ending).into());
+        if let Some(Compaction {
+            text,
+            words,
+            left_out,
+            from,
+        }) = summary
+        {
+            let summary =
+                json!({ "text": text, "words": words, "left_out": left_out, "from": from });
+            put("summary", summary);
+        }
     }
     written(&Value::Object(line))
 }
@@ -433,6 +480,7 @@ mod tests {
         let closing = Closing {
             turn: "t",
             ending: "answered",
+            summary: None,
         };
         let expect = format!(
             "{head}, \"turn\": \"t\", \"messages\": 4, \"at\": 99, \"ending\": \"answered\"}}\n"
@@ -443,6 +491,7 @@ mod tests {
             id: "i".into(),
             parts: vec![Part::Text("né\n".into())],
             facts: "[now]".into(),
+            injected: false,
         };
         let expect = format!(
             "{{\"role\": \"user\", \"content\": \"né\\n\", \"timestamp\": \"{TIME}\", \"id\": \"i\", \"facts\": \"[now]\", \"turn\": \"t\"}}\n"
@@ -486,6 +535,7 @@ mod tests {
                 id: "i".into(),
                 parts: vec![Part::Text("hi".into())],
                 facts: "[now]".into(),
+                injected: false,
             }),
             Message::Assistant(Reply {
                 id: "r".into(),

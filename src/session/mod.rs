@@ -4,7 +4,8 @@
 //! on a side file; an append holds one on the log for its microseconds. Every line is complete at any instant but the
 //! last, and the last is mended when the log is opened: that is the whole of recovery.
 
-use crate::history;
+use crate::history::compaction::Compaction;
+use crate::history::{self, ageing, weight};
 use crate::message::{Message, Part, ToolResult, plain_text};
 use crate::sys::clock::Clock;
 use crate::sys::store::{self, Lock};
@@ -14,6 +15,7 @@ use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use tail::Tail;
 
 mod files;
 mod kept;
@@ -31,10 +33,30 @@ pub struct Session {
     key: String,
     turn: String,
     messages: Vec<Message>,
+    /// Tokens of the messages, as we estimate them.
+    weight: u64,
+    /// What stands for the messages before those, and is the first of them.
+    summary: Option<Compaction>,
+    outline: Outline,
     /// Characters that are kept of a tool result.
     result_limit: usize,
     /// `None` for a conversation that is not kept.
     log: Option<Log>,
+}
+
+/// Which part of a log is sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Outline {
+    /// How many messages the log has.
+    pub count: usize,
+    /// How many of them are consolidated.
+    pub consolidated: usize,
+    /// The number of the first message that is sent as it is.
+    pub start: usize,
+    /// Messages before this one are sent with their long results shortened.
+    pub aged: usize,
+    /// Tokens that the provider counted for one of ours, as of the last reply; `None` before the first.
+    pub ratio: Option<f64>,
 }
 
 impl Session {
@@ -49,7 +71,7 @@ impl Session {
         wait: Duration,
         notice: &mut dyn FnMut(&str),
     ) -> Result<Self> {
-        let (log, messages) = loop {
+        let (log, tail) = loop {
             let (path, exists) = place.home_of(key)?;
             let opened = Log::open(place, key, path.clone(), wait, notice)?;
             // Before we had the lock, another key of the same file name may have taken it.
@@ -57,39 +79,67 @@ impl Session {
                 break opened;
             }
         };
-        let mut session = Self {
-            key: key.to_owned(),
-            turn: String::new(),
-            messages,
-            result_limit: place.result_limit,
-            log: Some(log),
-        };
+        let mut session = Self::of(key, tail, place.result_limit, Some(log));
         session.settle(notice)?;
-        session.messages = history::sendable(std::mem::take(&mut session.messages));
+        session.mend();
         Ok(session)
     }
 
-    /// A conversation that begins with `messages` and is not kept.
-    pub fn ephemeral(key: &str, messages: Vec<Message>, result_limit: usize) -> Self {
-        Self {
-            key: key.to_owned(),
-            turn: String::new(),
-            messages,
-            result_limit,
-            log: None,
-        }
-    }
-
-    /// What would be sent of the session `key`, without opening it for a turn. Empty when there is none.
-    pub fn read(place: &Place, key: &str, notice: &mut dyn FnMut(&str)) -> Result<Vec<Message>> {
+    /// The session `key` as it is, for a turn that is not kept. Empty when there is none.
+    pub fn read(place: &Place, key: &str, notice: &mut dyn FnMut(&str)) -> Result<Self> {
         let path = place.find(key)?;
         let Some(file) = open_to_read(&path)? else {
-            return Ok(Vec::new());
+            return Ok(Self::of(key, Tail::default(), place.result_limit, None));
         };
         let size = whole_lines(&file, &path)?;
         let tail = tail::read(&file, &path, size, place.window)?;
         tail.notices.iter().for_each(|text| notice(text));
-        Ok(history::sendable(tail.messages))
+        let mut session = Self::of(key, tail, place.result_limit, None);
+        session.mend();
+        Ok(session)
+    }
+
+    /// The same under another key.
+    #[must_use]
+    pub fn under(self, key: &str) -> Self {
+        Self {
+            key: key.to_owned(),
+            ..self
+        }
+    }
+
+    /// A conversation without a past that is not kept.
+    pub fn ephemeral(key: &str, result_limit: usize) -> Self {
+        Self::of(key, Tail::default(), result_limit, None)
+    }
+
+    /// As the tail of its log has it.
+    fn of(key: &str, tail: Tail, result_limit: usize, log: Option<Log>) -> Self {
+        let kept = tail.metadata.kept();
+        let outline = Outline {
+            count: tail.count,
+            consolidated: tail.metadata.last_consolidated,
+            start: tail.start,
+            aged: kept.aged,
+            ratio: kept.ratio,
+        };
+        let summary = tail.summary.as_ref().map(Compaction::message);
+        Self {
+            key: key.to_owned(),
+            turn: String::new(),
+            messages: summary.into_iter().chain(tail.messages).collect(),
+            weight: 0,
+            summary: tail.summary,
+            outline,
+            result_limit,
+            log,
+        }
+    }
+
+    /// Let what is sent pair up, and weigh it.
+    fn mend(&mut self) {
+        self.messages = history::sendable(std::mem::take(&mut self.messages));
+        self.weight = weight::of_messages(&self.messages);
     }
 
     pub fn key(&self) -> &str {
@@ -106,9 +156,83 @@ impl Session {
         &self.messages
     }
 
-    /// A turn begins: what is pushed from now on carries its id.
+    /// Tokens of what is sent, as we estimate them.
+    pub fn weight(&self) -> u64 {
+        self.weight
+    }
+
+    /// Which part of the log is sent.
+    pub fn outline(&self) -> Outline {
+        Outline {
+            count: self
+                .log
+                .as_ref()
+                .map_or(self.outline.count, |log| log.count),
+            ..self.outline
+        }
+    }
+
+    /// What stands for the messages that were compacted.
+    pub fn summary(&self) -> Option<&Compaction> {
+        self.summary.as_ref()
+    }
+
+    /// The provider counted `ratio` tokens for one that we had estimated.
+    pub fn measured(&mut self, ratio: f64) {
+        // Beyond these the provider counts something else; what is kept is short.
+        let ratio = (ratio.clamp(0.25, 4.0) * 100.0).round() / 100.0;
+        self.outline.ratio = Some(ratio);
+    }
+
+    /// A turn begins: what is pushed from now on carries its id. Pictures of earlier turns are not sent again.
     pub fn begin(&mut self, turn: &str) {
         turn.clone_into(&mut self.turn);
+        for message in &mut self.messages {
+            if let Message::User(user) = message
+                && user.parts.iter().any(|part| !matches!(part, Part::Text(_)))
+            {
+                self.weight -= weight::of_message(&Message::User(user.clone()));
+                user.parts = vec![Part::Text(plain_text(&user.parts))];
+                self.weight += weight::of_message(&Message::User(user.clone()));
+            }
+        }
+    }
+
+    /// Send the long results among the first `count` messages shortened, from now on; whether there were any. The log
+    /// keeps them whole.
+    pub fn age(&mut self, count: usize) -> bool {
+        let mut any = false;
+        for message in &mut self.messages[..count] {
+            let before = weight::of_message(message);
+            if ageing::shorten(message) {
+                any = true;
+                self.weight = self.weight - before + weight::of_message(message);
+            }
+        }
+        let younger = self.messages.len() - count;
+        let aged = self.outline().count.saturating_sub(younger);
+        self.outline.aged = aged.max(self.outline.aged);
+        any
+    }
+
+    /// Let `summary` stand for all messages but the last `keep`, which are of this turn. The log keeps everything; the summary is one more line in it.
+    pub fn compact(&mut self, keep: usize, summary: Compaction) -> Result<()> {
+        let from = self.outline().count.saturating_sub(keep);
+        let summary = Compaction { from, ..summary };
+        if let Some(log) = self.log.as_mut().filter(|log| log.file.is_some()) {
+            let closing = Closing {
+                turn: &self.turn,
+                ending: "compacted",
+                summary: Some(&summary),
+            };
+            log.close(&self.key, &closing, &|_, _| {})?;
+        }
+        let tail = self.messages.split_off(self.messages.len() - keep);
+        self.messages = [summary.message()].into_iter().chain(tail).collect();
+        self.weight = weight::of_messages(&self.messages);
+        self.outline.start = from;
+        self.summary = Some(summary);
+        Ok(())
     }
 
     /// Log `message`, then remember it. A long tool result is cut first, so that log and memory agree.
@@ -116,10 +240,14 @@ impl Session {
         if let Message::Tool(result) = &mut message {
             cut(result, self.result_limit);
         }
-        if let Some(log) = &mut self.log {
-            let line = line::of_message(&message, &self.turn, &log.clock.stamp());
-            log.append(&self.key, 1, |_| line.clone())?;
+        match &mut self.log {
+            Some(log) => {
+                let line = line::of_message(&message, &self.turn, &log.clock.stamp());
+                log.append(&self.key, 1, |_| line.clone())?;
+            }
+            None => self.outline.count += 1,
         }
+        self.weight += weight::of_message(&message);
         self.messages.push(message);
         Ok(())
     }
@@ -138,9 +266,20 @@ impl Session {
     }
 
     /// The turn is over: write its closing line, and bring everything to the disk.
-    pub fn close(&mut self, ending: &str) -> Result<()> {
+    pub fn close(&mut self, ending: &str, stats: &Stats) -> Result<()> {
+        let Outline { aged, ratio, .. } = self.outline;
+        let closing = Closing {
+            turn: &self.turn,
+            ending,
+            summary: None,
+        };
         match &mut self.log {
-            Some(log) if log.file.is_some() => log.close(&self.key, &self.turn, ending, &|_, _| {}),
+            Some(log) if log.file.is_some() => log.close(&self.key, &closing, &|metadata, _| {
+                metadata.change(|kept| {
+                    kept.stats.add(stats);
+                    (kept.aged, kept.ratio) = (aged, ratio);
+                });
+            }),
             _ => Ok(()),
         }
     }
@@ -148,9 +287,17 @@ impl Session {
     /// Send nothing of what was said so far. It stays in the log.
     pub fn start_afresh(&mut self) -> Result<()> {
         self.messages.clear();
+        (self.weight, self.summary) = (0, None);
+        let count = self.outline().count;
+        (self.outline.consolidated, self.outline.start) = (count, count);
+        let closing = Closing {
+            turn: &self.turn,
+            ending: "new",
+            summary: None,
+        };
         match &mut self.log {
             Some(log) if log.file.is_some() => {
-                log.close(&self.key, &self.turn, "new", &|metadata, count| {
+                log.close(&self.key, &closing, &|metadata, count| {
                     let left = (metadata.last_consolidated, count);
                     if left.0 < left.1 {
                         metadata.change(|kept| kept.left.push(left));
@@ -245,7 +392,7 @@ impl Log {
         path: PathBuf,
         wait: Duration,
         notice: &mut dyn FnMut(&str),
-    ) -> Result<(Self, Vec<Message>)> {
+    ) -> Result<(Self, Tail)> {
         store::create_dir(path.parent().context("a session file is in a directory")?)?;
         let mut busy = |holder: Option<&store::Holder>| {
             let who = holder
@@ -278,27 +425,27 @@ impl Log {
             _lock: lock,
         };
         place.adopt(key, &log.path)?;
-        let messages = log.load(place.window, notice)?;
-        Ok((log, messages))
+        let tail = log.load(place.window, notice)?;
+        Ok((log, tail))
     }
 
     /// Open the file, where there is one: mend its end, and read what a turn needs of it.
-    fn load(&mut self, window: usize, notice: &mut dyn FnMut(&str)) -> Result<Vec<Message>> {
+    fn load(&mut self, window: usize, notice: &mut dyn FnMut(&str)) -> Result<Tail> {
         let Some(file) = store::open_existing_log(&self.path)? else {
             // Somebody removed it in the middle of a turn, or there never was one.
             (self.file, self.count, self.metadata) = (None, 0, Metadata::default());
-            return Ok(Vec::new());
+            return Ok(Tail::default());
         };
         let guard = self.guard.as_ref().unwrap_or(&file);
         mend(&file, guard, &self.path, &self.clock, notice)?;
         self.known = Known::from(&about(&file, &self.path)?);
         let tail = tail::read(&file, &self.path, self.known.size, window)?;
         tail.notices.iter().for_each(|text| notice(text));
-        (self.count, self.metadata) = (tail.count, tail.metadata);
+        (self.count, self.metadata) = (tail.count, tail.metadata.clone());
         self.provider_state |= tail.provider_state;
         // A file that is there and empty gets its first line as a new one does.
         self.file = (self.known.size > 0).then_some(file);
-        Ok(tail.messages)
+        Ok(tail)
     }
 
     /// Append a line that holds `messages` messages, in one write. `line` is asked anew where another program has written
@@ -336,7 +483,7 @@ impl Log {
             }
             // A Python program has appended to it, or put another in its place. A line that it left torn would swallow
             // ours; it is kept aside, where the next open would have put it.
-            self.load(0, &mut |_| {})?;
+            drop(self.load(0, &mut |_| {})?);
         }
         unreachable!("the last try appends")
     }
@@ -379,8 +526,7 @@ impl Log {
     fn close(
         &mut self,
         key: &str,
-        turn: &str,
-        ending: &str,
+        closing: &Closing<'_>,
         change: &dyn Fn(&mut Metadata, usize),
     ) -> Result<()> {
         if std::mem::take(&mut self.provider_state) {
@@ -394,7 +540,10 @@ impl Log {
             log.metadata.updated_at = Some(now);
             // Should another program write in between, the line does not stand where it says, and is not trusted.
             (log.metadata.messages, log.metadata.at) = (Some(log.count), Some(log.known.size));
-            line::of_metadata(&log.metadata, Some(&Closing { turn, ending }))
+            if closing.summary.is_some() {
+                log.metadata.summary_at = log.metadata.at;
+            }
+            line::of_metadata(&log.metadata, Some(closing))
         })?;
         let Some(file) = &self.file else {
             return Ok(());

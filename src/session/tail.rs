@@ -1,6 +1,8 @@
 //! Reading a log from its end, so that a turn costs the same whatever the session's age.
 
 use super::line::{self, Line, Metadata};
+use crate::history::ageing;
+use crate::history::compaction::Compaction;
 use crate::message::Message;
 use anyhow::{Context, Result};
 use std::fs::File;
@@ -24,7 +26,11 @@ pub(super) struct Tail {
     pub(super) metadata: Metadata,
     /// How many messages the log has.
     pub(super) count: usize,
-    /// Those that are in the window, as stored.
+    /// The number of the first message in the window.
+    pub(super) start: usize,
+    /// What stands for those before it, where they were compacted.
+    pub(super) summary: Option<Compaction>,
+    /// Those that are in the window, as stored, but for old results that are long.
     pub(super) messages: Vec<Message>,
     /// A newer release remembers something of its provider that ends before our turn.
     pub(super) provider_state: bool,
@@ -85,12 +91,20 @@ fn walk(file: &File, path: &Path, size: u64, window: usize) -> Result<Option<Tai
     let count = before + seen.count;
     let mut notices = Vec::new();
     let consolidated = within(&mut metadata, count, &mut notices);
-    let wanted = count - window_start(consolidated, count, window).min(count);
-    let all = count - consolidated;
+    let summary = match window {
+        0 => None,
+        _ => summary(file, path, &mut metadata, count)?,
+    };
+    let base = summary
+        .as_ref()
+        .map_or(consolidated, |summary| summary.from);
+    let wanted = count - window_start(base, count, window).min(count);
+    let all = count - base;
     // A turn that is longer than the window is sent whole: without the user's message it would be nothing.
+    let has_no_need = window == 0 || summary.is_some();
     let enough = |seen: &Seen| {
         let sent = seen.messages.iter().take(seen.count.min(all)).flatten();
-        seen.count >= all || (seen.count >= wanted && (window == 0 || has_user(sent)))
+        seen.count >= all || (seen.count >= wanted && (has_no_need || has_user(sent)))
     };
     while !enough(&seen) {
         let Some((at, text)) = lines.next()? else {
@@ -102,18 +116,69 @@ fn walk(file: &File, path: &Path, size: u64, window: usize) -> Result<Option<Tai
     let mut messages = seen.messages;
     messages.truncate(all);
     let mut last = wanted.min(messages.len());
-    while window > 0 && last < messages.len() && !has_user(messages[..last].iter().flatten()) {
+    while !has_no_need && last < messages.len() && !has_user(messages[..last].iter().flatten()) {
         last += 1;
     }
     messages.truncate(last);
     notices.extend(seen.notices);
+    let start = count - messages.len();
+    let messages = messages.into_iter().rev();
     Ok(Some(Tail {
+        messages: aged(messages, start, metadata.kept().aged),
         metadata,
         count,
-        messages: messages.into_iter().rev().flatten().collect(),
+        start,
+        summary,
         provider_state,
         notices,
     }))
+}
+
+/// The messages that are sent, from the one of number `start` on; those before `aged` with their long results shortened.
+fn aged(
+    messages: impl Iterator<Item = Option<Message>>,
+    start: usize,
+    aged: usize,
+) -> Vec<Message> {
+    let mut sent = Vec::new();
+    for (number, message) in messages.enumerate() {
+        let Some(mut message) = message else { continue };
+        if start + number < aged {
+            ageing::shorten(&mut message);
+        }
+        sent.push(message);
+    }
+    sent
+}
+
+/// What stands for the messages that were compacted; nothing once they are consolidated.
+fn summary(
+    file: &File,
+    path: &Path,
+    metadata: &mut Metadata,
+    count: usize,
+) -> Result<Option<Compaction>> {
+    let Some(at) = metadata.summary_at else {
+        return Ok(None);
+    };
+    let text = line_at(file, path, at)?;
+    let summary = line::summary(&text, at)
+        .filter(|summary| summary.from >= metadata.last_consolidated && summary.from <= count);
+    if summary.is_none() {
+        metadata.summary_at = None;
+    }
+    Ok(summary)
+}
+
+/// The line that begins at `at`.
+fn line_at(file: &File, path: &Path, at: u64) -> Result<Vec<u8>> {
+    let mut text = Vec::new();
+    let mut reader = BufReader::new(file);
+    reader
+        .seek(SeekFrom::Start(at))
+        .and_then(|_| next_line(&mut reader, &mut text))
+        .with_context(|| format!("read `{}`", path.display()))?;
+    Ok(text)
 }
 
 /// What was read so far of a log, from its end.
@@ -155,13 +220,7 @@ impl Seen {
 
     /// A newer release gives a session its title in the first line alone.
     fn merge_first(&mut self, file: &File, path: &Path) -> Result<()> {
-        let mut text = Vec::new();
-        let mut reader = BufReader::new(file);
-        reader
-            .seek(SeekFrom::Start(0))
-            .and_then(|_| next_line(&mut reader, &mut text))
-            .with_context(|| format!("read `{}`", path.display()))?;
-        if let Line::Metadata(first) = line::parse(&text) {
+        if let Line::Metadata(first) = line::parse(&line_at(file, path, 0)?) {
             merge(self.metadata.get_or_insert_default(), first);
         }
         Ok(())
@@ -218,7 +277,14 @@ fn scan(file: &File, path: &Path, window: usize) -> Result<Tail> {
     }
     let count = places.len();
     let consolidated = within(&mut metadata, count, &mut notices);
-    let start = window_start(consolidated, count, window).min(count);
+    let summary = match window {
+        0 => None,
+        _ => summary(file, path, &mut metadata, count)?,
+    };
+    let base = summary
+        .as_ref()
+        .map_or(consolidated, |summary| summary.from);
+    let mut start = window_start(base, count, window).min(count);
     let mut message = |place: u64| -> Result<Option<Message>> {
         reader.seek(SeekFrom::Start(place)).with_context(what)?;
         next_line(&mut reader, &mut text).with_context(what)?;
@@ -229,18 +295,21 @@ fn scan(file: &File, path: &Path, window: usize) -> Result<Tail> {
     };
     let mut messages = Vec::new();
     for place in &places[start..] {
-        messages.extend(message(*place)?);
+        messages.push(message(*place)?);
     }
-    for place in places[consolidated.min(start)..start].iter().rev() {
-        if window == 0 || has_user(&messages) {
+    for place in places[base.min(start)..start].iter().rev() {
+        if window == 0 || summary.is_some() || has_user(messages.iter().flatten()) {
             break;
         }
-        messages.splice(0..0, message(*place)?);
+        messages.insert(0, message(*place)?);
+        start -= 1;
     }
     Ok(Tail {
+        messages: aged(messages.into_iter(), start, metadata.kept().aged),
         metadata,
         count,
-        messages,
+        start,
+        summary,
         provider_state,
         notices,
     })

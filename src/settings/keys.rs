@@ -252,6 +252,9 @@ pub const KEYS: &[Key] = &[
     key("budget.monthly", DOLLARS, "null", Used, "US dollars that a month may cost"),
     key("budget.perSession", DOLLARS, "null", Used, "US dollars that one conversation may cost"),
 
+    key("compaction.threshold", COUNT, "null", Used, "tokens of what is sent at which a conversation is summed up; 0 for never; unset: by the model, 200000 at most"),
+    key("compaction.warning", Bool, "true", Used, "tell the model when half of that is reached"),
+
     key("session.sync", OneOf(&["turn", "none"]), r#""turn""#, Used, "when the session is forced to disk: at the turn's end, or never"),
 
     key("tools.restrictToWorkspace", Bool, "false", Written, "work in the workspace and read nothing else"),

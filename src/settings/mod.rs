@@ -46,6 +46,7 @@ pub struct Settings {
     pub memory_window: usize,
     /// Tokens that a model takes in and gives out, where nobody knows better.
     pub context_window: u32,
+    pub compaction: Compaction,
     pub disabled_skills: Vec<String>,
     pub exec: Exec,
     pub restrict_to_workspace: bool,
@@ -62,6 +63,31 @@ pub struct Budget {
     pub daily: Option<f64>,
     pub monthly: Option<f64>,
     pub per_session: Option<f64>,
+}
+
+/// When a conversation is made smaller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Compaction {
+    /// Tokens of what is sent at which it is; 0 for never, `None` for what the model suggests.
+    pub threshold: Option<u64>,
+    /// The model is told once that half of them are used.
+    pub warns: bool,
+}
+
+impl Compaction {
+    /// The most that is sent unless the config says otherwise, however much the model takes: all of it is paid for with
+    /// each request, and models lose sight of what lies far back.
+    const MOST: u64 = 200_000;
+
+    /// The threshold for a model that takes `context` tokens, of which its answer may have `output`: four fifths of the
+    /// rest, since our count of tokens is an estimate. `None` for never.
+    pub fn at(&self, context: u32, output: u32) -> Option<u64> {
+        let room = u64::from(context.saturating_sub(output).max(context / 2));
+        let threshold = self
+            .threshold
+            .unwrap_or_else(|| Self::MOST.min(room / 5 * 4));
+        (threshold > 0).then_some(threshold)
+    }
 }
 
 /// Where the work is, unless a flag says so.
@@ -171,6 +197,10 @@ impl Settings {
             )?,
             memory_window: values.count(&defaults("memoryWindow"))?,
             context_window: values.whole(&defaults("contextWindowTokens"), None)?,
+            compaction: Compaction {
+                threshold: values.get("compaction.threshold", None)?.as_u64(),
+                warns: values.truth("compaction.warning")?,
+            },
             disabled_skills: values.texts(&defaults("disabledSkills"))?,
             exec: values.exec()?,
             restrict_to_workspace: values.truth("tools.restrictToWorkspace")?,

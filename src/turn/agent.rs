@@ -1,8 +1,9 @@
 //! Whom a turn is run with: the model, its tools, its guards.
 
 use crate::guard::Guard;
+use crate::history::weight;
 use crate::message::Message;
-use crate::provider::{Calls, Provider, Request, Sampling};
+use crate::provider::{Calls, Provider, Request, Sampling, ToolSpec};
 use crate::tool::Toolbox;
 use serde_json::Value;
 
@@ -30,6 +31,17 @@ pub trait Answer {
 }
 
 impl Agent<'_> {
+    /// Tokens of what is sent besides the messages, by our estimate.
+    pub fn weight(&self) -> u64 {
+        let spec = |spec: &ToolSpec| {
+            weight::of_text(&spec.name)
+                + weight::of_text(&spec.description)
+                + weight::of_value(&spec.parameters)
+        };
+        let tools: u64 = self.toolbox.specs().iter().map(spec).sum();
+        weight::of_text(self.system) + tools
+    }
+
     /// What is asked, as a value: whoever wants to see it without asking, can.
     pub fn request<'a>(
         &'a self,

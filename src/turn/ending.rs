@@ -2,7 +2,8 @@
 
 use crate::error::{Exit, fail, fail_hint};
 use crate::event::Outcome;
-use crate::message::{Finish, Part, Reply, Usage, User, plain_text};
+use crate::message::{Finish, Reply, Usage, plain_text};
+use crate::session::Stats;
 use crate::tool::Done;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -47,9 +48,13 @@ impl Cause {
 #[derive(Debug, Default)]
 pub struct Tally {
     pub iterations: u32,
+    /// Replies that were paid for, summaries included.
+    replies: u32,
     pub usage: Usage,
     /// US dollars; `None` where the cost of a request is not known.
     pub cost: Option<f64>,
+    /// Tokens of the last request and its reply: what the conversation weighs now.
+    pub context: u64,
     /// Time that requests took, tools not included.
     pub asking: Duration,
     /// By tool name.
@@ -66,6 +71,8 @@ pub struct Calls {
     /// Of these, the ones that did not do what they were asked for, the denied ones included.
     pub failed: u32,
     pub denied: u32,
+    /// Those that were not run, since there is no such tool or its arguments made no sense.
+    pub skipped: u32,
 }
 
 /// A call that the policy forbade.
@@ -80,16 +87,51 @@ pub struct Denial {
 }
 
 impl Tally {
+    /// As the session keeps it.
+    pub fn stats(&self) -> Stats {
+        let mut stats = Stats {
+            turns: 1,
+            steps: self.iterations.into(),
+            input: self.usage.input,
+            output: self.usage.output,
+            context: self.context,
+            speed: self.speed(),
+            cost: self.cost.unwrap_or(0.0),
+            ..Stats::default()
+        };
+        for calls in self.tools.values() {
+            let Calls {
+                count,
+                failed,
+                denied,
+                skipped,
+            } = *calls;
+            stats.agreed += u64::from(count - denied - skipped);
+            stats.succeeded += u64::from(count - failed);
+            stats.failed += u64::from(failed - denied);
+            stats.rejected += u64::from(denied);
+        }
+        stats
+    }
+
+    /// Output tokens in a second of asking, to a tenth; nothing where nothing was said.
+    pub fn speed(&self) -> Option<f64> {
+        let rate = self.usage.output as f64 / self.asking.as_secs_f64();
+        (self.usage.output > 0 && rate.is_finite()).then(|| (rate * 10.0).round() / 10.0)
+    }
+
     /// Count what a reply has cost.
     pub(super) fn pay(&mut self, reply: &Reply) {
         // With the first request the sum begins; one of unknown cost makes all of it unknown.
-        let before = if self.iterations <= 1 {
+        let before = if self.replies == 0 {
             Some(0.0)
         } else {
             self.cost
         };
+        self.replies += 1;
         self.cost = before.zip(reply.cost).map(|(before, cost)| before + cost);
         self.usage += reply.usage;
+        self.context = reply.usage.input + reply.usage.output;
     }
 
     /// Count a call that has ended.
@@ -97,6 +139,7 @@ impl Tally {
         let calls = self.tools.entry(done.result.name.clone()).or_default();
         calls.count += 1;
         calls.failed += u32::from(done.outcome != Outcome::Ok);
+        calls.skipped += u32::from(done.outcome == Outcome::Skipped);
         if done.outcome == Outcome::Denied {
             calls.denied += 1;
             self.denials.push(Denial {
@@ -110,15 +153,10 @@ impl Tally {
 }
 
 /// What the model is told of an answer that does not satisfy its schema.
-pub(super) fn objection(turn: &str, wrong: &str, round: u32) -> User {
-    let words = format!(
+pub(super) fn objection(wrong: &str) -> String {
+    format!(
         "[nanobot] This answer does not satisfy the schema: {wrong}. Give the whole answer again, as JSON alone."
-    );
-    User {
-        id: format!("{turn}-r{round}"),
-        parts: vec![Part::Text(words)],
-        ..User::default()
-    }
+    )
 }
 
 /// The failure of a turn whose answer is to satisfy a schema, and was cut or declined: it would be no other one the next

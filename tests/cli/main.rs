@@ -3,6 +3,7 @@
 mod answers;
 mod anthropic;
 mod attach;
+mod compaction;
 mod config;
 pub(crate) mod crash;
 mod crowd;

@@ -234,6 +234,13 @@ fn every_kind_of_event_is_told_as_described() {
         ran.error_text()
             .contains("`other` is asked instead of `scripted`")
     );
+    let story = Story::new()
+        .set("compaction.threshold", serde_json::json!(10))
+        .script([says(&"word ".repeat(500)), says("- a word"), says("x")]);
+    story.run(["agent", "-m", "x"]).text();
+    let ran = story.run(["agent", "-m", "x", "--output-format", "stream-json"]);
+    take(ran.lines());
+    assert!(ran.error_text().contains("the conversation was compacted"));
     let described: BTreeSet<String> = schema()["oneOf"]
         .as_array()
         .unwrap()

@@ -313,6 +313,7 @@ mod tests {
             id: String::new(),
             parts: vec![Part::Text(text.into())],
             facts: "[now]".into(),
+            injected: false,
         })
     }
 

@@ -1,7 +1,13 @@
-//! Which stored messages may be sent. Pure.
+//! What is sent of a conversation: which stored messages may be, what they weigh, and what stands for those that are too
+//! many. Pure.
 //!
 //! Providers refuse a conversation that does not begin with a user, or in which calls and results do not pair up, and
 //! logs hold such: a killed run, another program's window, a cut by hand. The log is left as it is; what is sent is mended.
+
+pub mod ageing;
+pub mod compaction;
+
+pub mod weight;
 
 use crate::message::{Finish, Message, Part, Reply, ToolCall, ToolResult};
 use std::collections::{HashMap, HashSet};

@@ -1,0 +1,71 @@
+//! A model that knows how much of its memory is used spends the rest with more care.
+
+use super::{Guard, State, Verdict};
+use crate::message::Message;
+
+/// The end of the id of what is said.
+const MARK: &str = "warning";
+
+/// Says once that half of `threshold` tokens are used, at which the conversation will be compacted. Once it was, the
+/// warning is gone with the rest, and may come again.
+pub struct Warning {
+    pub threshold: u64,
+}
+
+impl Guard for Warning {
+    fn before(&mut self, state: &State<'_>) -> Verdict {
+        let is_warning = |message: &Message| matches!(message, Message::User(user) if user.injected && user.id.ends_with(MARK));
+        // Of a message that is long by itself the model knows.
+        let is_reply = |message: &Message| matches!(message, Message::Assistant(_));
+        let is_half = state.context.saturating_mul(2) >= self.threshold;
+        if !is_half || state.sent.iter().any(is_warning) || !state.sent.iter().any(is_reply) {
+            return Verdict::GoOn;
+        }
+        Verdict::Add {
+            mark: MARK,
+            words: format!(
+                "[nanobot] This conversation has some {} tokens; at {} it is compacted to a summary. Read only what is \
+                 needed, and in pieces; write down what must not be lost. This needs no answer: go on.",
+                state.context, self.threshold
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Guard, State, Verdict, Warning};
+    use crate::message::{Message, Reply, User};
+
+    #[test]
+    fn half_of_the_room_is_told_once() {
+        let check = |context, ids: &[&str], expect: bool| {
+            let message = |id: &&str| match *id {
+                "reply" => Message::Assistant(Reply::default()),
+                id => Message::User(User {
+                    id: id.into(),
+                    injected: id.contains('-'),
+                    ..User::default()
+                }),
+            };
+            let sent: Vec<Message> = ids.iter().map(message).collect();
+            let state = State {
+                iterations: 0,
+                context,
+                sent: &sent,
+                turn: &[],
+            };
+            let verdict = Warning { threshold: 100 }.before(&state);
+            assert_eq!(
+                matches!(verdict, Verdict::Add { .. }),
+                expect,
+                "{context} {ids:?}"
+            );
+        };
+        check(49, &["reply"], false);
+        check(50, &["reply"], true);
+        check(50, &["warning", "reply"], true);
+        check(90, &["reply", "a-warning"], false);
+        check(90, &["long"], false);
+    }
+}

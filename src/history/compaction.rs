@@ -1,0 +1,198 @@
+//! A conversation that was compacted: a summary by the model, and what the user said word for word, in the place of
+//! what was before.
+
+use super::weight;
+use crate::message::{Message, Part, User, plain_text};
+use crate::prompt::block;
+
+/// Tokens of the user's own words that are kept, at most: some fifteen thousand words.
+pub const WORDS: u64 = 20_000;
+
+/// What stands for the messages of a log before `from`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Compaction {
+    /// The model's words.
+    pub text: String,
+    /// What the user said, oldest first.
+    pub words: Vec<String>,
+    /// How many of the user's messages are left out, since there was no room.
+    pub left_out: usize,
+    /// The number of the first message that is sent after it.
+    pub from: usize,
+}
+
+impl Compaction {
+    /// A summary of `before` and of `messages`, which followed it, with at most `budget` tokens of the user's words. Where it
+    /// stands in its log is said by who writes it there.
+    pub fn new(text: &str, before: Option<&Self>, messages: &[Message], budget: u64) -> Self {
+        let said = messages.iter().filter_map(|message| match message {
+            Message::User(user) if !user.injected => Some(plain_text(&user.parts)),
+            _ => None,
+        });
+        let said = said.filter(|text| !text.trim().is_empty());
+        let earlier = before.map_or(&[][..], |before| &before.words);
+        let all: Vec<String> = earlier.iter().cloned().chain(said).collect();
+        let count = all.len();
+        let words = fitting(all, budget);
+        Self {
+            text: text.trim().to_owned(),
+            left_out: before.map_or(0, |before| before.left_out) + count - words.len(),
+            words,
+            from: 0,
+        }
+    }
+
+    /// As it is sent: a message in the user's place, which is not the user's.
+    pub fn message(&self) -> Message {
+        let mut text = String::from(
+            "[nanobot] What was said before this point did not fit any more, and was compacted. Here is what the user \
+             said, word for word, and a summary of all that happened. Go on from it as if nothing had been left out.\n\n",
+        );
+        if self.left_out > 0 {
+            text.push_str(&format!(
+                "({} earlier messages of the user are left out.)\n\n",
+                self.left_out
+            ));
+        }
+        for words in &self.words {
+            text.push_str(&block("user_message", None, words));
+            text.push_str("\n\n");
+        }
+        text.push_str(&block("summary", None, &self.text));
+        Message::User(User {
+            id: "summary".into(),
+            parts: vec![Part::Text(text)],
+            facts: String::new(),
+            injected: true,
+        })
+    }
+}
+
+/// As much of `all` as fits into `budget` tokens. What is short stays whole as long as it can: the long ones are cut in
+/// their middles first, all to the same size. Where even that is too much, the oldest go.
+fn fitting(all: Vec<String>, budget: u64) -> Vec<String> {
+    let mut weights: Vec<u64> = all.iter().map(|words| weight::of_text(words)).collect();
+    weights.sort_unstable();
+    let (mut room, mut size) = (budget, u64::MAX);
+    for (number, weight) in weights.iter().enumerate() {
+        let share = room / (weights.len() - number) as u64;
+        if *weight > share {
+            size = share.max(LEAST);
+            break;
+        }
+        room -= weight;
+    }
+    let mut room = budget;
+    let mut kept = Vec::new();
+    for words in all.into_iter().rev() {
+        let weight = weight::of_text(&words).min(size);
+        if weight > room {
+            break;
+        }
+        room -= weight;
+        kept.push(cut(words, size));
+    }
+    kept.reverse();
+    kept
+}
+
+/// Tokens below which a piece says nothing.
+const LEAST: u64 = 50;
+
+/// The beginning and the end of `words`, where they weigh more than `size` tokens.
+fn cut(words: String, size: u64) -> String {
+    let weight = weight::of_text(&words);
+    if weight <= size {
+        return words;
+    }
+    let letters = words.chars().count();
+    let half = usize::try_from(letters as u64 * size / weight / 2).unwrap_or(letters / 2);
+    let at = |letter: usize| {
+        words
+            .char_indices()
+            .nth(letter)
+            .map_or(words.len(), |(at, _)| at)
+    };
+    let left_out = letters - 2 * half;
+    let (head, tail) = (&words[..at(half)], &words[at(letters - half)..]);
+    format!("{head}\n[… {left_out} characters left out …]\n{tail}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Compaction;
+    use crate::message::{Message, Part, Reply, User, plain_text};
+
+    fn user(text: &str, injected: bool) -> Message {
+        Message::User(User {
+            parts: vec![Part::Text(text.into())],
+            injected,
+            ..User::default()
+        })
+    }
+
+    #[test]
+    fn the_users_words_survive_one_compaction_after_another() {
+        let reply = Message::Assistant(Reply {
+            text: "ok".into(),
+            ..Reply::default()
+        });
+        let first = [user("my cat is Mia", false), reply, user("hurry up", true)];
+        let one = Compaction::new(" s1 ", None, &first, 100);
+        assert_eq!(
+            (one.text.as_str(), &one.words[..]),
+            ("s1", &["my cat is Mia".to_owned()][..])
+        );
+        let two = Compaction::new("s2", Some(&one), &[user("and my dog Rex", false)], 100);
+        assert_eq!(two.words, ["my cat is Mia", "and my dog Rex"]);
+        assert_eq!(two.left_out, 0);
+    }
+
+    #[test]
+    fn long_words_are_cut_before_short_ones_go() {
+        let said = [
+            user("short", false),
+            user(&"x".repeat(4000), false),
+            user("too", false),
+        ];
+        let summary = Compaction::new("s", None, &said, 100);
+        assert_eq!((summary.words.len(), summary.left_out), (3, 0));
+        assert_eq!(
+            (summary.words[0].as_str(), summary.words[2].as_str()),
+            ("short", "too")
+        );
+        assert!(
+            summary.words[1].contains("[… 3612 characters left out …]"),
+            "{}",
+            summary.words[1]
+        );
+        // What cannot be kept is told.
+        let many: Vec<Message> = (0..10)
+            .map(|turn| user(&format!("{turn}{}", "x".repeat(399)), false))
+            .collect();
+        let summary = Compaction::new("s", None, &many, 260);
+        assert_eq!((summary.words.len(), summary.left_out), (5, 5));
+        assert!(summary.words[0].starts_with('5') && summary.words[4].starts_with('9'));
+        let Message::User(user) = summary.message() else {
+            panic!("it stands in the user's place")
+        };
+        assert!(user.injected && plain_text(&user.parts).contains("(5 earlier messages"));
+    }
+
+    #[test]
+    fn no_words_can_end_their_block() {
+        let summary = Compaction::new("</summary>", None, &[user("a</user_message>b", false)], 100);
+        let Message::User(user) = summary.message() else {
+            panic!("it stands in the user's place")
+        };
+        let text = plain_text(&user.parts);
+        assert!(
+            text.contains("<user_message-2>\na</user_message>b\n</user_message-2>"),
+            "{text}"
+        );
+        assert!(
+            text.contains("<summary-2>\n</summary>\n</summary-2>"),
+            "{text}"
+        );
+    }
+}

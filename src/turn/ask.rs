@@ -1,0 +1,83 @@
+//! One request of a turn: what is sent with it, what is made of an answer that does not fit, what it cost.
+
+use super::Turn;
+use super::agent::Agent;
+use super::compact::Made;
+use super::ending::Tally;
+use crate::event::Sink;
+use crate::message::{Message, Part, Reply, Usage, User};
+use crate::provider::{Delta, ProviderError};
+use crate::session::Session;
+use anyhow::Result;
+use std::borrow::Cow;
+use std::time::Instant;
+
+impl<'a, 'b, 's> Turn<'a, 'b, 's> {
+    pub(super) fn new(
+        agent: &'a mut Agent<'b>,
+        session: &'a mut Session,
+        sink: &'a mut Sink<'s>,
+    ) -> Self {
+        Self {
+            overhead: agent.weight(),
+            agent,
+            session,
+            sink,
+            tally: Tally::default(),
+            heard: String::new(),
+            summaries: 0,
+            full: false,
+        }
+    }
+
+    /// One request, made shorter where the server says that it is too long. With `closing` words it ends the turn: they
+    /// are sent last, and no tool may be called.
+    pub(super) fn ask(&mut self, closing: Option<&str>) -> Result<Reply> {
+        self.tally.iterations += 1;
+        let mut made = Made::default();
+        loop {
+            match self.ask_once(closing) {
+                Err(ProviderError::TooLong(_)) if self.make_fit(&mut made)? => {}
+                answer => return answer.map_err(ProviderError::into_failure),
+            }
+        }
+    }
+
+    fn ask_once(&mut self, closing: Option<&str>) -> Result<Reply, ProviderError> {
+        let id = format!("{}-{}", self.session.turn(), self.tally.iterations);
+        let may_call = closing.is_none();
+        let mut messages = Cow::Borrowed(self.session.messages());
+        if let Some(words) = closing {
+            messages.to_mut().push(Message::User(User {
+                parts: vec![Part::Text(words.to_owned())],
+                injected: true,
+                ..User::default()
+            }));
+        }
+        let request = self.agent.request(&messages, may_call, &id);
+        let before = std::mem::take(&mut self.heard);
+        let mut tell = |delta: Delta<'_>| {
+            if let Delta::Text(text) = delta {
+                self.heard.push_str(text);
+            }
+            (self.sink)(delta.event(&id))
+        };
+        let started = Instant::now();
+        let answer = self.agent.provider.reply(&request, &mut tell);
+        if matches!(answer, Err(ProviderError::Spent(_))) {
+            // Nothing was asked: what was said before is what there is.
+            self.heard = before;
+        }
+        let reply = answer?;
+        let Usage {
+            input, estimated, ..
+        } = reply.usage;
+        if input > 0 && !estimated {
+            self.session.measured(input as f64 / self.estimate() as f64);
+        }
+        self.tally.asking += started.elapsed();
+        self.tally.pay(&reply);
+        self.tally.model.clone_from(&reply.model);
+        Ok(reply)
+    }
+}

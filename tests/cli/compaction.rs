@@ -1,0 +1,402 @@
+//! Conversations that grow too long: old results shortened, a summary in the place of what was said, and what fails.
+
+use crate::server::{Asked, Ending, Turn, calls, fails, replies, says, sends};
+use crate::story::Story;
+use serde_json::{Value, json};
+
+/// Some `tokens` tokens of text that begins with `words`.
+fn long(words: &str, tokens: usize) -> String {
+    format!("{words} {}", "lorem ipsum\n".repeat(tokens / 3))
+}
+
+/// A story whose conversations are compacted at so many tokens. A request without history has some 1,000.
+fn story(threshold: u64) -> Story {
+    Story::new()
+        .set("compaction.threshold", json!(threshold))
+        .set("compaction.warning", json!(false))
+}
+
+/// The texts of what was sent, one a message.
+fn sent(asked: &Asked) -> Vec<String> {
+    let text = |message: Value| match &message["content"] {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    asked.messages().into_iter().map(text).collect()
+}
+
+/// Two turns whose second passes the threshold of 3,000 tokens, with the summary in between.
+fn compacted() -> Story {
+    let story = story(3000).script([says("Noted."), says("- the user likes Mia"), says("Done.")]);
+    let first = long("My cat is Mia.", 2400);
+    story.run(["agent", "-m", &first]).stdout("Noted.\n");
+    story
+        .run(["agent", "-m", "And now?"])
+        .stdout("Done.\n")
+        .stderr_has("the conversation was compacted: ");
+    story
+}
+
+#[test]
+fn a_long_conversation_goes_on_from_a_summary_and_the_users_words() {
+    let story = compacted();
+    let asked = story.asked();
+    // The request for the summary begins as the one before it, and no tool may be called.
+    let first = sent(&asked[0]);
+    assert_eq!(sent(&asked[1])[..first.len()], first);
+    assert_eq!(asked[1].body["tool_choice"], "none");
+    let last = sent(&asked[2]);
+    assert_eq!(last.len(), 2, "system, summary and question: {last:?}");
+    assert!(
+        last[1].contains("- the user likes Mia")
+            && last[1].contains("<user_message>\nMy cat is Mia. lorem")
+    );
+    assert!(last[1].contains("And now?"));
+    assert!(asked[2].raw.len() < asked[1].raw.len() / 4 * 3);
+    // The log has all of it, and in forms that the Python program reads.
+    let lines = story.session("cli_direct.jsonl");
+    let roles: Vec<&str> = lines
+        .iter()
+        .map(|line| line["_type"].as_str().or(line["role"].as_str()).unwrap())
+        .collect();
+    let turn = ["user", "assistant", "metadata"];
+    let second = ["user", "metadata", "assistant", "metadata"];
+    assert_eq!(roles, [&["metadata"][..], &turn, &second].concat());
+    assert_eq!(lines[5]["ending"], "compacted");
+}
+
+#[test]
+fn the_next_run_begins_with_the_same_bytes() {
+    let story = compacted();
+    story.server().script([says("Again.")]);
+    story
+        .run(["agent", "-m", "Still there?"])
+        .stdout("Again.\n");
+    let asked = story.asked();
+    let (before, after) = (sent(&asked[2]), sent(&asked[3]));
+    assert_eq!(after[..before.len()], before);
+    assert_eq!(after.len(), before.len() + 2);
+}
+
+#[test]
+fn the_users_words_outlive_the_second_compaction() {
+    let story = compacted();
+    let more = long("My dog is Rex.", 2400);
+    story.server().script([says("- s2"), says("Nice.")]);
+    drop(
+        story
+            .run(["agent", "-m", &more])
+            .stdout("Nice.\n")
+            .error_text(),
+    );
+    // It was not answered yet, so that no word of it was cut.
+    assert!(story.asked()[4].last().contains(&more));
+    story.server().script([says("- two"), says("Mia and Rex.")]);
+    drop(
+        story
+            .run(["agent", "-m", "Which animals?"])
+            .stdout("Mia and Rex.\n")
+            .error_text(),
+    );
+    let asked = story.asked();
+    let last = sent(asked.last().unwrap());
+    assert!(
+        last[1].contains("My cat is Mia.") && last[1].contains("My dog is Rex."),
+        "{last:?}"
+    );
+    assert_eq!(last[1].matches("<summary>").count(), 1);
+}
+
+#[test]
+fn old_results_are_shortened_before_anything_is_paid_for() {
+    let story = story(11_000)
+        .file("a.txt", long("alpha", 4500))
+        .file("b.txt", "beta")
+        .script([
+            calls("read_file", json!({ "path": "a.txt" })),
+            calls("read_file", json!({ "path": "a.txt" })),
+            calls("read_file", json!({ "path": "a.txt" })),
+            calls("read_file", json!({ "path": "b.txt" })),
+            says("read"),
+        ]);
+    story
+        .run(["agent", "-m", "read"])
+        .stdout("read\n")
+        .stderr_has("old results of tools are sent shortened");
+    let asked = story.asked();
+    assert_eq!(asked.len(), 5);
+    let shortened = |asked: &Asked| -> Vec<bool> {
+        let messages = asked.messages();
+        let results = messages.iter().filter(|message| message["role"] == "tool");
+        results
+            .map(|message| {
+                message["content"]
+                    .as_str()
+                    .unwrap()
+                    .contains("left out here")
+            })
+            .collect()
+    };
+    assert_eq!(shortened(&asked[2]), [false, false]);
+    assert_eq!(shortened(&asked[3]), [true, true, false]);
+    // It stays so: for the rest of the turn, and in the next run.
+    assert_eq!(shortened(&asked[4]), [true, true, false, false]);
+    story.server().script([says("yes")]);
+    story.run(["agent", "-m", "sure?"]).stdout("yes\n");
+    assert_eq!(shortened(&story.asked()[5]), [true, true, false, false]);
+    let lines = story.session("cli_direct.jsonl");
+    let kept = lines.iter().find(|line| line["role"] == "tool").unwrap();
+    assert!(!kept.to_string().contains("left out here"));
+}
+
+#[test]
+fn a_request_that_the_server_finds_too_long_is_compacted_and_sent_again() {
+    let story = Story::new().script([
+        says("Noted."),
+        fails(400, "maximum context length exceeded"),
+        says("- a cat"),
+        says("Mia."),
+    ]);
+    story
+        .run(["agent", "-m", &long("My cat is Mia.", 600)])
+        .stdout("Noted.\n");
+    story
+        .run(["agent", "-m", "Who?"])
+        .stdout("Mia.\n")
+        .stderr_has("the conversation was compacted");
+    let asked = story.asked();
+    assert!(sent(&asked[3])[1].contains("- a cat"));
+    assert!(sent(&asked[3])[1].contains("Who?"));
+}
+
+#[test]
+fn what_is_too_long_even_for_a_summary_loses_its_oldest_half_there() {
+    let story = Story::new();
+    for turn in 0..4 {
+        story.server().script([says("ok")]);
+        let message = long(&format!("fact {turn}"), 300);
+        story.run(["agent", "-m", &message]).stdout("ok\n");
+    }
+    let too_long = || fails(400, "maximum context length exceeded");
+    story
+        .server()
+        .script([too_long(), too_long(), says("- facts"), says("all")]);
+    drop(
+        story
+            .run(["agent", "-m", "which facts?"])
+            .stdout("all\n")
+            .error_text(),
+    );
+    let asked = story.asked();
+    let (whole, half) = (sent(&asked[5]), sent(&asked[6]));
+    assert!(
+        half.len() < whole.len() && half[1].contains("does not fit"),
+        "{half:?}"
+    );
+    // The user's words are kept all the same, as far as there is room.
+    assert!(sent(&asked[7])[1].contains("fact 3"));
+}
+
+/// A conversation whose second turn is to be compacted, and in which this happens instead of the summary.
+fn failing(trouble: impl IntoIterator<Item = Turn>) -> Story {
+    let story = story(3000).script([says("Noted.")]);
+    let first = long("My cat is Mia.", 2400);
+    story.run(["agent", "-m", &first]).stdout("Noted.\n");
+    story.server().script(trouble);
+    story
+}
+
+#[test]
+fn a_failed_compaction_leaves_the_conversation_as_it_was() {
+    let cut = replies(
+        json!({ "role": "assistant", "content": "- the us" }),
+        "length",
+    );
+    let longer = says(&long("- it was said that", 4000));
+    for trouble in [says(" "), fails(400, "no such thing"), cut, longer] {
+        let story = failing([trouble, says("Mia.")]);
+        story
+            .run(["agent", "-m", "Who?"])
+            .stdout("Mia.\n")
+            .stderr_has("could not be compacted");
+        let asked = story.asked();
+        assert_eq!(asked.len(), 3, "it is tried once in a turn");
+        let last = sent(&asked[2]);
+        assert!(
+            last.len() == 4 && last[1].contains("My cat is Mia."),
+            "{last:?}"
+        );
+        let lines = story.session("cli_direct.jsonl");
+        assert!(lines.iter().all(|line| line["ending"] != "compacted"));
+    }
+}
+
+#[test]
+fn a_run_killed_while_it_compacts_has_lost_nothing() {
+    let stalls = sends(crate::server::Answer::events(["data: {}\n\n"]).ending(Ending::Stall));
+    let story = failing([stalls]);
+    let mut child = story.command(["agent", "-m", "Who?"]).spawn().unwrap();
+    while story.asked().len() < 2 {
+        std::thread::yield_now();
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    story.server().script([says("- a cat"), says("Mia.")]);
+    drop(
+        story
+            .run(["agent", "--resume"])
+            .stdout("Mia.\n")
+            .error_text(),
+    );
+    let asked = story.asked();
+    assert!(sent(asked.last().unwrap())[1].contains("My cat is Mia."));
+}
+
+#[test]
+fn a_budget_that_is_spent_ends_the_turn_before_it_is_compacted() {
+    let price = json!({ "scripted": { "price": { "input": 1000.0, "output": 1000.0 } } });
+    let story = story(3000).set("models", price).script([says("Noted.")]);
+    let first = long("My cat is Mia.", 2400);
+    story.run(["agent", "-m", &first]).stdout("Noted.\n");
+    let story = story.set("budget.daily", json!(0.01));
+    drop(story.run(["agent", "-m", "Who?"]).status(4).error_text());
+    let lines = story.session("cli_direct.jsonl");
+    assert!(lines.iter().all(|line| line["ending"] != "compacted"));
+}
+
+#[test]
+fn compact_is_a_message_and_takes_instructions() {
+    let story = Story::new();
+    story
+        .run(["agent", "-m", "/compact"])
+        .stdout("Nothing to compact.\n");
+    story
+        .server()
+        .script([says(&long("Noted.", 500)), says("- Mia")]);
+    drop(story.run(["agent", "-m", "My cat is Mia."]).text());
+    let said = story.run(["agent", "-m", "/compact keep the names"]).text();
+    assert!(
+        said.starts_with("Compacted: ") && said.ends_with(" tokens.\n"),
+        "{said}"
+    );
+    assert!(
+        story.asked()[1]
+            .last()
+            .ends_with("The user adds: keep the names")
+    );
+    story.server().script([says("Mia.")]);
+    story.run(["agent", "-m", "Who?"]).stdout("Mia.\n");
+    let last = sent(&story.asked()[2]);
+    assert!(
+        last[1].contains("- Mia") && last[1].contains("Who?"),
+        "{last:?}"
+    );
+    // A word that only begins so is a message like any other.
+    story.server().script([says("?")]);
+    story.run(["agent", "-m", "/compactly"]).stdout("?\n");
+}
+
+#[test]
+fn after_new_no_summary_is_sent() {
+    let story = compacted();
+    story.server().script([says("Hello.")]);
+    story.run(["agent", "--new", "-m", "Hi"]).stdout("Hello.\n");
+    assert_eq!(sent(&story.asked()[3]).len(), 2);
+}
+
+#[test]
+fn half_of_the_room_is_told_to_the_model_once() {
+    let story = Story::new()
+        .set("compaction.threshold", json!(6000))
+        .script([says("Noted."), says("Mia."), says("Yes.")]);
+    let first = long("My cat is Mia.", 2800);
+    story.run(["agent", "-m", &first]).stdout("Noted.\n");
+    story.run(["agent", "-m", "Who?"]).stdout("Mia.\n");
+    story.run(["agent", "-m", "Sure?"]).stdout("Yes.\n");
+    let warnings = |asked: &Asked| asked.raw.matches("at 6000 it is compacted").count();
+    let asked = story.asked();
+    assert_eq!(asked.iter().map(warnings).collect::<Vec<_>>(), [0, 1, 1]);
+    let lines = story.session("cli_direct.jsonl");
+    let told = lines.iter().find(|line| line["injected"] == true).unwrap();
+    assert!(told["id"].as_str().unwrap().ends_with("-warning"));
+}
+
+#[test]
+fn no_threshold_no_compaction() {
+    let story = story(0).script([says("Noted."), says("Mia.")]);
+    let first = long("My cat is Mia.", 9000);
+    story.run(["agent", "-m", &first]).stdout("Noted.\n");
+    story.run(["agent", "-m", "Who?"]).stdout("Mia.\n");
+}
+
+#[test]
+fn the_compaction_is_told_to_watchers_and_counted() {
+    let story = failing([says("- a cat"), says("Mia.")]).set(
+        "models",
+        json!({ "scripted": { "price": { "input": 1.0, "output": 1.0 } } }),
+    );
+    let ran = story.run(["agent", "-m", "Who?", "--output-format", "stream-json"]);
+    let lines = ran.lines();
+    drop(ran.error_text());
+    let kinds: Vec<&str> = lines
+        .iter()
+        .map(|line| line["type"].as_str().unwrap())
+        .collect();
+    let expect = [
+        "user",
+        "compact_start",
+        "usage",
+        "compact_end",
+        "notice",
+        "text",
+        "assistant",
+        "usage",
+        "result",
+    ];
+    assert_eq!(kinds, expect);
+    assert_eq!(
+        (&lines[1]["threshold"], &lines[3]["error"]),
+        (&json!(3000), &Value::Null)
+    );
+    assert!(lines[1]["tokens"].as_u64() >= Some(3000));
+    assert_eq!(lines[3]["tokens_before"], lines[1]["tokens"]);
+    assert!(lines[3]["tokens_after"].as_u64() < lines[3]["tokens_before"].as_u64());
+    let result = lines.last().unwrap();
+    let cost = |line: &Value| line["cost_usd"].as_f64().unwrap();
+    let sum = cost(&lines[2]) + cost(&lines[7]);
+    assert!((cost(result) - sum).abs() < 1e-7, "the summary costs too");
+    assert_eq!(result["iterations"], 1);
+}
+
+#[test]
+fn statistics_are_kept_with_the_conversation() {
+    let story = Story::new().script([
+        calls("list_dir", json!({})),
+        calls("no_such_tool", json!({})),
+        calls("read_file", json!({ "path": "/etc/shadow-of-nothing" })),
+        says("one"),
+        says("two"),
+    ]);
+    let ran = story.run(["agent", "-m", "hi", "--json"]);
+    let result = ran.json();
+    drop(ran.error_text());
+    let expect = json!({ "agreed": 1, "rejected": 1, "failed": 1, "succeeded": 1 });
+    assert_eq!(result["calls"], expect);
+    assert!(result["context_tokens"].as_u64().unwrap() > 500);
+    story.run(["agent", "-m", "more"]).stdout("two\n");
+    let lines = story.session("cli_direct.jsonl");
+    let stats = |line: &Value| line["metadata"]["nanobot"]["stats"].clone();
+    let (first, last) = (stats(&lines[9]), stats(lines.last().unwrap()));
+    assert_eq!((&first["turns"], &first["steps"]), (&json!(1), &json!(4)));
+    assert_eq!((&last["turns"], &last["steps"]), (&json!(2), &json!(5)));
+    assert_eq!(
+        (
+            &last["agreed"],
+            &last["rejected"],
+            &last["failed"],
+            &last["succeeded"]
+        ),
+        (&json!(1), &json!(1), &json!(1), &json!(1))
+    );
+    assert!(last["input"].as_u64() > first["input"].as_u64());
+}
