@@ -248,7 +248,7 @@ pub struct Agent {
     #[arg(long, overrides_with = "stdin", help_heading = "Input")]
     pub no_stdin: bool,
 
-    /// Print the first request instead of sending it, as JSON or as a curl command
+    /// Print the first request instead of sending it, as JSON or as a curl command; or what it is made of, as a table
     #[arg(long, value_name = "FORM", num_args = 0..=1, require_equals = true, default_missing_value = "json",
           help_heading = "Record and replay", conflicts_with_all = ["record", "replay"])]
     pub dry_run: Option<DryRun>,
@@ -334,6 +334,22 @@ pub enum Session {
         /// One JSON object per message
         #[arg(long)]
         json: bool,
+    },
+    /// Tell what would be sent of a conversation: each part, its tokens, and why
+    Context {
+        /// Its key, as `session list` prints it
+        #[arg(default_value = "cli:direct")]
+        key: String,
+        /// One JSON object
+        #[arg(long)]
+        json: bool,
+    },
+    /// Sum a conversation up, so that less of it is sent; the log keeps everything
+    Compact {
+        /// Its key, as `session list` prints it
+        key: String,
+        /// What the summary is to heed
+        instructions: Vec<String>,
     },
     /// Remove conversations for good
     Rm {
@@ -452,6 +468,8 @@ pub enum OutputFormat {
 pub enum DryRun {
     Json,
     Curl,
+    Table,
+    TableJson,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -30,37 +30,68 @@ pub struct Brief<'a> {
     pub skills: &'a str,
 }
 
-/// The system text: identity, bootstrap files, memory, active skills, skill list.
-pub fn system(brief: &Brief<'_>) -> String {
-    let mut sections = vec![identity(brief)];
-    let files: Vec<String> = brief
-        .bootstrap
-        .iter()
-        .map(|(name, text)| format!("## {name}\n\n{}", text.trim_end()))
-        .collect();
-    if !files.is_empty() {
-        sections.push(files.join("\n\n"));
+/// A part of the system text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Section {
+    pub name: String,
+    /// Why it is sent, in a few words.
+    pub why: &'static str,
+    pub text: String,
+    /// It belongs to the part before it.
+    follows: bool,
+}
+
+/// The parts of the system text: identity, bootstrap files, memory, active skills, skill list.
+pub fn sections(brief: &Brief<'_>) -> Vec<Section> {
+    let section = |name: &str, why: &'static str, text: String| Section {
+        name: name.to_owned(),
+        why,
+        text,
+        follows: false,
+    };
+    let mut sections = vec![section(
+        "identity",
+        "who it is, where it works, how",
+        identity(brief),
+    )];
+    for (number, (name, text)) in brief.bootstrap.iter().enumerate() {
+        let text = format!("## {name}\n\n{}", text.trim_end());
+        sections.push(Section {
+            follows: number > 0,
+            ..section(name, "a note of the workspace", text)
+        });
     }
     if let Some(memory) = brief.memory {
-        sections.push(format!(
-            "# Memory\n\n## Long-term Memory\n{}",
-            memory.trim_end()
-        ));
+        let text = format!("# Memory\n\n## Long-term Memory\n{}", memory.trim_end());
+        sections.push(section("memory", "what lasts: memory/MEMORY.md", text));
     }
     if !brief.active_skills.is_empty() {
-        sections.push(format!(
-            "# Active Skills\n\n{}",
-            brief.active_skills.trim_end()
-        ));
+        let text = format!("# Active Skills\n\n{}", brief.active_skills.trim_end());
+        sections.push(section("active skills", "skills that are always on", text));
     }
     if !brief.skills.is_empty() {
-        sections.push(format!(
+        let text = format!(
             "# Skills\n\nBefore doing what a skill covers, read its file with read_file. One marked \
              available=\"false\" needs what it lists first.\n\n{}",
             brief.skills.trim_end()
-        ));
+        );
+        sections.push(section("skills", "the list of skills", text));
     }
-    sections.join(SEPARATOR)
+    sections
+}
+
+/// The system text.
+pub fn joined(sections: &[Section]) -> String {
+    let mut text = String::new();
+    for (number, section) in sections.iter().enumerate() {
+        text.push_str(match (number, section.follows) {
+            (0, _) => "",
+            (_, true) => "\n\n",
+            (_, false) => SEPARATOR,
+        });
+        text.push_str(&section.text);
+    }
+    text
 }
 
 fn identity(brief: &Brief<'_>) -> String {
@@ -161,8 +192,12 @@ pub fn block(tag: &str, name: Option<&str>, text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Brief, block, facts, system, with_piped};
+    use super::{Brief, block, facts, joined, sections, with_piped};
     use std::path::Path;
+
+    fn system(brief: &Brief<'_>) -> String {
+        joined(&sections(brief))
+    }
 
     fn brief() -> Brief<'static> {
         Brief {

@@ -13,7 +13,7 @@ use crate::guard::iterations::Iterations;
 use crate::guard::repeats::Repeats;
 use crate::guard::warning::Warning;
 use crate::ledger::Account;
-use crate::message::{Message, Part, User};
+use crate::message::{Part, User};
 use crate::prompt;
 use crate::report::{Form, Level, Progress, Report, json};
 use crate::session::{Place, Session};
@@ -31,7 +31,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+mod outlay;
 mod places;
+mod rehearsal;
 
 /// Run the turn, print what is to be printed, and say how it ended.
 pub fn run(world: &World, arguments: &Arguments) -> Exit {
@@ -204,7 +206,8 @@ fn answer(
         return said("New session started.", report);
     }
     let compact = command.and_then(compacts);
-    if parts.is_empty() && !arguments.resume {
+    let is_look = matches!(arguments.dry_run, Some(DryRun::Table | DryRun::TableJson));
+    if parts.is_empty() && !arguments.resume && !is_look {
         return Err(fail_hint(
             Exit::NoInput,
             "no message",
@@ -227,35 +230,15 @@ fn answer(
     });
     let sampling = asker::sampling(&settings.asked[0]);
     let system = match &schema {
-        Some(schema) => format!("{}\n\n{}", scene.system, schema.words()),
-        None => scene.system,
+        Some(schema) => format!("{}\n\n{}", prompt::joined(&scene.sections), schema.words()),
+        None => prompt::joined(&scene.sections),
     };
     let answer = schema
         .as_ref()
         .map(|schema| schema as &dyn turn::agent::Answer);
-    if let Some(form) = arguments.dry_run {
-        let asker::Way { choice, wire } = asker::way(
-            world,
-            &settings,
-            &settings.asked[0],
-            true,
-            !arguments.no_stream,
-        )?;
-        let agent = Agent {
-            system: &system,
-            provider: &wire,
-            toolbox: &scene.toolbox,
-            guards: &mut [],
-            model: &choice.model,
-            sampling: &sampling,
-            answer,
-        };
-        session.push(Message::User(input.unwrap_or_default()))?;
-        let request = agent.request(session.messages(), true, "");
-        world.terminal.print(&match form {
-            DryRun::Json => format!("{}\n", wire.body(&request)),
-            DryRun::Curl => wire.curl(&request),
-        })?;
+    if arguments.dry_run.is_some() {
+        let said = (system.as_str(), answer);
+        rehearsal::show(world, arguments, &settings, &scene, said, session, input)?;
         return Ok(Ending::default());
     }
     let account = Account {

@@ -118,7 +118,7 @@ fn chain(
             !arguments.no_stream,
         )
         .and_then(|way| priced(way, capped.then_some(run.max_cost.is_some())));
-        let Way { choice, wire } = match way {
+        let way = match way {
             Ok(way) => way,
             // A stand-in that cannot be asked is none; the first one has to be.
             Err(error) if first.is_some() => {
@@ -128,14 +128,12 @@ fn chain(
             }
             Err(error) => return Err(error),
         };
+        let context = way.known_context(asked);
+        let Way { choice, wire } = way;
         if wire.key.is_some() && http::is_exposed(&wire.base) {
             let place = http::shown(&wire.base);
             report.notice(&format!("the key goes to {place} in the clear"));
         }
-        let context = asked
-            .known
-            .context
-            .or(choice.facts.map(|facts| facts.context));
         first.get_or_insert_with(|| {
             let (provider, model) = (choice.provider.clone(), choice.model.clone());
             (provider, model, context.unwrap_or(settings.context_window))
@@ -246,6 +244,18 @@ fn limit_name(provider: &str, base: &str, model: &str) -> String {
 pub(super) struct Way {
     pub(super) choice: Choice,
     pub(super) wire: Wire,
+}
+
+impl Way {
+    /// Tokens that the model takes in and gives out, together.
+    pub(super) fn context(&self, asked: &Asked, settings: &Settings) -> u32 {
+        self.known_context(asked).unwrap_or(settings.context_window)
+    }
+
+    fn known_context(&self, asked: &Asked) -> Option<u32> {
+        let facts = self.choice.facts.map(|facts| facts.context);
+        asked.known.context.or(facts)
+    }
 }
 
 /// The wire to the provider of `asked`.

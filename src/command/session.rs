@@ -1,7 +1,7 @@
 //! `nanobot session`: the conversations that are kept.
 
 use crate::World;
-use crate::cli::Session as Arguments;
+use crate::cli::{Agent, DryRun, Session as Arguments};
 use crate::error::Exit;
 use crate::message::{Message, plain_text};
 use crate::session::{self, Entry, Place, Summary};
@@ -22,6 +22,36 @@ pub fn run(world: &World, arguments: &Arguments) -> Result<Exit> {
     match arguments {
         Arguments::List { json } => list(world, &place, *json)?,
         Arguments::Show { key, json } => show(world, &place, key, *json)?,
+        Arguments::Context { key, json } => {
+            known(&place, key)?;
+            let form = match json {
+                true => DryRun::TableJson,
+                false => DryRun::Table,
+            };
+            return Ok(super::agent::run(
+                world,
+                &Agent {
+                    session: Some(key.clone()),
+                    dry_run: Some(form),
+                    no_stdin: true,
+                    ..Agent::default()
+                },
+            ));
+        }
+        Arguments::Compact { key, instructions } => {
+            known(&place, key)?;
+            return Ok(super::agent::run(
+                world,
+                &Agent {
+                    session: Some(key.clone()),
+                    message: Some(format!("/compact {}", instructions.join(" "))),
+                    no_stdin: true,
+                    wait: 600,
+                    max_parallel: 8,
+                    ..Agent::default()
+                },
+            ));
+        }
         Arguments::Rm { keys } => {
             for key in keys {
                 session::remove(&place, key)?;
@@ -29,6 +59,12 @@ pub fn run(world: &World, arguments: &Arguments) -> Result<Exit> {
         }
     }
     Ok(Exit::Answered)
+}
+
+/// # Errors
+/// Status 66 when there is no session `key`.
+fn known(place: &Place, key: &str) -> Result<()> {
+    session::entries(place, key).map(drop)
 }
 
 /// Where sessions are kept, as the settings say.

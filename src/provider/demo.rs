@@ -173,6 +173,7 @@ fn estimate(request: &Request<'_>, reply: &Reply) -> Usage {
     Usage {
         input: tokens(input),
         output: tokens(reply.text.len()).max(1),
+        estimated: true,
         ..Usage::default()
     }
 }

@@ -303,6 +303,7 @@ impl Session {
                         metadata.change(|kept| kept.left.push(left));
                     }
                     metadata.consolidated(count);
+                    metadata.summary_at = None;
                 })
             }
             _ => Ok(()),

@@ -30,15 +30,17 @@ pub trait Answer {
     fn check(&self, text: &str) -> Result<String, String>;
 }
 
+/// Tokens of what the model is told of a tool, by our estimate.
+pub fn weight_of(spec: &ToolSpec) -> u64 {
+    weight::of_text(&spec.name)
+        + weight::of_text(&spec.description)
+        + weight::of_value(&spec.parameters)
+}
+
 impl Agent<'_> {
     /// Tokens of what is sent besides the messages, by our estimate.
     pub fn weight(&self) -> u64 {
-        let spec = |spec: &ToolSpec| {
-            weight::of_text(&spec.name)
-                + weight::of_text(&spec.description)
-                + weight::of_value(&spec.parameters)
-        };
-        let tools: u64 = self.toolbox.specs().iter().map(spec).sum();
+        let tools: u64 = self.toolbox.specs().iter().map(weight_of).sum();
         weight::of_text(self.system) + tools
     }
 

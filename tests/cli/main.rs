@@ -5,6 +5,7 @@ mod anthropic;
 mod attach;
 mod compaction;
 mod config;
+mod context;
 pub(crate) mod crash;
 mod crowd;
 mod docs;

@@ -4,7 +4,7 @@ use crate::World;
 use crate::cli::Agent as Arguments;
 use crate::error::{Exit, fail, fail_hint};
 use crate::policy::{Reach, Root};
-use crate::prompt::{self, Brief};
+use crate::prompt::{self, Brief, Section};
 use crate::report::Report;
 use crate::settings::{Directory, Settings};
 use crate::skill;
@@ -25,7 +25,8 @@ use std::sync::Arc;
 /// The tools, and the text about them and all else.
 pub(super) struct Scene {
     pub(super) toolbox: Toolbox,
-    pub(super) system: String,
+    /// What the system text is made of.
+    pub(super) sections: Vec<Section>,
 }
 
 /// Set the scene of a turn.
@@ -88,7 +89,7 @@ pub(super) fn set(
     } else {
         String::new()
     };
-    let system = prompt::system(&Brief {
+    let sections = prompt::sections(&Brief {
         platform: &platform,
         workspace: &home,
         directory: &directory,
@@ -100,7 +101,7 @@ pub(super) fn set(
         active_skills: &skill::active(&skills),
         skills: &summary,
     });
-    Ok(Scene { toolbox, system })
+    Ok(Scene { toolbox, sections })
 }
 
 /// The tools of this run, in the order of the Python program.

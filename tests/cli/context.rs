@@ -1,0 +1,149 @@
+//! What is sent, as a table: each part, what it weighs, and why.
+
+use crate::server::says;
+use crate::story::Story;
+use serde_json::{Value, json};
+
+/// The named cells of a table: part, tokens.
+fn cells(table: &str) -> Vec<(String, u64)> {
+    let row = |line: &str| {
+        let mut words = line
+            .split("  ")
+            .map(str::trim)
+            .filter(|word| !word.is_empty());
+        let (part, tokens) = (words.next()?, words.next()?);
+        Some((part.to_owned(), tokens.parse().ok()?))
+    };
+    table.lines().filter_map(row).collect()
+}
+
+#[test]
+fn the_parts_of_a_request_add_up() {
+    let story = Story::new()
+        .workspace_file("AGENTS.md", "Be brief.")
+        .workspace_file("memory/MEMORY.md", "The cat is Mia.")
+        .script([says("one")]);
+    story.run(["agent", "-m", "first"]).stdout("one\n");
+    let table = story
+        .run([
+            "agent",
+            "-m",
+            "second",
+            "-s",
+            "cli:direct",
+            "--dry-run=table",
+        ])
+        .text();
+    let cells = cells(&table);
+    let parts: Vec<&str> = cells.iter().map(|(part, _)| part.as_str()).collect();
+    let expect = [
+        "identity",
+        "AGENTS.md",
+        "memory",
+        "skills",
+        "tools",
+        "history",
+        "message",
+        "TOTAL",
+    ];
+    assert_eq!(parts, expect, "{table}");
+    let sum: u64 = cells.iter().rev().skip(1).map(|(_, tokens)| tokens).sum();
+    let total = cells.last().unwrap().1;
+    assert!(total.abs_diff(sum) <= 8, "{table}");
+    assert!(
+        table.contains("2 messages, from number 1 on")
+            && table.contains("as the provider counted last")
+    );
+    // Nothing was sent, and nothing kept.
+    assert_eq!(story.asked().len(), 1);
+    let first = story.run(["session", "context"]).text();
+    assert!(
+        !first.contains("\nmessage ") && first.contains("\nhistory "),
+        "{first}"
+    );
+    // What is printed is what is sent: within a tenth of what the server counts next.
+    story.server().script([says("two")]);
+    story.run(["agent", "-m", "second"]).stdout("two\n");
+    let counted = story.asked()[1].raw.len() as u64 / 4;
+    assert!(total.abs_diff(counted) * 10 < counted, "{total} {counted}");
+}
+
+#[test]
+fn what_is_not_sent_is_named() {
+    let story = Story::new()
+        .set("agents.defaults.memoryWindow", json!(4))
+        .set("memory.consolidate", json!("manual"));
+    for turn in 0..3 {
+        story.server().script([says(&"yes ".repeat(300))]);
+        story
+            .run(["agent", "-m", &format!("say {turn}")])
+            .stdout_has("yes yes");
+    }
+    let table = story.run(["session", "context", "cli:direct"]).text();
+    assert!(
+        table.contains("not sent: messages 1 to 2: before the window of 4 messages"),
+        "{table}"
+    );
+    story.server().script([says("- yes thrice")]);
+    drop(
+        story
+            .run(["session", "compact", "cli:direct", "be", "brief"])
+            .text(),
+    );
+    assert!(story.asked()[3].last().ends_with("The user adds: be brief"));
+    let table: Value = story
+        .run(["session", "context", "cli:direct", "--json"])
+        .json();
+    let parts: Vec<&str> = table["parts"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| row["part"].as_str().unwrap())
+        .collect();
+    assert!(
+        parts.contains(&"summary") && !parts.contains(&"history"),
+        "{table}"
+    );
+    assert_eq!(
+        table["not_sent"],
+        json!(["1 to 6: compacted: the summary stands for them"])
+    );
+    story
+        .run([
+            "agent",
+            "-m",
+            "x",
+            "--new",
+            "--replay",
+            "demo",
+            "-s",
+            "cli:direct",
+        ])
+        .text();
+    let table = story.run(["session", "context"]).text();
+    assert!(
+        table.contains("1 to 6: consolidated") && !table.contains("summary"),
+        "{table}"
+    );
+}
+
+#[test]
+fn a_conversation_that_is_not_there_is_named() {
+    let story = Story::new();
+    for command in ["context", "compact"] {
+        story
+            .run(["session", command, "nobody"])
+            .status(66)
+            .stderr_has("there is no session `nobody`");
+    }
+}
+
+#[test]
+fn the_table_needs_no_provider() {
+    let story = Story::bare();
+    let table = story.run(["agent", "-m", "hi", "--dry-run=table"]).text();
+    assert!(
+        table.contains("\nTOTAL ") && table.contains("the model takes 200000"),
+        "{table}"
+    );
+}
