@@ -40,6 +40,8 @@ pub(super) struct Metadata {
     /// Where the line begins that has the summary of what was compacted. Dropped by a program that writes the file anew,
     /// as the summary is.
     pub(super) summary_at: Option<u64>,
+    /// It has such a summary itself, and stands in the middle of a turn. Not carried on.
+    pub(super) is_compaction: bool,
     /// Keys of other releases, carried on.
     pub(super) extra: Map<String, Value>,
 }
@@ -150,6 +152,7 @@ fn read_metadata(mut object: Map<String, Value>) -> Metadata {
         messages: count(take("messages")),
         at: take("at").as_u64(),
         summary_at: take("summary_at").as_u64(),
+        is_compaction: !take("summary").is_null(),
         extra: Map::new(),
     };
     for key in OURS {

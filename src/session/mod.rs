@@ -38,6 +38,8 @@ pub struct Session {
     /// What stands for the messages before those, and is the first of them.
     summary: Option<Compaction>,
     outline: Outline,
+    /// Its last turn has ended, as the log says.
+    closed: bool,
     /// Characters that are kept of a tool result.
     result_limit: usize,
     /// `None` for a conversation that is not kept.
@@ -131,6 +133,7 @@ impl Session {
             weight: 0,
             summary: tail.summary,
             outline,
+            closed: tail.closed,
             result_limit,
             log,
         }
@@ -312,7 +315,11 @@ impl Session {
 
     /// Whether its last turn stopped in the middle.
     pub fn interrupted(&self) -> bool {
-        history::is_interrupted(&self.messages)
+        let is_summary = self.messages.len() == 1 && self.summary.is_some();
+        match is_summary {
+            true => !self.closed,
+            false => history::is_interrupted(&self.messages),
+        }
     }
 }
 

@@ -30,6 +30,8 @@ pub(super) struct Tail {
     pub(super) start: usize,
     /// What stands for those before it, where they were compacted.
     pub(super) summary: Option<Compaction>,
+    /// The last line closes a turn.
+    pub(super) closed: bool,
     /// Those that are in the window, as stored, but for old results that are long.
     pub(super) messages: Vec<Message>,
     /// A newer release remembers something of its provider that ends before our turn.
@@ -129,6 +131,7 @@ fn walk(file: &File, path: &Path, size: u64, window: usize) -> Result<Option<Tai
         count,
         start,
         summary,
+        closed: seen.closed_last && !seen.open,
         provider_state,
         notices,
     }))
@@ -188,6 +191,8 @@ struct Seen {
     metadata: Option<Metadata>,
     /// The very last line is one of ours.
     closed_last: bool,
+    /// It is the last, and of a turn that had not ended.
+    open: bool,
     provider_state: Option<bool>,
     /// Last first. `None` for those that count and are not sent.
     messages: Vec<Option<Message>>,
@@ -208,6 +213,7 @@ impl Seen {
             Line::Metadata(found) => {
                 let before = found.messages.filter(|_| found.at == Some(at));
                 self.closed_last |= self.lines == 1 && before.is_some();
+                self.open |= self.lines == 1 && found.is_compaction;
                 self.metadata.get_or_insert(found);
                 return before;
             }
@@ -310,6 +316,7 @@ fn scan(file: &File, path: &Path, window: usize) -> Result<Tail> {
         count,
         start,
         summary,
+        closed: false,
         provider_state,
         notices,
     })

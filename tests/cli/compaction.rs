@@ -297,6 +297,17 @@ fn compact_is_a_message_and_takes_instructions() {
 }
 
 #[test]
+fn a_summary_alone_is_no_interrupted_turn() {
+    let story = Story::new().script([says(&long("Noted.", 500)), says("- Mia")]);
+    drop(story.run(["agent", "-m", "My cat is Mia."]).text());
+    drop(story.run(["agent", "-m", "/compact"]).text());
+    story
+        .run(["agent", "--resume"])
+        .status(66)
+        .stderr_has("no interrupted turn");
+}
+
+#[test]
 fn after_new_no_summary_is_sent() {
     let story = compacted();
     story.server().script([says("Hello.")]);
