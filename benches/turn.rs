@@ -3,12 +3,14 @@
 //!
 //! The client is `min.c`, built here, static and without any of our cares. All programs run interleaved in one run, so
 //! that a noisy machine disturbs all alike; what is compared are minima of wall and CPU time, never clocks of two runs.
+//! The old sessions take 1.5 GB of the temporary directory.
 #![allow(clippy::print_stdout, reason = "a benchmark prints what it measured")]
 
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::fs::File;
+use std::io::{BufRead, BufReader, BufWriter, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -60,6 +62,9 @@ struct Case {
     words: Vec<String>,
     /// Its home, and whether the turn is brought to the disk.
     home: Option<(PathBuf, bool)>,
+    /// Its session is cut to this length before each run: our closing lines are gone, as if the Python program had
+    /// rewritten it, and all of it must be looked at.
+    cut: Option<u64>,
 }
 
 /// What one run took.
@@ -81,12 +86,16 @@ struct Bench {
     validate: Duration,
 }
 
-/// Messages in the old sessions.
+/// Messages in the old sessions, which the Python program has written.
 const SIZES: [(&str, &str, usize); 3] = [
     ("resume 100", "old100", 100),
     ("resume 10k", "old10k", 10_000),
     ("resume 100k", "old100k", 100_000),
 ];
+
+/// Sessions of our own, of a hundred and of a million messages: all but the last of them consolidated, or none.
+const YOUNG: [&str; 2] = ["lived 100", "lived 100, whole"];
+const OLD: [&str; 2] = ["lived 1M", "lived 1M, whole"];
 
 impl Bench {
     fn new() -> Self {
@@ -111,6 +120,7 @@ impl Bench {
                 every,
                 words: words.collect(),
                 home: Some((home, sync)),
+                cut: None,
             }
         };
         let theirs = |name, every, arguments: &[&str]| {
@@ -122,6 +132,7 @@ impl Bench {
                 every,
                 words: words.map(str::to_owned).collect(),
                 home: None,
+                cut: None,
             }
         };
         let port_text = port.to_string();
@@ -213,13 +224,15 @@ impl Bench {
         for (name, dir, size) in SIZES {
             let home = home(dir, "hello");
             let text = session(size);
-            write_session(&home, "cli_direct", &text);
+            std::fs::write(session_of(&home), &text).unwrap();
             cases.push(ours(name, 1, &["agent", "-m", "hello"], home, false));
             if size == 100_000 {
-                // Another program has rewritten it: our closing lines are gone, and all of it must be looked at.
                 let home = self::home(&temp.path().join("foreign"), port, "hello");
-                write_session(&home, "foreign@", &text);
-                cases.push(ours("foreign 100k", 4, &agent("foreign@"), home, false));
+                std::fs::write(session_of(&home), &text).unwrap();
+                cases.push(Case {
+                    cut: Some(text.len() as u64),
+                    ..ours("foreign 100k", 4, &["agent", "-m", "hello"], home, false)
+                });
                 for _ in 0..5 {
                     let started = Instant::now();
                     for line in text.lines() {
@@ -229,6 +242,25 @@ impl Bench {
                 }
             }
         }
+        for (names, size) in [(YOUNG, 100), (OLD, 1_000_000)] {
+            let paths = names.map(|name| {
+                let home = home(name, "hello");
+                let path = session_of(&home);
+                cases.push(ours(name, 1, &["agent", "-m", "hello"], home, false));
+                path
+            });
+            live(&paths[0], size);
+            std::fs::copy(&paths[0], &paths[1]).unwrap();
+            close(&paths[1], size, 0);
+        }
+        let home = home("foreign 1M", "hello");
+        let text = session(1_000_000);
+        std::fs::write(session_of(&home), &text).unwrap();
+        cases.push(Case {
+            cut: Some(text.len() as u64),
+            ..ours("foreign 1M", 10, &["agent", "-m", "hello"], home, false)
+        });
+        drop(text);
         Self {
             temp,
             min,
@@ -243,15 +275,9 @@ impl Bench {
     }
 
     fn run(&self, case: &Case, round: usize) -> Sample {
-        if case.name == "foreign 100k" {
-            let sessions = case
-                .home
-                .as_ref()
-                .unwrap()
-                .0
-                .join(".nanobot/workspace/sessions");
-            let to = sessions.join(format!("foreign{round}.jsonl"));
-            std::fs::copy(sessions.join("foreign@.jsonl"), to).unwrap();
+        if let (Some(length), Some((home, _))) = (case.cut, &case.home) {
+            let file = File::options().write(true).open(session_of(home));
+            file.unwrap().set_len(length).unwrap();
         }
         let out = self.temp.path().join("out");
         let mut command = Command::new(&self.min);
@@ -395,6 +421,25 @@ impl Bench {
             "resume of 100k / resume of 100",
             wall("resume 100k") / wall("resume 100"),
         );
+        // The age of a session costs nothing, whether it was consolidated or not.
+        for (young, old) in YOUNG.into_iter().zip(OLD) {
+            let ratio = |of: fn(&Table, &str) -> f64| of(table, old) / of(table, young);
+            gates.most(&format!("{old} / {young}, wall"), ratio(Table::wall), 1.2);
+            gates.most(&format!("{old} / {young}, CPU"), ratio(Table::cpu), 1.2);
+            gates.most(
+                &format!("{old} / {young}, memory"),
+                ratio(Table::memory),
+                1.2,
+            );
+        }
+        let home = self.temp.path().join(OLD[0]);
+        let size = session_of(&home).metadata().unwrap().len();
+        gates.told("the size of that million, MB", size as f64 / 1e6);
+        // Where another program wrote last, its age is paid for, once.
+        gates.told(
+            "a whole look at a million, ms",
+            wall("foreign 1M") - wall("hello"),
+        );
         let whole = cpu("foreign 100k") - cpu("hello");
         gates.most(
             "a whole look at 100k / a JSON check of it",
@@ -531,16 +576,16 @@ fn home(home: &Path, port: u16, path: &str) -> PathBuf {
     home.to_owned()
 }
 
-fn write_session(home: &Path, name: &str, text: &str) {
-    let path = home.join(format!(".nanobot/workspace/sessions/{name}.jsonl"));
-    std::fs::write(path, text).unwrap();
+fn session_of(home: &Path) -> PathBuf {
+    home.join(".nanobot/workspace/sessions/cli_direct.jsonl")
 }
+
+const TIME: &str = "2026-01-02T03:04:05.000000";
 
 /// A session of `size` messages of about 380 bytes, as the Python program leaves it.
 fn session(size: usize) -> String {
-    let time = "2026-01-02T03:04:05.000000";
     let mut text = format!(
-        "{{\"_type\": \"metadata\", \"key\": null, \"created_at\": \"{time}\", \"updated_at\": \"{time}\", \
+        "{{\"_type\": \"metadata\", \"key\": null, \"created_at\": \"{TIME}\", \"updated_at\": \"{TIME}\", \
          \"metadata\": {{}}, \"last_consolidated\": {}}}\n",
         size - 50
     );
@@ -549,11 +594,73 @@ fn session(size: usize) -> String {
         let role = if number % 2 == 0 { "user" } else { "assistant" };
         writeln!(
             text,
-            "{{\"role\": \"{role}\", \"content\": \"{number} {words}\", \"timestamp\": \"{time}\"}}"
+            "{{\"role\": \"{role}\", \"content\": \"{number} {words}\", \"timestamp\": \"{TIME}\"}}"
         )
         .unwrap();
     }
     text
+}
+
+/// A session of `size` messages as this program leaves it: in each turn a question, a call, its result, an answer and a
+/// closing line. All but the last are consolidated.
+fn live(path: &Path, size: usize) {
+    let mut file = BufWriter::new(File::create(path).unwrap());
+    let mut at = 0;
+    let mut put = |line: &Value| {
+        let line = format!("{line}\n");
+        file.write_all(line.as_bytes()).unwrap();
+        at += line.len();
+        at
+    };
+    let mut end = put(&metadata(0));
+    for turn in 0..size / 4 {
+        let words = |count| format!("{turn} {}", "lorem ipsum ".repeat(count));
+        let id = format!("c{turn}");
+        let function = json!({ "name": "read_file", "arguments": "{\"path\":\"note.txt\"}" });
+        let call = json!({ "id": id, "type": "function", "function": function });
+        for mut line in [
+            json!({ "role": "user", "content": words(15), "facts": "[Runtime Context]" }),
+            json!({ "role": "assistant", "content": null, "tool_calls": [call] }),
+            json!({ "role": "tool", "tool_call_id": id, "name": "read_file", "content": words(40) }),
+            json!({ "role": "assistant", "content": words(20) }),
+        ] {
+            line["timestamp"] = TIME.into();
+            line["turn"] = turn.to_string().into();
+            if line["role"] != "tool" {
+                line["id"] = turn.to_string().into();
+            }
+            if line["role"] == "assistant" {
+                line["model"] = "m".into();
+                line["usage"] = json!({ "input": 100, "cached": 0, "output": 5, "reasoning": 0 });
+            }
+            end = put(&line);
+        }
+        let count = (turn + 1) * 4;
+        end = put(&closing(end, count, count.saturating_sub(52)));
+    }
+    file.into_inner().expect("all of it can be written");
+}
+
+/// Close a session of `size` messages once more.
+fn close(path: &Path, size: usize, consolidated: usize) {
+    let mut file = File::options().append(true).open(path).unwrap();
+    let at = file.metadata().unwrap().len();
+    let line = closing(at.try_into().unwrap(), size, consolidated);
+    file.write_all(format!("{line}\n").as_bytes()).unwrap();
+}
+
+fn closing(at: usize, messages: usize, consolidated: usize) -> Value {
+    let mut line = metadata(consolidated);
+    line["turn"] = "t".into();
+    line["messages"] = messages.into();
+    line["at"] = at.into();
+    line["ending"] = "answered".into();
+    line
+}
+
+fn metadata(consolidated: usize) -> Value {
+    json!({ "_type": "metadata", "key": "cli:direct", "created_at": TIME, "updated_at": TIME, "metadata": {},
+            "last_consolidated": consolidated })
 }
 
 /// Start a server that answers at once from prepared bytes: by the path, and by how often a connection has asked.
