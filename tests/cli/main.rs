@@ -28,6 +28,7 @@ mod statuses;
 mod story;
 mod streams;
 mod tidy;
+mod troubles;
 mod turn;
 mod usage;
 mod wire;

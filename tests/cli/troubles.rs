@@ -1,0 +1,1075 @@
+//! The troubles that other agents had with conversations, each prevented. The numbers are those of their issues and
+//! changes: `nanobot` is HKUDS/nanobot, `vibe` Mistral's.
+
+use crate::formats::{ALL, Format};
+use crate::server::{Answer, Turn, calls, calls_all, fails, replies, says, sends};
+use crate::story::{NANOBOT, Story, write};
+use serde_json::{Value, json};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, lchown};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+const STAMP: &str = "2026-01-02T03:04:05.000000";
+const FILE: &str = "sessions/cli_direct.jsonl";
+
+/// Lines as the Python program writes them.
+fn lines(list: &[Value]) -> String {
+    list.iter().map(|line| format!("{line}\n")).collect()
+}
+
+fn head(more: &Value) -> Value {
+    let mut head = json!({ "_type": "metadata", "key": "cli:direct", "created_at": STAMP, "updated_at": STAMP,
+                           "metadata": {}, "last_consolidated": 0 });
+    for (key, value) in more.as_object().unwrap() {
+        head[key] = value.clone();
+    }
+    head
+}
+
+fn user(content: impl Into<Value>) -> Value {
+    json!({ "role": "user", "content": content.into(), "timestamp": STAMP })
+}
+
+fn reply(content: impl Into<Value>) -> Value {
+    json!({ "role": "assistant", "content": content.into(), "timestamp": STAMP })
+}
+
+fn call(ids: &[&str]) -> Value {
+    let call = |id: &&str| json!({ "id": id, "type": "function", "function": { "name": "list_dir", "arguments": "{}" } });
+    let calls: Vec<Value> = ids.iter().map(call).collect();
+    json!({ "role": "assistant", "content": null, "tool_calls": calls, "timestamp": STAMP })
+}
+
+fn result(id: &str) -> Value {
+    json!({ "role": "tool", "tool_call_id": id, "name": "list_dir", "content": "out", "timestamp": STAMP })
+}
+
+/// Messages of a chat request in a word each: who, and what; a user's without the facts beside it.
+fn told(messages: &[Value]) -> Vec<String> {
+    let word = |message: &Value| {
+        let text = message["content"].as_str().unwrap_or_default();
+        match message["role"].as_str().unwrap() {
+            "user" => format!("user: {}", without_facts(text)),
+            "tool" => format!("={}", message["tool_call_id"].as_str().unwrap()),
+            _ if message["tool_calls"].is_array() => {
+                let calls = message["tool_calls"].as_array().unwrap();
+                let ids = calls.iter().map(|call| call["id"].as_str().unwrap());
+                format!("+{}", ids.collect::<Vec<_>>().join("+"))
+            }
+            role => format!("{role}: {text}"),
+        }
+    };
+    messages.iter().map(word).collect()
+}
+
+fn without_facts(text: &str) -> String {
+    let mut kept = String::new();
+    for part in text.split("\n\n") {
+        if !part.starts_with("[Runtime") {
+            kept.push_str(if kept.is_empty() { "" } else { " / " });
+            kept.push_str(part);
+        }
+    }
+    kept
+}
+
+/// What every provider takes: a user first and last, nobody twice in a row, and each call with its one result.
+#[track_caller]
+fn assert_sound(messages: &[Value]) {
+    let shown = told(messages);
+    let mut open: Vec<String> = Vec::new();
+    let mut before = "system";
+    let mut used = Vec::new();
+    for message in messages {
+        let role = message["role"].as_str().unwrap();
+        assert!(role == "tool" || role != before, "{shown:?}");
+        assert!(before != "system" || role == "user", "{shown:?}");
+        if role == "tool" {
+            let id = message["tool_call_id"].as_str().unwrap();
+            assert!(!open.is_empty() && open.remove(0) == id, "{shown:?}");
+        } else {
+            assert!(open.is_empty(), "{shown:?}");
+        }
+        for call in message["tool_calls"].as_array().into_iter().flatten() {
+            let id = call["id"].as_str().unwrap().to_owned();
+            assert!(!used.contains(&id), "{shown:?}");
+            used.push(id.clone());
+            open.push(id);
+        }
+        before = role;
+    }
+    assert!(open.is_empty() && before == "user", "{shown:?}");
+}
+
+/// What the model hears of a session with this text, and what is said about it on standard error.
+#[track_caller]
+fn heard(text: impl AsRef<[u8]>) -> (Vec<String>, String) {
+    let text = text.as_ref();
+    let story = Story::new().workspace_file(FILE, text).script([says("ok")]);
+    let ran = story.run(["agent", "-m", "next"]).stdout("ok\n");
+    let said = ran.error_text();
+    drop(ran);
+    let messages = story.asked()[0].messages()[1..].to_vec();
+    assert_sound(&messages);
+    let now = std::fs::read(story.workspace().join(FILE)).unwrap();
+    let whole = text.iter().rposition(|byte| *byte == b'\n');
+    let kept = &text[..whole.map_or(0, |at| at + 1)];
+    assert!(now.starts_with(kept), "the file is only appended to");
+    (told(&messages), said)
+}
+
+/// As [`heard`], of a session about which there is nothing to say.
+#[track_caller]
+fn quietly(text: impl AsRef<[u8]>, expect: &[&str]) {
+    let (told, said) = heard(text);
+    assert_eq!(told, expect);
+    assert_eq!(said, "");
+}
+
+const ALL_OF_IT: [&str; 3] = ["user: one", "assistant: 1", "user: next"];
+
+#[test]
+fn a_wrong_pointer_hides_no_history() {
+    // nanobot #4066, PR #3712
+    let of = |pointer: Value| {
+        lines(&[
+            head(&json!({ "last_consolidated": pointer })),
+            user("one"),
+            reply("1"),
+        ])
+    };
+    for pointer in [
+        json!(-1),
+        json!("7"),
+        json!(1.5),
+        json!(1e300),
+        Value::Null,
+        json!(true),
+        json!([2]),
+    ] {
+        quietly(of(pointer), &ALL_OF_IT);
+    }
+    for pointer in [3_u64, 99, u64::MAX] {
+        let (told, said) = heard(of(json!(pointer)));
+        assert_eq!(told, ALL_OF_IT);
+        assert!(said.contains("are consolidated; all are sent"), "{said}");
+    }
+    // What is written next is right again.
+    let story = Story::new()
+        .workspace_file(FILE, of(json!(99)))
+        .script([says("ok"), says("more")]);
+    story
+        .run(["agent", "-m", "next"])
+        .stdout("ok\n")
+        .error_text();
+    let last = story.session("cli_direct.jsonl").pop().unwrap();
+    assert_eq!(
+        (&last["last_consolidated"], &last["messages"]),
+        (&json!(0), &json!(4))
+    );
+    story.run(["agent", "-m", "again"]).stdout("more\n");
+    assert_eq!(story.asked()[1].messages().len(), 6);
+}
+
+#[test]
+fn odd_metadata_discards_no_session() {
+    // nanobot #3312, PR #1027: a date that was none, and null where an object should be
+    for more in [
+        json!({ "metadata": null }),
+        json!({ "metadata": [] }),
+        json!({ "metadata": "x" }),
+        json!({ "created_at": "yesterday", "updated_at": 7 }),
+        json!({ "created_at": null, "updated_at": null }),
+        json!({ "updated_at": "2999-01-01T00:00:00" }),
+        json!({ "messages": "many", "at": [], "turn": 3, "ending": null }),
+        json!({ "metadata": { "nanobot": "odd" } }),
+        json!({ "metadata": { "nanobot": { "stats": 7, "tries": "x", "left": [1] } } }),
+    ] {
+        let text = lines(&[head(&more), user("one"), reply("1")]);
+        quietly(&text, &ALL_OF_IT);
+        let story = Story::new().workspace_file(FILE, text);
+        story.run(["session", "list"]).stdout_has("cli:direct");
+    }
+    quietly(lines(&[user("one"), reply("1")]), &ALL_OF_IT);
+}
+
+#[test]
+fn a_line_that_cannot_be_read_costs_only_itself() {
+    // nanobot #3312, #3369, PR #1027
+    let (first, one, answer) = (
+        lines(&[head(&json!({}))]),
+        lines(&[user("one")]),
+        lines(&[reply("1")]),
+    );
+    for bad in [
+        "{\"role\": \"user\", \"cont\n",
+        "{\n",
+        "oops\n",
+        "7\n",
+        "{\"role\": \"user\", \"content\": \"a\"} {\"role\": \"user\"}\n",
+        "\0\0\0\n",
+    ] {
+        for text in [
+            // In the middle, instead of the first line, as the last, and between call and result.
+            format!("{first}{one}{bad}{answer}"),
+            format!("{bad}{one}{answer}"),
+            format!("{first}{one}{answer}{bad}"),
+            format!("{bad}{bad}{first}{one}{bad}{answer}{bad}"),
+        ] {
+            let (told, said) = heard(&text);
+            assert_eq!(told, ALL_OF_IT, "{text}");
+            assert!(said.contains("cannot be read"), "{said}");
+        }
+        let (told, said) = heard(bad.repeat(3));
+        assert_eq!(told, ["user: next"]);
+        assert_eq!(said.lines().count(), 3, "{said}");
+    }
+    let (told, _) = heard(format!(
+        "{first}{one}{}oops\n{}{answer}",
+        lines(&[call(&["c"])]),
+        lines(&[result("c")])
+    ));
+    assert_eq!(
+        told,
+        ["user: one", "+c", "=c", "assistant: 1", "user: next"]
+    );
+}
+
+#[test]
+fn a_last_line_without_its_end_is_not_glued_to_the_next() {
+    // nanobot #3369
+    let text = lines(&[head(&json!({})), user("one"), reply("1")]);
+    quietly(text.trim_end(), &ALL_OF_IT);
+    let (told, said) = heard(&text[..text.len() - 10]);
+    assert_eq!(told, ["user: one / next"]);
+    assert!(said.contains("torn"), "{said}");
+}
+
+#[test]
+fn a_window_cuts_no_group_of_calls() {
+    // nanobot #2007, #4006, #4058, PR #4091
+    let mut list = vec![head(&json!({}))];
+    for turn in 0..6 {
+        let (one, other) = (format!("{turn}a"), format!("{turn}b"));
+        list.push(user(format!("q{turn}")));
+        list.push(call(&[&one, &other]));
+        list.extend([result(&one), result(&other)]);
+        if turn % 2 == 0 {
+            list.push(call(&[&format!("{turn}c")]));
+            list.push(result(&format!("{turn}c")));
+        }
+        list.push(reply(format!("a{turn}")));
+    }
+    for window in 1..=16 {
+        for pointer in [0, 1, 2, 3, 4, 5, 20] {
+            list[0]["last_consolidated"] = pointer.into();
+            let story = Story::new()
+                .set("agents.defaults.memoryWindow", json!(window))
+                .workspace_file(FILE, lines(&list))
+                .script([calls("list_dir", json!({})), says("ok"), says("more")]);
+            story.run(["agent", "-m", "next"]).stdout("ok\n");
+            story.run(["agent", "-m", "last"]).stdout("more\n");
+            let asked = story.asked();
+            for number in [0, 2] {
+                assert_sound(&asked[number].messages()[1..]);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_window_that_ends_in_a_group_is_sent_with_its_user() {
+    // nanobot #4006: history of results alone is left after the cut
+    let story = Story::new()
+        .set("agents.defaults.memoryWindow", json!(2))
+        .workspace_file(
+            FILE,
+            lines(&[
+                head(&json!({})),
+                user("one"),
+                call(&["a", "b", "c"]),
+                result("a"),
+                result("b"),
+                result("c"),
+            ]),
+        )
+        .script([says("ok")]);
+    story.run(["agent", "-m", "next"]).stdout("ok\n");
+    let messages = story.asked()[0].messages()[1..].to_vec();
+    assert_eq!(
+        told(&messages),
+        ["user: one", "+a+b+c", "=a", "=b", "=c", "user: next"]
+    );
+}
+
+#[test]
+fn what_has_no_user_before_it_is_not_sent() {
+    // nanobot 2f573e591, db276bdf2: orphan results were sent where no user message was in the window
+    quietly(lines(&[result("a"), result("b")]), &["user: next"]);
+    quietly(lines(&[reply("hello")]), &["user: next"]);
+    quietly(
+        lines(&[call(&["a"]), result("a"), reply("x")]),
+        &["user: next"],
+    );
+    quietly(
+        lines(&[reply("hello"), user("one"), reply("1")]),
+        &ALL_OF_IT,
+    );
+    // The pointer stands within a group.
+    let pointed = head(&json!({ "last_consolidated": 2 }));
+    let group = [
+        pointed,
+        user("old"),
+        call(&["a", "b"]),
+        result("a"),
+        result("b"),
+        reply("x"),
+        user("one"),
+        reply("1"),
+    ];
+    quietly(lines(&group), &ALL_OF_IT);
+}
+
+#[test]
+fn results_find_their_calls_by_id_and_once() {
+    // vibe 2.5.0 (missing answers were matched by count), vibe §13.2 (ids missing and twice)
+    let check = |list: &[Value], expect: &[&str]| quietly(lines(list), expect);
+    let one = user("one");
+    check(
+        &[one.clone(), call(&["a", "b"]), result("b"), reply("1")],
+        &[
+            "user: one",
+            "+a+b",
+            "=a",
+            "=b",
+            "assistant: 1",
+            "user: next",
+        ],
+    );
+    check(
+        &[
+            one.clone(),
+            call(&["a"]),
+            result("a"),
+            result("a"),
+            result("z"),
+            reply("1"),
+        ],
+        &["user: one", "+a", "=a", "assistant: 1", "user: next"],
+    );
+    check(
+        &[
+            one.clone(),
+            call(&["a", "a"]),
+            result("a"),
+            result("a"),
+            reply("1"),
+        ],
+        &[
+            "user: one",
+            "+a+ax1",
+            "=a",
+            "=ax1",
+            "assistant: 1",
+            "user: next",
+        ],
+    );
+    // Calls without an id or a name, as some servers made them, are none.
+    let mut odd = call(&["a"]);
+    odd["tool_calls"][0]["id"] = Value::Null;
+    check(&[one.clone(), odd, reply("1")], &ALL_OF_IT);
+    let mut odd = call(&["a"]);
+    odd["tool_calls"] = Value::Null;
+    check(&[one, odd, result("a"), reply("1")], &ALL_OF_IT);
+}
+
+#[test]
+fn pictures_in_old_sessions_fill_no_context() {
+    // nanobot 6aed4265b: post2 stored them as data
+    let data = format!("data:image/png;base64,{}", "QUJD".repeat(100_000));
+    let text = lines(&[
+        user(json!([
+            { "type": "image_url", "image_url": { "url": data } },
+            { "type": "text", "text": "one" },
+        ])),
+        reply("1"),
+    ]);
+    for format in ALL {
+        let story = Story::in_format(format, "scripted")
+            .workspace_file(FILE, &text)
+            .script([says("ok")]);
+        story.run(["agent", "-m", "next"]).stdout("ok\n");
+        let raw = &story.asked()[0].raw;
+        assert!(!raw.contains("QUJDQUJD"), "{format:?}");
+        assert!(raw.contains("[image]") && raw.contains("one"), "{format:?}");
+    }
+}
+
+#[test]
+fn a_picture_of_ours_is_sent_in_its_own_turn_alone() {
+    // nanobot 6aed4265b; vibe `test_agent_loop_images`: pictures of the history are left out
+    let png = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\x06\0\0\0\x1f\x15\xc4\x89\0\0\0\rIDATx\x9cc\xf8\xcf\xc0\xf0\x1f\0\x05\0\x01\xff\x89\x99=\x1d\0\0\0\0IEND\xaeB`\x82";
+    let story = Story::new()
+        .file("a.png", png)
+        .script([says("A dot."), says("more")]);
+    story
+        .run(["agent", "-m", "what is it?", "-a", "a.png"])
+        .stdout("A dot.\n");
+    story.run(["agent", "-m", "next"]).stdout("more\n");
+    let asked = story.asked();
+    assert!(asked[0].raw.contains("base64,") && !asked[1].raw.contains("base64"));
+    assert!(asked[1].raw.contains("a.png]"));
+    let kept = std::fs::read_to_string(story.workspace().join(FILE)).unwrap();
+    assert!(!kept.contains("base64"));
+}
+
+#[test]
+fn facts_of_old_turns_are_no_words_of_the_user() {
+    // nanobot 45ae410f0: the runtime block, as three releases wrote it
+    let block = "[Runtime Context]\nCurrent Time: 2026-01-01 10:00 (Thursday)\nChannel: cli\nChat ID: direct";
+    let later = "[Runtime Context — metadata only, not instructions]\nCurrent Time: x";
+    for content in [
+        json!(format!("one\n\n{block}")),
+        json!(format!("{later}\n\none")),
+        json!([{ "type": "text", "text": format!("{later}\n\none") }]),
+    ] {
+        quietly(lines(&[user(content), reply("1")]), &ALL_OF_IT);
+    }
+    // Somebody who writes of it is not cut short.
+    let story = Story::new().script([says("1"), says("2")]);
+    story
+        .run(["agent", "-m", "see\n\n[Runtime Context]\nit says"])
+        .stdout("1\n");
+    story.run(["agent", "-m", "next"]).stdout("2\n");
+    assert!(story.asked()[1].raw.contains("it says"));
+}
+
+#[test]
+fn rows_of_other_releases_are_taken_for_what_they_are() {
+    // nanobot §4.2: slash commands, sub-agents, tools without messages, keys of channels, records that are no messages
+    let mut command = user("/status");
+    command["_command"] = true.into();
+    let mut its_answer = reply("all is well");
+    its_answer["_command"] = true.into();
+    let mut used = reply("1");
+    used["tools_used"] = json!(["exec"]);
+    used["latency_ms"] = 7.into();
+    used["_channel_delivery"] = true.into();
+    used["injected_event"] = json!({});
+    let mut nobody = reply("2");
+    nobody["tools_used"] = Value::Null;
+    let mut theirs = user("two");
+    theirs["sender_id"] = "7".into();
+    theirs["media"] = json!(["/tmp/a.png"]);
+    theirs["cli_apps"] = json!([]);
+    let text = lines(&[
+        head(&json!({})),
+        user("one"),
+        used,
+        command,
+        its_answer,
+        json!({ "_type": "provider_state", "state": { "response": "x" } }),
+        json!({ "_type": "of tomorrow", "role": "user", "content": "no message" }),
+        json!({ "role": "system", "content": "old instructions" }),
+        theirs,
+        nobody,
+        user("[System: subagent] it is done"),
+        reply("3"),
+    ]);
+    // That the request has no key of theirs, the server has checked.
+    quietly(
+        text,
+        &[
+            "user: one",
+            "assistant: 1",
+            "user: two",
+            "assistant: 2",
+            "user: [System: subagent] it is done",
+            "assistant: 3",
+            "user: next",
+        ],
+    );
+}
+
+#[test]
+fn odd_letters_cost_no_message_and_no_line() {
+    // vibe 2.15.0 (bytes that are no UTF-8), 2.16.0 (cut at U+2028); nanobot §13.41 (half a surrogate pair)
+    let (one, answer) = (lines(&[user("one")]), lines(&[reply("1")]));
+    let at = one.find("one").unwrap() + 3;
+    let put = |bytes: &[u8]| {
+        [
+            &one.as_bytes()[..at],
+            bytes,
+            &one.as_bytes()[at..],
+            answer.as_bytes(),
+        ]
+        .concat()
+    };
+    for (bytes, letters) in [
+        (&b"\xff"[..], "\u{fffd}"),
+        (b"\xed\xa0\xbd", "\u{fffd}\u{fffd}\u{fffd}"),
+        (b"\\ud83d", "\u{fffd}"),
+        (b"\\udc00\\ud83d", "\u{fffd}\u{fffd}"),
+        (b"\\ud83d\\ude00", "\u{1f600}"),
+        (b"\\u0000", "\0"),
+        (
+            "\u{2028}\u{2029}\u{85}".as_bytes(),
+            "\u{2028}\u{2029}\u{85}",
+        ),
+        (b"\\u001c\\u001d\\u2028", "\u{1c}\u{1d}\u{2028}"),
+        (b"\xc3\xa9\\u00e9", "\u{e9}\u{e9}"),
+    ] {
+        quietly(
+            put(bytes),
+            &[&format!("user: one{letters}"), "assistant: 1", "user: next"],
+        );
+    }
+    let both = format!("{one}{answer}");
+    quietly(format!("\u{feff}{both}"), &ALL_OF_IT);
+    quietly(both.replace('\n', "\r\n"), &ALL_OF_IT);
+    quietly(both.replace('\n', "\n\n  \n"), &ALL_OF_IT);
+}
+
+#[test]
+fn what_was_said_comes_back_letter_for_letter() {
+    // vibe 2.0.0 (escaped letters), 2.4.0 (read in the locale's encoding), 2.16.0; nanobot PR #5160
+    let odd = "é 日本 \u{1f600} \u{2028}\u{2029}\u{85} \u{1b}[1m \\ud83d \"q\" \t \u{feff}\u{202e}";
+    let story = Story::new()
+        .env("LC_ALL", "C")
+        .env("PYTHONIOENCODING", "ascii")
+        .script([says(&format!("re {odd}")), says("ok")]);
+    story
+        .run(["agent", "-m", odd])
+        .stdout(&format!("re {odd}\n"));
+    story.run(["agent", "-m", "next"]).stdout("ok\n");
+    let messages = story.asked()[1].messages();
+    assert!(messages[1]["content"].as_str().unwrap().starts_with(odd));
+    assert_eq!(messages[2]["content"], format!("re {odd}"));
+    let text = std::fs::read_to_string(story.workspace().join(FILE)).unwrap();
+    assert!(text.contains("é 日本 \u{1f600} \u{2028}"));
+    assert_eq!(text.lines().count(), 7);
+}
+
+/// A run by somebody to whom the modes of files apply, who owns those of the story. `None` where that cannot be had.
+#[expect(
+    clippy::print_stderr,
+    reason = "a test that could not test must not look like one that did"
+)]
+fn by_their_owner(story: &Story, words: &[&str]) -> Option<Output> {
+    let mut command = story.command(words);
+    if std::fs::metadata("/proc/self").unwrap().uid() == 0 {
+        // Root may all. Somebody else gets the files, and must be able to run the program.
+        const NOBODY: u32 = 65_534;
+        let temp = story.home().parent().unwrap().to_owned();
+        for path in everything(&temp).into_iter().chain([temp]) {
+            lchown(path, Some(NOBODY), Some(NOBODY)).unwrap();
+        }
+        let mut probe = Command::new(NANOBOT);
+        probe.arg("--version").stdout(Stdio::null()).uid(NOBODY);
+        if !probe.status().is_ok_and(|status| status.success()) {
+            eprintln!("nobody but root can run the program: modes of files were not tried");
+            return None;
+        }
+        command.uid(NOBODY);
+    }
+    Some(command.output().unwrap())
+}
+
+#[test]
+fn what_may_not_be_read_or_written_is_not_begun_anew() {
+    // nanobot PR #1027: what could not be loaded was taken for new, and written over
+    let text = lines(&[head(&json!({})), user("one"), reply("1")]);
+    for (place, mode) in [
+        (FILE, 0o000),
+        (FILE, 0o400),
+        (FILE, 0o200),
+        ("sessions", 0o000),
+    ] {
+        let story = Story::new().workspace_file(FILE, &text);
+        let path = story.workspace().join(place);
+        let set = |mode| {
+            std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)).unwrap();
+        };
+        set(mode);
+        let Some(output) = by_their_owner(&story, &["agent", "-m", "x"]) else {
+            return;
+        };
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(74), "{place} {mode:o}: {said}");
+        assert!(said.contains("sessions"), "{said}");
+        assert!(story.asked().is_empty(), "nothing is paid for");
+        set(0o700);
+        assert_eq!(
+            std::fs::read_to_string(story.workspace().join(FILE)).unwrap(),
+            text
+        );
+    }
+}
+
+#[test]
+fn a_directory_that_takes_no_new_files_is_told_before_anything_is_paid_for() {
+    let story = Story::new();
+    let sessions = story.workspace().join("sessions");
+    std::fs::create_dir_all(&sessions).unwrap();
+    std::fs::set_permissions(&sessions, PermissionsExt::from_mode(0o500)).unwrap();
+    let Some(output) = by_their_owner(&story, &["agent", "-m", "x"]) else {
+        return;
+    };
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(74), "{said}");
+    assert!(
+        said.contains("sessions") && story.asked().is_empty(),
+        "{said}"
+    );
+}
+
+#[test]
+fn keys_of_one_file_name_share_no_session() {
+    // nanobot #4057, 463f53675
+    let story = Story::new();
+    let keys = [
+        "cli:a/b",
+        "cli:a_b",
+        "cli_a_b",
+        "cli:a:b",
+        " cli:a:b ",
+        "cli:a?b",
+        "CLI:a:b",
+    ];
+    for round in 0..2 {
+        for key in keys {
+            story.server().script([says(&format!("{key} {round}"))]);
+            story
+                .run(["agent", "-m", &format!("{round} of {key}"), "-s", key])
+                .stdout(&format!("{key} {round}\n"));
+        }
+    }
+    let asked = story.asked();
+    for (number, key) in keys.iter().enumerate() {
+        assert_eq!(asked[number].messages().len(), 2, "{key:?}");
+        let messages = asked[keys.len() + number].messages();
+        let expect = [
+            format!("user: 0 of {key}"),
+            format!("assistant: {key} 0"),
+            format!("user: 1 of {key}"),
+        ];
+        assert_eq!(told(&messages[1..]), expect);
+    }
+    let list = story.run(["session", "list", "--json"]).lines();
+    let mut found: Vec<&str> = list
+        .iter()
+        .map(|line| line["key"].as_str().unwrap())
+        .collect();
+    found.sort_unstable();
+    let mut expect = keys.to_vec();
+    expect.sort_unstable();
+    assert_eq!(found, expect);
+}
+
+#[test]
+fn a_key_is_read_and_not_guessed() {
+    // nanobot #899, 73530d51a: `telegram:a_b` was listed as `telegram:a:b` or `telegram_a:b`
+    let story = Story::new();
+    for key in ["telegram:a_b", "a_b:c", "under_score", "cron:1:2", "日本:é"] {
+        story.server().script([says("1"), says("2")]);
+        story.run(["agent", "-m", "x", "-s", key]).stdout("1\n");
+        story.run(["session", "list"]).stdout_has(key);
+        story.run(["agent", "-m", "x", "-s", key]).stdout("2\n");
+    }
+    assert_eq!(story.run(["session", "list", "--json"]).lines().len(), 5);
+}
+
+#[test]
+fn no_key_leads_out_of_the_directory() {
+    // nanobot §4.1; vibe `test_agents` (traversal in ids)
+    let story = Story::new();
+    let long = "k".repeat(140);
+    let keys = [
+        "../x",
+        "../../x",
+        "..",
+        ".",
+        "/etc/passwd",
+        ".hidden",
+        "a\nb",
+        "a\r",
+        "\u{1b}[31m",
+        "a/../../b",
+        "~",
+        "$HOME",
+        "-x",
+        "con",
+        "a.jsonl",
+        "a.lock",
+        "*",
+        "%2e%2e",
+        &long,
+        "\u{202e}x",
+    ];
+    for key in keys {
+        for words in ["1", "2"] {
+            story.server().script([says(words)]);
+            story
+                .run(["agent", "-m", "x", &format!("--session={key}")])
+                .stdout(&format!("{words}\n"));
+        }
+        assert_eq!(story.asked().pop().unwrap().messages().len(), 4, "{key:?}");
+    }
+    let logs = || {
+        let mut found = everything(story.home().parent().unwrap());
+        found.retain(|path| path.to_string_lossy().contains("jsonl"));
+        found.retain(|path| !path.ends_with("usage.jsonl"));
+        found
+    };
+    let sessions = story.workspace().join("sessions");
+    assert!(logs().iter().all(|path| path.parent() == Some(&sessions)));
+    let list = story.run(["session", "list"]).text();
+    assert!(
+        !list.contains('\u{1b}') && list.lines().count() > keys.len(),
+        "{list}"
+    );
+    for key in keys {
+        story.run(["session", "rm", "--", key]);
+    }
+    assert!(logs().is_empty());
+    for key in ["", "  ", &"k".repeat(200), &"é".repeat(100)] {
+        story
+            .run(["agent", "-m", "x", &format!("--session={key}")])
+            .status(2)
+            .stderr_has("a session's key has 1 to");
+    }
+}
+
+/// What is in `dir`, and below it.
+fn everything(dir: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(everything(&path));
+        }
+        found.push(path);
+    }
+    found
+}
+
+#[test]
+fn what_newer_releases_keep_survives_ours() {
+    // nanobot #4940, PR #4941: what a reader does not know was lost with its next save
+    let theirs = json!({
+        "title": "t", "_last_usage": { "prompt_tokens": 7 }, "_last_summary": { "text": "s", "last_active": STAMP },
+        "goal_state": null, "runtime_checkpoint": [1, { "a": "\u{e9}" }], "pending_user_turn": true,
+        "nanobot": { "of": "tomorrow" },
+    });
+    let first =
+        head(&json!({ "metadata": theirs, "last_archived": 0, "of_tomorrow": { "x": [1] } }));
+    let story = Story::new()
+        .workspace_file(FILE, lines(&[first.clone(), user("one"), reply("1")]))
+        .script([says("2"), says("3")]);
+    for (text, answer) in [("two", "2\n"), ("three", "3\n")] {
+        story.run(["agent", "-m", text]).stdout(answer);
+        let last = story.session("cli_direct.jsonl").pop().unwrap();
+        for key in ["key", "created_at", "last_archived", "of_tomorrow"] {
+            assert_eq!(last[key], first[key], "{key}");
+        }
+        for (key, value) in theirs.as_object().unwrap() {
+            let kept = &last["metadata"][key];
+            match key.as_str() {
+                "nanobot" => assert_eq!(kept["of"], value["of"]),
+                _ => assert_eq!(kept, value, "{key}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_resumed_session_keeps_its_key_and_its_birth() {
+    // vibe 2.9.0: resumed sessions changed their id
+    let old = "2025-01-01T00:00:00.000001";
+    let story = Story::new()
+        .workspace_file(
+            FILE,
+            lines(&[head(
+                &json!({ "created_at": old, "updated_at": "2999-01-01T00:00:00" }),
+            )]),
+        )
+        .script([says("1"), says("2")]);
+    story.run(["agent", "-m", "one"]).stdout("1\n");
+    story.run(["agent", "-m", "two"]).stdout("2\n");
+    for line in story
+        .session("cli_direct.jsonl")
+        .iter()
+        .filter(|line| line["ending"].is_string())
+    {
+        assert_eq!(
+            (&line["key"], &line["created_at"]),
+            (&json!("cli:direct"), &json!(old))
+        );
+        assert_eq!(line["updated_at"], STAMP);
+    }
+}
+
+#[test]
+fn a_session_has_each_message_once_and_leaves_nothing_beside_it() {
+    // vibe 2.0.2 (messages twice), 2.0.0 (the system prompt stored; temporary files left), nanobot `test_session_atomic`
+    let story = Story::new();
+    for number in 0..4 {
+        story.server().script([
+            calls_all([
+                ("list_dir", json!({})),
+                ("list_dir", json!({ "path": "." })),
+            ]),
+            says(&format!("a{number}")),
+        ]);
+        story
+            .run(["agent", "-m", &format!("q{number}")])
+            .stdout(&format!("a{number}\n"));
+    }
+    let session = story.session("cli_direct.jsonl");
+    assert!(session.iter().all(|line| line["role"] != "system"));
+    let messages = session.iter().filter(|line| line["role"].is_string());
+    let mut ids: Vec<String> = messages
+        .map(|line| format!("{}{}", line["id"], line["tool_call_id"]))
+        .collect();
+    assert_eq!(ids.len(), 4 * 5);
+    ids.sort();
+    ids.dedup();
+    assert_eq!(ids.len(), 4 * 5);
+    let mut names: Vec<_> = std::fs::read_dir(story.workspace().join("sessions"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
+    names.sort();
+    assert_eq!(names, ["cli_direct.jsonl", "cli_direct.jsonl.lock"]);
+}
+
+#[test]
+fn the_last_answer_and_all_results_are_remembered() {
+    // nanobot f2e0847d6, PR #1198 (the answer was not stored), #937 (results were not, and the model invented them)
+    let story = Story::new().file("a.txt", "alpha").script([
+        calls("read_file", json!({ "path": "a.txt" })),
+        says("It says alpha."),
+        says("yes"),
+    ]);
+    story.run(["agent", "-m", "one"]).stdout("It says alpha.\n");
+    story.run(["agent", "-m", "next"]).stdout("yes\n");
+    let messages = story.asked()[2].messages()[1..].to_vec();
+    assert_sound(&messages);
+    assert!(messages[2]["content"].as_str().unwrap().contains("alpha"));
+    assert_eq!(
+        (told(&messages)[3].as_str(), told(&messages)[4].as_str()),
+        ("assistant: It says alpha.", "user: next")
+    );
+}
+
+#[test]
+fn a_turn_that_failed_keeps_what_the_user_said_and_no_error_as_an_answer() {
+    // nanobot 66063abb8, #1303: error texts stored as replies made every later request fail; §4.3: an interrupted turn
+    // was lost as a whole
+    let broken = || {
+        let text = "data: {\"choices\":[{\"delta\":{\"content\":\"half an ans\"}}]}\n\n";
+        let error = "data: {\"error\":{\"message\":\"it broke\",\"code\":400}}\n\n";
+        sends(Answer::events([text, error]))
+    };
+    let within = || {
+        sends(Answer::json(
+            200,
+            &json!({ "error": { "message": "no", "code": 400 } }),
+        ))
+    };
+    let blank = || replies(json!({ "content": null }), "length");
+    let refused = || replies(json!({ "content": null }), "content_filter");
+    type Failing = Box<dyn Fn() -> Turn>;
+    let all: [Failing; 8] = [
+        Box::new(|| fails(400, "no")),
+        Box::new(|| fails(401, "no")),
+        Box::new(|| fails(404, "no")),
+        Box::new(|| fails(413, "no")),
+        Box::new(broken),
+        Box::new(within),
+        Box::new(blank),
+        Box::new(refused),
+    ];
+    let story = Story::new();
+    for (number, failing) in all.iter().enumerate() {
+        story.server().script([failing()]);
+        let ran = story.run(["agent", "-m", &format!("q{number}")]);
+        assert_ne!(ran.code(), 0, "{number}");
+        assert!(!ran.error_text().is_empty(), "{number}");
+        ran.text();
+    }
+    story.server().script([says("at last")]);
+    story.run(["agent", "-m", "next"]).stdout("at last\n");
+    let messages = story.asked().pop().unwrap().messages()[1..].to_vec();
+    let words: Vec<String> = (0..all.len()).map(|number| format!("q{number}")).collect();
+    assert_eq!(
+        told(&messages),
+        [format!("user: {} / next", words.join(" / "))]
+    );
+}
+
+#[test]
+fn thoughts_are_kept_and_go_back_to_who_wants_them() {
+    // nanobot 5ca386ebf; #194, #946, #1834, #3469, #3554, #3665, #3760
+    let mut thought = call(&["a"]);
+    thought["reasoning_content"] = "I must look.".into();
+    let mut last = reply("1");
+    last["reasoning_content"] = "It is one.".into();
+    last["thinking_blocks"] = json!([{ "type": "thinking", "thinking": "x", "signature": "y" }]);
+    let text = lines(&[head(&json!({})), user("one"), thought, result("a"), last]);
+    for (provider, model, back) in [
+        ("deepseek", "deepseek-chat", true),
+        ("custom", "scripted", false),
+    ] {
+        let story = Story::of(provider, model)
+            .extended(&["reasoning_content", "thinking"])
+            .workspace_file(FILE, &text)
+            .script([
+                replies(
+                    json!({ "content": "2", "reasoning_content": "And two." }),
+                    "stop",
+                ),
+                says("3"),
+            ]);
+        story.run(["agent", "-m", "two"]).stdout("2\n");
+        story.run(["agent", "-m", "three"]).stdout("3\n");
+        let messages = story.asked()[1].messages();
+        let thoughts: Vec<&str> = messages
+            .iter()
+            .filter_map(|message| message["reasoning_content"].as_str())
+            .collect();
+        let expect = ["I must look.", "It is one.", "And two."];
+        assert_eq!(thoughts, if back { &expect[..] } else { &[] }, "{provider}");
+        let kept = story.session("cli_direct.jsonl");
+        assert!(
+            kept.iter()
+                .any(|line| line["reasoning_content"] == "And two.")
+        );
+    }
+}
+
+#[test]
+fn usage_that_comes_with_every_chunk_is_not_summed() {
+    // vibe §2.3, §13.2
+    let chunk = |delta: Value, output: u64, finish: Value| {
+        let usage = json!({ "prompt_tokens": 100, "completion_tokens": output, "total_tokens": 100 + output,
+                            "prompt_tokens_details": { "cached_tokens": 40 } });
+        let choice = json!({ "index": 0, "delta": delta, "finish_reason": finish });
+        format!(
+            "data: {}\n\n",
+            json!({ "choices": [choice], "usage": usage })
+        )
+    };
+    let events = [
+        chunk(
+            json!({ "role": "assistant", "content": "a" }),
+            1,
+            Value::Null,
+        ),
+        chunk(json!({ "content": "b" }), 2, Value::Null),
+        chunk(json!({ "content": "c" }), 3, json!("stop")),
+        "data: [DONE]\n\n".to_owned(),
+    ];
+    let story = Story::new().script([sends(Answer::events(events))]);
+    let ran = story.run(["agent", "-m", "x", "--json"]);
+    let result = ran.json();
+    assert_eq!(result["text"], "abc");
+    assert_eq!(result["usage"]["input"], 100, "{result}");
+    assert_eq!(result["usage"]["output"], 3, "{result}");
+    assert_eq!(result["usage"]["cached"], 40, "{result}");
+    drop(ran);
+    let kept = story.session("cli_direct.jsonl");
+    assert_eq!(kept[2]["usage"]["output"], 3);
+}
+
+#[test]
+fn runs_that_move_an_old_session_at_once_lose_nothing() {
+    // nanobot #863: moving a session from where older releases kept it was a race
+    let id = "0123456789abcdef0123456789abcdef";
+    let story = Story::new();
+    let store = story.home().join(".nanobot/sessions").join(id);
+    write(
+        &story.workspace().join(".nanobot/workspace-id"),
+        id.as_bytes(),
+    );
+    write(
+        &store.join(".workspace"),
+        story.workspace().to_str().unwrap().as_bytes(),
+    );
+    write(
+        &story.home().join(".nanobot/sessions/cli_direct.jsonl"),
+        lines(&[head(&json!({})), user("one"), reply("1")]).as_bytes(),
+    );
+    story.server().always(says("ok"));
+    let commands: Vec<Command> = (0..8)
+        .map(|number| story.command(["agent", "-m", &format!("n{number}")]))
+        .collect();
+    std::thread::scope(|scope| {
+        for mut command in commands {
+            scope.spawn(move || {
+                let output = command.output().unwrap();
+                assert!(output.status.success(), "{output:?}");
+            });
+        }
+    });
+    let text = std::fs::read_to_string(store.join("Y2xpOmRpcmVjdA.jsonl")).unwrap();
+    let said = |line: &Value| line["role"] == "user";
+    let all = text
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let mut said: Vec<String> = all
+        .filter(said)
+        .map(|line| line["content"].as_str().unwrap().to_owned())
+        .collect();
+    said.sort();
+    let mut expect: Vec<String> = (0..8).map(|number| format!("n{number}")).collect();
+    expect.push("one".into());
+    assert_eq!(said, expect);
+    assert!(
+        !story
+            .home()
+            .join(".nanobot/sessions/cli_direct.jsonl")
+            .exists()
+    );
+}
+
+#[test]
+fn a_format_that_changes_between_turns_breaks_no_group() {
+    // nanobot §13.40 (ids that are too long or odd for the next provider), vibe 2.3.0 (results out of order)
+    let list = [
+        user("one"),
+        call(&[
+            "call_abcdefghijklmnopqrstuvwxyz0123456789_abcdefghijklmnopqrstuvwxyz0123456789",
+            "functions.x:1",
+            "3",
+        ]),
+        result("3"),
+        result("functions.x:1"),
+        reply("1"),
+    ];
+    for format in ALL {
+        let story = Story::in_format(format, "scripted")
+            .workspace_file(FILE, lines(&list))
+            .script([calls("list_dir", json!({})), says("ok"), says("more")]);
+        story.run(["agent", "-m", "two"]).stdout("ok\n");
+        let story = story.set("providers.custom.apiType", json!(Format::name(ALL[0])));
+        story.run(["agent", "-m", "next"]).stdout("more\n");
+        assert_sound(&story.asked()[2].messages()[1..]);
+    }
+}
+
+#[test]
+fn the_clock_does_not_change_what_was_sent_before() {
+    // nanobot `test_context_prompt_cache`: a time in the system text made every request a new one
+    let story = Story::new().script([says("1")]);
+    story.run(["agent", "-m", "one"]).stdout("1\n");
+    let story = story
+        .env("NANOBOT_TEST_TIME", "2026-03-04T05:06:07Z")
+        .script([says("2")]);
+    story.run(["agent", "-m", "two"]).stdout("2\n");
+    let asked = story.asked();
+    assert_eq!(asked[0].messages(), asked[1].messages()[..2]);
+    assert_ne!(asked[1].messages()[1], asked[1].messages()[3]);
+    assert!(asked[1].messages()[3].to_string().contains("2026-03-04"));
+}
