@@ -2,10 +2,10 @@
 
 use super::line::{self, Line};
 use super::place::{Place, key_in};
-use super::{lock_path, open_to_read, tail, whole_lines};
+use super::{lock_path, tail, whole_lines};
 use crate::error::{Exit, fail_hint};
 use crate::message::Message;
-use crate::sys::store::Lock;
+use crate::sys::store::{self, Lock};
 use anyhow::{Context, Result};
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ const COUNT_LIMIT: u64 = 8 << 20;
 pub fn list(place: &Place) -> Result<Vec<Summary>> {
     let mut found: Vec<Summary> = Vec::new();
     for dir in place.directories() {
-        for path in logs(dir)? {
+        for path in logs(dir)?.into_iter().filter(|path| path.is_file()) {
             let Some(summary) = summary(&path)? else {
                 continue;
             };
@@ -63,7 +63,7 @@ fn logs(dir: &Path) -> Result<Vec<PathBuf>> {
 
 /// `None` for a file that is gone meanwhile.
 fn summary(path: &Path) -> Result<Option<Summary>> {
-    let Some(file) = open_to_read(path)? else {
+    let Some(file) = store::open_existing(path)? else {
         return Ok(None);
     };
     let what = || format!("look at `{}`", path.display());
@@ -116,7 +116,7 @@ pub struct Logged {
 /// Status 66 when there is none.
 pub fn entries(place: &Place, key: &str) -> Result<impl Iterator<Item = Result<Entry>>> {
     let path = place.find(key)?;
-    let file = open_to_read(&path)?.ok_or_else(|| none(key))?;
+    let file = store::open_existing(&path)?.ok_or_else(|| none(key))?;
     let mut reader = BufReader::with_capacity(256 << 10, file);
     let (mut at, mut number) = (0, 0);
     Ok(std::iter::from_fn(move || {
@@ -168,7 +168,7 @@ fn none(key: &str) -> anyhow::Error {
 /// Status 66 when there is none, 75 when it is in use.
 pub fn remove(place: &Place, key: &str) -> Result<()> {
     let path = place.find(key)?;
-    open_to_read(&path)?.ok_or_else(|| none(key))?;
+    store::open_existing(&path)?.ok_or_else(|| none(key))?;
     let what = format!("session `{key}`");
     let lock = Lock::take(
         &lock_path(&path),

@@ -90,7 +90,7 @@ impl Session {
     /// The session `key` as it is, for a turn that is not kept. Empty when there is none.
     pub fn read(place: &Place, key: &str, notice: &mut dyn FnMut(&str)) -> Result<Self> {
         let path = place.find(key)?;
-        let Some(file) = open_to_read(&path)? else {
+        let Some(file) = store::open_existing(&path)? else {
             return Ok(Self::of(key, Tail::default(), place.result_limit, None));
         };
         let size = whole_lines(&file, &path)?;
@@ -571,14 +571,6 @@ fn lock_path(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".lock");
     name.into()
-}
-
-fn open_to_read(path: &Path) -> Result<Option<File>> {
-    match File::open(path) {
-        Ok(file) => Ok(Some(file)),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error).with_context(|| format!("open `{}`", path.display())),
-    }
 }
 
 fn about(file: &File, path: &Path) -> Result<std::fs::Metadata> {

@@ -199,7 +199,7 @@ fn is_of(path: &Path, key: &str) -> Result<bool> {
 
 /// The key that the first line of the file at `path` names.
 pub(super) fn key_in(path: &Path) -> Result<Option<String>> {
-    let Some(file) = super::open_to_read(path)? else {
+    let Some(file) = store::open_existing(path)? else {
         return Ok(None);
     };
     let mut first = Vec::new();

@@ -45,14 +45,34 @@ pub fn open_existing_log(path: &Path) -> Result<Option<File>> {
     }
 }
 
+/// Open `path` for reading; `None` where it is missing.
+///
+/// # Errors
+/// What is no regular file: a pipe would keep its reader waiting.
+pub fn open_existing(path: &Path) -> Result<Option<File>> {
+    let what = || format!("open `{}`", path.display());
+    let nonblock = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+    let mut options = OpenOptions::new();
+    match options.read(true).custom_flags(nonblock).open(path) {
+        Ok(file) if file.metadata().with_context(what)?.is_file() => Ok(Some(file)),
+        Ok(_) => Err(irregular(path)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error).with_context(what),
+    }
+}
+
+fn irregular(path: &Path) -> anyhow::Error {
+    let cause = format!("`{}` is no regular file", path.display());
+    fail(Exit::Io, cause)
+}
+
 /// Open a log of lines for appending. What another left without its newline gets one, so that it swallows no line of ours.
 ///
 /// # Errors
 /// What is no regular file: a pipe would keep its writer waiting.
 pub fn open_lines(path: &Path) -> Result<File> {
     if std::fs::metadata(path).is_ok_and(|about| !about.is_file()) {
-        let cause = format!("`{}` is no regular file", path.display());
-        return Err(fail(Exit::Io, cause));
+        return Err(irregular(path));
     }
     let log = open_log(path)?;
     while_locked(&log, path, || match is_whole(&log, path)? {

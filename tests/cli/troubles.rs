@@ -5,7 +5,7 @@ use crate::formats::{ALL, Format};
 use crate::server::{Answer, Turn, calls, calls_all, fails, replies, says, sends};
 use crate::story::{NANOBOT, Story, write};
 use serde_json::{Value, json};
-use std::os::unix::fs::{MetadataExt, PermissionsExt, lchown};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, lchown, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -549,6 +549,71 @@ fn what_was_said_comes_back_letter_for_letter() {
     let text = std::fs::read_to_string(story.workspace().join(FILE)).unwrap();
     assert!(text.contains("é 日本 \u{1f600} \u{2028}"));
     assert_eq!(text.lines().count(), 7);
+}
+
+#[test]
+fn what_is_no_file_is_no_session() {
+    // nanobot §4.1: links were refused; a pipe would keep its reader waiting for ever
+    type Make = fn(&Path);
+    let kinds: [(&str, Make); 5] = [
+        ("a directory", |path| std::fs::create_dir(path).unwrap()),
+        ("a pipe", |path| {
+            assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
+        }),
+        ("a link to a file", |path| {
+            write(
+                &path.with_file_name("other"),
+                b"{\"role\": \"user\", \"content\": \"known\"}\n",
+            );
+            symlink("other", path).unwrap();
+        }),
+        ("a link to nothing", |path| {
+            symlink("nothing", path).unwrap();
+        }),
+        ("a link to itself", |path| symlink(path, path).unwrap()),
+    ];
+    for (kind, make) in kinds {
+        for side in ["", ".lock"] {
+            // A lock is as good on a pipe.
+            if side == ".lock" && kind == "a pipe" {
+                continue;
+            }
+            let story = Story::new();
+            let path = story.workspace().join(format!("{FILE}{side}"));
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            make(&path);
+            let ran = story.run(["agent", "-m", "x"]);
+            assert_eq!(ran.code(), 74, "{kind}{side}: {}", ran.error_text());
+            assert!(
+                ran.error_text().contains("cli_direct.jsonl"),
+                "{kind}: {}",
+                ran.error_text()
+            );
+            drop(ran);
+            assert!(story.asked().is_empty(), "nothing is paid for: {kind}");
+            assert!(std::fs::symlink_metadata(&path).is_ok(), "{kind} stays");
+        }
+    }
+}
+
+#[test]
+fn what_is_no_file_hides_no_other_session() {
+    let story = Story::new().script([says("1")]);
+    story.run(["agent", "-m", "x", "-s", "good"]).stdout("1\n");
+    let sessions = story.workspace().join("sessions");
+    std::fs::create_dir(sessions.join("dir.jsonl")).unwrap();
+    assert!(
+        Command::new("mkfifo")
+            .arg(sessions.join("pipe.jsonl"))
+            .status()
+            .unwrap()
+            .success()
+    );
+    symlink("nothing", sessions.join("link.jsonl")).unwrap();
+    story.run(["session", "list"]).stdout_has("good");
+    let ran = story.run(["session", "show", "pipe"]);
+    assert_eq!(ran.code(), 74);
+    assert!(ran.error_text().contains("pipe.jsonl"));
 }
 
 /// A run by somebody to whom the modes of files apply, who owns those of the story. `None` where that cannot be had.
