@@ -6,10 +6,9 @@
 
 pub mod ageing;
 pub mod compaction;
-
 pub mod weight;
 
-use crate::message::{Finish, Message, Part, Reply, ToolCall, ToolResult};
+use crate::message::{Finish, Message, Part, Reply, ToolCall, ToolResult, plain_text};
 use std::collections::{HashMap, HashSet};
 
 /// What the model is told of a call whose result nobody knows.
@@ -17,12 +16,13 @@ pub const INTERRUPTED: &str =
     "interrupted: this call may or may not have happened; check before repeating it";
 
 /// `messages`, mended: they begin with a user's, every call is followed by its one result in call order, and nothing
-/// stands alone.
+/// stands alone or is empty.
 pub fn sendable(messages: Vec<Message>) -> Vec<Message> {
     let mut sent: Vec<Message> = Vec::with_capacity(messages.len());
     let mut ids = Ids::default();
     let mut rest = messages
         .into_iter()
+        .filter(|message| !is_blank(message))
         .skip_while(|message| !matches!(message, Message::User(_)))
         .peekable();
     while let Some(message) = rest.next() {
@@ -30,11 +30,11 @@ pub fn sendable(messages: Vec<Message>) -> Vec<Message> {
             Message::User(_) => sent.push(message),
             // Its call is not before it.
             Message::Tool(_) => {}
-            Message::Assistant(reply) if reply.calls.is_empty() => {
-                if !reply.text.is_empty() {
-                    sent.push(Message::Assistant(reply));
-                }
-            }
+            Message::Assistant(reply) if reply.calls.is_empty() => match sent.last_mut() {
+                // Strict servers refuse two replies in a row, as messages that nobody asked for leave them.
+                Some(Message::Assistant(before)) => join(before, &reply),
+                _ => sent.push(Message::Assistant(reply)),
+            },
             Message::Assistant(mut reply) => {
                 let mut results: Vec<ToolResult> = Vec::new();
                 while let Some(Message::Tool(result)) =
@@ -49,6 +49,29 @@ pub fn sendable(messages: Vec<Message>) -> Vec<Message> {
         }
     }
     sent
+}
+
+/// Whether a message says nothing: providers refuse such, and all that comes after.
+fn is_blank(message: &Message) -> bool {
+    match message {
+        Message::User(user) => user.facts.is_empty() && plain_text(&user.parts).trim().is_empty(),
+        Message::Assistant(reply) => reply.is_blank(),
+        Message::Tool(_) => false,
+    }
+}
+
+/// Let `before` say what `reply` does as well. What a provider signed is of one reply alone.
+fn join(before: &mut Reply, reply: &Reply) {
+    for (text, more) in [
+        (&mut before.text, &reply.text),
+        (&mut before.reasoning, &reply.reasoning),
+    ] {
+        if !text.is_empty() && !more.is_empty() {
+            text.push_str("\n\n");
+        }
+        text.push_str(more);
+    }
+    before.opaque = None;
 }
 
 /// One result for each call of `reply`, in call order. An id that was used before is made another, in both.
@@ -128,7 +151,7 @@ mod tests {
     use crate::message::{Message, Part, Reply, ToolCall, ToolResult, User};
     use serde_json::json;
 
-    /// `u`: a user; `a`: a text; `e`: an empty reply; `1+2`: a reply with these calls; `=1`: the result of call 1.
+    /// `u`: a user; `n`: one who says nothing; `a`: a text; `e`: an empty reply; `1+2`: a reply with these calls; `=1`: the result of call 1.
     fn conversation(words: &str) -> Vec<Message> {
         let call = |id: &str| ToolCall {
             id: id.into(),
@@ -140,6 +163,7 @@ mod tests {
                 parts: vec![Part::Text("u".into())],
                 ..User::default()
             }),
+            "n" => Message::User(User::default()),
             "a" => Message::Assistant(Reply {
                 text: "a".into(),
                 ..Reply::default()
@@ -203,6 +227,8 @@ mod tests {
         check("u =9 a", "u a");
         check("u 1 =1 =1 =7 a", "u 1 =1 a");
         check("u e a", "u a");
+        check("n a u n a a n a", "u a");
+        check("u a e a 1 =1 a a", "u a 1 =1 a");
         check("u u a", "u u a");
         check("u 1 =1 1 =1 a", "u 1 =1 1x1 =1x1 a");
         check("u 1+1 =1 =1 a", "u 1+1x1 =1 =1x1 a");
@@ -242,12 +268,12 @@ mod tests {
         crate::fuzz::hold(
             &[
                 b"u 1+2 =1 =2 a",
-                b"u 1 =1 u a =1 =2 e",
+                b"u 1 =1 u a n a =1 =2 e",
                 b"=1 1 1 =1 u 3+3 =3",
             ],
             |input, _| {
                 let known = |word: &&str| {
-                    matches!(*word, "u" | "a" | "e")
+                    matches!(*word, "u" | "n" | "a" | "e")
                         || word
                             .trim_start_matches('=')
                             .split('+')

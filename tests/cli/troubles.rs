@@ -385,6 +385,68 @@ fn results_find_their_calls_by_id_and_once() {
 }
 
 #[test]
+fn empty_replies_are_not_sent() {
+    // nanobot 66063abb8, #1303, PR #1314 (null), 0036116e0 (empty); vibe 2.3.0
+    for empty in [
+        Value::Null,
+        json!(""),
+        json!(" \n\t"),
+        json!([]),
+        json!([{ "type": "text", "text": "" }]),
+    ] {
+        let list = [user("one"), reply(empty.clone()), reply("1")];
+        quietly(lines(&list), &ALL_OF_IT);
+        let list = [user("one"), reply("1"), user("two"), reply(empty)];
+        quietly(
+            lines(&list),
+            &["user: one", "assistant: 1", "user: two / next"],
+        );
+    }
+    let mut without = reply("");
+    without.as_object_mut().unwrap().shift_remove("content");
+    quietly(lines(&[user("one"), without, reply("1")]), &ALL_OF_IT);
+}
+
+#[test]
+fn empty_words_of_the_user_are_refused_by_no_format() {
+    // nanobot 66063abb8: null content in a stored message made every later request fail
+    for format in ALL {
+        for empty in [Value::Null, json!(""), json!([])] {
+            let text = lines(&[user(empty), reply("1"), user("two"), reply("2")]);
+            let story = Story::in_format(format, "scripted")
+                .workspace_file(FILE, text)
+                .script([says("ok")]);
+            story.run(["agent", "-m", "next"]).stdout("ok\n");
+            let blank = |message: &Value| {
+                let content = &message["content"];
+                matches!(content.as_str(), Some("")) || content == &json!([]) || content.is_null()
+            };
+            let messages = story.asked()[0].messages();
+            assert!(!messages.iter().any(blank), "{format:?}: {messages:?}");
+        }
+    }
+}
+
+#[test]
+fn neighbours_of_one_role_are_one_message() {
+    // nanobot ad99d5aaa, #3143: GLM's error 1214; replies side by side are what proactive messages leave
+    quietly(
+        lines(&[user("a"), user("b"), user("c")]),
+        &["user: a / b / c / next"],
+    );
+    quietly(
+        lines(&[user("one"), reply("1"), reply("2"), user("two"), reply("3")]),
+        &[
+            "user: one",
+            "assistant: 1\n\n2",
+            "user: two",
+            "assistant: 3",
+            "user: next",
+        ],
+    );
+}
+
+#[test]
 fn pictures_in_old_sessions_fill_no_context() {
     // nanobot 6aed4265b: post2 stored them as data
     let data = format!("data:image/png;base64,{}", "QUJD".repeat(100_000));
