@@ -12,9 +12,6 @@ use std::time::Duration;
 
 /// The longest that a model may ask for.
 const LONGEST: u64 = 600;
-/// Bytes that are kept of the output's beginning, and of its end.
-const KEEP: usize = 7_500;
-
 /// Variables that a command gets, where we have them.
 const PASSED: &[&str] = &[
     "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", "TMPDIR",
@@ -24,6 +21,8 @@ const PASSED: &[&str] = &[
 #[derive(Clone, Debug)]
 pub struct Limits {
     pub timeout: Duration,
+    /// Characters that are kept of a result.
+    pub result: usize,
     /// Put before and after PATH.
     pub path_prepend: String,
     pub path_append: String,
@@ -36,6 +35,8 @@ pub struct Exec {
     spec: ToolSpec,
     files: Arc<Files>,
     timeout: Duration,
+    /// Bytes that are kept of the output's beginning, and of its end.
+    keep: usize,
     env: Vec<(String, String)>,
 }
 
@@ -57,6 +58,8 @@ impl Exec {
             spec,
             files,
             timeout: limits.timeout,
+            // With room for what is added, so that the result is not cut again: only the first cut knows the size.
+            keep: limits.result / 32 * 15,
             env: environment(limits, env),
         }
     }
@@ -94,11 +97,11 @@ impl Tool for Exec {
             directory,
             env: self.env.clone(),
             timeout,
-            keep: KEEP,
+            keep: self.keep,
         };
         let finished = process::run(&spec, &mut |bytes| say(&String::from_utf8_lossy(bytes)))
             .map_err(|error| format!("the shell cannot be started: {error}"))?;
-        let mut text = shown(&finished);
+        let mut text = shown(&finished, self.keep);
         let line = |words: String| format!("\n{words}");
         match (
             finished.status.and_then(|status| status.code()),
@@ -127,10 +130,10 @@ impl Tool for Exec {
 }
 
 /// The output as text, with a mark where its middle was left out.
-fn shown(finished: &process::Finished) -> String {
+fn shown(finished: &process::Finished, keep: usize) -> String {
     let head = String::from_utf8_lossy(&finished.head);
     let tail = String::from_utf8_lossy(&finished.tail);
-    let excess = tail.len().saturating_sub(KEEP);
+    let excess = tail.len().saturating_sub(keep);
     let start = (excess..=tail.len())
         .find(|at| tail.is_char_boundary(*at))
         .unwrap_or(tail.len());
@@ -320,6 +323,7 @@ mod tests {
         let (path_prepend, path_append) = ("/first".into(), "/last".into());
         Limits {
             timeout: Duration::from_secs(10),
+            result: 16_000,
             path_prepend,
             path_append,
             allowed_env_keys: vec!["EXTRA".into()],

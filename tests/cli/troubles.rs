@@ -1111,6 +1111,54 @@ fn usage_that_comes_with_every_chunk_is_not_summed() {
 }
 
 #[test]
+fn results_are_kept_whole_up_to_the_limit_and_say_how_much_was_cut() {
+    // nanobot 0a0017ff4 (500 characters made the model repeat its work), #2437 (a wrong size was told)
+    let kept = |length: usize, limit: u64, tool: Turn| {
+        let story = Story::new()
+            .set("agents.defaults.maxToolResultChars", json!(limit))
+            .file("a.txt", "é".repeat(length))
+            .script([tool, says("ok"), says("more")]);
+        story.run(["agent", "-m", "x"]).stdout("ok\n");
+        story.run(["agent", "-m", "y"]).stdout("more\n");
+        let asked = story.asked();
+        let sent = asked[1].messages()[3]["content"].clone();
+        // The same in the turn, in the next one, and in the file.
+        assert_eq!(asked[2].messages()[3]["content"], sent);
+        assert_eq!(story.session("cli_direct.jsonl")[3]["content"], sent);
+        sent.as_str().unwrap().to_owned()
+    };
+    let read = || calls("read_file", json!({ "path": "a.txt" }));
+    let cat = || calls("exec", json!({ "command": "cat a.txt" }));
+    // A file is read in pages, with long lines cut; a command's output is only cut here.
+    for (length, limit, tool) in [
+        (501, 16_000, read()),
+        (2_000, 16_000, read()),
+        (501, 16_000, cat()),
+        (7_000, 16_000, cat()),
+        (15_000, 40_000, cat()),
+    ] {
+        let sent = kept(length, limit, tool);
+        assert!(sent.contains(&"é".repeat(length)), "{length}: {sent}");
+        assert!(!sent.contains("left out"), "{length}");
+    }
+    for (length, limit) in [
+        (9_000, 1000),
+        (9_000, 8000),
+        (300_000, 16_000),
+        (300_000, 1000),
+    ] {
+        let sent = kept(length, limit, cat());
+        assert!(sent.chars().count() as u64 <= limit);
+        let left = sent.matches('é').count();
+        let (_, rest) = sent.split_once("[… ").expect("something was cut");
+        let (number, _) = rest.split_once(" bytes left out").unwrap();
+        // Half a letter at a cut counts for none.
+        let all = 2 * left + number.parse::<usize>().unwrap();
+        assert!(all.abs_diff(2 * length) <= 2, "{length} {limit}: {all}");
+    }
+}
+
+#[test]
 fn runs_that_move_an_old_session_at_once_lose_nothing() {
     // nanobot #863: moving a session from where older releases kept it was a race
     let id = "0123456789abcdef0123456789abcdef";

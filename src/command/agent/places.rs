@@ -113,6 +113,7 @@ fn toolbox(
 ) -> Result<Toolbox> {
     let limits = Limits {
         timeout: settings.exec.timeout,
+        result: settings.max_tool_result_chars,
         path_prepend: settings.exec.path_prepend.clone(),
         path_append: settings.exec.path_append.clone(),
         allowed_env_keys: settings.exec.allowed_env_keys.clone(),
