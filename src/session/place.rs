@@ -82,19 +82,19 @@ impl Place {
             };
             return Ok(stray.unwrap_or(path));
         }
+        let coded = self.dir.join(coded);
         let Some(safe) = safe else {
-            return Ok(self.dir.join(coded));
+            return free(coded, key);
         };
         let path = self.dir.join(&safe);
         if path.exists() {
-            return Ok(if is_of(&path, key)? {
-                path
-            } else {
-                self.dir.join(coded)
-            });
+            return match is_of(&path, key)? {
+                true => Ok(path),
+                false => free(coded, key),
+            };
         }
-        if self.dir.join(&coded).exists() {
-            return Ok(self.dir.join(coded));
+        if coded.exists() && is_of(&coded, key)? {
+            return Ok(coded);
         }
         let old = self.old.join(&safe);
         Ok(if old.exists() && is_of(&old, key)? {
@@ -190,6 +190,17 @@ pub(super) fn safe_name(key: &str) -> String {
 fn coded_name(key: &str) -> String {
     let coded = base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(key);
     format!("{coded}.jsonl")
+}
+
+/// `path`, unless it is the file of another key: of one that looks like the coded name of this one.
+fn free(path: PathBuf, key: &str) -> Result<PathBuf> {
+    match key_in(&path)?.filter(|found| found != key) {
+        None => Ok(path),
+        Some(other) => Err(fail(
+            Exit::Usage,
+            format!("session `{key}` would have the file of session `{other}`: choose another key"),
+        )),
+    }
 }
 
 /// Whether the file at `path` is that of `key`: its first line says so, or says nothing.

@@ -808,6 +808,26 @@ fn a_key_is_read_and_not_guessed() {
 }
 
 #[test]
+fn a_key_that_looks_like_a_coded_name_shares_no_session() {
+    // nanobot #4057: `YV9i` is the coded name of `a_b`
+    let story = Story::new().script([says("1"), says("2"), says("3"), says("4")]);
+    story.run(["agent", "-m", "x", "-s", "YV9i"]).stdout("1\n");
+    story.run(["agent", "-m", "x", "-s", "a_b"]).stdout("2\n");
+    assert_eq!(story.asked()[1].messages().len(), 2);
+    story.run(["agent", "-m", "x", "-s", "a_b"]).stdout("3\n");
+    assert_eq!(story.asked()[2].messages().len(), 4);
+    // Where no name is left, that is said.
+    story.run(["agent", "-m", "x", "-s", "a:b"]).stdout("4\n");
+    let story = Story::new().script([says("1"), says("2")]);
+    story.run(["agent", "-m", "x", "-s", "YV9i"]).stdout("1\n");
+    story.run(["agent", "-m", "x", "-s", "a:b"]).stdout("2\n");
+    story
+        .run(["agent", "-m", "x", "-s", "a_b"])
+        .status(2)
+        .stderr_has("`YV9i`");
+}
+
+#[test]
 fn no_key_leads_out_of_the_directory() {
     // nanobot §4.1; vibe `test_agents` (traversal in ids)
     let story = Story::new();
