@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tail::Tail;
 
+pub mod consolidation;
 mod files;
 mod kept;
 mod line;

@@ -377,7 +377,7 @@ fn note_bad(text: &[u8], at: u64, notices: &mut Vec<String>) {
 }
 
 /// The lines of a file, last first, with the place where each begins.
-struct Backwards<'a> {
+pub(super) struct Backwards<'a> {
     file: &'a File,
     path: &'a Path,
     /// Where `held` begins in the file.
@@ -386,7 +386,7 @@ struct Backwards<'a> {
 }
 
 impl<'a> Backwards<'a> {
-    fn from(file: &'a File, path: &'a Path, end: u64) -> Self {
+    pub(super) fn from(file: &'a File, path: &'a Path, end: u64) -> Self {
         Self {
             file,
             path,
@@ -395,7 +395,7 @@ impl<'a> Backwards<'a> {
         }
     }
 
-    fn next(&mut self) -> Result<Option<(u64, Vec<u8>)>> {
+    pub(super) fn next(&mut self) -> Result<Option<(u64, Vec<u8>)>> {
         if self.held.is_empty() && self.start == 0 {
             return Ok(None);
         }

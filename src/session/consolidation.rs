@@ -1,0 +1,370 @@
+//! What of a conversation is to become memory: what is due, a snapshot of it, and the pointer behind it.
+//!
+//! Nothing here takes the lock of a turn: a piece is read as it stands, and the pointer moves by a metadata line, which a
+//! running turn notices. It moves only forward, and only from where the snapshot found it.
+
+use super::files::Logged;
+use super::line::{self, Closing, Line, Metadata};
+use super::place::{Place, Sync};
+use super::tail::{self, Backwards};
+use super::{Known, Session, TRIES, about, mend, open_to_read, whole_lines};
+use crate::message::{Message, Part, plain_text};
+use crate::sys::store;
+use anyhow::{Context, Result};
+use std::fs::File;
+use std::io::{BufReader, Seek, SeekFrom};
+use std::path::Path;
+
+/// Bytes of text that a token usually has.
+const BYTES: u64 = 4;
+
+/// When a conversation is to be consolidated.
+#[derive(Clone, Copy, Debug)]
+pub struct Terms {
+    /// So many messages are sent again; half of them stay when the rest is consolidated.
+    pub window: usize,
+    /// So many tokens, whichever comes first; half of them stay.
+    pub tokens: u64,
+}
+
+/// What is to be consolidated next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Next {
+    /// The number of its first message.
+    pub from: usize,
+    /// Where it ends at the latest.
+    pub limit: usize,
+    /// It was put behind, and nothing of it is kept back.
+    pub left: bool,
+    /// How often it was tried.
+    pub tries: u32,
+}
+
+/// A piece of a conversation, as it stood when it was read.
+#[derive(Clone, Debug)]
+pub struct Piece {
+    pub from: usize,
+    /// The number of the first message behind it.
+    pub to: usize,
+    pub messages: Vec<Logged>,
+}
+
+impl Session {
+    /// Whether something of it is to be consolidated, told without reading anything.
+    pub fn is_due(&self, terms: &Terms) -> bool {
+        let Some(log) = &self.log else {
+            return false;
+        };
+        let open = log.count.saturating_sub(log.metadata.last_consolidated);
+        let tokens: u64 = self.messages.iter().map(tokens).sum();
+        !log.metadata.kept().left.is_empty() || open >= terms.window || tokens >= terms.tokens
+    }
+}
+
+/// Tokens of a message, by and large.
+fn tokens(message: &Message) -> u64 {
+    let text = |parts: &[Part]| plain_text(parts).len();
+    let bytes = match message {
+        Message::User(user) => text(&user.parts) + user.facts.len(),
+        Message::Assistant(reply) => {
+            let calls = reply.calls.iter();
+            reply.text.len()
+                + calls
+                    .map(|call| call.arguments.to_string().len())
+                    .sum::<usize>()
+        }
+        Message::Tool(result) => text(&result.parts),
+    };
+    bytes as u64 / BYTES
+}
+
+/// What of the session `key` comes next: what was put behind, then what is due; with `all` whatever may be consolidated,
+/// due or not. `None` where there is nothing, or no such session.
+pub fn next(place: &Place, key: &str, terms: &Terms, all: bool) -> Result<Option<Next>> {
+    let path = place.find(key)?;
+    let Some(file) = open_to_read(&path)? else {
+        return Ok(None);
+    };
+    let size = whole_lines(&file, &path)?;
+    let tail = tail::read(&file, &path, size, 0)?;
+    let kept = tail.metadata.kept();
+    // What another program made shorter has not what was put behind any more.
+    let left = kept
+        .left
+        .into_iter()
+        .find(|(from, to)| from < to && *to <= tail.count);
+    if let Some((from, limit)) = left {
+        return Ok(Some(Next {
+            from,
+            limit,
+            left: true,
+            tries: kept.tries,
+        }));
+    }
+    let from = tail.metadata.last_consolidated;
+    let border = border(&file, &path, size, from, tail.count, terms)?;
+    let limit = match border {
+        Border { due: false, .. } if !all => return Ok(None),
+        Border { limit, .. } => limit,
+    };
+    Ok((limit > from).then_some(Next {
+        from,
+        limit,
+        left: false,
+        tries: kept.tries,
+    }))
+}
+
+/// Where what is kept begins, and whether what is before it is due.
+struct Border {
+    limit: usize,
+    due: bool,
+}
+
+/// Go back from the end as far as messages are kept, and on until it is known whether anything is due.
+fn border(
+    file: &File,
+    path: &Path,
+    size: u64,
+    from: usize,
+    count: usize,
+    terms: &Terms,
+) -> Result<Border> {
+    let mut due = count - from >= terms.window;
+    let (mut number, mut weight) = (count, 0);
+    let mut limit = (terms.window < 2).then_some(count);
+    let mut lines = Backwards::from(file, path, size);
+    while number > from && !(due && limit.is_some()) {
+        let Some((_, text)) = lines.next()? else {
+            break;
+        };
+        let Line::Message(message) = line::parse(&text) else {
+            continue;
+        };
+        weight += message.as_ref().map_or(0, tokens);
+        if weight > terms.tokens / 2 {
+            limit.get_or_insert(number);
+        }
+        number -= 1;
+        if count - number == terms.window / 2 {
+            limit.get_or_insert(number);
+        }
+        due |= weight >= terms.tokens;
+    }
+    Ok(Border {
+        limit: limit.unwrap_or(from),
+        due,
+    })
+}
+
+/// Read what is next of the session `key`, for as long as `has_room` says so of each message; the first one is taken in
+/// any case. What stays begins with a user's message. `None` where it cannot, or the session is not as it was.
+pub fn read(
+    place: &Place,
+    key: &str,
+    next: &Next,
+    has_room: &mut dyn FnMut(&Logged) -> bool,
+) -> Result<Option<Piece>> {
+    let path = place.find(key)?;
+    let Some(file) = open_to_read(&path)? else {
+        return Ok(None);
+    };
+    let what = || format!("read `{}`", path.display());
+    let Some(start) = offset(&file, &path, next.from)? else {
+        return Ok(None);
+    };
+    let mut reader = BufReader::with_capacity(256 << 10, &file);
+    reader.seek(SeekFrom::Start(start)).with_context(what)?;
+    let mut messages: Vec<Logged> = Vec::new();
+    let (mut number, mut to) = (next.from, None);
+    let mut text = Vec::new();
+    let mut full = false;
+    loop {
+        if next.left && number == next.limit {
+            to = Some(number);
+            break;
+        }
+        let length = tail::next_line(&mut reader, &mut text).with_context(what)?;
+        if length == 0 {
+            break;
+        }
+        let Line::Message(message) = line::parse(&text) else {
+            continue;
+        };
+        let is_user = matches!(message, Some(Message::User(_)));
+        if is_user && number > next.from && (number <= next.limit || to.is_none()) {
+            to = Some(number);
+        }
+        if number >= next.limit && to.is_some() {
+            break;
+        }
+        if let Some(message) = message {
+            let (time, turn) = line::stamp(&text);
+            let logged = Logged {
+                number,
+                time,
+                turn,
+                message,
+            };
+            full = !messages.is_empty() && !has_room(&logged);
+            if full {
+                break;
+            }
+            messages.push(logged);
+        }
+        number += 1;
+    }
+    // One turn that is larger than the room is taken in parts: there is no better border in it.
+    let to = to.or(full.then_some(number)).filter(|to| *to > next.from);
+    Ok(to.map(|to| {
+        messages.retain(|logged| logged.number < to);
+        Piece {
+            from: next.from,
+            to,
+            messages,
+        }
+    }))
+}
+
+/// Where message `wanted` begins in the file, from whichever end it is nearer.
+fn offset(file: &File, path: &Path, wanted: usize) -> Result<Option<u64>> {
+    let size = whole_lines(file, path)?;
+    let is_message =
+        |text: &[u8]| line::is_message(text) || matches!(line::parse(text), Line::Message(_));
+    let count = tail::read(file, path, size, 0)?.count;
+    if wanted >= count {
+        return Ok(None);
+    }
+    if count - wanted < wanted {
+        let mut lines = Backwards::from(file, path, size);
+        let mut number = count;
+        while let Some((at, text)) = lines.next()? {
+            number -= usize::from(is_message(&text));
+            if number == wanted {
+                return Ok(Some(at));
+            }
+        }
+        return Ok(None);
+    }
+    let mut reader = BufReader::with_capacity(256 << 10, file);
+    let what = || format!("read `{}`", path.display());
+    reader.seek(SeekFrom::Start(0)).with_context(what)?;
+    let (mut at, mut number, mut text) = (0, 0, Vec::new());
+    loop {
+        let length = tail::next_line(&mut reader, &mut text).with_context(what)?;
+        if length == 0 {
+            return Ok(None);
+        }
+        if is_message(&text) {
+            if number == wanted {
+                return Ok(Some(at));
+            }
+            number += 1;
+        }
+        at += length;
+    }
+}
+
+/// Write down that what is next is tried. Whether it still is next; else nothing is written.
+pub fn count_try(place: &Place, key: &str, next: &Next) -> Result<bool> {
+    amend(place, key, &mut |metadata, _| {
+        let is_next = is_next(metadata, next.from);
+        if is_next {
+            metadata.change(|kept| kept.tries += 1);
+        }
+        is_next
+    })
+}
+
+/// Take back a try that was none: nobody was asked.
+pub fn take_back(place: &Place, key: &str, next: &Next) -> Result<bool> {
+    amend(place, key, &mut |metadata, _| {
+        let is_next = is_next(metadata, next.from) && metadata.kept().tries > 0;
+        if is_next {
+            metadata.change(|kept| kept.tries -= 1);
+        }
+        is_next
+    })
+}
+
+/// The messages from `from` to `to` are consolidated: move the pointer behind them. Whether it moved; it does not where
+/// the session is not any more what was read.
+pub fn advance(place: &Place, key: &str, from: usize, to: usize) -> Result<bool> {
+    amend(place, key, &mut |metadata, count| {
+        if to > count || from >= to {
+            return false;
+        }
+        let mut kept = metadata.kept();
+        if let Some(range) = kept.left.iter_mut().find(|range| range.0 == from) {
+            range.0 = to;
+            kept.left.retain(|range| range.0 < range.1);
+        } else if metadata.last_consolidated == from {
+            metadata.consolidated(to);
+        } else {
+            return false;
+        }
+        kept.tries = 0;
+        metadata.keep(&kept);
+        true
+    })
+}
+
+/// Whether message `from` begins what comes next, or what was put behind since.
+fn is_next(metadata: &Metadata, from: usize) -> bool {
+    let left = metadata.kept().left;
+    match left.is_empty() {
+        true => metadata.last_consolidated == from,
+        false => left.iter().any(|range| range.0 == from),
+    }
+}
+
+/// Append a metadata line, changed by `change`, which is told how many messages there are and says whether there is
+/// anything to write. It is asked again where another program wrote meanwhile.
+fn amend(
+    place: &Place,
+    key: &str,
+    change: &mut dyn FnMut(&mut Metadata, usize) -> bool,
+) -> Result<bool> {
+    for _ in 0..TRIES {
+        let path = place.find(key)?;
+        let Some(file) = store::open_existing_log(&path)? else {
+            return Ok(false);
+        };
+        // As a turn does: the newer releases have one lock for all sessions of a store.
+        let guard = File::open(path.with_file_name(".session-files.lock")).ok();
+        let guard = guard.as_ref().unwrap_or(&file);
+        mend(&file, guard, &path, &place.clock, &mut |_| {})?;
+        let known = Known::from(&about(&file, &path)?);
+        let tail = tail::read(&file, &path, known.size, 0)?;
+        let mut metadata = tail.metadata;
+        if !change(&mut metadata, tail.count) {
+            return Ok(false);
+        }
+        metadata.key.get_or_insert_with(|| key.to_owned());
+        // Where they are missing, the Python program would not read the session.
+        for time in [&mut metadata.created_at, &mut metadata.updated_at] {
+            time.get_or_insert_with(|| place.clock.stamp());
+        }
+        (metadata.messages, metadata.at) = (Some(tail.count), Some(known.size));
+        let closing = Closing {
+            turn: "",
+            ending: "consolidation",
+        };
+        let line = line::of_metadata(&metadata, Some(&closing));
+        let written = store::while_locked(guard, &path, || {
+            let is_known = std::fs::metadata(&path).is_ok_and(|now| Known::from(&now) == known);
+            if is_known {
+                store::append_to(&file, &path, known.size, line.as_bytes())?;
+            }
+            Ok(is_known)
+        })?;
+        if written {
+            if place.sync == Sync::Turn {
+                store::sync(&file, &path)?;
+            }
+            return Ok(true);
+        }
+    }
+    // Whoever writes that much is busy with it; this can be done later.
+    Ok(false)
+}
