@@ -32,6 +32,7 @@
 //! | [`settings`] | the config as written, and the settings as used |
 //! | [`workspace`] | the agent's home: its notes, memory and templates |
 //! | [`session`] | the conversation log: open, lock, repair, push |
+//! | [`memory`] | what outlasts a conversation: the memory, its history and its versions |
 //! | [`ledger`] | what every call of a model cost, and what may still be spent |
 //! | [`history`] | what is sent of a conversation: which messages may be, what they weigh, what stands for the others: pure |
 //! | [`skill`] | what a workspace can teach |
@@ -43,7 +44,7 @@
 //!
 //! ```text
 //! main → lib → command → turn → { session, provider, tool, guard, policy } → { message, event }
-//!                  └──→ { report, answer, attach, ledger, prompt, settings, workspace, history, skill } ──┘
+//!                  └──→ { report, answer, attach, ledger, memory, prompt, settings, workspace, history, skill } ──┘
 //! anything above may use sys and error; sys knows only std, its crates, and error
 //! ```
 //!
@@ -70,6 +71,7 @@ mod fuzz;
 pub mod guard;
 pub mod history;
 pub mod ledger;
+pub mod memory;
 pub mod message;
 pub mod policy;
 pub mod prompt;

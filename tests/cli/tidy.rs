@@ -19,6 +19,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("settings", &["error", "sys"]),
     ("session", &["error", "sys", "message", "history"]),
     ("ledger", &["error", "sys", "message"]),
+    ("memory", &["error", "sys", "message", "provider"]),
     ("answer", &["error", "turn"]),
     ("provider", &["error", "sys", "message", "event", "ledger"]),
     (
@@ -46,6 +47,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "guard",
             "history",
             "ledger",
+            "memory",
             "message",
             "policy",
             "prompt",

@@ -1,0 +1,218 @@
+//! The log of the past: HISTORY.md, or history.jsonl where a newer release keeps it so. Only ever appended to.
+
+use crate::sys::store;
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+
+/// Characters of an entry, as the newer releases have it. What a model says beyond them is no summary.
+const ENTRY: usize = 8000;
+
+/// Where entries go.
+#[derive(Clone, Debug)]
+pub(super) struct History {
+    /// The folder of the memory.
+    pub(super) dir: PathBuf,
+}
+
+impl History {
+    /// The file that entries go to.
+    pub(super) fn path(&self) -> PathBuf {
+        let rows = self.rows();
+        if rows.exists() {
+            rows
+        } else {
+            self.dir.join("HISTORY.md")
+        }
+    }
+
+    fn rows(&self) -> PathBuf {
+        self.dir.join("history.jsonl")
+    }
+
+    /// How long the file is, for [`Self::append`].
+    pub(super) fn size(&self) -> Result<u64> {
+        match std::fs::metadata(self.path()) {
+            Ok(about) => Ok(about.len()),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(0),
+            Err(error) => {
+                Err(error).with_context(|| format!("look at `{}`", self.path().display()))
+            }
+        }
+    }
+
+    /// Append those of `entries` that are not there yet. `size` is how long the file was before the first of them could
+    /// be: a run that was killed in the middle is taken up where it stopped.
+    pub(super) fn append(
+        &self,
+        entries: &[String],
+        size: u64,
+        stamp: &str,
+        session: &str,
+    ) -> Result<()> {
+        let path = self.path();
+        let is_rows = path == self.rows();
+        let before = store::read(&path)?.unwrap_or_default();
+        // A file that is shorter now was made anew by another program, with or without them.
+        let start = usize::try_from(size)
+            .ok()
+            .filter(|start| *start <= before.len())
+            .unwrap_or(0);
+        let since = &before[start..];
+        let log = store::open_lines(&path)?;
+        let mut at = 0;
+        let mut cursor = is_rows
+            .then(|| last_cursor(&before, &self.dir))
+            .transpose()?;
+        for entry in entries {
+            let text = match &mut cursor {
+                None => format!("{entry}\n\n"),
+                Some(cursor) => {
+                    if has_row(since, entry) {
+                        continue;
+                    }
+                    *cursor += 1;
+                    let row = json!({ "cursor": *cursor, "timestamp": stamp, "content": entry, "session_key": session });
+                    format!("{row}\n")
+                }
+            };
+            if since[at..].starts_with(text.as_bytes()) {
+                at += text.len();
+                continue;
+            }
+            if memchr::memmem::find(since, text.as_bytes()).is_some() {
+                continue;
+            }
+            // What power cut short of it goes, with the newline that opening has put behind that.
+            let torn = &since[at..];
+            if !torn.is_empty() && text.as_bytes().starts_with(torn) {
+                log.set_len((start + at) as u64)
+                    .with_context(|| format!("cut `{}`", path.display()))?;
+                at = since.len();
+            }
+            store::append_to(&log, &path, store::size(&log, &path)?, text.as_bytes())?;
+        }
+        store::sync(&log, &path)?;
+        if let Some(dir) = path.parent() {
+            store::sync_dir(dir)?;
+        }
+        if let Some(cursor) = cursor {
+            store::replace(&self.dir.join(".cursor"), cursor.to_string().as_bytes())?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether one of the rows in `text` has this content.
+fn has_row(text: &[u8], content: &str) -> bool {
+    rows(text).any(|row| row["content"] == content)
+}
+
+/// The last number of a row, wherever a newer release has it.
+fn last_cursor(text: &[u8], dir: &Path) -> Result<u64> {
+    let written = store::read(&dir.join(".cursor"))?.unwrap_or_default();
+    let written = String::from_utf8_lossy(&written)
+        .trim()
+        .parse()
+        .unwrap_or(0);
+    let rows = rows(text).filter_map(|row| row["cursor"].as_u64());
+    Ok(rows.max().unwrap_or(0).max(written))
+}
+
+/// The rows of a history.jsonl, without what is none.
+pub(super) fn rows(text: &[u8]) -> impl Iterator<Item = Value> {
+    text.split(|byte| *byte == b'\n')
+        .filter_map(|line| serde_json::from_slice::<Value>(line).ok())
+        .filter(Value::is_object)
+}
+
+/// What a model wrote as an entry: with its time, and within bounds.
+pub fn entry(text: &str, stamp: &str) -> String {
+    // An empty line would end it, for those who read by paragraphs.
+    let lines: Vec<&str> = text
+        .lines()
+        .filter(|line| !line.trim().is_empty())
+        .collect();
+    let text = lines.join("\n");
+    let text = text.trim();
+    let is_dated = text
+        .strip_prefix('[')
+        .and_then(|rest| rest.split_once(']'))
+        .is_some_and(|(date, _)| {
+            date.len() >= 10 && date.starts_with(|digit: char| digit.is_ascii_digit())
+        });
+    let text = match is_dated {
+        true => text.to_owned(),
+        false => format!("[{stamp}] {text}"),
+    };
+    match text.char_indices().nth(ENTRY) {
+        Some((at, _)) => format!("{}…", &text[..at]),
+        None => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{History, entry};
+
+    fn text(history: &History) -> String {
+        std::fs::read_to_string(history.path()).unwrap()
+    }
+
+    #[test]
+    fn an_entry_has_its_time() {
+        let check = |given: &str, expect: &str| assert_eq!(entry(given, "NOW"), expect);
+        check("[2026-01-02 03:04] Tea.", "[2026-01-02 03:04] Tea.");
+        check(" Tea.\n\nAnd cake.\n", "[NOW] Tea.\nAnd cake.");
+        check("[draft] Tea.", "[NOW] [draft] Tea.");
+        assert_eq!(entry(&"é".repeat(9000), "NOW").chars().count(), 8001);
+    }
+
+    #[test]
+    fn what_is_there_is_not_written_twice() {
+        let dir = tempfile::tempdir().unwrap();
+        let history = History {
+            dir: dir.path().to_owned(),
+        };
+        let entries = ["[t] one".to_owned(), "[t] two".to_owned()];
+        for _ in 0..2 {
+            history.append(&entries, 0, "t", "a:b").unwrap();
+        }
+        assert_eq!(text(&history), "[t] one\n\n[t] two\n\n");
+        // The same words, said again later, are another entry.
+        let size = history.size().unwrap();
+        history.append(&entries[..1], size, "t", "a:b").unwrap();
+        assert_eq!(text(&history), "[t] one\n\n[t] two\n\n[t] one\n\n");
+        // Cut anywhere, it becomes whole.
+        let whole = text(&history);
+        for cut in size..=whole.len() as u64 {
+            std::fs::write(history.path(), &whole[..cut as usize]).unwrap();
+            history.append(&entries[..1], size, "t", "a:b").unwrap();
+            assert_eq!(text(&history), whole, "{cut}");
+        }
+        // And what somebody else has written meanwhile stays.
+        std::fs::write(history.path(), "other").unwrap();
+        history.append(&entries[..1], 0, "t", "a:b").unwrap();
+        assert_eq!(text(&history), "other\n[t] one\n\n");
+    }
+
+    #[test]
+    fn newer_releases_get_rows() {
+        let dir = tempfile::tempdir().unwrap();
+        let history = History {
+            dir: dir.path().to_owned(),
+        };
+        let row = "{\"cursor\": 7, \"timestamp\": \"t\", \"content\": \"old\"}\nnot a row\n{\"cursor\": 9, \"cont";
+        std::fs::write(dir.path().join("history.jsonl"), row).unwrap();
+        let size = history.size().unwrap();
+        for _ in 0..2 {
+            history
+                .append(&["new".into()], size, "2026-01-02 03:04", "a:b")
+                .unwrap();
+        }
+        let last = "\n{\"cursor\":8,\"timestamp\":\"2026-01-02 03:04\",\"content\":\"new\",\"session_key\":\"a:b\"}\n";
+        assert_eq!(text(&history), format!("{row}{last}"));
+        assert_eq!(std::fs::read(dir.path().join(".cursor")).unwrap(), b"8");
+        assert!(!dir.path().join("HISTORY.md").exists());
+    }
+}

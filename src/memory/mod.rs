@@ -1,0 +1,483 @@
+//! Long-term memory: what is known (MEMORY.md), what was (HISTORY.md), and every version of the former.
+//!
+//! Whoever changes it holds its lock. A change is decided by one file, the plan: until that is in place nothing has
+//! happened, and from then on all of it will, if need be by the next who takes the lock. So a run that is killed anywhere
+//! leaves the memory as it was or as it was to be.
+
+use crate::sys::clock::Clock;
+use crate::sys::store::{self, Lock};
+use anyhow::{Context, Result};
+use history::History;
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use version::Versions;
+
+pub mod answer;
+pub mod history;
+pub mod request;
+pub mod search;
+mod version;
+
+pub use version::{Cause, Version};
+
+/// A memory of fewer characters may become anything.
+const SMALL: usize = 400;
+
+/// The memory of a workspace.
+#[derive(Clone, Debug)]
+pub struct Memory {
+    dir: PathBuf,
+    /// Where releases that are older still kept it.
+    old: PathBuf,
+    clock: Clock,
+}
+
+/// What is to be done, once it is decided.
+#[derive(Clone, Debug, Default)]
+pub struct Change<'a> {
+    /// The session and the piece of it that this makes memory of.
+    pub piece: Option<(&'a str, usize, usize)>,
+    /// What is appended to the history.
+    pub entries: Vec<String>,
+    /// The new text; `None` leaves it as it is.
+    pub memory: Option<Vec<u8>>,
+    /// Why the new text is kept aside only.
+    pub aside: Option<String>,
+    /// The version that the new text brings back.
+    pub of: Option<u64>,
+}
+
+/// What became of a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Done {
+    /// All of it.
+    All,
+    /// Somebody else changed the memory meanwhile: the new text is kept aside.
+    Aside,
+}
+
+/// The plan, as its file has it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Plan {
+    v: u32,
+    /// Session, from and to.
+    piece: Option<(String, usize, usize)>,
+    entries: Vec<String>,
+    /// How long the history's file was.
+    history: u64,
+    stamp: String,
+    /// The version in force, and the staged one that is to be.
+    base: Option<u64>,
+    version: Option<Version>,
+}
+
+/// The version of the plan's form.
+const PLAN: u32 = 1;
+
+impl Memory {
+    pub fn new(workspace: &Path, clock: &Clock) -> Self {
+        Self {
+            dir: workspace.join("memory"),
+            old: workspace.join("MEMORY.md"),
+            clock: clock.clone(),
+        }
+    }
+
+    /// The file that is the memory.
+    pub fn path(&self) -> PathBuf {
+        let path = self.dir.join("MEMORY.md");
+        let is_there = |path: &Path| std::fs::metadata(path).is_ok_and(|about| about.len() > 0);
+        match !is_there(&path) && is_there(&self.old) {
+            true => self.old.clone(),
+            false => path,
+        }
+    }
+
+    /// The memory as it is; `None` where there is none.
+    pub fn read(&self) -> Result<Option<Vec<u8>>> {
+        store::read(&self.path())
+    }
+
+    /// Its files: the memory, and the history in whatever form.
+    pub fn files(&self) -> Vec<PathBuf> {
+        let history = ["HISTORY.md", "history.jsonl"].map(|name| self.dir.join(name));
+        [self.path()].into_iter().chain(history).collect()
+    }
+
+    /// Every version, oldest first.
+    pub fn versions(&self) -> Result<Vec<Version>> {
+        self.store().list()
+    }
+
+    /// The text of a version; `None` where it is not kept.
+    pub fn version(&self, id: u64) -> Result<Option<Vec<u8>>> {
+        self.store().text(id)
+    }
+
+    /// What went wrong last, and nothing was made since: in words, with its time before.
+    pub fn trouble(&self) -> Result<Option<String>> {
+        let text = store::read(&self.trouble_path())?;
+        Ok(text.map(|text| String::from_utf8_lossy(&text).trim().to_owned()))
+    }
+
+    /// Write down why nothing became of a consolidation that nobody watched.
+    pub fn note_trouble(&self, words: &str) -> Result<()> {
+        store::create_dir(&self.dir.join(VERSIONS))?;
+        let now = self.clock.now().strftime("%Y-%m-%d %H:%M").to_string();
+        store::replace(&self.trouble_path(), format!("{now} {words}\n").as_bytes())
+    }
+
+    /// Take the lock, waiting up to `wait`, and finish what a run that was killed has left; `advance` moves the pointer
+    /// of a session.
+    ///
+    /// # Errors
+    /// Status 75 when another run keeps it.
+    pub fn hold(
+        &self,
+        wait: Duration,
+        busy: &mut dyn FnMut(),
+        advance: &mut Advance<'_>,
+    ) -> Result<Held> {
+        store::create_dir(&self.dir)?;
+        let lock = Lock::take(
+            &self.dir.join(".lock"),
+            "the memory",
+            &self.clock.stamp(),
+            wait,
+            &mut |_| busy(),
+        )?;
+        let held = Held {
+            memory: self.clone(),
+            _lock: lock,
+        };
+        held.finish(advance)?;
+        Ok(held)
+    }
+
+    fn store(&self) -> Versions {
+        Versions {
+            dir: self.dir.join(VERSIONS),
+        }
+    }
+
+    fn trouble_path(&self) -> PathBuf {
+        self.dir.join(VERSIONS).join("trouble")
+    }
+
+    fn history(&self) -> History {
+        History {
+            dir: self.dir.clone(),
+        }
+    }
+}
+
+/// The folder of versions.
+const VERSIONS: &str = ".versions";
+
+/// Moves the pointer of a session behind a piece: its key, from and to.
+pub type Advance<'a> = dyn FnMut(&str, usize, usize) -> Result<()> + 'a;
+
+/// The memory, locked.
+#[derive(Debug)]
+pub struct Held {
+    memory: Memory,
+    _lock: Lock,
+}
+
+impl Held {
+    /// The memory as it is, and a version if nobody has seen it yet. Empty where there is none.
+    pub fn look(&self) -> Result<Vec<u8>> {
+        let text = self.memory.read()?.unwrap_or_default();
+        let store = self.memory.store();
+        let list = store.list()?;
+        let current = version::current(&list);
+        let known = match current {
+            Some(version) => store.text(version.id)?,
+            None => None,
+        };
+        if known.as_deref() != Some(&text) {
+            let version = self.next(&list, Cause::Outside, None, &text);
+            store.stage(version.id, &text)?;
+            store.add(&version)?;
+        }
+        Ok(text)
+    }
+
+    /// Do it: all of it or nothing, whatever happens. `seen` is the memory that it was made for.
+    pub fn apply(
+        &self,
+        seen: &[u8],
+        cause: Cause,
+        change: Change<'_>,
+        advance: &mut Advance<'_>,
+    ) -> Result<Done> {
+        let Change {
+            piece,
+            entries,
+            memory,
+            aside,
+            of,
+        } = change;
+        let now = self.look()?;
+        let store = self.memory.store();
+        let list = store.list()?;
+        let meanwhile = now != seen && memory.is_some();
+        let aside = aside.or_else(|| meanwhile.then(|| "the memory was changed meanwhile".into()));
+        let version = match memory.filter(|text| *text != now) {
+            None => None,
+            Some(text) => {
+                let session = piece.map(|(session, ..)| session);
+                let version = Version {
+                    aside,
+                    of,
+                    ..self.next(&list, cause, session, &text)
+                };
+                store.stage(version.id, &text)?;
+                Some(version)
+            }
+        };
+        let plan = Plan {
+            v: PLAN,
+            piece: piece.map(|(session, from, to)| (session.to_owned(), from, to)),
+            entries,
+            history: self.memory.history().size()?,
+            stamp: self
+                .memory
+                .clock
+                .now()
+                .strftime("%Y-%m-%d %H:%M")
+                .to_string(),
+            base: version::current(&list).map(|version| version.id),
+            version,
+        };
+        let text = serde_json::to_vec(&plan).context("write the plan down")?;
+        store::replace(&self.plan(), &text)?;
+        self.finish(advance)?;
+        Ok(if meanwhile { Done::Aside } else { Done::All })
+    }
+
+    /// The version before the one in force.
+    pub fn previous(&self) -> Result<Option<Version>> {
+        Ok(version::previous(&self.memory.versions()?).cloned())
+    }
+
+    /// Carry the plan out, where there is one: every step of it may have been done.
+    fn finish(&self, advance: &mut Advance<'_>) -> Result<()> {
+        let path = self.plan();
+        let Some(text) = store::read(&path)? else {
+            return Ok(());
+        };
+        let plan: Plan = serde_json::from_slice(&text).with_context(|| {
+            format!(
+                "`{}` cannot be read; what it was to do is in it",
+                path.display()
+            )
+        })?;
+        let session = plan.piece.as_ref().map_or("", |(session, ..)| session);
+        if !plan.entries.is_empty() {
+            self.memory
+                .history()
+                .append(&plan.entries, plan.history, &plan.stamp, session)?;
+        }
+        if let Some(version) = &plan.version {
+            self.replace(version, plan.base)?;
+        }
+        if let Some((session, from, to)) = &plan.piece {
+            advance(session, *from, *to)?;
+            // What went wrong before is mended.
+            if self.memory.trouble_path().exists() {
+                drop(std::fs::remove_file(self.memory.trouble_path()));
+            }
+        }
+        std::fs::remove_file(&path).with_context(|| format!("remove `{}`", path.display()))?;
+        store::sync_dir(&self.memory.dir)
+    }
+
+    /// Let a staged version be in force, unless it is to be kept aside, or somebody else was faster.
+    fn replace(&self, version: &Version, base: Option<u64>) -> Result<()> {
+        let store = self.memory.store();
+        let Some(text) = store.text(version.id)? else {
+            return Ok(());
+        };
+        let now = self.memory.read()?.unwrap_or_default();
+        let known = match base {
+            Some(base) => store.text(base)?.unwrap_or_default(),
+            None => Vec::new(),
+        };
+        if version.aside.is_some() {
+            return store.add(version);
+        }
+        if now != known && now != text {
+            let aside = Some("the memory was changed meanwhile".into());
+            return store.add(&Version {
+                aside,
+                ..version.clone()
+            });
+        }
+        store.add(version)?;
+        if now != text {
+            store::replace(&self.memory.path(), &text)?;
+        }
+        Ok(())
+    }
+
+    /// The version that follows.
+    fn next(&self, list: &[Version], cause: Cause, session: Option<&str>, text: &[u8]) -> Version {
+        Version {
+            id: list.last().map_or(1, |version| version.id + 1),
+            time: self
+                .memory
+                .clock
+                .now()
+                .strftime("%Y-%m-%d %H:%M:%S")
+                .to_string(),
+            cause,
+            session: session.map(str::to_owned),
+            bytes: text.len() as u64,
+            aside: None,
+            parent: version::current(list).map(Version::position),
+            of: None,
+        }
+    }
+
+    fn plan(&self) -> PathBuf {
+        self.memory.dir.join(".pending.json")
+    }
+}
+
+/// Why `new` is not to take the place of `old`: it is blank, or so short that something must have gone wrong. Where a
+/// tidying was asked for, it may be shorter.
+pub fn objection(old: &str, new: &str, tidying: bool) -> Option<String> {
+    let count = |text: &str| text.trim().chars().count();
+    let (before, after) = (count(old), count(new));
+    let part = if tidying { 5 } else { 2 };
+    match after {
+        0 if before > 0 => Some("the new text is empty".into()),
+        _ if before >= SMALL && after * part < before => {
+            Some(format!("the new text has {after} of {before} characters"))
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Cause, Change, Done, Memory, objection};
+    use crate::sys::clock::Clock;
+    use std::path::Path;
+    use std::time::Duration;
+
+    fn memory(dir: &Path) -> Memory {
+        Memory::new(dir, &Clock::Fixed("2026-01-02T03:04:05Z".parse().unwrap()))
+    }
+
+    fn hold(memory: &Memory) -> super::Held {
+        memory
+            .hold(Duration::ZERO, &mut || {}, &mut |_, _, _| Ok(()))
+            .unwrap()
+    }
+
+    fn write(held: &super::Held, seen: &[u8], text: &str) -> Done {
+        let change = Change {
+            entries: vec![format!("[t] {text}")],
+            memory: Some(text.into()),
+            ..Change::default()
+        };
+        held.apply(seen, Cause::Consolidation, change, &mut |_, _, _| Ok(()))
+            .unwrap()
+    }
+
+    #[test]
+    fn a_memory_must_not_shrink_to_nothing() {
+        let long = "x".repeat(400);
+        let check = |old: &str, new: &str, tidying, stops| {
+            assert_eq!(
+                objection(old, new, tidying).is_some(),
+                stops,
+                "{} {}",
+                old.len(),
+                new.len()
+            );
+        };
+        check("", "", false, false);
+        check("a", " \n", false, true);
+        check(&long[..399], "a", false, false);
+        check(&long, &long[..200], false, false);
+        check(&long, &long[..199], false, true);
+        check(&long, &long[..199], true, false);
+        check(&long, &long[..79], true, true);
+    }
+
+    #[test]
+    fn what_others_write_is_a_version_and_is_not_overwritten() {
+        let dir = tempfile::tempdir().unwrap();
+        let memory = memory(dir.path());
+        let held = hold(&memory);
+        std::fs::write(memory.path(), b"by hand \xff").unwrap();
+        let seen = held.look().unwrap();
+        assert_eq!(write(&held, &seen, "one"), Done::All);
+        assert_eq!(memory.read().unwrap().unwrap(), b"one");
+        // Between the question and the answer.
+        std::fs::write(memory.path(), "theirs").unwrap();
+        assert_eq!(write(&held, b"one", "two"), Done::Aside);
+        assert_eq!(memory.read().unwrap().unwrap(), b"theirs");
+        let versions = memory.versions().unwrap();
+        let all: Vec<_> = versions
+            .iter()
+            .map(|version| (version.cause.name(), version.aside.is_some()))
+            .collect();
+        let expect = [
+            ("outside", false),
+            ("consolidation", false),
+            ("outside", false),
+            ("consolidation", true),
+        ];
+        assert_eq!(all, expect);
+        assert_eq!(memory.version(1).unwrap().unwrap(), b"by hand \xff");
+        let history = std::fs::read_to_string(dir.path().join("memory/HISTORY.md")).unwrap();
+        assert_eq!(history, "[t] one\n\n[t] two\n\n");
+    }
+
+    #[test]
+    fn a_plan_that_was_left_is_carried_out_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let memory = memory(dir.path());
+        let held = hold(&memory);
+        let change = || Change {
+            piece: Some(("a:b", 2, 4)),
+            entries: vec!["[t] e".into()],
+            memory: Some(b"new".into()),
+            ..Change::default()
+        };
+        let fails = held.apply(b"", Cause::Consolidation, change(), &mut |_, _, _| {
+            anyhow::bail!("killed")
+        });
+        assert!(fails.is_err());
+        drop(held);
+        let mut moved = Vec::new();
+        for _ in 0..2 {
+            let held = memory.hold(Duration::ZERO, &mut || {}, &mut |key, from, to| {
+                moved.push((key.to_owned(), from, to));
+                Ok(())
+            });
+            drop(held.unwrap());
+        }
+        assert_eq!(moved, [("a:b".to_owned(), 2, 4)]);
+        assert_eq!(memory.read().unwrap().unwrap(), b"new");
+        let history = std::fs::read_to_string(dir.path().join("memory/HISTORY.md")).unwrap();
+        assert_eq!(history, "[t] e\n\n");
+        assert_eq!(memory.versions().unwrap().len(), 2);
+    }
+
+    #[test]
+    fn a_memory_at_the_root_stays_there() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("MEMORY.md"), "old").unwrap();
+        let memory = memory(dir.path());
+        let held = hold(&memory);
+        write(&held, b"old", "new");
+        assert_eq!(std::fs::read(dir.path().join("MEMORY.md")).unwrap(), b"new");
+        assert!(!dir.path().join("memory/MEMORY.md").exists());
+    }
+}

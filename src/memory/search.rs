@@ -1,0 +1,53 @@
+//! Looking for words in the memory and its history.
+
+use super::{Memory, history};
+use crate::sys::store;
+use anyhow::Result;
+use regex::Regex;
+use serde_json::Value;
+use std::path::PathBuf;
+
+/// A line that was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    pub path: PathBuf,
+    /// Counted from 1.
+    pub line: usize,
+    pub text: String,
+}
+
+impl Memory {
+    /// The lines that `pattern` is found in: the memory's first, then the history's, oldest first.
+    pub fn search(&self, pattern: &Regex) -> Result<Vec<Found>> {
+        let mut found = Vec::new();
+        for path in self.files() {
+            let bytes = store::read(&path)?.unwrap_or_default();
+            let is_rows = path.extension().is_some_and(|kind| kind == "jsonl");
+            for (number, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
+                let text = match is_rows {
+                    true => row(line),
+                    false => String::from_utf8_lossy(line).trim_end().to_owned(),
+                };
+                if !text.is_empty() && pattern.is_match(&text) {
+                    found.push(Found {
+                        path: path.clone(),
+                        line: number + 1,
+                        text,
+                    });
+                }
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// The words of a row; nothing for what is none.
+fn row(line: &[u8]) -> String {
+    let row = history::rows(line).next().unwrap_or_default();
+    let field = |key: &str| row.get(key).and_then(Value::as_str).unwrap_or_default();
+    match field("content") {
+        "" => String::new(),
+        content if content.starts_with('[') => content.to_owned(),
+        content => format!("[{}] {content}", field("timestamp")),
+    }
+}

@@ -1,0 +1,221 @@
+//! Versions of the memory: the whole text of each in a file, and a log of what made them.
+//!
+//! A text is put aside before it is in force, and counts once the log has a line of it. What somebody else wrote is a
+//! version as soon as it is seen, so that no way back loses anything.
+
+use crate::sys::store;
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// So many versions are kept.
+const KEPT: usize = 200;
+
+/// What made a version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Cause {
+    Consolidation,
+    Edit,
+    Undo,
+    /// Somebody else: a person with an editor, the agent with its file tools, another program.
+    Outside,
+}
+
+impl Cause {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Consolidation => "consolidation",
+            Self::Edit => "edit",
+            Self::Undo => "undo",
+            Self::Outside => "outside",
+        }
+    }
+}
+
+/// One version, as the log has it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Version {
+    pub id: u64,
+    /// Local time.
+    pub time: String,
+    pub cause: Cause,
+    /// The conversation it was made of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
+    pub bytes: u64,
+    /// Why it was kept aside, and never in force.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub aside: Option<String>,
+    /// The version it followed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<u64>,
+    /// The version that was brought back, of one that is an undo.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub of: Option<u64>,
+}
+
+impl Version {
+    /// Where the history of versions stands with this one in force: an undo goes back, all else goes on.
+    pub fn position(&self) -> u64 {
+        self.of.unwrap_or(self.id)
+    }
+}
+
+/// The folder of versions.
+#[derive(Clone, Debug)]
+pub(super) struct Versions {
+    pub(super) dir: PathBuf,
+}
+
+impl Versions {
+    /// Every version, oldest first. Lines that are none are passed over.
+    pub(super) fn list(&self) -> Result<Vec<Version>> {
+        let text = store::read(&self.log())?.unwrap_or_default();
+        let lines = text.split(|byte| *byte == b'\n');
+        let mut list: Vec<Version> = lines
+            .filter_map(|line| serde_json::from_slice(line).ok())
+            .collect();
+        list.sort_by_key(|version| version.id);
+        Ok(list)
+    }
+
+    /// The text of a version; `None` where it is not kept any more.
+    pub(super) fn text(&self, id: u64) -> Result<Option<Vec<u8>>> {
+        store::read(&self.file(id))
+    }
+
+    /// Put the text of a version to come aside.
+    pub(super) fn stage(&self, id: u64, text: &[u8]) -> Result<()> {
+        store::create_dir(&self.dir)?;
+        store::replace(&self.file(id), text)
+    }
+
+    /// Let a staged text be a version, unless it is one.
+    pub(super) fn add(&self, version: &Version) -> Result<()> {
+        let list = self.list()?;
+        if list.iter().any(|known| known.id == version.id) {
+            return Ok(());
+        }
+        let mut line = serde_json::to_vec(version).context("write a version down")?;
+        line.push(b'\n');
+        let path = self.log();
+        let log = store::open_lines(&path)?;
+        store::append_to(&log, &path, store::size(&log, &path)?, &line)?;
+        store::sync(&log, &path)?;
+        self.prune(&list)
+    }
+
+    /// Let go of the oldest of too many. `list` is as it was before the newest.
+    fn prune(&self, list: &[Version]) -> Result<()> {
+        // Seldom, and then some at once.
+        if list.len() < KEPT + KEPT / 10 {
+            return Ok(());
+        }
+        let list = self.list()?;
+        let (gone, kept) = list.split_at(list.len() - KEPT);
+        let mut text = Vec::new();
+        for version in kept {
+            serde_json::to_writer(&mut text, version).context("write a version down")?;
+            text.push(b'\n');
+        }
+        store::replace(&self.log(), &text)?;
+        for version in gone {
+            // One that stays takes a little room.
+            drop(std::fs::remove_file(self.file(version.id)));
+        }
+        Ok(())
+    }
+
+    fn log(&self) -> PathBuf {
+        self.dir.join("log.jsonl")
+    }
+
+    fn file(&self, id: u64) -> PathBuf {
+        self.dir.join(format!("{id:06}.md"))
+    }
+}
+
+/// The version in force, as the log has it: the last that was not kept aside.
+pub(super) fn current(list: &[Version]) -> Option<&Version> {
+    list.iter().rev().find(|version| version.aside.is_none())
+}
+
+/// The version before the one in force; of one that was brought back, the version before that.
+pub(super) fn previous(list: &[Version]) -> Option<&Version> {
+    let position = current(list)?.position();
+    let at = list.iter().find(|version| version.id == position)?;
+    let parent = at.parent?;
+    list.iter().find(|version| version.id == parent)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Cause, Version, Versions, previous};
+
+    fn version(id: u64, parent: Option<u64>, of: Option<u64>) -> Version {
+        let cause = if of.is_some() {
+            Cause::Undo
+        } else {
+            Cause::Edit
+        };
+        Version {
+            id,
+            time: String::new(),
+            cause,
+            session: None,
+            bytes: 0,
+            aside: None,
+            parent,
+            of,
+        }
+    }
+
+    #[test]
+    fn one_undo_after_the_other_goes_further_back() {
+        let check = |list: &[Version], expect: Option<u64>| {
+            assert_eq!(previous(list).map(|version| version.id), expect);
+        };
+        let mut list = vec![version(1, None, None)];
+        check(&list, None);
+        list.push(version(2, Some(1), None));
+        list.push(version(3, Some(2), None));
+        check(&list, Some(2));
+        list.push(version(4, Some(3), Some(2)));
+        check(&list, Some(1));
+        list.push(version(5, Some(2), Some(1)));
+        check(&list, None);
+        // What is written now follows what was brought back.
+        list.push(version(6, Some(1), None));
+        check(&list, Some(1));
+        let aside = Version {
+            aside: Some("too short".into()),
+            ..version(7, Some(6), None)
+        };
+        list.push(aside);
+        check(&list, Some(1));
+    }
+
+    #[test]
+    fn old_versions_go_and_a_torn_log_goes_on() {
+        let dir = tempfile::tempdir().unwrap();
+        let versions = Versions {
+            dir: dir.path().join("v"),
+        };
+        for id in 1..=230 {
+            versions.stage(id, id.to_string().as_bytes()).unwrap();
+            versions.add(&version(id, None, None)).unwrap();
+            versions.add(&version(id, None, None)).unwrap();
+        }
+        let list = versions.list().unwrap();
+        assert!((200..=220).contains(&list.len()), "{}", list.len());
+        assert_eq!(list.last().unwrap().id, 230);
+        assert_eq!(versions.text(1).unwrap(), None);
+        assert_eq!(versions.text(230).unwrap().unwrap(), b"230");
+        let log = dir.path().join("v/log.jsonl");
+        let text = std::fs::read(&log).unwrap();
+        std::fs::write(&log, &text[..text.len() - 5]).unwrap();
+        versions.add(&version(231, None, None)).unwrap();
+        assert_eq!(versions.list().unwrap().last().unwrap().id, 231);
+    }
+}
