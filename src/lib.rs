@@ -150,6 +150,7 @@ fn dispatch(cli: Cli, env: Env, terminal: Terminal) -> anyhow::Result<Exit> {
         cli::Command::Onboard(arguments) => command::onboard::run(&world, &arguments),
         cli::Command::Config { command } => command::config::run(&world, &command),
         cli::Command::Session { command } => command::session::run(&world, &command),
+        cli::Command::Memory { command } => command::memory::run(&world, &command),
         cli::Command::Model { command } => command::model::run(&world, &command),
         cli::Command::Usage(arguments) => command::usage::run(&world, &arguments),
         cli::Command::Provider { command } => command::provider::run(&world, &command),

@@ -337,6 +337,17 @@ pub(super) fn way(
     Ok(Way { choice, wire })
 }
 
+/// Tokens that the model that will be asked takes in and gives out, together, as far as it is known.
+pub(super) fn context(world: &World, settings: &Settings) -> u32 {
+    let asked = &settings.asked[0];
+    let facts = || way(world, settings, asked, true, true).ok()?.choice.facts;
+    let known = asked
+        .known
+        .context
+        .or_else(|| facts().map(|facts| facts.context));
+    known.unwrap_or(settings.context_window)
+}
+
 /// What may be attached for the model that will be asked. Where it cannot be told, the request will tell.
 pub(super) fn accepts(world: &World, settings: &Settings) -> (Accepts, ImageLimits) {
     let asked = &settings.asked[0];

@@ -206,7 +206,7 @@ pub fn read(
                 turn,
                 message,
             };
-            full = !messages.is_empty() && !has_room(&logged);
+            full = !has_room(&logged) && !messages.is_empty();
             if full {
                 break;
             }

@@ -255,6 +255,10 @@ pub const KEYS: &[Key] = &[
     key("compaction.threshold", COUNT, "null", Used, "tokens of what is sent at which a conversation is summed up; 0 for never; unset: by the model, 200000 at most"),
     key("compaction.warning", Bool, "true", Used, "tell the model when half of that is reached"),
 
+    key("memory.consolidate", OneOf(&["auto", "detached", "inline", "manual"]), r#""auto""#, Used, "when old messages become memory: after the answer in a process of its own (detached), or in the same one with standard output closed (inline); auto: detached where there is a terminal, else inline; manual: `nanobot memory consolidate` alone"),
+    key("memory.model", Text, "null", Used, "the model, or preset, that is asked for it; unset: the one of the turn"),
+    key("memory.budgetTokens", TOKENS, "4000", Used, "tokens that MEMORY.md may have before it is to be tidied"),
+
     key("session.sync", OneOf(&["turn", "none"]), r#""turn""#, Used, "when the session is forced to disk: at the turn's end, or never"),
 
     key("tools.restrictToWorkspace", Bool, "false", Written, "work in the workspace and read nothing else"),

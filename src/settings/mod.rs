@@ -53,6 +53,7 @@ pub struct Settings {
     /// Characters of a tool's result that the session keeps: 16,000 are some 4,000 tokens.
     pub max_tool_result_chars: usize,
     pub session_sync: SessionSync,
+    pub memory: Memory,
     pub timeouts: Timeouts,
 }
 
@@ -96,6 +97,29 @@ pub enum Directory {
     /// The current directory.
     Cwd,
     Workspace,
+}
+
+/// How conversations become memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Memory {
+    pub consolidate: Consolidate,
+    /// The model or preset that is asked; `None` for the one of the turn.
+    pub model: Option<String>,
+    /// Tokens of MEMORY.md, which is sent with every request: 4000 are some three pages.
+    pub budget: usize,
+}
+
+/// When a conversation that is due becomes memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Consolidate {
+    /// Detached with a controlling terminal, else inline.
+    Auto,
+    /// After the answer, in a process of its own.
+    Detached,
+    /// After the answer, with standard output closed.
+    Inline,
+    /// When it is told to.
+    Manual,
 }
 
 /// When a session is forced to disk.
@@ -209,6 +233,7 @@ impl Settings {
                 "none" => SessionSync::None,
                 _ => SessionSync::Turn,
             },
+            memory: values.memory()?,
             timeouts: Timeouts::from_env(env)?,
         })
     }
@@ -348,6 +373,19 @@ impl Values<'_> {
             daily: dollars("budget.daily")?,
             monthly: dollars("budget.monthly")?,
             per_session: dollars("budget.perSession")?,
+        })
+    }
+
+    fn memory(&self) -> Result<Memory> {
+        Ok(Memory {
+            consolidate: match self.text("memory.consolidate")?.as_str() {
+                "detached" => Consolidate::Detached,
+                "inline" => Consolidate::Inline,
+                "manual" => Consolidate::Manual,
+                _ => Consolidate::Auto,
+            },
+            model: self.name("memory.model", None)?,
+            budget: self.count("memory.budgetTokens")?,
         })
     }
 

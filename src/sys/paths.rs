@@ -78,6 +78,14 @@ pub const PLACES: &[Place] = &[
         meaning: "the log of the past, for `grep`",
     },
     Place {
+        path: "~/.nanobot/workspace/memory/.versions/",
+        meaning: "the last 200 versions of `MEMORY.md`, and a log of what made them",
+    },
+    Place {
+        path: "~/.nanobot/workspace/memory/.lock",
+        meaning: "holds the kernel's lock while the memory is changed, and says by whom; means nothing else",
+    },
+    Place {
         path: "~/.nanobot/workspace/skills/NAME/SKILL.md",
         meaning: "what the agent can learn when it needs it",
     },

@@ -4,10 +4,12 @@ use crate::error::Stop;
 use crate::sys::signal::{self, Patience};
 use rustix::event::PollFlags;
 use rustix::process::{Pid, PidfdFlags, Signal};
+use std::ffi::OsString;
+use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
@@ -53,6 +55,48 @@ pub struct Spec {
     pub timeout: Duration,
     /// Bytes that are kept of the output's beginning, and of its end.
     pub keep: usize,
+}
+
+/// From now on this process has no terminal, and no signal of one reaches it.
+pub fn leave_terminal() {
+    // It fails for one that leads a group: whoever started it has seen to that.
+    let _: Result<_, _> = rustix::process::setsid();
+}
+
+/// Whether there is a terminal that a person may sit at, wherever the streams lead.
+pub fn has_terminal() -> bool {
+    File::open("/dev/tty").is_ok()
+}
+
+/// Those that go on by themselves: they are nobody's strays.
+static DETACHED: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
+
+/// Start this program once more, with `arguments`, without streams; nobody waits for it.
+pub fn detach(arguments: &[OsString]) -> io::Result<()> {
+    // The link leads to the program that runs, also where another has taken its place on disk.
+    let link = Path::new("/proc/self/exe");
+    let program = match link.exists() {
+        true => link.to_owned(),
+        false => std::env::current_exe()?,
+    };
+    let mut command = Command::new(program);
+    command.arg0("nanobot").args(arguments);
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    let mut detached = DETACHED.lock().unwrap_or_else(PoisonError::into_inner);
+    detached.push(Pid::from_child(&command.spawn()?));
+    Ok(())
+}
+
+/// Let a person work with `program`, a command for a shell, on the file at `path`. Whether it ended well.
+pub fn edit(program: &str, path: &Path) -> io::Result<bool> {
+    let mut command = Command::new("/bin/sh");
+    command
+        .args(["-c", &format!("{program} \"$1\""), program])
+        .arg(path);
+    Ok(command.status()?.success())
 }
 
 /// How it went.
@@ -290,7 +334,10 @@ fn reaped(pid: Pid) -> bool {
 /// Whether `pid` belongs to a child that runs: it is that child, or in its group.
 fn is_known(pid: Pid, known: &[Pid]) -> bool {
     let group = rustix::process::getpgid(Some(pid));
-    known.contains(&pid) || group.is_ok_and(|group| known.contains(&group))
+    let detached = DETACHED.lock().unwrap_or_else(PoisonError::into_inner);
+    detached.contains(&pid)
+        || known.contains(&pid)
+        || group.is_ok_and(|group| known.contains(&group))
 }
 
 /// Our children: those of every thread.

@@ -49,6 +49,35 @@ impl Terminal {
         write(lock.as_fd(), text.as_bytes(), "standard output")
     }
 
+    /// As [`Self::print`], for what may be no text; on a terminal it is made harmless.
+    pub fn print_bytes(self, bytes: &[u8]) -> Result<()> {
+        if self.out {
+            return self.print(&harmless(&String::from_utf8_lossy(bytes)));
+        }
+        let stdout = std::io::stdout();
+        let lock = stdout.lock();
+        write(lock.as_fd(), bytes, "standard output")
+    }
+
+    /// Let the readers of our streams see their end: what is written from now on goes nowhere. With `keeps_errors`
+    /// standard error stays open.
+    pub fn hang_up(self, keeps_errors: bool) -> Result<()> {
+        let what = || "let go of standard output";
+        let null = std::fs::File::options()
+            .write(true)
+            .open("/dev/null")
+            .with_context(what)?;
+        rustix::stdio::dup2_stdout(&null)
+            .map_err(std::io::Error::from)
+            .with_context(what)?;
+        if !keeps_errors {
+            rustix::stdio::dup2_stderr(&null)
+                .map_err(std::io::Error::from)
+                .with_context(what)?;
+        }
+        Ok(())
+    }
+
     /// Write a line to standard error, made harmless. A standard error that fails has nobody to tell.
     pub fn complain(self, line: &str) {
         self.write_error(harmless(line));

@@ -102,6 +102,10 @@ fn the_files_are_where_the_readme_says() {
     ran.code();
     ran.text();
     ran.error_text();
+    // What there is of a memory is seen before anything is done to it.
+    let ran = story.run(["memory", "undo"]).status(66);
+    ran.error_text();
+    drop(ran);
     // One call, and one that is to come later.
     let busy = Answer::json(429, &serde_json::json!({})).header("retry-after", "99");
     story.server().script([says("x"), sends(busy)]);

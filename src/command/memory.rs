@@ -1,0 +1,588 @@
+//! `nanobot memory`: what is remembered, and what it was.
+
+use super::columns::{Side, aligned};
+use super::scribe::{Made, Scribe, Spent, Step, TRIES};
+use crate::World;
+use crate::cli::{Agent, Consolidate, Memory as Arguments};
+use crate::error::{Exit, Stop, exit_of, fail, fail_hint};
+use crate::memory::{Cause, Change, Done, Held, Memory, Version};
+use crate::report::{Form, Level, Progress, Report, json::Stamp};
+use crate::session::{self, consolidation};
+use crate::settings::{Config, Overrides, Settings};
+use crate::sys::store::{self, size_in_words};
+use crate::sys::terminal::harmless;
+use crate::sys::{process, signal};
+use anyhow::{Context, Result};
+use indicatif::{ProgressBar, ProgressStyle};
+use regex::Regex;
+use serde_json::json;
+use similar::TextDiff;
+use std::ffi::OsString;
+use std::io::ErrorKind;
+use std::time::Duration;
+
+/// How long a change by hand waits for another one, which may be asking a model.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+pub fn run(world: &World, arguments: &Arguments) -> Result<Exit> {
+    if let Arguments::Consolidate(arguments) = arguments {
+        return consolidate(world, arguments);
+    }
+    let memory = open(world)?;
+    match arguments {
+        Arguments::Consolidate(_) => unreachable!("it was looked at before"),
+        Arguments::Show => world
+            .terminal
+            .print_bytes(&memory.read()?.unwrap_or_default())?,
+        Arguments::Search { pattern, json } => return search(world, &memory, pattern, *json),
+        Arguments::Edit => edit(world, &memory)?,
+        Arguments::Log { json } => log(world, &memory, *json)?,
+        Arguments::Diff { from, to } => diff(world, &memory, *from, *to)?,
+        Arguments::Undo { id } => undo(world, &memory, *id)?,
+    }
+    Ok(Exit::Answered)
+}
+
+/// The memory of the configured workspace.
+fn open(world: &World) -> Result<Memory> {
+    let config = Config::load(&world.paths.config)?;
+    let overrides = Overrides {
+        workspace: world.shared.workspace.clone(),
+        ..Overrides::default()
+    };
+    let settings = Settings::resolve(&config, &world.env, &overrides, &world.paths)?;
+    Ok(Memory::new(&settings.workspace, &world.clock))
+}
+
+fn notice(world: &World, text: &str) {
+    if !world.shared.quiet {
+        world.terminal.complain(&format!("nanobot: {text}"));
+    }
+}
+
+/// Take the memory's lock, and finish what was left.
+fn hold(world: &World, memory: &Memory, place: &session::Place, wait: Duration) -> Result<Held> {
+    let mut advance = |key: &str, from, to| consolidation::advance(place, key, from, to).map(drop);
+    let mut busy = || notice(world, "waiting for another run that is changing the memory");
+    memory.hold(wait, &mut busy, &mut advance)
+}
+
+fn consolidate(world: &World, arguments: &Consolidate) -> Result<Exit> {
+    let Consolidate {
+        session,
+        all,
+        dry_run,
+        model,
+        wait,
+        offline,
+        no_stream,
+        detached,
+    } = arguments;
+    if *detached {
+        process::leave_terminal();
+        let later = Later {
+            key: session.clone().unwrap_or_default(),
+            model: model.clone(),
+            offline: *offline,
+            no_stream: *no_stream,
+        };
+        // There is nobody to tell; what went wrong is written down where `memory log` and `status` find it.
+        drop(later.make(world, Duration::from_secs(*wait), Level::Quiet));
+        return Ok(Exit::Answered);
+    }
+    signal::arm(None).context("wait for signals")?;
+    let scribe = Scribe::new(world, model.as_deref(), asking(*offline, *no_stream))?;
+    let keys = match session {
+        Some(key) => vec![key.clone()],
+        None => session::list(&scribe.place)?
+            .into_iter()
+            .map(|found| found.key)
+            .collect(),
+    };
+    let even_if_not_due = *all || session.is_some();
+    let mut due = Vec::new();
+    for key in keys {
+        if let Some(next) =
+            consolidation::next(&scribe.place, &key, &scribe.terms, even_if_not_due)?
+        {
+            due.push((key, next));
+        }
+    }
+    if *dry_run {
+        let line = |(key, next): &(String, consolidation::Next)| {
+            let messages = next.limit - next.from;
+            let tries = match next.tries {
+                0 => String::new(),
+                TRIES.. => "; they are archived as they are".into(),
+                tries => format!("; tried {tries} of {TRIES} times"),
+            };
+            format!("{}: {messages} messages{tries}\n", harmless(key))
+        };
+        world
+            .terminal
+            .print(&due.iter().map(line).collect::<String>())?;
+        return Ok(Exit::Answered);
+    }
+    if due.is_empty() {
+        notice(world, "nothing is to be consolidated");
+        return Ok(Exit::Answered);
+    }
+    let held = hold(
+        world,
+        &scribe.memory,
+        &scribe.place,
+        Duration::from_secs(*wait),
+    )?;
+    let mut report = quiet_report(
+        world,
+        if world.shared.quiet {
+            Level::Quiet
+        } else {
+            Level::Notices
+        },
+    );
+    let total: usize = due.iter().map(|(_, next)| next.limit - next.from).sum();
+    let bar = bar(world, total);
+    let mut spent = Spent::default();
+    let mut pieces = 0;
+    for (key, _) in &due {
+        pieces += work_off(
+            &scribe,
+            &held,
+            key,
+            even_if_not_due,
+            (&mut spent, &mut report, &bar),
+        )?;
+    }
+    bar.finish_and_clear();
+    if pieces > 1 {
+        notice(world, &format!("{} in all", price(&spent)));
+    }
+    Ok(Exit::Answered)
+}
+
+/// Make memory of one conversation, piece by piece, until there is nothing left to do. How many pieces there were.
+fn work_off(
+    scribe: &Scribe<'_>,
+    held: &Held,
+    key: &str,
+    all: bool,
+    (total, report, bar): (&mut Spent, &mut Report, &ProgressBar),
+) -> Result<usize> {
+    let world = scribe.world;
+    let mut pieces = 0;
+    loop {
+        signal::check()?;
+        let mut spent = Spent::default();
+        let step = scribe.step(held, key, all, &mut spent, report);
+        total.join(&spent);
+        match step? {
+            Step::Idle => return Ok(pieces),
+            Step::Failed(words) => {
+                bar.suspend(|| {
+                    notice(
+                        world,
+                        &format!("{}: {words}; it is tried again", harmless(key)),
+                    )
+                });
+            }
+            Step::Made(made) => {
+                pieces += 1;
+                bar.inc(made.messages as u64);
+                let line = format!("{}: {}\n", harmless(key), told(&made, &spent));
+                bar.suspend(|| world.terminal.print(&line))?;
+            }
+        }
+    }
+}
+
+/// What was made of a piece, in words.
+fn told(made: &Made, spent: &Spent) -> String {
+    let Made {
+        messages,
+        raw,
+        bytes,
+        aside,
+    } = made;
+    if *raw {
+        return format!("{messages} messages archived as they are, {}", price(spent));
+    }
+    let memory = match (aside, bytes.0 == bytes.1) {
+        (Some(why), _) => format!("memory unchanged, since {why} (`memory log` has the version)"),
+        (None, true) => format!("memory {}", size_in_words(bytes.1 as u64)),
+        (None, false) => format!(
+            "memory {}, was {}",
+            size_in_words(bytes.1 as u64),
+            size_in_words(bytes.0 as u64)
+        ),
+    };
+    format!("{messages} messages, {memory}, {}", price(spent))
+}
+
+fn price(spent: &Spent) -> String {
+    let tokens = spent.usage.input + spent.usage.output;
+    match spent.usd {
+        Some(usd) => format!("{tokens} tokens, ${}", crate::ledger::rounded(usd)),
+        None => format!("{tokens} tokens"),
+    }
+}
+
+fn bar(world: &World, messages: usize) -> ProgressBar {
+    if !world.terminal.err || world.shared.quiet {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new(messages as u64);
+    if let Ok(style) = ProgressStyle::with_template("{bar:24} {pos}/{len} messages {elapsed}") {
+        bar.set_style(style);
+    }
+    bar.enable_steady_tick(Duration::from_millis(120));
+    bar
+}
+
+/// How a model is asked, in the words of `agent`.
+fn asking(offline: bool, no_stream: bool) -> Agent {
+    Agent {
+        offline,
+        no_stream,
+        ..Agent::default()
+    }
+}
+
+fn quiet_report(world: &World, level: Level) -> Report {
+    let stamp = Stamp {
+        clock: world.clock.clone(),
+        ..Stamp::default()
+    };
+    Report::new(
+        world.terminal,
+        Form::Text,
+        Progress::new(world.terminal, level),
+        stamp,
+    )
+}
+
+/// A conversation that becomes memory once a turn's answer is out.
+pub(super) struct Later {
+    pub(super) key: String,
+    /// `None` for the configured one.
+    pub(super) model: Option<String>,
+    pub(super) offline: bool,
+    pub(super) no_stream: bool,
+}
+
+impl Later {
+    /// The arguments with which a process of its own does this.
+    pub(super) fn arguments(&self, world: &World) -> Vec<OsString> {
+        let mut arguments: Vec<OsString> = ["memory", "consolidate", "--detached"]
+            .map(OsString::from)
+            .into();
+        let mut add = |flag: &str, value: &std::ffi::OsStr| {
+            let mut argument = OsString::from(flag);
+            argument.push(value);
+            arguments.push(argument);
+        };
+        add("--session=", self.key.as_ref());
+        if let Some(model) = &self.model {
+            add("--model=", model.as_ref());
+        }
+        if let Some(config) = &world.shared.config {
+            add("--config=", config.as_os_str());
+        }
+        if let Some(workspace) = &world.shared.workspace {
+            add("--workspace=", workspace.as_os_str());
+        }
+        arguments.extend(self.offline.then(|| "--offline".into()));
+        arguments.extend(self.no_stream.then(|| "--no-stream".into()));
+        arguments
+    }
+
+    /// Make memory of one piece. What goes wrong is written down; a memory that another run is changing is no trouble,
+    /// since it is due again the next time.
+    ///
+    /// # Errors
+    /// As it was written down.
+    pub(super) fn make(&self, world: &World, wait: Duration, level: Level) -> Result<()> {
+        let made = self.try_make(world, wait, level);
+        if let Err(error) = &made
+            && !error.is::<Stop>()
+            && exit_of(error) != Exit::TryAgain
+            && let Ok(memory) = open(world)
+        {
+            // Where this cannot be written either, nobody is left to tell.
+            drop(memory.note_trouble(&format!("{}: {error:#}", self.key)));
+        }
+        made
+    }
+
+    fn try_make(&self, world: &World, wait: Duration, level: Level) -> Result<()> {
+        let scribe = Scribe::new(
+            world,
+            self.model.as_deref(),
+            asking(self.offline, self.no_stream),
+        )?;
+        let mut advance = scribe.advance();
+        let held = scribe.memory.hold(wait, &mut || {}, &mut advance)?;
+        let mut report = quiet_report(world, level);
+        match scribe.step(&held, &self.key, false, &mut Spent::default(), &mut report)? {
+            Step::Failed(words) => Err(fail(Exit::Failed, words)),
+            Step::Idle | Step::Made(_) => Ok(()),
+        }
+    }
+}
+
+fn search(world: &World, memory: &Memory, pattern: &str, as_json: bool) -> Result<Exit> {
+    let pattern = Regex::new(pattern).map_err(|error| {
+        fail(
+            Exit::Usage,
+            format!("`{pattern}` is no regular expression: {error}"),
+        )
+    })?;
+    let found = memory.search(&pattern)?;
+    let mut text = String::new();
+    for line in &found {
+        let path = line.path.display().to_string();
+        text.push_str(&match as_json {
+            true => format!(
+                "{}\n",
+                json!({ "path": path, "line": line.line, "text": line.text })
+            ),
+            false => format!(
+                "{}:{}: {}\n",
+                world.paths.display(&line.path),
+                line.line,
+                line.text
+            ),
+        });
+    }
+    world.terminal.print_bytes(text.as_bytes())?;
+    Ok(if found.is_empty() {
+        Exit::Failed
+    } else {
+        Exit::Answered
+    })
+}
+
+fn log(world: &World, memory: &Memory, as_json: bool) -> Result<()> {
+    let versions = memory.versions()?;
+    let current = versions
+        .iter()
+        .rev()
+        .find(|version| version.aside.is_none());
+    let current = current.map(|version| version.id);
+    if as_json {
+        let line = |version: &Version| {
+            let Version {
+                id,
+                time,
+                cause,
+                session,
+                bytes,
+                aside,
+                of,
+                parent: _,
+            } = version;
+            let line = json!({ "id": id, "time": time, "cause": cause.name(), "session": session, "bytes": bytes,
+                               "aside": aside, "of": of, "current": current == Some(*id) });
+            format!("{line}\n")
+        };
+        return world
+            .terminal
+            .print(&versions.iter().rev().map(line).collect::<String>());
+    }
+    let row = |version: &Version| {
+        let cause = match (version.of, &version.aside) {
+            (Some(of), _) => format!("undo, as version {of}"),
+            (None, Some(why)) => format!("{}, kept aside: {why}", version.cause.name()),
+            (None, None) => version.cause.name().to_owned(),
+        };
+        let mark = if current == Some(version.id) { "*" } else { "" };
+        vec![
+            format!("{mark}{}", version.id),
+            version.time.clone(),
+            size_in_words(version.bytes),
+            harmless(version.session.as_deref().unwrap_or("-")),
+            cause,
+        ]
+    };
+    let rows: Vec<Vec<String>> = versions.iter().rev().map(row).collect();
+    let columns = [
+        ("VERSION", Side::Right),
+        ("TIME", Side::Left),
+        ("SIZE", Side::Right),
+        ("SESSION", Side::Left),
+        ("CAUSE", Side::Left),
+    ];
+    let lines = aligned(&columns, &rows).into_iter();
+    world
+        .terminal
+        .print(&lines.map(|line| format!("{line}\n")).collect::<String>())?;
+    if let Some(trouble) = memory.trouble()? {
+        notice(world, &format!("the last consolidation failed: {trouble}"));
+    }
+    Ok(())
+}
+
+/// The text of a version.
+fn text(memory: &Memory, id: u64) -> Result<Vec<u8>> {
+    let known = memory.versions()?.iter().any(|version| version.id == id);
+    let text = if known { memory.version(id)? } else { None };
+    text.ok_or_else(|| {
+        fail_hint(
+            Exit::NoInput,
+            format!("there is no version {id} of the memory"),
+            "nanobot memory log",
+        )
+    })
+}
+
+fn diff(world: &World, memory: &Memory, from: Option<u64>, to: Option<u64>) -> Result<()> {
+    let now = memory.read()?.unwrap_or_default();
+    let (old, new) = match (from, to) {
+        (Some(from), Some(to)) => {
+            let names = (format!("version {from}"), format!("version {to}"));
+            ((names.0, text(memory, from)?), (names.1, text(memory, to)?))
+        }
+        (Some(from), None) => (
+            (format!("version {from}"), text(memory, from)?),
+            ("now".into(), now),
+        ),
+        (None, _) => match last_change(memory, &now)? {
+            Some(id) => (
+                (format!("version {id}"), text(memory, id)?),
+                ("now".into(), now),
+            ),
+            None => return Ok(()),
+        },
+    };
+    let shown = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let (one, other) = (shown(&old.1), shown(&new.1));
+    let diff = TextDiff::from_lines(&one, &other);
+    let text = diff.unified_diff().header(&old.0, &new.0).to_string();
+    world.terminal.print_bytes(text.as_bytes())
+}
+
+/// The version that the last change was made to: that in force where somebody has written since, else the one before it.
+fn last_change(memory: &Memory, now: &[u8]) -> Result<Option<u64>> {
+    let versions = memory.versions()?;
+    let mut in_force = versions
+        .iter()
+        .rev()
+        .filter(|version| version.aside.is_none());
+    let Some(last) = in_force.next() else {
+        return Ok(None);
+    };
+    let is_known = memory.version(last.id)?.as_deref() == Some(now);
+    Ok(if is_known {
+        in_force.next()
+    } else {
+        Some(last)
+    }
+    .map(|version| version.id))
+}
+
+fn place(world: &World) -> Result<session::Place> {
+    let config = Config::load(&world.paths.config)?;
+    let overrides = Overrides {
+        workspace: world.shared.workspace.clone(),
+        ..Overrides::default()
+    };
+    let settings = Settings::resolve(&config, &world.env, &overrides, &world.paths)?;
+    super::session::place(world, &settings)
+}
+
+fn undo(world: &World, memory: &Memory, id: Option<u64>) -> Result<()> {
+    let place = place(world)?;
+    let held = hold(world, memory, &place, PATIENCE)?;
+    let seen = held.look()?;
+    let id = match id {
+        Some(id) => id,
+        None => held.previous()?.map(|version| version.id).ok_or_else(|| {
+            fail(
+                Exit::NoInput,
+                "there is no version of the memory before this one",
+            )
+        })?,
+    };
+    let versions = memory.versions()?;
+    let found = versions.iter().find(|version| version.id == id);
+    // An undo stands for the version that it brought back.
+    let of = found.map_or(id, Version::position);
+    let text = text(memory, id)?;
+    if text == seen {
+        notice(
+            world,
+            &format!("the memory is that of version {of} already"),
+        );
+        return Ok(());
+    }
+    change(&held, memory, (&seen, text), Cause::Undo, Some(of))?;
+    notice(world, &format!("the memory is that of version {of} again"));
+    Ok(())
+}
+
+fn edit(world: &World, memory: &Memory) -> Result<()> {
+    if !world.terminal.out || !world.terminal.err {
+        let path = memory.path();
+        return Err(fail_hint(
+            Exit::Usage,
+            "an editor needs a terminal",
+            format!(
+                "change `{}` by other means; every change is noticed",
+                path.display()
+            ),
+        ));
+    }
+    let place = place(world)?;
+    let seen = hold(world, memory, &place, PATIENCE)?.look()?;
+    let copy = store::temporary(&seen).context("make a copy to edit")?;
+    let editor = ["VISUAL", "EDITOR"]
+        .iter()
+        .find_map(|name| world.env.get(name))
+        .unwrap_or("vi");
+    let done = match process::edit(editor, copy.path()) {
+        Ok(done) => done,
+        Err(error) if error.kind() == ErrorKind::NotFound => false,
+        Err(error) => return Err(error).with_context(|| format!("run `{editor}`")),
+    };
+    if !done {
+        return Err(fail_hint(
+            Exit::Failed,
+            format!("`{editor}` failed, and the memory is as it was"),
+            "another editor in `EDITOR`",
+        ));
+    }
+    let text = store::read(copy.path())?.unwrap_or_default();
+    if text == seen {
+        return Ok(());
+    }
+    let held = hold(world, memory, &place, PATIENCE)?;
+    change(&held, memory, (&seen, text), Cause::Edit, None)
+}
+
+/// Put a text in the place of the memory.
+///
+/// # Errors
+/// Somebody else changed it meanwhile; the text is kept aside.
+fn change(
+    held: &Held,
+    memory: &Memory,
+    (seen, text): (&[u8], Vec<u8>),
+    cause: Cause,
+    of: Option<u64>,
+) -> Result<()> {
+    let change = Change {
+        memory: Some(text),
+        of,
+        ..Change::default()
+    };
+    let done = held.apply(seen, cause, change, &mut |_, _, _| Ok(()))?;
+    if done == Done::Aside {
+        let id = memory.versions()?.last().map_or(0, |version| version.id);
+        return Err(fail_hint(
+            Exit::TryAgain,
+            format!("the memory was changed meanwhile; your text is version {id}"),
+            format!("nanobot memory diff {id}"),
+        ));
+    }
+    Ok(())
+}

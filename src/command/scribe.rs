@@ -1,0 +1,342 @@
+//! Who makes memory of conversations: a piece at a time, from the session through the model into the memory. The command
+//! does it until nothing is left, a turn once after its answer.
+
+use super::asker;
+use crate::World;
+use crate::cli::Agent as Arguments;
+use crate::error::{Stop, exit_of, fail_hint, hint_of};
+use crate::ledger::Account;
+use crate::memory::request::{self, LETTERS, Length};
+use crate::memory::{Cause, Change, Done, Held, Memory, answer, history, objection};
+use crate::message::{Message, Part, Usage, User};
+use crate::provider::{Calls, ProviderError, Request};
+use crate::report::Report;
+use crate::session::consolidation::{self, Next, Piece, Terms};
+use crate::session::{Logged, Place};
+use crate::settings::{Config, Overrides, Settings};
+use crate::sys::secret::random_hex;
+use anyhow::Result;
+
+/// A piece is tried so often before it is kept as it is.
+pub(super) const TRIES: u32 = 3;
+/// Tokens of a piece at most: more than that, and a summary of it tells too little.
+const PIECE: usize = 64_000;
+/// Tokens of a piece at least, however small the model.
+const LEAST: usize = 1000;
+
+/// Whoever makes memory, and what it is done with.
+pub(super) struct Scribe<'a> {
+    pub(super) world: &'a World,
+    pub(super) settings: Settings,
+    pub(super) place: Place,
+    pub(super) memory: Memory,
+    /// How the model is asked: `--offline` and the like.
+    pub(super) arguments: Arguments,
+    pub(super) terms: Terms,
+    context: usize,
+}
+
+/// What became of a piece.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Made {
+    pub(super) messages: usize,
+    /// It was kept as it is, since no model made anything of it.
+    pub(super) raw: bool,
+    /// Bytes of the memory before and after.
+    pub(super) bytes: (usize, usize),
+    /// Why the new memory was kept aside.
+    pub(super) aside: Option<String>,
+}
+
+/// What it cost, failed tries included.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Spent {
+    pub(super) usage: Usage,
+    /// US dollars; `None` where a price is not known.
+    pub(super) usd: Option<f64>,
+    /// Requests that were answered.
+    pub(super) requests: u32,
+}
+
+/// How a step ended.
+#[derive(Debug)]
+pub(super) enum Step {
+    /// Nothing is to be done.
+    Idle,
+    Made(Made),
+    /// The answer was of no use, in words; there are tries left.
+    Failed(String),
+}
+
+/// What came of asking.
+enum Asked {
+    /// The memory that it was made for, and what it is to become.
+    Update(Vec<u8>, answer::Update),
+    Useless(String),
+}
+
+impl<'a> Scribe<'a> {
+    /// With the model that `model` names, else the one that is configured for this, else the one of turns.
+    pub(super) fn new(world: &'a World, model: Option<&str>, arguments: Arguments) -> Result<Self> {
+        let config = Config::load(&world.paths.config)?;
+        let resolve = |model: Option<&str>| {
+            let overrides = Overrides {
+                workspace: world.shared.workspace.clone(),
+                model: model.map(str::to_owned),
+                ..Overrides::default()
+            };
+            Settings::resolve(&config, &world.env, &overrides, &world.paths)
+        };
+        let mut settings = resolve(model)?;
+        if let (None, Some(model)) = (model, settings.memory.model.clone()) {
+            settings = resolve(Some(&model))?;
+        }
+        let context = asker::context(world, &settings);
+        Ok(Self {
+            place: super::session::place(world, &settings)?,
+            memory: Memory::new(&settings.workspace, &world.clock),
+            terms: terms(&settings, context),
+            context: context as usize,
+            world,
+            settings,
+            arguments,
+        })
+    }
+
+    /// Move the pointer of a session, as the memory wants it done.
+    pub(super) fn advance(&self) -> impl FnMut(&str, usize, usize) -> Result<()> {
+        let place = self.place.clone();
+        // One that does not move is that of a session which another program has changed or removed.
+        move |key, from, to| consolidation::advance(&place, key, from, to).map(drop)
+    }
+
+    /// Make memory of the next piece of `key`; with `all` also where nothing is due.
+    ///
+    /// # Errors
+    /// Nobody can be asked, or a file cannot be read or written.
+    pub(super) fn step(
+        &self,
+        held: &Held,
+        key: &str,
+        all: bool,
+        spent: &mut Spent,
+        report: &mut Report,
+    ) -> Result<Step> {
+        let Some(next) = consolidation::next(&self.place, key, &self.terms, all)? else {
+            return Ok(Step::Idle);
+        };
+        if next.tries >= TRIES {
+            return self.keep_raw(held, key, &next);
+        }
+        // What was too much is tried with less.
+        let room = (self.context / 3).clamp(LEAST, PIECE) >> next.tries;
+        let Some((piece, lines)) = self.read(key, &next, Length::Short, room)? else {
+            return Ok(Step::Idle);
+        };
+        if lines.is_empty() {
+            return self.keep_raw(held, key, &next);
+        }
+        let (seen, update) = match self.ask(held, key, &next, &lines, spent, report)? {
+            None => return Ok(Step::Idle),
+            Some(Asked::Update(seen, update)) => (seen, update),
+            Some(Asked::Useless(_)) if next.tries + 1 >= TRIES => {
+                return self.keep_raw(held, key, &next);
+            }
+            Some(Asked::Useless(words)) => return Ok(Step::Failed(words)),
+        };
+        let old = String::from_utf8_lossy(&seen);
+        let tidying = request::is_over(&old, self.settings.memory.budget);
+        let aside = update
+            .memory
+            .as_deref()
+            .and_then(|new| objection(&old, new, tidying));
+        let change = Change {
+            piece: Some((key, piece.from, piece.to)),
+            entries: vec![history::entry(&update.entry, &self.stamp())],
+            memory: update.memory.map(String::into_bytes),
+            aside: aside.clone(),
+            of: None,
+        };
+        let mut advance = self.advance();
+        let done = held.apply(&seen, Cause::Consolidation, change, &mut advance)?;
+        let meanwhile = || "the memory was changed meanwhile".to_owned();
+        Ok(Step::Made(Made {
+            messages: piece.to - piece.from,
+            raw: false,
+            bytes: (seen.len(), self.memory.read()?.unwrap_or_default().len()),
+            aside: aside.or_else(|| (done == Done::Aside).then(meanwhile)),
+        }))
+    }
+
+    /// Ask the model, and write down before that it is tried. `None` where the piece is not next any more.
+    fn ask(
+        &self,
+        held: &Held,
+        key: &str,
+        next: &Next,
+        lines: &[String],
+        spent: &mut Spent,
+        report: &mut Report,
+    ) -> Result<Option<Asked>> {
+        let account = Account {
+            session: key.to_owned(),
+            turn: random_hex(6),
+            job: None,
+            cause: "consolidation",
+        };
+        let chosen = asker::choose(
+            self.world,
+            &self.arguments,
+            &self.settings,
+            &account,
+            report,
+        )?;
+        let sampling = asker::sampling(&self.settings.asked[0]);
+        let tools = [request::spec()];
+        if !consolidation::count_try(&self.place, key, next)? {
+            return Ok(None);
+        }
+        let mut again = true;
+        loop {
+            let seen = held.look()?;
+            let memory = String::from_utf8_lossy(&seen);
+            let text = request::text(&memory, lines, &self.stamp(), self.settings.memory.budget);
+            let messages = [Message::User(User {
+                id: account.turn.clone(),
+                parts: vec![Part::Text(text)],
+                facts: String::new(),
+            })];
+            let request = Request {
+                system: request::SYSTEM,
+                messages: &messages,
+                tools: &tools,
+                calls: Calls::Must(answer::TOOL),
+                model: &chosen.model,
+                sampling: &sampling,
+                reply_id: &account.turn,
+                schema: None,
+            };
+            let reply = chosen
+                .answers
+                .reply(&request, &mut |delta| report.tell(delta.event("")));
+            let reply = match reply {
+                Ok(reply) => reply,
+                Err(error) => {
+                    // Where a budget forbids it, nobody was asked.
+                    if matches!(error, ProviderError::Spent(_)) {
+                        consolidation::take_back(&self.place, key, next)?;
+                    }
+                    return Err(told(key, error));
+                }
+            };
+            spent.add(reply.usage, reply.cost);
+            let update = match answer::update(&reply) {
+                Ok(update) => update,
+                Err(words) => return Ok(Some(Asked::Useless(words))),
+            };
+            // Somebody wrote into the memory while the model thought: it is asked again, once, with what they wrote.
+            let is_stale = update.memory.is_some()
+                && self.memory.read()?.unwrap_or_default() != seen
+                && std::mem::take(&mut again);
+            if !is_stale {
+                return Ok(Some(Asked::Update(seen, update)));
+            }
+        }
+    }
+
+    /// Keep a piece as it is in the history, since no model makes anything of it.
+    fn keep_raw(&self, held: &Held, key: &str, next: &Next) -> Result<Step> {
+        let Some((piece, lines)) = self.read(key, next, Length::Whole, PIECE)? else {
+            return Ok(Step::Idle);
+        };
+        let messages = piece.to - piece.from;
+        let change = Change {
+            piece: Some((key, piece.from, piece.to)),
+            entries: match lines.is_empty() {
+                true => Vec::new(),
+                false => request::raw(&lines, messages, &self.stamp()),
+            },
+            ..Change::default()
+        };
+        let seen = held.look()?;
+        held.apply(&seen, Cause::Consolidation, change, &mut self.advance())?;
+        Ok(Step::Made(Made {
+            messages,
+            raw: true,
+            bytes: (seen.len(), seen.len()),
+            aside: None,
+        }))
+    }
+
+    /// The next piece, and its lines; `room` is in tokens.
+    fn read(
+        &self,
+        key: &str,
+        next: &Next,
+        length: Length,
+        room: usize,
+    ) -> Result<Option<(Piece, Vec<String>)>> {
+        let line = |logged: &Logged| request::line(&logged.time, &logged.message, length);
+        let mut size = 0;
+        let piece = consolidation::read(&self.place, key, next, &mut |logged| {
+            size += line(logged).map_or(0, |line| line.len());
+            size <= room * LETTERS
+        })?;
+        Ok(piece.map(|piece| {
+            let lines = piece.messages.iter().filter_map(line).collect();
+            (piece, lines)
+        }))
+    }
+
+    fn stamp(&self) -> String {
+        self.world
+            .clock
+            .now()
+            .strftime("%Y-%m-%d %H:%M")
+            .to_string()
+    }
+}
+
+/// When a conversation is due: past its window, or half of the model's context, whichever comes first.
+pub(super) fn terms(settings: &Settings, context: u32) -> Terms {
+    Terms {
+        window: settings.memory_window,
+        tokens: u64::from(context / 2),
+    }
+}
+
+impl Spent {
+    /// Take what another came to as well.
+    pub(super) fn join(&mut self, other: &Self) {
+        if other.requests > 0 {
+            let requests = self.requests + other.requests;
+            self.add(other.usage, other.usd);
+            self.requests = requests;
+        }
+    }
+
+    fn add(&mut self, usage: Usage, usd: Option<f64>) {
+        let before = if self.requests == 0 {
+            Some(0.0)
+        } else {
+            self.usd
+        };
+        self.usd = before.zip(usd).map(|(before, usd)| before + usd);
+        self.usage += usage;
+        self.requests += 1;
+    }
+}
+
+/// Why nobody answered, and what to do: a turn's way out is none here.
+fn told(key: &str, error: ProviderError) -> anyhow::Error {
+    let error = error.into_failure();
+    if error.is::<Stop>() {
+        return error;
+    }
+    let hint = hint_of(&error).filter(|hint| !hint.contains("--resume") && !hint.contains("--new"));
+    fail_hint(
+        exit_of(&error),
+        format!("nothing became of `{key}`: {error:#}"),
+        hint.unwrap_or("the same again later"),
+    )
+}
