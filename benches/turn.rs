@@ -289,6 +289,7 @@ impl Bench {
         if let Some((home, sync)) = &case.home {
             command.env("HOME", home);
             command.env("NANOBOT_SESSION__SYNC", if *sync { "turn" } else { "none" });
+            command.env("NANOBOT_MEMORY__CONSOLIDATE", "manual");
         }
         assert!(command.status().unwrap().success(), "{}", case.name);
         let text = std::fs::read_to_string(&out).unwrap();
@@ -319,7 +320,8 @@ impl Bench {
             .current_dir("/");
         command
             .env("HOME", &case.home.as_ref()?.0)
-            .env("NANOBOT_SESSION__SYNC", "none");
+            .env("NANOBOT_SESSION__SYNC", "none")
+            .env("NANOBOT_MEMORY__CONSOLIDATE", "manual");
         if !command.output().ok()?.status.success() {
             return None;
         }

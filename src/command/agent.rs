@@ -26,11 +26,13 @@ use crate::turn;
 use crate::turn::agent::Agent;
 use crate::turn::ending::{Cause, DECLINED, Ending};
 use crate::workspace::Workspace;
+use afterwards::Afterwards;
 use anyhow::{Context, Result};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+mod afterwards;
 mod outlay;
 mod places;
 mod rehearsal;
@@ -60,6 +62,7 @@ pub fn run(world: &World, arguments: &Arguments) -> Exit {
         stamp,
     );
     let mut about = json::Run::default();
+    let mut afterwards = None;
     if arguments.schema.is_some() {
         report.show_whole();
     }
@@ -68,7 +71,7 @@ pub fn run(world: &World, arguments: &Arguments) -> Exit {
     }
     // A defect of ours ends as every failure does: with its status, and with a result where one is printed.
     let ending = catch_unwind(AssertUnwindSafe(|| {
-        answer(world, arguments, &mut report, &mut about)
+        answer(world, arguments, &mut report, &mut about, &mut afterwards)
     }));
     let ending = ending.unwrap_or_else(|_| Err(Stop(Exit::Defect).into()));
     let mut ending = ending.unwrap_or_else(|error| Ending {
@@ -116,6 +119,9 @@ pub fn run(world: &World, arguments: &Arguments) -> Exit {
                 .complain("nanobot: what was printed is not a whole answer");
         }
     }
+    if let Some(afterwards) = afterwards {
+        afterwards.run(world, exit, level == Level::Lines);
+    }
     exit
 }
 
@@ -156,6 +162,7 @@ fn answer(
     arguments: &Arguments,
     report: &mut Report,
     about: &mut json::Run,
+    afterwards: &mut Option<Afterwards>,
 ) -> Result<Ending> {
     signal::arm(arguments.timeout).context("wait for signals")?;
     assert!(
@@ -203,6 +210,7 @@ fn answer(
         session.start_afresh()?;
     }
     if command == Some("/new") {
+        *afterwards = afterwards::due(arguments, &settings, &session, None);
         return said("New session started.", report);
     }
     let compact = command.and_then(compacts);
@@ -268,6 +276,9 @@ fn answer(
         }
         None => turn::run(&mut agent, &mut session, input, &mut tell),
     };
+    if ending.cause == Cause::Answered && ending.error.is_none() {
+        *afterwards = afterwards::due(arguments, &settings, &session, Some(chosen.context));
+    }
     if key.starts_with("pipe:") {
         // The answer is out: what is in the way of tidying up is no failure of this run.
         if let Err(error) = crate::session::prune(&place) {

@@ -13,6 +13,7 @@ mod faults;
 mod formats;
 mod keys;
 mod login;
+mod memory;
 mod models;
 mod money;
 mod oddities;

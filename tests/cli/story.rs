@@ -162,7 +162,9 @@ impl Story {
         command
             .env("HOME", self.home())
             .env("PATH", "/usr/local/bin:/usr/bin:/bin")
-            .env("NANOBOT_TEST_TIME", TIME);
+            .env("NANOBOT_TEST_TIME", TIME)
+            // Otherwise it would depend on where the tests run. Those that are about it say so.
+            .env("NANOBOT_MEMORY__CONSOLIDATE", "manual");
         command.envs(self.env.iter().map(|(name, value)| (name, value)));
         command
             .stdin(Stdio::null())

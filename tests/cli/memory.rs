@@ -1,0 +1,722 @@
+//! Long-term memory: what becomes of old messages, and what must never become of them.
+
+use crate::server::{Answer, Asked, Ending, Turn, calls, fails, replies, says};
+use crate::story::{Ran, Story, write};
+use serde_json::{Value, json};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+/// A conversation of so many messages, as the Python program keeps it.
+fn talk(key: &str, count: usize) -> String {
+    let mut text = format!(
+        "{{\"_type\": \"metadata\", \"key\": \"{key}\", \"created_at\": \"2026-01-01T00:00:00\", \"updated_at\": \"2026-01-01T00:00:00\", \"metadata\": {{}}, \"last_consolidated\": 0}}\n"
+    );
+    for number in 0..count {
+        let role = if number % 2 == 0 { "user" } else { "assistant" };
+        let time = format!("2026-01-01T10:{:02}:00.000000", number % 60);
+        let line = json!({ "role": role, "content": format!("word{number}."), "timestamp": time });
+        text.push_str(&format!("{line}\n"));
+    }
+    text
+}
+
+/// A story with a conversation that is due.
+fn due() -> Story {
+    Story::new().workspace_file("sessions/cli_direct.jsonl", talk("cli:direct", 120))
+}
+
+fn save(entry: &str, memory: &str) -> Turn {
+    calls(
+        "save_memory",
+        json!({ "history_entry": entry, "memory_update": memory }),
+    )
+}
+
+fn text(story: &Story, name: &str) -> String {
+    std::fs::read_to_string(story.workspace().join(name)).unwrap_or_default()
+}
+
+/// The last metadata line of a session.
+fn pointer(story: &Story, name: &str) -> Value {
+    let lines = story.session(name);
+    lines
+        .into_iter()
+        .rfind(|line| line["_type"] == "metadata")
+        .unwrap()
+}
+
+fn consolidated(story: &Story) -> u64 {
+    pointer(story, "cli_direct.jsonl")["last_consolidated"]
+        .as_u64()
+        .unwrap()
+}
+
+fn tries(story: &Story) -> u64 {
+    pointer(story, "cli_direct.jsonl")["metadata"]["nanobot"]["tries"]
+        .as_u64()
+        .unwrap_or(0)
+}
+
+fn consolidate(story: &Story) -> Ran<'_> {
+    story.run(["memory", "consolidate"])
+}
+
+/// Wait for a file, which something else makes.
+fn until_exists(path: &Path) {
+    while !path.exists() {
+        std::thread::yield_now();
+    }
+}
+
+/// A model that is asked and never answers; it makes the file that is returned.
+fn stalls(story: &Story) -> PathBuf {
+    let asked = story.dir().join("asked");
+    let mark = asked.clone();
+    story.server().script([Box::new(move |_: &Asked| {
+        std::fs::write(&mark, "").unwrap();
+        Answer::events([": thinking\n\n"]).ending(Ending::Stall)
+    }) as Turn]);
+    asked
+}
+
+#[test]
+fn old_messages_become_memory_once() {
+    let story = due().script([save(
+        "[2026-01-01 10:00] They spoke of words.",
+        "# Memory\n\nLikes words.\n",
+    )]);
+    story
+        .run(["memory", "consolidate", "--dry-run"])
+        .stdout("cli:direct: 70 messages\n");
+    assert!(story.asked().is_empty());
+    let ran = consolidate(&story);
+    assert!(
+        ran.text()
+            .starts_with("cli:direct: 70 messages, memory 23 B, was 0 B, "),
+        "{}",
+        ran.text()
+    );
+    drop(ran);
+    let asked = &story.asked()[0];
+    assert_eq!(asked.body["tool_choice"]["function"]["name"], "save_memory");
+    assert_eq!(asked.body["temperature"], json!(0.1));
+    let question = asked.last();
+    assert!(
+        question.contains("[2026-01-01T10:00] USER: word0.\n[2026-01-01T10:01] ASSISTANT: word1."),
+        "{question}"
+    );
+    assert!(
+        question.contains("word69.") && !question.contains("word70."),
+        "{question}"
+    );
+    assert_eq!(
+        text(&story, "memory/HISTORY.md"),
+        "[2026-01-01 10:00] They spoke of words.\n\n"
+    );
+    assert_eq!(
+        text(&story, "memory/MEMORY.md"),
+        "# Memory\n\nLikes words.\n"
+    );
+    assert_eq!((consolidated(&story), tries(&story)), (70, 0));
+    let ledger = std::fs::read_to_string(story.home().join(".nanobot/usage.jsonl")).unwrap();
+    assert!(
+        ledger.contains("\"cause\":\"consolidation\"")
+            && ledger.contains("\"session\":\"cli:direct\""),
+        "{ledger}"
+    );
+    let before = text(&story, "sessions/cli_direct.jsonl");
+    consolidate(&story).stderr("nanobot: nothing is to be consolidated\n");
+    assert_eq!(text(&story, "sessions/cli_direct.jsonl"), before);
+    // What stays is sent as ever, from a user's message on.
+    story.server().script([says("Yes.")]);
+    story.run(["agent", "-m", "go on"]).stdout("Yes.\n");
+    let sent = story.asked().pop().unwrap();
+    assert_eq!(sent.messages()[1]["content"], "word70.");
+    assert!(sent.raw.contains("Likes words."));
+}
+
+#[test]
+fn a_small_conversation_is_left_alone_unless_it_is_named() {
+    let story = Story::new().workspace_file("sessions/cli_direct.jsonl", talk("cli:direct", 60));
+    consolidate(&story).stderr("nanobot: nothing is to be consolidated\n");
+    story
+        .server()
+        .script([save("[2026-01-01 10:00] Words.", "m")]);
+    story
+        .run(["memory", "consolidate", "-s", "cli:direct"])
+        .stdout_has("10 messages");
+    assert_eq!(consolidated(&story), 10);
+    story
+        .run(["memory", "consolidate", "-s", "nobody"])
+        .stderr_has("nothing is");
+    story
+        .run(["memory", "consolidate", "--all"])
+        .stderr_has("nothing is");
+}
+
+#[test]
+fn few_messages_of_many_words_are_due_too() {
+    let mut lines = talk("cli:direct", 0);
+    for number in 0..12 {
+        let role = if number % 2 == 0 { "user" } else { "assistant" };
+        lines.push_str(&format!("{}\n", json!({ "role": role, "content": format!("{number} {}", "word ".repeat(2000)), "timestamp": "2026-01-01T10:00:00" })));
+    }
+    let story = Story::new().workspace_file("sessions/cli_direct.jsonl", lines);
+    let story = story.set("agents.defaults.contextWindowTokens", json!(40_000));
+    story.server().script([
+        save("[2026-01-01 10:00] Words.", "m"),
+        save("[2026-01-01 10:00] More.", "m"),
+    ]);
+    consolidate(&story)
+        .stdout_has("cli:direct")
+        .stderr_has("in all");
+    assert_eq!(consolidated(&story), 8);
+}
+
+#[test]
+fn whatever_shape_the_answer_has_it_is_taken() {
+    let plain = json!({ "history_entry": "Tea.", "memory_update": "Likes tea." });
+    let text_of = |value: &Value| value.to_string();
+    let call = |arguments: &str| {
+        let function = json!({ "name": "save_memory", "arguments": arguments });
+        let call = json!({ "id": "c", "type": "function", "function": function });
+        replies(
+            json!({ "role": "assistant", "content": null, "tool_calls": [call] }),
+            "tool_calls",
+        )
+    };
+    let shapes: Vec<Turn> = vec![
+        call(&text_of(&json!(text_of(&plain)))),
+        call(&text_of(&json!([plain]))),
+        call(&format!("```json\n{plain}\n```")),
+        says(&format!("Here it is:\n\n```json\n{plain}\n```\n")),
+        says(&plain.to_string()),
+    ];
+    for shape in shapes {
+        let story = due().script([shape]);
+        consolidate(&story).stdout_has("70 messages");
+        assert_eq!(
+            text(&story, "memory/HISTORY.md"),
+            "[2026-01-02 03:04] Tea.\n\n"
+        );
+        assert_eq!(text(&story, "memory/MEMORY.md"), "Likes tea.");
+    }
+}
+
+#[test]
+fn a_server_that_will_not_have_a_tool_forced_is_asked_without() {
+    for status in [400, 404] {
+        let story = due().script([
+            fails(status, "tool_choice is not supported"),
+            save("[t] e", "m"),
+        ]);
+        consolidate(&story).stdout_has("70 messages");
+        let choices: Vec<Value> = story
+            .asked()
+            .iter()
+            .map(|asked| asked.body["tool_choice"].clone())
+            .collect();
+        assert_eq!(choices[1], "auto");
+        assert_eq!((consolidated(&story), tries(&story)), (70, 0));
+    }
+}
+
+#[test]
+fn a_model_that_never_saves_costs_three_requests_and_loses_nothing() {
+    let story = due().script([
+        says("I saved it."),
+        says(""),
+        calls("save_memory", json!({ "memory_update": "m" })),
+    ]);
+    let ran = consolidate(&story).stdout_has("cli:direct: 70 messages archived as they are");
+    assert!(
+        ran.error_text()
+            .contains("did not call `save_memory`; it is tried again")
+    );
+    drop(ran);
+    let history = text(&story, "memory/HISTORY.md");
+    assert!(
+        history
+            .starts_with("[2026-01-02 03:04] [RAW] 70 messages\n[2026-01-01T10:00] USER: word0.\n"),
+        "{history}"
+    );
+    assert!((0..70).all(|number| history.contains(&format!(": word{number}.\n"))));
+    assert_eq!(text(&story, "memory/MEMORY.md"), "");
+    assert_eq!((consolidated(&story), tries(&story)), (70, 0));
+}
+
+#[test]
+fn a_memory_that_would_shrink_or_go_is_kept_aside() {
+    let long = "The user likes tea. ".repeat(30);
+    for (update, why) in [("", "empty"), ("Likes tea.", "10 of 599 characters")] {
+        let story = due()
+            .workspace_file("memory/MEMORY.md", &long)
+            .script([save("[2026-01-01 10:00] Tea.", update)]);
+        consolidate(&story).stdout_has(&format!(
+            "memory unchanged, since the new text {}",
+            if why == "empty" {
+                "is empty".to_owned()
+            } else {
+                format!("has {why}")
+            }
+        ));
+        assert_eq!(text(&story, "memory/MEMORY.md"), long);
+        assert_eq!(
+            text(&story, "memory/HISTORY.md"),
+            "[2026-01-01 10:00] Tea.\n\n"
+        );
+        assert_eq!(consolidated(&story), 70);
+        story.run(["memory", "log"]).stdout_has("kept aside");
+        // It is there for whoever wants it all the same.
+        story.run(["memory", "undo", "2"]).stderr_has("version 2");
+        assert_eq!(text(&story, "memory/MEMORY.md"), update);
+    }
+}
+
+#[test]
+fn a_memory_that_outgrew_its_budget_is_to_be_tidied() {
+    let long = "The user likes tea. ".repeat(100);
+    let short = "The user likes tea. ".repeat(25);
+    let story = due()
+        .workspace_file("memory/MEMORY.md", &long)
+        .set("memory", json!({ "budgetTokens": 300 }));
+    story
+        .server()
+        .script([save("[2026-01-01 10:00] Tea.", &short)]);
+    consolidate(&story).stdout_has("memory 500 B, was 2.0 KB");
+    assert!(story.asked()[0].last().contains("fewer than 300 tokens"));
+    assert_eq!(text(&story, "memory/MEMORY.md"), short);
+}
+
+#[test]
+fn a_run_that_is_killed_while_it_asks_counts_and_changes_nothing() {
+    let story = due().workspace_file("memory/MEMORY.md", "old");
+    for number in 1..=3 {
+        let asked = stalls(&story);
+        let mut child = story.command(["memory", "consolidate"]).spawn().unwrap();
+        until_exists(&asked);
+        std::fs::remove_file(&asked).unwrap();
+        assert_eq!(tries(&story), number, "it is counted before it is asked");
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(
+            (
+                text(&story, "memory/MEMORY.md").as_str(),
+                text(&story, "memory/HISTORY.md").as_str()
+            ),
+            ("old", "")
+        );
+        assert_eq!(consolidated(&story), 0);
+    }
+    consolidate(&story).stdout_has("archived as they are");
+    assert_eq!(story.asked().len(), 3, "nobody is asked a fourth time");
+    assert_eq!((consolidated(&story), tries(&story)), (70, 0));
+}
+
+#[test]
+fn what_a_budget_forbids_is_no_try() {
+    let story = due().set("budget", json!({ "daily": 0.5 })).set(
+        "models",
+        json!({ "scripted": { "price": { "input": 1, "output": 1e6 } } }),
+    );
+    story.server().script([says("Dear.")]);
+    story
+        .run(["agent", "-m", "x", "-s", "other"])
+        .stdout("Dear.\n");
+    consolidate(&story).status(4).stderr_has("budget");
+    assert_eq!(tries(&story), 0);
+    // And what fails otherwise is one.
+    let story = due().script([fails(401, "no such key")]);
+    consolidate(&story).status(77).stderr_has("no such key");
+    assert_eq!((consolidated(&story), tries(&story)), (0, 1));
+}
+
+#[test]
+fn a_turn_that_runs_meanwhile_neither_waits_nor_loses() {
+    let story = due();
+    let asked = stalls(&story);
+    let turn = story.command(["agent", "-m", "long"]).spawn().unwrap();
+    until_exists(&asked);
+    story
+        .server()
+        .script([save("[2026-01-01 10:00] Words.", "m")]);
+    consolidate(&story).stdout_has("messages");
+    let moved = consolidated(&story);
+    assert!(moved >= 70);
+    rustix::process::kill_process(
+        rustix::process::Pid::from_child(&turn),
+        rustix::process::Signal::TERM,
+    )
+    .unwrap();
+    story.wait(turn).signal();
+    // Its closing line carries the pointer on.
+    assert_eq!(pointer(&story, "cli_direct.jsonl")["ending"], "terminated");
+    assert_eq!(consolidated(&story), moved);
+}
+
+#[test]
+fn a_turn_begun_and_ended_while_the_model_thinks_keeps_what_it_said() {
+    let story = due();
+    let path = story.workspace().join("sessions/cli_direct.jsonl");
+    let appended = path.clone();
+    story.server().script([Box::new(move |asked: &Asked| {
+        let mut text = std::fs::read_to_string(&appended).unwrap();
+        text.push_str("{\"role\": \"user\", \"content\": \"meanwhile\"}\n{\"role\": \"assistant\", \"content\": \"yes\"}\n");
+        std::fs::write(&appended, text).unwrap();
+        save("[2026-01-01 10:00] Words.", "m")(asked)
+    }) as Turn]);
+    consolidate(&story).stdout_has("70 messages");
+    assert_eq!(consolidated(&story), 70);
+    assert!(
+        std::fs::read_to_string(&path)
+            .unwrap()
+            .contains("meanwhile")
+    );
+}
+
+#[test]
+fn a_session_that_another_program_cleared_meanwhile_is_left_as_it_is() {
+    let story = due();
+    let path = story.workspace().join("sessions/cli_direct.jsonl");
+    let cleared = talk("cli:direct", 2);
+    let (target, new) = (path.clone(), cleared.clone());
+    story.server().script([Box::new(move |asked: &Asked| {
+        std::fs::write(&target, &new).unwrap();
+        save("[2026-01-01 10:00] Words.", "m")(asked)
+    }) as Turn]);
+    consolidate(&story).stdout_has("70 messages");
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), cleared);
+    assert_eq!(
+        text(&story, "memory/HISTORY.md"),
+        "[2026-01-01 10:00] Words.\n\n"
+    );
+}
+
+#[test]
+fn what_is_written_into_the_memory_while_the_model_thinks_is_not_overwritten() {
+    let story = due().workspace_file("memory/MEMORY.md", "old");
+    let path = story.workspace().join("memory/MEMORY.md");
+    story.server().script([
+        Box::new(move |asked: &Asked| {
+            std::fs::write(&path, "by hand").unwrap();
+            save("[2026-01-01 10:00] Words.", "from old")(asked)
+        }) as Turn,
+        Box::new(|asked: &Asked| {
+            assert!(asked.last().contains("by hand"));
+            save("[2026-01-01 10:00] Words.", "by hand, and more")(asked)
+        }),
+    ]);
+    consolidate(&story).stdout_has("70 messages");
+    assert_eq!(text(&story, "memory/MEMORY.md"), "by hand, and more");
+    story.run(["memory", "undo"]).stderr_has("again");
+    assert_eq!(text(&story, "memory/MEMORY.md"), "by hand");
+    story.run(["memory", "undo"]).stderr_has("again");
+    assert_eq!(text(&story, "memory/MEMORY.md"), "old");
+}
+
+#[test]
+fn newer_releases_get_rows_and_no_second_history() {
+    let row = "{\"cursor\": 4, \"timestamp\": \"2026-01-01 09:00\", \"content\": \"Cake.\"}\n";
+    let story = due()
+        .workspace_file("memory/history.jsonl", row)
+        .script([save("[2026-01-01 10:00] Tea.", "m")]);
+    consolidate(&story).stdout_has("70 messages");
+    let rows = text(&story, "memory/history.jsonl");
+    let last: Value = serde_json::from_str(rows.lines().last().unwrap()).unwrap();
+    assert_eq!(
+        last,
+        json!({ "cursor": 5, "timestamp": "2026-01-02 03:04", "content": "[2026-01-01 10:00] Tea.", "session_key": "cli:direct" })
+    );
+    assert_eq!(text(&story, "memory/.cursor"), "5");
+    assert!(!story.workspace().join("memory/HISTORY.md").exists());
+    story.run(["memory", "search", "Cake|Tea"]).stdout(
+        "~/.nanobot/workspace/memory/history.jsonl:1: [2026-01-01 09:00] Cake.\n~/.nanobot/workspace/memory/history.jsonl:2: [2026-01-01 10:00] Tea.\n",
+    );
+}
+
+#[test]
+fn thirty_two_at_once_lose_no_line() {
+    let mut story = Story::new();
+    for number in 0..32 {
+        let key = format!("many:{number}");
+        story = story.workspace_file(&format!("sessions/many_{number}.jsonl"), talk(&key, 120));
+    }
+    story.server().always(Box::new(|asked: &Asked| {
+        let memory = asked.last();
+        let known = memory
+            .lines()
+            .filter(|line| line.starts_with("fact"))
+            .count();
+        let facts: String = (0..=known)
+            .map(|number| format!("fact {number}\n"))
+            .collect();
+        save(&format!("[2026-01-01 10:00] Entry after {known}."), &facts)(asked)
+    }));
+    let children: Vec<_> = (0..32)
+        .map(|number| {
+            let key = format!("many:{number}");
+            story
+                .command(["memory", "consolidate", "-q", "-s", &key])
+                .spawn()
+                .unwrap()
+        })
+        .collect();
+    for child in children {
+        story.wait(child).stdout_has("70 messages");
+    }
+    let history = text(&story, "memory/HISTORY.md");
+    let mut entries: Vec<&str> = history
+        .split("\n\n")
+        .filter(|entry| !entry.is_empty())
+        .collect();
+    entries.sort_unstable();
+    entries.dedup();
+    assert_eq!(entries.len(), 32, "{history}");
+    assert_eq!(text(&story, "memory/MEMORY.md").lines().count(), 32);
+    for number in 0..32 {
+        assert_eq!(
+            pointer(&story, &format!("many_{number}.jsonl"))["last_consolidated"],
+            70
+        );
+    }
+}
+
+/// A model that answers a turn at once, and saves memory once it is let; it makes the file `asked` when it is asked to.
+fn waits_for(story: &Story) -> std::sync::mpsc::Sender<()> {
+    let (go, wait) = std::sync::mpsc::channel::<()>();
+    let wait = std::sync::Mutex::new(wait);
+    let mark = story.dir().join("asked");
+    story.server().script([
+        says("Here."),
+        Box::new(move |asked: &Asked| {
+            std::fs::write(&mark, "").unwrap();
+            // It fails when the test is over.
+            let _: Result<(), _> = wait.lock().unwrap().recv();
+            save("[2026-01-01 10:00] Words.", "m")(asked)
+        }),
+    ]);
+    go
+}
+
+#[test]
+fn without_a_terminal_the_reader_sees_the_end_before_the_memory_is_made() {
+    let story = due().env("NANOBOT_MEMORY__CONSOLIDATE", "inline");
+    let go = waits_for(&story);
+    let mut command = story.command(["agent", "-m", "x"]);
+    let (mut reader, writer) = std::io::pipe().unwrap();
+    let child = command
+        .stdout(writer.try_clone().unwrap())
+        .stderr(writer)
+        .spawn()
+        .unwrap();
+    drop(command);
+    let mut answer = String::new();
+    reader.read_to_string(&mut answer).unwrap();
+    assert_eq!(answer, "Here.\n");
+    assert_eq!(consolidated(&story), 0);
+    go.send(()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success());
+    assert_eq!(consolidated(&story), 72);
+    assert_eq!(text(&story, "memory/MEMORY.md"), "m");
+}
+
+#[test]
+fn a_memory_that_is_ended_in_the_making_costs_the_try_alone() {
+    let story = due().env("NANOBOT_MEMORY__CONSOLIDATE", "inline");
+    let _go = waits_for(&story);
+    let child = story.command(["agent", "-m", "x"]).spawn().unwrap();
+    until_exists(&story.dir().join("asked"));
+    rustix::process::kill_process(
+        rustix::process::Pid::from_child(&child),
+        rustix::process::Signal::INT,
+    )
+    .unwrap();
+    // The answer was out, and the status stands for it.
+    story.wait(child).stdout("Here.\n");
+    assert_eq!((consolidated(&story), tries(&story)), (0, 1));
+}
+
+#[test]
+fn a_process_of_its_own_keeps_nobody_waiting() {
+    for words in [
+        "\"$0\" agent -m x",
+        "answer=$(\"$0\" agent -m x); echo \"$answer\"",
+    ] {
+        let story = due().env("NANOBOT_MEMORY__CONSOLIDATE", "detached");
+        let go = waits_for(&story);
+        let mut shell = story.program("/bin/sh");
+        shell.args(["-c", words, crate::story::NANOBOT]);
+        let child = shell.spawn().unwrap();
+        // It ends, and its streams do, while the model still thinks.
+        story.wait(child).stdout("Here.\n");
+        until_exists(&story.dir().join("asked"));
+        assert_eq!(consolidated(&story), 0);
+        go.send(()).unwrap();
+        while consolidated(&story) != 72 {
+            std::thread::yield_now();
+        }
+        assert_eq!(text(&story, "memory/MEMORY.md"), "m");
+    }
+}
+
+#[test]
+fn nothing_is_made_of_a_turn_that_failed_or_leaves_no_trace() {
+    let story = due().env("NANOBOT_MEMORY__CONSOLIDATE", "inline");
+    story.server().script([fails(400, "no")]);
+    story.run(["agent", "-m", "x"]).status(1).stderr_has("no");
+    story.server().script([says("Here.")]);
+    story
+        .run(["agent", "-m", "x", "--ephemeral", "-s", "cli:direct"])
+        .stdout("Here.\n");
+    let story = story.env("NANOBOT_MEMORY__CONSOLIDATE", "manual");
+    story.server().script([says("Here.")]);
+    story.run(["agent", "-m", "x"]).stdout("Here.\n");
+    assert_eq!(tries(&story), 0);
+}
+
+#[test]
+fn new_starts_afresh_at_once_and_what_was_left_is_not_lost() {
+    let story = Story::new().workspace_file("sessions/cli_direct.jsonl", talk("cli:direct", 6));
+    let story = story.env("NANOBOT_MEMORY__CONSOLIDATE", "inline");
+    story
+        .server()
+        .script([save("[2026-01-01 10:00] Words.", "m")]);
+    story
+        .run(["agent", "-m", "/new"])
+        .stdout("New session started.\n");
+    let question = story.asked()[0].last();
+    assert!(
+        question.contains("word0.") && question.contains("word5."),
+        "{question}"
+    );
+    let last = pointer(&story, "cli_direct.jsonl");
+    assert_eq!(
+        (&last["last_consolidated"], &last["metadata"]),
+        (&json!(6), &json!({}))
+    );
+    // And then nothing is due.
+    story.server().script([says("One.")]);
+    story.run(["agent", "-m", "first"]).stdout("One.\n");
+    // With the message, and a model that fails three times: as raw text then.
+    let story = Story::new().workspace_file("sessions/cli_direct.jsonl", talk("cli:direct", 6));
+    let story = story.env("NANOBOT_MEMORY__CONSOLIDATE", "inline");
+    story.server().script([
+        says("One."),
+        says("no"),
+        says("Two."),
+        says("no"),
+        says("Three."),
+        says("no"),
+    ]);
+    story.run(["agent", "--new", "-m", "a"]).stdout("One.\n");
+    story.run(["agent", "-m", "b"]).stdout("Two.\n");
+    assert_eq!(tries(&story), 2);
+    story.run(["memory", "log"]).stdout("").stderr_has(
+        "the last consolidation failed: 2026-01-02 03:04 cli:direct: the model did not call",
+    );
+    story.run(["agent", "-m", "c"]).stdout("Three.\n");
+    let history = text(&story, "memory/HISTORY.md");
+    assert!(
+        history.starts_with("[2026-01-02 03:04] [RAW] 6 messages\n") && history.contains("word5."),
+        "{history}"
+    );
+    assert_eq!(tries(&story), 0);
+    assert!(!story.asked()[2].raw.contains("word0."));
+}
+
+#[test]
+fn every_change_can_be_taken_back_byte_for_byte() {
+    let story = due().workspace_file("memory/MEMORY.md", b"by hand \xff\r\nno newline");
+    story
+        .server()
+        .script([save("[2026-01-01 10:00] Words.", "by model\n")]);
+    consolidate(&story).stdout_has("70 messages");
+    story.run(["memory", "show"]).stdout("by model\n");
+    story.run(["memory", "diff"]).stdout_has("+by model\n");
+    let path = story.workspace().join("memory/MEMORY.md");
+    story
+        .run(["memory", "undo"])
+        .stderr("nanobot: the memory is that of version 1 again\n");
+    assert_eq!(std::fs::read(&path).unwrap(), b"by hand \xff\r\nno newline");
+    assert_eq!(
+        story.run(["memory", "show"]).bytes(),
+        b"by hand \xff\r\nno newline"
+    );
+    story
+        .run(["memory", "undo"])
+        .status(66)
+        .stderr_has("no version of the memory before");
+    // What the agent, or a person, writes meanwhile is never lost.
+    std::fs::write(&path, "by a person").unwrap();
+    story.run(["memory", "undo", "2"]).stderr_has("version 2");
+    assert_eq!(std::fs::read(&path).unwrap(), b"by model\n");
+    story.run(["memory", "undo", "4"]).stderr_has("version 4");
+    assert_eq!(std::fs::read(&path).unwrap(), b"by a person");
+    story
+        .run(["memory", "undo", "99"])
+        .status(66)
+        .stderr_has("no version 99");
+    let causes: Vec<String> = story
+        .run(["memory", "log", "--json"])
+        .lines()
+        .iter()
+        .map(|line| line["cause"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(
+        causes,
+        [
+            "undo",
+            "undo",
+            "outside",
+            "undo",
+            "consolidation",
+            "outside"
+        ]
+    );
+    story
+        .run(["memory", "diff", "1", "2"])
+        .stdout_has("-by hand");
+}
+
+#[test]
+fn what_is_remembered_is_found() {
+    let story = Story::new()
+        .workspace_file("memory/MEMORY.md", "# Memory\nLikes tea.\n")
+        .workspace_file("memory/HISTORY.md", "[2026-01-01 10:00] Tea and cake.\n\n");
+    story.run(["memory", "search", "(?i)tea"]).stdout("~/.nanobot/workspace/memory/MEMORY.md:2: Likes tea.\n~/.nanobot/workspace/memory/HISTORY.md:1: [2026-01-01 10:00] Tea and cake.\n");
+    let found = story.run(["memory", "search", "cake", "--json"]).lines();
+    assert_eq!(
+        (&found[0]["line"], &found[0]["text"]),
+        (&json!(1), &json!("[2026-01-01 10:00] Tea and cake."))
+    );
+    story.run(["memory", "search", "coffee"]).status(1);
+    story
+        .run(["memory", "search", "("])
+        .status(2)
+        .stderr_has("no regular expression");
+    story
+        .run(["memory", "edit"])
+        .status(2)
+        .stderr_has("terminal");
+}
+
+#[test]
+fn another_run_that_makes_memory_is_waited_for_or_named() {
+    let story = due();
+    let asked = stalls(&story);
+    let mut first = story.command(["memory", "consolidate"]).spawn().unwrap();
+    until_exists(&asked);
+    story
+        .run(["memory", "consolidate", "--wait", "0"])
+        .status(75)
+        .stderr_has("the memory is in use by process");
+    // After an answer it is no matter: it is due again.
+    story.server().script([says("Here.")]);
+    let mut command = story.command(["agent", "-m", "x"]);
+    command.env("NANOBOT_MEMORY__CONSOLIDATE", "inline");
+    story.wait(command.spawn().unwrap()).stdout("Here.\n");
+    first.kill().unwrap();
+    first.wait().unwrap();
+    story.run(["memory", "log"]).stdout_has("outside");
+}
