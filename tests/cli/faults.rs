@@ -56,7 +56,11 @@ fn run<'a>(
     command.args(["-e", &format!("trace={}", calls_of(kind))]);
     command.args([
         "-e",
-        &format!("inject={}:error={error}:when={n}", calls_of(kind)),
+        // A signal that comes instead of a failure ends the program in the middle of its work.
+        &match error.strip_prefix("SIG") {
+            Some(_) => format!("inject={}:signal={error}:when={n}", calls_of(kind)),
+            None => format!("inject={}:error={error}:when={n}", calls_of(kind)),
+        },
     ]);
     for path in paths {
         command.args(["-P", path.to_str().unwrap()]);
@@ -65,7 +69,8 @@ fn run<'a>(
     let ran = story.wait(child);
     let injected = std::fs::read_to_string(&trace)
         .unwrap()
-        .contains("INJECTED");
+        .lines()
+        .any(|line| line.contains("INJECTED") || line.contains("+++ killed by"));
     std::fs::remove_file(trace).unwrap();
     (ran, injected)
 }
@@ -290,5 +295,79 @@ fn a_file_system_without_locks_is_told() {
             .status(74)
             .stderr_has("this file system cannot lock");
         assert!(story.asked().is_empty());
+    }
+}
+
+/// Every call of `kind` in a consolidation fails, or is its last, one after the other: the memory is old or new, and the
+/// next consolidation makes it new, once.
+fn every_call_of_a_consolidation(kind: &str, error: &str) {
+    let entry = "[2026-01-01 10:00] They spoke of words.";
+    for n in 1.. {
+        let story = Story::new()
+            .workspace_file("memory/MEMORY.md", "old")
+            .workspace_file(
+                "sessions/cli_direct.jsonl",
+                crate::memory::talk("cli:direct", 120),
+            );
+        story.server().always(Box::new(move |asked: &Asked| {
+            crate::memory::save(entry, "new")(asked)
+        }));
+        let text =
+            |name: &str| std::fs::read_to_string(story.workspace().join(name)).unwrap_or_default();
+        let moved = || {
+            let lines = lines(&story, "cli_direct.jsonl");
+            let last = lines.iter().rfind(|line| line["_type"] == "metadata");
+            last.unwrap()["last_consolidated"].as_u64().unwrap()
+        };
+        let whole = format!("{entry}\n\n");
+        let (ran, injected) = run(&story, &["memory", "consolidate"], &[], (kind, error, n));
+        let about = format!("{kind} {n} {error}: {} {}", ran.code(), ran.error_text());
+        ran.text();
+        drop(ran);
+        let now = (text("memory/MEMORY.md"), text("memory/HISTORY.md"), moved());
+        assert!(["old", "new"].contains(&now.0.as_str()), "{about}: {now:?}");
+        assert!(now.1.is_empty() || now.1 == whole, "{about}: {now:?}");
+        if now.2 != 0 {
+            assert_eq!(now, ("new".into(), whole.clone(), 70), "{about}");
+        }
+        if !injected {
+            assert_eq!(now.2, 70, "{about}");
+            assert!(n > 4, "{kind}: only {} were made to fail", n - 1);
+            return;
+        }
+        let ran = story.run(["memory", "consolidate"]);
+        let about = format!("{about}, then {}", ran.error_text());
+        ran.text();
+        drop(ran);
+        let now = (text("memory/MEMORY.md"), text("memory/HISTORY.md"), moved());
+        assert_eq!(now, ("new".into(), whole, 70), "{about}");
+        assert!(!story.workspace().join("memory/.pending.json").exists());
+        // And the way back leads to what was there before.
+        story.run(["memory", "undo"]).error_text();
+        assert_eq!(text("memory/MEMORY.md"), "old", "{about}");
+    }
+}
+
+#[test]
+fn every_write_of_a_consolidation() {
+    if can_inject() {
+        every_call_of_a_consolidation("write", "ENOSPC");
+        every_call_of_a_consolidation("write", "SIGKILL");
+    }
+}
+
+#[test]
+fn every_sync_of_a_consolidation() {
+    if can_inject() {
+        every_call_of_a_consolidation("fsync", "EIO");
+        every_call_of_a_consolidation("fsync", "SIGKILL");
+    }
+}
+
+#[test]
+fn every_rename_of_a_consolidation() {
+    if can_inject() {
+        every_call_of_a_consolidation("rename", "EIO");
+        every_call_of_a_consolidation("rename", "SIGKILL");
     }
 }
