@@ -183,7 +183,7 @@ fn work_off(
                     notice(
                         world,
                         &format!("{}: {words}; it is tried again", harmless(key)),
-                    )
+                    );
                 });
             }
             Step::Made(made) => {

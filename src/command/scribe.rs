@@ -204,7 +204,7 @@ impl<'a> Scribe<'a> {
             let messages = [Message::User(User {
                 id: account.turn.clone(),
                 parts: vec![Part::Text(text)],
-                facts: String::new(),
+                ..User::default()
             })];
             let request = Request {
                 system: request::SYSTEM,

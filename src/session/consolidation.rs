@@ -7,16 +7,14 @@ use super::files::Logged;
 use super::line::{self, Closing, Line, Metadata};
 use super::place::{Place, Sync};
 use super::tail::{self, Backwards};
-use super::{Known, Session, TRIES, about, mend, open_to_read, whole_lines};
-use crate::message::{Message, Part, plain_text};
+use super::{Known, Session, TRIES, about, mend, whole_lines};
+use crate::history::weight;
+use crate::message::Message;
 use crate::sys::store;
 use anyhow::{Context, Result};
 use std::fs::File;
 use std::io::{BufReader, Seek, SeekFrom};
 use std::path::Path;
-
-/// Bytes of text that a token usually has.
-const BYTES: u64 = 4;
 
 /// When a conversation is to be consolidated.
 #[derive(Clone, Copy, Debug)]
@@ -56,33 +54,15 @@ impl Session {
             return false;
         };
         let open = log.count.saturating_sub(log.metadata.last_consolidated);
-        let tokens: u64 = self.messages.iter().map(tokens).sum();
-        !log.metadata.kept().left.is_empty() || open >= terms.window || tokens >= terms.tokens
+        !log.metadata.kept().left.is_empty() || open >= terms.window || self.weight >= terms.tokens
     }
-}
-
-/// Tokens of a message, by and large.
-fn tokens(message: &Message) -> u64 {
-    let text = |parts: &[Part]| plain_text(parts).len();
-    let bytes = match message {
-        Message::User(user) => text(&user.parts) + user.facts.len(),
-        Message::Assistant(reply) => {
-            let calls = reply.calls.iter();
-            reply.text.len()
-                + calls
-                    .map(|call| call.arguments.to_string().len())
-                    .sum::<usize>()
-        }
-        Message::Tool(result) => text(&result.parts),
-    };
-    bytes as u64 / BYTES
 }
 
 /// What of the session `key` comes next: what was put behind, then what is due; with `all` whatever may be consolidated,
 /// due or not. `None` where there is nothing, or no such session.
 pub fn next(place: &Place, key: &str, terms: &Terms, all: bool) -> Result<Option<Next>> {
     let path = place.find(key)?;
-    let Some(file) = open_to_read(&path)? else {
+    let Some(file) = store::open_existing(&path)? else {
         return Ok(None);
     };
     let size = whole_lines(&file, &path)?;
@@ -131,7 +111,7 @@ fn border(
     terms: &Terms,
 ) -> Result<Border> {
     let mut due = count - from >= terms.window;
-    let (mut number, mut weight) = (count, 0);
+    let (mut number, mut tokens) = (count, 0);
     let mut limit = (terms.window < 2).then_some(count);
     let mut lines = Backwards::from(file, path, size);
     while number > from && !(due && limit.is_some()) {
@@ -141,15 +121,15 @@ fn border(
         let Line::Message(message) = line::parse(&text) else {
             continue;
         };
-        weight += message.as_ref().map_or(0, tokens);
-        if weight > terms.tokens / 2 {
+        tokens += message.as_ref().map_or(0, weight::of_message);
+        if tokens > terms.tokens / 2 {
             limit.get_or_insert(number);
         }
         number -= 1;
         if count - number == terms.window / 2 {
             limit.get_or_insert(number);
         }
-        due |= weight >= terms.tokens;
+        due |= tokens >= terms.tokens;
     }
     Ok(Border {
         limit: limit.unwrap_or(from),
@@ -166,7 +146,7 @@ pub fn read(
     has_room: &mut dyn FnMut(&Logged) -> bool,
 ) -> Result<Option<Piece>> {
     let path = place.find(key)?;
-    let Some(file) = open_to_read(&path)? else {
+    let Some(file) = store::open_existing(&path)? else {
         return Ok(None);
     };
     let what = || format!("read `{}`", path.display());
@@ -349,6 +329,7 @@ fn amend(
         let closing = Closing {
             turn: "",
             ending: "consolidation",
+            summary: None,
         };
         let line = line::of_metadata(&metadata, Some(&closing));
         let written = store::while_locked(guard, &path, || {
