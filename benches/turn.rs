@@ -442,6 +442,7 @@ impl Bench {
             "a whole look at a million, ms",
             wall("foreign 1M") - wall("hello"),
         );
+        gates.most("memory of it, MB", table.memory("foreign 1M"), 8.0);
         let whole = cpu("foreign 100k") - cpu("hello");
         gates.most(
             "a whole look at 100k / a JSON check of it",

@@ -5,6 +5,7 @@ use crate::history::ageing;
 use crate::history::compaction::Compaction;
 use crate::message::Message;
 use anyhow::{Context, Result};
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
@@ -65,7 +66,10 @@ pub(super) fn peek(file: &File, path: &Path, size: u64) -> Result<Option<Tail>> 
 /// to the beginning of the window. Beyond it are the lines of a turn that was killed, or of another program.
 fn walk(file: &File, path: &Path, size: u64, window: usize) -> Result<Option<Tail>> {
     let mut lines = Backwards::from(file, path, size);
-    let mut seen = Seen::default();
+    let mut seen = Seen {
+        window,
+        ..Seen::default()
+    };
     let before = loop {
         let Some((at, text)) = lines.next()? else {
             // The whole file was read.
@@ -194,8 +198,10 @@ struct Seen {
     /// It is the last, and of a turn that had not ended.
     open: bool,
     provider_state: Option<bool>,
-    /// Last first. `None` for those that count and are not sent.
+    /// The window at its largest, back to a user's message; last first. `None` for those that count and are not sent.
     messages: Vec<Option<Message>>,
+    window: usize,
+    has_user: bool,
     count: usize,
     lines: usize,
     notices: Vec<String>,
@@ -205,10 +211,18 @@ impl Seen {
     /// Take a line; the count of messages before it, where it is a closing line that can be trusted.
     fn take(&mut self, at: u64, text: &[u8]) -> Option<usize> {
         self.lines += 1;
+        // What is before the window needs not be understood to be counted.
+        if self.is_full() && line::is_message(text) {
+            self.count += 1;
+            return None;
+        }
         match line::parse(text) {
             Line::Message(message) => {
                 self.count += 1;
-                self.messages.push(message);
+                if !self.is_full() {
+                    self.has_user |= has_user(&message);
+                    self.messages.push(message);
+                }
             }
             Line::Metadata(found) => {
                 let before = found.messages.filter(|_| found.at == Some(at));
@@ -222,6 +236,10 @@ impl Seen {
             Line::Bad => note_bad(text, at, &mut self.notices),
         }
         None
+    }
+
+    fn is_full(&self) -> bool {
+        self.messages.len() >= self.window && (self.has_user || self.window == 0)
     }
 
     /// A newer release gives a session its title in the first line alone.
@@ -249,8 +267,16 @@ fn scan(file: &File, path: &Path, window: usize) -> Result<Tail> {
     let mut metadata: Option<Metadata> = None;
     let mut first: Option<Metadata> = None;
     let mut provider_state = false;
-    // Where each message begins; 8 bytes for each, however long it is.
-    let mut places = Vec::new();
+    let mut count = 0;
+    // Where each message of the window begins, were nothing consolidated.
+    let mut places = VecDeque::new();
+    let mut found = |at| {
+        count += 1;
+        places.push_back(at);
+        if places.len() > window {
+            places.pop_front();
+        }
+    };
     let mut reader = BufReader::with_capacity(256 << 10, file);
     reader.seek(SeekFrom::Start(0)).with_context(what)?;
     let mut text = Vec::new();
@@ -262,14 +288,14 @@ fn scan(file: &File, path: &Path, window: usize) -> Result<Tail> {
         }
         // Most lines are messages, and those need not be understood to be counted.
         if line::is_message(&text) {
-            places.push(at);
+            found(at);
         } else {
             match line::parse(&text) {
-                Line::Metadata(found) => {
-                    first.get_or_insert_with(|| found.clone());
-                    metadata = Some(found);
+                Line::Metadata(last) => {
+                    first.get_or_insert_with(|| last.clone());
+                    metadata = Some(last);
                 }
-                Line::Message(_) => places.push(at),
+                Line::Message(_) => found(at),
                 Line::ProviderState(full) => provider_state = full,
                 Line::Other => {}
                 Line::Bad => note_bad(&text, at, &mut notices),
@@ -281,7 +307,6 @@ fn scan(file: &File, path: &Path, window: usize) -> Result<Tail> {
     if let Some(first) = first {
         merge(&mut metadata, first);
     }
-    let count = places.len();
     let consolidated = within(&mut metadata, count, &mut notices);
     let summary = match window {
         0 => None,
@@ -291,24 +316,25 @@ fn scan(file: &File, path: &Path, window: usize) -> Result<Tail> {
         .as_ref()
         .map_or(consolidated, |summary| summary.from);
     let mut start = window_start(base, count, window).min(count);
-    let mut message = |place: u64| -> Result<Option<Message>> {
-        reader.seek(SeekFrom::Start(place)).with_context(what)?;
-        next_line(&mut reader, &mut text).with_context(what)?;
-        Ok(match line::parse(&text) {
-            Line::Message(message) => message,
-            _ => None,
-        })
-    };
+    places.drain(..places.len().saturating_sub(count - start));
     let mut messages = Vec::new();
-    for place in &places[start..] {
-        messages.push(message(*place)?);
-    }
-    for place in places[base.min(start)..start].iter().rev() {
-        if window == 0 || summary.is_some() || has_user(messages.iter().flatten()) {
-            break;
+    for place in &places {
+        reader.seek(SeekFrom::Start(*place)).with_context(what)?;
+        next_line(&mut reader, &mut text).with_context(what)?;
+        if let Line::Message(message) = line::parse(&text) {
+            messages.push(message);
         }
-        messages.insert(0, message(*place)?);
-        start -= 1;
+    }
+    let mut lines = Backwards::from(file, path, places.front().copied().unwrap_or_default());
+    let has_no_need = window == 0 || summary.is_some();
+    while start > base && !has_no_need && !has_user(messages.iter().flatten()) {
+        let Some((_, text)) = lines.next()? else {
+            break;
+        };
+        if let Line::Message(message) = line::parse(&text) {
+            start -= 1;
+            messages.insert(0, message);
+        }
     }
     Ok(Tail {
         messages: aged(messages.into_iter(), start, metadata.kept().aged),
