@@ -82,6 +82,8 @@ pub fn line(time: &str, message: &Message, length: Length) -> Option<String> {
         Length::Whole => text.to_owned(),
     };
     let (who, text) = match message {
+        // A word of ours in the user's place, such as a warning, is nothing to remember.
+        Message::User(user) if user.injected => return None,
         Message::User(user) => ("USER".to_owned(), cut(&plain_text(&user.parts), SAID)),
         Message::Assistant(reply) => {
             let call = |call: &crate::message::ToolCall| {

@@ -99,7 +99,7 @@ impl Turn<'_, '_, '_> {
             );
             return (self.sink)(Event::Notice(&notice));
         }
-        let done = self.compact(None, threshold / 4, Some(threshold));
+        let done = self.compact(None, threshold / 6, Some(threshold));
         self.full = !self.told(done)? || self.context() >= threshold;
         Ok(())
     }
@@ -166,8 +166,8 @@ impl Turn<'_, '_, '_> {
         let started = Instant::now();
         let answer = self.sum_up(&old, instructions);
         let done = answer.and_then(|text| {
-            // A quarter of the room for the user's words, so that there is some for the work.
-            let budget = threshold.map_or(WORDS, |threshold| WORDS.min(threshold / 4));
+            // Not so much room for the user's words that none is left for the work.
+            let budget = threshold.map_or(WORDS, |threshold| WORDS.min(threshold / 8));
             let weight = weight::of_messages(&old);
             let summary =
                 Compaction::new(&text, self.session.summary(), &old, budget.min(weight / 2));

@@ -70,9 +70,7 @@ fn the_parts_of_a_request_add_up() {
 
 #[test]
 fn what_is_not_sent_is_named() {
-    let story = Story::new()
-        .set("agents.defaults.memoryWindow", json!(4))
-        .set("memory.consolidate", json!("manual"));
+    let story = Story::new().set("agents.defaults.memoryWindow", json!(4));
     for turn in 0..3 {
         story.server().script([says(&"yes ".repeat(300))]);
         story

@@ -9,6 +9,7 @@ mod context;
 pub(crate) mod crash;
 mod crowd;
 mod docs;
+mod endurance;
 mod faults;
 mod formats;
 mod keys;

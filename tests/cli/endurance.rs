@@ -1,0 +1,111 @@
+//! A conversation of many months: what was said once is still known, and what is sent does not grow.
+
+use crate::server::{Asked, Turn, calls, says};
+use crate::story::Story;
+use serde_json::{Value, json};
+use std::sync::{Arc, Mutex};
+
+const TURNS: usize = 500;
+const FACT: &str = "My cat is called Mia.";
+
+/// What the model was asked: for an answer, for a summary, for memory; how many tokens; whether the fact was in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum For {
+    Answer,
+    Summary,
+    Memory,
+}
+
+type Requests = Arc<Mutex<Vec<(For, usize, bool)>>>;
+
+/// A model that answers at some length, looks into a file now and then, sums up without the fact, and remembers by adding
+/// what is new to what it knew.
+fn model(requests: Requests) -> Turn {
+    Box::new(move |asked: &Asked| {
+        let last = asked.last();
+        let (kind, answer) = match () {
+            () if asked.raw.contains("\"name\":\"save_memory\"") => {
+                (For::Memory, calls("save_memory", remembered(&last)))
+            }
+            () if last.contains("Write these notes now") => {
+                (For::Summary, says("- they talked about this and that"))
+            }
+            () if last.contains("look it up") && !last.contains("lorem") => (
+                For::Answer,
+                calls("read_file", json!({ "path": "long.txt" })),
+            ),
+            () => {
+                let text = format!("As you say. {}", "Quite so, my friend. ".repeat(20));
+                (For::Answer, says(&text))
+            }
+        };
+        let request = (kind, asked.raw.len() / 4, asked.raw.contains(FACT));
+        requests.lock().unwrap().push(request);
+        answer(asked)
+    })
+}
+
+/// The arguments of `save_memory`: the memory as it was, and every fact that is new.
+fn remembered(question: &str) -> Value {
+    let (memory, lines) = question
+        .split_once("# The part of the conversation")
+        .expect("both are there");
+    let (_, memory) = memory.split_once("as it is now\n\n").expect("a head");
+    let mut memory = memory.trim().replace("(empty)", "");
+    for line in lines.lines().filter(|line| line.contains("My cat is")) {
+        let (_, fact) = line.split_once("USER: ").expect("the user said it");
+        if !memory.contains(fact) {
+            memory.push_str(&format!("- {fact}\n"));
+        }
+    }
+    json!({ "history_entry": "[2026-01-02 03:04] They talked.", "memory_update": memory })
+}
+
+#[test]
+fn a_fact_of_the_third_turn_is_known_in_the_five_hundredth_and_requests_stay_flat() {
+    let story = Story::new()
+        .file("long.txt", "lorem ipsum dolor sit amet\n".repeat(200))
+        .set("agents.defaults.memoryWindow", json!(60))
+        .env("NANOBOT_MEMORY__CONSOLIDATE", "inline")
+        .set("compaction.threshold", json!(6000));
+    let requests = Requests::default();
+    story.server().always(model(Arc::clone(&requests)));
+    let mut sent = Vec::new();
+    for turn in 1..=TURNS {
+        let said = match turn {
+            3 => format!("{FACT} Remember her."),
+            _ if turn % 7 == 0 => format!("Turn {turn}: look it up"),
+            _ => format!("Turn {turn}: {}", "and so on ".repeat(turn % 40)),
+        };
+        let before = requests.lock().unwrap().len();
+        let ran = story.run(["agent", "-m", &said]);
+        assert!(ran.text().starts_with("As you say."), "turn {turn}");
+        drop(ran.error_text());
+        // The last request for the answer itself; what comes after it makes memory.
+        let of_turn = requests.lock().unwrap()[before..].to_vec();
+        let (_, tokens, known) = of_turn
+            .into_iter()
+            .rfind(|(kind, ..)| *kind == For::Answer)
+            .expect("there is one");
+        assert!(turn < 3 || known, "turn {turn} has forgotten it");
+        sent.push(tokens);
+    }
+    for (number, tokens) in sent.chunks(25).enumerate() {
+        println!("turns from {:>3} on: {tokens:?}", number * 25 + 1);
+    }
+    let requests = requests.lock().unwrap();
+    let count = |of: For| requests.iter().filter(|(kind, ..)| *kind == of).count();
+    let (summaries, memories) = (count(For::Summary), count(For::Memory));
+    println!("{summaries} compactions, {memories} consolidations");
+    assert!(summaries >= 5 && memories >= 10, "{summaries} {memories}");
+    let most = |turns: &[usize]| *turns.iter().max().expect("there are some");
+    assert!(
+        most(&sent[TURNS - 200..]) * 10 <= most(&sent[..100]) * 12,
+        "{sent:?}"
+    );
+    assert!(most(&sent) < 7500);
+    // Nothing of what was said is gone from the log.
+    let lines = story.session("cli_direct.jsonl");
+    let is_said = |line: &&Value| line["role"] == "user" && line["injected"].is_null();
+    assert_eq!(lines.iter().filter(is_said).count(), TURNS);
+}
