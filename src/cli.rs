@@ -95,6 +95,8 @@ pub enum Command {
         #[command(subcommand)]
         command: Provider,
     },
+    /// Tell what is configured, and how the memory is
+    Status(Status),
     /// See what was spent: tokens, money and runs
     Usage(Usage),
     /// (in the Python program: a server; here cron and pipes do its work)
@@ -480,6 +482,14 @@ pub enum Provider {
         /// openai-codex or github-copilot
         name: String,
     },
+}
+
+/// Tell what is configured, and how the memory is
+#[derive(Args, Clone, Debug, Default)]
+pub struct Status {
+    /// One JSON object
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// See what was spent: tokens, money and runs

@@ -152,6 +152,7 @@ fn dispatch(cli: Cli, env: Env, terminal: Terminal) -> anyhow::Result<Exit> {
         cli::Command::Session { command } => command::session::run(&world, &command),
         cli::Command::Memory { command } => command::memory::run(&world, &command),
         cli::Command::Model { command } => command::model::run(&world, &command),
+        cli::Command::Status(arguments) => command::status::run(&world, &arguments),
         cli::Command::Usage(arguments) => command::usage::run(&world, &arguments),
         cli::Command::Provider { command } => command::provider::run(&world, &command),
         cli::Command::Gateway { .. } => Err(error::fail_hint(

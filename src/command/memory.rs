@@ -79,7 +79,6 @@ fn consolidate(world: &World, arguments: &Consolidate) -> Result<Exit> {
         detached,
     } = arguments;
     if *detached {
-        process::leave_terminal();
         let later = Later {
             key: session.clone().unwrap_or_default(),
             model: model.clone(),

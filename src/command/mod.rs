@@ -10,4 +10,5 @@ pub mod onboard;
 pub mod provider;
 mod scribe;
 pub mod session;
+pub mod status;
 pub mod usage;

@@ -57,12 +57,6 @@ pub struct Spec {
     pub keep: usize,
 }
 
-/// From now on this process has no terminal, and no signal of one reaches it.
-pub fn leave_terminal() {
-    // It fails for one that leads a group: whoever started it has seen to that.
-    let _: Result<_, _> = rustix::process::setsid();
-}
-
 /// Whether there is a terminal that a person may sit at, wherever the streams lead.
 pub fn has_terminal() -> bool {
     File::open("/dev/tty").is_ok()
@@ -80,7 +74,9 @@ pub fn detach(arguments: &[OsString]) -> io::Result<()> {
         false => std::env::current_exe()?,
     };
     let mut command = Command::new(program);
-    command.arg0("nanobot").args(arguments);
+    // In a group of its own from its first instant on: a terminal's signals go to those in front, and when the terminal
+    // itself goes away a moment later, one that had yet to start a session of its own would go with it.
+    command.arg0("nanobot").args(arguments).process_group(0);
     command
         .stdin(Stdio::null())
         .stdout(Stdio::null())

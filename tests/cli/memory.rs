@@ -723,3 +723,61 @@ fn another_run_that_makes_memory_is_waited_for_or_named() {
     first.wait().unwrap();
     story.run(["memory", "log"]).stdout_has("outside");
 }
+
+#[test]
+fn status_tells_how_the_memory_is() {
+    let story = due().workspace_file("memory/MEMORY.md", "x".repeat(2000));
+    story.run(["status"]).stdout(
+        "model      scripted\nprovider   custom\nkey        providers.custom.apiKey\n\
+         workspace  ~/.nanobot/workspace\nsessions   1\nmemory     2.0 KB, some 500 of 4000 tokens\nmade       never\n",
+    );
+    let story = story.set("memory", json!({ "budgetTokens": 100 }));
+    story.run(["status"]).stdout_has("over its budget");
+    story
+        .server()
+        .script([save("[2026-01-01 10:00] Tea.", &"y".repeat(500))]);
+    consolidate(&story).stdout_has("70 messages");
+    let ran = story.run(["status", "--json"]);
+    let status = ran.json();
+    assert_eq!(
+        status["memory"]["last_consolidation"]["session"],
+        "cli:direct"
+    );
+    assert_eq!(
+        (&status["sessions"], &status["memory"]["over_budget"]),
+        (&json!(1), &json!(true))
+    );
+    // What failed unseen is seen here, until it is mended.
+    let key = "--session=cli:direct";
+    let all = "{\"role\": \"user\", \"content\": \"more\"}\n".repeat(100);
+    let path = story.workspace().join("sessions/cli_direct.jsonl");
+    let mut text = std::fs::read_to_string(&path).unwrap();
+    text.push_str(&all);
+    std::fs::write(&path, text).unwrap();
+    story.server().script([fails(401, "no")]);
+    story.run(["memory", "consolidate", "--detached", key]);
+    story.run(["status"]).stdout_has("trouble    the last consolidation failed: 2026-01-02 03:04 cli:direct: nothing became of `cli:direct`");
+}
+
+/// In a terminal of its own, as a person has it.
+#[test]
+fn at_a_terminal_the_prompt_is_back_before_the_memory_is_made() {
+    let story = due().env("NANOBOT_MEMORY__CONSOLIDATE", "auto");
+    let go = waits_for(&story);
+    let mut script = story.program("script");
+    let words = format!("{} agent -m x", crate::story::NANOBOT);
+    script.args(["-q", "-e", "-c", &words, "/dev/null"]);
+    let Ok(child) = script.spawn() else {
+        // There is no such program everywhere.
+        drop(go);
+        story.run(["agent", "-m", "x"]).text();
+        return;
+    };
+    story.wait(child).stdout_has("Here.");
+    until_exists(&story.dir().join("asked"));
+    assert_eq!(consolidated(&story), 0);
+    go.send(()).unwrap();
+    while consolidated(&story) != 72 {
+        std::thread::yield_now();
+    }
+}
