@@ -144,19 +144,16 @@ fn consolidate(world: &World, arguments: &Consolidate) -> Result<Exit> {
     let bar = bar(world, total);
     let mut spent = Spent::default();
     let mut pieces = 0;
-    for (key, _) in &due {
-        pieces += work_off(
-            &scribe,
-            &held,
-            key,
-            even_if_not_due,
-            (&mut spent, &mut report, &bar),
-        )?;
-    }
+    let done = due.iter().try_for_each(|(key, _)| {
+        let out = (&mut spent, &mut report, &bar);
+        pieces += work_off(&scribe, &held, key, even_if_not_due, out)?;
+        Ok::<_, anyhow::Error>(())
+    });
     bar.finish_and_clear();
     if pieces > 1 {
         notice(world, &format!("{} in all", price(&spent)));
     }
+    done?;
     Ok(Exit::Answered)
 }
 
@@ -304,7 +301,6 @@ impl Later {
         let made = self.try_make(world, wait, level);
         if let Err(error) = &made
             && !error.is::<Stop>()
-            && exit_of(error) != Exit::TryAgain
             && let Ok(memory) = open(world)
         {
             // Where this cannot be written either, nobody is left to tell.
@@ -320,7 +316,10 @@ impl Later {
             asking(self.offline, self.no_stream),
         )?;
         let mut advance = scribe.advance();
-        let held = scribe.memory.hold(wait, &mut || {}, &mut advance)?;
+        let held = match scribe.memory.hold(wait, &mut || {}, &mut advance) {
+            Err(error) if exit_of(&error) == Exit::TryAgain => return Ok(()),
+            held => held?,
+        };
         let mut report = quiet_report(world, level);
         match scribe.step(&held, &self.key, false, &mut Spent::default(), &mut report)? {
             Step::Failed(words) => Err(fail(Exit::Failed, words)),

@@ -225,6 +225,24 @@ mod tests {
     }
 
     #[test]
+    fn fuzz_whatever_is_sent_is_taken_or_refused() {
+        let plain = br#"{"history_entry": "e", "memory_update": ["a", {"b": 1}]}"#;
+        let seeds: &[&[u8]] = &[
+            plain,
+            b"Here:\n```json\n{\"arguments\": {\"history\": \"e\"}}\n```",
+            br#"[{"name": "save_memory", "parameters": "{\"entry\": \"e\"}"}, {{{"#,
+        ];
+        crate::fuzz::hold(seeds, |input, _| {
+            let text = crate::fuzz::text(input);
+            for reply in [said(&text), called(json!(text))] {
+                if let Ok(update) = update(&reply) {
+                    assert!(!update.entry.trim().is_empty());
+                }
+            }
+        });
+    }
+
+    #[test]
     fn what_is_no_memory_is_refused() {
         let check = |reply: Reply, words: &str| {
             let error = update(&reply).unwrap_err();

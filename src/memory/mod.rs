@@ -4,6 +4,7 @@
 //! happened, and from then on all of it will, if need be by the next who takes the lock. So a run that is killed anywhere
 //! leaves the memory as it was or as it was to be.
 
+use crate::error::{Exit, fail_hint};
 use crate::sys::clock::Clock;
 use crate::sys::store::{self, Lock};
 use anyhow::{Context, Result};
@@ -268,10 +269,12 @@ impl Held {
         let Some(text) = store::read(&path)? else {
             return Ok(());
         };
-        let plan: Plan = serde_json::from_slice(&text).with_context(|| {
-            format!(
-                "`{}` cannot be read; what it was to do is in it",
-                path.display()
+        let plan: Plan = serde_json::from_slice(&text).map_err(|error| {
+            let path = path.display();
+            fail_hint(
+                Exit::Io,
+                format!("what was to be done to the memory cannot be read from `{path}`: {error}"),
+                "move that file away; what it was to do is in it",
             )
         })?;
         let session = plan.piece.as_ref().map_or("", |(session, ..)| session);

@@ -54,8 +54,16 @@ impl Session {
             return false;
         };
         let open = log.count.saturating_sub(log.metadata.last_consolidated);
-        !log.metadata.kept().left.is_empty() || open >= terms.window || self.weight >= terms.tokens
+        let left = log.metadata.kept().left;
+        left.iter().any(|range| is_there(range, log.count))
+            || open >= terms.window
+            || self.weight >= terms.tokens
     }
+}
+
+/// Whether what was put behind is still in the log: what another program made shorter has it not any more.
+fn is_there((from, to): &(usize, usize), count: usize) -> bool {
+    from < to && *to <= count
 }
 
 /// What of the session `key` comes next: what was put behind, then what is due; with `all` whatever may be consolidated,
@@ -68,11 +76,8 @@ pub fn next(place: &Place, key: &str, terms: &Terms, all: bool) -> Result<Option
     let size = whole_lines(&file, &path)?;
     let tail = tail::read(&file, &path, size, 0)?;
     let kept = tail.metadata.kept();
-    // What another program made shorter has not what was put behind any more.
-    let left = kept
-        .left
-        .into_iter()
-        .find(|(from, to)| from < to && *to <= tail.count);
+    let mut left = kept.left.into_iter();
+    let left = left.find(|range| is_there(range, tail.count));
     if let Some((from, limit)) = left {
         return Ok(Some(Next {
             from,

@@ -62,6 +62,7 @@ fn remembered(question: &str) -> Value {
 }
 
 #[test]
+#[allow(clippy::print_stdout, reason = "what each turn sends is to be seen")]
 fn a_fact_of_the_third_turn_is_known_in_the_five_hundredth_and_requests_stay_flat() {
     let story = Story::new()
         .file("long.txt", "lorem ipsum dolor sit amet\n".repeat(200))
