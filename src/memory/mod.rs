@@ -152,8 +152,22 @@ impl Memory {
             memory: self.clone(),
             _lock: lock,
         };
+        self.sweep();
         held.finish(advance)?;
         Ok(held)
+    }
+
+    /// Remove what runs that were killed have left half written. Nobody else writes so while the lock is held.
+    fn sweep(&self) {
+        for dir in [self.dir.clone(), self.dir.join(VERSIONS)] {
+            let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+            for entry in
+                entries.filter(|entry| entry.file_name().as_encoded_bytes().starts_with(b".tmp"))
+            {
+                // One that stays is in nobody's way.
+                drop(std::fs::remove_file(entry.path()));
+            }
+        }
     }
 
     fn store(&self) -> Versions {

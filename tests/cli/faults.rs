@@ -342,6 +342,9 @@ fn every_call_of_a_consolidation(kind: &str, error: &str) {
         let now = (text("memory/MEMORY.md"), text("memory/HISTORY.md"), moved());
         assert_eq!(now, ("new".into(), whole, 70), "{about}");
         assert!(!story.workspace().join("memory/.pending.json").exists());
+        let left = std::fs::read_dir(story.workspace().join("memory")).unwrap();
+        let mut left = left.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        assert!(!left.any(|name| name.starts_with(".tmp")), "{about}");
         // And the way back leads to what was there before.
         story.run(["memory", "undo"]).error_text();
         assert_eq!(text("memory/MEMORY.md"), "old", "{about}");

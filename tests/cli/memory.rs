@@ -781,3 +781,52 @@ fn at_a_terminal_the_prompt_is_back_before_the_memory_is_made() {
         std::thread::yield_now();
     }
 }
+
+#[test]
+fn an_editor_makes_a_version() {
+    let story = Story::new()
+        .workspace_file("memory/MEMORY.md", "old\n")
+        .file("ed", "#!/bin/sh\nprintf 'new\\n' > \"$1\"\n");
+    let mut script = story.program("script");
+    let words = format!("{} memory edit", crate::story::NANOBOT);
+    script
+        .args(["-q", "-e", "-c", &words, "/dev/null"])
+        .env("EDITOR", format!("sh {}", story.dir().join("ed").display()));
+    let Ok(child) = script.spawn() else {
+        // There is no such program everywhere.
+        return;
+    };
+    story.wait(child);
+    assert_eq!(text(&story, "memory/MEMORY.md"), "new\n");
+    story
+        .run(["memory", "diff"])
+        .stdout("--- version 1\n+++ now\n@@ -1 +1 @@\n-old\n+new\n");
+    story.run(["memory", "undo"]).stderr_has("version 1");
+    assert_eq!(text(&story, "memory/MEMORY.md"), "old\n");
+}
+
+#[test]
+fn what_is_put_behind_while_the_model_thinks_is_done_next() {
+    let story = due();
+    let mut new = story.command(["agent", "-m", "/new"]);
+    let new = std::sync::Mutex::new(move || assert!(new.status().unwrap().success()));
+    story.server().script([
+        Box::new(move |asked: &Asked| {
+            (new.lock().unwrap())();
+            save("[2026-01-01 10:00] One.", "m")(asked)
+        }) as Turn,
+        save("[2026-01-01 10:00] Two.", "m"),
+    ]);
+    consolidate(&story)
+        .stdout_has("cli:direct: 50 messages")
+        .stderr_has("in all");
+    assert!(
+        story.asked()[1].last().contains("word70.") && !story.asked()[1].last().contains("word69.")
+    );
+    assert_eq!(consolidated(&story), 120);
+    assert_eq!(pointer(&story, "cli_direct.jsonl")["metadata"], json!({}));
+    assert_eq!(
+        text(&story, "memory/HISTORY.md"),
+        "[2026-01-01 10:00] One.\n\n[2026-01-01 10:00] Two.\n\n"
+    );
+}
