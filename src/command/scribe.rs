@@ -222,8 +222,7 @@ impl<'a> Scribe<'a> {
             let reply = match reply {
                 Ok(reply) => reply,
                 Err(error) => {
-                    // Where a budget forbids it, nobody was asked.
-                    if matches!(error, ProviderError::Spent(_)) {
+                    if is_unasked(&error) {
                         consolidation::take_back(&self.place, key, next)?;
                     }
                     return Err(told(key, error));
@@ -324,6 +323,15 @@ impl Spent {
         self.usd = before.zip(usd).map(|(before, usd)| before + usd);
         self.usage += usage;
         self.requests += 1;
+    }
+}
+
+/// Whether nobody was asked at all: a budget forbids it, or a key, a login or the address could not be had.
+fn is_unasked(error: &ProviderError) -> bool {
+    match error {
+        ProviderError::Spent(_) => true,
+        ProviderError::Aborted(error) => !error.is::<Stop>(),
+        _ => false,
     }
 }
 

@@ -325,6 +325,13 @@ fn what_a_budget_forbids_is_no_try() {
         .stdout("Dear.\n");
     consolidate(&story).status(4).stderr_has("budget");
     assert_eq!(tries(&story), 0);
+    // Nor is what cannot be reached.
+    let story = due().set("providers.custom.apiBase", json!("https://192.0.2.1/v1"));
+    story
+        .run(["memory", "consolidate", "--offline"])
+        .status(69)
+        .stderr_has("--offline");
+    assert_eq!(tries(&story), 0);
     // And what fails otherwise is one.
     let story = due().script([fails(401, "no such key")]);
     consolidate(&story).status(77).stderr_has("no such key");
