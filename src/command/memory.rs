@@ -93,10 +93,14 @@ fn consolidate(world: &World, arguments: &Consolidate) -> Result<Exit> {
     let scribe = Scribe::new(world, model.as_deref(), asking(*offline, *no_stream))?;
     let keys = match session {
         Some(key) => vec![key.clone()],
-        None => session::list(&scribe.place)?
-            .into_iter()
-            .map(|found| found.key)
-            .collect(),
+        None => {
+            let listing = session::list(&scribe.place)?;
+            for error in &listing.failures {
+                notice(world, &format!("{error:#}"));
+            }
+            let keys = listing.sessions.into_iter().map(|found| found.key);
+            keys.collect()
+        }
     };
     let even_if_not_due = *all || session.is_some();
     let mut due = Vec::new();

@@ -10,5 +10,6 @@ pub mod onboard;
 pub mod provider;
 mod scribe;
 pub mod session;
+mod since;
 pub mod status;
 pub mod usage;

@@ -21,7 +21,9 @@ pub fn run(world: &World, arguments: &Arguments) -> Result<Exit> {
     };
     let settings = Settings::resolve(&config, &world.env, &overrides, &world.paths)?;
     let asked = asker::way(world, &settings, &settings.asked[0], true, true);
-    let sessions = session::list(&super::session::place(world, &settings)?)?.len();
+    let sessions = session::list(&super::session::place(world, &settings)?)?
+        .sessions
+        .len();
     let memory = Memory::new(&settings.workspace, &world.clock);
     let text = memory.read()?.unwrap_or_default();
     let shown = String::from_utf8_lossy(&text);

@@ -1,16 +1,15 @@
 //! `nanobot usage`: what the ledger tells of tokens, money and runs.
 
 use super::columns::{Side, aligned, clipped};
+use super::since::Start;
 use crate::World;
-use crate::cli::{By, Since, Usage as Arguments};
+use crate::cli::{By, Usage as Arguments};
 use crate::error::Exit;
 use crate::ledger::{Entry, Ledger, Totals, rounded};
 use crate::settings::{Budget, Config, Overrides, Settings};
 use crate::sys::terminal::harmless;
 use anyhow::Result;
 use console::{measure_text_width, style};
-use jiff::civil::Date;
-use jiff::{SignedDuration, Timestamp, ToSpan, Zoned};
 use serde_json::json;
 use std::collections::{BTreeMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -33,7 +32,7 @@ pub fn run(world: &World, arguments: &Arguments) -> Result<Exit> {
     let mut odd = 0_u64;
     let ledger = Ledger::new(&world.paths.root, &world.clock);
     let spent = ledger.entries(&mut |entry| match entry {
-        Some(entry) if start.reaches(&entry) => {
+        Some(entry) if start.reaches(entry.time, entry.day) => {
             groups.entry(Name::of(by, &entry)).or_default().add(&entry);
             total.add(&entry);
         }
@@ -69,47 +68,6 @@ pub fn run(world: &World, arguments: &Arguments) -> Result<Exit> {
     };
     world.terminal.print(&text)?;
     Ok(Exit::Answered)
-}
-
-/// Since when calls count: from a day on, as the clock on the wall had it, or from a moment on.
-#[derive(Clone, Copy, Debug)]
-enum Start {
-    Day(Date),
-    Moment(Timestamp),
-}
-
-impl Start {
-    fn of(since: Since, now: &Zoned) -> Self {
-        match since {
-            Since::Date(date) => Self::Day(date),
-            Since::Days(count) => {
-                let before = (i32::from(count) - 1).days();
-                Self::Day(now.date().saturating_sub(before))
-            }
-            Since::Month => Self::Day(now.date().first_of_month()),
-            Since::Hours(count) => {
-                let length = SignedDuration::from_hours(count.into());
-                let moment = now.timestamp().checked_sub(length);
-                Self::Moment(moment.unwrap_or(Timestamp::MIN))
-            }
-        }
-    }
-
-    fn reaches(self, entry: &Entry<'_>) -> bool {
-        match self {
-            Self::Day(day) => entry.day >= day,
-            Self::Moment(time) => entry.time >= time,
-        }
-    }
-}
-
-impl std::fmt::Display for Start {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Day(day) => day.fmt(f),
-            Self::Moment(time) => time.fmt(f),
-        }
-    }
 }
 
 /// What a row is about.
@@ -389,8 +347,7 @@ fn budget(budget: Budget, spent: &Totals) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Start, bar};
-    use crate::cli::Since;
+    use super::bar;
 
     #[test]
     fn bars_are_drawn_in_eighths() {
@@ -403,19 +360,5 @@ mod tests {
         ] {
             assert_eq!(bar(share, 4), expect, "{share}");
         }
-    }
-
-    #[test]
-    fn days_begin_at_midnight_and_hours_do_not() {
-        let now = "2026-03-01T10:00:00+01:00[Europe/Berlin]".parse().unwrap();
-        let check = |since, expect: &str| {
-            assert_eq!(Start::of(since, &now).to_string(), expect, "{since:?}");
-        };
-        check(Since::Days(1), "2026-03-01");
-        check(Since::Days(7), "2026-02-23");
-        check(Since::Month, "2026-03-01");
-        check(Since::Hours(12), "2026-02-28T21:00:00Z");
-        check(Since::Date("2026-01-05".parse().unwrap()), "2026-01-05");
-        check(Since::Hours(u16::MAX), "2018-09-08T18:00:00Z");
     }
 }

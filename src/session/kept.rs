@@ -8,6 +8,11 @@ use serde_json::{Map, Value};
 /// The key under `metadata`.
 const NAME: &str = "nanobot";
 
+/// The version of what this program writes into a log, and the newest that it may add to. A release whose lines an older
+/// one would misunderstand, or destroy by what it adds, writes a greater number as `v` beside the rest; as long as there
+/// is no such line, no version is written. What has a greater one is read as well as can be, and never written to.
+pub(super) const VERSION: u64 = 1;
+
 /// What we keep of a conversation. Messages go by their number in the log, from 0.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -96,7 +101,29 @@ impl Stats {
     }
 }
 
+impl Kept {
+    /// The log has only `count` messages any more, or never had more.
+    pub(super) fn cut(&mut self, count: usize) {
+        for left in &mut self.left {
+            *left = (left.0.min(count), left.1.min(count));
+        }
+        self.left.retain(|(from, to)| from < to);
+        self.aged = self.aged.min(count);
+    }
+}
+
 impl Metadata {
+    /// The version of what wrote the log.
+    pub(super) fn version(&self) -> u64 {
+        let kept = self.metadata.get(NAME);
+        kept.and_then(|kept| kept["v"].as_u64()).unwrap_or(VERSION)
+    }
+
+    /// Whether a newer release of this program wrote the log, so that nothing may be written to it.
+    pub(super) fn is_newer(&self) -> bool {
+        self.version() > VERSION
+    }
+
     /// What is kept. What cannot be read of it is as if it were not there: it is no reason to refuse a conversation.
     pub(super) fn kept(&self) -> Kept {
         self.metadata

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::ser::Formatter;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
+use std::borrow::Cow;
 use std::io::{self, Write};
 
 /// What one line is.
@@ -40,7 +41,7 @@ pub(super) struct Metadata {
     /// Where the line begins that has the summary of what was compacted. Dropped by a program that writes the file anew,
     /// as the summary is.
     pub(super) summary_at: Option<u64>,
-    /// It has such a summary itself, and stands in the middle of a turn. Not carried on.
+    /// It stands in the middle of a turn. Not carried on.
     pub(super) is_compaction: bool,
     /// Keys of other releases, carried on.
     pub(super) extra: Map<String, Value>,
@@ -57,6 +58,9 @@ impl Metadata {
     }
 }
 
+/// How a line of a compaction says that it ended: the turn goes on after it.
+pub(super) const COMPACTED: &str = "compacted";
+
 /// The keys that a metadata line has from us, beyond those of the Python program.
 const OURS: [&str; 5] = ["turn", "messages", "at", "ending", "summary"];
 
@@ -72,6 +76,20 @@ pub(super) fn is_message(line: &[u8]) -> bool {
         return false;
     };
     kind.kind.is_none() && matches!(kind.role, Some("user" | "assistant" | "tool" | "system"))
+}
+
+/// As [`is_message`], also for odd ones, and fast for the lines of this program and of the Python one: those begin with
+/// their role and end with their object, and hold no second beginning, which a line that was torn and gone on with has.
+pub(super) fn counts(text: &[u8]) -> bool {
+    const START: &[u8] = b"{\"role\": \"";
+    let roles: [&[u8]; 3] = [b"user\"", b"assistant\"", b"tool\""];
+    let rest = text.strip_prefix(START);
+    let is_whole = |rest: &[u8]| {
+        roles.iter().any(|role| rest.starts_with(role))
+            && rest.ends_with(b"}")
+            && memchr::memmem::find(rest, START).is_none()
+    };
+    rest.is_some_and(is_whole) || is_message(text) || matches!(parse(text), Line::Message(_))
 }
 
 /// Read one line, without its newline. Bytes that are no text, and halves of surrogate pairs, are replaced: one odd
@@ -98,6 +116,33 @@ pub(super) fn parse(line: &[u8]) -> Line {
             _ => Line::Bad,
         },
     }
+}
+
+/// What a line is of which only the beginning is there; the text of a message is then only the beginning, too.
+pub(super) fn begun(start: &[u8]) -> Line {
+    // The cut may be in the middle of a letter or of an escape, and in a text or in a list of parts.
+    for cut in 0..start.len().min(12) {
+        let Ok(text) = std::str::from_utf8(&start[..start.len() - cut]) else {
+            continue;
+        };
+        for end in ["\"}", "\"}]}", "\"}}]}"] {
+            let line = parse(format!("{text}{end}").as_bytes());
+            if !matches!(line, Line::Bad) {
+                return line;
+            }
+        }
+    }
+    Line::Bad
+}
+
+/// The content of a message's line, where it is a text. What is said is that or a part of it.
+pub(super) fn plain_content(line: &[u8]) -> Option<Cow<'_, str>> {
+    #[derive(Deserialize)]
+    struct Content<'a> {
+        #[serde(borrow)]
+        content: Option<Cow<'a, str>>,
+    }
+    serde_json::from_slice::<Content<'_>>(line).ok()?.content
 }
 
 /// What a line says of its message besides the message: when it was said, local time as written, and in which turn.
@@ -152,7 +197,7 @@ fn read_metadata(mut object: Map<String, Value>) -> Metadata {
         messages: count(take("messages")),
         at: take("at").as_u64(),
         summary_at: take("summary_at").as_u64(),
-        is_compaction: !take("summary").is_null(),
+        is_compaction: take("ending") == COMPACTED,
         extra: Map::new(),
     };
     for key in OURS {
@@ -413,6 +458,16 @@ pub(super) fn of_metadata(metadata: &Metadata, closing: Option<&Closing<'_>>) ->
         }
     }
     written(&Value::Object(line))
+}
+
+/// The metadata line `text` with another key, its newline included, and all else as it was; `None` for another line.
+pub(super) fn with_key(text: &[u8], key: &str) -> Option<String> {
+    let mut object: Map<String, Value> = serde_json::from_slice(text).ok()?;
+    if object.get("_type")? != "metadata" {
+        return None;
+    }
+    object.insert("key".into(), key.into());
+    Some(written(&Value::Object(object)))
 }
 
 fn written(value: &Value) -> String {

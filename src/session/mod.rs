@@ -4,6 +4,7 @@
 //! on a side file; an append holds one on the log for its microseconds. Every line is complete at any instant but the
 //! last, and the last is mended when the log is opened: that is the whole of recovery.
 
+use crate::error::{Exit, fail_hint};
 use crate::history::compaction::Compaction;
 use crate::history::{self, ageing, weight};
 use crate::message::{Message, Part, ToolResult, plain_text};
@@ -18,15 +19,27 @@ use std::time::Duration;
 use tail::Tail;
 
 pub mod consolidation;
+mod copy;
 mod files;
+mod find;
 mod kept;
 mod line;
+mod list;
+mod needle;
 mod place;
+mod repair;
 mod tail;
+mod trash;
 
-pub use files::{Entry, Logged, Summary, entries, list, prune, remove};
+pub use copy::{fork, rename};
+pub use files::{Entry, Logged, entries, last_entries, raw};
+pub use find::{Found, find};
 pub use kept::Stats;
+pub use list::{Listing, Summary, list, look};
+pub use needle::{FoundLine, Needle};
 pub use place::{Place, Sync};
+pub use repair::{Finding, every, repair};
+pub use trash::{Discarded, discard, empty_trash, prune, remove, restore, trash};
 
 /// A conversation, as far as it is sent, and its log.
 #[derive(Debug)]
@@ -119,6 +132,7 @@ impl Session {
     /// As the tail of its log has it.
     fn of(key: &str, tail: Tail, result_limit: usize, log: Option<Log>) -> Self {
         let kept = tail.metadata.kept();
+        let is_compaction = tail.metadata.is_compaction;
         let outline = Outline {
             count: tail.count,
             consolidated: tail.metadata.last_consolidated,
@@ -134,7 +148,7 @@ impl Session {
             weight: 0,
             summary: tail.summary,
             outline,
-            closed: tail.closed,
+            closed: tail.is_closed && !is_compaction,
             result_limit,
             log,
         }
@@ -226,7 +240,7 @@ impl Session {
         if let Some(log) = self.log.as_mut().filter(|log| log.file.is_some()) {
             let closing = Closing {
                 turn: &self.turn,
-                ending: "compacted",
+                ending: line::COMPACTED,
                 summary: Some(&summary),
             };
             log.close(&self.key, &closing, &|_, _| {})?;
@@ -370,7 +384,7 @@ struct Log {
     /// The file whose lock an append holds, where it is not the log's own: newer releases have one for all sessions.
     guard: Option<File>,
     /// Held until the turn ends.
-    _lock: Lock,
+    lock: Lock,
 }
 
 /// What a file is known by: as long as it is the same, nobody else has written.
@@ -431,7 +445,7 @@ impl Log {
             sync,
             clock,
             guard: guard.ok(),
-            _lock: lock,
+            lock,
         };
         place.adopt(key, &log.path)?;
         let tail = log.load(place.window, notice)?;
@@ -445,10 +459,14 @@ impl Log {
             (self.file, self.count, self.metadata) = (None, 0, Metadata::default());
             return Ok(Tail::default());
         };
+        if !store::is_whole(&file, &self.path)? {
+            refuse_newer(is_newer(&self.path)?, &self.path)?;
+        }
         let guard = self.guard.as_ref().unwrap_or(&file);
         mend(&file, guard, &self.path, &self.clock, notice)?;
         self.known = Known::from(&about(&file, &self.path)?);
         let tail = tail::read(&file, &self.path, self.known.size, window)?;
+        refuse_newer(tail.metadata.is_newer(), &self.path)?;
         tail.notices.iter().for_each(|text| notice(text));
         (self.count, self.metadata) = (tail.count, tail.metadata.clone());
         self.provider_state |= tail.provider_state;
@@ -572,6 +590,31 @@ fn lock_path(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".lock");
     name.into()
+}
+
+/// Whether a newer release of this program wrote the file at `path`.
+fn is_newer(path: &Path) -> Result<bool> {
+    let Some(file) = store::open_existing(path)? else {
+        return Ok(false);
+    };
+    let peeked = tail::peek(&file, path, whole_lines(&file, path)?)?;
+    Ok(peeked.is_some_and(|tail| tail.metadata.is_newer()))
+}
+
+/// Write nothing to what a newer release of this program wrote.
+///
+/// # Errors
+/// Status 78 where `is_newer`.
+fn refuse_newer(is_newer: bool, path: &Path) -> Result<()> {
+    if !is_newer {
+        return Ok(());
+    }
+    let cause = format!(
+        "a newer nanobot wrote `{}`, and this one only reads it",
+        path.display()
+    );
+    let hint = "a newer nanobot, or another key with `-s`";
+    Err(fail_hint(Exit::Config, cause, hint))
 }
 
 fn about(file: &File, path: &Path) -> Result<std::fs::Metadata> {

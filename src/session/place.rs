@@ -129,6 +129,7 @@ impl Place {
         if found == home || !found.exists() {
             return Ok(());
         }
+        super::refuse_newer(super::is_newer(&found)?, &found)?;
         if store::rename_new(&found, home)? {
             return Ok(());
         }
@@ -146,6 +147,28 @@ impl Place {
         };
         let exists = home == found && home.exists();
         Ok((home, exists))
+    }
+
+    /// Where a session that lies at `from` lies when its key is `new`: in the same directory, in the form of that place.
+    ///
+    /// # Errors
+    /// Status 2 when there is a session `new`, and for a key that no file can be named after.
+    pub(super) fn renamed(&self, from: &Path, new: &str) -> Result<PathBuf> {
+        let home = self.find(new)?;
+        if home.exists() {
+            return Err(super::copy::taken(new));
+        }
+        let dir = from.parent().unwrap_or(Path::new("."));
+        if dir != self.old {
+            return Ok(dir.join(home.file_name().unwrap_or_default()));
+        }
+        // Only names of the older form are looked for there, and only as long as the workspace has no such name.
+        let old = dir.join(format!("{}.jsonl", safe_name(new)));
+        let is_found = match &self.newer {
+            Some(_) => !new.contains(char::is_control),
+            None => home.file_name() == old.file_name(),
+        };
+        Ok(if is_found && !old.exists() { old } else { home })
     }
 
     /// The directory into which new sessions go.
@@ -167,11 +190,11 @@ impl Place {
         Ok(copies)
     }
 
-    /// The directories that may hold sessions.
+    /// The directories that may hold sessions, in the order in which a key is looked for.
     pub(super) fn directories(&self) -> impl Iterator<Item = &Path> {
         [
-            Some(self.dir.as_path()),
             self.newer.as_deref(),
+            Some(self.dir.as_path()),
             Some(self.old.as_path()),
         ]
         .into_iter()
@@ -187,7 +210,7 @@ pub(super) fn safe_name(key: &str) -> String {
 }
 
 /// The name that releases from 0.3.0 on give the file of `key`.
-fn coded_name(key: &str) -> String {
+pub(super) fn coded_name(key: &str) -> String {
     let coded = base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(key);
     format!("{coded}.jsonl")
 }

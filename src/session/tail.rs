@@ -31,12 +31,12 @@ pub(super) struct Tail {
     pub(super) start: usize,
     /// What stands for those before it, where they were compacted.
     pub(super) summary: Option<Compaction>,
-    /// The last line closes a turn.
-    pub(super) closed: bool,
     /// Those that are in the window, as stored, but for old results that are long.
     pub(super) messages: Vec<Message>,
     /// A newer release remembers something of its provider that ends before our turn.
     pub(super) provider_state: bool,
+    /// The very last line is a closing one of ours, and stands where it says.
+    pub(super) is_closed: bool,
     /// What was odd.
     pub(super) notices: Vec<String>,
 }
@@ -82,7 +82,8 @@ fn walk(file: &File, path: &Path, size: u64, window: usize) -> Result<Option<Tai
             return Ok(None);
         }
     };
-    if !seen.closed_last {
+    let is_closed = seen.closed_last;
+    if !is_closed {
         seen.merge_first(file, path)?;
     }
     let Seen {
@@ -135,8 +136,8 @@ fn walk(file: &File, path: &Path, size: u64, window: usize) -> Result<Option<Tai
         count,
         start,
         summary,
-        closed: seen.closed_last && !seen.open,
         provider_state,
+        is_closed,
         notices,
     }))
 }
@@ -195,8 +196,6 @@ struct Seen {
     metadata: Option<Metadata>,
     /// The very last line is one of ours.
     closed_last: bool,
-    /// It is the last, and of a turn that had not ended.
-    open: bool,
     provider_state: Option<bool>,
     /// The window at its largest, back to a user's message; last first. `None` for those that count and are not sent.
     messages: Vec<Option<Message>>,
@@ -227,7 +226,6 @@ impl Seen {
             Line::Metadata(found) => {
                 let before = found.messages.filter(|_| found.at == Some(at));
                 self.closed_last |= self.lines == 1 && before.is_some();
-                self.open |= self.lines == 1 && found.is_compaction;
                 self.metadata.get_or_insert(found);
                 return before;
             }
@@ -342,8 +340,8 @@ fn scan(file: &File, path: &Path, window: usize) -> Result<Tail> {
         count,
         start,
         summary,
-        closed: false,
         provider_state,
+        is_closed: false,
         notices,
     })
 }

@@ -102,6 +102,10 @@ pub const PLACES: &[Place] = &[
         meaning: "the end of a line that was never finished, kept aside",
     },
     Place {
+        path: "~/.nanobot/workspace/sessions/.trash/TIME-KEY.jsonl.gone",
+        meaning: "a conversation that was removed; `nanobot session prune` empties the trash of what is older than 30 days",
+    },
+    Place {
         path: "~/.nanobot/usage.jsonl",
         meaning: "the ledger: what each call of a model cost, only ever appended to",
     },

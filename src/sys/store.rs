@@ -8,7 +8,7 @@ use crate::sys::signal::{self, Patience};
 use anyhow::{Context, Result};
 use rustix::io::Errno;
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
-use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
+use std::io::{BufWriter, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -133,6 +133,11 @@ pub fn sync_dir(path: &Path) -> Result<()> {
 /// Write `bytes` as the whole of `path`: the file is the old one or the new one at any instant. Where `path` is a link,
 /// its target is replaced.
 pub fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
+    replace_with(path, |out| Ok(out.write_all(bytes)?))
+}
+
+/// As [`replace`], with what `fill` writes.
+pub fn replace_with(path: &Path, fill: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
     let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     if std::fs::metadata(&target).is_ok_and(|about| !about.is_file()) {
         let cause = format!("write `{}`: it is no regular file", path.display());
@@ -143,14 +148,39 @@ pub fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
         .filter(|dir| !dir.as_os_str().is_empty())
         .unwrap_or(Path::new("."));
     let what = || format!("write `{}`", path.display());
-    let mut temp = tempfile::NamedTempFile::new_in(dir).with_context(what)?;
-    temp.write_all(bytes)
-        .and_then(|()| temp.as_file().sync_all())
-        .with_context(what)?;
+    let temp = temporary_in(dir, fill).with_context(what)?;
     temp.persist(&target)
         .map_err(|error| error.error)
         .with_context(what)?;
     sync_dir(dir)
+}
+
+/// Write the file `path`, which is not there yet and is whole when it is; `fill` writes it.
+///
+/// # Errors
+/// Also when another program was faster.
+pub fn create(path: &Path, fill: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
+    let what = || format!("write `{}`", path.display());
+    let dir = path.parent().unwrap_or(Path::new("."));
+    let temp = temporary_in(dir, fill).with_context(what)?;
+    temp.persist_noclobber(path)
+        .map_err(|error| error.error)
+        .with_context(what)?;
+    sync_dir(dir)
+}
+
+/// A file in `dir` with what `fill` writes, safe on the disk and under no name of its own yet.
+fn temporary_in(
+    dir: &Path,
+    fill: impl FnOnce(&mut dyn Write) -> Result<()>,
+) -> Result<tempfile::NamedTempFile> {
+    let mut temp = tempfile::NamedTempFile::new_in(dir)?;
+    let mut buffer = BufWriter::with_capacity(256 << 10, &mut temp);
+    fill(&mut buffer)?;
+    buffer.flush()?;
+    drop(buffer);
+    temp.as_file().sync_all()?;
+    Ok(temp)
 }
 
 /// A file with `bytes` that nobody else can read, for a program that reads no pipe. It is gone when it is dropped.

@@ -44,16 +44,18 @@ impl Terminal {
     /// # Errors
     /// A full disk; a [`Stop`] when nobody reads any more, or the run is to end.
     pub fn print(self, text: &str) -> Result<()> {
-        let stdout = std::io::stdout();
-        let lock = stdout.lock();
-        write(lock.as_fd(), text.as_bytes(), "standard output")
+        self.put(text.as_bytes())
     }
 
     /// As [`Self::print`], for what may be no text; on a terminal it is made harmless.
     pub fn print_bytes(self, bytes: &[u8]) -> Result<()> {
-        if self.out {
-            return self.print(&harmless(&String::from_utf8_lossy(bytes)));
+        match self.out {
+            true => self.put(harmless(&String::from_utf8_lossy(bytes)).as_bytes()),
+            false => self.put(bytes),
         }
+    }
+
+    fn put(self, bytes: &[u8]) -> Result<()> {
         let stdout = std::io::stdout();
         let lock = stdout.lock();
         write(lock.as_fd(), bytes, "standard output")

@@ -316,6 +316,41 @@ fn after_new_no_summary_is_sent() {
 }
 
 #[test]
+fn a_copy_and_a_renamed_one_begin_with_the_same_summary() {
+    let story = compacted();
+    let quiet = |arguments: &[&str]| drop(story.run(arguments).error_text());
+    quiet(&["session", "fork", "cli:direct", "copy"]);
+    quiet(&[
+        "session",
+        "rename",
+        "cli:direct",
+        "a much longer key than before",
+    ]);
+    // One that ends before the compaction has nothing of it.
+    quiet(&["session", "fork", "copy", "early", "--at", "1"]);
+    for (key, summed_up) in [
+        ("copy", true),
+        ("a much longer key than before", true),
+        ("early", false),
+    ] {
+        story.server().script([says("Mia.")]);
+        drop(
+            story
+                .run(["agent", "-s", key, "-m", "Who?"])
+                .stdout("Mia.\n"),
+        );
+        let asked = story.asked();
+        let last = sent(asked.last().unwrap());
+        assert_eq!(
+            last[1].contains("- the user likes Mia"),
+            summed_up,
+            "{key}: {last:?}"
+        );
+        assert!(last[1].contains("My cat is Mia."));
+    }
+}
+
+#[test]
 fn half_of_the_room_is_told_to_the_model_once() {
     let story = Story::new()
         .set("compaction.threshold", json!(6000))

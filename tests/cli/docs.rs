@@ -106,6 +106,9 @@ fn the_files_are_where_the_readme_says() {
     let ran = story.run(["memory", "undo"]).status(66);
     ran.error_text();
     drop(ran);
+    let gone = story.workspace().join("sessions/gone.jsonl");
+    crate::story::write(&gone, b"{\"_type\": \"metadata\"}\n");
+    story.run(["session", "rm", "gone", "-q"]).stdout("");
     // One call, and one that is to come later.
     let busy = Answer::json(429, &serde_json::json!({})).header("retry-after", "99");
     story.server().script([says("x"), sends(busy)]);
@@ -121,9 +124,18 @@ fn the_files_are_where_the_readme_says() {
         let path = path.replace("PROVIDER", "github-copilot");
         let found = match path.split_once("TIME") {
             None => std::path::Path::new(&path).exists(),
-            Some((start, _)) => std::fs::read_dir(story.workspace().join("sessions"))
-                .unwrap()
-                .any(|entry| entry.unwrap().path().to_str().unwrap().starts_with(start)),
+            Some((start, end)) => {
+                let folder = std::path::Path::new(start).parent();
+                let folder = folder
+                    .filter(|_| !start.ends_with('/'))
+                    .unwrap_or(start.as_ref());
+                let end = end.replace("KEY", "gone");
+                std::fs::read_dir(folder).unwrap().any(|entry| {
+                    let path = entry.unwrap().path();
+                    let path = path.to_str().unwrap();
+                    path.starts_with(start) && path.ends_with(&end)
+                })
+            }
         };
         assert!(found, "{}", place.path);
     }

@@ -374,3 +374,49 @@ fn every_rename_of_a_consolidation() {
         every_call_of_a_consolidation("rename", "SIGKILL");
     }
 }
+
+/// Whatever fails while a session is copied, renamed or removed: it is there, whole, under one key or the other.
+#[test]
+fn a_session_that_is_handled_is_never_lost() {
+    if !can_inject() {
+        return;
+    }
+    let said = |story: &Story, key: &str| -> bool {
+        let shown = story.command(["session", "show", key, "--json"]).output();
+        let shown = String::from_utf8(shown.unwrap().stdout).unwrap();
+        shown.contains("first") && shown.contains("The answer.")
+    };
+    for (kind, error) in [("write", "ENOSPC"), ("fsync", "EIO"), ("rename", "EIO")] {
+        for arguments in [
+            "fork cli:direct other",
+            "rename cli:direct other",
+            "rm cli:direct",
+        ] {
+            let arguments: Vec<&str> = ["session"]
+                .into_iter()
+                .chain(arguments.split(' '))
+                .collect();
+            for n in 1.. {
+                let (story, _) = begun();
+                let (ran, injected) = run(&story, &arguments, &[], (kind, error, n));
+                let (code, _) = (ran.code(), ran.error_text());
+                assert!(injected || code == 0, "{kind} {arguments:?} {n}: {code}");
+                // What failed without being said was a courtesy, as the note in a lock.
+                let other = said(&story, "other");
+                let kept = said(&story, "cli:direct");
+                match arguments[1] {
+                    "fork" => assert!(kept && (other || code != 0), "{kind} {n}"),
+                    "rename" => assert!(kept || other, "{kind} {n}"),
+                    _ if kept => assert!(code != 0, "{kind} {n}"),
+                    _ => {
+                        story.run(["session", "restore", "cli:direct"]);
+                        assert!(said(&story, "cli:direct"), "{kind} {n}");
+                    }
+                }
+                if !injected {
+                    break;
+                }
+            }
+        }
+    }
+}

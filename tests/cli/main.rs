@@ -23,6 +23,7 @@ mod replay;
 mod responses;
 mod schema;
 mod server;
+mod session_commands;
 mod sessions;
 mod signals;
 mod standins;

@@ -294,7 +294,7 @@ fn sessions_are_listed_shown_and_removed() {
     );
     let show = story.run(["session", "show", "cli:direct"]).text();
     assert!(show.contains("hi") && show.contains("Hello."), "{show}");
-    story.run(["session", "rm", "work:1"]).stderr("");
+    story.run(["session", "rm", "work:1", "-q"]).stderr("");
     assert!(!story.run(["session", "list"]).text().contains("work:1"));
     story
         .run(["session", "rm", "work:1"])
@@ -505,7 +505,7 @@ fn a_removed_session_does_not_come_back_from_an_older_place() {
         &story.home().join(".nanobot/sessions/a.jsonl"),
         line("secret").as_bytes(),
     );
-    story.run(["session", "rm", "a"]).stderr("");
+    story.run(["session", "rm", "a", "-q"]).stderr("");
     story
         .run(["session", "show", "a"])
         .status(66)

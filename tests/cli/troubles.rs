@@ -877,7 +877,7 @@ fn no_key_leads_out_of_the_directory() {
         "{list}"
     );
     for key in keys {
-        story.run(["session", "rm", "--", key]);
+        story.run(["session", "rm", "--for-good", "-q", "--", key]);
     }
     assert!(logs().is_empty());
     for key in ["", "  ", &"k".repeat(200), &"é".repeat(100)] {

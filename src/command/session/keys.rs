@@ -1,0 +1,68 @@
+//! Which sessions are meant: a pattern with `*` and `?` for the whole key, or a part of it. Pure.
+
+/// The keys that a pattern stands for; without one, all.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Keys<'a>(pub(super) Option<&'a str>);
+
+impl Keys<'_> {
+    pub(super) fn have(self, key: &str) -> bool {
+        match self.0 {
+            None => true,
+            Some(pattern) if pattern.contains(['*', '?']) => fits(pattern, key),
+            Some(part) => key.contains(part),
+        }
+    }
+}
+
+/// Whether `key` is what `pattern` says, in time that grows with the product of their lengths and no faster.
+fn fits(pattern: &str, key: &str) -> bool {
+    let (pattern, key): (Vec<char>, Vec<char>) = (pattern.chars().collect(), key.chars().collect());
+    let (mut at, mut place) = (0, 0);
+    // Where the last star was, and how much of the key it had taken.
+    let mut star = None;
+    while place < key.len() {
+        match pattern.get(at) {
+            Some('*') => {
+                star = Some((at, place));
+                at += 1;
+            }
+            Some(letter) if *letter == '?' || *letter == key[place] => {
+                at += 1;
+                place += 1;
+            }
+            _ => {
+                let Some((last, taken)) = star else {
+                    return false;
+                };
+                star = Some((last, taken + 1));
+                (at, place) = (last + 1, taken + 1);
+            }
+        }
+    }
+    pattern[at..].iter().all(|letter| *letter == '*')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Keys;
+
+    #[test]
+    fn a_pattern_is_for_the_whole_and_a_word_for_a_part() {
+        let check = |pattern: &str, key: &str, expect: bool| {
+            assert_eq!(Keys(Some(pattern)).have(key), expect, "{pattern} {key}");
+        };
+        check("direct", "cli:direct", true);
+        check("Direct", "cli:direct", false);
+        check("", "x", true);
+        check("pipe:*", "pipe:3fa2", true);
+        check("pipe:*", "a:pipe:3fa2", false);
+        check("*a*b?", "xaybz", true);
+        check("*a*b?", "xayb", false);
+        check("?", "日", true);
+        check("?", "", false);
+        check("*", "", true);
+        check(&"*a".repeat(30), &"a".repeat(200), true);
+        check(&format!("{}b", "*a".repeat(30)), &"a".repeat(200), false);
+        assert!(Keys(None).have("x"));
+    }
+}

@@ -1,0 +1,200 @@
+//! `session list`: which conversations there are, how old, how long, and what they came to.
+
+use super::keys::Keys;
+use super::shown;
+use crate::World;
+use crate::cli::{SessionList as Arguments, Sort};
+use crate::command::columns::{Side, aligned, clipped};
+use crate::command::since::Start;
+use crate::error::{Exit, exit_of};
+use crate::ledger::dollars;
+use crate::session::{self, Listing, Place, Stats, Summary};
+use anyhow::Result;
+use console::measure_text_width;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use std::cmp::{Ordering, Reverse};
+
+/// Columns that first words take off a terminal, and the fewest that they keep on one.
+const WORDS: usize = 60;
+const FEWEST: usize = 10;
+/// What stands above them.
+const HEAD: &str = "FIRST WORDS";
+
+pub(super) fn run(world: &World, place: &Place, arguments: &Arguments) -> Result<Exit> {
+    let Arguments {
+        pattern,
+        sort,
+        limit,
+        since,
+        json,
+    } = arguments;
+    let Listing {
+        mut sessions,
+        failures,
+    } = session::list(place)?;
+    let now = world.clock.now();
+    let start = since.map(|since| Start::of(since, &now));
+    let keys = Keys(pattern.as_deref());
+    let is_wanted = |session: &Summary| {
+        let day = || session.used.to_zoned(now.time_zone().clone()).date();
+        keys.have(&session.key) && start.is_none_or(|start| start.reaches(session.used, day()))
+    };
+    sessions.retain(is_wanted);
+    sort_by(*sort, &mut sessions);
+    sessions.truncate(limit.unwrap_or(usize::MAX));
+    let text: String = match json {
+        true => sessions.iter().map(line).collect(),
+        false => table(&sessions, now.timestamp(), world.terminal.width()),
+    };
+    world.terminal.print(&text)?;
+    Ok(tell(world, &failures))
+}
+
+/// Say which files could not be read; the others are none the worse for it.
+pub(super) fn tell(world: &World, failures: &[anyhow::Error]) -> Exit {
+    for failure in failures {
+        world.terminal.complain(&format!("nanobot: {failure:#}"));
+    }
+    failures.first().map_or(Exit::Answered, exit_of)
+}
+
+/// Newest first is how they come. What is not known comes last.
+fn sort_by(sort: Sort, sessions: &mut [Summary]) {
+    let tokens = |session: &Summary| Reverse(session.stats.as_ref().map(tokens));
+    let most = |one: f64, other: f64| -> Ordering { other.total_cmp(&one) };
+    let cost = |session: &Summary| session.stats.map_or(-1.0, |stats| stats.cost);
+    match sort {
+        Sort::Newest => {}
+        Sort::Oldest => sessions.reverse(),
+        Sort::Messages => sessions.sort_by_key(|session| Reverse(session.messages)),
+        Sort::Tokens => sessions.sort_by_key(tokens),
+        Sort::Cost => sessions.sort_by(|one, other| most(cost(one), cost(other))),
+        Sort::Key => sessions.sort_by(|one, other| one.key.cmp(&other.key)),
+    }
+}
+
+fn tokens(stats: &Stats) -> u64 {
+    stats.input.saturating_add(stats.output)
+}
+
+fn line(session: &Summary) -> String {
+    let Summary {
+        key,
+        path,
+        messages,
+        created,
+        updated,
+        used,
+        bytes,
+        stats,
+        first_words,
+        is_newer,
+    } = session;
+    let mut line = json!({
+        "key": key, "messages": messages, "created": created, "updated": updated, "used": used.to_string(),
+        "first_words": first_words, "bytes": bytes, "path": path, "read_only": is_newer,
+    });
+    line["statistics"] = statistics(stats.as_ref());
+    format!("{line}\n")
+}
+
+/// What the turns of a session came to, for programs; `null` where nobody counted.
+pub(super) fn statistics(stats: Option<&Stats>) -> Value {
+    let Some(stats) = stats else {
+        return Value::Null;
+    };
+    let Stats {
+        turns,
+        steps,
+        input,
+        output,
+        agreed,
+        succeeded,
+        failed,
+        rejected,
+        context,
+        speed,
+        cost,
+    } = stats;
+    json!({
+        "turns": turns, "steps": steps, "input": input, "output": output,
+        "calls": { "agreed": agreed, "succeeded": succeeded, "failed": failed, "rejected": rejected },
+        "context": context, "tokens_per_second": speed, "cost_usd": cost,
+    })
+}
+
+/// The sessions in columns, in so many of a terminal.
+pub(super) fn table(sessions: &[Summary], now: Timestamp, width: Option<usize>) -> String {
+    let columns = [
+        ("SESSION", Side::Left),
+        ("AGE", Side::Right),
+        ("MESSAGES", Side::Right),
+        ("TOKENS", Side::Right),
+        ("COST", Side::Right),
+        (HEAD, Side::Left),
+    ];
+    let row = |session: &Summary, room: usize| {
+        let messages = session
+            .messages
+            .map_or_else(|| "?".into(), |count| count.to_string());
+        let of_stats = |part: fn(&Stats) -> String| session.stats.as_ref().map(part);
+        let tokens = of_stats(|stats| tokens(stats).to_string());
+        let cost = of_stats(|stats| format!("${}", dollars(stats.cost)));
+        vec![
+            shown(&session.key),
+            age(session.used, now),
+            messages,
+            tokens.unwrap_or_default(),
+            cost.unwrap_or_default(),
+            clipped(&shown(&session.first_words), Some(room)),
+        ]
+    };
+    let lines = |room: usize| {
+        let rows: Vec<Vec<String>> = sessions.iter().map(|session| row(session, room)).collect();
+        aligned(&columns, &rows)
+    };
+    let room = match width {
+        None => WORDS,
+        // What the other columns leave; the keys stay whole, since they are to be typed.
+        Some(width) => {
+            let bare = lines(0);
+            let used = bare.iter().map(|line| measure_text_width(line)).max();
+            let others = used.unwrap_or(0).saturating_sub(HEAD.len());
+            width.saturating_sub(others).max(FEWEST)
+        }
+    };
+    lines(room).iter().map(|line| format!("{line}\n")).collect()
+}
+
+/// How long ago, in one number.
+fn age(used: Timestamp, now: Timestamp) -> String {
+    let seconds = now.duration_since(used).as_secs();
+    match (seconds / 60, seconds / 3600, seconds / 86_400) {
+        (..=0, _, _) => "now".into(),
+        (minutes, ..=0, _) => format!("{minutes}m"),
+        (_, hours, ..=0) => format!("{hours}h"),
+        (_, _, days @ ..730) => format!("{days}d"),
+        (_, _, days) => format!("{}y", days / 365),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::age;
+
+    #[test]
+    fn ages_are_one_number() {
+        let check = |used: &str, expect: &str| {
+            let now = "2026-03-01T12:00:00Z".parse().unwrap();
+            assert_eq!(age(used.parse().unwrap(), now), expect, "{used}");
+        };
+        check("2026-03-01T12:00:10Z", "now");
+        check("2026-03-01T11:59:01Z", "now");
+        check("2026-03-01T11:59:00Z", "1m");
+        check("2026-03-01T10:00:01Z", "1h");
+        check("2026-02-28T12:00:00Z", "1d");
+        check("2024-03-02T12:00:00Z", "729d");
+        check("2024-03-01T12:00:00Z", "2y");
+    }
+}

@@ -1,0 +1,124 @@
+//! `nanobot session`: the conversations that are kept.
+
+use crate::World;
+use crate::cli::{Agent, DryRun, Session as Arguments};
+use crate::error::Exit;
+use crate::session::{self, Place};
+use crate::settings::{Config, Overrides, SessionSync, Settings};
+use crate::sys::terminal::harmless;
+use anyhow::Result;
+
+mod export;
+mod keys;
+mod list;
+mod page;
+mod remove;
+mod repair;
+mod search;
+mod show;
+mod transcript;
+
+pub fn run(world: &World, arguments: &Arguments) -> Result<Exit> {
+    let config = Config::load(&world.paths.config)?;
+    let overrides = Overrides {
+        workspace: world.shared.workspace.clone(),
+        ..Overrides::default()
+    };
+    let settings = Settings::resolve(&config, &world.env, &overrides, &world.paths)?;
+    let place = place(world, &settings)?;
+    match arguments {
+        Arguments::List(arguments) => return list::run(world, &place, arguments),
+        Arguments::Show(arguments) => show::run(world, &place, arguments)?,
+        Arguments::Search(arguments) => {
+            return search::run(world, &place, &settings.workspace, arguments);
+        }
+        Arguments::Export(arguments) => export::run(world, &place, arguments)?,
+        Arguments::Fork { key, new, at } => {
+            let count = session::fork(&place, key, new, *at)?;
+            notice(world, &format!("copied into `{new}`: {count} messages"));
+        }
+        Arguments::Context { key, json } => {
+            known(&place, key)?;
+            let form = match json {
+                true => DryRun::TableJson,
+                false => DryRun::Table,
+            };
+            return Ok(super::agent::run(
+                world,
+                &Agent {
+                    session: Some(key.clone()),
+                    dry_run: Some(form),
+                    no_stdin: true,
+                    ..Agent::default()
+                },
+            ));
+        }
+        Arguments::Compact { key, instructions } => {
+            known(&place, key)?;
+            return Ok(super::agent::run(
+                world,
+                &Agent {
+                    session: Some(key.clone()),
+                    message: Some(format!("/compact {}", instructions.join(" "))),
+                    no_stdin: true,
+                    wait: 600,
+                    max_parallel: 8,
+                    ..Agent::default()
+                },
+            ));
+        }
+        Arguments::Rename { key, new } => {
+            for older in session::rename(&place, key, new)? {
+                let older = world.paths.display(&older);
+                notice(
+                    world,
+                    &format!("an older `{key}` is found from now on, in `{older}`"),
+                );
+            }
+        }
+        Arguments::Rm { keys, for_good } => remove::rm(world, &place, keys, *for_good)?,
+        Arguments::Restore { key } => remove::restore(world, &place, key.as_deref())?,
+        Arguments::Prune(arguments) => return remove::prune(world, &place, arguments),
+        Arguments::Repair {
+            keys,
+            all: _,
+            dry_run,
+        } => return repair::run(world, &place, keys, *dry_run),
+    }
+    Ok(Exit::Answered)
+}
+
+/// # Errors
+/// Status 66 when there is no session `key`.
+fn known(place: &Place, key: &str) -> Result<()> {
+    session::entries(place, key).map(drop)
+}
+
+/// Where sessions are kept, as the settings say.
+pub(super) fn place(world: &World, settings: &Settings) -> Result<Place> {
+    let sync = match settings.session_sync {
+        SessionSync::Turn => session::Sync::Turn,
+        SessionSync::None => session::Sync::None,
+    };
+    let limits = (settings.memory_window, settings.max_tool_result_chars);
+    Place::new(
+        &settings.workspace,
+        &world.paths,
+        sync,
+        limits.0,
+        limits.1,
+        &world.clock,
+    )
+}
+
+/// Tell what was done, unless nothing is to be said.
+fn notice(world: &World, text: &str) {
+    if !world.shared.quiet {
+        world.terminal.complain(&format!("nanobot: {text}"));
+    }
+}
+
+/// A key, or other words, on one line that a terminal can show.
+fn shown(text: &str) -> String {
+    harmless(text).replace(['\n', '\t'], " ")
+}

@@ -1,0 +1,129 @@
+//! `session rm`, `restore` and `prune`: into the trash, and out of it again.
+
+use super::keys::Keys;
+use super::list::{table, tell};
+use super::{notice, shown};
+use crate::World;
+use crate::cli::SessionPrune;
+use crate::error::{Exit, exit_of, fail_hint};
+use crate::session::{self, Listing, Place, Summary};
+use anyhow::{Context, Result};
+use console::Term;
+use jiff::{SignedDuration, Timestamp};
+use std::io::IsTerminal;
+
+/// Days for which the trash keeps what is in it.
+const KEPT: i64 = 30;
+
+/// Move `keys` to the trash, or remove them.
+pub(super) fn rm(world: &World, place: &Place, keys: &[String], for_good: bool) -> Result<()> {
+    for key in keys {
+        if for_good {
+            session::remove(place, key)?;
+            continue;
+        }
+        session::discard(place, key, &|_| true)?;
+        notice(
+            world,
+            &format!("`{key}` is in the trash; `nanobot session restore {key}` brings it back"),
+        );
+    }
+    Ok(())
+}
+
+/// Bring `key` back, or list what can be.
+pub(super) fn restore(world: &World, place: &Place, key: Option<&str>) -> Result<()> {
+    if let Some(key) = key {
+        return session::restore(place, key);
+    }
+    let line = |discarded: &session::Discarded| {
+        let stamp = discarded.stamp.as_str();
+        let part = |range: std::ops::Range<usize>| stamp.get(range).unwrap_or_default();
+        let day = format!("{}-{}-{}", part(0..4), part(4..6), part(6..8));
+        let key = shown(&discarded.key);
+        format!("{day} {}:{}  {key}\n", part(8..10), part(10..12))
+    };
+    let text: String = session::trash(place)?.iter().map(line).collect();
+    world.terminal.print(&text)
+}
+
+/// Move what was not used for long to the trash.
+pub(super) fn prune(world: &World, place: &Place, arguments: &SessionPrune) -> Result<Exit> {
+    let SessionPrune {
+        pattern,
+        older_than,
+        empty,
+        yes,
+        dry_run,
+    } = arguments;
+    let now = world.clock.timestamp();
+    let limit = older_than.map(|time| {
+        let time = SignedDuration::try_from(time).unwrap_or(SignedDuration::MAX);
+        now.checked_sub(time).unwrap_or(Timestamp::MIN)
+    });
+    let is_old = |session: &Summary| {
+        limit.is_none_or(|limit| session.used < limit) && (!empty || session.messages == Some(0))
+    };
+    let Listing {
+        mut sessions,
+        failures,
+    } = session::list(place)?;
+    let keys = Keys(pattern.as_deref());
+    sessions.retain(|session| keys.have(&session.key) && is_old(session));
+    let newer = sessions.extract_if(.., |session| session.is_newer);
+    for session in newer {
+        let key = session.key;
+        notice(world, &format!("`{key}` stays: a newer nanobot wrote it"));
+    }
+    let table = table(&sessions, now, world.terminal.width());
+    world.terminal.print(&table)?;
+    if *dry_run || !(sessions.is_empty() || *yes || agreed(sessions.len())?) {
+        return Ok(tell(world, &failures));
+    }
+    let mut count = 0;
+    for session in &sessions {
+        let key = &session.key;
+        match session::discard(place, key, &is_old) {
+            Ok(true) => count += 1,
+            Ok(false) => notice(world, &format!("`{key}` stays: it was used just now")),
+            Err(error) if [Exit::TryAgain, Exit::NoInput].contains(&exit_of(&error)) => {
+                notice(world, &format!("`{key}` stays: {error:#}"));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    if count > 0 {
+        notice(
+            world,
+            &format!("moved to the trash: {count}; `nanobot session restore KEY` brings one back"),
+        );
+    }
+    let gone = session::empty_trash(place, KEPT)?;
+    if gone > 0 {
+        notice(
+            world,
+            &format!("removed from the trash after {KEPT} days: {gone}"),
+        );
+    }
+    Ok(tell(world, &failures))
+}
+
+/// Ask whether so many are to go.
+///
+/// # Errors
+/// Status 2 where nobody can be asked.
+fn agreed(count: usize) -> Result<bool> {
+    let term = Term::stderr();
+    if !(std::io::stdin().is_terminal() && term.features().is_attended()) {
+        return Err(fail_hint(
+            Exit::Usage,
+            "nobody can be asked whether these are to go to the trash",
+            "`--yes`, or `--dry-run` to be told only",
+        ));
+    }
+    let asking = "ask on the terminal";
+    term.write_str(&format!("Move {count} to the trash? [y/N] "))
+        .context(asking)?;
+    let answer = term.read_line().context(asking)?;
+    Ok(["y", "yes"].contains(&answer.trim().to_lowercase().as_str()))
+}

@@ -1,0 +1,60 @@
+//! `session repair`: what is odd about the files, and what was done about it.
+
+use super::list::tell;
+use super::page::Page;
+use super::{notice, shown};
+use crate::World;
+use crate::error::Exit;
+use crate::session::{self, Finding, Place};
+use anyhow::Result;
+use std::path::PathBuf;
+
+/// Look at `keys`, or at every file, and mend what can be mended unless it is a rehearsal.
+pub(super) fn run(
+    world: &World,
+    place: &Place,
+    keys: &[String],
+    is_rehearsal: bool,
+) -> Result<Exit> {
+    let named = keys.iter().map(|key| -> Result<(String, PathBuf)> {
+        Ok((key.clone(), session::look(place, key)?.path))
+    });
+    let files = match keys.is_empty() {
+        true => session::every(place)?,
+        false => named.collect::<Result<Vec<_>>>()?,
+    };
+    let mut page = Page::on(world.terminal);
+    let mut failures = Vec::new();
+    let mut odd = 0;
+    for (key, path) in &files {
+        match session::repair(place, key, path, !is_rehearsal) {
+            Ok(findings) => {
+                odd += usize::from(!findings.is_empty());
+                for finding in findings {
+                    let line = line(&finding, is_rehearsal);
+                    page.put_plain(&format!("{}: ", shown(key)))?;
+                    page.put(&format!("{line}\n"))?;
+                }
+            }
+            Err(error) if keys.len() == 1 => return Err(error),
+            Err(error) => failures.push(error),
+        }
+    }
+    page.end()?;
+    let (all, left) = (files.len(), failures.len());
+    let fine = all - odd - left;
+    notice(
+        world,
+        &format!("sessions looked at: {}, in order: {fine}", all - left),
+    );
+    Ok(tell(world, &failures))
+}
+
+fn line(finding: &Finding, is_rehearsal: bool) -> String {
+    let Finding { what, cure } = finding;
+    match cure {
+        None => what.clone(),
+        Some(cure) if is_rehearsal => format!("{what}; would be {cure}"),
+        Some(cure) => format!("{what}; {cure}"),
+    }
+}

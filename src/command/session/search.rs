@@ -1,0 +1,308 @@
+//! `session search`: text in all conversations, and in what the memory has of older ones.
+
+use super::list::tell;
+use super::page::Page;
+use super::shown;
+use super::transcript::day_and_time;
+use crate::World;
+use crate::cli::SessionSearch as Arguments;
+use crate::error::Exit;
+use crate::session::{self, Found, FoundLine, Listing, Needle, Place};
+use crate::sys::store;
+use crate::sys::terminal::harmless;
+use anyhow::Result;
+use console::{measure_text_width, style};
+use serde_json::{Value, json};
+use std::ops::Range;
+use std::path::Path;
+
+/// Where the past is, in the workspace; the last one is that of newer releases, a line of JSON for each entry.
+const MEMORY: [&str; 3] = [
+    "memory/MEMORY.md",
+    "memory/HISTORY.md",
+    "memory/history.jsonl",
+];
+
+pub(super) fn run(
+    world: &World,
+    place: &Place,
+    workspace: &Path,
+    arguments: &Arguments,
+) -> Result<Exit> {
+    let Arguments {
+        pattern,
+        session,
+        ignore_case,
+        fixed_strings,
+        context,
+        list,
+        json,
+    } = arguments;
+    let needle = Needle::new(pattern, *fixed_strings, *ignore_case)?;
+    let Listing {
+        sessions,
+        mut failures,
+    } = match session {
+        None => session::list(place)?,
+        Some(key) => Listing {
+            sessions: vec![session::look(place, key)?],
+            failures: Vec::new(),
+        },
+    };
+    let form = match (list, json) {
+        (true, _) => Form::Names,
+        (_, true) => Form::Json,
+        _ => Form::Lines,
+    };
+    let mut out = Output {
+        page: Page::on(world.terminal),
+        width: world.terminal.width(),
+        form,
+        is_empty: true,
+        context: *context,
+    };
+    let unread = session::find(&sessions, &needle, *context, &mut |summary, found| {
+        let Found {
+            number,
+            time,
+            role,
+            lines,
+        } = found;
+        out.put(&Spot {
+            name: &summary.key,
+            number: number + 1,
+            time: &time,
+            role,
+            lines: &lines,
+        })?;
+        Ok(!matches!(form, Form::Names))
+    })?;
+    failures.extend(unread);
+    if session.is_none() {
+        for name in MEMORY {
+            let text = store::read(&workspace.join(name))?.unwrap_or_default();
+            let text = String::from_utf8_lossy(&text);
+            in_memory(name, &text, &needle, *context, &mut out)?;
+        }
+    }
+    let is_empty = out.is_empty;
+    out.page.end()?;
+    Ok(match tell(world, &failures) {
+        Exit::Answered if is_empty => Exit::Failed,
+        other => other,
+    })
+}
+
+/// Look into a file of the memory.
+fn in_memory(
+    name: &str,
+    text: &str,
+    needle: &Needle,
+    context: usize,
+    out: &mut Output,
+) -> Result<()> {
+    if !name.ends_with(".jsonl") {
+        // Each line is a place of its own.
+        let lines = needle.lines(text, context);
+        let is_one = matches!(out.form, Form::Names);
+        return lines
+            .chunks(1)
+            .take(if is_one { 1 } else { usize::MAX })
+            .try_for_each(|line| {
+                out.put(&Spot {
+                    name,
+                    number: line[0].place + 1,
+                    time: "",
+                    role: "",
+                    lines: line,
+                })
+            });
+    }
+    for (number, line) in text.lines().enumerate() {
+        let entry: Value = serde_json::from_str(line).unwrap_or_default();
+        let lines = needle.lines(entry["content"].as_str().unwrap_or_default(), context);
+        if lines.is_empty() {
+            continue;
+        }
+        out.put(&Spot {
+            name,
+            number: number + 1,
+            time: entry["timestamp"].as_str().unwrap_or_default(),
+            role: "",
+            lines: &lines,
+        })?;
+        if matches!(out.form, Form::Names) {
+            break;
+        }
+    }
+    Ok(())
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Form {
+    Lines,
+    Json,
+    Names,
+}
+
+/// Lines that were found in one place: a message of a session, or an entry of the memory.
+struct Spot<'a> {
+    /// A session's key, or a file of the memory.
+    name: &'a str,
+    /// The message's number, or the line's, from 1.
+    number: usize,
+    time: &'a str,
+    role: &'static str,
+    lines: &'a [FoundLine],
+}
+
+/// What was found, on its way out.
+struct Output {
+    page: Page,
+    /// The columns of a terminal.
+    width: Option<usize>,
+    form: Form,
+    is_empty: bool,
+    context: usize,
+}
+
+impl Output {
+    fn put(&mut self, spot: &Spot<'_>) -> Result<()> {
+        let is_first = std::mem::replace(&mut self.is_empty, false);
+        match self.form {
+            Form::Names => self.page.put_plain(&format!("{}\n", shown(spot.name))),
+            Form::Json => self.put_json(spot),
+            Form::Lines => {
+                if self.context > 0 && !is_first {
+                    self.page.put_plain("--\n")?;
+                }
+                spot.lines
+                    .iter()
+                    .try_for_each(|line| self.put_line(spot, line))
+            }
+        }
+    }
+
+    fn put_json(&mut self, spot: &Spot<'_>) -> Result<()> {
+        let Spot {
+            name,
+            number,
+            time,
+            role,
+            lines,
+        } = spot;
+        let file = if role.is_empty() { "file" } else { "session" };
+        for (at, line) in lines.iter().enumerate() {
+            let Some(matched) = &line.matched else {
+                continue;
+            };
+            let near = |lines: &[FoundLine]| -> Vec<String> {
+                let is_near = |near: &&FoundLine| near.place.abs_diff(line.place) <= self.context;
+                let near = lines.iter().filter(is_near);
+                near.map(|near| near.text.clone()).collect()
+            };
+            let mut found = json!({
+                file: name, "number": number, "time": time, "role": role, "line": line.text,
+                "start": matched.start, "end": matched.end,
+            });
+            if self.context > 0 {
+                found["before"] = json!(near(&lines[..at]));
+                found["after"] = json!(near(&lines[at + 1..]));
+            }
+            self.page.put(&format!("{found}\n"))?;
+        }
+        Ok(())
+    }
+
+    fn put_line(&mut self, spot: &Spot<'_>, line: &FoundLine) -> Result<()> {
+        let Spot {
+            name,
+            number,
+            time,
+            role,
+            lines: _,
+        } = spot;
+        // As `grep` has it: a colon where it matches, a dash where it is near.
+        let mark = if line.matched.is_some() { ':' } else { '-' };
+        let words = [day_and_time(time), (*role).to_owned()];
+        let words: Vec<String> = words.into_iter().filter(|word| !word.is_empty()).collect();
+        let mut head = format!("{}{mark}{number}", shown(name));
+        if !words.is_empty() {
+            head.push_str(&format!(" {}", shown(&words.join(" "))));
+        }
+        head.push(mark);
+        let room = self.width.map(|width| {
+            let room = width.saturating_sub(measure_text_width(&head) + 1);
+            room.max(LEAST)
+        });
+        let (before, matched, after) = window(&line.text, line.matched.clone(), room);
+        let safe = |text: &str| match room {
+            Some(_) => harmless(text).replace('\t', " "),
+            None => text.to_owned(),
+        };
+        let matched = match matched.is_empty() {
+            true => String::new(),
+            false => style(safe(matched)).red().bold().to_string(),
+        };
+        let (before, after) = (safe(before), safe(after));
+        let head = style(head).cyan();
+        self.page
+            .put_plain(&format!("{head} {before}{matched}{after}\n"))
+    }
+}
+
+/// The fewest letters of a line that are shown.
+const LEAST: usize = 20;
+
+/// What is before the match, the match, and what is after it; only as much as there is room for, with the match in it.
+fn window(text: &str, matched: Option<Range<usize>>, room: Option<usize>) -> (&str, &str, &str) {
+    let matched = matched.unwrap_or(0..0);
+    let (before, rest) = text.split_at(matched.start);
+    let (matched, after) = rest.split_at(matched.len());
+    let Some(room) = room else {
+        return (before, matched, after);
+    };
+    // Letters may be two columns wide; a line that is a little longer than the terminal does no harm.
+    let matched = first(matched, room);
+    let room = room - matched.chars().count();
+    let tail = after.chars().take(room).count();
+    let before = last(before, (room - tail).max(room / 3));
+    let after = first(after, room - before.chars().count());
+    (before, matched, after)
+}
+
+fn first(text: &str, count: usize) -> &str {
+    let end = text.char_indices().nth(count);
+    &text[..end.map_or(text.len(), |(at, _)| at)]
+}
+
+fn last(text: &str, count: usize) -> &str {
+    let start = match count {
+        0 => text.len(),
+        _ => text
+            .char_indices()
+            .nth_back(count - 1)
+            .map_or(0, |(at, _)| at),
+    };
+    &text[start..]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::window;
+
+    #[test]
+    fn the_match_is_in_what_is_shown() {
+        let check = |text: &str, range: std::ops::Range<usize>, room, expect| {
+            assert_eq!(window(text, Some(range), room), expect, "{text}");
+        };
+        check("abcdef", 2..3, None, ("ab", "c", "def"));
+        check("abcdef", 2..3, Some(6), ("ab", "c", "def"));
+        check("abcdefghij", 8..9, Some(4), ("gh", "i", "j"));
+        check("abcdefghij", 0..1, Some(4), ("", "a", "bcd"));
+        check("abcdefghij", 4..5, Some(4), ("d", "e", "fg"));
+        check("abcdefghij", 2..8, Some(4), ("", "cdef", ""));
+        check("äöüß", 2..4, Some(2), ("", "ö", "ü"));
+        assert_eq!(window("abc", None, Some(2)), ("", "", "ab"));
+    }
+}

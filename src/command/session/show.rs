@@ -1,0 +1,132 @@
+//! `session show`: what was said, and what it came to.
+
+use super::page::Page;
+use super::transcript::{Transcript, day_and_time, line};
+use crate::World;
+use crate::cli::SessionShow as Arguments;
+use crate::ledger::dollars;
+use crate::session::{self, Entry, Place, Stats, Summary};
+use crate::sys::store::size_in_words;
+use crate::sys::terminal::harmless;
+use anyhow::{Context, Result};
+use console::style;
+use std::io::{BufRead, BufReader, Read};
+
+pub(super) fn run(world: &World, place: &Place, arguments: &Arguments) -> Result<()> {
+    let Arguments {
+        key,
+        last,
+        full,
+        json,
+        raw,
+    } = arguments;
+    if *raw {
+        return as_it_is(world, place, key);
+    }
+    let mut page = Page::on(world.terminal);
+    let mut transcript = Transcript::new(*full);
+    if !json {
+        let summary = session::look(place, key)?;
+        let path = world.paths.display(&summary.path);
+        page.put_plain(&style(harmless(&head(&summary, &path))).dim().to_string())?;
+    }
+    let entries: Box<dyn Iterator<Item = Result<Entry>>> = match last {
+        None => Box::new(session::entries(place, key)?),
+        Some(count) => Box::new(session::last_entries(place, key, *count)?),
+    };
+    for entry in entries {
+        match entry? {
+            Entry::Message(logged) if *json => page.put(&format!("{}\n", line(&logged)))?,
+            Entry::Message(logged) => transcript.take(*logged, &mut page)?,
+            Entry::Bad(at) => world
+                .terminal
+                .complain(&format!("nanobot: the line at byte {at} cannot be read")),
+        }
+    }
+    transcript.end(&mut page)?;
+    page.end()
+}
+
+/// What comes before the messages, in lines that begin with `#`.
+fn head(summary: &Summary, path: &str) -> String {
+    let Summary {
+        key,
+        messages,
+        created,
+        updated,
+        bytes,
+        stats,
+        is_newer,
+        ..
+    } = summary;
+    let messages = messages.map_or_else(|| "?".into(), |count| count.to_string());
+    let times: Vec<String> = [("from", created), ("to", updated)]
+        .into_iter()
+        .filter(|(_, time)| !time.is_empty())
+        .map(|(word, time)| format!("{word} {}", day_and_time(time)))
+        .collect();
+    let size = size_in_words(*bytes);
+    let whole = format!("messages {messages}, {size}, {}", times.join(" "));
+    let mut lines = vec![
+        key.replace('\n', " "),
+        whole.trim_end_matches([' ', ',']).to_owned(),
+    ];
+    lines.extend(stats.iter().flat_map(sums));
+    lines.push(path.to_owned());
+    if *is_newer {
+        lines.push("written by a newer nanobot: it is only read".into());
+    }
+    lines.iter().map(|line| format!("# {line}\n")).collect()
+}
+
+/// What the turns of a session came to.
+fn sums(stats: &Stats) -> [String; 2] {
+    let Stats {
+        turns,
+        steps,
+        input,
+        output,
+        agreed,
+        succeeded,
+        failed,
+        rejected,
+        context,
+        speed,
+        cost,
+    } = stats;
+    let speed = speed.map_or_else(String::new, |speed| format!(" at {speed:.0} a second"));
+    let cost = dollars(*cost);
+    [
+        format!(
+            "turns {turns}, steps {steps}, tokens in {input}, out {output}{speed}, context {context}, cost ${cost}"
+        ),
+        format!(
+            "tool calls agreed {agreed}, succeeded {succeeded}, failed {failed}, rejected {rejected}"
+        ),
+    ]
+}
+
+/// The file byte by byte; on a terminal, line by line and harmless.
+fn as_it_is(world: &World, place: &Place, key: &str) -> Result<()> {
+    let file = session::raw(place, key)?;
+    let reading = || format!("read session `{key}`");
+    let mut reader = BufReader::with_capacity(256 << 10, file);
+    let mut bytes = Vec::new();
+    loop {
+        bytes.clear();
+        if world.terminal.out {
+            // A line without an end is shown in pieces.
+            let mut some = (&mut reader).take(1 << 20);
+            some.read_until(b'\n', &mut bytes).with_context(reading)?;
+            bytes = harmless(&String::from_utf8_lossy(&bytes)).into_bytes();
+        } else {
+            let some = reader.fill_buf().with_context(reading)?;
+            bytes.extend_from_slice(some);
+            reader.consume(bytes.len());
+        }
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        world.terminal.print_bytes(&bytes)?;
+    }
+}

@@ -1,0 +1,200 @@
+//! A session as a new one: a copy of its beginning, or itself under another key. Both write a file that is whole when it
+//! appears; the lines of messages stay as they are, byte for byte.
+
+use super::kept::Stats;
+use super::line::{self, Closing, Metadata};
+use super::place::Place;
+use super::trash::{asides, claim, later};
+use super::{Log, files, tail, whole_lines};
+use crate::error::{Exit, fail, fail_hint};
+use crate::history::compaction::Compaction;
+use crate::sys::store;
+use anyhow::{Context, Result};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Seek, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// What a newer release of the Python program keeps of a turn that is running: not the copy's.
+const RUNNING: [&str; 2] = ["runtime_checkpoint", "pending_user_turn"];
+
+/// Copy the first `at` messages of the session `key`, or all, as a new session. How many those are.
+///
+/// # Errors
+/// Status 66 when there is none, 2 when there is one of the new key already or fewer messages than wanted.
+pub fn fork(place: &Place, key: &str, new: &str, at: Option<usize>) -> Result<usize> {
+    let (source, file) = files::open(place, key)?;
+    let end = whole_lines(&file, &source)?;
+    let tail = tail::read(&file, &source, end, place.window)?;
+    let count = at.unwrap_or(tail.count);
+    if count > tail.count {
+        let cause = format!("session `{key}` has {} messages", tail.count);
+        return Err(fail(Exit::Usage, cause));
+    }
+    super::refuse_newer(tail.metadata.is_newer(), &source)?;
+    let (home, _) = place.home_of(new)?;
+    store::create_dir(home.parent().context("a session file is in a directory")?)?;
+    let is_free = || match place.find(new)?.exists() {
+        false => Ok(()),
+        true => Err(taken(new)),
+    };
+    is_free()?;
+    let lock = claim(place, new, &home)?;
+    is_free()?;
+    // Where it stands in the source says nothing of the copy.
+    let summary = tail.summary.filter(|summary| summary.from <= count);
+    let mut metadata = beginning(tail.metadata, count);
+    metadata.summary_at = None;
+    let now = place.clock.stamp();
+    metadata.key = Some(new.to_owned());
+    metadata.created_at = Some(now.clone());
+    metadata.updated_at = Some(now);
+    let reading = || format!("read `{}`", source.display());
+    store::create(&home, &mut |out: &mut dyn Write| {
+        let mut out = Counted { out, written: 0 };
+        out.put(line::of_metadata(&metadata, None).as_bytes())?;
+        let mut reader = BufReader::with_capacity(256 << 10, &file);
+        reader.rewind().with_context(reading)?;
+        let mut reader = reader.take(end);
+        let (mut text, mut copied) = (Vec::new(), 0);
+        while copied < count && tail::next_line(&mut reader, &mut text).with_context(reading)? > 0 {
+            if line::counts(&text) {
+                copied += 1;
+                text.push(b'\n');
+                out.put(&text)?;
+            }
+        }
+        (metadata.messages, metadata.at) = (Some(copied), Some(out.written));
+        metadata.summary_at = metadata.at.filter(|_| summary.is_some());
+        let closing = Closing {
+            turn: "",
+            ending: "forked",
+            summary: summary.as_ref(),
+        };
+        out.put(line::of_metadata(&metadata, Some(&closing)).as_bytes())
+    })?;
+    drop(lock);
+    Ok(count)
+}
+
+/// There is one of that key already.
+pub(super) fn taken(key: &str) -> anyhow::Error {
+    let cause = format!("there is a session `{key}` already");
+    fail_hint(Exit::Usage, cause, "another key, or `nanobot session rm`")
+}
+
+/// What is kept of a conversation of which only the first `count` messages are left.
+fn beginning(mut metadata: Metadata, count: usize) -> Metadata {
+    for key in RUNNING {
+        drop(metadata.metadata.remove(key));
+    }
+    metadata.change(|kept| {
+        kept.stats = Stats::default();
+        kept.cut(count);
+    });
+    if metadata.last_consolidated > count {
+        // Whoever goes back to there wants it to be sent.
+        metadata.consolidated(0);
+    }
+    metadata
+}
+
+/// Give the session `key` another key, in the place where it lies. The files of other places that hold an older session
+/// `key`, which is found from now on.
+///
+/// # Errors
+/// Status 66 when there is none, 2 when there is one of the new key already, 75 when one of them is in use, 78 when a newer
+/// release wrote it.
+pub fn rename(place: &Place, key: &str, new: &str) -> Result<Vec<PathBuf>> {
+    let (from, _) = files::open(place, key)?;
+    let to = place.renamed(&from, new)?;
+    let new_lock = claim(place, new, &to)?;
+    let opened = Log::open(place, key, from.clone(), Duration::ZERO, &mut |_| {});
+    let (log, tail) = opened.map_err(later)?;
+    // Before we had the locks, somebody may have been faster.
+    place.renamed(&from, new)?;
+    let file = File::open(&from).with_context(|| format!("open `{}`", from.display()))?;
+    store::while_locked(log.guard.as_ref().unwrap_or(&file), &from, || {
+        copy(&log, tail.summary.as_ref(), &file, &to, new)?;
+        for aside in asides(&from)? {
+            let name = aside.file_name().unwrap_or_default().to_string_lossy();
+            let old = from.file_name().unwrap_or_default().to_string_lossy();
+            let rest = name.strip_prefix(&*old).unwrap_or_default();
+            let mut name = to.as_os_str().to_owned();
+            name.push(rest);
+            store::rename_new(&aside, Path::new(&name))?;
+        }
+        std::fs::remove_file(&from).with_context(|| format!("remove `{}`", from.display()))
+    })?;
+    log.lock.remove()?;
+    drop(new_lock);
+    let older = place.find(key)?;
+    Ok(if older.exists() {
+        vec![older]
+    } else {
+        Vec::new()
+    })
+}
+
+/// Write the file of `log` anew at `to`: the first line with the new key, all else as it is, and a closing line, since
+/// what stands in the others of their places is no longer so. It has the summary too, whose place is another.
+fn copy(log: &Log, summary: Option<&Compaction>, file: &File, to: &Path, new: &str) -> Result<()> {
+    let reading = || format!("read `{}`", log.path.display());
+    let modified = file.metadata().and_then(|about| about.modified());
+    let modified = modified.with_context(reading)?;
+    let mut metadata = log.metadata.clone();
+    metadata.key = Some(new.to_owned());
+    store::create(to, &mut |out: &mut dyn Write| {
+        let mut out = Counted { out, written: 0 };
+        let mut reader = BufReader::with_capacity(256 << 10, file);
+        let mut first = Vec::new();
+        (&mut reader)
+            .take(tail::LINE_LIMIT)
+            .read_until(b'\n', &mut first)
+            .with_context(reading)?;
+        match line::with_key(&first, new) {
+            Some(line) => out.put(line.as_bytes())?,
+            // A file without a first line of its own gets one, which names the key.
+            None => {
+                out.put(line::of_metadata(&metadata, None).as_bytes())?;
+                out.put(&first)?;
+            }
+        }
+        loop {
+            let block = reader.fill_buf().with_context(reading)?;
+            let length = block.len();
+            if length == 0 {
+                break;
+            }
+            out.put(block)?;
+            reader.consume(length);
+        }
+        (metadata.messages, metadata.at) = (Some(log.count), Some(out.written));
+        metadata.summary_at = metadata.at.filter(|_| summary.is_some());
+        let closing = Closing {
+            turn: "",
+            ending: "renamed",
+            summary,
+        };
+        out.put(line::of_metadata(&metadata, Some(&closing)).as_bytes())
+    })?;
+    // It was not used by being renamed.
+    let written = File::options().append(true).open(to);
+    written
+        .and_then(|file| file.set_modified(modified))
+        .with_context(|| format!("write `{}`", to.display()))
+}
+
+/// A file that is being written, and how much of it is.
+struct Counted<'a> {
+    out: &'a mut dyn Write,
+    written: u64,
+}
+
+impl Counted<'_> {
+    fn put(&mut self, bytes: &[u8]) -> Result<()> {
+        self.out.write_all(bytes).context("write the copy")?;
+        self.written += bytes.len() as u64;
+        Ok(())
+    }
+}

@@ -1,0 +1,273 @@
+//! Text in sessions. Files are read in blocks that are shared among threads, lines are looked for in their bytes, and
+//! only those that may match are understood: it costs little more than to read the files.
+
+use super::line::{self, Line};
+use super::needle::{FoundLine, Needle};
+use super::{Summary, store, tail};
+use crate::message::{Message, plain_text};
+use crate::sys::signal;
+use anyhow::{Context, Result};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::sync_channel;
+
+/// A message with lines that match.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// How many messages are before it in its session.
+    pub number: usize,
+    /// Local time, as written; empty where nothing is.
+    pub time: String,
+    pub role: &'static str,
+    pub lines: Vec<FoundLine>,
+}
+
+/// The bytes that one thread looks at in one go.
+const BLOCK: u64 = 4 << 20;
+/// Threads at most: disks and memory are not faster for more.
+const THREADS: usize = 8;
+
+/// A part of a session's file: the lines that begin in it.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    /// Which of the sessions.
+    session: usize,
+    begin: u64,
+    end: u64,
+    /// There are others after it.
+    is_last: bool,
+}
+
+/// What one part holds.
+#[derive(Debug, Default)]
+struct Harvest {
+    /// Messages by their number in the part.
+    found: Vec<Found>,
+    /// All messages; known where there is another part or anything was found.
+    count: usize,
+}
+
+/// Hand over each message of `sessions` in which `needle` finds something, in their order, with so many lines of context;
+/// `each` says whether more is wanted of that session. What could not be read is told in the end.
+pub fn find(
+    sessions: &[Summary],
+    needle: &Needle,
+    context: usize,
+    each: &mut dyn FnMut(&Summary, Found) -> Result<bool>,
+) -> Result<Vec<anyhow::Error>> {
+    let parts = parts(sessions);
+    let next = AtomicUsize::new(0);
+    let threads = std::thread::available_parallelism().map_or(1, |count| count.get().min(THREADS));
+    std::thread::scope(|scope| {
+        let (sender, receiver) = sync_channel(2 * threads);
+        for _ in 0..threads.min(parts.len()) {
+            let (sender, next, parts) = (sender.clone(), &next, &parts);
+            scope.spawn(move || {
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(part) = parts.get(number) else {
+                        return;
+                    };
+                    let path = &sessions[part.session].path;
+                    let harvest = look(path, part, needle, context);
+                    if sender.send((number, harvest)).is_err() {
+                        // Nobody wants to know any more.
+                        return;
+                    }
+                }
+            });
+        }
+        drop(sender);
+        let mut tally = Tally::new(sessions, each);
+        let mut early = BTreeMap::new();
+        let mut wanted = 0;
+        // Dropped when this ends, so that the threads end too.
+        for (number, harvest) in receiver {
+            signal::check()?;
+            early.insert(number, harvest);
+            while let Some(harvest) = early.remove(&wanted) {
+                tally.take(&parts[wanted], harvest)?;
+                wanted += 1;
+            }
+        }
+        Ok(tally.failures)
+    })
+}
+
+fn parts(sessions: &[Summary]) -> Vec<Part> {
+    let mut parts = Vec::new();
+    for (session, summary) in sessions.iter().enumerate() {
+        let mut begin = 0;
+        while begin < summary.bytes {
+            let end = summary.bytes.min(begin + BLOCK);
+            parts.push(Part {
+                session,
+                begin,
+                end,
+                is_last: end == summary.bytes,
+            });
+            begin = end;
+        }
+    }
+    parts
+}
+
+/// Puts parts together in their order.
+struct Tally<'a> {
+    sessions: &'a [Summary],
+    each: &'a mut dyn FnMut(&Summary, Found) -> Result<bool>,
+    /// The session that is being told of, how many messages its parts so far had, and whether more is wanted of it.
+    session: usize,
+    before: usize,
+    is_wanted: bool,
+    failures: Vec<anyhow::Error>,
+}
+
+impl<'a> Tally<'a> {
+    fn new(
+        sessions: &'a [Summary],
+        each: &'a mut dyn FnMut(&Summary, Found) -> Result<bool>,
+    ) -> Self {
+        Self {
+            sessions,
+            each,
+            session: 0,
+            before: 0,
+            is_wanted: true,
+            failures: Vec::new(),
+        }
+    }
+
+    fn take(&mut self, part: &Part, harvest: Result<Harvest>) -> Result<()> {
+        if part.session != self.session {
+            (self.session, self.before, self.is_wanted) = (part.session, 0, true);
+        }
+        let Harvest { found, count } = match harvest {
+            Ok(harvest) => harvest,
+            Err(error) => {
+                if std::mem::take(&mut self.is_wanted) {
+                    self.failures.push(error);
+                }
+                return Ok(());
+            }
+        };
+        for mut found in found {
+            found.number += self.before;
+            if self.is_wanted {
+                self.is_wanted = (self.each)(&self.sessions[self.session], found)?;
+            }
+        }
+        self.before += count;
+        Ok(())
+    }
+}
+
+/// Look for `needle` in the lines that begin in `part`.
+fn look(path: &Path, part: &Part, needle: &Needle, context: usize) -> Result<Harvest> {
+    let mut harvest = Harvest::default();
+    // A file that is gone meanwhile has nothing.
+    let Some(file) = store::open_existing(path)? else {
+        return Ok(harvest);
+    };
+    let bytes = lines_of(&file, path, part)?;
+    let mut counted = 0;
+    let mut place = 0;
+    while let Some(hit) = needle.candidate(&bytes, place) {
+        let begin = memchr::memrchr(b'\n', &bytes[..hit]).map_or(0, |at| at + 1);
+        let end = memchr::memchr(b'\n', &bytes[hit..]).map_or(bytes.len(), |at| hit + at);
+        place = (end + 1).min(bytes.len());
+        let text = &bytes[begin..end];
+        if let Some(found) = understand(text, needle, context) {
+            harvest.count += messages(&bytes[counted..begin]);
+            counted = begin;
+            let number = harvest.count;
+            harvest.found.push(Found { number, ..found });
+        }
+        if place == bytes.len() {
+            break;
+        }
+    }
+    if !part.is_last {
+        harvest.count += messages(&bytes[counted..]);
+    }
+    Ok(harvest)
+}
+
+/// The bytes of the lines that begin in `part`.
+fn lines_of(file: &File, path: &Path, part: &Part) -> Result<Vec<u8>> {
+    let what = || format!("read `{}`", path.display());
+    // A line begins after the end of another; that one may be just before.
+    let from = part.begin.saturating_sub(1);
+    let size = store::size(file, path)?;
+    let read = |from: u64, to: u64, bytes: &mut Vec<u8>| -> Result<()> {
+        let (to, old) = (to.min(size), bytes.len());
+        let more = usize::try_from(to.saturating_sub(from)).with_context(what)?;
+        bytes.resize(old + more, 0);
+        file.read_exact_at(&mut bytes[old..], from)
+            .with_context(what)
+    };
+    let mut bytes = Vec::new();
+    read(from, part.end, &mut bytes)?;
+    if part.begin > 0 {
+        match memchr::memchr(b'\n', &bytes) {
+            Some(end) if from + end as u64 + 1 < part.end => drop(bytes.drain(..=end)),
+            _ => return Ok(Vec::new()),
+        }
+    }
+    // The last line may end behind the part; one that is too long is no line, as elsewhere.
+    let mut end = part.end;
+    let last = memchr::memrchr(b'\n', &bytes).map_or(0, |at| at + 1);
+    while !bytes.ends_with(b"\n") && end < size {
+        let old = bytes.len();
+        read(end, end + (64 << 10), &mut bytes)?;
+        end += 64 << 10;
+        if let Some(found) = memchr::memchr(b'\n', &bytes[old..]) {
+            bytes.truncate(old + found + 1);
+        } else if (bytes.len() - last) as u64 > tail::LINE_LIMIT {
+            bytes.truncate(last);
+            break;
+        }
+    }
+    Ok(bytes)
+}
+
+/// How many of these lines are messages.
+fn messages(bytes: &[u8]) -> usize {
+    let mut count = 0;
+    let mut begin = 0;
+    for end in memchr::memchr_iter(b'\n', bytes).chain([bytes.len()]) {
+        count += usize::from(begin < end && line::counts(&bytes[begin..end]));
+        begin = end + 1;
+    }
+    count
+}
+
+/// What a line says, where `needle` finds something in it.
+fn understand(text: &[u8], needle: &Needle, context: usize) -> Option<Found> {
+    // Where the content is a text, that is all that can match, and reading the rest of the line is most of the work.
+    if line::plain_content(text).is_some_and(|content| !needle.is_in(&content)) {
+        return None;
+    }
+    let Line::Message(Some(message)) = line::parse(text) else {
+        return None;
+    };
+    let (role, said) = match &message {
+        Message::User(user) => ("user", plain_text(&user.parts)),
+        Message::Assistant(reply) => ("assistant", reply.text.clone()),
+        Message::Tool(result) => ("tool", plain_text(&result.parts)),
+    };
+    let lines = needle.lines(&said, context);
+    if lines.is_empty() {
+        return None;
+    }
+    let (time, _) = line::stamp(text);
+    Some(Found {
+        number: 0,
+        time,
+        role,
+        lines,
+    })
+}

@@ -1,0 +1,234 @@
+//! What is searched for: an expression for the text that was said, and what the bytes of a file must hold for it to be
+//! there. Pure.
+
+use crate::error::{Exit, fail_hint};
+use anyhow::Result;
+use regex::{Regex, RegexBuilder, bytes};
+use regex_syntax::ParserBuilder;
+use regex_syntax::hir::Hir;
+use regex_syntax::hir::literal::{ExtractKind, Extractor};
+use std::ops::Range;
+
+/// What is searched for, in one line of a text.
+#[derive(Clone, Debug)]
+pub struct Needle {
+    text: Regex,
+    /// Where it finds nothing in a line of a session file, `text` finds nothing in what that line says.
+    raw: Option<bytes::Regex>,
+}
+
+/// A line of a text: one that matches, or one near it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoundLine {
+    /// How many lines are before it.
+    pub place: usize,
+    pub text: String,
+    /// Where in it the first match is; `None` for a line that is only near.
+    pub matched: Option<Range<usize>>,
+}
+
+impl Needle {
+    /// `is_fixed` for a text instead of an expression.
+    ///
+    /// # Errors
+    /// Status 2 for what is no expression.
+    pub fn new(pattern: &str, is_fixed: bool, ignores_case: bool) -> Result<Self> {
+        let source = match is_fixed {
+            true => regex::escape(pattern),
+            false => pattern.to_owned(),
+        };
+        let built = RegexBuilder::new(&source)
+            .case_insensitive(ignores_case)
+            .build();
+        let text = built.map_err(|error| {
+            // The first lines draw the place, for which a line of ours has no room.
+            let why = error.to_string();
+            let why = why.lines().last().unwrap_or_default();
+            let why = why.trim_start_matches("error: ");
+            let cause = format!("`{pattern}` is no regular expression: {why}");
+            fail_hint(Exit::Usage, cause, "`-F` for a text as it stands")
+        })?;
+        let parsed = ParserBuilder::new()
+            .case_insensitive(ignores_case)
+            .build()
+            .parse(&source);
+        let raw = parsed.ok().and_then(|parsed| raw(&parsed));
+        Ok(Self { text, raw })
+    }
+
+    /// Whether a line of `text` matches.
+    pub(super) fn is_in(&self, text: &str) -> bool {
+        text.lines().any(|line| self.text.is_match(line))
+    }
+
+    /// The lines of `text` that match, and so many before and after each.
+    pub fn lines(&self, text: &str, context: usize) -> Vec<FoundLine> {
+        let lines: Vec<&str> = text.lines().collect();
+        let mut found: Vec<FoundLine> = Vec::new();
+        for (place, line) in lines.iter().enumerate() {
+            let Some(matched) = self.text.find(line) else {
+                continue;
+            };
+            // What the last match has put there needs not be put again, and a line near it may match itself.
+            let next = found.last().map_or(0, |last| last.place + 1);
+            let near = |place: usize| FoundLine {
+                place,
+                text: lines[place].to_owned(),
+                matched: None,
+            };
+            found.extend((next.max(place.saturating_sub(context))..place).map(near));
+            let matched = Some(matched.range());
+            match found.last_mut().filter(|last| last.place >= place) {
+                None => found.push(FoundLine {
+                    matched,
+                    ..near(place)
+                }),
+                Some(_) => {
+                    let held = found.iter_mut().rfind(|line| line.place == place);
+                    held.into_iter()
+                        .for_each(|line| line.matched.clone_from(&matched));
+                }
+            }
+            let last = found.last().map_or(place, |last| last.place);
+            let end = place.saturating_add(context).min(lines.len() - 1);
+            found.extend((last + 1..=end).map(near));
+        }
+        found
+    }
+
+    /// Where in the bytes of a session file the next line is that may match, from `start` on. It is somewhere in the line
+    /// that is told.
+    pub(super) fn candidate(&self, bytes: &[u8], start: usize) -> Option<usize> {
+        match &self.raw {
+            Some(raw) => Some(raw.find_at(bytes, start)?.start()),
+            None => (start < bytes.len()).then_some(start),
+        }
+    }
+}
+
+/// One of some texts that is in the bytes of each line that matches. JSON writes most letters as they are; others it may
+/// write otherwise, and they are left out.
+fn raw(parsed: &Hir) -> Option<bytes::Regex> {
+    let pieces = |kind: ExtractKind| -> Option<Vec<String>> {
+        let mut extractor = Extractor::new();
+        let found = extractor.kind(kind).extract(parsed);
+        let literals = found.literals()?;
+        literals
+            .iter()
+            .map(|literal| plain(literal.as_bytes()))
+            .collect()
+    };
+    // The ones of which the shortest is longest will be met least by chance.
+    let shortest = |pieces: &Vec<String>| pieces.iter().map(String::len).min();
+    let best = [ExtractKind::Prefix, ExtractKind::Suffix]
+        .into_iter()
+        .filter_map(pieces)
+        .filter(|pieces| !pieces.is_empty())
+        .max_by_key(shortest)?;
+    let any: Vec<String> = best.iter().map(|piece| regex::escape(piece)).collect();
+    bytes::RegexBuilder::new(&any.join("|"))
+        .unicode(false)
+        .build()
+        .ok()
+}
+
+/// The longest part of `literal` that JSON leaves as it is; `None` where there is none.
+fn plain(literal: &[u8]) -> Option<String> {
+    let is_plain = |byte: &u8| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\');
+    let parts = literal.split(|byte| !is_plain(byte));
+    let longest = parts.max_by_key(|part| part.len())?;
+    let longest = String::from_utf8(longest.to_vec()).ok()?;
+    (!longest.is_empty()).then_some(longest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Needle;
+
+    #[test]
+    fn a_line_that_matches_is_a_candidate_however_it_is_written() {
+        let check = |pattern: &str, ignores_case: bool, text: &str| {
+            let needle = Needle::new(pattern, false, ignores_case).unwrap();
+            assert!(!needle.lines(text, 0).is_empty(), "{pattern} {text}");
+            let plain = serde_json::to_string(text).unwrap();
+            let escape = |letter: char| match letter.is_ascii() {
+                true => letter.to_string(),
+                false => letter
+                    .encode_utf16(&mut [0; 2])
+                    .iter()
+                    .map(|unit| format!("\\u{unit:04x}"))
+                    .collect(),
+            };
+            let escaped: String = plain.chars().map(escape).collect();
+            for written in [plain, escaped] {
+                let found = needle.candidate(written.as_bytes(), 0);
+                assert!(found.is_some(), "{pattern} {written}");
+            }
+        };
+        check("needle", false, "hay needle hay");
+        check("needle", true, "hay NEEDLE hay");
+        check("kelvin", true, "\u{212a}elvin");
+        check("\u{17f}mall", false, "\u{17f}mall");
+        check("small", true, "\u{17f}MALL");
+        check("caf\u{e9}", false, "a caf\u{e9}");
+        check("CAF\u{c9}", true, "a caf\u{e9}");
+        check("say \"hi\"", false, "they say \"hi\"");
+        check("a\\\\b", false, "a\\b");
+        check("\\d+ errors?", false, "found 12 error");
+        check("^x$", false, "a\nx\nb");
+        check("(foo|bar)baz", false, "barbaz");
+        check("a\tb", false, "a\tb");
+        check(".", false, "\u{1f642}");
+        check("", false, "x");
+        check("日本", false, "日本語");
+        check("x*", false, "y");
+    }
+
+    #[test]
+    fn what_is_plain_is_looked_for_in_the_bytes() {
+        let check = |pattern: &str, bytes: &str, expect: bool| {
+            let needle = Needle::new(pattern, false, false).unwrap();
+            assert_eq!(
+                needle.candidate(bytes.as_bytes(), 0).is_some(),
+                expect,
+                "{pattern}"
+            );
+        };
+        check("needle", "hay", false);
+        check("need.*hay", "hay", false);
+        check("[0-9]+ errors", "12 warnings", false);
+        check("say \"hi\"", "they say \\\"hi", true);
+        check("say \"hi\"", "they do", false);
+        check(".*", "", false);
+    }
+
+    #[test]
+    fn lines_near_a_match_come_once() {
+        let text = "0\n1 x\n2\n3 x\n4\n5\n6\n7 x";
+        let check = |context: usize, expect: &[(usize, bool)]| {
+            let needle = Needle::new("x", true, false).unwrap();
+            let found = needle.lines(text, context);
+            let found: Vec<(usize, bool)> = found
+                .iter()
+                .map(|line| (line.place, line.matched.is_some()))
+                .collect();
+            assert_eq!(found, expect, "{context}");
+        };
+        check(0, &[(1, true), (3, true), (7, true)]);
+        let near = |places: std::ops::Range<usize>| -> Vec<(usize, bool)> {
+            places
+                .map(|place| (place, [1, 3, 7].contains(&place)))
+                .collect()
+        };
+        check(1, &[near(0..5), near(6..8)].concat());
+        check(2, &near(0..8));
+        check(usize::MAX, &near(0..8));
+    }
+
+    #[test]
+    fn what_is_no_expression_is_told_in_one_line() {
+        let error = Needle::new("a(b", false, false).unwrap_err().to_string();
+        assert_eq!(error, "`a(b` is no regular expression: unclosed group");
+        assert!(Needle::new("a(b", true, false).is_ok());
+    }
+}

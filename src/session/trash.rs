@@ -1,0 +1,308 @@
+//! What becomes of sessions that nobody wants: they lie in the trash of their directory for a while, under names that no
+//! release takes for a session's, and can be brought back.
+
+use super::files::{logs, none};
+use super::list::{key_of_name, look};
+use super::place::{Place, coded_name, key_in};
+use super::{Summary, is_newer, lock_path};
+use crate::error::{Exit, Hinted, exit_of, fail_hint};
+use crate::sys::store::{self, Lock};
+use anyhow::{Context, Result};
+use jiff::ToSpan;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+/// The directory beside the sessions, and what its files end in.
+const TRASH: &str = ".trash";
+const GONE: &str = ".gone";
+
+/// A session in the trash.
+#[derive(Clone, Debug)]
+pub struct Discarded {
+    pub key: String,
+    pub path: PathBuf,
+    /// When it was put there: the digits of a local time.
+    pub stamp: String,
+    /// The name that it had.
+    name: String,
+}
+
+/// Move a session to the trash, with what was kept aside of it, if it is `still` wanted there once nobody else has it.
+/// Whether it was.
+///
+/// # Errors
+/// Status 66 when there is none, 75 when it is in use.
+pub fn discard(place: &Place, key: &str, still: &dyn Fn(&Summary) -> bool) -> Result<bool> {
+    let path = place.find(key)?;
+    store::open_existing(&path)?.ok_or_else(|| none(place, key))?;
+    let lock = claim(place, key, &path)?;
+    if !still(&look(place, key)?) {
+        return Ok(false);
+    }
+    let stamp = digits(&place.clock.stamp());
+    // What lies where other releases keep sessions would come back in its place.
+    for copy in place.copies(key)? {
+        put_away(&copy, &stamp)?;
+    }
+    lock.remove()?;
+    Ok(true)
+}
+
+/// Remove a session for good, with all that the trash has of it.
+///
+/// # Errors
+/// Status 66 when there is none, 75 when it is in use.
+pub fn remove(place: &Place, key: &str) -> Result<()> {
+    let path = place.find(key)?;
+    let mut found = false;
+    if path.exists() {
+        let lock = claim(place, key, &path)?;
+        for copy in place.copies(key)? {
+            remove_files(&copy)?;
+        }
+        lock.remove()?;
+        found = true;
+    }
+    for discarded in trash(place)? {
+        if discarded.key == key {
+            for (path, _) in discarded.files()? {
+                std::fs::remove_file(&path)
+                    .with_context(|| format!("remove `{}`", path.display()))?;
+            }
+            found = true;
+        }
+    }
+    match found {
+        true => Ok(()),
+        false => Err(none(place, key)),
+    }
+}
+
+/// What is in the trash, newest first.
+pub fn trash(place: &Place) -> Result<Vec<Discarded>> {
+    let mut found = Vec::new();
+    for dir in place.directories() {
+        for (path, stamp, name) in gone(&dir.join(TRASH))? {
+            if !name.ends_with(".jsonl") {
+                continue;
+            }
+            let key = key_in(&path)?.unwrap_or_else(|| key_of_name(Path::new(&name)));
+            found.push(Discarded {
+                key,
+                path,
+                stamp,
+                name,
+            });
+        }
+    }
+    found.sort_by(|one, other| other.stamp.cmp(&one.stamp));
+    Ok(found)
+}
+
+/// Bring the session `key` back that was put into the trash last.
+///
+/// # Errors
+/// Status 66 when the trash has none, 2 when there is another one of that key by now.
+pub fn restore(place: &Place, key: &str) -> Result<()> {
+    let found = trash(place)?
+        .into_iter()
+        .find(|discarded| discarded.key == key);
+    let Some(found) = found else {
+        let cause = format!("there is no session `{key}` in the trash");
+        return Err(fail_hint(Exit::NoInput, cause, "nanobot session restore"));
+    };
+    let dir = found.path.parent().and_then(Path::parent);
+    let dir = dir.context("the trash is in a directory")?;
+    let mut home = dir.join(&found.name);
+    if home.exists() {
+        // Another key that makes the same name has it now.
+        home = dir.join(coded_name(key));
+    }
+    let is_free = || match place.find(key)?.exists() {
+        false => Ok(()),
+        true => Err(fail_hint(
+            Exit::Usage,
+            format!("there is a session `{key}` by now"),
+            format!("nanobot session rename {key} NEW"),
+        )),
+    };
+    is_free()?;
+    let lock = claim(place, key, &home)?;
+    is_free()?;
+    let name = home.file_name().unwrap_or_default().to_string_lossy();
+    for (path, rest) in found.files()? {
+        store::rename_new(&path, &dir.join(format!("{name}{rest}")))?;
+    }
+    drop(lock);
+    Ok(())
+}
+
+/// What has been in the trash for so many days is removed. How many files that were.
+pub fn empty_trash(place: &Place, days: i64) -> Result<usize> {
+    let limit = place.clock.now().saturating_sub(days.days());
+    let limit = limit.strftime("%Y%m%d%H%M%S%6f").to_string();
+    let mut count = 0;
+    for dir in place.directories() {
+        for (path, stamp, _) in gone(&dir.join(TRASH))? {
+            if stamp < limit {
+                std::fs::remove_file(&path)
+                    .with_context(|| format!("remove `{}`", path.display()))?;
+                count += 1;
+            }
+        }
+    }
+    Ok(count)
+}
+
+impl Discarded {
+    /// Its file and what was kept aside of it, each with what its name has beyond that of the session.
+    fn files(&self) -> Result<Vec<(PathBuf, String)>> {
+        let dir = self.path.parent().unwrap_or(Path::new("."));
+        let mut files = vec![(self.path.clone(), String::new())];
+        for (path, stamp, name) in gone(dir)? {
+            let rest = name.strip_prefix(&self.name);
+            if let Some(rest) = rest.filter(|rest| stamp == self.stamp && !rest.is_empty()) {
+                files.push((path, rest.to_owned()));
+            }
+        }
+        Ok(files)
+    }
+}
+
+/// The files of a trash: each with its stamp, and the name that it had.
+fn gone(trash: &Path) -> Result<Vec<(PathBuf, String, String)>> {
+    let entries = match std::fs::read_dir(trash) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error).with_context(|| format!("read `{}`", trash.display())),
+    };
+    let parse = |path: PathBuf| {
+        let name = path.file_name()?.to_str()?.strip_suffix(GONE)?.to_owned();
+        let (stamp, name) = name.split_once('-')?;
+        let is_stamp = stamp.bytes().all(|byte| byte.is_ascii_digit());
+        is_stamp.then(|| (path.clone(), stamp.to_owned(), name.to_owned()))
+    };
+    Ok(entries
+        .flatten()
+        .filter_map(|entry| parse(entry.path()))
+        .collect())
+}
+
+/// Move a session's file and what was kept aside of it to the trash beside it.
+fn put_away(path: &Path, stamp: &str) -> Result<()> {
+    let trash = path.with_file_name(TRASH);
+    store::create_dir(&trash)?;
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let place = |stamp: &str, name: &str| trash.join(format!("{stamp}-{name}{GONE}"));
+    let mut stamp = stamp.to_owned();
+    // Two of one name in one moment: nobody else has the lock of that name.
+    while place(&stamp, &name).exists() {
+        let next = stamp.parse::<u128>().unwrap_or_default() + 1;
+        stamp = next.to_string();
+    }
+    for aside in asides(path)? {
+        let name = aside.file_name().unwrap_or_default().to_string_lossy();
+        store::rename_new(&aside, &place(&stamp, &name))?;
+    }
+    store::rename_new(path, &place(&stamp, &name)).map(drop)
+}
+
+/// What was kept aside of a session's file.
+pub(super) fn asides(path: &Path) -> Result<Vec<PathBuf>> {
+    let dir = path.parent().unwrap_or(Path::new("."));
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let torn = format!("{name}.torn-");
+    let entries = std::fs::read_dir(dir).with_context(|| format!("read `{}`", dir.display()))?;
+    let is_torn = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        name.starts_with(&torn)
+    };
+    Ok(entries
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(is_torn)
+        .collect())
+}
+
+fn remove_files(path: &Path) -> Result<()> {
+    for path in asides(path)?.into_iter().chain([path.to_owned()]) {
+        std::fs::remove_file(&path).with_context(|| format!("remove `{}`", path.display()))?;
+    }
+    Ok(())
+}
+
+/// The digits of a time.
+fn digits(stamp: &str) -> String {
+    stamp.chars().filter(char::is_ascii_digit).collect()
+}
+
+/// Take the lock of the session `key`, which is or will be at `path`, without waiting.
+///
+/// # Errors
+/// Status 75 when it is in use.
+pub(super) fn claim(place: &Place, key: &str, path: &Path) -> Result<Lock> {
+    let what = format!("session `{key}`");
+    let lock = lock_path(path);
+    Lock::take(
+        &lock,
+        &what,
+        &place.clock.stamp(),
+        Duration::ZERO,
+        &mut |_| {},
+    )
+    .map_err(later)
+}
+
+/// An error of a lock, for those who cannot be told to wait.
+pub(super) fn later(error: anyhow::Error) -> anyhow::Error {
+    if exit_of(&error) != Exit::TryAgain {
+        return error;
+    }
+    match error.downcast::<Hinted>() {
+        Ok(busy) => fail_hint(busy.exit, busy.cause, "the same again later"),
+        Err(other) => other,
+    }
+}
+
+/// Fresh sessions of piped input are kept so long.
+const PIPES_KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
+/// And so many are removed at a time: a run must not notice it.
+const PRUNED_AT_ONCE: usize = 8;
+
+/// Remove old sessions of piped input. One that is in use is left alone, and so is one that will not go.
+pub fn prune(place: &Place) -> Result<()> {
+    let Some(limit) = SystemTime::from(place.clock.timestamp()).checked_sub(PIPES_KEPT) else {
+        return Ok(());
+    };
+    let is_pipe = |path: &PathBuf| {
+        path.file_name()
+            .map(|name| name.to_string_lossy())
+            // The second is `pipe:` in the coded names of newer releases.
+            .is_some_and(|name| name.starts_with("pipe_") || name.starts_with("cGlwZT"))
+    };
+    // The name is a hint only: a user's own key may look like it.
+    let of_a_pipe = |path: &PathBuf| {
+        key_in(path).is_ok_and(|key| key.is_some_and(|key| key.starts_with("pipe:")))
+    };
+    let is_old = |path: &PathBuf| {
+        std::fs::metadata(path)
+            .and_then(|about| about.modified())
+            .is_ok_and(|modified| modified < limit)
+    };
+    for path in logs(place.home())?
+        .into_iter()
+        .filter(is_pipe)
+        .filter(is_old)
+        .filter(of_a_pipe)
+        .filter(|path| is_newer(path).is_ok_and(|is_newer| !is_newer))
+        .take(PRUNED_AT_ONCE)
+    {
+        if let Ok(lock) = claim(place, "", &path)
+            && is_old(&path)
+            && remove_files(&path).is_ok()
+        {
+            drop(lock.remove());
+        }
+    }
+    Ok(())
+}

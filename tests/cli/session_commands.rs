@@ -1,0 +1,912 @@
+//! `nanobot session`: what is told of conversations, and what is done with them.
+
+use crate::server::{calls, says};
+use crate::story::{Ran, Story, write};
+use serde_json::{Value, json};
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+/// A session file as the Python program leaves it: a first line, and what was said.
+fn log(key: &str, said: &[(&str, &str)]) -> String {
+    let first = json!({
+        "_type": "metadata", "key": key, "created_at": "2025-11-01T10:00:00.000000",
+        "updated_at": "2025-11-01T10:00:00.000000", "metadata": {}, "last_consolidated": 0,
+    });
+    let line = |(role, text): &(&str, &str)| json!({ "role": role, "content": text, "timestamp": "2025-11-01T10:00:00.000000" });
+    let lines = std::iter::once(first).chain(said.iter().map(line));
+    lines.map(|line| format!("{line}\n")).collect()
+}
+
+/// The moment of all stories, less so many days.
+fn days_ago(days: u64) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_secs(1_767_323_045 - days * 86_400)
+}
+
+/// Let a file be as old as that.
+fn age(path: &Path, days: u64) {
+    let file = std::fs::File::options().write(true).open(path).unwrap();
+    file.set_modified(days_ago(days)).unwrap();
+}
+
+/// A closing line as this program writes it, where `before` is what is in the file so far.
+fn closing(key: &str, before: &str, messages: usize, kept: &Value) -> String {
+    let line = json!({
+        "_type": "metadata", "key": key, "created_at": "2025-11-01T10:00:00.000000",
+        "updated_at": "2025-12-23T03:04:05.000000", "metadata": { "nanobot": kept }, "last_consolidated": 0,
+        "turn": "t", "messages": messages, "at": before.len(), "ending": "answered",
+    });
+    format!("{line}\n")
+}
+
+fn closed(key: &str, said: &[(&str, &str)], kept: &Value) -> String {
+    let text = log(key, said);
+    let last = closing(key, &text, said.len(), kept);
+    text + &last
+}
+
+/// Three sessions of different ages and sizes.
+fn three() -> Story {
+    let stats = json!({ "stats": {
+        "turns": 2, "steps": 5, "input": 1000, "output": 200, "agreed": 4, "succeeded": 3, "failed": 1, "rejected": 2,
+        "context": 700, "speed": 41.6, "cost": 0.25,
+    }});
+    let story = Story::bare()
+        .workspace_file(
+            "sessions/work_1.jsonl",
+            closed(
+                "work:1",
+                &[("user", "plan  the\nweek"), ("assistant", "Done.")],
+                &stats,
+            ),
+        )
+        .workspace_file(
+            "sessions/cli_direct.jsonl",
+            log(
+                "cli:direct",
+                &[("user", "hello"), ("assistant", "Hi."), ("user", "bye")],
+            ),
+        )
+        .workspace_file("sessions/empty.jsonl", log("empty", &[]));
+    age(&story.workspace().join("sessions/cli_direct.jsonl"), 3);
+    age(&story.workspace().join("sessions/empty.jsonl"), 800);
+    story
+}
+
+fn keys(ran: &Ran<'_>) -> Vec<String> {
+    let name = |line: &Value| line["key"].as_str().unwrap().to_owned();
+    ran.lines().iter().map(name).collect()
+}
+
+#[test]
+fn a_list_tells_what_each_conversation_is() {
+    three().run(["session", "list"]).stdout(
+        "SESSION     AGE  MESSAGES  TOKENS     COST  FIRST WORDS\n\
+         cli:direct   3d         3                   hello\n\
+         work:1      10d         2    1200  $0.2500  plan the week\n\
+         empty        2y         0\n",
+    );
+    Story::bare().run(["session", "list"]).stdout("");
+}
+
+#[test]
+fn a_list_in_other_orders_and_of_a_part() {
+    let story = three();
+    let list = |arguments: &[&str]| {
+        let all = ["session", "list", "--json"].iter().chain(arguments);
+        keys(&story.run(all.copied()))
+    };
+    assert_eq!(list(&[]), ["cli:direct", "work:1", "empty"]);
+    assert_eq!(
+        list(&["--sort", "oldest"]),
+        ["empty", "work:1", "cli:direct"]
+    );
+    assert_eq!(
+        list(&["--sort", "messages"]),
+        ["cli:direct", "work:1", "empty"]
+    );
+    assert_eq!(list(&["--sort", "tokens", "-n", "1"]), ["work:1"]);
+    assert_eq!(list(&["--sort", "cost", "-n", "1"]), ["work:1"]);
+    assert_eq!(list(&["--sort", "key"]), ["cli:direct", "empty", "work:1"]);
+    assert_eq!(list(&["--since", "7d"]), ["cli:direct"]);
+    assert_eq!(list(&["--since", "2025-12-01"]), ["cli:direct", "work:1"]);
+    assert_eq!(list(&["direct"]), ["cli:direct"]);
+    assert_eq!(list(&["*:*", "-n", "5"]), ["cli:direct", "work:1"]);
+    assert!(list(&["w"]) == ["work:1"] && list(&["w?"]).is_empty());
+}
+
+#[test]
+fn a_list_for_programs_has_exact_numbers() {
+    let story = three();
+    let line = story.run(["session", "list", "work", "--json"]).json();
+    assert_eq!(line["messages"], 2);
+    assert_eq!(line["used"], "2025-12-23T03:04:05Z");
+    assert_eq!(line["first_words"], "plan the week");
+    assert_eq!(line["statistics"]["cost_usd"], 0.25);
+    assert_eq!(line["statistics"]["calls"]["rejected"], 2);
+    let path = Path::new(line["path"].as_str().unwrap()).file_name();
+    assert_eq!(path.unwrap(), "work_1.jsonl");
+    let other = story.run(["session", "list", "direct", "--json"]).json();
+    assert_eq!(other["statistics"], Value::Null);
+}
+
+#[test]
+fn one_file_that_cannot_be_read_hides_no_other() {
+    let story = three();
+    let path = story.workspace().join("sessions");
+    std::os::unix::fs::symlink("loop.jsonl", path.join("loop.jsonl")).unwrap();
+    std::fs::create_dir(path.join("folder.jsonl")).unwrap();
+    let pipe = story
+        .program("mkfifo")
+        .arg(path.join("pipe.jsonl"))
+        .status();
+    assert!(pipe.unwrap().success());
+    let ran = story.run(["session", "list", "--json"]).status(74);
+    assert_eq!(keys(&ran), ["cli:direct", "work:1", "empty"]);
+    let told = ran.error_text();
+    assert!(
+        told.contains("loop.jsonl") && told.lines().count() == 1,
+        "{told}"
+    );
+}
+
+#[test]
+fn a_conversation_is_shown_with_what_it_came_to() {
+    let story = Story::new()
+        .file("a", "x\ny\n")
+        .script([calls("read_file", json!({ "path": "a" })), says("Read.")]);
+    story.run(["agent", "-m", "look"]).stdout("Read.\n");
+    let shown = story.run(["session", "show"]).text();
+    let (head, said) = shown.split_at(shown.find("\n>").unwrap());
+    assert!(head.lines().all(|line| line.starts_with("# ")), "{head}");
+    assert!(head.contains("\n# messages 4, "), "{head}");
+    assert_eq!(
+        said,
+        "\n> 1 user, 2026-01-02 03:04\nlook\n\
+         \n> 2 nanobot, 2026-01-02 03:04\n  ↳ read_file {\"path\":\"a\"} = 1| x (2 lines)\n\
+         \n> 4 nanobot, 2026-01-02 03:04\nRead.\n"
+    );
+    let full = story.run(["session", "show", "--full"]).text();
+    assert!(
+        full.contains("\n  = 3 read_file\n    1| x\n    2| y\n"),
+        "{full}"
+    );
+    let last = story.run(["session", "show", "-n", "1"]).text();
+    assert!(
+        last.contains("> 4 nanobot") && !last.contains("look"),
+        "{last}"
+    );
+    let lines = story.run(["session", "show", "--json", "-n", "2"]).lines();
+    assert_eq!(lines.len(), 2);
+    assert_eq!(lines[0]["number"], 3);
+    assert_eq!(lines[1]["time"], "2026-01-02T03:04:05.000000");
+    assert_eq!(lines[1]["turn"], lines[0]["turn"]);
+}
+
+#[test]
+fn statistics_stand_above_the_messages() {
+    let shown = three().run(["session", "show", "work:1", "-n", "0"]).text();
+    let expect = "# turns 2, steps 5, tokens in 1000, out 200 at 42 a second, context 700, cost $0.2500\n\
+                  # tool calls agreed 4, succeeded 3, failed 1, rejected 2\n";
+    assert!(shown.contains(expect), "{shown}");
+}
+
+#[test]
+fn calls_and_results_that_do_not_pair_up_are_shown() {
+    let call = |id: &str| json!({ "id": id, "type": "function", "function": { "name": "exec", "arguments": "{}" } });
+    let lines = [
+        json!({ "role": "tool", "tool_call_id": "z", "name": "exec", "content": "orphan" }),
+        json!({ "role": "assistant", "content": null, "tool_calls": [call("a"), call("b")] }),
+        json!({ "role": "tool", "tool_call_id": "b", "name": "exec", "content": "", "failed": true }),
+    ];
+    let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    let story = Story::bare().workspace_file("sessions/a.jsonl", text + "{\"role\": \"us\n");
+    let ran = story.run(["session", "show", "a"]);
+    let shown = ran.text();
+    assert!(
+        shown.contains("  ↳ exec (no such call is known) = orphan\n"),
+        "{shown}"
+    );
+    assert!(
+        shown.contains("  ↳ exec {} (no result)\n  ↳ exec {} ✗ (nothing)\n"),
+        "{shown}"
+    );
+    ran.stderr_has("cannot be read");
+}
+
+#[test]
+fn raw_is_the_file_byte_for_byte() {
+    let bytes = b"{\"_type\": \"metadata\"}\n\xff\x1b[31m odd \x00\r\n{\"torn".to_vec();
+    let story = Story::bare().workspace_file("sessions/a.jsonl", &bytes);
+    assert_eq!(story.run(["session", "show", "a", "--raw"]).bytes(), bytes);
+}
+
+#[test]
+fn a_reader_that_has_enough_is_no_failure() {
+    let said = vec![("user", "many words ".repeat(100)); 200];
+    let said: Vec<(&str, &str)> = said
+        .iter()
+        .map(|(role, text)| (*role, text.as_str()))
+        .collect();
+    let story = Story::bare().workspace_file("sessions/a.jsonl", log("a", &said));
+    for how in ["show a", "show a --raw", "show a --json"] {
+        let mut shell = story.program("/bin/sh");
+        let line = format!(
+            "{{ {} session {how}; echo $? >&2; }} | head -c 10",
+            crate::story::NANOBOT
+        );
+        shell.args(["-c", &line]);
+        let ran = story.wait(shell.spawn().unwrap()).stderr("0\n");
+        assert_eq!(ran.bytes().len(), 10);
+    }
+}
+
+#[test]
+fn a_key_that_is_not_there_names_the_one_that_was_meant() {
+    let story = three();
+    story
+        .run(["session", "show", "direct"])
+        .status(66)
+        .stderr_has("`cli:direct`");
+    story
+        .run(["session", "show", "wrok:1"])
+        .status(66)
+        .stderr_has("`work:1`");
+    story
+        .run(["session", "show", "zzz"])
+        .status(66)
+        .stderr("nanobot: there is no session `zzz`\n  try: nanobot session list\n");
+}
+
+#[test]
+fn sessions_of_every_release_are_listed_and_shown() {
+    let id = "0123456789abcdef0123456789abcdef";
+    let story = Story::bare();
+    let root = story.home().join(".nanobot/sessions");
+    let store = root.join(id);
+    write(
+        &story.workspace().join(".nanobot/workspace-id"),
+        id.as_bytes(),
+    );
+    let workspace = story.workspace();
+    write(
+        &store.join(".workspace"),
+        workspace.to_str().unwrap().as_bytes(),
+    );
+    // The oldest had no keys in their files; the newest code them in their names.
+    write(
+        &root.join("cli_old.jsonl"),
+        b"{\"_type\": \"metadata\"}\n{\"role\": \"user\", \"content\": \"caf\\u00e9\"}\n",
+    );
+    write(
+        &workspace.join("sessions/cli_mid.jsonl"),
+        log("cli:mid", &[("user", "two")]).as_bytes(),
+    );
+    write(
+        &store.join("Y2xpOm5ldw.jsonl"),
+        log("cli:new", &[("user", "three")]).as_bytes(),
+    );
+    // An older copy of one that is used.
+    write(
+        &root.join("cli_new.jsonl"),
+        log("cli:new", &[("user", "stale")]).as_bytes(),
+    );
+    let listed = story.run(["session", "list", "--json", "--sort", "key"]);
+    assert_eq!(keys(&listed), ["cli:mid", "cli:new", "cli:old"]);
+    for (key, words) in [
+        ("cli:old", "café"),
+        ("cli:mid", "two"),
+        ("cli:new", "three"),
+    ] {
+        story.run(["session", "show", key]).stdout_has(words);
+    }
+}
+
+/// Words in all the places that are searched, said at different times.
+fn spoken() -> Story {
+    let tool = json!({ "role": "tool", "tool_call_id": "c", "name": "exec", "content": "one\ntwo needles\nthree\n", "timestamp": "2025-12-01T09:30:00.000000" });
+    let old = "{\"_type\": \"metadata\"}\n{\"role\": \"user\", \"content\": \"caf\\u00e9 \\\"needle\\\"\", \"needle\": 1}\n";
+    let story = Story::bare()
+        .workspace_file("sessions/new.jsonl", log("new", &[("user", "a needle"), ("assistant", "none")]) + &format!("{tool}\n"))
+        .workspace_file("sessions/cli_old.jsonl", old)
+        .workspace_file("memory/HISTORY.md", "[2025-01-01 10:00] first\n\n[2025-02-01 10:00] a Needle\n")
+        .workspace_file("memory/history.jsonl", "{\"cursor\": 1, \"timestamp\": \"2025-03-01 10:00\", \"content\": \"needles, too\"}\nodd\n");
+    age(&story.workspace().join("sessions/new.jsonl"), 1);
+    age(&story.workspace().join("sessions/cli_old.jsonl"), 9);
+    story
+}
+
+#[test]
+fn text_is_found_wherever_it_was_said() {
+    let story = spoken();
+    story.run(["session", "search", "needle"]).stdout(
+        "new:1 2025-11-01 10:00 user: a needle\n\
+         new:3 2025-12-01 09:30 tool: two needles\n\
+         cli:old:1 user: café \"needle\"\n\
+         memory/history.jsonl:1 2025-03-01 10:00: needles, too\n",
+    );
+    story.run(["session", "search", "-i", "a NEEDLE$"]).stdout(
+        "new:1 2025-11-01 10:00 user: a needle\nmemory/HISTORY.md:3: [2025-02-01 10:00] a Needle\n",
+    );
+    story
+        .run(["session", "search", "needle", "-l"])
+        .stdout("new\ncli:old\nmemory/history.jsonl\n");
+    story
+        .run(["session", "search", "two", "-C", "1", "-s", "new"])
+        .stdout("new-3 2025-12-01 09:30 tool- one\nnew:3 2025-12-01 09:30 tool: two needles\nnew-3 2025-12-01 09:30 tool- three\n");
+    // What older releases escaped, and what is no text but the form of the file.
+    story
+        .run(["session", "search", "-F", "é \"n", "-s", "cli:old"])
+        .stdout("cli:old:1 user: café \"needle\"\n");
+    story.run(["session", "search", "tool_call_id"]).status(1);
+}
+
+#[test]
+fn what_is_found_is_told_to_programs_with_its_place() {
+    let story = spoken();
+    let lines = story
+        .run(["session", "search", "two", "--json", "-C", "1"])
+        .lines();
+    let expect = json!({
+        "session": "new", "number": 3, "time": "2025-12-01T09:30:00.000000", "role": "tool", "line": "two needles",
+        "start": 0, "end": 3, "before": ["one"], "after": ["three"],
+    });
+    assert_eq!(lines, [expect]);
+}
+
+#[test]
+fn a_search_ends_as_grep_does() {
+    let story = spoken();
+    story
+        .run(["session", "search", "nothing of the kind"])
+        .status(1);
+    story
+        .run(["session", "search", "a(b"])
+        .status(2)
+        .stderr("nanobot: `a(b` is no regular expression: unclosed group\n  try: `-F` for a text as it stands\n");
+    story
+        .run(["session", "search", "x", "-s", "nwe"])
+        .status(66)
+        .stderr_has("there is no session `nwe`");
+    std::os::unix::fs::symlink("loop.jsonl", story.workspace().join("sessions/loop.jsonl"))
+        .unwrap();
+    story
+        .run(["session", "search", "two", "-l"])
+        .status(74)
+        .stdout("new\n")
+        .stderr_has("loop.jsonl");
+}
+
+#[test]
+fn messages_are_numbered_alike_however_large_the_file_is() {
+    // Several blocks, with lines of many lengths across their borders and lines that are none among them.
+    let filler = "x".repeat(700_000);
+    let mut text = log("big", &[]);
+    for number in 1..40 {
+        let long = &filler[..number * 17_000];
+        text.push_str(&format!(
+            "{{\"role\": \"user\", \"content\": \"word{number}. {long}\"}}\n"
+        ));
+        if number % 5 == 0 {
+            text.push_str(
+                "{\"role\": \"user\", \"cont{\"role\": \"user\", \"content\": \"torn\"}\n\n[]\n",
+            );
+        }
+    }
+    let story = Story::bare().workspace_file("sessions/big.jsonl", text);
+    let lines = story
+        .run(["session", "search", "word[0-9]+", "--json"])
+        .lines();
+    assert_eq!(lines.len(), 39);
+    for (at, line) in lines.iter().enumerate() {
+        assert_eq!(line["number"], at + 1);
+        assert!(
+            line["line"]
+                .as_str()
+                .unwrap()
+                .starts_with(&format!("word{}.", at + 1))
+        );
+    }
+}
+
+/// Who keeps a session's lock, until the story ends.
+fn hold(story: &Story, name: &str) -> std::fs::File {
+    let path = story
+        .workspace()
+        .join(format!("sessions/{name}.jsonl.lock"));
+    let file = std::fs::File::options()
+        .create(true)
+        .append(true)
+        .open(path)
+        .unwrap();
+    file.lock().unwrap();
+    file
+}
+
+fn text(story: &Story, name: &str) -> String {
+    std::fs::read_to_string(story.workspace().join("sessions").join(name)).unwrap()
+}
+
+#[test]
+fn what_is_removed_can_be_brought_back() {
+    let story = three();
+    let before = text(&story, "work_1.jsonl");
+    write(
+        &story.workspace().join("sessions/work_1.jsonl.torn-1"),
+        b"{\"ro",
+    );
+    story
+        .run(["session", "rm", "work:1", "empty"])
+        .stderr_has("`nanobot session restore work:1` brings it back");
+    story
+        .run(["session", "show", "work:1"])
+        .status(66)
+        .stderr_has("work:1");
+    let trash = story.workspace().join("sessions/.trash");
+    let names = |dir: &Path| -> Vec<String> {
+        let entries = std::fs::read_dir(dir).unwrap();
+        let name = |entry: std::io::Result<std::fs::DirEntry>| {
+            entry.unwrap().file_name().into_string().unwrap()
+        };
+        let mut names: Vec<String> = entries.map(name).collect();
+        names.sort();
+        names
+    };
+    // No release may take what is in there for a session.
+    assert!(
+        names(&trash).iter().all(|name| name.ends_with(".gone")),
+        "{:?}",
+        names(&trash)
+    );
+    story
+        .run(["session", "restore"])
+        .stdout("2026-01-02 03:04  empty\n2026-01-02 03:04  work:1\n");
+    story.run(["session", "restore", "work:1"]).stdout("");
+    assert_eq!(text(&story, "work_1.jsonl"), before);
+    assert_eq!(text(&story, "work_1.jsonl.torn-1"), "{\"ro");
+    story
+        .run(["session", "restore", "work:1"])
+        .status(66)
+        .stderr_has("in the trash");
+    // A second one of the same name in the same moment; the one that was removed last comes back.
+    story.run(["session", "rm", "work:1", "-q"]).stderr("");
+    write(
+        &story.workspace().join("sessions/work_1.jsonl"),
+        log("work:1", &[("user", "again")]).as_bytes(),
+    );
+    story.run(["session", "rm", "work:1", "-q"]).stderr("");
+    story.run(["session", "restore", "work:1"]).stderr("");
+    story.run(["session", "show", "work:1"]).stdout_has("again");
+    story
+        .run(["session", "restore", "work:1"])
+        .status(2)
+        .stderr_has("there is a session `work:1` by now");
+    story
+        .run(["session", "rm", "--for-good", "work:1"])
+        .stderr("");
+    story
+        .run(["session", "restore"])
+        .stdout("2026-01-02 03:04  empty\n");
+    assert_eq!(
+        names(&story.workspace().join("sessions")),
+        [".trash", "cli_direct.jsonl"]
+    );
+}
+
+#[test]
+fn a_session_in_use_is_not_removed() {
+    let story = three();
+    let lock = hold(&story, "work_1");
+    story
+        .run(["session", "rm", "work:1"])
+        .status(75)
+        .stderr("nanobot: session `work:1` is in use\n  try: the same again later\n");
+    story
+        .run(["session", "rename", "work:1", "x"])
+        .status(75)
+        .stderr_has("in use");
+    story
+        .run(["session", "repair", "work:1"])
+        .status(75)
+        .stderr_has("in use");
+    story
+        .run(["session", "prune", "--older-than", "1d", "--yes", "work"])
+        .stdout_has("work:1")
+        .stderr_has("`work:1` stays: session `work:1` is in use");
+    drop(lock);
+    assert!(story.workspace().join("sessions/work_1.jsonl").exists());
+}
+
+#[test]
+fn prune_takes_what_is_old_and_asks_first() {
+    let story = three();
+    // A pattern alone says nothing about age.
+    story
+        .run(["session", "prune", "cli*", "--yes"])
+        .status(2)
+        .stderr_has("--older-than");
+    story
+        .run(["session", "prune"])
+        .status(2)
+        .stderr_has("--older-than");
+    story
+        .run(["session", "prune", "--older-than", "5 days"])
+        .status(2)
+        .stderr_has("as `12h`, `30d`, `8w`");
+    let told = story
+        .run(["session", "prune", "--older-than", "1w", "--dry-run"])
+        .text();
+    assert!(
+        told.contains("work:1") && told.contains("empty") && !told.contains("cli:direct"),
+        "{told}"
+    );
+    story
+        .run(["session", "prune", "--older-than", "1w"])
+        .status(2)
+        .stdout(&told)
+        .stderr_has("`--yes`");
+    story
+        .run(["session", "prune", "--older-than", "1w", "--empty", "--yes"])
+        .stdout_has("empty")
+        .stderr_has("moved to the trash: 1");
+    assert_eq!(
+        keys(&story.run(["session", "list", "--json"])),
+        ["cli:direct", "work:1"]
+    );
+    story
+        .run(["session", "prune", "--older-than", "1w", "--yes", "cli*"])
+        .stdout("");
+    story
+        .run(["session", "restore"])
+        .stdout("2026-01-02 03:04  empty\n");
+    // A month later the trash lets go of it.
+    let story = story.env("NANOBOT_TEST_TIME", "2026-02-02T03:04:06Z");
+    story
+        .run(["session", "prune", "--empty"])
+        .stderr("nanobot: removed from the trash after 30 days: 1\n");
+    story.run(["session", "restore"]).stdout("");
+}
+
+#[test]
+fn a_copy_goes_on_by_itself() {
+    let story = Story::new().script([says("1"), says("2"), says("3"), says("4")]);
+    story.run(["agent", "-m", "one"]).stdout("1\n");
+    story.run(["agent", "-m", "two"]).stdout("2\n");
+    let before = text(&story, "cli_direct.jsonl");
+    story
+        .run(["session", "fork", "cli:direct", "other:way", "--at", "2"])
+        .stderr("nanobot: copied into `other:way`: 2 messages\n");
+    story
+        .run(["session", "fork", "cli:direct", "whole", "-q"])
+        .stderr("");
+    assert_eq!(text(&story, "cli_direct.jsonl"), before);
+    let copied = text(&story, "other_way.jsonl");
+    let lines: Vec<&str> = copied.lines().collect();
+    let original: Vec<&str> = before.lines().collect();
+    assert_eq!(lines[1..3], original[1..3]);
+    assert_eq!(lines.len(), 4);
+    story
+        .run(["agent", "-m", "again", "-s", "other:way"])
+        .stdout("3\n");
+    assert_eq!(story.asked()[2].messages().len(), 4);
+    story
+        .run(["agent", "-m", "more", "-s", "whole"])
+        .stdout("4\n");
+    assert_eq!(story.asked()[3].messages().len(), 6);
+    // The copy was trusted: nothing was counted anew or found odd.
+    story
+        .run(["session", "repair", "--all"])
+        .stderr("nanobot: sessions looked at: 3, in order: 3\n");
+    story
+        .run(["session", "fork", "cli:direct", "whole"])
+        .status(2)
+        .stderr_has("there is a session `whole` already");
+    story
+        .run(["session", "fork", "cli:direct", "x", "--at", "9"])
+        .status(2)
+        .stderr_has("has 4 messages");
+    story
+        .run(["session", "fork", "gone", "x"])
+        .status(66)
+        .stderr_has("gone");
+    assert!(!story.workspace().join("sessions/x.jsonl").exists());
+}
+
+#[test]
+fn a_copy_begins_its_statistics_and_its_pointers_anew() {
+    let kept = json!({ "stats": { "turns": 9, "steps": 9 }, "left": [[0, 1], [2, 3]], "aged": 3, "later": "x" });
+    let said = [("user", "a"), ("assistant", "b"), ("user", "c")];
+    let before =
+        closed("a", &said, &kept).replace("\"last_consolidated\":0", "\"last_consolidated\":2");
+    let story = Story::bare().workspace_file("sessions/a.jsonl", before);
+    story
+        .run(["session", "fork", "a", "b", "--at", "1", "-q"])
+        .stderr("");
+    let last = story.session("b.jsonl").pop().unwrap();
+    assert_eq!(
+        last["metadata"]["nanobot"],
+        json!({ "left": [[0, 1]], "aged": 1, "later": "x" })
+    );
+    assert_eq!(
+        (&last["last_consolidated"], &last["messages"]),
+        (&json!(0), &json!(1))
+    );
+}
+
+#[test]
+fn a_session_gets_another_key_and_keeps_every_byte() {
+    let story = Story::new().script([says("1"), says("2")]);
+    story
+        .run(["agent", "-m", "one", "-s", "old:key"])
+        .stdout("1\n");
+    let path = story.workspace().join("sessions/old_key.jsonl");
+    let mut before = std::fs::read_to_string(&path).unwrap();
+    before.push_str("odd\n{\"role\": \"us");
+    write(&path, before.as_bytes());
+    story
+        .run(["session", "rename", "old:key", "a/new one"])
+        .stderr("");
+    assert!(!path.exists() && !path.with_extension("jsonl.lock").exists());
+    let after = text(&story, "a_new one.jsonl");
+    let (first, rest) = after.split_once('\n').unwrap();
+    assert!(first.contains("\"key\": \"a/new one\""), "{first}");
+    let whole = before.strip_suffix("{\"role\": \"us").unwrap();
+    assert!(
+        rest.starts_with(whole.split_once('\n').unwrap().1),
+        "{rest}"
+    );
+    let names: Vec<String> = std::fs::read_dir(path.parent().unwrap())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    assert!(
+        names
+            .iter()
+            .any(|name| name.starts_with("a_new one.jsonl.torn-")),
+        "{names:?}"
+    );
+    let ran = story
+        .run(["agent", "-m", "two", "-s", "a/new one"])
+        .stdout("2\n");
+    ran.error_text();
+    assert_eq!(story.asked()[1].messages().len(), 4);
+    story
+        .run(["session", "show", "old:key"])
+        .status(66)
+        .stderr_has("old:key");
+    write(&path, log("old:key", &[]).as_bytes());
+    story
+        .run(["session", "rename", "a/new one", "old:key"])
+        .status(2)
+        .stderr_has("there is a session `old:key` already");
+}
+
+#[test]
+fn a_session_is_renamed_in_the_place_of_its_release() {
+    let id = "0123456789abcdef0123456789abcdef";
+    let story = Story::bare();
+    let workspace = story.workspace();
+    let root = story.home().join(".nanobot/sessions");
+    let bare = b"{\"_type\": \"metadata\"}\n{\"role\": \"user\", \"content\": \"x\"}\n";
+    write(&root.join("cli_a.jsonl"), bare);
+    write(
+        &workspace.join("sessions/cli_b.jsonl"),
+        log("cli:b", &[("user", "x")]).as_bytes(),
+    );
+    story.run(["session", "rename", "cli:a", "to:a"]).stderr("");
+    assert!(root.join("to_a.jsonl").exists());
+    // A name that the workspace has for another key already.
+    story.run(["session", "rename", "to:a", "cli_b"]).stderr("");
+    assert!(workspace.join("sessions/Y2xpX2I.jsonl").exists());
+    story.run(["session", "rename", "cli_b", "to:a"]).stderr("");
+    write(&root.join("to_a.jsonl"), bare);
+    story.run(["session", "rename", "to:a", "to:c"]).stderr(
+        "nanobot: an older `to:a` is found from now on, in `~/.nanobot/sessions/to_a.jsonl`\n",
+    );
+    let store = root.join(id);
+    write(&workspace.join(".nanobot/workspace-id"), id.as_bytes());
+    write(
+        &store.join(".workspace"),
+        workspace.to_str().unwrap().as_bytes(),
+    );
+    write(
+        &store.join("Y2xpOm5ldw.jsonl"),
+        log("cli:new", &[("user", "three")]).as_bytes(),
+    );
+    story
+        .run(["session", "rename", "cli:new", "to:n"])
+        .stderr("");
+    assert!(store.join("dG86bg.jsonl").exists());
+    story.run(["session", "rename", "to:c", "to:d"]).stderr("");
+    story.run(["session", "rename", "to:a", "to:e"]).stderr("");
+    let listed = story.run(["session", "list", "--json", "--sort", "key"]);
+    assert_eq!(keys(&listed), ["cli:b", "to:d", "to:e", "to:n"]);
+    for key in ["cli:b", "to:d", "to:e", "to:n"] {
+        story.run(["session", "show", key]).stdout_has("user");
+    }
+}
+
+#[test]
+fn repair_tells_and_mends_without_touching_what_was_said() {
+    let call =
+        json!({ "id": "a", "type": "function", "function": { "name": "exec", "arguments": "{}" } });
+    let odd = [
+        json!({ "role": "user", "content": "x" }).to_string(),
+        "what is this".to_owned(),
+        json!({ "role": "tool", "tool_call_id": "z", "name": "exec", "content": "orphan" })
+            .to_string(),
+        json!({ "role": "assistant", "content": null, "tool_calls": [call] }).to_string(),
+    ];
+    let mut before = log("a", &[]) + &odd.join("\n") + "\n";
+    let bad = before.find("what is this").unwrap();
+    let last = closing("a", &before, 7, &json!({ "aged": 5 }));
+    before.push_str(&last.replace("\"last_consolidated\":0", "\"last_consolidated\":9"));
+    let torn = before.len();
+    let story =
+        Story::bare().workspace_file("sessions/a.jsonl", format!("{before}{{\"role\": \"us"));
+    let path = story.workspace().join("sessions/a.jsonl");
+    let mode = |mode: u32| {
+        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(mode))
+            .unwrap();
+    };
+    mode(0o644);
+    let told = format!(
+        "a: the last line is torn, 12 bytes at byte {torn}; would be kept aside\n\
+         a: what cannot be read stands at byte {bad}; it is left out\n\
+         a: results without their calls: message 2; they are not sent\n\
+         a: calls without their results: message 3; they are sent as interrupted\n\
+         a: its closing line counts 7 messages where there are 3; would be counted again\n\
+         a: 9 of its 3 messages are said to be consolidated; would be set to 0, so that all are sent\n\
+         a: what is kept of it speaks of messages that are not there; would be cut to those that are\n\
+         a: others than its owner may use the file (0644); would be made 0600\n"
+    );
+    let counted = "nanobot: sessions looked at: 1, in order: 0\n";
+    story
+        .run(["session", "repair", "--dry-run", "--all"])
+        .stdout(&told)
+        .stderr(counted);
+    assert_eq!(text(&story, "a.jsonl").len(), torn + 12);
+    story
+        .run(["session", "repair", "a"])
+        .stdout(&told.replace("would be ", ""))
+        .stderr(counted);
+    let after = text(&story, "a.jsonl");
+    let added = after.strip_prefix(&before).expect("what was there stays");
+    let line: Value = serde_json::from_str(added).unwrap();
+    assert_eq!(line["messages"], 3);
+    assert_eq!(line["last_consolidated"], 0);
+    assert_eq!(line["at"], before.len());
+    assert_eq!(line["ending"], "repaired");
+    // What is left cannot be mended, and is told again; nothing more is written.
+    let left: String = told
+        .lines()
+        .filter(|line| !line.contains("would"))
+        .map(|line| format!("{line}\n"))
+        .collect();
+    story
+        .run(["session", "repair", "a"])
+        .stdout(&left)
+        .stderr(counted);
+    assert_eq!(text(&story, "a.jsonl"), after);
+}
+
+#[test]
+fn repair_names_files_that_nobody_looks_for() {
+    let story = Story::bare()
+        .workspace_file("sessions/moved.jsonl", log("a:b", &[]))
+        .workspace_file(
+            "sessions/bare.jsonl",
+            "{\"role\": \"user\", \"content\": \"x\"}\n",
+        );
+    write(
+        &story.home().join(".nanobot/sessions/bare.jsonl"),
+        b"{\"_type\": \"metadata\"}\n",
+    );
+    let told = story
+        .run(["session", "repair", "--all", "--dry-run", "-q"])
+        .text();
+    for words in [
+        "a:b: it is not found: the file of `a:b` would be `$HOME/.nanobot/workspace/sessions/a_b.jsonl`",
+        "bare: its first line is no metadata: other releases do not list it",
+        "bare: it is not used: `bare` is in `$HOME/.nanobot/workspace/sessions/bare.jsonl`",
+    ] {
+        assert!(told.contains(words), "{told}");
+    }
+    // Looking leaves nothing behind, no file of a lock either.
+    let folder = std::fs::read_dir(story.workspace().join("sessions")).unwrap();
+    assert_eq!(folder.count(), 2);
+}
+
+#[test]
+fn what_a_newer_release_wrote_is_read_and_never_written() {
+    let newer = closed(
+        "a",
+        &[("user", "from the future")],
+        &json!({ "v": 2, "stats": { "turns": 1 } }),
+    );
+    // Also where its last line is torn: that is for the newer one to mend.
+    for end in ["", "{\"role\": \"us"] {
+        let before = format!("{newer}{end}");
+        let story = Story::new().workspace_file("sessions/a.jsonl", &before);
+        let path = story.workspace().join("sessions/a.jsonl");
+        age(&path, 100);
+        let show = story.run(["session", "show", "a"]).stdout_has("only read");
+        assert_eq!(show.error_text().is_empty(), end.is_empty());
+        assert_eq!(
+            story.run(["session", "list", "--json"]).json()["read_only"],
+            true
+        );
+        story
+            .run(["session", "search", "future", "-l"])
+            .stdout("a\n");
+        let export = story
+            .run(["session", "export", "a"])
+            .stdout_has("from the future");
+        assert_eq!(export.error_text().is_empty(), end.is_empty());
+        story
+            .run(["agent", "-m", "x", "-s", "a"])
+            .status(78)
+            .stderr_has("a newer nanobot");
+        story
+            .run(["session", "rename", "a", "b"])
+            .status(78)
+            .stderr_has("a newer nanobot");
+        story
+            .run(["session", "fork", "a", "b"])
+            .status(78)
+            .stderr_has("a newer nanobot");
+        story
+            .run(["session", "prune", "--older-than", "1d", "--yes"])
+            .stderr_has("`a` stays: a newer nanobot wrote it");
+        story
+            .run(["session", "repair", "a", "-q"])
+            .stdout("a: a newer nanobot wrote it, and this one only reads it\n");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), before);
+    }
+}
+
+#[test]
+fn an_export_is_one_document() {
+    let story = Story::new().file("a", "```\nrm -rf\n").script([
+        calls("read_file", json!({ "path": "a" })),
+        says("**Read.**"),
+    ]);
+    story.run(["agent", "-m", "look"]).stdout("**Read.**\n");
+    story.run(["session", "export", "cli:direct"]).stdout(
+        "# cli:direct\n\n2026-01-02 03:04 to 2026-01-02 03:04\n\
+         \n## 1 User, 2026-01-02 03:04\n\nlook\n\
+         \n## 2 nanobot, 2026-01-02 03:04\n\nCalls `read_file`:\n\n```json\n{\n  \"path\": \"a\"\n}\n```\n\
+         \n## 3 Result of `read_file`, 2026-01-02 03:04\n\n````\n1| ```\n2| rm -rf\n````\n\
+         \n## 4 nanobot, 2026-01-02 03:04\n\n**Read.**\n",
+    );
+    story
+        .run([
+            "session",
+            "export",
+            "cli:direct",
+            "--format",
+            "json",
+            "-o",
+            "out.json",
+        ])
+        .stdout("");
+    let written = std::fs::read_to_string(story.dir().join("out.json")).unwrap();
+    let document: Value = serde_json::from_str(&written).unwrap();
+    assert_eq!(document["key"], "cli:direct");
+    assert_eq!(document["messages"].as_array().unwrap().len(), 4);
+    assert_eq!(document["messages"][2]["text"], "1| ```\n2| rm -rf");
+    assert_eq!(
+        document["messages"][3]["time"],
+        "2026-01-02T03:04:05.000000"
+    );
+    let empty = story.workspace_file("sessions/e.jsonl", log("e", &[]));
+    assert_eq!(
+        empty
+            .run(["session", "export", "e", "--format", "json"])
+            .json()["messages"],
+        json!([])
+    );
+    empty
+        .run(["session", "export", "e", "-o", "none/such"])
+        .status(74)
+        .stderr_has("none/such");
+}
