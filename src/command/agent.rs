@@ -52,7 +52,7 @@ pub fn run(world: &World, arguments: &Arguments) -> Exit {
     };
     let stamp = json::Stamp {
         session: String::new(),
-        turn: random_hex(6),
+        turn: random_hex(5),
         clock: world.clock.clone(),
     };
     let mut report = Report::new(

@@ -43,9 +43,9 @@ pub struct Stats {
     /// Requests to the model.
     pub steps: u64,
     /// Tokens that went in, cached ones included, and that came out.
-    #[serde(skip_serializing_if = "is_default")]
+    #[serde(rename = "in", skip_serializing_if = "is_default")]
     pub input: u64,
-    #[serde(skip_serializing_if = "is_default")]
+    #[serde(rename = "out", skip_serializing_if = "is_default")]
     pub output: u64,
     /// Calls of tools that were let run; of these, those that did what they were asked for, and those that did not.
     #[serde(skip_serializing_if = "is_default")]
@@ -61,7 +61,7 @@ pub struct Stats {
     #[serde(skip_serializing_if = "is_default")]
     pub context: u64,
     /// Output tokens in a second, in the last turn.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "whole")]
     pub speed: Option<f64>,
     /// US dollars, as far as they are known.
     #[serde(skip_serializing_if = "is_default")]
@@ -146,6 +146,11 @@ impl Metadata {
         change(&mut kept);
         self.keep(&kept);
     }
+}
+
+/// Without what is after its point: it is written with each turn.
+fn whole<S: serde::Serializer>(number: &Option<f64>, to: S) -> Result<S::Ok, S::Error> {
+    number.map(|number| number.round() as u64).serialize(to)
 }
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {

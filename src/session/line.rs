@@ -362,10 +362,15 @@ pub(super) fn of_message(message: &Message, turn: &str, stamp: &str) -> String {
                 reasoning,
                 ..
             } = reply.usage;
-            put(
-                "usage",
-                json!({ "input": input, "cached": cached, "output": output, "reasoning": reasoning }),
-            );
+            let counts = [
+                ("input", input),
+                ("cached", cached),
+                ("output", output),
+                ("reasoning", reasoning),
+            ];
+            let counts = counts.into_iter().filter(|(_, count)| *count > 0);
+            let counts = counts.map(|(name, count)| (name.to_owned(), count.into()));
+            put("usage", Value::Object(counts.collect()));
             if let Some(opaque) = &reply.opaque {
                 put("opaque", opaque.clone());
             }

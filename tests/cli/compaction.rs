@@ -444,5 +444,5 @@ fn statistics_are_kept_with_the_conversation() {
         ),
         (&json!(1), &json!(1), &json!(1), &json!(1))
     );
-    assert!(last["input"].as_u64() > first["input"].as_u64());
+    assert!(last["in"].as_u64() > first["in"].as_u64());
 }

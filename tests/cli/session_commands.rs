@@ -47,7 +47,7 @@ fn closed(key: &str, said: &[(&str, &str)], kept: &Value) -> String {
 /// Three sessions of different ages and sizes.
 fn three() -> Story {
     let stats = json!({ "stats": {
-        "turns": 2, "steps": 5, "input": 1000, "output": 200, "agreed": 4, "succeeded": 3, "failed": 1, "rejected": 2,
+        "turns": 2, "steps": 5, "in": 1000, "out": 200, "agreed": 4, "succeeded": 3, "failed": 1, "rejected": 2,
         "context": 700, "speed": 41.6, "cost": 0.25,
     }});
     let story = Story::bare()
