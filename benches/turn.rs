@@ -65,6 +65,8 @@ struct Case {
     /// Its session is cut to this length before each run: our closing lines are gone, as if the Python program had
     /// rewritten it, and all of it must be looked at.
     cut: Option<u64>,
+    /// When old messages become memory. `detached` is what a terminal gives.
+    memory: &'static str,
 }
 
 /// What one run took.
@@ -121,6 +123,7 @@ impl Bench {
                 words: words.collect(),
                 home: Some((home, sync)),
                 cut: None,
+                memory: "manual",
             }
         };
         let theirs = |name, every, arguments: &[&str]| {
@@ -133,6 +136,7 @@ impl Bench {
                 words: words.map(str::to_owned).collect(),
                 home: None,
                 cut: None,
+                memory: "manual",
             }
         };
         let port_text = port.to_string();
@@ -253,6 +257,22 @@ impl Bench {
             std::fs::copy(&paths[0], &paths[1]).unwrap();
             close(&paths[1], size, 0);
         }
+        // Each turn of theirs is one too many for the window, so that memory is due after each.
+        for (name, memory) in [("nothing due", "manual"), ("due", "detached")] {
+            let home = home(name, "hello");
+            live(&session_of(&home), 100);
+            let config = home.join(".nanobot/config.json");
+            let text = std::fs::read_to_string(&config).unwrap();
+            let text = text.replace(
+                "\"provider\":\"custom\"}}",
+                "\"provider\":\"custom\",\"memoryWindow\":2}}",
+            );
+            std::fs::write(config, text).unwrap();
+            cases.push(Case {
+                memory,
+                ..ours(name, 1, &["agent", "-m", "hello"], home, false)
+            });
+        }
         let home = home("foreign 1M", "hello");
         let text = session(1_000_000);
         std::fs::write(session_of(&home), &text).unwrap();
@@ -289,9 +309,13 @@ impl Bench {
         if let Some((home, sync)) = &case.home {
             command.env("HOME", home);
             command.env("NANOBOT_SESSION__SYNC", if *sync { "turn" } else { "none" });
-            command.env("NANOBOT_MEMORY__CONSOLIDATE", "manual");
+            command.env("NANOBOT_MEMORY__CONSOLIDATE", case.memory);
         }
         assert!(command.status().unwrap().success(), "{}", case.name);
+        if case.memory == "detached" {
+            // What it left behind is not to be in the way of the next one.
+            std::thread::sleep(Duration::from_millis(150));
+        }
         let text = std::fs::read_to_string(&out).unwrap();
         let numbers: Vec<i64> = text
             .split_whitespace()
@@ -419,6 +443,11 @@ impl Bench {
             1.0,
         );
         gates.told("the same, wall ms", wall("resume 100k") - wall("hello"));
+        gates.most(
+            "a turn with memory due / one without, wall",
+            wall("due") / wall("nothing due"),
+            1.5,
+        );
         gates.told(
             "resume of 100k / resume of 100",
             wall("resume 100k") / wall("resume 100"),

@@ -22,6 +22,7 @@
 //! | [`command`] | one file for each subcommand: arguments in, wiring, words out; the only place where concrete things meet |
 //! | [`turn`] | the loop: ask, run tools, repeat; knows interfaces, never features |
 //! | [`guard`] | what may stop or bend a turn, one file each behind one small trait |
+//! | [`diff`] | what changed from one text to another: pure |
 //! | [`answer`] | the schema that an answer is to satisfy |
 //! | [`policy`] | who may touch what: pure decisions |
 //! | [`attach`] | what `--attach` takes: files, directories, pages, made into parts of the message |
@@ -44,7 +45,7 @@
 //!
 //! ```text
 //! main → lib → command → turn → { session, provider, tool, guard, policy } → { message, event }
-//!                  └──→ { report, answer, attach, ledger, memory, prompt, settings, workspace, history, skill } ──┘
+//!                  └──→ { report, answer, attach, diff, ledger, memory, prompt, settings, workspace, history, skill } ──┘
 //! anything above may use sys and error; sys knows only std, its crates, and error
 //! ```
 //!
@@ -64,6 +65,7 @@ pub mod answer;
 pub mod attach;
 pub mod cli;
 pub mod command;
+pub mod diff;
 pub mod error;
 pub mod event;
 #[cfg(test)]

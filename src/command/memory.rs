@@ -4,6 +4,7 @@ use super::columns::{Side, aligned};
 use super::scribe::{Made, Scribe, Spent, Step, TRIES};
 use crate::World;
 use crate::cli::{Agent, Consolidate, Memory as Arguments};
+use crate::diff::Diff;
 use crate::error::{Exit, Stop, exit_of, fail, fail_hint};
 use crate::memory::{Cause, Change, Done, Held, Memory, Version};
 use crate::report::{Form, Level, Progress, Report, json::Stamp};
@@ -16,7 +17,6 @@ use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressStyle};
 use regex::Regex;
 use serde_json::json;
-use similar::TextDiff;
 use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -458,8 +458,7 @@ fn diff(world: &World, memory: &Memory, from: Option<u64>, to: Option<u64>) -> R
     };
     let shown = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let (one, other) = (shown(&old.1), shown(&new.1));
-    let diff = TextDiff::from_lines(&one, &other);
-    let text = diff.unified_diff().header(&old.0, &new.0).to_string();
+    let text = Diff::between(&one, &other).titled(3, &old.0, &new.0);
     world.terminal.print_bytes(text.as_bytes())
 }
 

@@ -3,9 +3,9 @@
 
 use super::files::Files;
 use super::{Effect, Failure, Output, Tool};
+use crate::diff::Diff;
 use crate::provider::ToolSpec;
 use serde_json::{Value, json};
-use similar::TextDiff;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -64,8 +64,7 @@ impl Tool for EditFile {
             .into());
         }
         let (_, place) = self.files.write(path, after.as_bytes())?;
-        let diff = TextDiff::from_lines(&before, &after);
-        let diff = diff.unified_diff().context_radius(2).to_string();
+        let diff = Diff::between(&before, &after).unified(2);
         Ok(format!("edited {}\n{}", place.display(), diff.trim_end()).into())
     }
 }
@@ -197,13 +196,9 @@ fn nearest(text: &str, old: &str) -> String {
     };
     let start = index.saturating_sub(offset);
     let found = lines[start..(start + height).min(lines.len())].join("\n");
-    let diff = TextDiff::from_lines(old.trim_end(), &found);
-    let percent = (diff.ratio() * 100.0).round();
-    let changes = diff
-        .unified_diff()
-        .context_radius(1)
-        .header("old_text", "the file")
-        .to_string();
+    let diff = Diff::between(old.trim_end(), &found);
+    let percent = (diff.likeness() * 100.0).round();
+    let changes = diff.titled(1, "old_text", "the file");
     format!(
         "old_text does not occur. Nearest is line {} ({percent}% of the lines alike):\n{}",
         start + 1,

@@ -11,6 +11,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("event", &["message"]),
     ("sys", &["error"]),
     ("policy", &["error"]),
+    ("diff", &[]),
     ("history", &["message", "prompt"]),
     ("prompt", &[]),
     ("attach", &["error", "sys", "message", "prompt"]),
@@ -25,7 +26,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "tool",
         &[
-            "error", "sys", "message", "event", "provider", "policy", "skill",
+            "diff", "error", "sys", "message", "event", "provider", "policy", "skill",
         ],
     ),
     ("guard", &["message", "turn"]),
@@ -42,6 +43,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "answer",
             "attach",
             "cli",
+            "diff",
             "error",
             "event",
             "guard",
@@ -102,7 +104,7 @@ const ONLY_IN: &[(&str, &[&str])] = &[
 
 /// Rooms that do no I/O.
 const PURE: &[&str] = &[
-    "message", "event", "prompt", "history", "policy", "cli", "guard",
+    "diff", "message", "event", "prompt", "history", "policy", "cli", "guard",
 ];
 
 fn sources() -> Vec<(String, String)> {

@@ -1,0 +1,144 @@
+//! What changed from one text to another, line by line, as a unified diff. Pure.
+
+use imara_diff::{Algorithm, InternedInput, Token};
+
+/// The lines that are not the same in both.
+pub struct Diff<'a> {
+    input: InternedInput<&'a str>,
+    diff: imara_diff::Diff,
+}
+
+impl<'a> Diff<'a> {
+    pub fn between(old: &'a str, new: &'a str) -> Self {
+        let input = InternedInput::new(old, new);
+        let mut diff = imara_diff::Diff::compute(Algorithm::Histogram, &input);
+        diff.postprocess_lines(&input);
+        Self { input, diff }
+    }
+
+    /// How much of both is the same: 1 where all of it is.
+    pub fn likeness(&self) -> f64 {
+        let lines = self.input.before.len() + self.input.after.len();
+        let changed = self.diff.count_removals() + self.diff.count_additions();
+        match lines {
+            0 => 1.0,
+            lines => 1.0 - f64::from(changed) / lines as f64,
+        }
+    }
+
+    /// With so many lines around each change; empty where there is none. A last line without its end gets one.
+    pub fn unified(&self, around: u32) -> String {
+        let (old, new) = (&self.input.before, &self.input.after);
+        let mut text = String::new();
+        let mut hunks = self.diff.hunks().peekable();
+        while let Some(first) = hunks.next() {
+            let mut group = vec![first];
+            while let Some(next) = hunks.next_if(|next| {
+                let last = &group[group.len() - 1];
+                next.before.start - last.before.end <= 2 * around
+            }) {
+                group.push(next);
+            }
+            let (first, last) = (&group[0], &group[group.len() - 1]);
+            let lead = first.before.start.min(around);
+            let end = (last.before.end + around).min(old.len() as u32);
+            let trail = end - last.before.end;
+            let range = |start: u32, end: u32| {
+                // An empty range stands behind the line before it.
+                let line = start - lead + u32::from(end + trail > start - lead);
+                match end + trail - (start - lead) {
+                    1 => line.to_string(),
+                    lines => format!("{line},{lines}"),
+                }
+            };
+            text.push_str(&format!(
+                "@@ -{} +{} @@\n",
+                range(first.before.start, last.before.end),
+                range(first.after.start, last.after.end),
+            ));
+            let mut at = first.before.start - lead;
+            for hunk in &group {
+                self.put(
+                    &mut text,
+                    ' ',
+                    &old[at as usize..hunk.before.start as usize],
+                );
+                self.put(
+                    &mut text,
+                    '-',
+                    &old[hunk.before.start as usize..hunk.before.end as usize],
+                );
+                self.put(
+                    &mut text,
+                    '+',
+                    &new[hunk.after.start as usize..hunk.after.end as usize],
+                );
+                at = hunk.before.end;
+            }
+            self.put(&mut text, ' ', &old[at as usize..end as usize]);
+        }
+        text
+    }
+
+    fn put(&self, text: &mut String, mark: char, lines: &[Token]) {
+        for line in lines {
+            let line = self.input.interner[*line];
+            text.push(mark);
+            text.push_str(line);
+            if !line.ends_with('\n') {
+                text.push('\n');
+            }
+        }
+    }
+
+    /// The same below lines that name both.
+    pub fn titled(&self, around: u32, old: &str, new: &str) -> String {
+        match self.unified(around) {
+            text if text.is_empty() => text,
+            text => format!("--- {old}\n+++ {new}\n{text}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Diff;
+
+    #[test]
+    fn changes_are_shown_with_what_is_around_them() {
+        let check = |old: &str, new: &str, expect: &str| {
+            assert_eq!(
+                Diff::between(old, new).titled(1, "a", "b"),
+                expect,
+                "{old:?} {new:?}"
+            );
+        };
+        check("x\n", "x\n", "");
+        check(
+            "1\n2\n3\n4\n",
+            "1\n2\nx\n4\n",
+            "--- a\n+++ b\n@@ -2,3 +2,3 @@\n 2\n-3\n+x\n 4\n",
+        );
+        check("", "1\n", "--- a\n+++ b\n@@ -0,0 +1 @@\n+1\n");
+        check(
+            "1\n2\n3\n4\n5\n6\n7\n",
+            "2\n3\n4\n5\n6\n7\n8\n",
+            "--- a\n+++ b\n@@ -1,2 +1 @@\n-1\n 2\n@@ -7 +6,2 @@\n 7\n+8\n",
+        );
+        check("1", "1\n2", "--- a\n+++ b\n@@ -1 +1,2 @@\n-1\n+1\n+2\n");
+    }
+
+    #[test]
+    fn likeness_is_of_both_sides() {
+        let check = |old: &str, new: &str, expect: f64| {
+            assert!(
+                (Diff::between(old, new).likeness() - expect).abs() < 1e-9,
+                "{old:?} {new:?}"
+            );
+        };
+        check("", "", 1.0);
+        check("1\n2\n", "1\n2\n", 1.0);
+        check("1\n2\n", "1\n3\n", 0.5);
+        check("1\n", "2\n", 0.0);
+    }
+}
