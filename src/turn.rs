@@ -166,6 +166,7 @@ impl Turn<'_, '_, '_> {
         let state = State {
             iterations: self.tally.iterations,
             context: self.context(),
+            said: self.said(),
             sent,
             turn: &sent[sent.iter().rposition(is_users).unwrap_or(0)..],
         };

@@ -16,7 +16,7 @@ use crate::ledger::Account;
 use crate::message::{Part, User};
 use crate::prompt;
 use crate::report::{Form, Level, Progress, Report, json};
-use crate::session::{Place, Session};
+use crate::session::{self, Place, Session};
 use crate::settings::{Config, Overrides, Settings};
 use crate::sys;
 use crate::sys::input::{self, Reading};
@@ -214,6 +214,13 @@ fn answer(
         return said("New session started.", report);
     }
     let compact = command.and_then(compacts);
+    if compact.is_some() && session.interrupted() {
+        return Err(fail_hint(
+            Exit::Usage,
+            "the last turn was interrupted, and a summary would end it",
+            "`nanobot agent --resume`, or `--new`",
+        ));
+    }
     let is_look = matches!(arguments.dry_run, Some(DryRun::Table | DryRun::TableJson));
     if parts.is_empty() && !arguments.resume && !is_look {
         return Err(fail_hint(
@@ -281,7 +288,7 @@ fn answer(
     }
     if key.starts_with("pipe:") {
         // The answer is out: what is in the way of tidying up is no failure of this run.
-        if let Err(error) = crate::session::prune(&place) {
+        if let Err(error) = session::prune(&place) {
             report.notice(&format!("old sessions stay: {error:#}"));
         }
     }
@@ -290,9 +297,13 @@ fn answer(
 
 /// What may stop or bend the turn, in the order in which it is asked. Budgets wrap the provider.
 fn guards(settings: &Settings, context: u32) -> Vec<Box<dyn Guard>> {
-    let mut guards: Vec<Box<dyn Guard>> = vec![Box::new(Iterations {
-        limit: settings.max_tool_iterations,
-    })];
+    let mut guards: Vec<Box<dyn Guard>> = vec![
+        Box::new(Iterations {
+            limit: settings.max_tool_iterations,
+        }),
+        // What is to end is not made smaller before.
+        Box::new(Repeats),
+    ];
     let output = settings.asked[0].max_tokens;
     if let Some(threshold) = settings.compaction.at(context, output) {
         guards.push(Box::new(Compaction { threshold }));
@@ -300,7 +311,6 @@ fn guards(settings: &Settings, context: u32) -> Vec<Box<dyn Guard>> {
             guards.push(Box::new(Warning { threshold }));
         }
     }
-    guards.push(Box::new(Repeats));
     guards
 }
 
@@ -407,25 +417,9 @@ fn open_session(
     let Some(source) = &arguments.fork else {
         return Session::open(place, key, Duration::from_secs(arguments.wait), &mut tell);
     };
-    let history = Session::read(place, source, &mut tell)?;
-    if history.messages().is_empty() {
-        return Err(fail_hint(
-            Exit::NoInput,
-            format!("there is no session `{source}` to copy"),
-            "nanobot session list",
-        ));
-    }
-    let mut session = Session::open(place, key, Duration::from_secs(arguments.wait), &mut tell)?;
-    if !session.messages().is_empty() {
-        return Err(fail(
-            Exit::Usage,
-            format!("`--fork` copies into a new session, and `{key}` has messages already"),
-        ));
-    }
-    session.begin("fork");
-    for message in history.messages() {
-        session.push(message.clone())?;
-    }
+    // The same as `session fork`, so that the copy has all that was said, and a summary where there is one.
+    session::fork(place, source, key, None)?;
+    let session = Session::open(place, key, Duration::from_secs(arguments.wait), &mut tell)?;
     if arguments.session.is_none() && !world.shared.quiet {
         tell(&format!("the copy of `{source}` is `{key}`"));
     }

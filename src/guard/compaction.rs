@@ -9,11 +9,35 @@ pub struct Compaction {
 
 impl Guard for Compaction {
     fn before(&mut self, state: &State<'_>) -> Verdict {
-        match state.context >= self.threshold {
+        // Where the messages are little of it, a summary would be paid for and change nothing.
+        match state.context >= self.threshold && state.said >= self.threshold / 4 {
             true => Verdict::Compact {
                 threshold: self.threshold,
             },
             false => Verdict::GoOn,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Compaction, Guard, State, Verdict};
+
+    #[test]
+    fn only_messages_can_be_summed_up() {
+        let check = |context, said, expect: bool| {
+            let state = State {
+                iterations: 0,
+                context,
+                said,
+                sent: &[],
+                turn: &[],
+            };
+            let verdict = Compaction { threshold: 100 }.before(&state);
+            assert_eq!(verdict == Verdict::Compact { threshold: 100 }, expect);
+        };
+        check(99, 99, false);
+        check(100, 25, true);
+        check(200, 24, false);
     }
 }

@@ -22,6 +22,8 @@ pub struct State<'a> {
     pub iterations: u32,
     /// Tokens that the next request would have, by our estimate.
     pub context: u64,
+    /// Those of them that are of messages, and not of the system text and the tools.
+    pub said: u64,
     /// All that would be sent.
     pub sent: &'a [Message],
     /// The messages of this turn, the user's first.

@@ -52,6 +52,7 @@ mod tests {
             let state = State {
                 iterations: 0,
                 context,
+                said: context,
                 sent: &sent,
                 turn: &[],
             };

@@ -333,7 +333,11 @@ fn amend(
         (metadata.messages, metadata.at) = (Some(tail.count), Some(known.size));
         let closing = Closing {
             turn: "",
-            ending: "consolidation",
+            // What was in the middle of a turn is so still.
+            ending: match metadata.is_compaction {
+                true => line::COMPACTED,
+                false => "consolidation",
+            },
             summary: None,
         };
         let line = line::of_metadata(&metadata, Some(&closing));

@@ -90,6 +90,8 @@ fn beginning(mut metadata: Metadata, count: usize) -> Metadata {
     }
     metadata.change(|kept| {
         kept.stats = Stats::default();
+        // It becomes memory where it was said, and not twice.
+        kept.left.clear();
         kept.cut(count);
     });
     if metadata.last_consolidated > count {

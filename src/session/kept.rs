@@ -64,8 +64,8 @@ pub struct Stats {
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "whole")]
     pub speed: Option<f64>,
     /// US dollars, as far as they are known.
-    #[serde(skip_serializing_if = "is_default")]
-    pub cost: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost: Option<f64>,
 }
 
 impl Stats {
@@ -97,17 +97,18 @@ impl Stats {
         }
         self.speed = speed.or(self.speed);
         // To the millionth of a cent: sums of doubles end in noise.
-        self.cost = ((self.cost + cost) * 1e8).round() / 1e8;
+        let rounded = |cost: f64| (cost * 1e8).round() / 1e8;
+        self.cost = match (self.cost, *cost) {
+            (Some(before), Some(cost)) => Some(rounded(before + cost)),
+            (before, cost) => before.or(cost.map(rounded)),
+        };
     }
 }
 
 impl Kept {
-    /// The log has only `count` messages any more, or never had more.
+    /// The log has only `count` messages any more, or never had more. What was put behind of others is not there.
     pub(super) fn cut(&mut self, count: usize) {
-        for left in &mut self.left {
-            *left = (left.0.min(count), left.1.min(count));
-        }
-        self.left.retain(|(from, to)| from < to);
+        self.left.retain(|(from, to)| from < to && *to <= count);
         self.aged = self.aged.min(count);
     }
 }

@@ -137,7 +137,7 @@ impl Session {
             count: tail.count,
             consolidated: tail.metadata.last_consolidated,
             start: tail.start,
-            aged: kept.aged,
+            aged: tail.aged,
             ratio: kept.ratio,
         };
         let summary = tail.summary.as_ref().map(Compaction::message);

@@ -33,6 +33,8 @@ pub(super) struct Tail {
     pub(super) summary: Option<Compaction>,
     /// Those that are in the window, as stored, but for old results that are long.
     pub(super) messages: Vec<Message>,
+    /// The messages before this one are those old ones.
+    pub(super) aged: usize,
     /// A newer release remembers something of its provider that ends before our turn.
     pub(super) provider_state: bool,
     /// The very last line is a closing one of ours, and stands where it says.
@@ -70,13 +72,13 @@ fn walk(file: &File, path: &Path, size: u64, window: usize) -> Result<Option<Tai
         window,
         ..Seen::default()
     };
-    let before = loop {
+    let trusted = loop {
         let Some((at, text)) = lines.next()? else {
             // The whole file was read.
-            break 0;
+            break None;
         };
         if let Some(count) = seen.take(at, &text) {
-            break count;
+            break Some(count);
         }
         if size - at > WALK {
             return Ok(None);
@@ -95,7 +97,9 @@ fn walk(file: &File, path: &Path, size: u64, window: usize) -> Result<Option<Tai
         metadata.take().unwrap_or_default(),
         provider_state.unwrap_or_default(),
     );
-    let count = before + seen.count;
+    let count = trusted.unwrap_or(0) + seen.count;
+    // Another program that wrote the file anew may have begun it anew as well.
+    let old = trusted.map_or(0, |_| metadata.kept().aged.min(count));
     let mut notices = Vec::new();
     let consolidated = within(&mut metadata, count, &mut notices);
     let summary = match window {
@@ -131,7 +135,8 @@ fn walk(file: &File, path: &Path, size: u64, window: usize) -> Result<Option<Tai
     let start = count - messages.len();
     let messages = messages.into_iter().rev();
     Ok(Some(Tail {
-        messages: aged(messages, start, metadata.kept().aged),
+        messages: aged(messages, start, old),
+        aged: old,
         metadata,
         count,
         start,
@@ -335,7 +340,8 @@ fn scan(file: &File, path: &Path, window: usize) -> Result<Tail> {
         }
     }
     Ok(Tail {
-        messages: aged(messages.into_iter(), start, metadata.kept().aged),
+        messages: messages.into_iter().flatten().collect(),
+        aged: 0,
         metadata,
         count,
         start,

@@ -76,8 +76,16 @@ pub fn now(
 impl Turn<'_, '_, '_> {
     /// Tokens that the next request would have: our estimate, as far as the provider agreed with it last.
     pub(super) fn context(&self) -> u64 {
-        let ratio = self.session.outline().ratio.unwrap_or(1.0);
-        (self.estimate() as f64 * ratio) as u64
+        self.corrected(self.estimate())
+    }
+
+    /// Those of them that are of messages.
+    pub(super) fn said(&self) -> u64 {
+        self.corrected(self.session.weight())
+    }
+
+    fn corrected(&self, tokens: u64) -> u64 {
+        (tokens as f64 * self.session.outline().ratio.unwrap_or(1.0)) as u64
     }
 
     pub(super) fn estimate(&self) -> u64 {
@@ -283,8 +291,9 @@ fn newest(messages: &[Message]) -> usize {
 /// `tail` tokens, else before the newest exchange where that does, else after all.
 fn cut(messages: &[Message], tail: u64) -> usize {
     let is_users = |message: &Message| matches!(message, Message::User(user) if !user.injected);
-    let is_open = messages.last().is_some_and(is_users);
     let turn = messages.iter().rposition(is_users);
+    let is_reply = |message: &Message| matches!(message, Message::Assistant(_));
+    let is_open = turn.is_some_and(|at| !messages[at..].iter().any(is_reply));
     let fits = |at: &usize| is_open || weight::of_messages(&messages[*at..]) <= tail;
     let places = turn.into_iter().chain([newest(messages)]);
     places
@@ -360,6 +369,8 @@ mod tests {
         check("uauw", 60, 2);
         check("uaw", 5, 3);
         check("u", 60, 0);
+        // A warning is no answer.
+        check("uauw", 5, 2);
     }
 
     #[test]

@@ -96,7 +96,7 @@ impl Tally {
             output: self.usage.output,
             context: self.context,
             speed: self.speed(),
-            cost: self.cost.unwrap_or(0.0),
+            cost: self.cost,
             ..Stats::default()
         };
         for calls in self.tools.values() {

@@ -170,6 +170,96 @@ fn a_request_that_the_server_finds_too_long_is_compacted_and_sent_again() {
 }
 
 #[test]
+fn a_message_that_is_not_answered_yet_is_never_cut() {
+    // The warning stands between it and its answer.
+    let story = Story::new()
+        .set("compaction.threshold", json!(9000))
+        .script([
+            says(&long("Noted.", 300)),
+            fails(400, "maximum context length exceeded"),
+            says("- a cat"),
+            says("Mia."),
+        ]);
+    story
+        .run(["agent", "-m", "My cat is Mia."])
+        .stdout_has("Noted.");
+    let question = format!("{}\nWho is she?\n{}", long("a", 2000), long("b", 2000));
+    drop(
+        story
+            .run(["agent", "-m", &question])
+            .stdout("Mia.\n")
+            .error_text(),
+    );
+    let asked = story.asked();
+    assert!(asked[1].raw.contains("at 9000 it is compacted"));
+    assert!(sent(&asked[3])[1].contains("\nWho is she?\n"));
+}
+
+#[test]
+fn a_system_text_that_is_too_large_is_not_summed_up_again_and_again() {
+    let story = story(900).script([says("one"), says("two"), says("three")]);
+    for words in ["one", "two", "three"] {
+        story
+            .run(["agent", "-m", "x"])
+            .stdout(&format!("{words}\n"));
+    }
+    assert_eq!(story.asked().len(), 3);
+}
+
+#[test]
+fn a_call_that_keeps_failing_ends_the_turn_also_where_no_room_can_be_made() {
+    let story = failing([]);
+    let call = || calls("read_file", json!({ "path": "nowhere" }));
+    story.server().script([
+        fails(400, "no"),
+        call(),
+        call(),
+        call(),
+        call(),
+        call(),
+        says("It is not there."),
+    ]);
+    let ran = story.run(["agent", "-m", "read it"]);
+    drop(ran.status(3).stdout("It is not there.\n").error_text());
+}
+
+#[test]
+fn a_copy_made_by_agent_has_the_users_words_too() {
+    let story = compacted();
+    story.server().script([says("Mia.")]);
+    drop(
+        story
+            .run(["agent", "--fork", "cli:direct", "-s", "copy", "-m", "Who?"])
+            .stdout("Mia.\n")
+            .error_text(),
+    );
+    story.server().script([says("- s2")]);
+    drop(story.run(["session", "compact", "copy"]).text());
+    story.server().script([says("Mia!")]);
+    story
+        .run(["agent", "-s", "copy", "-m", "Who now?"])
+        .stdout("Mia!\n");
+    let asked = story.asked();
+    let last = sent(asked.last().unwrap());
+    assert!(
+        last[1].contains("My cat is Mia.") && last[1].contains("- s2"),
+        "{last:?}"
+    );
+}
+
+#[test]
+fn an_interrupted_turn_is_not_summed_up_and_so_ended() {
+    let story = Story::new().script([calls("list_dir", json!({})), fails(401, "no")]);
+    drop(story.run(["agent", "-m", "look"]).status(77).error_text());
+    story
+        .run(["agent", "-m", "/compact"])
+        .status(2)
+        .stderr_has("--resume");
+    story.server().script([says("empty")]);
+    story.run(["agent", "--resume"]).stdout("empty\n");
+}
+
+#[test]
 fn what_is_too_long_even_for_a_summary_loses_its_oldest_half_there() {
     let story = Story::new();
     for turn in 0..4 {

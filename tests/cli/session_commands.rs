@@ -624,7 +624,7 @@ fn a_copy_begins_its_statistics_and_its_pointers_anew() {
     let last = story.session("b.jsonl").pop().unwrap();
     assert_eq!(
         last["metadata"]["nanobot"],
-        json!({ "left": [[0, 1]], "aged": 1, "later": "x" })
+        json!({ "aged": 1, "later": "x" })
     );
     assert_eq!(
         (&last["last_consolidated"], &last["messages"]),

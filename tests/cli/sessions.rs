@@ -140,7 +140,7 @@ fn fork_copies_first() {
     story
         .run(["agent", "-m", "x", "--fork", "cli:direct", "-s", "branch"])
         .status(2)
-        .stderr_has("has messages already");
+        .stderr_has("there is a session `branch` already");
 }
 
 #[test]

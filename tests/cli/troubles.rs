@@ -1268,3 +1268,30 @@ fn the_clock_does_not_change_what_was_sent_before() {
     assert_ne!(asked[1].messages()[1], asked[1].messages()[3]);
     assert!(asked[1].messages()[3].to_string().contains("2026-03-04"));
 }
+
+// A Python program that clears a conversation keeps its metadata: numbers of messages in it speak of others then.
+#[test]
+fn a_conversation_that_another_program_began_anew_has_nothing_of_the_old_one() {
+    let text = |words: &str| format!("{words} {}", "lorem ipsum\n".repeat(400));
+    let metadata = json!({ "_type": "metadata", "key": "cli:direct", "created_at": "2026-01-01T00:00:00.000000",
+        "updated_at": "2026-01-02T00:00:00.000000", "metadata": { "nanobot": { "aged": 200 } }, "last_consolidated": 0 });
+    let user =
+        json!({ "role": "user", "content": "read", "timestamp": "2026-01-02T00:00:00.000000" });
+    let call = json!({ "role": "assistant", "content": null, "timestamp": "2026-01-02T00:00:00.000000",
+        "tool_calls": [{ "id": "c1", "type": "function", "function": { "name": "read_file", "arguments": "{}" } }] });
+    let result = json!({ "role": "tool", "tool_call_id": "c1", "name": "read_file", "content": text("alpha"),
+        "timestamp": "2026-01-02T00:00:00.000000" });
+    let answer =
+        json!({ "role": "assistant", "content": "yes", "timestamp": "2026-01-02T00:00:00.000000" });
+    let lines: String = [metadata, user, call, result, answer]
+        .iter()
+        .map(|line| format!("{line}\n"))
+        .collect();
+    let story = Story::new()
+        .workspace_file("sessions/cli_direct.jsonl", lines)
+        .script([says("more")]);
+    story.run(["agent", "-m", "x"]).stdout("more\n");
+    assert!(!story.asked()[0].raw.contains("characters are left out"));
+    let lines = story.session("cli_direct.jsonl");
+    assert!(lines.last().unwrap()["metadata"]["nanobot"]["aged"].is_null());
+}

@@ -63,7 +63,7 @@ pub(super) fn tell(world: &World, failures: &[anyhow::Error]) -> Exit {
 fn sort_by(sort: Sort, sessions: &mut [Summary]) {
     let tokens = |session: &Summary| Reverse(session.stats.as_ref().map(tokens));
     let most = |one: f64, other: f64| -> Ordering { other.total_cmp(&one) };
-    let cost = |session: &Summary| session.stats.map_or(-1.0, |stats| stats.cost);
+    let cost = |session: &Summary| session.stats.and_then(|stats| stats.cost).unwrap_or(-1.0);
     match sort {
         Sort::Newest => {}
         Sort::Oldest => sessions.reverse(),
@@ -140,7 +140,8 @@ pub(super) fn table(sessions: &[Summary], now: Timestamp, width: Option<usize>) 
             .map_or_else(|| "?".into(), |count| count.to_string());
         let of_stats = |part: fn(&Stats) -> String| session.stats.as_ref().map(part);
         let tokens = of_stats(|stats| tokens(stats).to_string());
-        let cost = of_stats(|stats| format!("${}", dollars(stats.cost)));
+        let cost = session.stats.and_then(|stats| stats.cost);
+        let cost = cost.map(|cost| format!("${}", dollars(cost)));
         vec![
             shown(&session.key),
             age(session.used, now),

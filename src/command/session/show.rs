@@ -95,10 +95,10 @@ fn sums(stats: &Stats) -> [String; 2] {
         cost,
     } = stats;
     let speed = speed.map_or_else(String::new, |speed| format!(" at {speed:.0} a second"));
-    let cost = dollars(*cost);
+    let cost = cost.map_or_else(|| "unknown".into(), |cost| format!("${}", dollars(cost)));
     [
         format!(
-            "turns {turns}, steps {steps}, tokens in {input}, out {output}{speed}, context {context}, cost ${cost}"
+            "turns {turns}, steps {steps}, tokens in {input}, out {output}{speed}, context {context}, cost {cost}"
         ),
         format!(
             "tool calls agreed {agreed}, succeeded {succeeded}, failed {failed}, rejected {rejected}"
