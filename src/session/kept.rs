@@ -133,6 +133,24 @@ impl Metadata {
             .unwrap_or_default()
     }
 
+    /// Forget what is kept of messages that are not there. What `/new` put behind is before the pointer; where another
+    /// program took the pointer back, what comes after it is sent again, and is to be consolidated with the rest.
+    pub(super) fn settle(&mut self, count: usize) {
+        let before = self.kept();
+        let mut kept = before.clone();
+        kept.cut(count);
+        for left in &mut kept.left {
+            left.1 = left.1.min(self.last_consolidated);
+        }
+        kept.left.retain(|(from, to)| from < to);
+        if kept != before {
+            if kept.left != before.left {
+                kept.tries = 0;
+            }
+            self.keep(&kept);
+        }
+    }
+
     pub(super) fn keep(&mut self, kept: &Kept) {
         let value = serde_json::to_value(kept).expect("plain values are JSON");
         match value.as_object().is_some_and(Map::is_empty) {

@@ -385,7 +385,8 @@ fn has_user<'a>(messages: impl IntoIterator<Item = &'a Message>) -> bool {
         .any(|message| matches!(message, Message::User(_)))
 }
 
-/// How much is consolidated, which cannot be more than there is.
+/// How much is consolidated, which cannot be more than there is. What else is kept of the conversation cannot speak of
+/// more either: another program that begins it anew carries that on as it was.
 fn within(metadata: &mut Metadata, count: usize, notices: &mut Vec<String>) -> usize {
     if metadata.last_consolidated > count {
         notices.push(format!(
@@ -394,6 +395,7 @@ fn within(metadata: &mut Metadata, count: usize, notices: &mut Vec<String>) -> u
         ));
         metadata.last_consolidated = 0;
     }
+    metadata.settle(count);
     metadata.last_consolidated
 }
 

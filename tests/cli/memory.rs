@@ -399,6 +399,32 @@ fn a_session_that_another_program_cleared_meanwhile_is_left_as_it_is() {
     );
 }
 
+/// The Python program's `/new` empties the file, and carries on what we keep in the metadata.
+#[test]
+fn what_another_program_cleared_is_not_still_to_be_consolidated() {
+    let first = json!({ "_type": "metadata", "key": "cli:direct", "created_at": "2026-01-01T10:00:00.000000",
+        "updated_at": "2026-01-01T10:00:00.000000", "metadata": { "nanobot": { "left": [[4, 40]], "tries": 2 } },
+        "last_consolidated": 0 });
+    for (count, result) in [(60, None), (120, Some(70))] {
+        let talk = talk("cli:direct", count);
+        let (_, messages) = talk.split_once('\n').unwrap();
+        let story = Story::new()
+            .workspace_file("sessions/cli_direct.jsonl", format!("{first}\n{messages}"));
+        match result {
+            None => drop(consolidate(&story).stderr("nanobot: nothing is to be consolidated\n")),
+            Some(result) => {
+                story
+                    .server()
+                    .script([save("[2026-01-01 10:00] Words.", "m")]);
+                consolidate(&story).stdout_has(&format!("{result} messages"));
+                let last = pointer(&story, "cli_direct.jsonl");
+                let expect = (&json!(result), &json!({}));
+                assert_eq!((&last["last_consolidated"], &last["metadata"]), expect);
+            }
+        }
+    }
+}
+
 #[test]
 fn what_is_written_into_the_memory_while_the_model_thinks_is_not_overwritten() {
     let story = due().workspace_file("memory/MEMORY.md", "old");
