@@ -363,18 +363,40 @@ impl Held {
     }
 }
 
+/// Lines of the form that the Python program lays out as a memory.
+const FORM: [&str; 12] = [
+    "# Long-term Memory",
+    "This file stores important information that should persist across sessions.",
+    "## User Information",
+    "(Important facts about the user)",
+    "## Preferences",
+    "(User preferences learned over time)",
+    "## Project Context",
+    "(Information about ongoing projects)",
+    "## Important Notes",
+    "(Things to remember)",
+    "---",
+    "*This file is automatically updated by nanobot when important information should be remembered.*",
+];
+
+/// How many characters of a memory somebody filled in.
+fn substance(text: &str) -> usize {
+    let lines = text.trim().lines().map(str::trim);
+    let filled = lines.filter(|line| !FORM.contains(line));
+    filled.map(|line| line.chars().count()).sum()
+}
+
 /// Why `new` is not to take the place of `old`: it is blank, or so short that something must have gone wrong. Where a
 /// tidying was asked for, it may be shorter.
 pub fn objection(old: &str, new: &str, tidying: bool) -> Option<String> {
-    let count = |text: &str| text.trim().chars().count();
-    let (before, after) = (count(old), count(new));
+    let (before, after) = (substance(old), substance(new));
     let part = if tidying { 5 } else { 2 };
-    match after {
-        0 if before > 0 => Some("the new text is empty".into()),
-        _ if before >= SMALL && after * part < before => {
-            Some(format!("the new text has {after} of {before} characters"))
-        }
-        _ => None,
+    if new.trim().is_empty() && !old.trim().is_empty() {
+        Some("the new text is empty".into())
+    } else if before >= SMALL && after * part < before {
+        Some(format!("the new text has {after} of {before} characters"))
+    } else {
+        None
     }
 }
 

@@ -273,6 +273,21 @@ fn a_memory_that_would_shrink_or_go_is_kept_aside() {
     }
 }
 
+/// Four hundred characters of it say nothing of the user; a model that leaves them out loses nothing.
+#[test]
+fn a_form_that_nobody_filled_in_may_give_way_to_the_first_facts() {
+    let form = "# Long-term Memory\n\nThis file stores important information that should persist across sessions.\n\n\
+        ## User Information\n\n(Important facts about the user)\n\n## Preferences\n\n(User preferences learned over \
+        time)\n\n## Project Context\n\n(Information about ongoing projects)\n\n## Important Notes\n\n(Things to \
+        remember)\n\n---\n\n*This file is automatically updated by nanobot when important information should be \
+        remembered.*\n";
+    let story = due()
+        .workspace_file("memory/MEMORY.md", form)
+        .script([save("[2026-01-01 10:00] Tea.", "- likes tea\n")]);
+    consolidate(&story).stdout_has("memory 12 B");
+    assert_eq!(text(&story, "memory/MEMORY.md"), "- likes tea\n");
+}
+
 #[test]
 fn a_memory_that_outgrew_its_budget_is_to_be_tidied() {
     let long = "The user likes tea. ".repeat(100);
