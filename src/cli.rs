@@ -501,11 +501,12 @@ pub enum Document {
 }
 
 #[derive(Args, Clone, Debug)]
+#[command(group(clap::ArgGroup::new("which").args(["older_than", "empty"]).required(true).multiple(true)))]
 pub struct SessionPrune {
     /// Only those whose key matches: a pattern with `*` and `?`, or a part of the key
     pub pattern: Option<String>,
     /// Those not used for so long, as `30d`, `12h`, `8w`
-    #[arg(long, value_name = "TIME", value_parser = age, required_unless_present = "empty")]
+    #[arg(long, value_name = "TIME", value_parser = age)]
     pub older_than: Option<Duration>,
     /// Those without a message; with `--older-than`, both must hold
     #[arg(long)]

@@ -92,7 +92,10 @@ fn consolidate(world: &World, arguments: &Consolidate) -> Result<Exit> {
     signal::arm(None).context("wait for signals")?;
     let scribe = Scribe::new(world, model.as_deref(), asking(*offline, *no_stream))?;
     let keys = match session {
-        Some(key) => vec![key.clone()],
+        Some(key) => {
+            super::session::known(&scribe.place, key)?;
+            vec![key.clone()]
+        }
         None => {
             let listing = session::list(&scribe.place)?;
             for error in &listing.failures {
@@ -111,6 +114,10 @@ fn consolidate(world: &World, arguments: &Consolidate) -> Result<Exit> {
             due.push((key, next));
         }
     }
+    if due.is_empty() {
+        notice(world, "nothing is to be consolidated");
+        return Ok(Exit::Answered);
+    }
     if *dry_run {
         let line = |(key, next): &(String, consolidation::Next)| {
             let messages = next.limit - next.from;
@@ -124,10 +131,6 @@ fn consolidate(world: &World, arguments: &Consolidate) -> Result<Exit> {
         world
             .terminal
             .print(&due.iter().map(line).collect::<String>())?;
-        return Ok(Exit::Answered);
-    }
-    if due.is_empty() {
-        notice(world, "nothing is to be consolidated");
         return Ok(Exit::Answered);
     }
     let held = hold(

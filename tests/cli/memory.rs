@@ -148,7 +148,11 @@ fn a_small_conversation_is_left_alone_unless_it_is_named() {
     assert_eq!(consolidated(&story), 10);
     story
         .run(["memory", "consolidate", "-s", "nobody"])
-        .stderr_has("nothing is");
+        .status(66)
+        .stderr_has("there is no session `nobody`");
+    story
+        .run(["memory", "consolidate", "--dry-run"])
+        .stderr("nanobot: nothing is to be consolidated\n");
     story
         .run(["memory", "consolidate", "--all"])
         .stderr_has("nothing is");

@@ -90,7 +90,7 @@ pub fn run(world: &World, arguments: &Arguments) -> Result<Exit> {
 
 /// # Errors
 /// Status 66 when there is no session `key`.
-fn known(place: &Place, key: &str) -> Result<()> {
+pub(super) fn known(place: &Place, key: &str) -> Result<()> {
     session::entries(place, key).map(drop)
 }
 
