@@ -106,7 +106,8 @@ struct Border {
     due: bool,
 }
 
-/// Go back from the end as far as messages are kept, and on until it is known whether anything is due.
+/// Go back from the end as far as messages are kept, and on until it is known whether anything is due. Where nothing is,
+/// what is kept begins with a user's message all the same: else the next look would find a rest before it.
 fn border(
     file: &File,
     path: &Path,
@@ -118,6 +119,7 @@ fn border(
     let mut due = count - from >= terms.window;
     let (mut number, mut tokens) = (count, 0);
     let mut limit = (terms.window < 2).then_some(count);
+    let mut begins = limit;
     let mut lines = Backwards::from(file, path, size);
     while number > from && !(due && limit.is_some()) {
         let Some((_, text)) = lines.next()? else {
@@ -134,8 +136,12 @@ fn border(
         if count - number == terms.window / 2 {
             limit.get_or_insert(number);
         }
+        if limit.is_some_and(|limit| number <= limit) && matches!(message, Some(Message::User(_))) {
+            begins.get_or_insert(number);
+        }
         due |= tokens >= terms.tokens;
     }
+    let limit = if due { limit } else { begins };
     Ok(Border {
         limit: limit.unwrap_or(from),
         due,

@@ -158,6 +158,30 @@ fn a_small_conversation_is_left_alone_unless_it_is_named() {
         .stderr_has("nothing is");
 }
 
+/// Of a turn whose end is kept, the beginning is kept as well: nobody is asked about a message or two.
+#[test]
+fn what_was_named_once_has_no_rest() {
+    let lines = talk("cli:direct", 60)
+        + &talk("cli:direct", 1)
+            .lines()
+            .nth(1)
+            .unwrap()
+            .replace("word0", "word60")
+        + "\n";
+    let story = Story::new().workspace_file("sessions/cli_direct.jsonl", lines);
+    story
+        .server()
+        .script([save("[2026-01-01 10:00] Words.", "m")]);
+    let named = ["memory", "consolidate", "-s", "cli:direct"];
+    story
+        .run(named.into_iter().chain(["--dry-run"]))
+        .stdout("cli:direct: 10 messages\n");
+    story.run(named).stdout_has("cli:direct: 10 messages");
+    story
+        .run(named)
+        .stderr("nanobot: nothing is to be consolidated\n");
+}
+
 #[test]
 fn few_messages_of_many_words_are_due_too() {
     let mut lines = talk("cli:direct", 0);
