@@ -521,8 +521,7 @@ pub struct SessionPrune {
 
 #[derive(Clone, Debug, Subcommand)]
 pub enum Memory {
-    // The arguments stand apart, since they are many.
-    /// Make memory of what is old in conversations
+    // The arguments stand apart, since they are many, and what is said of them: here it would hide that.
     Consolidate(Consolidate),
     /// Print what is remembered
     Show,
@@ -552,6 +551,8 @@ pub enum Memory {
         to: Option<u64>,
     },
     /// Bring the version before back, byte for byte; again, and the one before that
+    ///
+    /// This is about MEMORY.md alone: the history keeps its paragraphs, and what was consolidated is not consolidated again.
     Undo {
         /// The number of the version to bring back instead
         id: Option<u64>,

@@ -12,13 +12,18 @@ use nanobot::sys::paths::PLACES;
 fn the_man_pages_are_those_of_the_code() {
     let mut command = nanobot::command();
     command.build();
-    let mut pages = vec![("nanobot".to_owned(), command.clone())];
-    for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set()) {
-        pages.push((
-            format!("nanobot-{}", sub.get_name()),
-            sub.clone()
-                .display_name(format!("nanobot-{}", sub.get_name())),
-        ));
+    let mut pages = vec![("nanobot".to_owned(), command)];
+    let mut next = 0;
+    // Every page names the pages of the commands below it.
+    while let Some((name, command)) = pages.get(next) {
+        let below = command.get_subcommands().filter(|sub| !sub.is_hide_set());
+        let below = below.map(|sub| {
+            let name = format!("{name}-{}", sub.get_name());
+            (name.clone(), sub.clone().display_name(name))
+        });
+        let below: Vec<_> = below.collect();
+        pages.extend(below);
+        next += 1;
     }
     for (name, command) in pages {
         let mut page = Vec::new();
