@@ -152,6 +152,21 @@ pub fn fail_hint(exit: Exit, cause: impl Into<String>, hint: impl Into<String>) 
     })
 }
 
+/// The same failure where there is no turn to go on with: the ways on that a turn has are none there.
+pub fn without_turn(error: anyhow::Error, what: &str) -> anyhow::Error {
+    if error.is::<Stop>() {
+        return error;
+    }
+    let (exit, cause) = (exit_of(&error), format!("{what}: {error:#}"));
+    match hint_of(&error) {
+        None => fail(exit, cause),
+        Some(hint) if hint.contains("--resume") || hint.contains("--new") => {
+            fail_hint(exit, cause, "the same again later")
+        }
+        Some(hint) => fail_hint(exit, cause, hint),
+    }
+}
+
 /// An end from outside, for which nobody needs an explanation: a closed pipe, a signal, the end of `--timeout`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stop(pub Exit);

@@ -4,7 +4,7 @@
 use super::asker;
 use crate::World;
 use crate::cli::Agent as Arguments;
-use crate::error::{Stop, exit_of, fail_hint, hint_of};
+use crate::error::{Stop, without_turn};
 use crate::ledger::Account;
 use crate::memory::request::{self, LETTERS, Length};
 use crate::memory::{Cause, Change, Done, Held, Memory, answer, history, objection};
@@ -225,7 +225,10 @@ impl<'a> Scribe<'a> {
                     if is_unasked(&error) {
                         consolidation::take_back(&self.place, key, next)?;
                     }
-                    return Err(told(key, error));
+                    return Err(without_turn(
+                        error.into_failure(),
+                        &format!("nothing became of `{key}`"),
+                    ));
                 }
             };
             spent.add(reply.usage, reply.cost);
@@ -333,18 +336,4 @@ fn is_unasked(error: &ProviderError) -> bool {
         ProviderError::Aborted(error) => !error.is::<Stop>(),
         _ => false,
     }
-}
-
-/// Why nobody answered, and what to do: a turn's way out is none here.
-fn told(key: &str, error: ProviderError) -> anyhow::Error {
-    let error = error.into_failure();
-    if error.is::<Stop>() {
-        return error;
-    }
-    let hint = hint_of(&error).filter(|hint| !hint.contains("--resume") && !hint.contains("--new"));
-    fail_hint(
-        exit_of(&error),
-        format!("nothing became of `{key}`: {error:#}"),
-        hint.unwrap_or("the same again later"),
-    )
 }

@@ -4,7 +4,7 @@
 use super::Turn;
 use super::agent::Agent;
 use super::ending::Ending;
-use crate::error::{Exit, exit_of};
+use crate::error::{Exit, exit_of, without_turn};
 use crate::event::{Event, Sink};
 use crate::history::compaction::{Compaction, WORDS};
 use crate::history::weight;
@@ -43,7 +43,7 @@ pub fn now(
     let mut turn = Turn::new(agent, session, sink);
     let done = turn
         .compact(instructions, 0, None)
-        .map_err(ProviderError::into_failure);
+        .map_err(|error| without_turn(error.into_failure(), "nothing was compacted"));
     let (text, error) = match done {
         Ok(None) => ("Nothing to compact.".to_owned(), None),
         Ok(Some(Room { before, after })) => {

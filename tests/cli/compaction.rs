@@ -321,6 +321,26 @@ fn a_failed_compaction_leaves_the_conversation_as_it_was() {
     }
 }
 
+/// There is no turn to resume, and `--new` would throw away what was to be kept.
+#[test]
+fn a_compaction_that_nobody_makes_has_no_turn_to_go_on_with() {
+    let half = "data: {\"choices\": [{\"delta\": {\"content\": \"- the\"}}]}\n\n";
+    let cut = sends(crate::server::Answer::events([half]).ending(Ending::Cut));
+    let too_long = fails(400, "maximum context length is 10 tokens");
+    for (trouble, status) in [(cut, 69), (too_long, 65)] {
+        let story = failing([]);
+        story.server().always(trouble);
+        let ran = story.run(["session", "compact", "cli:direct"]);
+        let ran = ran.status(status);
+        let text = ran.error_text();
+        assert!(text.contains("nothing was compacted: "), "{text}");
+        assert!(
+            !text.contains("--resume") && !text.contains("--new"),
+            "{text}"
+        );
+    }
+}
+
 #[test]
 fn a_run_killed_while_it_compacts_has_lost_nothing() {
     let stalls = sends(crate::server::Answer::events(["data: {}\n\n"]).ending(Ending::Stall));
