@@ -142,6 +142,8 @@ fn entries_of(file: File, path: PathBuf, skipped: usize) -> impl Iterator<Item =
 /// There is no session `key`; perhaps another was meant.
 pub(super) fn none(place: &Place, key: &str) -> anyhow::Error {
     let hint = match nearest(place, key) {
+        // It is listed, and lies where nobody looks for it.
+        Some(meant) if meant == key => "nanobot session repair --all --dry-run".into(),
         Some(meant) => format!("`{meant}`, or what `nanobot session list` names"),
         None => "nanobot session list".into(),
     };

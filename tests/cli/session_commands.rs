@@ -255,6 +255,13 @@ fn a_key_that_is_not_there_names_the_one_that_was_meant() {
         .run(["session", "show", "zzz"])
         .status(66)
         .stderr("nanobot: there is no session `zzz`\n  try: nanobot session list\n");
+    // A copy by hand has the key of the one that it was, and another name.
+    let text = std::fs::read_to_string(story.workspace().join("sessions/work_1.jsonl")).unwrap();
+    let story = Story::new().workspace_file("sessions/copy.jsonl", text);
+    let ran = story.run(["session", "show", "work:1"]).status(66);
+    ran.stderr(
+        "nanobot: there is no session `work:1`\n  try: nanobot session repair --all --dry-run\n",
+    );
 }
 
 #[test]
