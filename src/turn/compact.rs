@@ -10,7 +10,7 @@ use crate::history::compaction::{Compaction, WORDS};
 use crate::history::weight;
 use crate::message::{Finish, Message, Part, Reply, User};
 use crate::provider::{Delta, ProviderError, Request};
-use crate::session::Session;
+use crate::session::{Session, Stats};
 use anyhow::Result;
 use std::time::Instant;
 
@@ -53,7 +53,12 @@ pub fn now(
         Err(error) => (String::new(), Some(error)),
     };
     let exit = error.as_ref().map_or(Exit::Answered, exit_of);
-    let mut error = error.or(turn.session.close(exit.name(), &turn.tally.stats()).err());
+    // It is none of the conversation's turns.
+    let stats = Stats {
+        turns: 0,
+        ..turn.tally.stats()
+    };
+    let mut error = error.or(turn.session.close(exit.name(), &stats).err());
     let reply = Reply {
         text,
         ..Reply::default()

@@ -385,6 +385,12 @@ fn compact_is_a_message_and_takes_instructions() {
         .script([says(&long("Noted.", 500)), says("- Mia")]);
     drop(story.run(["agent", "-m", "My cat is Mia."]).text());
     let said = story.run(["agent", "-m", "/compact keep the names"]).text();
+    let lines = story.session("cli_direct.jsonl");
+    let stats = &lines.last().unwrap()["metadata"]["nanobot"]["stats"];
+    assert_eq!(
+        (&stats["turns"], stats["steps"].as_u64()),
+        (&json!(1), Some(1))
+    );
     assert!(
         said.starts_with("Compacted: ") && said.ends_with(" tokens.\n"),
         "{said}"
