@@ -1,6 +1,7 @@
 //! Old results of tools, shortened in what is sent: free, and the first remedy when a conversation grows too long. The log
 //! keeps them whole.
 
+use super::ends::ends;
 use crate::message::{Message, Part, ToolResult, plain_text};
 
 /// Characters of a result that are kept of its beginning, and of its end.
@@ -34,19 +35,12 @@ fn shortened(result: &ToolResult) -> Option<String> {
         return None;
     }
     let text = plain_text(&result.parts);
-    let letters = text.chars().count();
-    let left_out = letters.checked_sub(HEAD + TAIL).filter(|more| *more > 0)?;
-    let at = |letter: usize| {
-        text.char_indices()
-            .nth(letter)
-            .map_or(text.len(), |(at, _)| at)
+    let mark = |count: usize| {
+        format!("[… {count} characters are left out here; ask again for the part that is needed …]")
     };
-    let (head, tail) = (&text[..at(HEAD)], &text[at(letters - TAIL)..]);
-    let mark = format!(
-        "[… {left_out} characters are left out here; ask again for the part that is needed …]"
-    );
     // One that was shortened already must not lose its middle again.
-    (left_out > mark.len()).then(|| format!("{head}\n{mark}\n{tail}"))
+    let left_out = text.chars().count().saturating_sub(HEAD + TAIL);
+    ends(&text, HEAD, TAIL, mark).filter(|_| left_out > mark(left_out).len())
 }
 
 #[cfg(test)]

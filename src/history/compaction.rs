@@ -1,6 +1,7 @@
 //! A conversation that was compacted: a summary by the model, and what the user said word for word, in the place of
 //! what was before.
 
+use super::ends::ends;
 use super::weight;
 use crate::message::{Message, Part, User, plain_text};
 use crate::prompt::block;
@@ -107,15 +108,8 @@ fn cut(words: String, size: u64) -> String {
     }
     let letters = words.chars().count();
     let half = usize::try_from(letters as u64 * size / weight / 2).unwrap_or(letters / 2);
-    let at = |letter: usize| {
-        words
-            .char_indices()
-            .nth(letter)
-            .map_or(words.len(), |(at, _)| at)
-    };
-    let left_out = letters - 2 * half;
-    let (head, tail) = (&words[..at(half)], &words[at(letters - half)..]);
-    format!("{head}\n[… {left_out} characters left out …]\n{tail}")
+    let gap = |count: usize| format!("[… {count} characters left out …]");
+    ends(&words, half, half, gap).unwrap_or(words)
 }
 
 #[cfg(test)]

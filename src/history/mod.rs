@@ -6,6 +6,7 @@
 
 pub mod ageing;
 pub mod compaction;
+pub mod ends;
 pub mod weight;
 
 use crate::message::{Finish, Message, Part, Reply, ToolCall, ToolResult, plain_text};

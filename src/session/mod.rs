@@ -6,6 +6,7 @@
 
 use crate::error::{Exit, fail_hint};
 use crate::history::compaction::Compaction;
+use crate::history::ends::ends;
 use crate::history::{self, ageing, weight};
 use crate::message::{Message, Part, ToolResult, plain_text};
 use crate::sys::clock::Clock;
@@ -344,23 +345,14 @@ fn cut(result: &mut ToolResult, limit: usize) {
         .parts
         .iter()
         .all(|part| matches!(part, Part::Text(_)));
-    let text = plain_text(&result.parts);
-    let length = text.chars().count();
-    if length <= limit || !text_only {
+    if !text_only {
         return;
     }
-    let (head, tail) = (limit * 3 / 4, limit / 4);
-    let at = |number: usize| {
-        text.char_indices()
-            .nth(number)
-            .map_or(text.len(), |(at, _)| at)
+    let gap = |count: usize| format!("[… {count} characters left out …]");
+    let text = plain_text(&result.parts);
+    let Some(cut) = ends(&text, limit - limit / 4, limit / 4, gap) else {
+        return;
     };
-    let left_out = length - head - tail;
-    let cut = format!(
-        "{}\n[… {left_out} characters left out …]\n{}",
-        &text[..at(head)],
-        &text[at(length - tail)..]
-    );
     result.parts = vec![Part::Text(cut)];
 }
 

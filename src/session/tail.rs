@@ -102,13 +102,10 @@ fn walk(file: &File, path: &Path, size: u64, window: usize) -> Result<Option<Tai
     let old = trusted.map_or(0, |_| metadata.kept().aged.min(count));
     let mut notices = Vec::new();
     let consolidated = within(&mut metadata, count, &mut notices);
-    let summary = match window {
-        0 => None,
+    let (summary, base) = match window {
+        0 => (None, consolidated),
         _ => summary(file, path, &mut metadata, count)?,
     };
-    let base = summary
-        .as_ref()
-        .map_or(consolidated, |summary| summary.from);
     let wanted = count - window_start(base, count, window).min(count);
     let all = count - base;
     // A turn that is longer than the window is sent whole: without the user's message it would be nothing.
@@ -164,23 +161,28 @@ fn aged(
     sent
 }
 
-/// What stands for the messages that were compacted; nothing once they are consolidated.
+/// What stands for the messages that were compacted, and the number of the first one after them; nothing, and the first
+/// that is not consolidated, once they are.
 fn summary(
     file: &File,
     path: &Path,
     metadata: &mut Metadata,
     count: usize,
-) -> Result<Option<Compaction>> {
+) -> Result<(Option<Compaction>, usize)> {
+    let consolidated = metadata.last_consolidated;
     let Some(at) = metadata.summary_at else {
-        return Ok(None);
+        return Ok((None, consolidated));
     };
     let text = line_at(file, path, at)?;
     let summary = line::summary(&text, at)
-        .filter(|summary| summary.from >= metadata.last_consolidated && summary.from <= count);
+        .filter(|summary| summary.from >= consolidated && summary.from <= count);
     if summary.is_none() {
         metadata.summary_at = None;
     }
-    Ok(summary)
+    let base = summary
+        .as_ref()
+        .map_or(consolidated, |summary| summary.from);
+    Ok((summary, base))
 }
 
 /// The line that begins at `at`.
@@ -311,13 +313,10 @@ fn scan(file: &File, path: &Path, window: usize) -> Result<Tail> {
         merge(&mut metadata, first);
     }
     let consolidated = within(&mut metadata, count, &mut notices);
-    let summary = match window {
-        0 => None,
+    let (summary, base) = match window {
+        0 => (None, consolidated),
         _ => summary(file, path, &mut metadata, count)?,
     };
-    let base = summary
-        .as_ref()
-        .map_or(consolidated, |summary| summary.from);
     let mut start = window_start(base, count, window).min(count);
     places.drain(..places.len().saturating_sub(count - start));
     let mut messages = Vec::new();

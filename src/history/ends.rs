@@ -1,0 +1,42 @@
+//! The two ends of a text whose middle is too much.
+
+/// The first `head` and the last `tail` characters of `text`, and between them, on a line of its own, what `gap` says of
+/// the number of those that are left out. `None` where none would be.
+pub fn ends(
+    text: &str,
+    head: usize,
+    tail: usize,
+    gap: impl FnOnce(usize) -> String,
+) -> Option<String> {
+    // What has no more bytes than that has no more letters; nearly all texts end here.
+    if text.len() <= head + tail {
+        return None;
+    }
+    let letters = text.chars().count();
+    let left_out = letters.checked_sub(head + tail).filter(|more| *more > 0)?;
+    let at = |letter: usize| {
+        text.char_indices()
+            .nth(letter)
+            .map_or(text.len(), |(at, _)| at)
+    };
+    let (head, tail) = (&text[..at(head)], &text[at(letters - tail)..]);
+    Some(format!("{head}\n{}\n{tail}", gap(left_out)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ends;
+
+    #[test]
+    fn letters_are_counted_and_not_bytes() {
+        let check = |text: &str, expect: Option<&str>| {
+            let cut = ends(text, 3, 1, |count| format!("[{count}]"));
+            assert_eq!(cut.as_deref(), expect, "{text}");
+        };
+        check("", None);
+        check("abcd", None);
+        check("éééé", None);
+        check("abcde", Some("abc\n[1]\ne"));
+        check("éééééé", Some("ééé\n[2]\né"));
+    }
+}
