@@ -481,12 +481,12 @@ impl Bench {
         // Three lines of a new session that the Python program would write as well, and the answer on standard output.
         gates.most(
             "written by a hello beyond its lines, bytes",
-            table.written("hello") - self.lines(),
+            table.written("hello") - self.lines(true),
             512.0,
         );
         gates.most(
             "the same at 100k",
-            table.written("resume 100k") - self.lines(),
+            table.written("resume 100k") - self.lines(false),
             512.0,
         );
         match self.traced() {
@@ -502,8 +502,9 @@ impl Bench {
         gates.held
     }
 
-    /// The bytes of what a hello must write: its message, its answer, and the answer once more on standard output.
-    fn lines(&self) -> f64 {
+    /// The bytes of what a hello must write: its message, its answer, and the answer once more on standard output; and
+    /// the line that a new session begins with.
+    fn lines(&self, begins: bool) -> f64 {
         let case = self.cases.iter().find(|case| case.name == "hello").unwrap();
         let sessions = case
             .home
@@ -512,7 +513,9 @@ impl Bench {
             .0
             .join(".nanobot/workspace/sessions");
         let text = std::fs::read_to_string(sessions.join("new1.jsonl")).unwrap();
-        let said = text.lines().filter(|line| line.starts_with("{\"role\""));
+        let is_said = |line: &str| line.starts_with("{\"role\"");
+        let first = text.lines().take(usize::from(begins));
+        let said = first.chain(text.lines().filter(|line| is_said(line)));
         let said: usize = said.map(|line| line.len() + 1).sum();
         // What the call cost is a line too, in the ledger.
         let ledger = std::fs::read_to_string(sessions.join("../../usage.jsonl")).unwrap();
