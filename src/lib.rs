@@ -46,6 +46,7 @@
 //! ```text
 //! main → lib → command → turn → { session, provider, tool, guard, policy } → { message, event }
 //!                  └──→ { report, answer, attach, diff, ledger, memory, prompt, settings, workspace, history, skill } ──┘
+//!                             { history, memory } → prompt, for the marks around a text
 //! anything above may use sys and error; sys knows only std, its crates, and error
 //! ```
 //!

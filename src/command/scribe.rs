@@ -233,6 +233,10 @@ impl<'a> Scribe<'a> {
             };
             spent.add(reply.usage, reply.cost);
             let update = match answer::update(&reply) {
+                Ok(update) if answer::is_quoted(&update, &lines.join("\n"), &memory) => {
+                    let words = "the answer is a quotation from the conversation".into();
+                    return Ok(Some(Asked::Useless(words)));
+                }
                 Ok(update) => update,
                 Err(words) => return Ok(Some(Asked::Useless(words))),
             };

@@ -50,7 +50,8 @@ fn remembered(question: &str) -> Value {
     let (memory, lines) = question
         .split_once("# The part of the conversation")
         .expect("both are there");
-    let (_, memory) = memory.split_once("as it is now\n\n").expect("a head");
+    let (_, memory) = memory.split_once("<memory>\n").expect("it begins");
+    let (memory, _) = memory.rsplit_once("</memory>").expect("it ends");
     let mut memory = memory.trim().replace("(empty)", "");
     for line in lines.lines().filter(|line| line.contains("My cat is")) {
         let (_, fact) = line.split_once("USER: ").expect("the user said it");

@@ -20,7 +20,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("settings", &["error", "sys"]),
     ("session", &["error", "sys", "message", "history"]),
     ("ledger", &["error", "sys", "message"]),
-    ("memory", &["error", "sys", "message", "provider"]),
+    ("memory", &["error", "sys", "message", "prompt", "provider"]),
     ("answer", &["error", "turn"]),
     ("provider", &["error", "sys", "message", "event", "ledger"]),
     (
