@@ -274,7 +274,8 @@ impl<'a> Scribe<'a> {
         }))
     }
 
-    /// The next piece, and its lines; `room` is in tokens.
+    /// The next piece, and its lines; `room` is in tokens. A single turn that has no room is condensed until it has, but
+    /// where it is told as a whole.
     fn read(
         &self,
         key: &str,
@@ -283,13 +284,20 @@ impl<'a> Scribe<'a> {
         room: usize,
     ) -> Result<Option<(Piece, Vec<String>)>> {
         let line = |logged: &Logged| request::line(&logged.time, &logged.message, length);
-        let mut size = 0;
+        let (mut size, room) = (0, room * LETTERS);
         let piece = consolidation::read(&self.place, key, next, &mut |logged| {
-            size += line(logged).map_or(0, |line| line.len());
-            size <= room * LETTERS
+            size += line(logged).map_or(0, |line| line.len() + 1);
+            size <= room
         })?;
         Ok(piece.map(|piece| {
-            let lines = piece.messages.iter().filter_map(line).collect();
+            let each = piece.messages.iter();
+            let lines = match length {
+                Length::Whole => each.filter_map(line).collect(),
+                _ => {
+                    let each = each.map(|logged| (logged.time.as_str(), &logged.message));
+                    request::lines(&each.collect::<Vec<_>>(), room)
+                }
+            };
             (piece, lines)
         }))
     }

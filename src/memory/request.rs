@@ -10,6 +10,9 @@ use serde_json::json;
 const RESULT: usize = 600;
 /// Characters of anything else that is said at once.
 const SAID: usize = 16_000;
+/// The same of a turn that would not fit so.
+const BRIEF_RESULT: usize = 120;
+const BRIEF_SAID: usize = 1000;
 /// Characters of an entry of raw lines, as the newer releases have it.
 const RAW: usize = 16_000;
 /// Characters that a token has, by and large.
@@ -73,40 +76,107 @@ pub fn is_over(memory: &str, budget: usize) -> bool {
 /// How much of a message is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Length {
+    /// Less than a summary should have: the words of the user, which tools were called, and what was answered last.
+    Least,
+    /// As much as a summary can do with.
+    Brief,
     /// So much as a summary needs.
     Short,
     Whole,
 }
 
+/// What is told of a piece of conversation in `room` bytes, each message with its time: as much of each message as there
+/// is room for, and then as many.
+pub fn lines(messages: &[(&str, &Message)], room: usize) -> Vec<String> {
+    let is_answer = |message: &Message| matches!(message, Message::Assistant(reply) if reply.calls.is_empty() && !reply.text.is_empty());
+    let last = messages.iter().rposition(|(_, message)| is_answer(message));
+    let told = |length: Length| -> Vec<String> {
+        let each = messages.iter().enumerate();
+        let told = each.filter_map(|(number, (time, message))| match (length, message) {
+            (Length::Least, Message::Assistant(_)) if last == Some(number) => {
+                line(time, message, Length::Brief)
+            }
+            _ => line(time, message, length),
+        });
+        told.collect()
+    };
+    let lengths = [Length::Short, Length::Brief, Length::Least];
+    let mut all = lengths.into_iter().map(told);
+    let lines = all.find(|lines| size(lines) <= room);
+    lines.unwrap_or_else(|| ends(told(Length::Least), room))
+}
+
+/// Bytes of `lines` with what is between them.
+fn size(lines: &[String]) -> usize {
+    lines.iter().map(|line| line.len() + 1).sum()
+}
+
+/// The first and the last of `lines`, as many as fit into `room`, and at least one.
+fn ends(mut lines: Vec<String>, room: usize) -> Vec<String> {
+    // For what is said of the others.
+    let room = room.saturating_sub(40);
+    let (mut from, mut to) = (0, lines.len());
+    let mut used = 0;
+    while from < to {
+        // The beginning says what was wanted, the end what came of it.
+        let at = if from <= lines.len() - to {
+            from
+        } else {
+            to - 1
+        };
+        used += lines[at].len() + 1;
+        if used > room && (from > 0 || to < lines.len()) {
+            break;
+        }
+        if at == from {
+            from += 1;
+        } else {
+            to -= 1;
+        }
+    }
+    if from < to {
+        let words = format!("[… {} lines …]", to - from);
+        lines.splice(from..to, [words]);
+    }
+    lines
+}
+
 /// A message as a line of the request: when, who, and what. `None` for one that says nothing.
 pub fn line(time: &str, message: &Message, length: Length) -> Option<String> {
-    let cut = |text: &str, limit: usize| match length {
-        Length::Short => cut(text, limit),
-        Length::Whole => text.to_owned(),
+    let (result, said) = match length {
+        Length::Least | Length::Brief => (BRIEF_RESULT, BRIEF_SAID),
+        Length::Short => (RESULT, SAID),
+        Length::Whole => (usize::MAX, usize::MAX),
     };
     let (who, text) = match message {
         // A word of ours in the user's place, such as a warning, is nothing to remember.
         Message::User(user) if user.injected => return None,
-        Message::User(user) => ("USER".to_owned(), cut(&plain_text(&user.parts), SAID)),
+        Message::User(user) => ("USER".to_owned(), cut(&plain_text(&user.parts), said)),
         Message::Assistant(reply) => {
-            let call = |call: &crate::message::ToolCall| {
-                format!(
+            let call = |call: &crate::message::ToolCall| match length {
+                Length::Least => call.name.clone(),
+                _ => format!(
                     "{}({})",
                     call.name,
-                    cut(&call.arguments.to_string(), RESULT)
-                )
+                    cut(&call.arguments.to_string(), result)
+                ),
             };
             let calls: Vec<String> = reply.calls.iter().map(call).collect();
             let who = match calls.is_empty() {
                 true => "ASSISTANT".into(),
                 false => format!("ASSISTANT [calls {}]", calls.join(", ")),
             };
-            (who, cut(&reply.text, SAID))
+            let text = match length {
+                Length::Least => String::new(),
+                _ => cut(&reply.text, said),
+            };
+            (who, text)
         }
-        Message::Tool(result) => {
-            let text = cut(&plain_text(&result.parts), RESULT);
-            let failed = if result.failed { ", failed" } else { "" };
-            (format!("RESULT of {}{failed}", result.name), text)
+        Message::Tool(_) if length == Length::Least => return None,
+        Message::Tool(answer) => {
+            let text = cut(&plain_text(&answer.parts), result);
+            let failed = if answer.failed { ", failed" } else { "" };
+            (format!("RESULT of {}{failed}", answer.name), text)
         }
     };
     let time = time.get(..16).unwrap_or("?");
@@ -170,7 +240,7 @@ fn cut(text: &str, limit: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Length, line, raw, text};
+    use super::{Length, line, lines, raw, size, text};
     use crate::message::{Message, Part, Reply, ToolCall, ToolResult, User};
     use serde_json::json;
 
@@ -217,6 +287,53 @@ mod tests {
             "x".repeat(150)
         );
         check(Message::Tool(result), Some(&expect));
+    }
+
+    #[test]
+    fn a_turn_of_any_size_fits_and_keeps_its_ends() {
+        let parts = |text: &str| vec![Part::Text(text.into())];
+        let question = Message::User(User {
+            parts: parts("Why?"),
+            ..User::default()
+        });
+        let call = Message::Assistant(Reply {
+            text: "I look. ".repeat(20),
+            calls: vec![ToolCall {
+                id: "c".into(),
+                name: "look".into(),
+                arguments: json!({ "at": "x".repeat(300) }),
+            }],
+            ..Reply::default()
+        });
+        let result = Message::Tool(ToolResult {
+            call: "c".into(),
+            name: "look".into(),
+            parts: parts(&"y".repeat(2000)),
+            failed: false,
+        });
+        let answer = Message::Assistant(Reply {
+            text: "Therefore.".into(),
+            ..Reply::default()
+        });
+        let mut messages = vec![&question];
+        messages.extend([&call, &result].repeat(50));
+        messages.push(&answer);
+        let messages: Vec<_> = messages.iter().map(|message| ("", *message)).collect();
+        let check = |room: usize, count: usize, has: &str| {
+            let lines = lines(&messages, room);
+            assert!(size(&lines) <= room, "{room}");
+            assert_eq!(lines.len(), count, "{room}");
+            assert!(lines[0].ends_with("USER: Why?"));
+            assert!(
+                lines.iter().any(|line| line.contains(has)),
+                "{room}: {lines:?}"
+            );
+            assert!(lines.last().unwrap().ends_with("ASSISTANT: Therefore."));
+        };
+        check(1_000_000, 102, "1400 characters");
+        check(40_000, 102, "1880 characters");
+        check(2000, 52, "[?] ASSISTANT [calls look]: ");
+        check(400, 14, "[… 39 lines …]");
     }
 
     #[test]

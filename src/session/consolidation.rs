@@ -30,7 +30,7 @@ pub struct Terms {
 pub struct Next {
     /// The number of its first message.
     pub from: usize,
-    /// Where it ends at the latest.
+    /// Where it ends at the latest: where a turn begins, or what was put behind ends.
     pub limit: usize,
     /// It was put behind, and nothing of it is kept back.
     pub left: bool,
@@ -106,8 +106,14 @@ struct Border {
     due: bool,
 }
 
-/// Go back from the end as far as messages are kept, and on until it is known whether anything is due. Where nothing is,
-/// what is kept begins with a user's message all the same: else the next look would find a rest before it.
+/// Whether a turn begins with it.
+fn begins_turn(message: Option<&Message>) -> bool {
+    matches!(message, Some(Message::User(user)) if !user.injected)
+}
+
+/// Go back from the end as far as messages are kept, from there to the beginning of the turn, and on until it is known
+/// whether anything is due. Where the turn begins no later than the piece does, all of it is taken: what is kept begins
+/// with a user's message in any case, since nothing before the first of those would be sent again.
 fn border(
     file: &File,
     path: &Path,
@@ -118,10 +124,11 @@ fn border(
 ) -> Result<Border> {
     let mut due = count - from >= terms.window;
     let (mut number, mut tokens) = (count, 0);
-    let mut limit = (terms.window < 2).then_some(count);
-    let mut begins = limit;
+    // Where it would be if turns were of no matter; the last turn that begins before it, and the first after it.
+    let mut wanted = (terms.window < 2).then_some(count);
+    let (mut before, mut after) = (None, None);
     let mut lines = Backwards::from(file, path, size);
-    while number > from && !(due && limit.is_some()) {
+    while number > from && !(due && before.is_some()) {
         let Some((_, text)) = lines.next()? else {
             break;
         };
@@ -130,26 +137,30 @@ fn border(
         };
         tokens += message.as_ref().map_or(0, weight::of_message);
         if tokens > terms.tokens / 2 {
-            limit.get_or_insert(number);
+            wanted.get_or_insert(number);
         }
         number -= 1;
         if count - number == terms.window / 2 {
-            limit.get_or_insert(number);
-        }
-        if limit.is_some_and(|limit| number <= limit) && matches!(message, Some(Message::User(_))) {
-            begins.get_or_insert(number);
+            wanted.get_or_insert(number);
         }
         due |= tokens >= terms.tokens;
+        if before.is_none() && number > from && begins_turn(message.as_ref()) {
+            match wanted {
+                Some(wanted) if number <= wanted => before = Some(number),
+                _ => after = Some(number),
+            }
+        }
     }
-    let limit = if due { limit } else { begins };
+    let wanted = wanted.filter(|wanted| *wanted > from);
+    let limit = wanted.and_then(|_| before.or(after));
     Ok(Border {
         limit: limit.unwrap_or(from),
         due,
     })
 }
 
-/// Read what is next of the session `key`, for as long as `has_room` says so of each message; the first one is taken in
-/// any case. What stays begins with a user's message. `None` where it cannot, or the session is not as it was.
+/// Read what is next of the session `key`, turn by turn, for as long as `has_room` says so of each message; the first
+/// turn is taken whole in any case. `None` where the session is not as it was.
 pub fn read(
     place: &Place,
     key: &str,
@@ -170,24 +181,12 @@ pub fn read(
     let (mut number, mut to) = (next.from, None);
     let mut text = Vec::new();
     let mut full = false;
-    loop {
-        if next.left && number == next.limit {
-            to = Some(number);
-            break;
-        }
-        let length = tail::next_line(&mut reader, &mut text).with_context(what)?;
-        if length == 0 {
-            break;
-        }
+    while number < next.limit && tail::next_line(&mut reader, &mut text).with_context(what)? > 0 {
         let Line::Message(message) = line::parse(&text) else {
             continue;
         };
-        let is_user = matches!(message, Some(Message::User(_)));
-        if is_user && number > next.from && (number <= next.limit || to.is_none()) {
+        if number > next.from && begins_turn(message.as_ref()) {
             to = Some(number);
-        }
-        if number >= next.limit && to.is_some() {
-            break;
         }
         if let Some(message) = message {
             let (time, turn) = line::stamp(&text);
@@ -197,16 +196,17 @@ pub fn read(
                 turn,
                 message,
             };
-            full = !has_room(&logged) && !messages.is_empty();
-            if full {
-                break;
-            }
+            full |= !has_room(&logged);
             messages.push(logged);
+        }
+        if full && to.is_some() {
+            break;
         }
         number += 1;
     }
-    // One turn that is larger than the room is taken in parts: there is no better border in it.
-    let to = to.or(full.then_some(number)).filter(|to| *to > next.from);
+    if number == next.limit {
+        to = Some(number);
+    }
     Ok(to.map(|to| {
         messages.retain(|logged| logged.number < to);
         Piece {

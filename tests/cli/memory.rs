@@ -201,6 +201,85 @@ fn few_messages_of_many_words_are_due_too() {
     assert_eq!(consolidated(&story), 8);
 }
 
+/// A conversation whose first turn calls a tool so many times, as the Python program keeps it, and the lines behind it.
+fn long_turn(calls: usize, rest: &str) -> String {
+    let line = |mut message: Value| {
+        message["timestamp"] = json!("2026-01-01T09:00:00");
+        format!("{message}\n")
+    };
+    let mut text = talk("cli:direct", 0);
+    text.push_str(&line(
+        json!({ "role": "user", "content": "Look everywhere." }),
+    ));
+    for number in 0..calls {
+        let id = format!("c{number}");
+        let call = json!({ "id": id, "type": "function", "function": { "name": "look", "arguments": "{\"a\": 1}" } });
+        text.push_str(&line(
+            json!({ "role": "assistant", "content": null, "tool_calls": [call] }),
+        ));
+        text.push_str(&line(
+            json!({ "role": "tool", "tool_call_id": id, "name": "look", "content": "z".repeat(500) }),
+        ));
+    }
+    text.push_str(&line(json!({ "role": "assistant", "content": "Nowhere." })));
+    text + rest
+}
+
+#[test]
+fn a_turn_that_is_larger_than_a_request_is_condensed_and_never_cut() {
+    let rest = talk("cli:direct", 60);
+    let (_, rest) = rest.split_once('\n').unwrap();
+    let no = || says("no");
+    for (answers, outcome, taken) in [
+        (
+            vec![save("[2026-01-01 09:00] Nothing.", "m")],
+            "memory 1 B",
+            0,
+        ),
+        (vec![no(), no(), no()], "archived as they are", 10),
+    ] {
+        let story = Story::new().workspace_file("sessions/cli_direct.jsonl", long_turn(100, rest));
+        let story = story
+            .set("agents.defaults.contextWindowTokens", json!(6000))
+            .script(answers);
+        // The turn begins with the first message, and what stays with a user's: 202 messages, and then 10 of the others.
+        story
+            .run(["memory", "consolidate", "--dry-run"])
+            .stdout("cli:direct: 212 messages\n");
+        let ran = consolidate(&story);
+        assert!(
+            ran.text()
+                .starts_with(&format!("cli:direct: {} messages", 202 + taken))
+                && ran.text().contains(outcome),
+            "{}",
+            ran.text()
+        );
+        drop(ran.error_text());
+        drop(ran);
+        let question = story.asked()[0].last();
+        assert!(question.len() < 9000, "{}", question.len());
+        assert!(question.contains("USER: Look everywhere.") && question.contains("Nowhere."));
+        assert!(!question.contains("word0."));
+        assert_eq!(consolidated(&story), 202 + taken);
+        story.server().script([says("Yes.")]);
+        story.run(["agent", "-m", "go on"]).stdout("Yes.\n");
+        let sent = story.asked().pop().unwrap();
+        assert_eq!(sent.messages()[1]["content"], format!("word{taken}."));
+    }
+}
+
+#[test]
+fn of_a_conversation_that_is_one_turn_nothing_is_promised_and_nothing_taken() {
+    let story = Story::new().workspace_file("sessions/cli_direct.jsonl", long_turn(100, ""));
+    for which in [&["--all"][..], &[], &["-s", "cli:direct"]] {
+        story.run([&["memory", "consolidate", "--dry-run"], which].concat());
+        story
+            .run([&["memory", "consolidate"], which].concat())
+            .stderr("nanobot: nothing is to be consolidated\n");
+    }
+    assert_eq!(consolidated(&story), 0);
+}
+
 #[test]
 fn whatever_shape_the_answer_has_it_is_taken() {
     let plain = json!({ "history_entry": "Tea.", "memory_update": "Likes tea." });
