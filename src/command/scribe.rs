@@ -9,7 +9,7 @@ use crate::ledger::Account;
 use crate::memory::request::{self, LETTERS, Length};
 use crate::memory::{Cause, Change, Done, Held, Memory, answer, history, objection};
 use crate::message::{Message, Part, Usage, User};
-use crate::provider::{Calls, ProviderError, Request};
+use crate::provider::{Calls, Delta, ProviderError, Request};
 use crate::report::Report;
 use crate::session::consolidation::{self, Next, Piece, Terms};
 use crate::session::{Logged, Place};
@@ -156,6 +156,7 @@ impl<'a> Scribe<'a> {
             memory: update.memory.map(String::into_bytes),
             aside: aside.clone(),
             of: None,
+            trouble: None,
         };
         let mut advance = self.advance();
         let done = held.apply(&seen, Cause::Consolidation, change, &mut advance)?;
@@ -193,12 +194,14 @@ impl<'a> Scribe<'a> {
         )?;
         let sampling = asker::sampling(&self.settings.asked[0]);
         let tools = [request::spec()];
+        // What cannot be read or written is no try of a model's.
+        held.check()?;
+        let mut seen = held.look()?;
         if !consolidation::count_try(&self.place, key, next)? {
             return Ok(None);
         }
         let mut again = true;
         loop {
-            let seen = held.look()?;
             let memory = String::from_utf8_lossy(&seen);
             let text = request::text(&memory, lines, &self.stamp(), self.settings.memory.budget);
             let messages = [Message::User(User {
@@ -216,13 +219,15 @@ impl<'a> Scribe<'a> {
                 reply_id: &account.turn,
                 schema: None,
             };
-            let reply = chosen
-                .answers
-                .reply(&request, &mut |delta| report.tell(delta.event("")));
+            let mut heard = false;
+            let reply = chosen.answers.reply(&request, &mut |delta| {
+                heard |= matches!(delta, Delta::Text(_) | Delta::Reasoning(_));
+                report.tell(delta.event(""))
+            });
             let reply = match reply {
                 Ok(reply) => reply,
                 Err(error) => {
-                    if is_unasked(&error) {
+                    if !heard && is_no_try(&error) {
                         consolidation::take_back(&self.place, key, next)?;
                     }
                     return Err(without_turn(
@@ -247,6 +252,7 @@ impl<'a> Scribe<'a> {
             if !is_stale {
                 return Ok(Some(Asked::Update(seen, update)));
             }
+            seen = held.look()?;
         }
     }
 
@@ -256,8 +262,14 @@ impl<'a> Scribe<'a> {
             return Ok(Step::Idle);
         };
         let messages = piece.to - piece.from;
+        let words = || {
+            format!(
+                "no model made memory of {messages} messages, and the history has them as they are"
+            )
+        };
         let change = Change {
             piece: Some((key, piece.from, piece.to)),
+            trouble: (!lines.is_empty()).then(words),
             entries: match lines.is_empty() {
                 true => Vec::new(),
                 false => request::raw(&lines, messages, &self.stamp()),
@@ -341,11 +353,16 @@ impl Spent {
     }
 }
 
-/// Whether nobody was asked at all: a budget forbids it, or a key, a login or the address could not be had.
-fn is_unasked(error: &ProviderError) -> bool {
+/// Whether no model has judged the piece, so that another time it may: a budget forbids to ask, a key, a login or the
+/// address could not be had or is wrong, or there was nobody to answer. Else an outage would make raw text of everything.
+fn is_no_try(error: &ProviderError) -> bool {
     match error {
-        ProviderError::Spent(_) => true,
+        ProviderError::Spent(_)
+        | ProviderError::Busy { .. }
+        | ProviderError::Unavailable(_)
+        | ProviderError::KeyRejected(_)
+        | ProviderError::NotFound(_) => true,
         ProviderError::Aborted(error) => !error.is::<Stop>(),
-        _ => false,
+        ProviderError::Broken(_) | ProviderError::TooLong(_) | ProviderError::Refused(_) => false,
     }
 }

@@ -4,8 +4,9 @@ use super::asker::{self, Way};
 use crate::World;
 use crate::cli::Status as Arguments;
 use crate::error::Exit;
+use crate::memory::Memory;
+use crate::memory::last::Outcome;
 use crate::memory::request::{self, LETTERS};
-use crate::memory::{Cause, Memory, Version};
 use crate::session;
 use crate::settings::{Config, Overrides, Settings};
 use crate::sys::store::size_in_words;
@@ -32,9 +33,7 @@ pub fn run(world: &World, arguments: &Arguments) -> Result<Exit> {
         settings.memory.budget,
     );
     let is_over = request::is_over(&shown, budget);
-    let versions = memory.versions()?;
-    let made = |version: &&Version| version.cause == Cause::Consolidation;
-    let last = versions.iter().rfind(made);
+    let last = memory.last()?;
     let trouble = memory.trouble()?;
     if arguments.json {
         let (choice, error) = match &asked {
@@ -43,7 +42,7 @@ pub fn run(world: &World, arguments: &Arguments) -> Result<Exit> {
         };
         let memory = json!({
             "bytes": text.len(), "tokens": tokens, "budget_tokens": budget, "over_budget": is_over,
-            "last_consolidation": last.map(|version| json!({ "time": version.time, "session": version.session })),
+            "last_consolidation": last,
             "trouble": trouble,
         });
         let line = json!({
@@ -81,12 +80,14 @@ pub fn run(world: &World, arguments: &Arguments) -> Result<Exit> {
     ));
     let when = last.map_or_else(
         || "never".into(),
-        |version| {
-            format!(
-                "{}, of {}",
-                version.time,
-                version.session.as_deref().unwrap_or("-")
-            )
+        |last| {
+            let outcome = match last.outcome {
+                Outcome::New => "",
+                Outcome::Same => "; the memory stayed as it was",
+                Outcome::Aside => "; the new text is kept aside",
+                Outcome::Raw => "; the history has its messages as they are",
+            };
+            format!("{}, of {}{outcome}", last.time, last.session)
         },
     );
     rows.push(("made", when));

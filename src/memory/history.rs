@@ -30,6 +30,14 @@ impl History {
         self.dir.join("history.jsonl")
     }
 
+    /// See that the file can be added to, as far as that can be known without doing it.
+    pub(super) fn check(&self) -> Result<()> {
+        let path = followed(self.path());
+        // The first refuses what is no file, and never waits for it.
+        store::open_existing(&path)?;
+        store::open_existing_log(&path).map(drop)
+    }
+
     /// How long the file is, for [`Self::append`].
     pub(super) fn size(&self) -> Result<u64> {
         match std::fs::metadata(self.path()) {
@@ -59,6 +67,7 @@ impl History {
             .filter(|start| *start <= before.len())
             .unwrap_or(0);
         let since = &before[start..];
+        let path = followed(path);
         let log = store::open_lines(&path)?;
         let mut at = 0;
         let mut cursor = is_rows
@@ -101,6 +110,16 @@ impl History {
         }
         Ok(())
     }
+}
+
+/// Where a link of the user's leads, also where nothing is yet; what is no link as it is. The memory as a link is followed
+/// as well, and nobody but the user makes them there.
+fn followed(path: PathBuf) -> PathBuf {
+    let Ok(target) = std::fs::read_link(&path) else {
+        return path;
+    };
+    let beside = path.parent().unwrap_or(Path::new("")).join(target);
+    std::fs::canonicalize(&path).unwrap_or(beside)
 }
 
 /// Whether one of the rows in `text` has this content.
@@ -194,6 +213,34 @@ mod tests {
         std::fs::write(history.path(), "other").unwrap();
         history.append(&entries[..1], 0, "t", "a:b").unwrap();
         assert_eq!(text(&history), "other\n[t] one\n\n");
+    }
+
+    #[test]
+    fn a_history_that_is_a_link_is_followed_and_what_is_none_is_refused_before() {
+        let dir = tempfile::tempdir().unwrap();
+        let history = History {
+            dir: dir.path().join("memory"),
+        };
+        std::fs::create_dir(&history.dir).unwrap();
+        for (link, target) in [
+            ("../beside.md", "beside.md"),
+            ("/dev/null/x", ""),
+            ("../far", "far"),
+            (".", ""),
+        ] {
+            if target == "far" {
+                std::fs::write(dir.path().join(target), "old\n").unwrap();
+            }
+            std::os::unix::fs::symlink(link, history.path()).unwrap();
+            assert_eq!(history.check().is_ok(), !target.is_empty(), "{link}");
+            if !target.is_empty() {
+                history.append(&["[t] one".into()], 0, "t", "a:b").unwrap();
+                let text = std::fs::read_to_string(dir.path().join(target)).unwrap();
+                assert!(text.ends_with("[t] one\n\n"), "{text}");
+                assert!(history.path().is_symlink());
+            }
+            std::fs::remove_file(history.dir.join("HISTORY.md")).unwrap();
+        }
     }
 
     #[test]

@@ -9,6 +9,7 @@ use crate::sys::clock::Clock;
 use crate::sys::store::{self, Lock};
 use anyhow::{Context, Result};
 use history::History;
+use last::Outcome;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -16,6 +17,7 @@ use version::Versions;
 
 pub mod answer;
 pub mod history;
+pub mod last;
 pub mod request;
 pub mod search;
 mod version;
@@ -47,6 +49,8 @@ pub struct Change<'a> {
     pub aside: Option<String>,
     /// The version that the new text brings back.
     pub of: Option<u64>,
+    /// What there is to complain of, where no model made this.
+    pub trouble: Option<String>,
 }
 
 /// What became of a change.
@@ -68,6 +72,8 @@ struct Plan {
     /// How long the history's file was.
     history: u64,
     stamp: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    trouble: Option<String>,
     /// The version in force, and the staged one that is to be.
     base: Option<u64>,
     version: Option<Version>,
@@ -219,6 +225,11 @@ impl Held {
         Ok(text)
     }
 
+    /// See that the history can be added to, before anything is paid for.
+    pub fn check(&self) -> Result<()> {
+        self.memory.history().check()
+    }
+
     /// Do it: all of it or nothing, whatever happens. `seen` is the memory that it was made for.
     pub fn apply(
         &self,
@@ -233,7 +244,11 @@ impl Held {
             memory,
             aside,
             of,
+            trouble,
         } = change;
+        if !entries.is_empty() {
+            self.memory.history().check()?;
+        }
         let now = self.look()?;
         let store = self.memory.store();
         let list = store.list()?;
@@ -264,6 +279,7 @@ impl Held {
                 .strftime("%Y-%m-%d %H:%M")
                 .to_string(),
             base: version::current(&list).map(|version| version.id),
+            trouble,
             version,
         };
         let text = serde_json::to_vec(&plan).context("write the plan down")?;
@@ -297,25 +313,34 @@ impl Held {
                 .history()
                 .append(&plan.entries, plan.history, &plan.stamp, session)?;
         }
+        let mut outcome = Outcome::Same;
         if let Some(version) = &plan.version {
-            self.replace(version, plan.base)?;
+            outcome = self.replace(version, plan.base)?;
         }
         if let Some((session, from, to)) = &plan.piece {
             advance(session, *from, *to)?;
-            // What went wrong before is mended.
-            if self.memory.trouble_path().exists() {
-                drop(std::fs::remove_file(self.memory.trouble_path()));
+            match &plan.trouble {
+                Some(words) => {
+                    outcome = Outcome::Raw;
+                    self.memory.note_trouble(&format!("{session}: {words}"))?;
+                }
+                // A model has answered, and what went wrong before is mended.
+                None if !plan.entries.is_empty() && self.memory.trouble_path().exists() => {
+                    drop(std::fs::remove_file(self.memory.trouble_path()));
+                }
+                None => {}
             }
+            self.memory.note_last(session, outcome)?;
         }
         std::fs::remove_file(&path).with_context(|| format!("remove `{}`", path.display()))?;
         store::sync_dir(&self.memory.dir)
     }
 
     /// Let a staged version be in force, unless it is to be kept aside, or somebody else was faster.
-    fn replace(&self, version: &Version, base: Option<u64>) -> Result<()> {
+    fn replace(&self, version: &Version, base: Option<u64>) -> Result<Outcome> {
         let store = self.memory.store();
         let Some(text) = store.text(version.id)? else {
-            return Ok(());
+            return Ok(Outcome::Same);
         };
         let now = self.memory.read()?.unwrap_or_default();
         let known = match base {
@@ -323,20 +348,22 @@ impl Held {
             None => Vec::new(),
         };
         if version.aside.is_some() {
-            return store.add(version);
+            store.add(version)?;
+            return Ok(Outcome::Aside);
         }
         if now != known && now != text {
             let aside = Some("the memory was changed meanwhile".into());
-            return store.add(&Version {
+            store.add(&Version {
                 aside,
                 ..version.clone()
-            });
+            })?;
+            return Ok(Outcome::Aside);
         }
         store.add(version)?;
         if now != text {
             store::replace(&self.memory.path(), &text)?;
         }
-        Ok(())
+        Ok(Outcome::New)
     }
 
     /// The version that follows.

@@ -475,10 +475,98 @@ fn what_a_budget_forbids_is_no_try() {
         .status(69)
         .stderr_has("--offline");
     assert_eq!(tries(&story), 0);
-    // And what fails otherwise is one.
-    let story = due().script([fails(401, "no such key")]);
-    consolidate(&story).status(77).stderr_has("no such key");
+    // And what a model will not answer is one.
+    // (It is asked once more without the tool being forced.)
+    let story = due().script((0..2).map(|_| fails(400, "against our policy")));
+    consolidate(&story)
+        .status(1)
+        .stderr_has("against our policy");
     assert_eq!((consolidated(&story), tries(&story)), (0, 1));
+}
+
+#[test]
+fn an_outage_or_a_wrong_key_makes_no_raw_text_of_a_conversation() {
+    let down = || due().set("providers.custom.apiBase", json!("http://127.0.0.1:1/v1"));
+    let cases: [(Story, i32); 3] = [
+        (down(), 69),
+        (due().script((0..4).map(|_| fails(401, "no such key"))), 77),
+        (
+            due().script((0..8).map(|_| fails(404, "no such model"))),
+            78,
+        ),
+    ];
+    for (story, status) in cases {
+        for _ in 0..4 {
+            drop(consolidate(&story).status(status).error_text());
+        }
+        assert_eq!((consolidated(&story), tries(&story)), (0, 0), "{status}");
+        assert_eq!(text(&story, "memory/HISTORY.md"), "");
+    }
+}
+
+#[test]
+fn files_that_cannot_be_used_cost_neither_a_request_nor_a_try() {
+    for name in ["MEMORY.md", "HISTORY.md"] {
+        let story = due().workspace_file(&format!("memory/{name}/x"), "");
+        for _ in 0..4 {
+            consolidate(&story).status(74).stderr_has(name);
+        }
+        assert_eq!((consolidated(&story), tries(&story)), (0, 0), "{name}");
+        assert_eq!(story.asked().len(), 0);
+        // Once it is mended, nothing of it is left.
+        std::fs::remove_dir_all(story.workspace().join("memory").join(name)).unwrap();
+        story
+            .server()
+            .script([save("[2026-01-01 10:00] Words.", "m")]);
+        consolidate(&story).stdout_has("70 messages");
+    }
+}
+
+#[test]
+fn a_history_that_is_a_link_is_added_to_where_it_leads() {
+    let story = due()
+        .workspace_file("memory/x", "")
+        .file("notes.md", "[t] old\n\n");
+    let link = story.workspace().join("memory/HISTORY.md");
+    std::os::unix::fs::symlink(story.dir().join("notes.md"), &link).unwrap();
+    story
+        .server()
+        .script([save("[2026-01-01 10:00] Words.", "m")]);
+    consolidate(&story).stdout_has("70 messages");
+    let notes = std::fs::read_to_string(story.dir().join("notes.md")).unwrap();
+    assert_eq!(notes, "[t] old\n\n[2026-01-01 10:00] Words.\n\n");
+    assert!(link.is_symlink());
+}
+
+#[test]
+fn what_no_model_made_anything_of_is_told_until_one_does() {
+    let story = due().script([says("no"), says("no"), says("no")]);
+    let ran = consolidate(&story).stdout_has("archived as they are");
+    drop(ran.error_text());
+    drop(ran);
+    let words = "the last consolidation failed: 2026-01-02 03:04 cli:direct: no model made memory of 70 messages";
+    story
+        .run(["memory", "log"])
+        .stdout_has("")
+        .stderr_has(words);
+    let ran = story.run(["status"]).stdout_has(words);
+    assert!(ran.text().contains(
+        "made       2026-01-02 03:04:05, of cli:direct; the history has its messages as they are"
+    ));
+    drop(ran);
+    let story = story.workspace_file("sessions/cli_direct.jsonl", talk("cli:direct", 120));
+    story
+        .server()
+        .script([save("[2026-01-01 10:00] Words.", "")]);
+    consolidate(&story).stdout_has("70 messages");
+    let ran = story.run(["status"]);
+    assert!(
+        ran.text().ends_with(
+            "made       2026-01-02 03:04:05, of cli:direct; the memory stayed as it was\n"
+        ),
+        "{}",
+        ran.text()
+    );
 }
 
 #[test]
