@@ -91,32 +91,26 @@ fn consolidate(world: &World, arguments: &Consolidate) -> Result<Exit> {
     }
     signal::arm(None).context("wait for signals")?;
     let scribe = Scribe::new(world, model.as_deref(), asking(*offline, *no_stream))?;
+    let mut failures = Failures::default();
     let keys = match session {
+        // One that is not there is a mistake.
         Some(key) => {
-            super::session::known(&scribe.place, key)?;
+            session::look(&scribe.place, key)?;
             vec![key.clone()]
         }
-        None => {
-            let listing = session::list(&scribe.place)?;
-            for error in &listing.failures {
-                notice(world, &format!("{error:#}"));
-            }
-            let keys = listing.sessions.into_iter().map(|found| found.key);
-            keys.collect()
-        }
+        None => all_keys(world, &scribe.place, &mut failures)?,
     };
     let even_if_not_due = *all || session.is_some();
     let mut due = Vec::new();
     for key in keys {
-        if let Some(next) =
-            consolidation::next(&scribe.place, &key, &scribe.terms, even_if_not_due)?
-        {
-            due.push((key, next));
+        match consolidation::next(&scribe.place, &key, &scribe.terms, even_if_not_due) {
+            Ok(next) => due.extend(next.map(|next| (key, next))),
+            Err(error) => failures.add(world, error)?,
         }
     }
     if due.is_empty() {
         notice(world, "nothing is to be consolidated");
-        return Ok(Exit::Answered);
+        return Ok(failures.exit());
     }
     if *dry_run {
         let line = |(key, next): &(String, consolidation::Next)| {
@@ -131,7 +125,7 @@ fn consolidate(world: &World, arguments: &Consolidate) -> Result<Exit> {
         world
             .terminal
             .print(&due.iter().map(line).collect::<String>())?;
-        return Ok(Exit::Answered);
+        return Ok(failures.exit());
     }
     let held = hold(
         world,
@@ -151,36 +145,95 @@ fn consolidate(world: &World, arguments: &Consolidate) -> Result<Exit> {
     let bar = bar(world, total);
     let mut spent = Spent::default();
     let mut pieces = 0;
-    let done = due.iter().try_for_each(|(key, _)| {
+    let mut done = Ok(());
+    for (key, _) in &due {
         let out = (&mut spent, &mut report, &bar);
-        pieces += work_off(&scribe, &held, key, even_if_not_due, out)?;
-        Ok::<_, anyhow::Error>(())
-    });
+        done = work_off(&scribe, &held, key, even_if_not_due, (&mut pieces, out))
+            .or_else(|error| bar.suspend(|| failures.add(world, error)));
+        if done.is_err() || failures.hopeless {
+            break;
+        }
+    }
     bar.finish_and_clear();
     if pieces > 1 {
         notice(world, &format!("{} in all", price(&spent)));
     }
     done?;
-    Ok(Exit::Answered)
+    Ok(failures.exit())
 }
 
-/// Make memory of one conversation, piece by piece, until there is nothing left to do. How many pieces there were.
+/// Every conversation that this release may write to.
+fn all_keys(world: &World, place: &session::Place, failures: &mut Failures) -> Result<Vec<String>> {
+    let listing = session::list(place)?;
+    for error in listing.failures {
+        failures.add(world, error)?;
+    }
+    let mut keys = Vec::new();
+    for session in listing.sessions {
+        match session.is_newer {
+            true => notice(
+                world,
+                &format!(
+                    "`{}` is left as it is, since a newer nanobot wrote it",
+                    harmless(&session.key)
+                ),
+            ),
+            false => keys.push(session.key),
+        }
+    }
+    Ok(keys)
+}
+
+/// What went wrong with some conversations, which is no reason to leave the others.
+#[derive(Default)]
+struct Failures {
+    first: Option<Exit>,
+    /// How often in a row nobody was there.
+    outages: u32,
+    /// It will go no better with the next one: there is no money, no right, or nobody there.
+    hopeless: bool,
+}
+
+impl Failures {
+    /// Tell of one.
+    ///
+    /// # Errors
+    /// The run is to end.
+    fn add(&mut self, world: &World, error: anyhow::Error) -> Result<()> {
+        if error.is::<Stop>() {
+            return Err(error);
+        }
+        let exit = crate::report(&error, world.terminal);
+        self.first.get_or_insert(exit);
+        self.outages = match exit {
+            Exit::Unavailable | Exit::TryAgain => self.outages + 1,
+            _ => 0,
+        };
+        self.hopeless |= self.outages > 1 || matches!(exit, Exit::Budget | Exit::Refused);
+        Ok(())
+    }
+
+    fn exit(&self) -> Exit {
+        self.first.unwrap_or(Exit::Answered)
+    }
+}
+
+/// Make memory of one conversation, piece by piece, until there is nothing left to do; `pieces` are counted.
 fn work_off(
     scribe: &Scribe<'_>,
     held: &Held,
     key: &str,
     all: bool,
-    (total, report, bar): (&mut Spent, &mut Report, &ProgressBar),
-) -> Result<usize> {
+    (pieces, (total, report, bar)): (&mut usize, (&mut Spent, &mut Report, &ProgressBar)),
+) -> Result<()> {
     let world = scribe.world;
-    let mut pieces = 0;
     loop {
         signal::check()?;
         let mut spent = Spent::default();
         let step = scribe.step(held, key, all, &mut spent, report);
         total.join(&spent);
         match step? {
-            Step::Idle => return Ok(pieces),
+            Step::Idle => return Ok(()),
             Step::Failed(words) => {
                 bar.suspend(|| {
                     notice(
@@ -190,7 +243,7 @@ fn work_off(
                 });
             }
             Step::Made(made) => {
-                pieces += 1;
+                *pieces += 1;
                 bar.inc(made.messages as u64);
                 let line = format!("{}: {}\n", harmless(key), told(&made, &spent));
                 bar.suspend(|| world.terminal.print(&line))?;

@@ -7,7 +7,8 @@ use super::files::Logged;
 use super::line::{self, Closing, Line, Metadata};
 use super::place::{Place, Sync};
 use super::tail::{self, Backwards};
-use super::{Known, Session, TRIES, about, mend, whole_lines};
+use super::{Known, Session, TRIES, about, is_newer, mend, refuse_newer, whole_lines};
+use crate::error::{Exit, exit_of};
 use crate::history::weight;
 use crate::message::Message;
 use crate::sys::store;
@@ -68,6 +69,9 @@ fn is_there((from, to): &(usize, usize), count: usize) -> bool {
 
 /// What of the session `key` comes next: what was put behind, then what is due; with `all` whatever may be consolidated,
 /// due or not. `None` where there is nothing, or no such session.
+///
+/// # Errors
+/// Status 78 where a newer release wrote it.
 pub fn next(place: &Place, key: &str, terms: &Terms, all: bool) -> Result<Option<Next>> {
     let path = place.find(key)?;
     let Some(file) = store::open_existing(&path)? else {
@@ -75,6 +79,7 @@ pub fn next(place: &Place, key: &str, terms: &Terms, all: bool) -> Result<Option
     };
     let size = whole_lines(&file, &path)?;
     let tail = tail::read(&file, &path, size, 0)?;
+    refuse_newer(tail.metadata.is_newer(), &path)?;
     let kept = tail.metadata.kept();
     let mut left = kept.left.into_iter();
     let left = left.find(|range| is_there(range, tail.count));
@@ -281,7 +286,7 @@ pub fn take_back(place: &Place, key: &str, next: &Next) -> Result<bool> {
 /// The messages from `from` to `to` are consolidated: move the pointer behind them. Whether it moved; it does not where
 /// the session is not any more what was read.
 pub fn advance(place: &Place, key: &str, from: usize, to: usize) -> Result<bool> {
-    amend(place, key, &mut |metadata, count| {
+    let moved = amend(place, key, &mut |metadata, count| {
         if to > count || from >= to {
             return false;
         }
@@ -297,7 +302,12 @@ pub fn advance(place: &Place, key: &str, from: usize, to: usize) -> Result<bool>
         kept.tries = 0;
         metadata.keep(&kept);
         true
-    })
+    });
+    match moved {
+        // A newer release has gone on with it meanwhile. What it became of is done, and must not be in the way of more.
+        Err(error) if exit_of(&error) == Exit::Config => Ok(false),
+        moved => moved,
+    }
 }
 
 /// Whether message `from` begins what comes next, or what was put behind since.
@@ -311,6 +321,9 @@ fn is_next(metadata: &Metadata, from: usize) -> bool {
 
 /// Append a metadata line, changed by `change`, which is told how many messages there are and says whether there is
 /// anything to write. It is asked again where another program wrote meanwhile.
+///
+/// # Errors
+/// Status 78 where a newer release wrote it.
 fn amend(
     place: &Place,
     key: &str,
@@ -321,6 +334,7 @@ fn amend(
         let Some(file) = store::open_existing_log(&path)? else {
             return Ok(false);
         };
+        refuse_newer(is_newer(&path)?, &path)?;
         // As a turn does: the newer releases have one lock for all sessions of a store.
         let guard = File::open(path.with_file_name(".session-files.lock")).ok();
         let guard = guard.as_ref().unwrap_or(&file);

@@ -281,6 +281,72 @@ fn of_a_conversation_that_is_one_turn_nothing_is_promised_and_nothing_taken() {
 }
 
 #[test]
+fn one_conversation_that_fails_does_not_stop_the_others() {
+    let mut story = Story::new();
+    for name in ["a", "b", "c"] {
+        let talk = talk(&format!("many:{name}"), 120);
+        story = story.workspace_file(&format!("sessions/many_{name}.jsonl"), talk);
+    }
+    story
+        .server()
+        .script((0..2).map(|_| fails(400, "against our policy")));
+    story
+        .server()
+        .always(save("[2026-01-01 10:00] Words.", "m"));
+    let ran = story.run(["memory", "consolidate", "--all"]).status(1);
+    assert_eq!(ran.text().matches("70 messages").count(), 2);
+    let told = ran.error_text();
+    assert_eq!(told.matches("against our policy").count(), 1, "{told}");
+    drop(ran);
+    // Where nobody is there, not every one is tried.
+    let mut story = Story::new().set("providers.custom.apiBase", json!("http://127.0.0.1:1/v1"));
+    for name in ["a", "b", "c"] {
+        let talk = talk(&format!("many:{name}"), 120);
+        story = story.workspace_file(&format!("sessions/many_{name}.jsonl"), talk);
+    }
+    let ran = story.run(["memory", "consolidate"]).status(69);
+    assert_eq!(ran.error_text().matches("nothing became of").count(), 2);
+}
+
+#[test]
+fn what_a_newer_release_wrote_is_not_written_to() {
+    let newer = talk("cli:new", 120).replacen(
+        "\"metadata\": {}",
+        "\"metadata\": {\"nanobot\": {\"v\": 99}}",
+        1,
+    );
+    let story = due().workspace_file("sessions/cli_new.jsonl", &newer);
+    story
+        .run(["memory", "consolidate", "-s", "cli:new"])
+        .status(78)
+        .stderr_has("a newer nanobot wrote");
+    story
+        .server()
+        .script([save("[2026-01-01 10:00] Words.", "m")]);
+    story
+        .run(["memory", "consolidate", "--all"])
+        .stdout_has("cli:direct: 70 messages")
+        .stderr("nanobot: `cli:new` is left as it is, since a newer nanobot wrote it\n");
+    // What becomes one while the model thinks is left alone too, and is in nobody's way.
+    let path = story.workspace().join("sessions/cli_direct.jsonl");
+    std::fs::write(&path, talk("cli:direct", 120)).unwrap();
+    let target = path.clone();
+    let now_newer = newer.replace("cli:new", "cli:direct");
+    let written = now_newer.clone();
+    story.server().script([Box::new(move |asked: &Asked| {
+        std::fs::write(&target, &written).unwrap();
+        save("[2026-01-01 10:00] More.", "m")(asked)
+    }) as Turn]);
+    consolidate(&story)
+        .status(78)
+        .stdout_has("")
+        .stderr_has("newer");
+    assert_eq!(text(&story, "sessions/cli_new.jsonl"), newer);
+    assert_eq!(text(&story, "sessions/cli_direct.jsonl"), now_newer);
+    story.run(["memory", "undo", "1"]).stderr_has("version");
+}
+
+#[test]
 fn whatever_shape_the_answer_has_it_is_taken() {
     let plain = json!({ "history_entry": "Tea.", "memory_update": "Likes tea." });
     let text_of = |value: &Value| value.to_string();
