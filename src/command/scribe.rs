@@ -145,7 +145,8 @@ impl<'a> Scribe<'a> {
             Some(Asked::Useless(words)) => return Ok(Step::Failed(words)),
         };
         let old = String::from_utf8_lossy(&seen);
-        let tidying = request::is_over(&old, self.settings.memory.budget);
+        let budget = self.settings.memory.budget;
+        let tidying = request::is_over(&old, budget).then_some(budget);
         let aside = update
             .memory
             .as_deref()
@@ -185,18 +186,13 @@ impl<'a> Scribe<'a> {
             job: None,
             cause: "consolidation",
         };
-        let chosen = asker::choose(
-            self.world,
-            &self.arguments,
-            &self.settings,
-            &account,
-            report,
-        )?;
-        let sampling = asker::sampling(&self.settings.asked[0]);
-        let tools = [request::spec()];
         // What cannot be read or written is no try of a model's.
         held.check()?;
         let mut seen = held.look()?;
+        let settings = self.with_room_for(&seen);
+        let chosen = asker::choose(self.world, &self.arguments, &settings, &account, report)?;
+        let sampling = asker::sampling(&settings.asked[0]);
+        let tools = [request::spec()];
         if !consolidation::count_try(&self.place, key, next)? {
             return Ok(None);
         }
@@ -254,6 +250,18 @@ impl<'a> Scribe<'a> {
             }
             seen = held.look()?;
         }
+    }
+
+    /// The settings, with an answer that has room for the whole of the memory and more: what is cut is of no use. Whoever
+    /// asks a model keeps within what that gives out.
+    fn with_room_for(&self, memory: &[u8]) -> Settings {
+        let mut settings = self.settings.clone();
+        let tokens = String::from_utf8_lossy(memory).chars().count() / LETTERS;
+        let least = u32::try_from(tokens + tokens / 4 + 1000).unwrap_or(u32::MAX);
+        for asked in &mut settings.asked {
+            asked.max_tokens = asked.max_tokens.max(least);
+        }
+        settings
     }
 
     /// Keep a piece as it is in the history, since no model makes anything of it.

@@ -10,6 +10,7 @@ use crate::sys::store::{self, Lock};
 use anyhow::{Context, Result};
 use history::History;
 use last::Outcome;
+use request::LETTERS;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -390,37 +391,34 @@ impl Held {
     }
 }
 
-/// Lines of the form that the Python program lays out as a memory.
-const FORM: [&str; 12] = [
-    "# Long-term Memory",
-    "This file stores important information that should persist across sessions.",
-    "## User Information",
-    "(Important facts about the user)",
-    "## Preferences",
-    "(User preferences learned over time)",
-    "## Project Context",
-    "(Information about ongoing projects)",
-    "## Important Notes",
-    "(Things to remember)",
-    "---",
-    "*This file is automatically updated by nanobot when important information should be remembered.*",
-];
-
-/// How many characters of a memory somebody filled in.
+/// How many characters of a memory somebody filled in: headings, rules and what forms have in parentheses or in italics
+/// to be replaced say nothing yet.
 fn substance(text: &str) -> usize {
+    let between = |line: &str, open: char, close: char| {
+        line.len() > 1 && line.starts_with(open) && line.ends_with(close)
+    };
+    let is_form = |line: &str| {
+        line.starts_with('#')
+            || line.chars().all(|letter| letter == '-')
+            || between(line, '(', ')')
+            || between(line, '*', '*')
+    };
     let lines = text.trim().lines().map(str::trim);
-    let filled = lines.filter(|line| !FORM.contains(line));
+    let filled = lines.filter(|line| !is_form(line));
     filled.map(|line| line.chars().count()).sum()
 }
 
 /// Why `new` is not to take the place of `old`: it is blank, or so short that something must have gone wrong. Where a
-/// tidying was asked for, it may be shorter.
-pub fn objection(old: &str, new: &str, tidying: bool) -> Option<String> {
+/// tidying to a budget of so many tokens was asked for, it may be shorter, however large the old one was.
+pub fn objection(old: &str, new: &str, tidying: Option<usize>) -> Option<String> {
     let (before, after) = (substance(old), substance(new));
-    let part = if tidying { 5 } else { 2 };
+    let least = match tidying {
+        Some(budget) => before.div_ceil(5).min(budget.saturating_mul(LETTERS) / 2),
+        None => before.div_ceil(2),
+    };
     if new.trim().is_empty() && !old.trim().is_empty() {
         Some("the new text is empty".into())
-    } else if before >= SMALL && after * part < before {
+    } else if before >= SMALL && after < least {
         Some(format!("the new text has {after} of {before} characters"))
     } else {
         None
@@ -466,13 +464,17 @@ mod tests {
                 new.len()
             );
         };
-        check("", "", false, false);
-        check("a", " \n", false, true);
-        check(&long[..399], "a", false, false);
-        check(&long, &long[..200], false, false);
-        check(&long, &long[..199], false, true);
-        check(&long, &long[..199], true, false);
-        check(&long, &long[..79], true, true);
+        check("", "", None, false);
+        check("a", " \n", None, true);
+        check(&long[..399], "a", None, false);
+        check(&long, &long[..200], None, false);
+        check(&long, &long[..199], None, true);
+        check(&long, &long[..199], Some(90), false);
+        check(&long, &long[..80], Some(90), false);
+        check(&long, &long[..79], Some(90), true);
+        // Half of the budget is enough of a memory that is many times as large.
+        check(&long, &long[..20], Some(10), false);
+        check(&long, &long[..19], Some(10), true);
     }
 
     #[test]

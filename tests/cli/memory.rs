@@ -498,6 +498,25 @@ fn a_memory_that_outgrew_its_budget_is_to_be_tidied() {
 }
 
 #[test]
+fn a_memory_of_any_size_can_be_tidied() {
+    // 10,000 tokens, and the answer has room for all of them; or as much as the model gives out.
+    let long = "The user likes tea. ".repeat(2000);
+    let short = "The user likes tea. ".repeat(15);
+    for (output, sent) in [(20_000, 13_500), (9000, 9000)] {
+        let story = due()
+            .workspace_file("memory/MEMORY.md", &long)
+            .set("memory", json!({ "budgetTokens": 100 }))
+            .set("models", json!({ "scripted": { "maxOutputTokens": output } }));
+        story
+            .server()
+            .script([save("[2026-01-01 10:00] Tea.", &short)]);
+        consolidate(&story).stdout_has("memory 300 B, was 39.1 KB");
+        assert_eq!(story.asked()[0].body["max_tokens"], sent);
+        assert_eq!(text(&story, "memory/MEMORY.md"), short);
+    }
+}
+
+#[test]
 fn a_run_that_is_killed_while_it_asks_counts_and_changes_nothing() {
     let story = due().workspace_file("memory/MEMORY.md", "old");
     for number in 1..=3 {
