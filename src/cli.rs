@@ -590,6 +590,13 @@ pub struct Consolidate {
     // What `agent` starts when its answer is out.
     #[arg(long, hide = true, requires = "session", conflicts_with = "dry_run")]
     pub detached: bool,
+    // What the turn's model takes in and gives out, and what is left of the turn's limits.
+    #[arg(long, hide = true, requires = "detached")]
+    pub context: Option<u32>,
+    #[arg(long, hide = true, requires = "detached", value_parser = dollars)]
+    pub max_cost: Option<f64>,
+    #[arg(long, hide = true, requires = "detached")]
+    pub max_total_tokens: Option<u64>,
 }
 
 #[derive(Clone, Debug, Subcommand)]

@@ -284,7 +284,7 @@ fn answer(
         None => turn::run(&mut agent, &mut session, input, &mut tell),
     };
     if ending.cause == Cause::Answered && ending.error.is_none() {
-        *afterwards = afterwards::due(arguments, &settings, &session, Some(chosen.context));
+        *afterwards = afterwards::due(arguments, &settings, &session, Some(&chosen));
     }
     if key.starts_with("pipe:") {
         // The answer is out: what is in the way of tidying up is no failure of this run.

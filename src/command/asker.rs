@@ -38,6 +38,8 @@ pub(super) struct Chosen {
     /// Tokens that the model takes in and gives out, together.
     pub(super) context: u32,
     pub(super) answers: Box<dyn Provider>,
+    /// What it may cost and has cost.
+    pub(super) run: Arc<Run>,
 }
 
 /// Choose who answers this turn, and who stands in.
@@ -54,6 +56,7 @@ pub(super) fn choose(
             model: demo::NAME.into(),
             context: settings.context_window,
             answers: Box::new(demo::Demo),
+            run: Arc::default(),
         },
         Some(path) => {
             if !path.exists() {
@@ -69,6 +72,7 @@ pub(super) fn choose(
                 model: model.unwrap_or_else(|| "replay".into()),
                 context: settings.context_window,
                 answers: Box::new(replay),
+                run: Arc::default(),
             }
         }
         None => chain(world, arguments, settings, account, report)?,
@@ -151,6 +155,7 @@ fn chain(
         model,
         context,
         answers: Box::new(Fallback::new(links)),
+        run,
     })
 }
 

@@ -77,6 +77,9 @@ fn consolidate(world: &World, arguments: &Consolidate) -> Result<Exit> {
         offline,
         no_stream,
         detached,
+        context,
+        max_cost,
+        max_total_tokens,
     } = arguments;
     if *detached {
         let later = Later {
@@ -84,13 +87,21 @@ fn consolidate(world: &World, arguments: &Consolidate) -> Result<Exit> {
             model: model.clone(),
             offline: *offline,
             no_stream: *no_stream,
+            context: *context,
+            max_cost: *max_cost,
+            max_tokens: *max_total_tokens,
         };
         // There is nobody to tell; what went wrong is written down where `memory log` and `status` find it.
         drop(later.make(world, Duration::from_secs(*wait), Level::Quiet));
         return Ok(Exit::Answered);
     }
     signal::arm(None).context("wait for signals")?;
-    let scribe = Scribe::new(world, model.as_deref(), asking(*offline, *no_stream))?;
+    let asking = Agent {
+        offline: *offline,
+        no_stream: *no_stream,
+        ..Agent::default()
+    };
+    let scribe = Scribe::new(world, model.as_deref(), asking, None)?;
     let mut failures = Failures::default();
     let keys = match session {
         // One that is not there is a mistake.
@@ -295,15 +306,6 @@ fn bar(world: &World, messages: usize) -> ProgressBar {
     bar
 }
 
-/// How a model is asked, in the words of `agent`.
-fn asking(offline: bool, no_stream: bool) -> Agent {
-    Agent {
-        offline,
-        no_stream,
-        ..Agent::default()
-    }
-}
-
 fn quiet_report(world: &World, level: Level) -> Report {
     let stamp = Stamp {
         clock: world.clock.clone(),
@@ -324,6 +326,11 @@ pub(super) struct Later {
     pub(super) model: Option<String>,
     pub(super) offline: bool,
     pub(super) no_stream: bool,
+    /// Tokens that the model of the turn takes in and gives out: it decides what is due.
+    pub(super) context: Option<u32>,
+    /// What it may cost: US dollars, and tokens.
+    pub(super) max_cost: Option<f64>,
+    pub(super) max_tokens: Option<u64>,
 }
 
 impl Later {
@@ -340,6 +347,17 @@ impl Later {
         add("--session=", self.key.as_ref());
         if let Some(model) = &self.model {
             add("--model=", model.as_ref());
+        }
+        let limits = [
+            ("--context=", self.context.map(|limit| limit.to_string())),
+            ("--max-cost=", self.max_cost.map(|limit| limit.to_string())),
+            (
+                "--max-total-tokens=",
+                self.max_tokens.map(|limit| limit.to_string()),
+            ),
+        ];
+        for (flag, limit) in limits {
+            limit.iter().for_each(|limit| add(flag, limit.as_ref()));
         }
         if let Some(config) = &world.shared.config {
             add("--config=", config.as_os_str());
@@ -370,11 +388,14 @@ impl Later {
     }
 
     fn try_make(&self, world: &World, wait: Duration, level: Level) -> Result<()> {
-        let scribe = Scribe::new(
-            world,
-            self.model.as_deref(),
-            asking(self.offline, self.no_stream),
-        )?;
+        let asking = Agent {
+            offline: self.offline,
+            no_stream: self.no_stream,
+            max_cost: self.max_cost,
+            max_total_tokens: self.max_tokens,
+            ..Agent::default()
+        };
+        let scribe = Scribe::new(world, self.model.as_deref(), asking, self.context)?;
         let mut advance = scribe.advance();
         let held = match scribe.memory.hold(wait, &mut || {}, &mut advance) {
             Err(error) if exit_of(&error) == Exit::TryAgain => return Ok(()),

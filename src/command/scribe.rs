@@ -76,8 +76,15 @@ enum Asked {
 }
 
 impl<'a> Scribe<'a> {
-    /// With the model that `model` names, else the one that is configured for this, else the one of turns.
-    pub(super) fn new(world: &'a World, model: Option<&str>, arguments: Arguments) -> Result<Self> {
+    /// With the model that `model` names, else the one that is configured for this, else the one of turns. Whoever is asked,
+    /// what is due depends on the model that answers turns; `answering` is what that takes in and gives out, where it is
+    /// known.
+    pub(super) fn new(
+        world: &'a World,
+        model: Option<&str>,
+        arguments: Arguments,
+        answering: Option<u32>,
+    ) -> Result<Self> {
         let config = Config::load(&world.paths.config)?;
         let resolve = |model: Option<&str>| {
             let overrides = Overrides {
@@ -87,15 +94,17 @@ impl<'a> Scribe<'a> {
             };
             Settings::resolve(&config, &world.env, &overrides, &world.paths)
         };
-        let mut settings = resolve(model)?;
-        if let (None, Some(model)) = (model, settings.memory.model.clone()) {
-            settings = resolve(Some(&model))?;
+        let mut settings = resolve(None)?;
+        let answering = answering.unwrap_or_else(|| asker::context(world, &settings));
+        let terms = terms(&settings, answering);
+        if let Some(model) = model.or(settings.memory.model.as_deref()) {
+            settings = resolve(Some(model))?;
         }
         let context = asker::context(world, &settings);
         Ok(Self {
             place: super::session::place(world, &settings)?,
             memory: Memory::new(&settings.workspace, &world.clock),
-            terms: terms(&settings, context),
+            terms,
             context: context as usize,
             world,
             settings,
@@ -196,7 +205,7 @@ impl<'a> Scribe<'a> {
         if !consolidation::count_try(&self.place, key, next)? {
             return Ok(None);
         }
-        let mut again = true;
+        let (mut again, mut heard) = (true, false);
         loop {
             let memory = String::from_utf8_lossy(&seen);
             let text = request::text(&memory, lines, &self.stamp(), self.settings.memory.budget);
@@ -215,7 +224,6 @@ impl<'a> Scribe<'a> {
                 reply_id: &account.turn,
                 schema: None,
             };
-            let mut heard = false;
             let reply = chosen.answers.reply(&request, &mut |delta| {
                 heard |= matches!(delta, Delta::Text(_) | Delta::Reasoning(_));
                 report.tell(delta.event(""))
@@ -232,6 +240,7 @@ impl<'a> Scribe<'a> {
                     ));
                 }
             };
+            heard = true;
             spent.add(reply.usage, reply.cost);
             let update = match answer::update(&reply) {
                 Ok(update) if answer::is_quoted(&update, &lines.join("\n"), &memory) => {

@@ -75,6 +75,15 @@ impl Run {
         }
     }
 
+    /// What is left of both limits, for a run that follows; `None` once one of them is reached.
+    pub fn left(&self) -> Option<(Option<f64>, Option<u64>)> {
+        self.check().ok()?;
+        let spent = *self.spent.lock().unwrap_or_else(PoisonError::into_inner);
+        let usd = self.max_cost.map(|limit| limit - spent.usd);
+        let tokens = self.max_tokens.map(|limit| limit - spent.tokens);
+        Some((usd, tokens))
+    }
+
     fn add(&self, usage: Usage, usd: Option<f64>) {
         let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
         spent.usd += usd.unwrap_or(0.0);

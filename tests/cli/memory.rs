@@ -182,14 +182,19 @@ fn what_was_named_once_has_no_rest() {
         .stderr("nanobot: nothing is to be consolidated\n");
 }
 
-#[test]
-fn few_messages_of_many_words_are_due_too() {
+/// A conversation of few messages, each of some 2500 tokens.
+fn long_words() -> String {
     let mut lines = talk("cli:direct", 0);
     for number in 0..12 {
         let role = if number % 2 == 0 { "user" } else { "assistant" };
         lines.push_str(&format!("{}\n", json!({ "role": role, "content": format!("{number} {}", "word ".repeat(2000)), "timestamp": "2026-01-01T10:00:00" })));
     }
-    let story = Story::new().workspace_file("sessions/cli_direct.jsonl", lines);
+    lines
+}
+
+#[test]
+fn few_messages_of_many_words_are_due_too() {
+    let story = Story::new().workspace_file("sessions/cli_direct.jsonl", long_words());
     let story = story.set("agents.defaults.contextWindowTokens", json!(40_000));
     story.server().script([
         save("[2026-01-01 10:00] Words.", "m"),
@@ -347,6 +352,71 @@ fn what_a_newer_release_wrote_is_not_written_to() {
 }
 
 #[test]
+fn what_is_due_depends_on_the_model_that_answers_and_not_on_the_one_that_remembers() {
+    for mode in ["inline", "detached"] {
+        let large = json!({ "contextWindowTokens": 1_000_000 });
+        let small = json!({ "contextWindowTokens": 50_000 });
+        let story = Story::new()
+            .workspace_file("sessions/cli_direct.jsonl", long_words())
+            .set("memory", json!({ "model": "large" }))
+            .set(
+                "models",
+                json!({ "large": large, "scripted": large, "small": small }),
+            )
+            .env("NANOBOT_MEMORY__CONSOLIDATE", mode);
+        story
+            .server()
+            .script([says("Here."), save("[2026-01-01 10:00] Words.", "m")]);
+        story
+            .run(["agent", "-m", "x", "--model", "small"])
+            .stdout("Here.\n");
+        while text(&story, "memory/.versions/last.json").is_empty() {
+            std::thread::yield_now();
+        }
+        assert_eq!(story.asked()[1].body["model"], "large");
+        assert!(consolidated(&story) > 0);
+    }
+}
+
+#[test]
+fn what_a_turn_may_cost_bounds_the_memory_that_is_made_after_it() {
+    let priced = |mode| {
+        due().env("NANOBOT_MEMORY__CONSOLIDATE", mode).set(
+            "models",
+            json!({ "scripted": { "price": { "input": 0, "output": 1e6 / 7.0 } } }),
+        )
+    };
+    // A dollar for each answer. Nothing is left after the first one.
+    for limit in [["--max-cost", "1"], ["--max-total-tokens", "1"]] {
+        let story = priced("inline").script([says("x y z")]);
+        story
+            .run([&["agent", "-m", "x"][..], &limit].concat())
+            .stdout("x y z\n");
+        assert_eq!(tries(&story), 0);
+    }
+    // Enough is left for one request, and not for that which a change of the memory calls for.
+    for mode in ["inline", "detached"] {
+        let story = priced(mode);
+        let path = story.workspace().join("memory/MEMORY.md");
+        story.server().script([
+            says("x y z"),
+            Box::new(move |asked: &Asked| {
+                std::fs::write(&path, "by hand").unwrap();
+                save("[2026-01-01 10:00] Words.", "m")(asked)
+            }) as Turn,
+        ]);
+        story
+            .run(["agent", "-m", "x", "--max-cost", "1.5"])
+            .stdout("x y z\n");
+        while text(&story, "memory/.versions/trouble").is_empty() {
+            std::thread::yield_now();
+        }
+        assert_eq!(text(&story, "memory/MEMORY.md"), "by hand");
+        assert_eq!((consolidated(&story), tries(&story)), (0, 1));
+    }
+}
+
+#[test]
 fn whatever_shape_the_answer_has_it_is_taken() {
     let plain = json!({ "history_entry": "Tea.", "memory_update": "Likes tea." });
     let text_of = |value: &Value| value.to_string();
@@ -470,13 +540,22 @@ fn a_memory_that_would_shrink_or_go_is_kept_aside() {
 /// Four hundred characters of it say nothing of the user; a model that leaves them out loses nothing.
 #[test]
 fn a_form_that_nobody_filled_in_may_give_way_to_the_first_facts() {
-    let form = "# Long-term Memory\n\nThis file stores important information that should persist across sessions.\n\n\
-        ## User Information\n\n(Important facts about the user)\n\n## Preferences\n\n(User preferences learned over \
-        time)\n\n## Project Context\n\n(Information about ongoing projects)\n\n## Important Notes\n\n(Things to \
-        remember)\n\n---\n\n*This file is automatically updated by nanobot when important information should be \
-        remembered.*\n";
+    let section = |name: &str| {
+        format!(
+            "## {name}\n\n(What is known of it; replace this line with the facts, one a line)\n\n"
+        )
+    };
+    let form = format!(
+        "# Memory\n\nFacts that last.\n\n{}{}{}{}{}---\n\n*This file is written by the agent; you may write in it as well.*\n",
+        section("User"),
+        section("Preferences"),
+        section("Work"),
+        section("Places"),
+        section("Notes"),
+    );
+    assert!(form.len() > 400);
     let story = due()
-        .workspace_file("memory/MEMORY.md", form)
+        .workspace_file("memory/MEMORY.md", &form)
         .script([save("[2026-01-01 10:00] Tea.", "- likes tea\n")]);
     consolidate(&story).stdout_has("memory 12 B");
     assert_eq!(text(&story, "memory/MEMORY.md"), "- likes tea\n");
@@ -506,7 +585,10 @@ fn a_memory_of_any_size_can_be_tidied() {
         let story = due()
             .workspace_file("memory/MEMORY.md", &long)
             .set("memory", json!({ "budgetTokens": 100 }))
-            .set("models", json!({ "scripted": { "maxOutputTokens": output } }));
+            .set(
+                "models",
+                json!({ "scripted": { "maxOutputTokens": output } }),
+            );
         story
             .server()
             .script([save("[2026-01-01 10:00] Tea.", &short)]);

@@ -3,6 +3,7 @@
 
 use crate::World;
 use crate::cli::Agent as Arguments;
+use crate::command::asker::Chosen;
 use crate::command::memory::Later;
 use crate::command::scribe;
 use crate::error::Exit;
@@ -19,22 +20,28 @@ pub(super) struct Afterwards {
     mode: Consolidate,
 }
 
-/// What is to be done after a turn of `session`; `context` is that of the model that answered, where one did.
+/// What is to be done after a turn of `session`, which `chosen` answered, where somebody did. It costs no more than is left
+/// of what the turn might cost.
 pub(super) fn due(
     arguments: &Arguments,
     settings: &Settings,
     session: &Session,
-    context: Option<u32>,
+    chosen: Option<&Chosen>,
 ) -> Option<Afterwards> {
     let is_rehearsal = arguments.replay.is_some() || arguments.dry_run.is_some();
     // Without a network only who has just answered is known to be there.
     let is_out_of_reach =
-        arguments.offline && (context.is_none() || settings.memory.model.is_some());
+        arguments.offline && (chosen.is_none() || settings.memory.model.is_some());
     let mode = settings.memory.consolidate;
     if mode == Consolidate::Manual || is_rehearsal || is_out_of_reach {
         return None;
     }
+    let context = chosen.map(|chosen| chosen.context);
     let terms = scribe::terms(settings, context.unwrap_or(settings.context_window));
+    let (max_cost, max_tokens) = match chosen {
+        Some(chosen) => chosen.run.left()?,
+        None => (arguments.max_cost, arguments.max_total_tokens),
+    };
     session.is_due(&terms).then(|| Afterwards {
         later: Later {
             key: session.key().to_owned(),
@@ -45,6 +52,9 @@ pub(super) fn due(
                 .or_else(|| arguments.model.clone()),
             offline: arguments.offline,
             no_stream: arguments.no_stream,
+            context,
+            max_cost,
+            max_tokens,
         },
         mode,
     })
