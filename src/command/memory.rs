@@ -19,6 +19,7 @@ use regex::Regex;
 use serde_json::json;
 use std::ffi::OsString;
 use std::io::ErrorKind;
+use std::path::Path;
 use std::time::Duration;
 
 /// How long a change by hand waits for another one, which may be asking a model.
@@ -593,7 +594,7 @@ fn undo(world: &World, memory: &Memory, id: Option<u64>) -> Result<()> {
         );
         return Ok(());
     }
-    change(&held, memory, (&seen, text), Cause::Undo, Some(of))?;
+    settle(memory, change(&held, (&seen, text), Cause::Undo, Some(of))?)?;
     notice(world, &format!("the memory is that of version {of} again"));
     Ok(())
 }
@@ -613,14 +614,38 @@ fn edit(world: &World, memory: &Memory) -> Result<()> {
     let place = place(world)?;
     let seen = hold(world, memory, &place, PATIENCE)?.look()?;
     let copy = store::temporary(&seen).context("make a copy to edit")?;
+    let edited = edit_copy(world, memory, &place, &seen, copy.path());
+    let is_new =
+        || store::read(copy.path()).is_ok_and(|text| text.is_some_and(|text| text != seen));
+    // What was typed is not lost, whatever went wrong then.
+    if edited.is_err() && is_new() {
+        let (_, path) = copy.keep().context("keep the text")?;
+        let path = harmless(&path.display().to_string());
+        world
+            .terminal
+            .complain(&format!("nanobot: your text is in `{path}`"));
+    }
+    settle(memory, edited?)
+}
+
+/// Let the copy at `path` be edited, and put it in the place of the memory.
+fn edit_copy(
+    world: &World,
+    memory: &Memory,
+    place: &session::Place,
+    seen: &[u8],
+    path: &Path,
+) -> Result<Done> {
     let editor = ["VISUAL", "EDITOR"]
         .iter()
         .find_map(|name| world.env.get(name))
         .unwrap_or("vi");
-    let done = match process::edit(editor, copy.path()) {
+    let what = || format!("run `{editor}`");
+    let done = signal::left_to_another(|| process::edit(editor, path)).and_then(|done| done);
+    let done = match done {
         Ok(done) => done,
         Err(error) if error.kind() == ErrorKind::NotFound => false,
-        Err(error) => return Err(error).with_context(|| format!("run `{editor}`")),
+        Err(error) => return Err(error).with_context(what),
     };
     if !done {
         return Err(fail_hint(
@@ -629,38 +654,39 @@ fn edit(world: &World, memory: &Memory) -> Result<()> {
             "another editor in `EDITOR`",
         ));
     }
-    let text = store::read(copy.path())?.unwrap_or_default();
+    let text = store::read(path)?.unwrap_or_default();
     if text == seen {
-        return Ok(());
+        return Ok(Done::All);
     }
-    let held = hold(world, memory, &place, PATIENCE)?;
-    change(&held, memory, (&seen, text), Cause::Edit, None)
+    let held = hold(world, memory, place, PATIENCE)?;
+    change(&held, (seen, text), Cause::Edit, None)
 }
 
 /// Put a text in the place of the memory.
-///
-/// # Errors
-/// Somebody else changed it meanwhile; the text is kept aside.
 fn change(
     held: &Held,
-    memory: &Memory,
     (seen, text): (&[u8], Vec<u8>),
     cause: Cause,
     of: Option<u64>,
-) -> Result<()> {
+) -> Result<Done> {
     let change = Change {
         memory: Some(text),
         of,
         ..Change::default()
     };
-    let done = held.apply(seen, cause, change, &mut |_, _, _| Ok(()))?;
-    if done == Done::Aside {
-        let id = memory.versions()?.last().map_or(0, |version| version.id);
-        return Err(fail_hint(
-            Exit::TryAgain,
-            format!("the memory was changed meanwhile; your text is version {id}"),
-            format!("nanobot memory diff {id}"),
-        ));
+    held.apply(seen, cause, change, &mut |_, _, _| Ok(()))
+}
+
+/// # Errors
+/// Somebody else changed the memory meanwhile, and the text is kept aside.
+fn settle(memory: &Memory, done: Done) -> Result<()> {
+    if done == Done::All {
+        return Ok(());
     }
-    Ok(())
+    let id = memory.versions()?.last().map_or(0, |version| version.id);
+    Err(fail_hint(
+        Exit::TryAgain,
+        format!("the memory was changed meanwhile; your text is version {id}"),
+        format!("nanobot memory diff {id}"),
+    ))
 }

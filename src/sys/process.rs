@@ -89,8 +89,9 @@ pub fn detach(arguments: &[OsString]) -> io::Result<()> {
 /// Let a person work with `program`, a command for a shell, on the file at `path`. Whether it ended well.
 pub fn edit(program: &str, path: &Path) -> io::Result<bool> {
     let mut command = Command::new("/bin/sh");
+    // The terminal's keys reach the shell as well. It takes them, so that it waits on, and its child does not inherit that.
     command
-        .args(["-c", &format!("{program} \"$1\""), program])
+        .args(["-c", &format!("trap : INT QUIT; {program} \"$1\""), program])
         .arg(path);
     Ok(command.status()?.success())
 }

@@ -8,7 +8,7 @@
 use super::process;
 use crate::error::{Exit, Stop};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::backend::SignalDelivery;
 use signal_hook::iterator::exfiltrator::SignalOnly;
 use signal_hook::{flag, low_level};
@@ -74,6 +74,29 @@ pub fn arm(timeout: Option<Duration>) -> std::io::Result<()> {
     // Never dropped: that would take the handlers back. What it writes is never read: the bell goes on ringing.
     std::mem::forget(SignalDelivery::with_pipe(bell, hammer, SignalOnly, &ours)?);
     Ok(())
+}
+
+/// Run `work`, during which a person sits at another program: Ctrl-C and Ctrl-\ mean that one and not us. We take them
+/// and do nothing, instead of ignoring them, since only that ends with an exec: the other program has the system's own way
+/// with them. After it, what [`arm`] does is right.
+///
+/// # Errors
+/// The system takes no handler, or no descriptors are left.
+pub fn left_to_another<T>(work: impl FnOnce() -> T) -> std::io::Result<T> {
+    static OVER: AtomicBool = AtomicBool::new(false);
+    let ignored = ignored();
+    for signal in [SIGINT, SIGQUIT] {
+        if ignored & (1 << (signal - 1)) == 0 {
+            // What is taken once is never given back; Ctrl-C is told to `arm` then.
+            static NEVER: AtomicBool = AtomicBool::new(false);
+            let default = if signal == SIGQUIT { &OVER } else { &NEVER };
+            flag::register_conditional_default(signal, default)?;
+        }
+    }
+    let done = work();
+    arm(None)?;
+    OVER.store(true, Ordering::SeqCst);
+    Ok(done)
 }
 
 /// The signals that were ignored when the program started, a bit for each.

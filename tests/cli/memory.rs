@@ -1213,21 +1213,52 @@ fn at_a_terminal_the_prompt_is_back_before_the_memory_is_made() {
     }
 }
 
-#[test]
-fn an_editor_makes_a_version() {
-    let story = Story::new()
-        .workspace_file("memory/MEMORY.md", "old\n")
-        .file("ed", "#!/bin/sh\nprintf 'new\\n' > \"$1\"\n");
+/// `memory edit` at a terminal, with a shell script as the editor. `None` where there is no program that makes a terminal.
+fn edited<'a>(story: &'a Story, editor: &str) -> Option<Ran<'a>> {
+    std::fs::write(story.dir().join("ed"), editor).unwrap();
     let mut script = story.program("script");
-    let words = format!("{} memory edit", crate::story::NANOBOT);
+    let words = format!("exec {} memory edit", crate::story::NANOBOT);
     script
         .args(["-q", "-e", "-c", &words, "/dev/null"])
         .env("EDITOR", format!("sh {}", story.dir().join("ed").display()));
-    let Ok(child) = script.spawn() else {
-        // There is no such program everywhere.
+    Some(story.wait(script.spawn().ok()?))
+}
+
+#[test]
+fn an_interrupt_in_the_editor_is_the_editors_and_loses_nothing() {
+    let story = Story::new().workspace_file("memory/MEMORY.md", "old\n");
+    // The keys go to all who are in front: this editor takes them, and works on.
+    let editor = "trap : INT QUIT; kill -INT 0; kill -QUIT 0; printf 'new\\n' > \"$1\"\n";
+    let Some(ran) = edited(&story, editor) else {
         return;
     };
-    story.wait(child);
+    drop(ran.stdout(""));
+    assert_eq!(text(&story, "memory/MEMORY.md"), "new\n");
+    // One that is ended by them has nobody's handler, and what was saved before is named.
+    let editor = "printf 'newer\\n' > \"$1\"; kill -INT $$; printf 'no\\n' > \"$1\"\n";
+    let ran = edited(&story, editor).unwrap().status(1);
+    let told = ran.text();
+    let (_, kept) = told.split_once("your text is in `").expect("it is named");
+    let (kept, _) = kept.split_once('`').unwrap();
+    assert_eq!(std::fs::read_to_string(kept).unwrap(), "newer\n");
+    std::fs::remove_file(kept).unwrap();
+    assert_eq!(text(&story, "memory/MEMORY.md"), "new\n");
+    // And so it is where the memory cannot be written.
+    let editor = format!(
+        "printf 'newer\\n' > \"$1\"; rm -r {0}; mkdir {0}\n",
+        story.workspace().join("memory/MEMORY.md").display()
+    );
+    let ran = edited(&story, &editor).unwrap().status(74);
+    assert!(ran.text().contains("your text is in `"));
+}
+
+#[test]
+fn an_editor_makes_a_version() {
+    let story = Story::new().workspace_file("memory/MEMORY.md", "old\n");
+    let Some(ran) = edited(&story, "printf 'new\\n' > \"$1\"\n") else {
+        return;
+    };
+    drop(ran.stdout(""));
     assert_eq!(text(&story, "memory/MEMORY.md"), "new\n");
     story
         .run(["memory", "diff"])
