@@ -474,7 +474,7 @@ pub struct SessionSearch {
     /// Print N lines before and after as well
     #[arg(short = 'C', long, value_name = "N", default_value_t = 0)]
     pub context: usize,
-    /// Print only the keys of the conversations
+    /// Print only the keys of the conversations, and the names of the memory's files
     #[arg(short = 'l', long, conflicts_with = "json")]
     pub list: bool,
     /// One JSON object per line that matches
