@@ -34,10 +34,8 @@ impl Memory {
         if let Ok(last) = serde_json::from_slice(&text) {
             return Ok(Some(last));
         }
-        let versions = self.versions()?.into_iter();
-        let last = versions
-            .filter(|version| version.cause == Cause::Consolidation)
-            .next_back();
+        let mut versions = self.versions()?.into_iter();
+        let last = versions.rfind(|version| version.cause == Cause::Consolidation);
         Ok(last.map(|version| Last {
             time: version.time,
             session: version.session.unwrap_or_default(),

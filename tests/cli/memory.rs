@@ -335,7 +335,7 @@ fn what_a_newer_release_wrote_is_not_written_to() {
     // What becomes one while the model thinks is left alone too, and is in nobody's way.
     let path = story.workspace().join("sessions/cli_direct.jsonl");
     std::fs::write(&path, talk("cli:direct", 120)).unwrap();
-    let target = path.clone();
+    let target = path;
     let now_newer = newer.replace("cli:new", "cli:direct");
     let written = now_newer.clone();
     story.server().script([Box::new(move |asked: &Asked| {
