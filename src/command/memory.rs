@@ -93,7 +93,8 @@ fn consolidate(world: &World, arguments: &Consolidate) -> Result<Exit> {
             max_tokens: *max_total_tokens,
         };
         // There is nobody to tell; what went wrong is written down where `memory log` and `status` find it.
-        drop(later.make(world, Duration::from_secs(*wait), Level::Quiet));
+        // Where another one is at it, this is due again after the next turn: else each turn would leave one that waits.
+        drop(later.make(world, Duration::ZERO, Level::Quiet));
         return Ok(Exit::Answered);
     }
     signal::arm(None).context("wait for signals")?;
