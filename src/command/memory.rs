@@ -122,6 +122,10 @@ fn consolidate(world: &World, arguments: &Consolidate) -> Result<Exit> {
         }
     }
     if due.is_empty() {
+        if !*dry_run && scribe.memory.is_unfinished() {
+            let wait = Duration::from_secs(*wait);
+            drop(hold(world, &scribe.memory, &scribe.place, wait)?);
+        }
         notice(world, "nothing is to be consolidated");
         return Ok(failures.exit());
     }

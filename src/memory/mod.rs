@@ -27,6 +27,8 @@ pub use version::{Cause, Version};
 
 /// A memory of fewer characters may become anything.
 const SMALL: usize = 400;
+/// What is to be changed, as it is written down before anything is.
+const PENDING: &str = ".pending.json";
 
 /// The memory of a workspace.
 #[derive(Clone, Debug)]
@@ -84,6 +86,11 @@ struct Plan {
 const PLAN: u32 = 1;
 
 impl Memory {
+    /// Whether a run was killed in the middle of a change, which the next one that takes the lock brings to its end.
+    pub fn is_unfinished(&self) -> bool {
+        self.dir.join(PENDING).exists()
+    }
+
     pub fn new(workspace: &Path, clock: &Clock) -> Self {
         Self {
             dir: workspace.join("memory"),
@@ -387,7 +394,7 @@ impl Held {
     }
 
     fn plan(&self) -> PathBuf {
-        self.memory.dir.join(".pending.json")
+        self.memory.dir.join(PENDING)
     }
 }
 

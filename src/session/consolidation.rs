@@ -157,7 +157,8 @@ fn border(
         }
     }
     let wanted = wanted.filter(|wanted| *wanted > from);
-    let limit = wanted.and_then(|_| before.or(after));
+    // What is not due is not taken beyond what is to stay: else the next look would find one more turn, and one more.
+    let limit = wanted.and_then(|_| before.or(after.filter(|_| due)));
     Ok(Border {
         limit: limit.unwrap_or(from),
         due,

@@ -277,10 +277,14 @@ fn a_turn_that_is_larger_than_a_request_is_condensed_and_never_cut() {
 fn of_a_conversation_that_is_one_turn_nothing_is_promised_and_nothing_taken() {
     let story = Story::new().workspace_file("sessions/cli_direct.jsonl", long_turn(100, ""));
     for which in [&["--all"][..], &[], &["-s", "cli:direct"]] {
-        story.run([&["memory", "consolidate", "--dry-run"], which].concat());
-        story
-            .run([&["memory", "consolidate"], which].concat())
-            .stderr("nanobot: nothing is to be consolidated\n");
+        for command in [
+            &["memory", "consolidate", "--dry-run"][..],
+            &["memory", "consolidate"],
+        ] {
+            story
+                .run([command, which].concat())
+                .stderr("nanobot: nothing is to be consolidated\n");
+        }
     }
     assert_eq!(consolidated(&story), 0);
 }
