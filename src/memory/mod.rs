@@ -326,7 +326,6 @@ impl Held {
             outcome = self.replace(version, plan.base)?;
         }
         if let Some((session, from, to)) = &plan.piece {
-            advance(session, *from, *to)?;
             match &plan.trouble {
                 Some(words) => {
                     outcome = Outcome::Raw;
@@ -339,6 +338,8 @@ impl Held {
                 None => {}
             }
             self.memory.note_last(session, outcome)?;
+            // Last: until then it is due, and whoever does it finds the plan.
+            advance(session, *from, *to)?;
         }
         std::fs::remove_file(&path).with_context(|| format!("remove `{}`", path.display()))?;
         store::sync_dir(&self.memory.dir)
