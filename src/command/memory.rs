@@ -118,7 +118,7 @@ fn consolidate(world: &World, arguments: &Consolidate) -> Result<Exit> {
     for key in keys {
         match consolidation::next(&scribe.place, &key, &scribe.terms, even_if_not_due) {
             Ok(next) => due.extend(next.map(|next| (key, next))),
-            Err(error) => failures.add(world, error)?,
+            Err(error) => drop(failures.add(world, error)?),
         }
     }
     if due.is_empty() {
@@ -162,15 +162,17 @@ fn consolidate(world: &World, arguments: &Consolidate) -> Result<Exit> {
     let bar = bar(world, total);
     let mut spent = Spent::default();
     let mut pieces = 0;
-    let mut done = Ok(());
-    for (key, _) in &due {
-        let out = (&mut spent, &mut report, &bar);
-        done = work_off(&scribe, &held, key, even_if_not_due, (&mut pieces, out))
-            .or_else(|error| bar.suspend(|| failures.add(world, error)));
-        if done.is_err() || failures.hopeless {
-            break;
-        }
-    }
+    let out = (&mut spent, &mut report, &bar);
+    let keys: Vec<&str> = due.iter().map(|(key, _)| key.as_str()).collect();
+    let all = even_if_not_due;
+    let done = work_off_all(
+        &scribe,
+        &held,
+        &keys,
+        all,
+        &mut failures,
+        (&mut pieces, out),
+    );
     bar.finish_and_clear();
     if pieces > 1 {
         notice(world, &format!("{} in all", price(&spent)));
@@ -201,39 +203,67 @@ fn all_keys(world: &World, place: &session::Place, failures: &mut Failures) -> R
     Ok(keys)
 }
 
-/// What went wrong with some conversations, which is no reason to leave the others.
+/// What went wrong with some conversations, which is no reason to leave the others: the first of it.
 #[derive(Default)]
-struct Failures {
-    first: Option<Exit>,
-    /// How often in a row nobody was there.
-    outages: u32,
-    /// It will go no better with the next one: there is no money, no right, or nobody there.
-    hopeless: bool,
-}
+struct Failures(Option<Exit>);
 
 impl Failures {
     /// Tell of one.
     ///
     /// # Errors
     /// The run is to end.
-    fn add(&mut self, world: &World, error: anyhow::Error) -> Result<()> {
+    fn add(&mut self, world: &World, error: anyhow::Error) -> Result<Exit> {
         if error.is::<Stop>() {
             return Err(error);
         }
         let exit = crate::report(&error, world.terminal);
-        self.first.get_or_insert(exit);
-        self.outages = match exit {
-            Exit::Unavailable | Exit::TryAgain => self.outages + 1,
-            _ => 0,
-        };
-        self.hopeless |= self.outages > 1 || matches!(exit, Exit::Budget | Exit::Refused);
-        Ok(())
+        self.0.get_or_insert(exit);
+        Ok(exit)
     }
 
     fn exit(&self) -> Exit {
-        self.first.unwrap_or(Exit::Answered)
+        self.0.unwrap_or(Exit::Answered)
     }
 }
+
+/// Make memory of each of `keys`, until it is plain that it will go no better with the next one.
+fn work_off_all(
+    scribe: &Scribe<'_>,
+    held: &Held,
+    keys: &[&str],
+    all: bool,
+    failures: &mut Failures,
+    (pieces, (total, report, bar)): Work<'_>,
+) -> Result<()> {
+    let mut outages = 0;
+    for (number, key) in keys.iter().enumerate() {
+        let out = (&mut *total, &mut *report, bar);
+        let Err(error) = work_off(scribe, held, key, all, (&mut *pieces, out)) else {
+            outages = 0;
+            continue;
+        };
+        let exit = bar.suspend(|| failures.add(scribe.world, error))?;
+        // One server may fail over one conversation.
+        outages = match exit {
+            Exit::Unavailable | Exit::TryAgain => outages + 1,
+            _ => 0,
+        };
+        let is_hopeless = matches!(exit, Exit::Budget | Exit::Refused | Exit::Config);
+        let left = keys.len() - number - 1;
+        if left > 0 && (is_hopeless || outages > 1) {
+            let words = format!("conversations left for another time: {left}");
+            bar.suspend(|| notice(scribe.world, &words));
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// What is counted of the work, and where it is told.
+type Work<'a> = (
+    &'a mut usize,
+    (&'a mut Spent, &'a mut Report, &'a ProgressBar),
+);
 
 /// Make memory of one conversation, piece by piece, until there is nothing left to do; `pieces` are counted.
 fn work_off(
@@ -241,7 +271,7 @@ fn work_off(
     held: &Held,
     key: &str,
     all: bool,
-    (pieces, (total, report, bar)): (&mut usize, (&mut Spent, &mut Report, &ProgressBar)),
+    (pieces, (total, report, bar)): Work<'_>,
 ) -> Result<()> {
     let world = scribe.world;
     loop {

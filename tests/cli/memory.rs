@@ -314,7 +314,18 @@ fn one_conversation_that_fails_does_not_stop_the_others() {
         story = story.workspace_file(&format!("sessions/many_{name}.jsonl"), talk);
     }
     let ran = story.run(["memory", "consolidate"]).status(69);
-    assert_eq!(ran.error_text().matches("nothing became of").count(), 2);
+    let told = ran.error_text();
+    assert_eq!(told.matches("nothing became of").count(), 2, "{told}");
+    assert!(told.ends_with("nanobot: conversations left for another time: 1\n"));
+    drop(ran);
+    // Nor where there is no key.
+    let story = story.set("agents.defaults.provider", json!("anthropic"));
+    let ran = story.run(["memory", "consolidate"]).status(78);
+    assert!(
+        ran.error_text().ends_with("another time: 2\n"),
+        "{}",
+        ran.error_text()
+    );
 }
 
 #[test]
