@@ -29,6 +29,10 @@ pub use version::{Cause, Version};
 const SMALL: usize = 400;
 /// What is to be changed, as it is written down before anything is.
 const PENDING: &str = ".pending.json";
+/// The version of that form.
+const PLAN: u32 = 1;
+/// The folder of versions.
+const VERSIONS: &str = ".versions";
 
 /// The memory of a workspace.
 #[derive(Clone, Debug)]
@@ -82,15 +86,7 @@ struct Plan {
     version: Option<Version>,
 }
 
-/// The version of the plan's form.
-const PLAN: u32 = 1;
-
 impl Memory {
-    /// Whether a run was killed in the middle of a change, which the next one that takes the lock brings to its end.
-    pub fn is_unfinished(&self) -> bool {
-        self.dir.join(PENDING).exists()
-    }
-
     pub fn new(workspace: &Path, clock: &Clock) -> Self {
         Self {
             dir: workspace.join("memory"),
@@ -128,6 +124,11 @@ impl Memory {
     /// The text of a version; `None` where it is not kept.
     pub fn version(&self, id: u64) -> Result<Option<Vec<u8>>> {
         self.store().text(id)
+    }
+
+    /// Whether a run was killed in the middle of a change, which the next one that takes the lock brings to its end.
+    pub fn is_unfinished(&self) -> bool {
+        self.dir.join(PENDING).exists()
     }
 
     /// What went wrong last, and nothing was made since: in words, with its time before.
@@ -200,9 +201,6 @@ impl Memory {
         }
     }
 }
-
-/// The folder of versions.
-const VERSIONS: &str = ".versions";
 
 /// Moves the pointer of a session behind a piece: its key, from and to.
 pub type Advance<'a> = dyn FnMut(&str, usize, usize) -> Result<()> + 'a;

@@ -3,11 +3,12 @@
 //! Nothing here takes the lock of a turn: a piece is read as it stands, and the pointer moves by a metadata line, which a
 //! running turn notices. It moves only forward, and only from where the snapshot found it.
 
+use super::Session;
 use super::files::Logged;
 use super::line::{self, Closing, Line, Metadata};
+use super::log::{Known, TRIES, about, is_newer, mend, refuse_newer, whole_lines};
 use super::place::{Place, Sync};
 use super::tail::{self, Backwards};
-use super::{Known, Session, TRIES, about, is_newer, mend, refuse_newer, whole_lines};
 use crate::error::{Exit, exit_of};
 use crate::history::weight;
 use crate::message::Message;

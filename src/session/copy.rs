@@ -3,9 +3,10 @@
 
 use super::kept::Stats;
 use super::line::{self, Closing, Metadata};
+use super::log::{Log, refuse_newer, whole_lines};
 use super::place::Place;
 use super::trash::{asides, claim, later};
-use super::{Log, files, tail, whole_lines};
+use super::{files, tail};
 use crate::error::{Exit, fail, fail_hint};
 use crate::history::compaction::Compaction;
 use crate::sys::store;
@@ -31,7 +32,7 @@ pub fn fork(place: &Place, key: &str, new: &str, at: Option<usize>) -> Result<us
         let cause = format!("session `{key}` has {} messages", tail.count);
         return Err(fail(Exit::Usage, cause));
     }
-    super::refuse_newer(tail.metadata.is_newer(), &source)?;
+    refuse_newer(tail.metadata.is_newer(), &source)?;
     let (home, _) = place.home_of(new)?;
     store::create_dir(home.parent().context("a session file is in a directory")?)?;
     let is_free = || match place.find(new)?.exists() {

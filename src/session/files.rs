@@ -1,8 +1,9 @@
 //! Sessions as files: found, and read whole.
 
 use super::line::{self, Line};
+use super::log::whole_lines;
 use super::place::{Place, key_in};
-use super::{list, tail, whole_lines};
+use super::{list, tail};
 use crate::error::{Exit, fail_hint};
 use crate::message::Message;
 use crate::sys::store;

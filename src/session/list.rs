@@ -3,8 +3,9 @@
 
 use super::kept::Stats;
 use super::line::{self, Line};
+use super::log::{about, whole_lines};
 use super::place::Place;
-use super::{about, files, tail, whole_lines};
+use super::{files, tail};
 use crate::message::{Message, plain_text};
 use crate::sys::store;
 use anyhow::{Context, Result};

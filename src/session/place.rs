@@ -129,7 +129,7 @@ impl Place {
         if found == home || !found.exists() {
             return Ok(());
         }
-        super::refuse_newer(super::is_newer(&found)?, &found)?;
+        super::log::refuse_newer(super::log::is_newer(&found)?, &found)?;
         if store::rename_new(&found, home)? {
             return Ok(());
         }

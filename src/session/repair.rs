@@ -3,9 +3,10 @@
 
 use super::line::{self, Closing, Line, Metadata};
 use super::list::key_of_name;
+use super::log::{Log, about, lock_path, whole_lines};
 use super::place::{Place, key_in};
 use super::trash::{claim, later};
-use super::{Log, about, files, lock_path, tail, whole_lines};
+use super::{files, tail};
 use crate::message::Message;
 use crate::sys::store;
 use anyhow::{Context, Result};
@@ -62,7 +63,7 @@ pub fn every(place: &Place) -> Result<Vec<(String, PathBuf)>> {
 /// # Errors
 /// Status 75 when it is in use.
 pub fn repair(place: &Place, key: &str, path: &Path, mends: bool) -> Result<Vec<Finding>> {
-    if super::is_newer(path)? {
+    if super::log::is_newer(path)? {
         let what = "a newer nanobot wrote it, and this one only reads it";
         return Ok(vec![Finding::told(what)]);
     }

@@ -1,10 +1,11 @@
 //! What becomes of sessions that nobody wants: they lie in the trash of their directory for a while, under names that no
 //! release takes for a session's, and can be brought back.
 
+use super::Summary;
 use super::files::{logs, none};
 use super::list::{key_of_name, look};
+use super::log::{is_newer, lock_path};
 use super::place::{Place, coded_name, key_in};
-use super::{Summary, is_newer, lock_path};
 use crate::error::{Exit, Hinted, exit_of, fail_hint};
 use crate::sys::store::{self, Lock};
 use anyhow::{Context, Result};

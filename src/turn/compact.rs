@@ -120,20 +120,23 @@ impl Turn<'_, '_, '_> {
     /// Say what came of a compaction: whether there is more room now. It is no reason to end the turn, unless that was to
     /// end anyway.
     fn told(&mut self, done: Result<Option<Room>, ProviderError>) -> Result<bool> {
-        let notice = match &done {
+        let (has_room, notice) = match done {
             // There was nothing that a summary could stand for.
             Ok(None) => return Ok(false),
-            Ok(Some(Room { before, after })) => {
-                format!("the conversation was compacted: {before} → {after} tokens")
+            Err(error @ (ProviderError::Aborted(_) | ProviderError::Spent(_))) => {
+                return Err(error.into_failure());
             }
-            Err(ProviderError::Aborted(_) | ProviderError::Spent(_)) => String::new(),
-            Err(error) => format!("the conversation could not be compacted: {error}"),
+            Ok(Some(Room { before, after })) => (
+                true,
+                format!("the conversation was compacted: {before} → {after} tokens"),
+            ),
+            Err(error) => (
+                false,
+                format!("the conversation could not be compacted: {error}"),
+            ),
         };
-        if notice.is_empty() {
-            return done.map(|_| false).map_err(ProviderError::into_failure);
-        }
         (self.sink)(Event::Notice(&notice))?;
-        Ok(done.is_ok())
+        Ok(has_room)
     }
 
     /// The server says that a request is too long: make it shorter; whether that was possible.
