@@ -1164,6 +1164,11 @@ fn another_run_that_makes_memory_is_waited_for_or_named() {
     let mut command = story.command(["agent", "-m", "x"]);
     command.env("NANOBOT_MEMORY__CONSOLIDATE", "inline");
     story.wait(command.spawn().unwrap()).stdout("Here.\n");
+    // Nor does a process of its own wait: each turn would leave one more.
+    let detached = ["memory", "consolidate", "--detached", "-s", "cli:direct"];
+    story.run(detached).stdout("");
+    assert!(first.try_wait().unwrap().is_none(), "it was not waited for");
+    assert!(!story.workspace().join("memory/.versions/trouble").exists());
     first.kill().unwrap();
     first.wait().unwrap();
     story.run(["memory", "log"]).stdout_has("outside");
