@@ -200,50 +200,18 @@ pub struct Agent {
     #[arg(long, help_heading = "Model")]
     pub no_stream: bool,
 
-    /// Let the agent change files in the directory, or beneath PATH
-    #[arg(long, value_name = "PATH", num_args = 0..=1, require_equals = true, default_missing_value = ".",
-          action = ArgAction::Append, help_heading = "What the agent may do")]
-    pub write: Vec<PathBuf>,
-    /// Let the agent read PATH too; may be given again
-    #[arg(long, value_name = "PATH", action = ArgAction::Append, help_heading = "What the agent may do")]
-    pub read: Vec<PathBuf>,
-    /// Offer only these tools, separated by commas
-    #[arg(
-        long,
-        value_name = "LIST",
-        value_delimiter = ',',
-        help_heading = "What the agent may do"
-    )]
-    pub tools: Option<Vec<String>>,
-    /// Offer no tools
-    #[arg(long, conflicts_with = "tools", help_heading = "What the agent may do")]
-    pub no_tools: bool,
+    #[command(flatten)]
+    pub grants: Grants,
     /// How many reading tools may run side by side
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=64),
           help_heading = "What the agent may do")]
     pub max_parallel: u32,
-    /// Work in this directory
-    #[arg(
-        short = 'C',
-        long,
-        value_name = "DIR",
-        help_heading = "What the agent may do"
-    )]
-    pub directory: Option<PathBuf>,
     /// Reach no address but loopback
     #[arg(long, help_heading = "What the agent may do")]
     pub offline: bool,
     /// End with status 5 when something the agent asked for was denied
     #[arg(long, help_heading = "What the agent may do")]
     pub strict: bool,
-    /// Confine commands: `strict` refuses to run without a sandbox, and this release has none yet
-    #[arg(
-        long,
-        value_name = "WHEN",
-        default_value = "auto",
-        help_heading = "What the agent may do"
-    )]
-    pub sandbox: Sandbox,
     /// End the turn, and all it started, after so long: seconds, or as `90s`, `5m`, `1h30m`
     #[arg(long, value_name = "TIME", value_parser = time, help_heading = "What the agent may do")]
     pub timeout: Option<Duration>,
@@ -265,6 +233,45 @@ pub struct Agent {
     /// Answer from FILE instead of a model; `demo` is built in
     #[arg(long, value_name = "FILE", help_heading = "Record and replay")]
     pub replay: Option<PathBuf>,
+}
+
+/// What a run may do, from flags
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "What the agent may do")]
+pub struct Grants {
+    /// What it may do, by name: default, plan (reads only), accept-edits, auto-approve, full (no sandbox), or one of
+    /// your own in ~/.nanobot/profiles
+    #[arg(long, value_name = "NAME")]
+    pub profile: Option<String>,
+    /// Let the agent change files in the directory, or beneath PATH
+    #[arg(long, value_name = "PATH", num_args = 0..=1, require_equals = true, default_missing_value = ".",
+          action = ArgAction::Append)]
+    pub write: Vec<PathBuf>,
+    /// Let the agent read PATH too; may be given again
+    #[arg(long, value_name = "PATH", action = ArgAction::Append)]
+    pub read: Vec<PathBuf>,
+    /// Let it reach the internet, commands included; or only these HOSTS (`example.org,*.example.org`), commands not
+    /// included
+    #[arg(long, value_name = "HOSTS", num_args = 0.., require_equals = true, value_delimiter = ',')]
+    pub net: Option<Vec<String>>,
+    /// Let it use a tool that would have to ask: `TOOL`, or `TOOL(glob)` for some arguments; may be given again
+    #[arg(long, value_name = "RULE", action = ArgAction::Append)]
+    pub allow: Vec<String>,
+    /// Forbid `TOOL`, or `TOOL(glob)` for some arguments; stronger than anything else
+    #[arg(long, value_name = "RULE", action = ArgAction::Append)]
+    pub deny: Vec<String>,
+    /// Offer only these tools, separated by commas
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub tools: Option<Vec<String>>,
+    /// Offer no tools
+    #[arg(long, conflicts_with = "tools")]
+    pub no_tools: bool,
+    /// Work in this directory
+    #[arg(short = 'C', long, value_name = "DIR")]
+    pub directory: Option<PathBuf>,
+    /// Contain commands: `strict` ends with status 126 where the system cannot, `off` does not contain them
+    #[arg(long, value_name = "WHEN")]
+    pub sandbox: Option<Sandbox>,
 }
 
 /// Write a config and a workspace; run again, it keeps what is there
@@ -696,9 +703,8 @@ pub enum When {
     Never,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Sandbox {
-    #[default]
     Auto,
     Off,
     Strict,

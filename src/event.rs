@@ -23,6 +23,8 @@ pub enum Event<'a> {
     ToolOutput { call: &'a str, text: &'a str },
     /// A tool has ended, or was not run.
     ToolResult {
+        /// With [`Outcome::Denied`], what was refused, and the flag that would have granted it.
+        denied: Option<(&'a str, Option<&'a str>)>,
         result: &'a ToolResult,
         outcome: Outcome,
         duration: Duration,

@@ -17,9 +17,15 @@ pub struct Brief<'a> {
     pub directory: &'a Path,
     /// Whether files in the directory may be changed.
     pub may_write: bool,
+    /// Whether those in the workspace may be.
+    pub may_note: bool,
     /// Further places, in words, one a line; empty when there are none.
     pub grants: &'a [String],
     pub has_tools: bool,
+    /// What the tools may do, as lines of a list; empty where there are none.
+    pub policy: &'a str,
+    /// Name and prompt of the profile, where it has one.
+    pub profile: Option<(&'a str, &'a str)>,
     /// Name and text of the bootstrap files, in order.
     pub bootstrap: &'a [(String, String)],
     /// The long-term memory, when there is any.
@@ -54,6 +60,10 @@ pub fn sections(brief: &Brief<'_>) -> Vec<Section> {
         "who it is, where it works, how",
         identity(brief),
     )];
+    if let Some((name, text)) = brief.profile {
+        let text = format!("# Profile: {name}\n\n{}", text.trim_end());
+        sections.push(section("profile", "the prompt of the profile", text));
+    }
     for (number, (name, text)) in brief.bootstrap.iter().enumerate() {
         let text = format!("## {name}\n\n{}", text.trim_end());
         sections.push(Section {
@@ -100,8 +110,10 @@ fn identity(brief: &Brief<'_>) -> String {
         workspace,
         directory,
         may_write,
+        may_note,
         grants,
         has_tools,
+        policy,
         ..
     } = brief;
     let mut text = format!(
@@ -130,15 +142,23 @@ fn identity(brief: &Brief<'_>) -> String {
     } else {
         ""
     };
+    let home = match may_note {
+        true => "your own home, which you may change",
+        false => "your own home, which you may read in this run",
+    };
     writeln!(
         text,
-        "- Workspace: {} ({here}your own home, which you may change: memory/MEMORY.md for lasting facts, \
-         memory/HISTORY.md with entries starting [YYYY-MM-DD HH:MM], skills/)",
+        "- Workspace: {} ({here}{home}: memory/MEMORY.md for lasting facts, memory/HISTORY.md with entries starting \
+         [YYYY-MM-DD HH:MM], skills/)",
         workspace.display()
     )
     .expect("writing to a string cannot fail");
     for grant in *grants {
         writeln!(text, "- {grant}").expect("writing to a string cannot fail");
+    }
+    if !policy.is_empty() {
+        text.push_str("\n## What you may do\n");
+        text.push_str(policy);
     }
     if *has_tools {
         text.push_str(
@@ -205,8 +225,11 @@ mod tests {
             workspace: Path::new("/home/u/.nanobot/workspace"),
             directory: Path::new("/src"),
             may_write: false,
+            may_note: true,
             grants: &[],
             has_tools: true,
+            policy: "",
+            profile: None,
             bootstrap: &[],
             memory: None,
             active_skills: "",

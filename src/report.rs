@@ -162,6 +162,8 @@ impl Stream {
 pub struct Progress {
     terminal: Terminal,
     level: Level,
+    /// What was told of refusals.
+    refused: Vec<String>,
     spinner: Option<ProgressBar>,
 }
 
@@ -187,6 +189,7 @@ impl Progress {
         Self {
             terminal,
             level,
+            refused: Vec::new(),
             spinner: None,
         }
     }
@@ -202,15 +205,29 @@ impl Progress {
             }
             Event::ToolResult {
                 result,
+                denied: Some((words, grant)),
+                ..
+            } => {
+                let mut line = format!("refused: {}: {}", result.name, cut(words, 300));
+                // Most refusals name the flag where they say why.
+                if let Some(flag) = grant.filter(|flag| !line.contains(*flag)) {
+                    line.push_str(&format!("; `{flag}` would allow it"));
+                }
+                // Each kind once, however often it is tried.
+                if !self.refused.contains(&line) {
+                    self.notice(&line);
+                    self.refused.push(line);
+                }
+                self.spin();
+            }
+            Event::ToolResult {
+                result,
                 outcome,
                 duration,
+                ..
             } if *outcome != Outcome::Ok => {
                 let text = crate::message::plain_text(&result.parts);
                 let first = text.lines().next().unwrap_or_default();
-                if *outcome == Outcome::Denied {
-                    self.notice(&format!("denied: {}: {}", result.name, cut(first, 300)));
-                    return self.spin();
-                }
                 self.line(&format!(
                     "  ✗ {} ({}): {}",
                     result.name,

@@ -168,6 +168,7 @@ impl Turn<'_, '_, '_> {
             context: self.context(),
             said: self.said(),
             sent,
+            denials: &self.tally.denials,
             turn: &sent[sent.iter().rposition(is_users).unwrap_or(0)..],
         };
         let mut verdicts = self

@@ -3,13 +3,14 @@
 use crate::World;
 use crate::answer::Schema;
 use crate::attach::{self, Accepts, ImageLimits, Origin, Terms};
-use crate::cli::{Agent as Arguments, DryRun, OutputFormat, Sandbox};
-use crate::command::asker;
+use crate::cli::{Agent as Arguments, DryRun, OutputFormat};
+use crate::command::{asker, granted};
 use crate::error::{Exit, Stop, exit_of, fail, fail_hint};
 use crate::event::Event;
 use crate::guard::Guard;
 use crate::guard::compaction::Compaction;
 use crate::guard::iterations::Iterations;
+use crate::guard::plan::Plan;
 use crate::guard::repeats::Repeats;
 use crate::guard::warning::Warning;
 use crate::ledger::Account;
@@ -150,6 +151,16 @@ fn shortfall(ending: &Ending, arguments: &Arguments, max_iterations: u32) -> Opt
             "the answer was cut by the output limit",
             "a higher `--max-tokens`",
         )),
+        Cause::Refused => ending.tally.denials.last().map(|denial| {
+            let cause = format!(
+                "stopped because the same call of `{}` kept being refused",
+                denial.tool
+            );
+            match &denial.grant {
+                Some(flag) => fail_hint(exit, cause, format!("`{flag}`")),
+                None => fail(exit, cause),
+            }
+        }),
         Cause::RepeatedFailure => Some(fail(exit, "stopped because the same call kept failing")),
         Cause::Declined => Some(fail(exit, DECLINED)),
         Cause::Failed => Some(fail(exit, "failed")),
@@ -170,22 +181,18 @@ fn answer(
         "asked for by {}",
         sys::env::TEST_DEFECT
     );
-    if arguments.sandbox == Sandbox::Strict {
-        return Err(fail_hint(
-            Exit::NoSandbox,
-            "a sandbox is asked for, and this release has none yet",
-            "`--no-tools`, or `--tools` without `exec`",
-        ));
-    }
     let schema = arguments.schema.as_deref().map(read_schema).transpose()?;
     let piped = read_piped(world, arguments, report)?;
     let config = Config::load(&world.paths.config)?;
-    let settings = Settings::resolve(
-        &config,
-        &world.env,
-        &overrides(world, arguments),
-        &world.paths,
-    )?;
+    let mut flags = overrides(world, arguments);
+    let resolve = |flags: &Overrides| Settings::resolve(&config, &world.env, flags, &world.paths);
+    let mut settings = resolve(&flags)?;
+    let profile = granted::profile(world, &arguments.grants, &settings)?;
+    if profile.model.is_some() || profile.max_iterations.is_some() {
+        flags.model = flags.model.or_else(|| profile.model.clone());
+        flags.max_iterations = flags.max_iterations.or(profile.max_iterations);
+        settings = resolve(&flags)?;
+    }
     about.max_iterations = settings.max_tool_iterations;
 
     let secrets = crate::settings::secrets::all(&config, &world.env);
@@ -236,7 +243,7 @@ fn answer(
         ));
     }
 
-    let scene = places::set(world, arguments, &settings, &workspace, report)?;
+    let scene = places::set(world, arguments, &settings, &workspace, &profile, report)?;
     let input = (!parts.is_empty()).then(|| User {
         id: format!("{}-0", report.stamp.turn),
         parts,
@@ -265,7 +272,7 @@ fn answer(
     let chosen = asker::choose(world, arguments, &settings, &account, report)?;
     about.provider.clone_from(&chosen.provider);
     about.model.clone_from(&chosen.model);
-    let mut guards = guards(&settings, chosen.context);
+    let mut guards = guards(&settings, chosen.context, profile.reads_only);
     let mut agent = Agent {
         system: &system,
         provider: chosen.answers.as_ref(),
@@ -296,7 +303,7 @@ fn answer(
 }
 
 /// What may stop or bend the turn, in the order in which it is asked. Budgets wrap the provider.
-fn guards(settings: &Settings, context: u32) -> Vec<Box<dyn Guard>> {
+fn guards(settings: &Settings, context: u32, reads_only: bool) -> Vec<Box<dyn Guard>> {
     let mut guards: Vec<Box<dyn Guard>> = vec![
         Box::new(Iterations {
             limit: settings.max_tool_iterations,
@@ -311,6 +318,8 @@ fn guards(settings: &Settings, context: u32) -> Vec<Box<dyn Guard>> {
             guards.push(Box::new(Warning { threshold }));
         }
     }
+    // Last: what a compaction swept away is said again.
+    guards.push(Box::new(Plan { reads_only }));
     guards
 }
 

@@ -27,6 +27,7 @@ mod tests {
     fn only_messages_can_be_summed_up() {
         let check = |context, said, expect: bool| {
             let state = State {
+                denials: &[],
                 iterations: 0,
                 context,
                 said,

@@ -2,10 +2,11 @@
 //! order and knows none by name.
 
 use crate::message::Message;
-use crate::turn::ending::Cause;
+use crate::turn::ending::{Cause, Denial};
 
 pub mod compaction;
 pub mod iterations;
+pub mod plan;
 pub mod repeats;
 pub mod warning;
 
@@ -28,6 +29,8 @@ pub struct State<'a> {
     pub sent: &'a [Message],
     /// The messages of this turn, the user's first.
     pub turn: &'a [Message],
+    /// What was refused in this turn.
+    pub denials: &'a [Denial],
 }
 
 /// What a guard decides.

@@ -1,18 +1,31 @@
-//! A model that makes the same failing call over and over is stopped: it costs money and leads nowhere.
+//! A model that makes the same failing call over and over is stopped, and one that asks for the same refused thing
+//! sooner: it costs money and leads nowhere.
 
 use super::{Guard, State, Verdict};
 use crate::message::{Message, ToolCall};
-use crate::turn::ending::Cause;
+use crate::turn::ending::{Cause, Denial};
 
 /// How often a call may fail in the same way, one after another, before the turn ends. Two repeats can be a retry
 /// that makes sense, as after a time-out; the fifth never did.
 const LIMIT: usize = 5;
+
+/// How often the same thing may be refused in a turn. A refusal says that it is final, so that the third is no retry.
+const REFUSALS: usize = 3;
 
 /// Ends a turn whose latest call has failed [`LIMIT`] times in a row with the same arguments.
 pub struct Repeats;
 
 impl Guard for Repeats {
     fn before(&mut self, state: &State<'_>) -> Verdict {
+        if let Some(tool) = refused(state.denials) {
+            return Verdict::Close {
+                cause: Cause::Refused,
+                words: format!(
+                    "[nanobot] The same call of `{tool}` was refused {REFUSALS} times; no tool can be called any more. \
+                     Answer now: what you found or did, and what was refused."
+                ),
+            };
+        }
         match failing(state.turn) {
             Some((call, times)) if times >= LIMIT => Verdict::Close {
                 cause: Cause::RepeatedFailure,
@@ -25,6 +38,14 @@ impl Guard for Repeats {
             _ => Verdict::GoOn,
         }
     }
+}
+
+/// The tool of the latest refusal, if the same was said often enough: the words name what was refused, so that the same
+/// thing in other arguments is the same.
+fn refused(denials: &[Denial]) -> Option<&str> {
+    let last = denials.last()?;
+    let same = |denial: &&Denial| denial.tool == last.tool && denial.words == last.words;
+    (denials.iter().filter(same).count() >= REFUSALS).then_some(&last.tool)
 }
 
 /// The latest call, if it failed, and how often it did so in a row.

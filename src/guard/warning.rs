@@ -50,6 +50,7 @@ mod tests {
             };
             let sent: Vec<Message> = ids.iter().map(message).collect();
             let state = State {
+                denials: &[],
                 iterations: 0,
                 context,
                 said: context,

@@ -44,6 +44,7 @@ pub fn event(event: &Event<'_>, stamp: &Stamp) -> Value {
             result,
             outcome,
             duration,
+            denied: _,
         } => {
             let outcome = match outcome {
                 Outcome::Ok => "ok",

@@ -48,6 +48,9 @@ pub struct Settings {
     pub context_window: u32,
     pub compaction: Compaction,
     pub disabled_skills: Vec<String>,
+    /// The profile of a run that names none.
+    pub profile: String,
+    pub tools: Tools,
     pub exec: Exec,
     pub restrict_to_workspace: bool,
     /// Characters of a tool's result that the session keeps: 16,000 are some 4,000 tokens.
@@ -151,6 +154,26 @@ pub struct Block {
     pub unusable: Option<String>,
 }
 
+/// What the config says of all tools; places and rules as written.
+#[derive(Clone, Debug, Default)]
+pub struct Tools {
+    /// The tools that read and change files are offered.
+    pub files: bool,
+    /// `always`, `ask` or `never`, by tool.
+    pub permissions: Vec<(String, String)>,
+    pub allow: Vec<String>,
+    pub deny: Vec<String>,
+    pub read: Vec<String>,
+    pub write: Vec<String>,
+    /// Hosts.
+    pub net: Vec<String>,
+    /// Nothing runs without a sandbox.
+    pub needs_sandbox: bool,
+    /// Expressions about commands.
+    pub allow_patterns: Vec<String>,
+    pub deny_patterns: Vec<String>,
+}
+
 /// The settings of the tool that runs commands.
 #[derive(Clone, Debug)]
 pub struct Exec {
@@ -226,6 +249,11 @@ impl Settings {
                 warns: values.truth("compaction.warning")?,
             },
             disabled_skills: values.texts(&defaults("disabledSkills"))?,
+            profile: match values.text(&defaults("profile"))? {
+                name if name.trim().is_empty() => "default".into(),
+                name => name,
+            },
+            tools: values.tools()?,
             exec: values.exec()?,
             restrict_to_workspace: values.truth("tools.restrictToWorkspace")?,
             max_tool_result_chars: values.count(&defaults("maxToolResultChars"))?,
@@ -386,6 +414,29 @@ impl Values<'_> {
             },
             model: self.name("memory.model", None)?,
             budget: self.count("memory.budgetTokens")?,
+        })
+    }
+
+    fn tools(&self) -> Result<Tools> {
+        let joined = |one: &str, other: &str| {
+            Ok::<_, anyhow::Error>([self.texts(one)?, self.texts(other)?].concat())
+        };
+        let permissions = self.get("tools.permissions", None)?;
+        let permissions = permissions.as_object().into_iter().flatten();
+        Ok(Tools {
+            files: self.truth("tools.file.enable")?,
+            permissions: permissions
+                .filter_map(|(tool, word)| Some((tool.clone(), word.as_str()?.to_owned())))
+                .collect(),
+            allow: self.texts("tools.allow")?,
+            deny: self.texts("tools.deny")?,
+            read: joined("tools.read", "tools.exec.sandboxRoBinds")?,
+            write: joined("tools.write", "tools.exec.sandboxRwBinds")?,
+            net: self.texts("tools.net")?,
+            needs_sandbox: self.text("tools.sandbox")? == "strict"
+                || !self.text("tools.exec.sandbox")?.trim().is_empty(),
+            allow_patterns: self.texts("tools.exec.allowPatterns")?,
+            deny_patterns: self.texts("tools.exec.denyPatterns")?,
         })
     }
 

@@ -127,6 +127,20 @@ fn yaml(head: &str) -> Result<Value, serde_saphyr::Error> {
 }
 
 /// A head as a value. Most are a few plain lines, and need no YAML to be read.
+/// The head of a file as `key: value`, and the text below it. A profile's file has the same form as a skill's.
+///
+/// # Errors
+/// In words: the head is no YAML.
+pub fn head_and_body(text: &str) -> Result<(Value, String), String> {
+    let text = text.replace("\r\n", "\n");
+    let (head, body) = split(text.trim_start_matches('\u{feff}'));
+    let head = match head.trim().is_empty() {
+        true => Value::Object(serde_json::Map::new()),
+        false => yaml_of(head).map_err(|error| format!("its head is no YAML: {error}"))?,
+    };
+    Ok((head, body.to_owned()))
+}
+
 fn yaml_of(head: &str) -> Result<Value, serde_saphyr::Error> {
     match head.lines().all(is_plain) {
         true => Ok(by_lines(head)),

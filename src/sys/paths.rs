@@ -58,6 +58,10 @@ pub const PLACES: &[Place] = &[
         meaning: "the config (`-c FILE` for another; `NANOBOT_HOME` moves everything)",
     },
     Place {
+        path: "~/.nanobot/profiles/NAME.md",
+        meaning: "a profile of your own: what a run may do, with a prompt and a model where it has one",
+    },
+    Place {
         path: "~/.nanobot/auth/PROVIDER.json",
         meaning: "a login: its tokens, renewed by themselves",
     },
@@ -182,6 +186,11 @@ impl Paths {
     /// Where logins are kept, a file for each provider.
     pub fn auth(&self) -> PathBuf {
         self.root.join("auth")
+    }
+
+    /// Where the user's own profiles are, `NAME.md` each.
+    pub fn profiles(&self) -> PathBuf {
+        self.root.join("profiles")
     }
 
     /// Where releases up to 0.1.3.post7 kept sessions, and where 0.3 keeps its store.

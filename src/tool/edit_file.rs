@@ -46,7 +46,7 @@ impl Tool for EditFile {
         // Before reading: where nothing may be changed, that is what the model should hear.
         self.files
             .reach
-            .decide(path, crate::policy::Access::Write)?;
+            .decide(path, crate::policy::reach::Access::Write)?;
         let (bytes, _) = self.files.read(path)?;
         let before = String::from_utf8(bytes)
             .map_err(|_| format!("`{path}` is not UTF-8 text and is not edited"))?;

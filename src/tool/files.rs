@@ -1,7 +1,7 @@
 //! The files that tools may touch: the policy's word, then the kernel's. Errors are words for the model.
 
 use super::Failure;
-use crate::policy::{Access, Reach, Spot};
+use crate::policy::reach::{Access, Reach, Spot};
 use crate::sys::beneath::{self, Root};
 use std::fs::{File, Metadata};
 use std::io::{ErrorKind, Read};
@@ -195,7 +195,7 @@ enum Trouble {
 #[cfg(test)]
 pub(super) mod tests {
     use super::Files;
-    use crate::policy::{Reach, Root};
+    use crate::policy::reach::{Reach, Root};
     use std::os::unix::fs::symlink;
     use std::path::Path;
 

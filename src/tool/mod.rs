@@ -5,12 +5,12 @@
 
 use crate::event::{Event, Outcome};
 use crate::message::{Part, ToolCall, ToolResult};
-use crate::policy::Refusal;
+use crate::policy::{Decision, Policy, Refusal};
 use crate::provider::ToolSpec;
 use crate::sys::secret::mask;
 use serde_json::Value;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 pub mod arguments;
@@ -20,6 +20,9 @@ pub mod files;
 pub mod list_dir;
 pub mod read_file;
 pub mod write_file;
+
+/// What a refusal ends with, so that the model does not look for another way.
+const FINAL: &str = "This is policy and final; go on without it.";
 
 /// Something a model can call.
 pub trait Tool: Send + Sync {
@@ -97,15 +100,17 @@ impl From<String> for Output {
 pub struct Done {
     pub result: ToolResult,
     pub outcome: Outcome,
-    /// With [`Outcome::Denied`], what would have allowed it.
-    pub grant: Option<String>,
+    /// With [`Outcome::Denied`].
+    pub refusal: Option<Refusal>,
     pub duration: Duration,
 }
 
 impl Done {
     /// What a watcher hears of it.
     pub fn event(&self) -> Event<'_> {
+        let denied = self.refusal.as_ref();
         Event::ToolResult {
+            denied: denied.map(|no| (no.words.as_str(), no.grant.as_deref())),
             result: &self.result,
             outcome: self.outcome,
             duration: self.duration,
@@ -118,16 +123,18 @@ pub struct Toolbox {
     tools: Vec<Box<dyn Tool>>,
     specs: Vec<ToolSpec>,
     parallel: usize,
+    policy: Arc<Policy>,
 }
 
 impl Toolbox {
-    /// At most `parallel` tools run at a time.
-    pub fn new(tools: Vec<Box<dyn Tool>>, parallel: usize) -> Self {
+    /// At most `parallel` tools run at a time; what they may do, `policy` says.
+    pub fn new(tools: Vec<Box<dyn Tool>>, parallel: usize, policy: Arc<Policy>) -> Self {
         let specs = tools.iter().map(|tool| tool.spec().clone()).collect();
         Self {
             tools,
             specs,
             parallel: parallel.max(1),
+            policy,
         }
     }
 
@@ -197,23 +204,24 @@ impl Toolbox {
 
     fn run_one(&self, call: &ToolCall, cut: bool, say: &mut dyn FnMut(&str)) -> Done {
         let started = Instant::now();
-        let mut grant = None;
+        let mut refused = None;
         // No key of ours leaves by way of a tool, wherever it found it.
         let say = &mut |text: &str| say(&mask(text.to_owned()));
         let (outcome, parts) = match self.prepare(call, cut) {
             Err(words) => (Outcome::Skipped, vec![Part::Text(words)]),
             Ok((tool, arguments)) => {
-                match catch_unwind(AssertUnwindSafe(|| tool.run(&arguments, say))) {
+                let run = || {
+                    self.consent(&call.name, &arguments)?;
+                    tool.run(&arguments, say)
+                };
+                match catch_unwind(AssertUnwindSafe(run)) {
                     Ok(Ok(output)) => (Outcome::Ok, output.parts),
-                    Ok(Err(failure)) => {
-                        let parts = vec![Part::Text(failure.words().to_owned())];
-                        match failure {
-                            Failure::Failed(_) => (Outcome::Failed, parts),
-                            Failure::Denied(refusal) => {
-                                grant = refusal.grant;
-                                (Outcome::Denied, parts)
-                            }
-                        }
+                    Ok(Err(Failure::Failed(words))) => (Outcome::Failed, vec![Part::Text(words)]),
+                    Ok(Err(Failure::Denied(refusal))) => {
+                        let words = mask(refusal.words);
+                        let told = format!("refused: {words}. {FINAL}");
+                        refused = Some(Refusal { words, ..refusal });
+                        (Outcome::Denied, vec![Part::Text(told)])
                     }
                     Err(_) => (
                         Outcome::Failed,
@@ -235,8 +243,16 @@ impl Toolbox {
         Done {
             result,
             outcome,
-            grant,
+            refusal: refused,
             duration: started.elapsed(),
+        }
+    }
+
+    /// Whether the policy lets the call be made. `agent` never asks, so that what would have to be asked is refused.
+    fn consent(&self, tool: &str, arguments: &Value) -> Result<(), Refusal> {
+        match self.policy.decide(tool, arguments) {
+            Decision::Allow(_) => Ok(()),
+            Decision::Ask(refusal) | Decision::Deny(refusal) => Err(refusal),
         }
     }
 
@@ -280,6 +296,7 @@ mod tests {
     use crate::message::ToolCall;
     use crate::provider::ToolSpec;
     use serde_json::{Value, json};
+    use std::sync::Arc;
 
     struct Named(ToolSpec, Effect);
 
@@ -309,6 +326,7 @@ mod tests {
         let toolbox = Toolbox::new(
             vec![named("r", Effect::Reads), named("w", Effect::Writes)],
             3,
+            Arc::default(),
         );
         let check = |calls: &str, expect: &str| {
             let call = |name: char| ToolCall {

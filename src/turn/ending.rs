@@ -2,7 +2,7 @@
 
 use crate::error::{Exit, fail, fail_hint};
 use crate::event::Outcome;
-use crate::message::{Finish, Reply, Usage, plain_text};
+use crate::message::{Finish, Reply, Usage};
 use crate::session::Stats;
 use crate::tool::Done;
 use std::collections::BTreeMap;
@@ -29,6 +29,8 @@ pub enum Cause {
     IterationLimit,
     OutputLimit,
     RepeatedFailure,
+    /// The policy refused the same thing again and again.
+    Refused,
     /// The model, or its provider's filter, would not say all of it.
     Declined,
     Failed,
@@ -39,6 +41,7 @@ impl Cause {
         match self {
             Self::Answered => Exit::Answered,
             Self::IterationLimit | Self::OutputLimit | Self::RepeatedFailure => Exit::Limit,
+            Self::Refused => Exit::Refused,
             Self::Declined | Self::Failed => Exit::Failed,
         }
     }
@@ -140,13 +143,13 @@ impl Tally {
         calls.count += 1;
         calls.failed += u32::from(done.outcome != Outcome::Ok);
         calls.skipped += u32::from(done.outcome == Outcome::Skipped);
-        if done.outcome == Outcome::Denied {
+        if let Some(refusal) = &done.refusal {
             calls.denied += 1;
             self.denials.push(Denial {
                 call: done.result.call.clone(),
                 tool: done.result.name.clone(),
-                words: plain_text(&done.result.parts),
-                grant: done.grant.clone(),
+                words: refusal.words.clone(),
+                grant: refusal.grant.clone(),
             });
         }
     }

@@ -2,11 +2,14 @@
 
 use crate::World;
 use crate::cli::Agent as Arguments;
-use crate::error::{Exit, fail, fail_hint};
-use crate::policy::{Reach, Root};
+use crate::command::granted;
+use crate::error::{Exit, fail_hint};
+use crate::policy::Policy;
+use crate::policy::profile::Profile;
+use crate::policy::reach::Root;
 use crate::prompt::{self, Brief, Section};
 use crate::report::Report;
-use crate::settings::{Directory, Settings};
+use crate::settings::Settings;
 use crate::skill;
 use crate::sys::paths::Real;
 use crate::sys::store;
@@ -19,7 +22,7 @@ use crate::tool::write_file::WriteFile;
 use crate::tool::{Tool, Toolbox};
 use crate::workspace::Workspace;
 use anyhow::{Context, Result};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 /// The tools, and the text about them and all else.
@@ -35,6 +38,7 @@ pub(super) fn set(
     arguments: &Arguments,
     settings: &Settings,
     workspace: &Workspace,
+    profile: &Profile,
     report: &mut Report,
 ) -> Result<Scene> {
     let rehearsal = arguments.replay.is_some() || arguments.dry_run.is_some();
@@ -42,16 +46,21 @@ pub(super) fn set(
         store::create_dir(&workspace.root)?;
     }
     let mut real = Real::default();
-    let home = real.of(&absolute(&workspace.root));
-    let reach = reach(world, arguments, settings, &home, &mut real)?;
-    let directory = reach.directory.clone();
-    let may_write = reach
-        .roots
-        .iter()
-        .any(|root| root.path == directory && root.may_write);
-    let grants: Vec<String> = reach
-        .roots
-        .iter()
+    let home = real.of(&granted::absolute(&workspace.root));
+    let policy = Arc::new(granted::policy(
+        world,
+        &arguments.grants,
+        settings,
+        profile,
+        &home,
+    )?);
+    let directory = policy.reach.directory.clone();
+    let may_write = |place: &Path| {
+        let is_place = |root: Root| root.path == place && root.may_write;
+        policy.exec_roots().any(is_place)
+    };
+    let grants: Vec<String> = policy
+        .exec_roots()
         .filter(|root| root.path != directory && root.path != home)
         .map(|root| {
             format!(
@@ -65,9 +74,11 @@ pub(super) fn set(
             )
         })
         .collect();
-    let files =
-        Arc::new(Files::new(reach).with_context(|| format!("open `{}`", directory.display()))?);
-    let toolbox = toolbox(world, arguments, settings, &files)?;
+    let files = Arc::new(
+        Files::new(policy.reach.clone())
+            .with_context(|| format!("open `{}`", directory.display()))?,
+    );
+    let toolbox = toolbox(world, arguments, settings, &policy, &files)?;
 
     let notes = workspace.notes()?;
     let mut notices = Vec::new();
@@ -89,13 +100,28 @@ pub(super) fn set(
     } else {
         String::new()
     };
+    let names: Vec<&str> = toolbox
+        .specs()
+        .iter()
+        .map(|spec| spec.name.as_str())
+        .collect();
+    let rules = match has_tools {
+        true => policy.for_model(&names),
+        false => String::new(),
+    };
     let sections = prompt::sections(&Brief {
         platform: &platform,
         workspace: &home,
         directory: &directory,
-        may_write,
+        may_write: may_write(&directory),
+        may_note: may_write(&home),
         grants: &grants,
         has_tools,
+        policy: &rules,
+        profile: profile
+            .prompt
+            .as_deref()
+            .map(|text| (profile.name.as_str(), text)),
         bootstrap: &notes.bootstrap,
         memory: notes.memory.as_deref(),
         active_skills: &skill::active(&skills),
@@ -109,6 +135,7 @@ fn toolbox(
     world: &World,
     arguments: &Arguments,
     settings: &Settings,
+    policy: &Arc<Policy>,
     files: &Arc<Files>,
 ) -> Result<Toolbox> {
     let limits = Limits {
@@ -118,16 +145,18 @@ fn toolbox(
         path_append: settings.exec.path_append.clone(),
         allowed_env_keys: settings.exec.allowed_env_keys.clone(),
     };
-    let mut tools: Vec<Box<dyn Tool>> = vec![
-        Box::new(ReadFile::new(Arc::clone(files), skill::BUILT_IN.to_vec())),
-        Box::new(WriteFile::new(Arc::clone(files))),
-        Box::new(EditFile::new(Arc::clone(files))),
-        Box::new(ListDir::new(Arc::clone(files))),
-    ];
+    let mut tools: Vec<Box<dyn Tool>> = Vec::new();
+    if settings.tools.files {
+        let built_in = skill::BUILT_IN.to_vec();
+        tools.push(Box::new(ReadFile::new(Arc::clone(files), built_in)));
+        tools.push(Box::new(WriteFile::new(Arc::clone(files))));
+        tools.push(Box::new(EditFile::new(Arc::clone(files))));
+        tools.push(Box::new(ListDir::new(Arc::clone(files))));
+    }
     if settings.exec.enabled {
         tools.push(Box::new(Exec::new(Arc::clone(files), &limits, &world.env)));
     }
-    if let Some(names) = &arguments.tools {
+    if let Some(names) = &arguments.grants.tools {
         let known: Vec<String> = tools.iter().map(|tool| tool.spec().name.clone()).collect();
         if let Some(name) = names.iter().find(|name| !known.contains(name)) {
             return Err(fail_hint(
@@ -138,112 +167,12 @@ fn toolbox(
         }
         tools.retain(|tool| names.contains(&tool.spec().name));
     }
-    if arguments.no_tools {
+    tools.retain(|tool| policy.offers(&tool.spec().name));
+    if arguments.grants.no_tools {
         tools.clear();
     }
-    Ok(Toolbox::new(tools, arguments.max_parallel as usize))
-}
-
-/// What may be touched.
-fn reach(
-    world: &World,
-    arguments: &Arguments,
-    settings: &Settings,
-    workspace: &Path,
-    real: &mut Real,
-) -> Result<Reach> {
-    let directory = directory(world, arguments, settings, workspace, real)?;
-    let mut roots = Vec::new();
-    let mut add = |path: PathBuf, may_write: bool| match roots
-        .iter_mut()
-        .find(|root: &&mut Root| root.path == path)
-    {
-        Some(root) => root.may_write |= may_write,
-        None => roots.push(Root { path, may_write }),
-    };
-    if workspace.is_dir() {
-        add(workspace.to_owned(), true);
-    }
-    add(directory.clone(), false);
-    for path in &arguments.read {
-        add(existing(path)?, false);
-    }
-    for path in &arguments.write {
-        let path = if path == Path::new(".") {
-            directory.clone()
-        } else {
-            existing(path)?
-        };
-        add(path, true);
-    }
-    if settings.restrict_to_workspace && roots.iter().any(|root| root.path != *workspace) {
-        return Err(fail_hint(
-            Exit::Refused,
-            "`tools.restrictToWorkspace` forbids other places than the workspace",
-            "leave out `-C`, `--read` and `--write=PATH`",
-        ));
-    }
-    let root = real.of(&world.paths.root);
-    let inner = |name: &str| workspace.join(name);
-    Ok(Reach {
-        directory,
-        home: real.of(&absolute(&world.paths.home)),
-        roots,
-        hidden: vec![
-            inner("sessions"),
-            root.join("sessions"),
-            root.join("history"),
-            real.of(&absolute(&world.paths.auth())),
-            real.of(&absolute(&world.paths.config)),
-        ],
-        read_only: vec![
-            inner("cron"),
-            inner(".git"),
-            inner(".nanobot"),
-            root.join("cron"),
-        ],
-    })
-}
-
-/// Where the work is.
-fn directory(
-    world: &World,
-    arguments: &Arguments,
-    settings: &Settings,
-    workspace: &Path,
-    real: &mut Real,
-) -> Result<PathBuf> {
-    if let Some(path) = &arguments.directory {
-        return existing(path);
-    }
-    if settings.restrict_to_workspace || settings.directory == Directory::Workspace {
-        return Ok(workspace.to_owned());
-    }
-    let Ok(current) = std::env::current_dir() else {
-        return Ok(workspace.to_owned());
-    };
-    // The home directory holds what no agent should stumble over. Before there is a workspace nothing is sent anywhere:
-    // that is a rehearsal, which may look around.
-    let home = real.of(&absolute(&world.paths.home));
-    Ok(if home.starts_with(&current) && workspace.is_dir() {
-        workspace.to_owned()
-    } else {
-        current
-    })
-}
-
-fn existing(path: &Path) -> Result<PathBuf> {
-    std::fs::canonicalize(path).map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => {
-            fail(Exit::NoInput, format!("there is no `{}`", path.display()))
-        }
-        _ => anyhow::Error::new(error).context(format!("look at `{}`", path.display())),
-    })
-}
-
-/// `path` from the current directory on. Where there is none any more, it stays as it is.
-fn absolute(path: &Path) -> PathBuf {
-    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+    let parallel = arguments.max_parallel as usize;
+    Ok(Toolbox::new(tools, parallel, Arc::clone(policy)))
 }
 
 fn capital(word: &str) -> String {

@@ -1,6 +1,8 @@
-//! Who may touch what: pure decisions, the same for every tool. What a decision allows is then opened by descriptor, see
-//! `tool::files`; here only names are looked at.
+//! Which files may be touched: the places of a run, and the rules about paths. Here only names are looked at; what a
+//! decision allows is then opened by descriptor, see `tool::files`, and where a link leads is decided about again.
 
+use super::Refusal;
+use super::rule::Pattern;
 use std::path::{Component, Path, PathBuf};
 
 /// What is to be done to a file.
@@ -29,6 +31,19 @@ pub struct Reach {
     pub hidden: Vec<PathBuf>,
     /// Places beneath the roots that no tool changes.
     pub read_only: Vec<PathBuf>,
+    /// What rules forbid, wherever it is.
+    pub denied: Vec<PathRule>,
+    /// What rules let be changed in roots that are only read otherwise.
+    pub allowed: Vec<Pattern>,
+}
+
+/// A rule about paths.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PathRule {
+    pub access: Access,
+    pub pattern: Pattern,
+    /// As it was written, for whoever asks why.
+    pub rule: String,
 }
 
 /// A place that may be touched: beneath which root, and where there.
@@ -39,25 +54,6 @@ pub struct Spot {
     pub relative: PathBuf,
     /// The whole path.
     pub path: PathBuf,
-}
-
-/// A no of the policy's.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
-    /// For the model: what is refused, and what would allow it.
-    pub words: String,
-    /// The flag that would grant it, where one would.
-    pub grant: Option<String>,
-}
-
-impl Refusal {
-    /// One that no flag lifts.
-    pub fn of(words: impl Into<String>) -> Self {
-        Self {
-            words: words.into(),
-            grant: None,
-        }
-    }
 }
 
 impl Reach {
@@ -71,6 +67,16 @@ impl Reach {
         if self.hidden.iter().any(|hidden| path.starts_with(hidden)) {
             return Err(Refusal::of(format!(
                 "`{shown}` belongs to nanobot itself and is closed to tools"
+            )));
+        }
+        if let Some(denied) = self
+            .denied
+            .iter()
+            .find(|denied| denied.access == access && self.matches(&denied.pattern, &path))
+        {
+            return Err(Refusal::of(format!(
+                "`{shown}` is closed by the rule `{}`",
+                denied.rule
             )));
         }
         let deepest = self
@@ -98,7 +104,8 @@ impl Reach {
                 "`{shown}` may be read but not changed"
             )));
         }
-        if access == Access::Write && !root.may_write {
+        let allowed = |pattern: &Pattern| self.matches(pattern, &path);
+        if access == Access::Write && !root.may_write && !self.allowed.iter().any(allowed) {
             let words = format!(
                 "files in `{}` may be read but not changed in this run; show the change instead, and say that `--write` \
                  would allow it",
@@ -123,6 +130,31 @@ impl Reach {
     /// Whether a listing may name `path`.
     pub fn shows(&self, path: &Path) -> bool {
         !self.hidden.iter().any(|hidden| path.starts_with(hidden))
+            && !self
+                .denied
+                .iter()
+                .any(|denied| denied.access == Access::Read && self.matches(&denied.pattern, path))
+    }
+
+    /// Whether `path`, which is absolute, is what a rule's pattern means: an absolute one is held against the whole path,
+    /// one without a slash against the name, any other against the path from the directory on.
+    pub fn matches(&self, pattern: &Pattern, path: &Path) -> bool {
+        let text = pattern.text();
+        if text.starts_with('/') {
+            return pattern.matches(&path.to_string_lossy());
+        }
+        if let Some(rest) = text.strip_prefix("~/") {
+            let beneath = path.strip_prefix(&self.home);
+            return beneath
+                .is_ok_and(|beneath| Pattern::new(rest).matches(&beneath.to_string_lossy()));
+        }
+        if !text.contains('/') {
+            let name = path.file_name().unwrap_or_default();
+            return pattern.matches(&name.to_string_lossy());
+        }
+        let beneath = path.strip_prefix(&self.directory);
+        let wanted = Pattern::new(text.strip_prefix("./").unwrap_or(text));
+        beneath.is_ok_and(|beneath| wanted.matches(&beneath.to_string_lossy()))
     }
 
     /// `given` from the directory, `~` expanded, `.` and `..` resolved by name.
@@ -141,6 +173,41 @@ impl Reach {
             }
         }
         path
+    }
+
+    /// What both allow; relative paths start where ours do.
+    pub fn and(&self, other: &Self) -> Self {
+        let mut roots = Vec::new();
+        for ours in &self.roots {
+            for theirs in &other.roots {
+                let deeper = if ours.path.starts_with(&theirs.path) {
+                    &ours.path
+                } else if theirs.path.starts_with(&ours.path) {
+                    &theirs.path
+                } else {
+                    continue;
+                };
+                roots.push(Root {
+                    path: deeper.clone(),
+                    may_write: ours.may_write && theirs.may_write,
+                });
+            }
+        }
+        let joined = |ours: &[PathBuf], theirs: &[PathBuf]| [ours, theirs].concat();
+        // A rule lets be changed what lies in places that are only read: who may change the place needs none.
+        let allowed = self
+            .allowed
+            .iter()
+            .filter(|rule| other.allowed.contains(rule));
+        Self {
+            directory: self.directory.clone(),
+            home: self.home.clone(),
+            roots,
+            hidden: joined(&self.hidden, &other.hidden),
+            read_only: joined(&self.read_only, &other.read_only),
+            denied: [&self.denied[..], &other.denied[..]].concat(),
+            allowed: allowed.cloned().collect(),
+        }
     }
 
     fn places(&self) -> String {
@@ -174,6 +241,7 @@ mod tests {
                 "/srv/app/.secret".into(),
             ],
             read_only: vec!["/home/u/.nanobot/workspace/cron".into()],
+            ..Reach::default()
         }
     }
 

@@ -1,0 +1,339 @@
+//! What a run may do: flags, config and profile made into one policy. Every command that runs tools asks here.
+
+use crate::World;
+use crate::cli::{Grants, Sandbox as SandboxFlag};
+use crate::error::{Exit, fail, fail_hint};
+use crate::policy::net::Net;
+use crate::policy::profile::{self, Profile};
+use crate::policy::reach::{Reach, Root};
+use crate::policy::rule::{Effect, Pattern, Rule};
+use crate::policy::{Permission, Policy, Sandbox};
+use crate::settings::{Directory, Settings};
+use crate::skill;
+use crate::sys::input;
+use crate::sys::paths::Real;
+use anyhow::{Context, Result};
+use regex::Regex;
+use std::path::{Path, PathBuf};
+
+/// The longest profile that is read.
+const PROFILE_LIMIT: usize = 1 << 20;
+
+/// The profile that the flags name, or else the config. One for sub-agents alone is none here.
+pub(super) fn profile(world: &World, grants: &Grants, settings: &Settings) -> Result<Profile> {
+    let name = grants.profile.as_deref().unwrap_or(&settings.profile);
+    let wrong = |cause: String, hint: &str| match grants.profile {
+        Some(_) => fail_hint(Exit::Usage, cause, hint),
+        None => fail_hint(
+            Exit::Config,
+            format!("`agents.defaults.profile`: {cause}"),
+            hint,
+        ),
+    };
+    let profile = find(world, name)?.ok_or_else(|| {
+        let names: Vec<&str> = profile::BUILT_IN.iter().map(|(name, _)| *name).collect();
+        wrong(format!("there is no profile `{name}`"), &names.join(", "))
+    })?;
+    if profile.kind == profile::Kind::Subagent {
+        return Err(wrong(
+            format!("the profile `{name}` is for sub-agents"),
+            "default, plan",
+        ));
+    }
+    if profile.is_free && grants.profile.is_none() {
+        return Err(wrong(
+            format!("`{name}` cannot be the default: it must be typed each time"),
+            "`nanobot agent --profile full`",
+        ));
+    }
+    Ok(profile)
+}
+
+/// The profile of that name, built in or the user's own.
+pub(super) fn find(world: &World, name: &str) -> Result<Option<Profile>> {
+    if let Some(profile) = Profile::built_in(name) {
+        return Ok(Some(profile));
+    }
+    let is_plain = |letter: char| letter.is_alphanumeric() || "_-.".contains(letter);
+    if name.starts_with('.') || !name.chars().all(is_plain) {
+        return Ok(None);
+    }
+    let path = world.paths.profiles().join(format!("{name}.md"));
+    if !path.is_file() {
+        return Ok(None);
+    }
+    let shown = path.display().to_string();
+    let bytes = input::read_file(&path, &shown, PROFILE_LIMIT)?;
+    let unusable = |words: String| {
+        fail(
+            Exit::Config,
+            format!("the profile `{shown}` cannot be used: {words}"),
+        )
+    };
+    let (head, body) = skill::head_and_body(&String::from_utf8_lossy(&bytes)).map_err(unusable)?;
+    Profile::parse(name, &head, &body)
+        .map(Some)
+        .map_err(unusable)
+}
+
+/// What a run under `profile` may do. `workspace` is the real path of the workspace.
+pub(super) fn policy(
+    world: &World,
+    grants: &Grants,
+    settings: &Settings,
+    profile: &Profile,
+    workspace: &Path,
+) -> Result<Policy> {
+    let mut real = Real::default();
+    let reach = reach(world, grants, settings, profile, workspace, &mut real)?;
+    let tools = &settings.tools;
+    let mut permissions = Vec::new();
+    for (tool, word) in &tools.permissions {
+        let permission = Permission::parse(word).ok_or_else(|| {
+            let cause = format!("`tools.permissions.{tool}` is `{word}`");
+            fail_hint(Exit::Config, cause, "`always`, `ask` or `never`")
+        })?;
+        permissions.push((Pattern::new(tool.as_str()), permission));
+    }
+    let of_web = |name: &Pattern| ["web_search", "web_fetch"].contains(&name.text());
+    // Who grants the network by hand means the web tools too.
+    let stays = |(name, _): &&(Pattern, Permission)| !(grants.net.is_some() && of_web(name));
+    permissions.extend(profile.permissions.iter().filter(stays).cloned());
+    let mut policy = Policy {
+        profile: profile.name.clone(),
+        reach,
+        net: net(grants, settings, profile)?,
+        sandbox: match grants.sandbox {
+            Some(SandboxFlag::Strict) => Sandbox::Strict,
+            Some(SandboxFlag::Off) => Sandbox::Off,
+            _ if tools.needs_sandbox && !profile.is_free => Sandbox::Strict,
+            Some(SandboxFlag::Auto) => Sandbox::Auto,
+            None if profile.is_free => Sandbox::Off,
+            None => Sandbox::Auto,
+        },
+        offered: profile.tools.clone(),
+        permissions,
+        rules: Vec::new(),
+        consents: profile.consents,
+        reads_only: profile.reads_only,
+        ..Policy::default()
+    };
+    policy.commands.denied = expressions(&tools.deny_patterns, "tools.exec.denyPatterns")?;
+    let allowed = expressions(&tools.allow_patterns, "tools.exec.allowPatterns")?;
+    if !allowed.is_empty() {
+        policy.commands.allowed.push(allowed);
+    }
+    let written = [
+        (&tools.allow, Effect::Allow, "tools.allow", Exit::Config),
+        (&tools.deny, Effect::Deny, "tools.deny", Exit::Config),
+        (&grants.allow, Effect::Allow, "--allow", Exit::Usage),
+        (&grants.deny, Effect::Deny, "--deny", Exit::Usage),
+    ];
+    for rule in &profile.rules {
+        policy.add(rule.clone());
+    }
+    for (rules, effect, origin, exit) in written {
+        for text in rules {
+            let rule = Rule::parse(text, effect, origin)
+                .map_err(|words| fail(exit, format!("{origin}: the rule `{text}` {words}")))?;
+            // A host that is allowed is one that may be reached.
+            if let (Effect::Allow, "web_fetch", Some(host)) =
+                (effect, rule.tool.text(), &rule.argument)
+                && !host.text().contains('/')
+            {
+                match &mut policy.net {
+                    Net::Hosts(hosts) => hosts.push(host.clone()),
+                    Net::Default => policy.net = Net::Hosts(vec![host.clone()]),
+                    Net::Any => {}
+                }
+            }
+            policy.add(rule);
+        }
+    }
+    Ok(policy)
+}
+
+fn expressions(texts: &[String], key: &str) -> Result<Vec<Regex>> {
+    let read = |text: &String| {
+        Regex::new(text).map_err(|error| {
+            let cause = format!("`{key}`: `{text}` is no regular expression: {error}");
+            fail(Exit::Config, cause)
+        })
+    };
+    texts.iter().map(read).collect()
+}
+
+fn net(grants: &Grants, settings: &Settings, profile: &Profile) -> Result<Net> {
+    let configured = settings
+        .tools
+        .net
+        .iter()
+        .map(|host| Pattern::new(host.as_str()));
+    match &grants.net {
+        Some(hosts) if hosts.is_empty() => return Ok(Net::Any),
+        Some(hosts) => {
+            let has_exec = |names: &Vec<String>| names.iter().any(|name| name == "exec");
+            if grants.tools.as_ref().is_some_and(has_exec) {
+                return Err(fail_hint(
+                    Exit::Usage,
+                    "`--net=HOSTS` cannot be kept for commands: the kernel sees addresses and no names",
+                    "bare `--net` for all hosts, or leave `exec` out of `--tools`",
+                ));
+            }
+            let typed = hosts.iter().map(|host| Pattern::new(host.trim()));
+            return Ok(Net::Hosts(configured.chain(typed).collect()));
+        }
+        None => {}
+    }
+    let configured: Vec<Pattern> = configured.collect();
+    Ok(match &profile.net {
+        Net::Any => Net::Any,
+        Net::Hosts(own) => Net::Hosts([configured, own.clone()].concat()),
+        Net::Default if configured.is_empty() => Net::Default,
+        Net::Default => Net::Hosts(configured),
+    })
+}
+
+/// What may be touched.
+fn reach(
+    world: &World,
+    grants: &Grants,
+    settings: &Settings,
+    profile: &Profile,
+    workspace: &Path,
+    real: &mut Real,
+) -> Result<Reach> {
+    let directory = directory(world, grants, settings, workspace, real)?;
+    if profile.reads_only && !grants.write.is_empty() {
+        return Err(fail_hint(
+            Exit::Usage,
+            format!(
+                "the profile `{}` only reads, and `--write` says otherwise",
+                profile.name
+            ),
+            "leave one of them out",
+        ));
+    }
+    let mut roots = Vec::new();
+    let mut add = |path: PathBuf, may_write: bool| match roots
+        .iter_mut()
+        .find(|root: &&mut Root| root.path == path)
+    {
+        Some(root) => root.may_write |= may_write,
+        None => roots.push(Root { path, may_write }),
+    };
+    if workspace.is_dir() {
+        add(workspace.to_owned(), !profile.reads_only);
+    }
+    add(directory.clone(), false);
+    for path in &grants.read {
+        add(existing(path)?, false);
+    }
+    for path in &grants.write {
+        let is_directory = path == Path::new(".");
+        add(
+            if is_directory {
+                directory.clone()
+            } else {
+                existing(path)?
+            },
+            true,
+        );
+    }
+    let tools = &settings.tools;
+    let wanted = [
+        (&tools.read, false, "`tools.read`"),
+        (&tools.write, true, "`tools.write`"),
+        (&profile.read, false, "the profile"),
+        (&profile.write, true, "the profile"),
+    ];
+    for (places, may_write, origin) in wanted {
+        for place in places {
+            let path = match place.as_str() {
+                "." => directory.clone(),
+                place => existing(&directory.join(world.paths.expand(place)))
+                    .with_context(|| format!("a place that {origin} names"))?,
+            };
+            add(path, may_write && !profile.reads_only);
+        }
+    }
+    if settings.restrict_to_workspace && roots.iter().any(|root| root.path != *workspace) {
+        return Err(fail_hint(
+            Exit::Refused,
+            "`tools.restrictToWorkspace` forbids other places than the workspace",
+            "leave out `-C`, `--read` and `--write=PATH`",
+        ));
+    }
+    let home = real.of(&absolute(&world.paths.home));
+    if profile.is_free {
+        return Ok(Reach {
+            directory,
+            home,
+            roots,
+            ..Reach::default()
+        });
+    }
+    let root = real.of(&world.paths.root);
+    let inner = |name: &str| workspace.join(name);
+    Ok(Reach {
+        directory,
+        home,
+        roots,
+        hidden: vec![
+            inner("sessions"),
+            root.join("sessions"),
+            root.join("history"),
+            real.of(&absolute(&world.paths.auth())),
+            real.of(&absolute(&world.paths.config)),
+        ],
+        read_only: vec![
+            inner("cron"),
+            inner(".git"),
+            inner(".nanobot"),
+            root.join("cron"),
+            root.join("profiles"),
+        ],
+        ..Reach::default()
+    })
+}
+
+/// Where the work is.
+fn directory(
+    world: &World,
+    grants: &Grants,
+    settings: &Settings,
+    workspace: &Path,
+    real: &mut Real,
+) -> Result<PathBuf> {
+    if let Some(path) = &grants.directory {
+        return existing(path);
+    }
+    if settings.restrict_to_workspace || settings.directory == Directory::Workspace {
+        return Ok(workspace.to_owned());
+    }
+    let Ok(current) = std::env::current_dir() else {
+        return Ok(workspace.to_owned());
+    };
+    // The home directory holds what no agent should stumble over. Before there is a workspace nothing is sent anywhere:
+    // that is a rehearsal, which may look around.
+    let home = real.of(&absolute(&world.paths.home));
+    Ok(if home.starts_with(&current) && workspace.is_dir() {
+        workspace.to_owned()
+    } else {
+        current
+    })
+}
+
+fn existing(path: &Path) -> Result<PathBuf> {
+    std::fs::canonicalize(path).map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => {
+            fail(Exit::NoInput, format!("there is no `{}`", path.display()))
+        }
+        _ => anyhow::Error::new(error).context(format!("look at `{}`", path.display())),
+    })
+}
+
+/// `path` from the current directory on. Where there is none any more, it stays as it is.
+pub(super) fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}

@@ -1,0 +1,84 @@
+//! Tells the model when it begins to plan and when it may act again. What was told is read from the conversation itself, so
+//! that a compaction, which sweeps it away, and another run under another profile are seen without a note of ours.
+
+use super::{Guard, State, Verdict};
+use crate::message::{Message, plain_text};
+
+/// Says once that this run plans, or that it does so no more.
+pub struct Plan {
+    /// The profile of the run changes nothing.
+    pub reads_only: bool,
+}
+
+const ENTERED: &str = "[nanobot] Plan mode: you may look at everything that you may read, and change nothing: no files, \
+                       no commands with lasting effects. Find out what you need, then answer with the plan itself: what is to be \
+                       done in which order, which files it touches, what could go wrong, and how to tell that it worked.";
+const LEFT: &str = "[nanobot] Plan mode is over: from now on you may act as your rules say.";
+
+impl Guard for Plan {
+    fn before(&mut self, state: &State<'_>) -> Verdict {
+        match (self.reads_only, plans(state.sent)) {
+            (true, false) => Verdict::Add {
+                mark: "plan",
+                words: ENTERED.into(),
+            },
+            (false, true) => Verdict::Add {
+                mark: "plan",
+                words: LEFT.into(),
+            },
+            _ => Verdict::GoOn,
+        }
+    }
+}
+
+/// Whether the model was last told that it plans.
+fn plans(sent: &[Message]) -> bool {
+    let told = sent.iter().rev().find_map(|message| match message {
+        Message::User(user) if user.injected => match plain_text(&user.parts).as_str() {
+            ENTERED => Some(true),
+            LEFT => Some(false),
+            _ => None,
+        },
+        _ => None,
+    });
+    told.unwrap_or(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ENTERED, Guard, LEFT, Plan, State, Verdict};
+    use crate::message::{Message, Part, User};
+
+    #[test]
+    fn entering_and_leaving_are_told_once() {
+        let check = |reads_only: bool, said: &[&str], expect: Option<&str>| {
+            let message = |words: &&str| {
+                Message::User(User {
+                    parts: vec![Part::Text((*words).into())],
+                    injected: *words == ENTERED || *words == LEFT,
+                    ..User::default()
+                })
+            };
+            let sent: Vec<Message> = said.iter().map(message).collect();
+            let state = State {
+                denials: &[],
+                iterations: 0,
+                context: 0,
+                said: 0,
+                sent: &sent,
+                turn: &sent,
+            };
+            let found = match (Plan { reads_only }).before(&state) {
+                Verdict::Add { words, .. } => Some(words),
+                _ => None,
+            };
+            assert_eq!(found.as_deref(), expect, "{reads_only} {said:?}");
+        };
+        check(false, &["hi"], None);
+        check(true, &["hi"], Some(ENTERED));
+        check(true, &["hi", ENTERED], None);
+        check(true, &["hi", ENTERED, LEFT, "again"], Some(ENTERED));
+        check(false, &["hi", ENTERED, "go"], Some(LEFT));
+        check(false, &["hi", ENTERED, LEFT], None);
+    }
+}

@@ -1,0 +1,506 @@
+//! Who may do what: one pure value decides for every tool, and for what a sub-agent may, which is what both it and its
+//! parent may. It is made from flags, config and profile by whoever starts a run; the tools open by descriptor, and the
+//! sandbox keeps in the kernel, what is decided here by name.
+
+use net::Net;
+use reach::{Access, PathRule, Reach};
+use regex::Regex;
+use rule::{Effect, Pattern, Rule};
+use serde_json::Value;
+
+pub mod net;
+pub mod profile;
+pub mod reach;
+pub mod rule;
+pub mod words;
+
+/// Whether a tool may be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Permission {
+    Never,
+    /// When somebody who is asked says so. Where nobody can be asked, that is no.
+    Ask,
+    Always,
+}
+
+impl Permission {
+    pub fn parse(word: &str) -> Option<Self> {
+        match word {
+            "always" => Some(Self::Always),
+            "ask" => Some(Self::Ask),
+            "never" => Some(Self::Never),
+            _ => None,
+        }
+    }
+}
+
+/// How commands are contained. The later is the weaker.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Sandbox {
+    /// By the kernel; where it cannot, the run does not begin.
+    Strict,
+    /// By the kernel; where it cannot, commands are refused.
+    #[default]
+    Auto,
+    /// Not at all.
+    Off,
+}
+
+/// A no of the policy's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// For the model: what is refused, and what would allow it.
+    pub words: String,
+    /// The flag that would grant it, where one would.
+    pub grant: Option<String>,
+}
+
+impl Refusal {
+    /// One that no flag lifts.
+    pub fn of(words: impl Into<String>) -> Self {
+        Self {
+            words: words.into(),
+            grant: None,
+        }
+    }
+}
+
+/// What a run may do.
+#[derive(Clone, Debug, Default)]
+pub struct Policy {
+    /// The profile it was made from.
+    pub profile: String,
+    pub reach: Reach,
+    pub net: Net,
+    pub sandbox: Sandbox,
+    /// Only these tools are offered, where it says which.
+    pub offered: Option<Vec<Pattern>>,
+    /// The strictest that is said of a tool counts; where nothing is said, it is always.
+    pub permissions: Vec<(Pattern, Permission)>,
+    pub rules: Vec<Rule>,
+    /// Where somebody would be asked, the answer is yes.
+    pub consents: bool,
+    /// Nothing is changed, whatever was granted.
+    pub reads_only: bool,
+    /// Commands as the config of the Python program allows and forbids them: a tripwire, and no security.
+    pub commands: Commands,
+}
+
+/// Expressions about commands, held against them in small letters, as the Python program does.
+#[derive(Clone, Debug, Default)]
+pub struct Commands {
+    pub denied: Vec<Regex>,
+    /// Of each of these lists a command must match one.
+    pub allowed: Vec<Vec<Regex>>,
+}
+
+/// What is decided about a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// By this rule, in words.
+    Allow(String),
+    /// Somebody has to say so; this is what they would be asked, and the no where nobody is there.
+    Ask(Refusal),
+    Deny(Refusal),
+}
+
+/// The tools that look at files, and those that change them: rules about their paths hold for all of a kind, since what
+/// one may not show, another may not either.
+const LOOKING: &[&str] = &["read_file", "list_dir", "glob", "grep"];
+const CHANGING: &[&str] = &["write_file", "edit_file", "delete_file"];
+
+impl Policy {
+    /// Take in `rule`. One about paths goes to the places, which links are held against too.
+    pub fn add(&mut self, rule: Rule) {
+        let Some(argument) = &rule.argument else {
+            return self.rules.push(rule);
+        };
+        let about = |tools: &[&str]| tools.iter().any(|tool| rule.tool.matches(tool));
+        let mut bind = |access: Access| match rule.effect {
+            Effect::Deny => self.reach.denied.push(PathRule {
+                access,
+                pattern: argument.clone(),
+                rule: rule.to_string(),
+            }),
+            // What may be read is a matter of places alone.
+            Effect::Allow if access == Access::Write => self.reach.allowed.push(argument.clone()),
+            Effect::Allow => {}
+        };
+        if about(LOOKING) {
+            bind(Access::Read);
+        }
+        if about(CHANGING) {
+            bind(Access::Write);
+        }
+        self.rules.push(rule);
+    }
+
+    /// Whether the model is told of `tool` at all.
+    pub fn offers(&self, tool: &str) -> bool {
+        let offered = self
+            .offered
+            .as_ref()
+            .is_none_or(|only| only.iter().any(|name| name.matches(tool)));
+        let denied = |rule: &Rule| {
+            rule.effect == Effect::Deny && rule.argument.is_none() && rule.tool.matches(tool)
+        };
+        offered
+            && self.permission(tool) != Permission::Never
+            && !self.rules.iter().any(denied)
+            && !(self.reads_only && CHANGING.contains(&tool))
+    }
+
+    /// Decide about a call of `tool`. Its paths are decided about again when they are opened, see [`Reach::decide`].
+    pub fn decide(&self, tool: &str, arguments: &Value) -> Decision {
+        if self.reads_only && CHANGING.contains(&tool) {
+            return Decision::Deny(Refusal {
+                words: format!(
+                    "`{tool}` changes files, and the profile `{}` only reads",
+                    self.profile
+                ),
+                grant: Some("--profile default".into()),
+            });
+        }
+        let subjects = self.subjects(tool, arguments);
+        let covers = |rule: &&Rule| rule.covers(tool, &subjects);
+        let with = |effect: Effect| self.rules.iter().filter(move |rule| rule.effect == effect);
+        if let Some(rule) = with(Effect::Deny).find(covers) {
+            return Decision::Deny(Refusal::of(format!(
+                "`{tool}` is denied by the rule `{rule}` ({})",
+                rule.origin
+            )));
+        }
+        if tool == "exec"
+            && let Some(refusal) = self.commands.judge(&subjects)
+        {
+            return Decision::Deny(refusal);
+        }
+        match self.permission(tool) {
+            Permission::Never => {
+                Decision::Deny(Refusal::of(format!("`{tool}` is never allowed here")))
+            }
+            Permission::Always => Decision::Allow("permission: always".into()),
+            Permission::Ask => {
+                if let Some(rule) = with(Effect::Allow).find(covers) {
+                    return Decision::Allow(format!("rule `{rule}` ({})", rule.origin));
+                }
+                if self.consents {
+                    return Decision::Allow(format!("profile `{}`: `ask` is yes", self.profile));
+                }
+                let flag = format!("--allow {tool}");
+                Decision::Ask(Refusal {
+                    words: format!(
+                        "`{tool}` needs a person's consent, and nobody can be asked; the user can grant it with `{flag}`"
+                    ),
+                    grant: Some(flag),
+                })
+            }
+        }
+    }
+
+    /// The strictest that is said of `tool`.
+    pub fn permission(&self, tool: &str) -> Permission {
+        let said = self
+            .permissions
+            .iter()
+            .filter(|(name, _)| name.matches(tool));
+        said.map(|(_, permission)| *permission)
+            .min()
+            .unwrap_or(Permission::Always)
+    }
+
+    /// The argument of a call that rules are about, in the forms in which they may put it.
+    fn subjects(&self, tool: &str, arguments: &Value) -> Vec<String> {
+        let text = |key: &str| arguments[key].as_str();
+        if LOOKING.contains(&tool) || CHANGING.contains(&tool) {
+            let path = self.reach.absolute(text("path").unwrap_or("."));
+            let beneath = path.strip_prefix(&self.reach.directory).ok();
+            let name = path
+                .file_name()
+                .map(|name| name.to_string_lossy().into_owned());
+            let forms = beneath.map(|beneath| beneath.to_string_lossy().into_owned());
+            let whole = path.to_string_lossy().into_owned();
+            return [Some(whole), forms, name].into_iter().flatten().collect();
+        }
+        match (text("command"), text("url")) {
+            (Some(command), _) => vec![command.to_owned()],
+            (_, Some(url)) => {
+                let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+                let host = rest.split(['/', '?', '#', ':']).next().unwrap_or_default();
+                vec![url.to_owned(), host.to_ascii_lowercase()]
+            }
+            _ => match text("query") {
+                Some(query) => vec![query.to_owned()],
+                None => vec![arguments.to_string()],
+            },
+        }
+    }
+
+    /// What both this policy and `other` allow: a sub-agent's, and a scheduled job's.
+    pub fn and(&self, other: &Self) -> Self {
+        let offered = match (&self.offered, &other.offered) {
+            (None, only) | (only, None) => only.clone(),
+            (Some(ours), Some(theirs)) => {
+                let both = |name: &&Pattern| theirs.iter().any(|other| other.matches(name.text()));
+                let reverse = |name: &&Pattern| ours.iter().any(|other| other.matches(name.text()));
+                let mut names: Vec<Pattern> = ours.iter().filter(both).cloned().collect();
+                names.extend(theirs.iter().filter(reverse).cloned());
+                names.dedup();
+                Some(names)
+            }
+        };
+        // Of what is granted, only what both grant; of what is forbidden, all.
+        let mut rules: Vec<Rule> = Vec::new();
+        for (mine, yours) in [(self, other), (other, self)] {
+            let holds = |rule: &&Rule| {
+                let same = |other: &Rule| {
+                    other.effect == Effect::Allow
+                        && other.tool == rule.tool
+                        && other.argument == rule.argument
+                };
+                // Who need not ask for a tool allows it as any rule could.
+                let names_one = !rule.tool.text().contains(['*', '?']);
+                let is_free = yours.consents
+                    || names_one && yours.permission(rule.tool.text()) == Permission::Always;
+                rule.effect == Effect::Deny || is_free || yours.rules.iter().any(same)
+            };
+            rules.extend(mine.rules.iter().filter(holds).cloned());
+        }
+        Self {
+            profile: self.profile.clone(),
+            reach: self.reach.and(&other.reach),
+            net: self.net.and(&other.net),
+            sandbox: self.sandbox.min(other.sandbox),
+            offered,
+            permissions: [&self.permissions[..], &other.permissions[..]].concat(),
+            rules,
+            // Where either would have to ask and the other does not consent, nobody has.
+            consents: self.consents && other.consents,
+            reads_only: self.reads_only || other.reads_only,
+            commands: Commands {
+                denied: [&self.commands.denied[..], &other.commands.denied[..]].concat(),
+                allowed: [&self.commands.allowed[..], &other.commands.allowed[..]].concat(),
+            },
+        }
+    }
+}
+
+impl Commands {
+    fn judge(&self, subjects: &[String]) -> Option<Refusal> {
+        let command = subjects.first()?.to_lowercase();
+        if let Some(denied) = self.denied.iter().find(|denied| denied.is_match(&command)) {
+            return Some(Refusal::of(format!(
+                "the command matches `{denied}` of `tools.exec.denyPatterns`"
+            )));
+        }
+        let matches = |list: &Vec<Regex>| list.iter().any(|allowed| allowed.is_match(&command));
+        let may = self.allowed.iter().all(matches);
+        (!may).then(|| Refusal::of("the command matches none of `tools.exec.allowPatterns`"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::profile::Profile;
+    use super::reach::{Access, Reach, Root};
+    use super::rule::{Effect, Pattern, Rule};
+    use super::{Decision, Permission, Policy};
+    use serde_json::{Value, json};
+
+    /// A policy as `words` say: `deny RULE`, `allow RULE`, `TOOL=PERMISSION`, `only TOOL`, `consents`, `reads`, `write PATH`.
+    fn policy(words: &[&str]) -> Policy {
+        let mut policy = Policy {
+            reach: Reach {
+                directory: "/d".into(),
+                home: "/h".into(),
+                roots: vec![Root {
+                    path: "/d".into(),
+                    may_write: false,
+                }],
+                ..Reach::default()
+            },
+            ..Policy::default()
+        };
+        for word in words {
+            match word.split_once([' ', '=']) {
+                Some(("deny", rule)) => {
+                    policy.add(Rule::parse(rule, Effect::Deny, "--deny").unwrap())
+                }
+                Some(("allow", rule)) => {
+                    policy.add(Rule::parse(rule, Effect::Allow, "--allow").unwrap())
+                }
+                Some(("only", tool)) => policy
+                    .offered
+                    .get_or_insert_default()
+                    .push(Pattern::new(tool)),
+                Some(("write", path)) => policy.reach.roots.push(Root {
+                    path: path.into(),
+                    may_write: true,
+                }),
+                Some((tool, permission)) => policy
+                    .permissions
+                    .push((Pattern::new(tool), Permission::parse(permission).unwrap())),
+                None if *word == "consents" => policy.consents = true,
+                None => policy.reads_only = true,
+            }
+        }
+        policy
+    }
+
+    fn verdict(policy: &Policy, tool: &str, arguments: &Value) -> &'static str {
+        match policy.decide(tool, arguments) {
+            _ if !policy.offers(tool) => "absent",
+            Decision::Allow(_) => "allow",
+            Decision::Ask(_) => "ask",
+            Decision::Deny(_) => "deny",
+        }
+    }
+
+    #[test]
+    fn decisions() {
+        let check = |words: &[&str], tool: &str, arguments: Value, expect: &str| {
+            assert_eq!(
+                verdict(&policy(words), tool, &arguments),
+                expect,
+                "{words:?} {tool} {arguments}"
+            );
+        };
+        let run = |command: &str| json!({ "command": command });
+        let at = |path: &str| json!({ "path": path });
+        check(&[], "exec", run("ls"), "allow");
+        check(&["exec=ask"], "exec", run("ls"), "ask");
+        check(&["exec=ask", "allow exec"], "exec", run("ls"), "allow");
+        check(&["exec=ask", "consents"], "exec", run("ls"), "allow");
+        check(
+            &["exec=never", "allow exec", "consents"],
+            "exec",
+            run("ls"),
+            "absent",
+        );
+        check(&["exec=always", "exec=ask"], "exec", run("ls"), "ask");
+        check(&["deny exec"], "exec", run("ls"), "absent");
+        check(&["deny exec(rm *)"], "exec", run("rm -r x"), "deny");
+        check(
+            &["deny exec(rm *)", "allow exec"],
+            "exec",
+            run("rm -r x"),
+            "deny",
+        );
+        check(&["deny exec(rm *)"], "exec", run("ls"), "allow");
+        check(
+            &["mcp_*=ask", "allow mcp_git_*"],
+            "mcp_git_log",
+            json!({}),
+            "allow",
+        );
+        check(
+            &["mcp_*=ask", "allow mcp_git_*"],
+            "mcp_web_get",
+            json!({}),
+            "ask",
+        );
+        check(
+            &["deny web_fetch(*.example.org)"],
+            "web_fetch",
+            json!({"url": "https://a.example.org/x"}),
+            "deny",
+        );
+        check(
+            &["deny web_fetch(*.example.org)"],
+            "web_fetch",
+            json!({"url": "https://example.com/x"}),
+            "allow",
+        );
+        check(&["deny read_file(.env)"], "read_file", at("a/.env"), "deny");
+        check(
+            &["deny read_file(sub/*)"],
+            "read_file",
+            at("sub/deep/x"),
+            "deny",
+        );
+        check(
+            &["deny read_file(sub/*)"],
+            "read_file",
+            at("other"),
+            "allow",
+        );
+        check(&["only read_file"], "exec", run("ls"), "absent");
+        check(&["only mcp_*"], "mcp_a", json!({}), "allow");
+        check(&["reads"], "write_file", at("x"), "absent");
+        check(&["reads"], "read_file", at("x"), "allow");
+    }
+
+    #[test]
+    fn rules_about_paths_hold_for_every_way_to_them() {
+        let policy = policy(&[
+            "deny grep(*.key)",
+            "allow edit_file(notes/*)",
+            "deny write_file(notes/old.md)",
+        ]);
+        let may = |path: &str, access| policy.reach.decide(path, access).is_ok();
+        assert!(may("a.txt", Access::Read) && !may("a.key", Access::Read));
+        assert!(!policy.reach.shows("/d/x/a.key".as_ref()));
+        assert!(may("notes/new.md", Access::Write) && !may("notes/old.md", Access::Write));
+        assert!(!may("a.txt", Access::Write));
+    }
+
+    /// All that can be said of a run, in every combination of two.
+    #[test]
+    fn an_intersection_allows_nothing_that_either_forbids() {
+        let words = [
+            "deny exec",
+            "deny exec(rm *)",
+            "allow exec",
+            "exec=ask",
+            "exec=never",
+            "consents",
+            "reads",
+            "only exec",
+            "only *_file",
+            "write /d",
+            "write /d/sub",
+            "write /e",
+            "mcp_*=ask",
+            "allow mcp_a",
+            "deny write_file(*.md)",
+            "allow write_file(*.md)",
+        ];
+        let calls = [
+            ("exec", json!({"command": "rm x"})),
+            ("exec", json!({"command": "ls"})),
+            ("mcp_a", json!({})),
+            ("mcp_b", json!({})),
+            ("write_file", json!({"path": "a.md"})),
+            ("read_file", json!({"path": "a"})),
+        ];
+        let paths = ["/d/a", "/d/a.md", "/d/sub/x", "/e/x", "/f"];
+        let sets: Vec<Vec<&str>> = words
+            .iter()
+            .flat_map(|one| words.iter().map(move |other| vec![*one, *other]))
+            .collect();
+        for one in &sets {
+            for other in sets.iter().step_by(7) {
+                let (ours, theirs) = (policy(one), policy(other));
+                let both = ours.and(&theirs);
+                for (tool, arguments) in &calls {
+                    let allowed = |policy| verdict(policy, tool, arguments) == "allow";
+                    assert!(
+                        !allowed(&both) || allowed(&ours) && allowed(&theirs),
+                        "{one:?} {other:?} {tool}"
+                    );
+                }
+                for path in paths {
+                    for access in [Access::Read, Access::Write] {
+                        let may = |policy: &Policy| policy.reach.decide(path, access).is_ok();
+                        assert!(
+                            !may(&both) || may(&ours) && may(&theirs),
+                            "{one:?} {other:?} {path}"
+                        );
+                    }
+                }
+            }
+        }
+        let plan = Profile::built_in("plan").unwrap();
+        assert!(plan.reads_only);
+    }
+}

@@ -1,0 +1,283 @@
+//! Profiles: named sets of what a run may do, with a prompt and a model of their own where they have one. Five are built
+//! in, and one for sub-agents; a user's own are files, each with a head of these fields and the prompt below it.
+
+use super::Permission;
+use super::net::Net;
+use super::rule::{Effect, Pattern, Rule};
+use serde_json::Value;
+
+/// Who it is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Kind {
+    #[default]
+    Agent,
+    /// Only for what `spawn` starts.
+    Subagent,
+}
+
+/// A profile.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Profile {
+    pub name: String,
+    /// One line for people, and for a model that is to choose a sub-agent.
+    pub about: String,
+    pub kind: Kind,
+    /// Added to the system text.
+    pub prompt: Option<String>,
+    pub model: Option<String>,
+    /// Requests of one turn.
+    pub max_iterations: Option<u32>,
+    /// Only these tools.
+    pub tools: Option<Vec<Pattern>>,
+    pub permissions: Vec<(Pattern, Permission)>,
+    pub rules: Vec<Rule>,
+    /// Places to read and to change, as the user wrote them; `.` is the directory.
+    pub read: Vec<String>,
+    pub write: Vec<String>,
+    pub net: Net,
+    /// Nothing is changed, the workspace included.
+    pub reads_only: bool,
+    /// Where somebody would be asked, the answer is yes.
+    pub consents: bool,
+    /// Neither sandbox nor places bind it.
+    pub is_free: bool,
+}
+
+/// The profile of a run that names none.
+pub const DEFAULT: &str = "default";
+
+/// The built-in ones: name, and what it is.
+pub const BUILT_IN: &[(&str, &str)] = &[
+    (
+        DEFAULT,
+        "reads the directory, changes nothing but the workspace",
+    ),
+    ("plan", "reads only, and presents a plan"),
+    ("accept-edits", "may change the directory"),
+    (
+        "auto-approve",
+        "may change the directory; where it would be asked, the answer is yes; no network",
+    ),
+    (
+        "full",
+        "no sandbox and no limits: everything that you may do",
+    ),
+    ("explore", "a sub-agent that reads and reports"),
+];
+
+impl Profile {
+    /// The built-in profile of that name.
+    pub fn built_in(name: &str) -> Option<Self> {
+        let (name, about) = BUILT_IN.iter().find(|(known, _)| *known == name)?;
+        let profile = Self {
+            name: (*name).into(),
+            about: (*about).into(),
+            ..Self::default()
+        };
+        let write = vec![".".to_owned()];
+        let never = |names: &[&str]| {
+            let never = |name: &&str| (Pattern::new(*name), Permission::Never);
+            names.iter().map(never).collect()
+        };
+        Some(match *name {
+            "plan" => Self {
+                reads_only: true,
+                ..profile
+            },
+            "accept-edits" => Self { write, ..profile },
+            "auto-approve" => Self {
+                write,
+                consents: true,
+                permissions: never(&["web_search", "web_fetch"]),
+                ..profile
+            },
+            "full" => Self {
+                write: vec!["/".into()],
+                net: Net::Any,
+                consents: true,
+                is_free: true,
+                ..profile
+            },
+            "explore" => Self {
+                kind: Kind::Subagent,
+                reads_only: true,
+                permissions: never(&["todo", "message", "cron"]),
+                prompt: Some(EXPLORE.into()),
+                ..profile
+            },
+            _ => profile,
+        })
+    }
+
+    /// A user's own: `head` are its fields, `body` is its prompt.
+    ///
+    /// # Errors
+    /// In words: which field is wrong, and what it takes.
+    pub fn parse(name: &str, head: &Value, body: &str) -> Result<Self, String> {
+        if Self::built_in(name).is_some() {
+            return Err("it has the name of a built-in profile".into());
+        }
+        let base = match head.get("extends").map(|base| base.as_str()) {
+            None => Self::default(),
+            Some(Some("full")) => {
+                return Err("`extends` cannot be `full`, which must be typed each time".into());
+            }
+            Some(Some(base)) => {
+                Self::built_in(base).ok_or(format!("`extends`: there is no built-in `{base}`"))?
+            }
+            Some(None) => return Err("`extends` is no name".into()),
+        };
+        let mut profile = Self {
+            name: name.into(),
+            about: String::new(),
+            kind: Kind::Agent,
+            ..base
+        };
+        let origin = format!("profile {name}");
+        let fields = head
+            .as_object()
+            .ok_or("its head is no list of `key: value`")?;
+        for (key, value) in fields {
+            let key = key.replace('_', "-");
+            let wrong = |expected: &str| format!("`{key}` must be {expected}");
+            let text = || value.as_str().map(str::to_owned).ok_or(wrong("text"));
+            let texts = || texts(value).ok_or(wrong("a list of text"));
+            match key.as_str() {
+                "name" | "extends" => {}
+                "description" => profile.about = text()?,
+                "kind" => {
+                    profile.kind = match text()?.as_str() {
+                        "agent" => Kind::Agent,
+                        "subagent" | "sub-agent" => Kind::Subagent,
+                        _ => return Err(wrong("`agent` or `subagent`")),
+                    }
+                }
+                "model" => profile.model = Some(text()?),
+                "max-iterations" => {
+                    let count = value
+                        .as_str()
+                        .map_or(value.as_u64(), |text| text.parse().ok());
+                    let count = count.and_then(|count| u32::try_from(count).ok());
+                    let count = count.filter(|count| *count > 0);
+                    profile.max_iterations = Some(count.ok_or(wrong("a number from 1"))?);
+                }
+                "tools" => {
+                    profile.tools = Some(texts()?.into_iter().map(Pattern::new).collect());
+                }
+                "permissions" => {
+                    let map = value
+                        .as_object()
+                        .ok_or(wrong("a map from tools to words"))?;
+                    for (tool, word) in map {
+                        let permission = word.as_str().and_then(Permission::parse);
+                        let permission =
+                            permission.ok_or(wrong("a map to `always`, `ask` or `never`"))?;
+                        profile
+                            .permissions
+                            .push((Pattern::new(tool.as_str()), permission));
+                    }
+                }
+                "allow" | "deny" => {
+                    let effect = match key.as_str() {
+                        "allow" => Effect::Allow,
+                        _ => Effect::Deny,
+                    };
+                    for rule in texts()? {
+                        let rule = Rule::parse(&rule, effect, &origin)
+                            .map_err(|words| format!("`{key}`: `{rule}` {words}"))?;
+                        profile.rules.push(rule);
+                    }
+                }
+                "read" => profile.read.extend(texts()?),
+                "write" => profile.write.extend(match value {
+                    Value::Bool(true) => vec![".".into()],
+                    Value::Bool(false) => Vec::new(),
+                    _ => texts()?,
+                }),
+                "net" => {
+                    profile.net = match value {
+                        Value::Bool(true) => Net::Any,
+                        Value::Bool(false) => Net::Default,
+                        _ => Net::Hosts(texts()?.into_iter().map(Pattern::new).collect()),
+                    }
+                }
+                _ => return Err(format!("there is no field `{key}`")),
+            }
+        }
+        let body = body.trim();
+        if !body.is_empty() {
+            profile.prompt = Some(body.to_owned());
+        }
+        Ok(profile)
+    }
+}
+
+/// One text, a list of them, or texts between commas.
+fn texts(value: &Value) -> Option<Vec<String>> {
+    match value {
+        Value::String(text) => {
+            let parts = text.split(',').map(|part| part.trim().to_owned());
+            Some(parts.filter(|part| !part.is_empty()).collect())
+        }
+        Value::Array(items) => {
+            let texts = items.iter().map(|item| item.as_str().map(str::to_owned));
+            texts.collect()
+        }
+        _ => None,
+    }
+}
+
+const EXPLORE: &str = "You look things up for another agent: find what was asked for with as few reads as will do, change \
+                       nothing, and report what you found with the paths and lines that show it. What you did not find, say so.";
+
+#[cfg(test)]
+mod tests {
+    use super::{BUILT_IN, Kind, Profile};
+    use crate::policy::net::Net;
+    use serde_json::{Value, json};
+
+    #[test]
+    fn built_in_profiles_are_complete() {
+        for (name, about) in BUILT_IN {
+            let profile = Profile::built_in(name).unwrap();
+            assert_eq!(
+                (profile.name.as_str(), profile.about.as_str()),
+                (*name, *about)
+            );
+            assert_eq!(profile.is_free, *name == "full");
+        }
+        assert_eq!(Profile::built_in("yolo"), None);
+    }
+
+    #[test]
+    fn own_profiles_are_read_or_refused_in_words() {
+        let check = |head: Value, expect: &str| match Profile::parse("mine", &head, "") {
+            Ok(_) => assert_eq!(expect, "", "{head}"),
+            Err(words) => assert!(!expect.is_empty() && words.contains(expect), "{words}"),
+        };
+        check(json!({}), "");
+        check(
+            json!({"extends": "plan", "tools": "read_file, exec", "deny": ["exec(rm *)"]}),
+            "",
+        );
+        check(json!({"extends": "full"}), "typed each time");
+        check(json!({"extends": "nobody"}), "no built-in");
+        check(json!({"tools": 5}), "a list of text");
+        check(
+            json!({"permissions": {"exec": "maybe"}}),
+            "`always`, `ask` or `never`",
+        );
+        check(json!({"allow": ["exec(git *)"]}), "contained");
+        check(json!({"max_iterations": 0}), "from 1");
+        check(json!({"sandbox": "off"}), "no field `sandbox`");
+        check(json!([1]), "no list");
+        assert!(Profile::parse("plan", &json!({}), "").is_err());
+        let head =
+            json!({"kind": "subagent", "write": true, "net": ["example.org"], "description": "d"});
+        let profile = Profile::parse("mine", &head, "\nBe brief.\n").unwrap();
+        assert_eq!(profile.kind, Kind::Subagent);
+        assert_eq!(profile.write, ["."]);
+        assert_eq!(profile.prompt.as_deref(), Some("Be brief."));
+        assert!(matches!(profile.net, Net::Hosts(hosts) if hosts.len() == 1));
+    }
+}

@@ -1,0 +1,175 @@
+//! Rules as users write them: `TOOL`, or `TOOL(glob)` for some of its arguments. A rule never grants a shell: commands
+//! are contained and not guessed, so that `exec(…)` can only be denied.
+
+use std::fmt;
+
+/// What a rule does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    Allow,
+    Deny,
+}
+
+/// A rule about a tool, or about some calls of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    pub effect: Effect,
+    /// The tools it is about.
+    pub tool: Pattern,
+    /// What their argument must be like; `None` for any.
+    pub argument: Option<Pattern>,
+    /// Where it was written, as `--deny` or `tools.deny`.
+    pub origin: String,
+}
+
+/// A text in which `*` stands for any text, `/` included, and `?` for one letter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pattern(String);
+
+impl Rule {
+    /// Read `TOOL` or `TOOL(glob)`.
+    ///
+    /// # Errors
+    /// In words that follow the rule: what is wrong with it.
+    pub fn parse(text: &str, effect: Effect, origin: &str) -> Result<Self, String> {
+        let text = text.trim();
+        let (tool, argument) = match text.split_once('(') {
+            None => (text, None),
+            Some((tool, rest)) => match rest.strip_suffix(')') {
+                Some(argument) => (tool.trim_end(), Some(Pattern::new(argument.trim()))),
+                None => return Err("lacks its closing `)`".into()),
+            },
+        };
+        let is_name = |letter: char| letter.is_alphanumeric() || "_-*?".contains(letter);
+        if tool.is_empty() || !tool.chars().all(is_name) {
+            return Err("is neither `TOOL` nor `TOOL(glob)`".into());
+        }
+        let tool = Pattern::new(tool);
+        if effect == Effect::Allow && argument.is_some() && tool.matches("exec") {
+            return Err(
+                "cannot be kept: commands are contained and not guessed, so `exec` is allowed as a whole or not at all"
+                    .into(),
+            );
+        }
+        Ok(Self {
+            effect,
+            tool,
+            argument,
+            origin: origin.into(),
+        })
+    }
+
+    /// Whether it is about a call of `tool` whose argument can be put as any of `subjects`.
+    pub fn covers(&self, tool: &str, subjects: &[String]) -> bool {
+        self.tool.matches(tool)
+            && self
+                .argument
+                .as_ref()
+                .is_none_or(|argument| subjects.iter().any(|subject| argument.matches(subject)))
+    }
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.tool.text())?;
+        match &self.argument {
+            Some(argument) => write!(f, "({})", argument.text()),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Pattern {
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    pub fn text(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether the whole of `text` is like it.
+    pub fn matches(&self, text: &str) -> bool {
+        let pattern: Vec<char> = self.0.chars().collect();
+        let text: Vec<char> = text.chars().collect();
+        let (mut at, mut read) = (0, 0);
+        // Where the latest star stands, and what it has swallowed so far: only that one ever has to take more.
+        let mut star: Option<(usize, usize)> = None;
+        while read < text.len() {
+            match pattern.get(at) {
+                Some('*') => {
+                    star = Some((at, read));
+                    at += 1;
+                }
+                Some(wanted) if *wanted == '?' || *wanted == text[read] => {
+                    at += 1;
+                    read += 1;
+                }
+                _ => match &mut star {
+                    Some((place, swallowed)) => {
+                        *swallowed += 1;
+                        (at, read) = (*place + 1, *swallowed);
+                    }
+                    None => return false,
+                },
+            }
+        }
+        pattern[at..].iter().all(|letter| *letter == '*')
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Effect, Pattern, Rule};
+
+    #[test]
+    fn patterns() {
+        let check = |pattern: &str, text: &str, expect: bool| {
+            assert_eq!(
+                Pattern::new(pattern).matches(text),
+                expect,
+                "{pattern} {text}"
+            );
+        };
+        check("", "", true);
+        check("", "a", false);
+        check("*", "", true);
+        check("*", "a/b", true);
+        check("a*c", "abbc", true);
+        check("a*c", "abbcd", false);
+        check("a?c", "abc", true);
+        check("a?c", "ac", false);
+        check("*.env", "a/b/.env", true);
+        check("*a*b*", "xxaxxbxx", true);
+        check("*a*b*", "xxbxxa", false);
+        check("ä?", "äö", true);
+        check("a**", "a", true);
+    }
+
+    #[test]
+    fn rules_as_written() {
+        let check = |text: &str, effect: Effect, expect: Result<&str, &str>| {
+            let found = Rule::parse(text, effect, "--allow");
+            match (&found, expect) {
+                (Ok(rule), Ok(shown)) => assert_eq!(rule.to_string(), shown),
+                (Err(words), Err(part)) => assert!(words.contains(part), "{text}: {words}"),
+                _ => panic!("{text}: {found:?}"),
+            }
+        };
+        use Effect::{Allow, Deny};
+        check("exec", Allow, Ok("exec"));
+        check(
+            " write_file( src/*.rs ) ",
+            Allow,
+            Ok("write_file(src/*.rs)"),
+        );
+        check("mcp_*", Deny, Ok("mcp_*"));
+        check("exec(git *)", Deny, Ok("exec(git *)"));
+        check("exec(git *)", Allow, Err("contained"));
+        check("*(git *)", Allow, Err("contained"));
+        check("exec(git", Deny, Err("closing"));
+        check("", Deny, Err("neither"));
+        check("rm -rf", Deny, Err("neither"));
+        check("(a)", Deny, Err("neither"));
+    }
+}
