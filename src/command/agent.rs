@@ -29,13 +29,14 @@ use crate::turn::ending::{Cause, DECLINED, Ending};
 use crate::workspace::Workspace;
 use afterwards::Afterwards;
 use anyhow::{Context, Result};
+use places::Cast;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 mod afterwards;
 mod outlay;
-mod places;
+pub(super) mod places;
 mod rehearsal;
 
 /// Run the turn, print what is to be printed, and say how it ended.
@@ -243,7 +244,15 @@ fn answer(
         ));
     }
 
-    let scene = places::set(world, arguments, &settings, &workspace, &profile, report)?;
+    let cast = Cast {
+        grants: &arguments.grants,
+        settings: &settings,
+        workspace: &workspace,
+        profile: &profile,
+        parallel: arguments.max_parallel as usize,
+        rehearsal: arguments.replay.is_some() || arguments.dry_run.is_some(),
+    };
+    let scene = places::set(world, &cast, &mut |text| report.notice(text))?;
     let input = (!parts.is_empty()).then(|| User {
         id: format!("{}-0", report.stamp.turn),
         parts,

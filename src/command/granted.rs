@@ -268,6 +268,7 @@ fn reach(
     if profile.is_free {
         return Ok(Reach {
             directory,
+            workspace: workspace.to_owned(),
             home,
             roots,
             ..Reach::default()
@@ -277,6 +278,7 @@ fn reach(
     let inner = |name: &str| workspace.join(name);
     Ok(Reach {
         directory,
+        workspace: workspace.to_owned(),
         home,
         roots,
         hidden: vec![

@@ -24,6 +24,8 @@ pub struct Root {
 pub struct Reach {
     /// Where relative paths start.
     pub directory: PathBuf,
+    /// The agent's own home.
+    pub workspace: PathBuf,
     /// What `~` stands for.
     pub home: PathBuf,
     pub roots: Vec<Root>,
@@ -201,6 +203,7 @@ impl Reach {
             .filter(|rule| other.allowed.contains(rule));
         Self {
             directory: self.directory.clone(),
+            workspace: self.workspace.clone(),
             home: self.home.clone(),
             roots,
             hidden: joined(&self.hidden, &other.hidden),

@@ -2,7 +2,7 @@
 //! for people who ask. Both are made from the policy itself, so that neither can say what it is not.
 
 use super::net::Net;
-use super::reach::Root;
+use super::reach::{Reach, Root};
 use super::rule::{Effect, Pattern};
 use super::{Permission, Policy, Sandbox};
 use std::fmt::Write;
@@ -87,10 +87,18 @@ impl Policy {
         )
     }
 
-    /// The places as commands have them.
+    /// The places as commands have them: the workspace is changed by the file tools alone, unless the work is there.
     pub fn exec_roots(&self) -> impl Iterator<Item = Root> {
-        self.reach.roots.iter().map(|root| Root {
-            may_write: root.may_write && !self.reads_only,
+        let Reach {
+            directory,
+            workspace,
+            roots,
+            ..
+        } = &self.reach;
+        roots.iter().map(move |root| Root {
+            may_write: root.may_write
+                && !self.reads_only
+                && (root.path != *workspace || directory == workspace),
             ..root.clone()
         })
     }

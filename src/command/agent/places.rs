@@ -1,14 +1,12 @@
 //! What a turn works with: its places, its tools, and the system text that tells of them.
 
 use crate::World;
-use crate::cli::Agent as Arguments;
+use crate::cli::Grants;
 use crate::command::granted;
 use crate::error::{Exit, fail_hint};
 use crate::policy::Policy;
 use crate::policy::profile::Profile;
-use crate::policy::reach::Root;
 use crate::prompt::{self, Brief, Section};
-use crate::report::Report;
 use crate::settings::Settings;
 use crate::skill;
 use crate::sys::paths::Real;
@@ -22,45 +20,57 @@ use crate::tool::write_file::WriteFile;
 use crate::tool::{Tool, Toolbox};
 use crate::workspace::Workspace;
 use anyhow::{Context, Result};
-use std::path::Path;
 use std::sync::Arc;
 
 /// The tools, and the text about them and all else.
-pub(super) struct Scene {
-    pub(super) toolbox: Toolbox,
+pub(in crate::command) struct Scene {
+    pub(in crate::command) toolbox: Toolbox,
+    pub(in crate::command) policy: Arc<Policy>,
     /// What the system text is made of.
-    pub(super) sections: Vec<Section>,
+    pub(in crate::command) sections: Vec<Section>,
+}
+
+/// Who asks for a scene.
+pub(in crate::command) struct Cast<'a> {
+    pub(in crate::command) grants: &'a Grants,
+    pub(in crate::command) settings: &'a Settings,
+    pub(in crate::command) workspace: &'a Workspace,
+    pub(in crate::command) profile: &'a Profile,
+    /// How many tools may run side by side.
+    pub(in crate::command) parallel: usize,
+    /// Nothing is made: it is only shown what would be.
+    pub(in crate::command) rehearsal: bool,
 }
 
 /// Set the scene of a turn.
-pub(super) fn set(
+pub(in crate::command) fn set(
     world: &World,
-    arguments: &Arguments,
-    settings: &Settings,
-    workspace: &Workspace,
-    profile: &Profile,
-    report: &mut Report,
+    cast: &Cast<'_>,
+    notice: &mut dyn FnMut(&str),
 ) -> Result<Scene> {
-    let rehearsal = arguments.replay.is_some() || arguments.dry_run.is_some();
-    if !rehearsal {
+    let Cast {
+        grants,
+        settings,
+        workspace,
+        profile,
+        ..
+    } = *cast;
+    if !cast.rehearsal {
         store::create_dir(&workspace.root)?;
     }
     let mut real = Real::default();
     let home = real.of(&granted::absolute(&workspace.root));
-    let policy = Arc::new(granted::policy(
-        world,
-        &arguments.grants,
-        settings,
-        profile,
-        &home,
-    )?);
+    let policy = Arc::new(granted::policy(world, grants, settings, profile, &home)?);
     let directory = policy.reach.directory.clone();
-    let may_write = |place: &Path| {
-        let is_place = |root: Root| root.path == place && root.may_write;
-        policy.exec_roots().any(is_place)
-    };
-    let grants: Vec<String> = policy
-        .exec_roots()
+    let may_write = policy
+        .reach
+        .roots
+        .iter()
+        .any(|root| root.path == directory && root.may_write);
+    let granted: Vec<String> = policy
+        .reach
+        .roots
+        .iter()
         .filter(|root| root.path != directory && root.path != home)
         .map(|root| {
             format!(
@@ -78,7 +88,7 @@ pub(super) fn set(
         Files::new(policy.reach.clone())
             .with_context(|| format!("open `{}`", directory.display()))?,
     );
-    let toolbox = toolbox(world, arguments, settings, &policy, &files)?;
+    let toolbox = toolbox(world, cast, &policy, &files)?;
 
     let notes = workspace.notes()?;
     let mut notices = Vec::new();
@@ -88,7 +98,7 @@ pub(super) fn set(
         &world.env,
         &mut notices,
     );
-    notices.iter().for_each(|notice| report.notice(notice));
+    notices.iter().for_each(|text| notice(text));
     let platform = format!(
         "{} {}",
         capital(std::env::consts::OS),
@@ -113,9 +123,9 @@ pub(super) fn set(
         platform: &platform,
         workspace: &home,
         directory: &directory,
-        may_write: may_write(&directory),
-        may_note: may_write(&home),
-        grants: &grants,
+        may_write,
+        may_note: !profile.reads_only,
+        grants: &granted,
         has_tools,
         policy: &rules,
         profile: profile
@@ -127,17 +137,23 @@ pub(super) fn set(
         active_skills: &skill::active(&skills),
         skills: &summary,
     });
-    Ok(Scene { toolbox, sections })
+    Ok(Scene {
+        toolbox,
+        policy,
+        sections,
+    })
 }
 
 /// The tools of this run, in the order of the Python program.
 fn toolbox(
     world: &World,
-    arguments: &Arguments,
-    settings: &Settings,
+    cast: &Cast<'_>,
     policy: &Arc<Policy>,
     files: &Arc<Files>,
 ) -> Result<Toolbox> {
+    let Cast {
+        grants, settings, ..
+    } = *cast;
     let limits = Limits {
         timeout: settings.exec.timeout,
         result: settings.max_tool_result_chars,
@@ -156,7 +172,7 @@ fn toolbox(
     if settings.exec.enabled {
         tools.push(Box::new(Exec::new(Arc::clone(files), &limits, &world.env)));
     }
-    if let Some(names) = &arguments.grants.tools {
+    if let Some(names) = &grants.tools {
         let known: Vec<String> = tools.iter().map(|tool| tool.spec().name.clone()).collect();
         if let Some(name) = names.iter().find(|name| !known.contains(name)) {
             return Err(fail_hint(
@@ -168,11 +184,10 @@ fn toolbox(
         tools.retain(|tool| names.contains(&tool.spec().name));
     }
     tools.retain(|tool| policy.offers(&tool.spec().name));
-    if arguments.grants.no_tools {
+    if grants.no_tools {
         tools.clear();
     }
-    let parallel = arguments.max_parallel as usize;
-    Ok(Toolbox::new(tools, parallel, Arc::clone(policy)))
+    Ok(Toolbox::new(tools, cast.parallel, Arc::clone(policy)))
 }
 
 fn capital(word: &str) -> String {
