@@ -37,6 +37,7 @@
 //! | [`ledger`] | what every call of a model cost, and what may still be spent |
 //! | [`history`] | what is sent of a conversation: which messages may be, what they weigh, what stands for the others: pure |
 //! | [`skill`] | what a workspace can teach |
+//! | [`trust`] | which directories may say how to work. A room of its own: it is neither the workspace's nor the policy's |
 //! | [`provider`] | one trait, one file for each wire format, wrappers, the table of providers |
 //! | [`tool`] | one trait, the box of tools, one file for each tool |
 //! | [`sys`] | every contact with the world, one file for each kind |
@@ -45,7 +46,7 @@
 //!
 //! ```text
 //! main → lib → command → turn → { session, provider, tool, guard, policy } → { message, event }
-//!                  └──→ { report, answer, attach, diff, ledger, memory, prompt, settings, workspace, history, skill } ──┘
+//!                  └──→ { report, answer, attach, diff, ledger, memory, prompt, settings, workspace, history, skill, trust } ──┘
 //!                             { history, memory } → prompt, for the marks around a text
 //! anything above may use sys and error; sys knows only std, its crates, and error
 //! ```
@@ -85,6 +86,7 @@ pub mod settings;
 pub mod skill;
 pub mod sys;
 pub mod tool;
+pub mod trust;
 pub mod turn;
 pub mod workspace;
 
@@ -156,6 +158,9 @@ fn dispatch(cli: Cli, env: Env, terminal: Terminal) -> anyhow::Result<Exit> {
         cli::Command::Memory { command } => command::memory::run(&world, &command),
         cli::Command::Model { command } => command::model::run(&world, &command),
         cli::Command::Status(arguments) => command::status::run(&world, &arguments),
+        cli::Command::Policy { command } => command::policy::run(&world, &command),
+        cli::Command::Tool { command } => command::tool::run(&world, &command),
+        cli::Command::Trust(arguments) => command::trust::run(&world, &arguments),
         cli::Command::Usage(arguments) => command::usage::run(&world, &arguments),
         cli::Command::Provider { command } => command::provider::run(&world, &command),
         cli::Command::Gateway { .. } => Err(error::fail_hint(

@@ -253,6 +253,19 @@ fn answer(
         rehearsal: arguments.replay.is_some() || arguments.dry_run.is_some(),
     };
     let scene = places::set(world, &cast, &mut |text| report.notice(text))?;
+    if let Some(path) = scene.ignored.first() {
+        about.ignored.clone_from(&scene.ignored);
+        if world.terminal.err {
+            let more = match scene.ignored.len() {
+                1 => String::new(),
+                count => format!(" and {} more", count - 1),
+            };
+            let path = path.display();
+            report.notice(&format!(
+                "`{path}`{more} ignored: read it, and then say `nanobot trust`, if it is to be heeded"
+            ));
+        }
+    }
     let input = (!parts.is_empty()).then(|| User {
         id: format!("{}-0", report.stamp.turn),
         parts,

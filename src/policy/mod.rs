@@ -164,7 +164,10 @@ impl Policy {
         let subjects = self.subjects(tool, arguments);
         let covers = |rule: &&Rule| rule.covers(tool, &subjects);
         let with = |effect: Effect| self.rules.iter().filter(move |rule| rule.effect == effect);
-        if let Some(rule) = with(Effect::Deny).find(covers) {
+        // Denied paths are the places' matter, where links are held against them too.
+        let of_paths = LOOKING.contains(&tool) || CHANGING.contains(&tool);
+        let here = |rule: &&Rule| !(of_paths && rule.argument.is_some());
+        if let Some(rule) = with(Effect::Deny).filter(here).find(covers) {
             return Decision::Deny(Refusal::of(format!(
                 "`{tool}` is denied by the rule `{rule}` ({})",
                 rule.origin
@@ -348,8 +351,10 @@ mod tests {
     }
 
     fn verdict(policy: &Policy, tool: &str, arguments: &Value) -> &'static str {
+        let closed = |path| policy.reach.decide(path, Access::Read).is_err();
         match policy.decide(tool, arguments) {
             _ if !policy.offers(tool) => "absent",
+            _ if tool == "read_file" && arguments["path"].as_str().is_some_and(closed) => "deny",
             Decision::Allow(_) => "allow",
             Decision::Ask(_) => "ask",
             Decision::Deny(_) => "deny",

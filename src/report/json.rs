@@ -6,6 +6,7 @@ use crate::message::{ToolCall, Usage, plain_text};
 use crate::sys::clock::Clock;
 use crate::turn::ending::{Calls, Denial, Ending};
 use serde_json::{Map, Value, json};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// The version of both shapes. Fields may be added within it; none changes its meaning.
@@ -105,6 +106,8 @@ pub struct Run {
     pub max_iterations: u32,
     /// The answer is JSON, and part of the result as such.
     pub has_schema: bool,
+    /// Files that might have told the agent how to work, and were not read.
+    pub ignored: Vec<PathBuf>,
 }
 
 /// The result object: all of `json`, and the last line of `stream-json`.
@@ -156,6 +159,7 @@ pub fn result(ending: &Ending, exit: Exit, run: &Run, stamp: &Stamp) -> Value {
         "iterations": tally.iterations,
         "tools": tools,
         "denials": denials,
+        "ignored": run.ignored,
         "usage": usage,
         "cost_usd": tally.cost.map(dollars),
         "calls": { "agreed": stats.agreed, "rejected": stats.rejected, "failed": stats.failed,

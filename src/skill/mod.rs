@@ -31,26 +31,36 @@ pub struct Skill {
     pub body: String,
 }
 
-/// All skills, by name: those of the workspace, and the built-in ones it does not hide. Those in `disabled` are left out.
+/// All skills, by name: those of the workspace, of `further` folders of skills that it does not hide, and the built-in ones
+/// that neither hides. Those in `disabled` are left out.
 pub fn find(
     workspace: &Path,
+    further: &[PathBuf],
     disabled: &[String],
     env: &Env,
     notices: &mut Vec<String>,
 ) -> Vec<Skill> {
     let dir = workspace.join("skills");
-    let mut texts = written(&dir, notices);
-    for (name, text) in BUILT_IN {
-        if !texts.iter().any(|(own, _)| own == name) {
-            texts.push(((*name).to_owned(), (*text).to_owned()));
+    let mut texts: Vec<(String, String, PathBuf)> = Vec::new();
+    let mut add = |name: String, text: String, dir: &Path| {
+        if !texts.iter().any(|(known, ..)| *known == name) {
+            let location = dir.join(&name).join("SKILL.md");
+            texts.push((name, text, location));
+        }
+    };
+    for dir in std::iter::once(&dir).chain(further) {
+        for (name, text) in written(dir, notices) {
+            add(name, text, dir);
         }
     }
-    texts.retain(|(name, _)| !disabled.contains(name));
+    for (name, text) in BUILT_IN {
+        add((*name).to_owned(), (*text).to_owned(), &dir);
+    }
+    texts.retain(|(name, ..)| !disabled.contains(name));
     texts.sort();
     let has_program = |program: &str| is_on_path(program, env.get("PATH").unwrap_or_default());
     let is_set = |variable: &str| env.get(variable).is_some();
-    let skill = |(name, text): (String, String)| {
-        let location = dir.join(&name).join("SKILL.md");
+    let skill = |(name, text, location): (String, String, PathBuf)| {
         let (skill, notice) = parse(&name, &text, location, &has_program, &is_set);
         notices.extend(notice.map(|notice| format!("skill `{name}`: {notice}")));
         skill
@@ -432,7 +442,7 @@ mod tests {
                 .into_iter()
                 .collect();
             let mut notices = Vec::new();
-            let skills = find(temp.path(), &disabled, &env, &mut notices);
+            let skills = find(temp.path(), &[], &disabled, &env, &mut notices);
             let names: Vec<String> = skills
                 .iter()
                 .map(|skill| format!("{}: {} {:?}", skill.name, skill.description, skill.missing))

@@ -62,6 +62,10 @@ pub const PLACES: &[Place] = &[
         meaning: "a profile of your own: what a run may do, with a prompt and a model where it has one",
     },
     Place {
+        path: "~/.nanobot/trust.json",
+        meaning: "the directories whose AGENTS.md and skills/ are read",
+    },
+    Place {
         path: "~/.nanobot/auth/PROVIDER.json",
         meaning: "a login: its tokens, renewed by themselves",
     },
@@ -186,6 +190,11 @@ impl Paths {
     /// Where logins are kept, a file for each provider.
     pub fn auth(&self) -> PathBuf {
         self.root.join("auth")
+    }
+
+    /// The list of directories that may tell the agent how to work.
+    pub fn trust(&self) -> PathBuf {
+        self.root.join("trust.json")
     }
 
     /// Where the user's own profiles are, `NAME.md` each.

@@ -99,6 +99,9 @@ fn the_files_are_where_the_readme_says() {
     ran.error_text();
     let skill = story.workspace().join("skills/NAME/SKILL.md");
     crate::story::write(&skill, b"---\ndescription: taught\n---\nText.\n");
+    let profile = story.home().join(".nanobot/profiles/NAME.md");
+    crate::story::write(&profile, b"Be brief.\n");
+    story.run(["trust", "-q"]);
     let session = story.workspace().join("sessions/KEY.jsonl");
     crate::story::write(&session, b"{\"role\": \"user\", \"cont");
     let arguments = ["agent", "-m", "x", "-s", "KEY", "--replay", "demo"];

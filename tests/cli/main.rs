@@ -19,6 +19,7 @@ mod models;
 mod money;
 mod oddities;
 mod pipes;
+mod policy;
 mod replay;
 mod responses;
 mod schema;

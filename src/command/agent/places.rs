@@ -18,8 +18,10 @@ use crate::tool::list_dir::ListDir;
 use crate::tool::read_file::ReadFile;
 use crate::tool::write_file::WriteFile;
 use crate::tool::{Tool, Toolbox};
+use crate::trust::{self, Trust};
 use crate::workspace::Workspace;
 use anyhow::{Context, Result};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// The tools, and the text about them and all else.
@@ -28,6 +30,8 @@ pub(in crate::command) struct Scene {
     pub(in crate::command) policy: Arc<Policy>,
     /// What the system text is made of.
     pub(in crate::command) sections: Vec<Section>,
+    /// Files about the work that were not read, since nobody trusts their directory.
+    pub(in crate::command) ignored: Vec<PathBuf>,
 }
 
 /// Who asks for a scene.
@@ -90,10 +94,17 @@ pub(in crate::command) fn set(
     );
     let toolbox = toolbox(world, cast, &policy, &files)?;
 
-    let notes = workspace.notes()?;
+    let mut notes = workspace.notes()?;
+    // What lies around the work speaks only where somebody said that it may.
+    let around = match directory == home {
+        true => trust::Notes::default(),
+        false => Trust::load(&world.paths.trust())?.notes(&directory)?,
+    };
+    notes.bootstrap.extend(around.texts);
     let mut notices = Vec::new();
     let skills = skill::find(
         &workspace.root,
+        &around.skills,
         &settings.disabled_skills,
         &world.env,
         &mut notices,
@@ -141,6 +152,7 @@ pub(in crate::command) fn set(
         toolbox,
         policy,
         sections,
+        ignored: around.ignored,
     })
 }
 

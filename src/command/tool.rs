@@ -1,0 +1,126 @@
+//! `nanobot tool`: the tools of a run by hand, under the same policy.
+
+use crate::World;
+use crate::cli::{Grants, Tool as Command};
+use crate::command::agent::places::{self, Cast, Scene};
+use crate::command::granted;
+use crate::error::{Exit, Stop, fail, fail_hint};
+use crate::event::Outcome;
+use crate::message::{Part, ToolCall};
+use crate::settings::{Config, Overrides, Settings};
+use crate::sys::input::{self, Reading};
+use crate::sys::{secret, signal};
+use crate::workspace::Workspace;
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+
+pub fn run(world: &World, command: &Command) -> Result<Exit> {
+    match command {
+        Command::List { grants, json } => list(world, grants, *json),
+        Command::Run {
+            name,
+            arguments,
+            grants,
+            offline: _,
+        } => call(world, grants, name, arguments),
+    }
+}
+
+/// The scene as a turn with these flags would have it; `rehearsal` makes nothing.
+pub(super) fn scene(world: &World, grants: &Grants, rehearsal: bool) -> Result<Scene> {
+    let config = Config::load(&world.paths.config)?;
+    let flags = Overrides {
+        workspace: world.shared.workspace.clone(),
+        ..Overrides::default()
+    };
+    let settings = Settings::resolve(&config, &world.env, &flags, &world.paths)?;
+    let secrets = crate::settings::secrets::all(&config, &world.env);
+    secrets.iter().for_each(secret::remember);
+    let profile = granted::profile(world, grants, &settings)?;
+    let cast = Cast {
+        grants,
+        settings: &settings,
+        workspace: &Workspace::new(&settings.workspace),
+        profile: &profile,
+        parallel: 1,
+        rehearsal,
+    };
+    places::set(world, &cast, &mut |text| {
+        if !world.shared.quiet {
+            world.terminal.complain(&format!("nanobot: {text}"));
+        }
+    })
+}
+
+fn list(world: &World, grants: &Grants, json: bool) -> Result<Exit> {
+    let scene = scene(world, grants, true)?;
+    let specs = scene.toolbox.specs();
+    let width = specs.iter().map(|spec| spec.name.len()).max().unwrap_or(0);
+    for spec in specs {
+        let line = match json {
+            true => {
+                json!({ "name": spec.name, "description": spec.description, "parameters": spec.parameters })
+                    .to_string()
+            }
+            false => format!("{:width$}  {}", spec.name, spec.description),
+        };
+        world.terminal.print(&format!("{line}\n"))?;
+    }
+    Ok(Exit::Answered)
+}
+
+fn call(world: &World, grants: &Grants, name: &str, arguments: &str) -> Result<Exit> {
+    signal::arm(None).context("wait for signals")?;
+    let text = match arguments {
+        "-" => {
+            let bytes = input::read(Reading::Always, input::GIVE_UP_AFTER, &mut |_| {})?;
+            String::from_utf8(bytes.unwrap_or_default()).context("read the arguments")?
+        }
+        text => text.to_owned(),
+    };
+    let arguments: Value = serde_json::from_str(&text)
+        .ok()
+        .filter(Value::is_object)
+        .ok_or_else(|| {
+            let example = format!("`nanobot tool run {name} '{{\"path\": \".\"}}'`");
+            fail_hint(Exit::Usage, "the arguments are no JSON object", example)
+        })?;
+    let scene = scene(world, grants, false)?;
+    let call = ToolCall {
+        id: "by-hand".into(),
+        name: name.to_owned(),
+        arguments,
+    };
+    let (done, told) = scene
+        .toolbox
+        .run(std::slice::from_ref(&call), false, &mut |_, _| Ok(()));
+    told?;
+    signal::check()?;
+    let done = done.first().expect("one call has one result");
+    let mut shown = String::new();
+    for part in &done.result.parts {
+        match part {
+            Part::Text(text) => shown.push_str(text),
+            _ => shown.push_str("[an image or a document, which a model would see]"),
+        }
+        if !shown.ends_with('\n') {
+            shown.push('\n');
+        }
+    }
+    let shown = shown.trim_end();
+    match done.outcome {
+        Outcome::Ok => {
+            world.terminal.print(&format!("{shown}\n"))?;
+            Ok(Exit::Answered)
+        }
+        Outcome::Failed => Err(fail(Exit::Failed, shown.to_owned())),
+        Outcome::Skipped => Err(fail(Exit::Usage, shown.to_owned())),
+        Outcome::Denied => Err(match &done.refusal {
+            Some(refusal) => match &refusal.grant {
+                Some(flag) => fail_hint(Exit::Refused, refusal.words.clone(), format!("`{flag}`")),
+                None => fail(Exit::Refused, refusal.words.clone()),
+            },
+            None => Stop(Exit::Refused).into(),
+        }),
+    }
+}

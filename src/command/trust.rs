@@ -1,0 +1,103 @@
+//! `nanobot trust`: which directories may tell the agent how to work.
+
+use crate::World;
+use crate::cli::Trust as Arguments;
+use crate::error::{Exit, fail};
+use crate::trust::{self, Trust};
+use anyhow::{Context, Result};
+use std::path::{Path, PathBuf};
+
+pub fn run(world: &World, arguments: &Arguments) -> Result<Exit> {
+    let Arguments {
+        directory,
+        list,
+        revoke,
+        json,
+    } = arguments;
+    let mut trust = Trust::load(&world.paths.trust())?;
+    if *list {
+        return show(world, &trust, *json);
+    }
+    let given = directory.as_deref().unwrap_or(Path::new("."));
+    let show = |path: &Path| world.paths.display(path);
+    if *revoke {
+        // One that is gone is known by the name under which it was trusted.
+        let path = std::fs::canonicalize(given).or_else(|_| std::path::absolute(given));
+        let path = path.with_context(|| format!("look at `{}`", given.display()))?;
+        if !trust.revoke(&path)? {
+            return Err(fail(
+                Exit::NoInput,
+                format!("`{}` is not trusted", show(&path)),
+            ));
+        }
+        say(world, &format!("`{}` is trusted no more", show(&path)))?;
+        return Ok(Exit::Answered);
+    }
+    let path = real(given)?;
+    if path.parent().is_none() || world.paths.home.starts_with(&path) {
+        return Err(fail(
+            Exit::Usage,
+            format!(
+                "`{}` holds far more than one project; trust a directory below it",
+                show(&path)
+            ),
+        ));
+    }
+    let is_new = trust.add(&path, world.clock.now().timestamp())?;
+    let word = if is_new { "is now" } else { "was already" };
+    say(world, &format!("`{}` {word} trusted", show(&path)))?;
+    let notes = trust.notes(&path)?;
+    let mut speaks: Vec<String> = notes.texts.into_iter().map(|(name, _)| name).collect();
+    speaks.extend(notes.skills.iter().map(|path| path.display().to_string()));
+    for name in &speaks {
+        say(
+            world,
+            &format!("  read from now on: {}", show(Path::new(name))),
+        )?;
+    }
+    if let Some(repository) = trust::repository(&path)
+        && !notes.ignored.is_empty()
+    {
+        let root = show(repository);
+        world.terminal.complain(&format!(
+            "nanobot: what stands above it stays ignored; `nanobot trust {root}` would read that too"
+        ));
+    }
+    Ok(Exit::Answered)
+}
+
+fn show(world: &World, trust: &Trust, json: bool) -> Result<Exit> {
+    for trusted in &trust.directories {
+        let stands = trusted.stands();
+        let line = match json {
+            true => serde_json::json!({ "path": trusted.path, "since": trusted.since, "stands": stands }).to_string(),
+            false if stands => trusted.path.display().to_string(),
+            false => format!("{} (gone or replaced since, so not trusted)", trusted.path.display()),
+        };
+        world.terminal.print(&format!("{line}\n"))?;
+    }
+    Ok(Exit::Answered)
+}
+
+fn real(given: &Path) -> Result<PathBuf> {
+    let path = std::fs::canonicalize(given).map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => {
+            fail(Exit::NoInput, format!("there is no `{}`", given.display()))
+        }
+        _ => anyhow::Error::new(error).context(format!("look at `{}`", given.display())),
+    })?;
+    if !path.is_dir() {
+        return Err(fail(
+            Exit::Usage,
+            format!("`{}` is no directory", given.display()),
+        ));
+    }
+    Ok(path)
+}
+
+fn say(world: &World, words: &str) -> Result<()> {
+    if world.shared.quiet {
+        return Ok(());
+    }
+    world.terminal.print(&format!("{words}\n"))
+}

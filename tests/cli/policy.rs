@@ -1,0 +1,284 @@
+//! What a run may do: profiles, permissions, rules; what it says of them, and what a refusal comes to.
+
+use crate::server::{calls, says};
+use crate::story::Story;
+use serde_json::{Value, json};
+
+fn config(story: Story, tools: Value) -> Story {
+    story.set("tools", tools)
+}
+
+#[test]
+fn a_refusal_is_final_is_told_once_and_names_its_flag() {
+    let write = || calls("write_file", json!({ "path": "a", "content": "x" }));
+    let story = Story::new().script([write(), write(), says("Not allowed.")]);
+    let ran = story.run(["agent", "-m", "x"]).stdout("Not allowed.\n");
+    let told = ran.error_text();
+    assert_eq!(told.matches("refused: write_file").count(), 1, "{told}");
+    assert!(told.contains("--write"), "{told}");
+    let result = story.asked()[1].last();
+    assert!(
+        result.contains("refused: ") && result.contains("final"),
+        "{result}"
+    );
+}
+
+#[test]
+fn the_same_refusal_three_times_ends_the_turn() {
+    // The content differs, the thing does not.
+    let write = |text: &str| calls("write_file", json!({ "path": "a", "content": text }));
+    let story = Story::new().script([write("1"), write("2"), write("3"), says("It is refused.")]);
+    story
+        .run(["agent", "-m", "x"])
+        .stdout("It is refused.\n")
+        .stderr_has(
+            "stopped because the same call of `write_file` kept being refused\n  try: `--write`\n",
+        )
+        .status(77);
+    assert!(
+        story.asked()[3].body["tools"].is_null() || story.asked()[3].body["tool_choice"] == "none"
+    );
+    assert!(!story.dir().join("a").exists());
+}
+
+#[test]
+fn what_would_have_to_ask_is_no_unless_a_rule_allows_it() {
+    let story = config(Story::new(), json!({ "permissions": { "exec": "ask" } }));
+    let run = || calls("exec", json!({ "command": "echo hi" }));
+    story
+        .server()
+        .script([run(), says("no"), run(), says("yes"), run(), says("yes")]);
+    story
+        .run(["agent", "-m", "x", "--new"])
+        .stdout("no\n")
+        .stderr_has("--allow exec");
+    assert!(story.asked()[1].last().contains("--allow exec"));
+    story
+        .run(["agent", "-m", "x", "--new", "--allow", "exec"])
+        .stdout("yes\n");
+    assert!(story.asked()[3].last().contains("hi"));
+    story
+        .run(["agent", "-m", "x", "--new", "--profile", "auto-approve"])
+        .stdout("yes\n");
+    assert!(story.asked()[5].last().contains("hi"));
+}
+
+#[test]
+fn rules_are_kept_and_mistakes_in_them_are_named() {
+    let story = Story::new()
+        .file("a.key", "secret")
+        .file("b", "open")
+        .script([
+            calls("read_file", json!({ "path": "a.key" })),
+            calls("list_dir", json!({ "path": "." })),
+            calls("read_file", json!({ "path": "link" })),
+            says("done"),
+        ]);
+    std::os::unix::fs::symlink("a.key", story.dir().join("link")).unwrap();
+    let ran = story
+        .run(["agent", "-m", "x", "--deny", "read_file(*.key)"])
+        .stdout("done\n");
+    assert_eq!(ran.error_text().matches("read_file(*.key)").count(), 1);
+    let asked = story.asked();
+    assert!(asked[1].last().contains("rule `read_file(*.key)`"));
+    assert!(asked[2].last().contains('b') && !asked[2].last().contains("a.key"));
+    assert!(!asked[3].last().contains("secret"));
+    let check = |flags: &[&str], words: &str| {
+        let all = ["agent", "-m", "x"].iter().chain(flags).copied();
+        story.run(all).status(2).stderr_has(words);
+    };
+    check(&["--allow", "exec(git *)"], "contained and not guessed");
+    check(&["--deny", "exec("], "closing");
+    check(&["--profile", "yolo"], "there is no profile `yolo`");
+    check(&["--profile", "explore"], "for sub-agents");
+    check(&["--profile", "plan", "--write"], "only reads");
+    check(
+        &["--tools", "exec,read_file", "--net=example.org"],
+        "cannot be kept for commands",
+    );
+}
+
+#[test]
+fn patterns_of_the_python_program_keep_their_meaning() {
+    let run = |command: &str| calls("exec", json!({ "command": command }));
+    let tools =
+        json!({ "exec": { "denyPatterns": ["\\bcurl\\b"], "allowPatterns": ["^echo", "curl"] } });
+    let story = config(Story::new(), tools).script([
+        run("CURL x"),
+        run("ls"),
+        run("echo hi"),
+        says("done"),
+    ]);
+    story
+        .run(["agent", "-m", "x"])
+        .stdout("done\n")
+        .stderr_has("denyPatterns");
+    let asked = story.asked();
+    assert!(asked[1].last().contains("denyPatterns"));
+    assert!(asked[2].last().contains("allowPatterns"));
+    assert!(asked[3].last().contains("hi"));
+}
+
+#[test]
+fn plan_offers_nothing_that_changes_and_says_so_once() {
+    let story = Story::new().script([
+        says("a plan"),
+        says("still planning"),
+        says("acting"),
+        says("more"),
+    ]);
+    story
+        .run(["agent", "-m", "x", "--profile", "plan"])
+        .stdout("a plan\n");
+    story
+        .run(["agent", "-m", "y", "--profile", "plan"])
+        .stdout("still planning\n");
+    story.run(["agent", "-m", "z"]).stdout("acting\n");
+    story.run(["agent", "-m", "z"]).stdout("more\n");
+    let asked = story.asked();
+    let count = |number: usize, words: &str| {
+        asked[number].body["messages"]
+            .to_string()
+            .matches(words)
+            .count()
+    };
+    assert_eq!(
+        [0, 1, 2, 3].map(|number| count(number, "Plan mode: ")),
+        [1, 1, 1, 1]
+    );
+    assert_eq!(
+        [0, 1, 2, 3].map(|number| count(number, "Plan mode is over")),
+        [0, 0, 1, 1]
+    );
+    let names = |number: usize| asked[number].body["tools"].to_string();
+    assert!(!names(0).contains("write_file") && names(0).contains("read_file"));
+    assert!(names(2).contains("write_file"));
+}
+
+#[test]
+fn profiles_of_ones_own_have_prompt_tools_rules_and_model() {
+    let story = Story::new().script([says("ok")]);
+    let path = story.home().join(".nanobot/profiles/reviewer.md");
+    let text = "---\ndescription: reviews\nextends: plan\nmodel: other\ntools: [read_file, exec]\n---\nYou review code.\n";
+    crate::story::write(&path, text.as_bytes());
+    story
+        .run(["agent", "-m", "x", "--profile", "reviewer"])
+        .stdout("ok\n");
+    let asked = &story.asked()[0].body;
+    assert_eq!(asked["model"], "other");
+    let system = asked["messages"][0]["content"].as_str().unwrap();
+    assert!(
+        system.contains("# Profile: reviewer\n\nYou review code."),
+        "{system}"
+    );
+    let names: Vec<&str> = asked["tools"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|tool| tool["function"]["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["read_file", "exec"]);
+    crate::story::write(&path, b"---\nsandbox: off\n---\n");
+    story
+        .run(["agent", "-m", "x", "--profile", "reviewer"])
+        .status(78)
+        .stderr_has("there is no field `sandbox`");
+    let story = story.env("NANOBOT_AGENTS__DEFAULTS__PROFILE", "full");
+    story
+        .run(["agent", "-m", "x"])
+        .status(78)
+        .stderr_has("must be typed each time");
+}
+
+#[test]
+fn the_policy_explains_itself() {
+    let story = Story::new();
+    let explain = |arguments: &[&str], status: i32| {
+        let all = ["policy", "explain"].iter().chain(arguments).copied();
+        story.run(all).status(status).text()
+    };
+    let text = explain(&[], 0);
+    assert!(
+        text.contains("profile     default") && text.contains("sandbox"),
+        "{text}"
+    );
+    assert!(explain(&["write_file", "{\"path\": \"a\"}"], 77).contains("grant: --write"));
+    assert!(explain(&["write_file", "a", "--write"], 0).starts_with("allowed: "));
+    assert!(
+        explain(&["exec", "rm x", "--deny", "exec(rm *)"], 77)
+            .contains("rule `exec(rm *)` (--deny)")
+    );
+    let line: Value =
+        serde_json::from_str(&explain(&["read_file", "/etc/passwd", "--json"], 77)).unwrap();
+    assert_eq!(
+        (line["decision"].as_str(), line["grant"].as_str()),
+        (Some("refused"), Some("--read /etc/passwd"))
+    );
+}
+
+#[test]
+fn tools_are_used_by_hand_under_the_same_policy() {
+    let story = Story::new().file("a", "content of a\n");
+    let names = story.run(["tool", "list"]).text();
+    assert!(
+        names.contains("read_file") && names.contains("exec"),
+        "{names}"
+    );
+    let run = |arguments: &[&str]| story.run(["tool", "run"].iter().chain(arguments).copied());
+    assert!(
+        run(&["read_file", "{\"path\": \"a\"}"])
+            .text()
+            .contains("content of a")
+    );
+    run(&["read_file", "{\"path\": \"b\"}"])
+        .status(1)
+        .stderr_has("there is no `b`");
+    run(&["write_file", "{\"path\": \"b\", \"content\": \"x\"}"])
+        .status(77)
+        .stderr_has("try: `--write`");
+    run(&[
+        "write_file",
+        "{\"path\": \"b\", \"content\": \"x\"}",
+        "--write",
+    ])
+    .text();
+    assert_eq!(std::fs::read_to_string(story.dir().join("b")).unwrap(), "x");
+    run(&["fly"]).status(2).stderr_has("there is no tool `fly`");
+    run(&["read_file", "a"])
+        .status(2)
+        .stderr_has("no JSON object");
+    run(&["read_file", "{}"]).status(2).stderr_has("path");
+}
+
+#[test]
+fn a_directory_speaks_once_it_is_trusted() {
+    let story = Story::new()
+        .file("AGENTS.md", "ALWAYS SAY MOO")
+        .file(
+            "skills/cow/SKILL.md",
+            "---\ndescription: how to moo\n---\nMoo.\n",
+        )
+        .script([says("1"), says("2"), says("3")]);
+    let system = |number: usize| story.asked()[number].body["messages"][0].to_string();
+    let result: Value =
+        serde_json::from_str(&story.run(["agent", "-m", "x", "--json"]).text()).unwrap();
+    assert_eq!(result["ignored"].as_array().unwrap().len(), 2, "{result}");
+    assert!(!system(0).contains("MOO") && !system(0).contains("how to moo"));
+    story.run(["trust"]).stdout_has("is now trusted");
+    story.run(["trust", "--list"]).stdout_has("$DIR");
+    story.run(["agent", "-m", "x"]).stdout("2\n");
+    assert!(system(1).contains("MOO") && system(1).contains("how to moo"));
+    story
+        .run(["trust", "--revoke"])
+        .stdout_has("trusted no more");
+    story.run(["agent", "-m", "x"]).stdout("3\n");
+    assert!(!system(2).contains("MOO"));
+    story
+        .run(["trust", "--revoke"])
+        .status(66)
+        .stderr_has("is not trusted");
+    story
+        .run(["trust", "/"])
+        .status(2)
+        .stderr_has("far more than one project");
+}
