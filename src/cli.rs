@@ -281,7 +281,8 @@ pub struct Grants {
     /// Work in this directory
     #[arg(short = 'C', long, value_name = "DIR")]
     pub directory: Option<PathBuf>,
-    /// Contain commands: `strict` ends with status 126 where the system cannot, `off` does not contain them
+    /// Contain commands: where the kernel has no sandbox, `auto` refuses them, `strict` ends with status 126 at once, `off`
+    /// runs them uncontained
     #[arg(long, value_name = "WHEN")]
     pub sandbox: Option<Sandbox>,
 }

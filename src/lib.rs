@@ -141,6 +141,13 @@ pub fn command() -> clap::Command {
 }
 
 fn dispatch(cli: Cli, env: Env, terminal: Terminal) -> anyhow::Result<Exit> {
+    if env.get(sys::env::INSIDE).is_some() {
+        return Err(error::fail_hint(
+            Exit::Refused,
+            "this is a command of an agent, which has neither the network nor nanobot's own files",
+            "the agent's own tools instead: `cron` for jobs, `message` to send, `spawn` to hand over a task",
+        ));
+    }
     let paths = Paths::resolve(&env, cli.shared.config.as_deref())?;
     let clock = Clock::from_env(&env)?;
     let world = World {

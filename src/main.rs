@@ -9,6 +9,7 @@ fn main() -> ExitCode {
     nanobot::sys::terminal::report_defects();
     let exit = catch_unwind(AssertUnwindSafe(|| nanobot::run(std::env::args_os())))
         .unwrap_or(Exit::Defect);
+    nanobot::sys::sandbox::private::tidy();
     nanobot::sys::signal::die_by(exit);
     ExitCode::from(exit.code())
 }

@@ -35,6 +35,7 @@ pub(super) fn text(bytes: &[u8], origin: Origin<'_>, env: &Env) -> Result<String
         env: vec![("PATH".into(), path.into())],
         timeout: TIME,
         keep: input::LIMIT,
+        fence: None,
     };
     let finished = match process::run(&spec, &mut |_| {}) {
         Err(error) if error.kind() == ErrorKind::NotFound => {

@@ -127,6 +127,7 @@ fn from_command(command: &str, env: &[(String, String)]) -> Result<Secret> {
         env: env.to_vec(),
         timeout: COMMAND,
         keep: LONGEST,
+        fence: None,
     };
     let finished = process::run(&spec, &mut |_| ())?;
     if let Some(stop) = finished.stopped {

@@ -27,6 +27,8 @@ pub const TEST_DEFECT: &str = "NANOBOT_TEST_DEFECT";
 pub const TEST_LOGIN_BASE: &str = "NANOBOT_TEST_LOGIN_BASE";
 /// `loopback` lets pages be fetched from this machine, without TLS too. For tests.
 pub const TEST_FETCH: &str = "NANOBOT_TEST_FETCH";
+/// Set for every command that runs in the sandbox: a program of ours that finds it says what to use instead.
+pub const INSIDE: &str = "NANOBOT_INSIDE";
 /// Seconds to wait for the first byte of an answer.
 pub const FIRST_BYTE: &str = "NANOBOT_LLM_TIMEOUT_S";
 /// Seconds that a stream may stay silent.
@@ -57,6 +59,10 @@ pub const VARIABLES: &[Variable] = &[
     Variable {
         name: STREAM_IDLE,
         meaning: "seconds that a stream may stay silent (90; at most 3600)",
+    },
+    Variable {
+        name: INSIDE,
+        meaning: "set for the commands of an agent: any `nanobot` that finds it ends with status 77",
     },
     Variable {
         name: "NANOBOT_A__B",

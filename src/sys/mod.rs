@@ -8,6 +8,7 @@ pub mod http;
 pub mod input;
 pub mod paths;
 pub mod process;
+pub mod sandbox;
 pub mod secret;
 pub mod signal;
 pub mod store;

@@ -1,9 +1,10 @@
 //! Children: each in a group of its own, with a deadline, its output drained and capped; and none that outlives the run.
 
 use crate::error::Stop;
+use crate::sys::sandbox::{Fence, Remembered};
 use crate::sys::signal::{self, Patience};
 use rustix::event::PollFlags;
-use rustix::process::{Pid, PidfdFlags, Signal};
+use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, Signal};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read};
@@ -23,13 +24,22 @@ const GIVE_UP: Duration = Duration::from_secs(1);
 const HOLD: Duration = Duration::from_millis(100);
 /// How often a running child is looked at, where it cannot be waited for.
 const LOOK: Duration = Duration::from_millis(10);
+/// The largest file that a fenced command may write, in bytes.
+const LARGEST: u64 = 4 << 30;
+/// How many tasks a fenced command may start beside those that the whole system has when it starts.
+const TASKS: u64 = 4096;
 
-/// First thing in `main`: no descriptor that we inherited reaches a child, and nobody reads our memory.
+/// First thing in `main`: no descriptor that we inherited reaches a child, and nobody reads our memory, on disk neither.
 pub fn start() {
     close_fds::set_fds_cloexec(3, &[]);
     // Where the kernel refuses, keys are as safe as in any program.
     let _: Result<_, _> =
         rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
+    let none = Rlimit {
+        current: Some(0),
+        maximum: Some(0),
+    };
+    let _: Result<_, _> = rustix::process::setrlimit(Resource::Core, none);
 }
 
 /// The groups of the children that run: what is not among them is a stray. It is locked while a child starts.
@@ -55,6 +65,8 @@ pub struct Spec {
     pub timeout: Duration,
     /// Bytes that are kept of the output's beginning, and of its end.
     pub keep: usize,
+    /// What it may reach. `None` for all that we may.
+    pub fence: Option<Fence>,
 }
 
 /// Whether there is a terminal that a person may sit at, wherever the streams lead.
@@ -109,6 +121,8 @@ pub struct Finished {
     pub stopped: Option<Stop>,
     /// Something it had left behind was ended.
     pub strays: bool,
+    /// What it had changed of what [`Fence::kept`] names, and whether each is again as it was.
+    pub restored: Vec<(PathBuf, io::Result<()>)>,
 }
 
 impl Finished {
@@ -133,6 +147,10 @@ pub fn run(spec: &Spec, say: &mut dyn FnMut(&[u8])) -> io::Result<Finished> {
         // What a child leaves behind becomes ours, so that it can be ended. Not everywhere to be had, and then it is not.
         let _: Result<_, _> = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
     });
+    let kept_places = match &spec.fence {
+        Some(fence) if !fence.kept.is_empty() => Some(Remembered::of(&fence.writes, &fence.kept)?),
+        _ => None,
+    };
     let (mut pipe, writer) = io::pipe()?;
     let mut child = spawn(spec, writer)?;
     let mut kept = Kept {
@@ -188,6 +206,7 @@ pub fn run(spec: &Spec, say: &mut dyn FnMut(&[u8])) -> io::Result<Finished> {
         status,
         stopped,
         strays,
+        restored: kept_places.map(Remembered::restore).unwrap_or_default(),
     })
 }
 
@@ -243,7 +262,14 @@ fn spawn(spec: &Spec, writer: io::PipeWriter) -> io::Result<Running> {
         .stdout(writer.try_clone()?)
         .stderr(writer);
     let mut groups = groups();
-    let process = command.spawn()?;
+    let process = match &spec.fence {
+        None => command.spawn()?,
+        Some(fence) => {
+            let process = fence.around(|| command.spawn())?;
+            limit(Pid::from_child(&process));
+            process
+        }
+    };
     let group = Pid::from_child(&process);
     groups.push(group);
     Ok(Running {
@@ -251,6 +277,30 @@ fn spawn(spec: &Spec, writer: io::PipeWriter) -> io::Result<Running> {
         group,
         ended: false,
     })
+}
+
+/// Set the child's limits: they are a process's and not a thread's, so that it cannot inherit them from the thread that
+/// starts it. It is in its first instant, before a shell could have read its command; and they guard against accidents.
+fn limit(child: Pid) {
+    let set = |resource, most: u64| {
+        let now = rustix::process::getrlimit(resource);
+        let least = |limit: Option<u64>| Some(limit.map_or(most, |limit| limit.min(most)));
+        let limit = Rlimit {
+            current: least(now.current),
+            maximum: least(now.maximum),
+        };
+        // It may have ended already.
+        let _: Result<_, _> = rustix::process::prlimit(Some(child), resource, limit);
+    };
+    set(Resource::Fsize, LARGEST);
+    // The user's other processes count too. (Root's are not limited by this at all.)
+    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let tasks = load
+        .split_whitespace()
+        .find_map(|word| word.split_once('/')?.1.parse::<u64>().ok());
+    if let Some(tasks) = tasks {
+        set(Resource::Nproc, tasks + TASKS);
+    }
 }
 
 impl Running {
@@ -403,6 +453,7 @@ pub(crate) mod tests {
             env: vec![("PATH".into(), "/usr/bin:/bin".into())],
             timeout: Duration::from_secs(seconds),
             keep: 1000,
+            fence: None,
         };
         let mut said = Vec::new();
         let finished = run(&spec, &mut |bytes| said.extend_from_slice(bytes)).unwrap();

@@ -1,13 +1,17 @@
-//! `exec`: a command of the shell, in a group of its own, with a deadline and without our keys in its environment.
+//! `exec`: a command of the shell, in a group of its own, with a deadline and without our keys in its environment; and,
+//! unless the user has turned that off, in the kernel's sandbox, which lets it do what the policy lets it do.
 
 use super::files::Files;
 use super::{Effect, Failure, Output, Tool};
 use crate::policy::Refusal;
 use crate::provider::ToolSpec;
-use crate::sys::env::Env;
+use crate::sys::env::{Env, INSIDE};
 use crate::sys::process::{self, Spec};
+use crate::sys::sandbox::{self, Fence, private, startup, system};
 use serde_json::{Value, json};
-use std::sync::Arc;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// The longest that a model may ask for.
@@ -15,6 +19,16 @@ const LONGEST: u64 = 600;
 /// Variables that a command gets, where we have them.
 const PASSED: &[&str] = &[
     "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", "TMPDIR",
+];
+/// Variables that lead tools to the command's own directory, and where in it.
+const PRIVATE: &[(&str, &str)] = &[
+    ("TMPDIR", ""),
+    ("XDG_CACHE_HOME", "cache"),
+    ("XDG_STATE_HOME", "state"),
+    ("npm_config_cache", "npm"),
+    // The user's may hold tokens, and npm ends when it may not read it.
+    ("npm_config_userconfig", "npmrc"),
+    ("GOMODCACHE", "go"),
 ];
 
 /// What the config says of commands.
@@ -30,6 +44,17 @@ pub struct Limits {
     pub allowed_env_keys: Vec<String>,
 }
 
+/// How commands are confined.
+#[derive(Clone, Debug)]
+pub struct Containment {
+    /// Whether the sandbox holds them. Where there is none, they are refused.
+    pub fenced: bool,
+    /// Whether they may open sockets of the internet.
+    pub net: bool,
+    /// The agent's home, which its commands change only when it is the directory.
+    pub workspace: PathBuf,
+}
+
 /// Runs commands.
 pub struct Exec {
     spec: ToolSpec,
@@ -38,10 +63,14 @@ pub struct Exec {
     /// Bytes that are kept of the output's beginning, and of its end.
     keep: usize,
     env: Vec<(String, String)>,
+    containment: Containment,
+    /// Where the run's private directory is made.
+    temporary: PathBuf,
+    fence: OnceLock<Fence>,
 }
 
 impl Exec {
-    pub fn new(files: Arc<Files>, limits: &Limits, env: &Env) -> Self {
+    pub fn new(files: Arc<Files>, limits: &Limits, env: &Env, containment: Containment) -> Self {
         let spec = ToolSpec {
             name: "exec".into(),
             description: format!(
@@ -61,17 +90,168 @@ impl Exec {
             // With room for what is added, so that the result is not cut again: only the first cut knows the size.
             keep: limits.result / 32 * 15,
             env: environment(limits, env),
+            containment,
+            temporary: env
+                .get("TMPDIR")
+                .filter(|path| Path::new(path).is_absolute())
+                .unwrap_or("/tmp")
+                .into(),
+            fence: OnceLock::new(),
         }
     }
+
+    /// The places that commands may change, beside their private directory.
+    fn writes(&self) -> Vec<PathBuf> {
+        let reach = &self.files.reach;
+        let home = &self.containment.workspace;
+        reach
+            .roots
+            .iter()
+            .filter(|root| root.may_write && (root.path != *home || reach.directory == *home))
+            .map(|root| root.path.clone())
+            .collect()
+    }
+
+    /// The fence of this run's commands.
+    fn fence(&self) -> std::io::Result<Fence> {
+        if let Some(fence) = self.fence.get() {
+            return Ok(fence.clone());
+        }
+        let reach = &self.files.reach;
+        let private = private::directory(&self.temporary)?;
+        let path = self.env.iter().find(|(name, _)| name == "PATH");
+        let mut reads = system::reads(path.map_or("", |(_, path)| path), &reach.home);
+        reads.extend(reach.roots.iter().map(|root| root.path.clone()));
+        let mut closed = reach.hidden.clone();
+        // What the user names, the user means.
+        closed.extend(
+            system::secrets(&reach.home)
+                .into_iter()
+                .filter(|secret| !reach.roots.iter().any(|root| root.path.starts_with(secret))),
+        );
+        let mut writes = self.writes();
+        let kept = writes
+            .iter()
+            .flat_map(|root| startup::kept(root))
+            .chain(reach.read_only.iter().cloned())
+            .collect();
+        writes.push(private);
+        let fence = Fence::new(reads, writes, closed, kept, self.containment.net);
+        Ok(self.fence.get_or_init(|| fence).clone())
+    }
+
+    /// The environment, with what leads tools into the private directory.
+    fn fenced_environment(&self, private: &Path) -> Vec<(String, String)> {
+        let ours = PRIVATE.iter().map(|(name, part)| {
+            let path = match *part {
+                "" => private.to_owned(),
+                part => private.join(part),
+            };
+            ((*name).to_owned(), path.to_string_lossy().into_owned())
+        });
+        let mut env: Vec<(String, String)> = self
+            .env
+            .iter()
+            .filter(|(name, _)| !PRIVATE.iter().any(|(ours, _)| ours == name))
+            .cloned()
+            .chain(ours)
+            .collect();
+        env.push((INSIDE.into(), "1".into()));
+        env
+    }
+
+    /// What is said of a command that changed what none may change.
+    fn put_back(&self, text: &str, restored: &[(PathBuf, std::io::Result<()>)]) -> Refusal {
+        let reach = &self.files.reach;
+        let (mut back, mut lost) = (Vec::new(), Vec::new());
+        for (path, done) in restored {
+            let shown = path.strip_prefix(&reach.directory).unwrap_or(path);
+            match done {
+                Ok(()) => back.push(format!("`{}`", shown.display())),
+                Err(error) => lost.push(format!("`{}` ({error})", shown.display())),
+            }
+        }
+        let mut words = text.trim_start_matches('\n').to_owned();
+        if !back.is_empty() {
+            words.push_str(&format!(
+                "\n(no command may change {}, so it was put back; say what should be in it, and the user can do it)",
+                back.join(", ")
+            ));
+        }
+        if !lost.is_empty() {
+            words.push_str(&format!(
+                "\n(no command may change {}, and it could not be put back: tell the user)",
+                lost.join(", ")
+            ));
+        }
+        Refusal::of(words)
+    }
+
+    /// A word on why a command failed, where it was the sandbox.
+    fn explanation(&self, text: &str) -> Option<String> {
+        let has = |signs: &[&str]| signs.iter().any(|sign| text.contains(sign));
+        if !self.containment.fenced {
+            return None;
+        }
+        if !self.containment.net && has(NETWORK_SIGNS) {
+            return Some(
+                "(commands have no network in this run; the user can grant it with `--net`)".into(),
+            );
+        }
+        if !has(FILE_SIGNS) {
+            return None;
+        }
+        let writes = self.writes();
+        if writes.is_empty() {
+            return Some(
+                "(commands change nothing in this run but files in $TMPDIR; the user can grant the directory with `--write`)"
+                    .into(),
+            );
+        }
+        let places: Vec<String> = writes
+            .iter()
+            .map(|path| path.display().to_string())
+            .collect();
+        Some(format!(
+            "(commands change files only in {} and $TMPDIR in this run, and read little beside the system; the user can \
+             grant more with `--write=PATH` or `--read PATH`)",
+            places.join(", ")
+        ))
+    }
 }
+
+/// What programs say when a file is closed to them.
+const FILE_SIGNS: &[&str] = &[
+    "Permission denied",
+    "permission denied",
+    "Operation not permitted",
+    "operation not permitted",
+    "Read-only file system",
+    "EACCES",
+    "EPERM",
+];
+
+/// What they say when there is no network.
+const NETWORK_SIGNS: &[&str] = &[
+    "Address family not supported",
+    "EAFNOSUPPORT",
+    "Could not resolve host",
+    "could not resolve",
+    "Name or service not known",
+    "Temporary failure in name resolution",
+    "Temporary failure resolving",
+    "getaddrinfo",
+    "ENOTFOUND",
+    "EAI_AGAIN",
+];
 
 impl Tool for Exec {
     fn spec(&self) -> &ToolSpec {
         &self.spec
     }
 
-    fn effect(&self, arguments: &Value) -> Effect {
-        match arguments["command"].as_str().is_some_and(looks_only) {
+    fn effect(&self, _: &Value) -> Effect {
+        match self.containment.fenced && self.writes().is_empty() {
             true => Effect::Reads,
             false => Effect::Writes,
         }
@@ -85,19 +265,40 @@ impl Tool for Exec {
             ))
             .into());
         }
-        let directory = self
-            .files
-            .directory(arguments["working_dir"].as_str().unwrap_or("."))?;
+        if self.containment.fenced
+            && let Err(lack) = sandbox::available()
+        {
+            return Err(Refusal {
+                words: format!(
+                    "not run: commands run in a sandbox only, and here is none ({lack}); the user can run them without one \
+                     with `--sandbox off`"
+                ),
+                grant: Some("--sandbox off".into()),
+            }
+            .into());
+        }
+        let given = arguments["working_dir"].as_str().unwrap_or(".");
+        // Held open, so that the command starts there whatever its name leads to by then.
+        let (held, _) = self.files.open_directory(given)?;
         let timeout = arguments["timeout"]
             .as_u64()
             .map_or(self.timeout, Duration::from_secs);
+        let fence = match self.containment.fenced {
+            true => Some(
+                self.fence()
+                    .map_err(|error| format!("the sandbox cannot be set up: {error}"))?,
+            ),
+            false => None,
+        };
+        let private = fence.as_ref().and_then(|fence| fence.writes.last());
         let spec = Spec {
             program: "/bin/sh".into(),
             arguments: vec!["-c".into(), command.into()],
-            directory,
-            env: self.env.clone(),
+            directory: format!("/proc/self/fd/{}", held.as_raw_fd()).into(),
+            env: private.map_or_else(|| self.env.clone(), |path| self.fenced_environment(path)),
             timeout,
             keep: self.keep,
+            fence,
         };
         let finished = process::run(&spec, &mut |bytes| say(&String::from_utf8_lossy(bytes)))
             .map_err(|error| format!("the shell cannot be started: {error}"))?;
@@ -124,6 +325,14 @@ impl Tool for Exec {
         }
         if finished.strays {
             text.push_str("\n(what it left running was ended with it)");
+        }
+        if finished.status.is_none_or(|status| !status.success())
+            && let Some(words) = self.explanation(&text)
+        {
+            text.push_str(&line(words));
+        }
+        if !finished.restored.is_empty() {
+            return Err(self.put_back(&text, &finished.restored).into());
         }
         Ok(text.trim_start_matches('\n').to_owned().into())
     }
@@ -188,81 +397,6 @@ fn environment(limits: &Limits, env: &Env) -> Vec<(String, String)> {
         .collect()
 }
 
-/// Programs that change nothing, whatever their arguments are.
-const LOOKERS: &[&str] = &[
-    "basename",
-    "cat",
-    "cmp",
-    "cut",
-    "df",
-    "diff",
-    "dirname",
-    "du",
-    "echo",
-    "egrep",
-    "false",
-    "fgrep",
-    "grep",
-    "head",
-    "id",
-    "jq",
-    "ls",
-    "md5sum",
-    "nl",
-    "od",
-    "printf",
-    "ps",
-    "pwd",
-    "readlink",
-    "realpath",
-    "rg",
-    "sha1sum",
-    "sha256sum",
-    "sleep",
-    "stat",
-    "tac",
-    "tail",
-    "test",
-    "tr",
-    "true",
-    "uname",
-    "wc",
-    "whoami",
-];
-
-/// Whether `command` only looks, so that it may run beside others that do: plain pipelines of programs that change
-/// nothing. In doubt it does not; what is mistaken here runs at another time than it might, and may do no more.
-fn looks_only(command: &str) -> bool {
-    if command.contains(['>', '<', '$', '`', '(', ')', '{', '}', '\\', '\n', '#', '!']) {
-        return false;
-    }
-    command
-        .replace("&&", ";")
-        .replace("||", ";")
-        .split([';', '|'])
-        .all(|part| {
-            let mut words = part.split_whitespace();
-            let program = words.next().unwrap_or_default();
-            let mut rest = words;
-            !part.contains('&')
-                && match program {
-                    "find" => !rest.any(|word| {
-                        ["-delete", "-exec", "-ok", "-f"]
-                            .iter()
-                            .any(|flag| word.starts_with(flag))
-                    }),
-                    "sort" => !rest.any(|word| word.starts_with("--") || word.contains("-o")),
-                    "git" => {
-                        matches!(
-                            rest.next(),
-                            Some("status" | "log" | "diff" | "show" | "blame")
-                        ) && !rest.any(|word| word.starts_with("--o") || word.starts_with("--ext"))
-                    }
-                    other => LOOKERS.contains(&other),
-                }
-        })
-}
-
 /// A tripwire against plain accidents, in words that follow "this". It is no security: whoever wants to get past it does.
 fn accident(command: &str) -> Option<&'static str> {
     let compact: String = command
@@ -311,9 +445,9 @@ fn accident(command: &str) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Exec, Limits, accident, environment, looks_only};
+    use super::{Containment, Exec, Limits, accident, environment};
     use crate::message::plain_text;
-    use crate::sys::env::Env;
+    use crate::sys::env::{Env, INSIDE};
     use crate::tool::{Failure, Tool, files::tests::files};
     use serde_json::json;
     use std::sync::Arc;
@@ -366,7 +500,17 @@ mod tests {
     fn results_as_the_model_sees_them() {
         let temp = tempfile::tempdir().unwrap();
         let dir = std::fs::canonicalize(temp.path()).unwrap();
-        let exec = Exec::new(Arc::new(files(&dir, false)), &limits(), &Env::default());
+        let containment = Containment {
+            fenced: true,
+            net: false,
+            workspace: "/nowhere".into(),
+        };
+        let exec = Exec::new(
+            Arc::new(files(&dir, false)),
+            &limits(),
+            &Env::default(),
+            containment,
+        );
         let _alone = crate::sys::process::tests::alone();
         let check = |command: &str, expect: Result<&str, &str>| {
             let found = exec.run(&json!({ "command": command, "timeout": 1 }), &mut |_| {});
@@ -409,45 +553,6 @@ mod tests {
             )
             .is_err()
         );
-    }
-
-    #[test]
-    fn what_only_looks_is_known() {
-        for command in [
-            "ls",
-            "cat a b | grep x | wc -l",
-            "sleep 0.2",
-            "git log -3 && git status; ls || true",
-            "find . -name '*.rs' -type d",
-            "sort a | head -n 3",
-        ] {
-            assert!(looks_only(command), "{command}");
-        }
-        for command in [
-            "",
-            "rm a",
-            "cat a > b",
-            "ls & rm b",
-            "echo $(rm a)",
-            "echo `rm a`",
-            "ls\nrm a",
-            "find . -delete",
-            "find . -exec rm {} +",
-            "find . -fprint a",
-            "sort -o a a",
-            "sort --output=a a",
-            "sort --compress-prog=./x a",
-            "git diff --ext-diff",
-            "git commit -m x",
-            "git diff --output=a",
-            "env rm a",
-            "/tmp/ls",
-            "ls; make",
-            "A=1 ls",
-            "tail -f x &",
-        ] {
-            assert!(!looks_only(command), "{command}");
-        }
     }
 
     #[test]

@@ -53,16 +53,19 @@ impl Files {
 
     /// The directory that `given` names: that it may be listed, and where it is.
     pub fn directory(&self, given: &str) -> Result<PathBuf, Failure> {
-        let (_, path) = self
-            .follow(given, Access::Read, |root, path| root.directory(path))
+        Ok(self.open_directory(given)?.1)
+    }
+
+    /// The directory that `given` names, held open, and where it is.
+    pub fn open_directory(&self, given: &str) -> Result<(File, PathBuf), Failure> {
+        self.follow(given, Access::Read, |root, path| root.directory(path))
             .map_err(|error| match error {
                 Trouble::Tool(failure) => failure,
                 Trouble::Io(error) if error.kind() == ErrorKind::NotADirectory => {
                     format!("`{given}` is no directory").into()
                 }
                 Trouble::Io(error) => self.missing(given, &error).into(),
-            })?;
-        Ok(path)
+            })
     }
 
     /// Make `bytes` the content of the file that `given` names. Whether it was there, and where it is.

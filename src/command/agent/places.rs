@@ -4,15 +4,16 @@ use crate::World;
 use crate::cli::Grants;
 use crate::command::granted;
 use crate::error::{Exit, fail_hint};
-use crate::policy::Policy;
+use crate::policy::net::Net;
 use crate::policy::profile::Profile;
+use crate::policy::{Policy, Sandbox};
 use crate::prompt::{self, Brief, Section};
 use crate::settings::Settings;
 use crate::skill;
 use crate::sys::paths::Real;
-use crate::sys::store;
+use crate::sys::{sandbox, store};
 use crate::tool::edit_file::EditFile;
-use crate::tool::exec::{Exec, Limits};
+use crate::tool::exec::{Containment, Exec, Limits};
 use crate::tool::files::Files;
 use crate::tool::list_dir::ListDir;
 use crate::tool::read_file::ReadFile;
@@ -182,7 +183,13 @@ fn toolbox(
         tools.push(Box::new(ListDir::new(Arc::clone(files))));
     }
     if settings.exec.enabled {
-        tools.push(Box::new(Exec::new(Arc::clone(files), &limits, &world.env)));
+        let containment = Containment {
+            fenced: policy.sandbox != Sandbox::Off,
+            net: policy.net == Net::Any,
+            workspace: policy.reach.workspace.clone(),
+        };
+        let exec = Exec::new(Arc::clone(files), &limits, &world.env, containment);
+        tools.push(Box::new(exec));
     }
     if let Some(names) = &grants.tools {
         let known: Vec<String> = tools.iter().map(|tool| tool.spec().name.clone()).collect();
@@ -198,6 +205,16 @@ fn toolbox(
     tools.retain(|tool| policy.offers(&tool.spec().name));
     if grants.no_tools {
         tools.clear();
+    }
+    if policy.sandbox == Sandbox::Strict
+        && tools.iter().any(|tool| tool.spec().name == "exec")
+        && let Err(lack) = sandbox::available()
+    {
+        return Err(fail_hint(
+            Exit::NoSandbox,
+            format!("a sandbox is required, and here is none: {lack}"),
+            "`--no-tools`, or `--tools` without `exec`",
+        ));
     }
     Ok(Toolbox::new(tools, cast.parallel, Arc::clone(policy)))
 }

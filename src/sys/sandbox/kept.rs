@@ -1,0 +1,476 @@
+//! What a command finds in a writable place and may not change: remembered before it, put back after it.
+//!
+//! Landlock cannot take a part out of what it has granted. So what is kept is read before, its absence too, and whatever
+//! is different afterwards is made as it was, beneath descriptors that were opened before and by no link. Nobody of the
+//! command lives any more by then.
+
+use super::repository;
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
+use rustix::io::Errno;
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+/// Bytes that are remembered of all places together. What is beyond is told by its size and times, and cannot be put back.
+const LIMIT: u64 = 32 << 20;
+
+/// The places as they were.
+#[derive(Debug)]
+pub struct Remembered {
+    places: Vec<Place>,
+}
+
+#[derive(Debug)]
+struct Place {
+    /// The writable directory that it is in, held open.
+    root: usize,
+    roots: std::rc::Rc<Vec<OwnedFd>>,
+    path: PathBuf,
+    relative: PathBuf,
+    was: State,
+}
+
+/// What is at a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum State {
+    Missing,
+    File {
+        mode: u32,
+        content: Content,
+    },
+    Link(OsString),
+    Directory {
+        mode: u32,
+        entries: BTreeMap<OsString, State>,
+    },
+    /// The `.git` directory itself, whatever is in it.
+    Repository,
+    /// A device or a pipe: left alone.
+    Other,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Content {
+    Bytes(Vec<u8>),
+    /// Too much: its number, size, and times of change.
+    Stamp(u64, u64, i64, u64),
+}
+
+impl Remembered {
+    /// Look at what is kept beneath the writable `roots`.
+    ///
+    /// # Errors
+    /// A place is there and cannot be looked at: then it could not be kept.
+    pub fn of(roots: &[PathBuf], kept: &[PathBuf]) -> io::Result<Self> {
+        let mut held = Vec::new();
+        let mut held_paths = Vec::new();
+        for root in roots {
+            if let Ok(fd) = super::rules::open(root) {
+                held.push(fd);
+                held_paths.push(root.clone());
+            }
+        }
+        let roots = std::rc::Rc::new(held);
+        let mut left = LIMIT;
+        let mut places = Vec::new();
+        for path in kept {
+            let inside = held_paths
+                .iter()
+                .enumerate()
+                .filter(|(_, root)| path.starts_with(root) && path != *root);
+            let Some((root, root_path)) = inside.max_by_key(|(_, root)| root.as_os_str().len())
+            else {
+                continue;
+            };
+            let relative = path.strip_prefix(root_path).unwrap_or(path).to_owned();
+            let was = match parent(&roots[root], &relative, false) {
+                Ok((dir, name)) => look(dir.as_fd(), &name, &mut left).map_err(|error| {
+                    io::Error::other(format!("`{}` cannot be kept: {error}", path.display()))
+                })?,
+                Err(_) => State::Missing,
+            };
+            places.push(Place {
+                root,
+                roots: std::rc::Rc::clone(&roots),
+                path: path.clone(),
+                relative,
+                was,
+            });
+        }
+        Ok(Self { places })
+    }
+
+    /// Put back what is different. Which places were, and whether each is now as it was.
+    pub fn restore(self) -> Vec<(PathBuf, io::Result<()>)> {
+        let mut changed = Vec::new();
+        let made_anew = |place: &Place| {
+            let repository = repository::around(&place.relative)?;
+            let was_there = self.places.iter().any(|other| {
+                other.was != State::Missing && other.path.starts_with(&place.path_of(&repository))
+            });
+            (!was_there).then_some(repository)
+        };
+        for place in &self.places {
+            let root = &place.roots[place.root];
+            let is = match parent(root, &place.relative, false) {
+                Ok((dir, name)) => look(dir.as_fd(), &name, &mut LIMIT.clone()),
+                // A link or a file stands where its directory was.
+                Err(Errno::NOENT | Errno::LOOP | Errno::NOTDIR) => Ok(State::Missing),
+                Err(error) => Err(error.into()),
+            };
+            if is.as_ref().is_ok_and(|is| *is == place.was) {
+                continue;
+            }
+            // What makes a repository writes there, and harmless things only.
+            if place.was == State::Missing
+                && made_anew(place).is_some()
+                && let Ok(is) = &is
+                && is_plain(place, is)
+            {
+                continue;
+            }
+            let done = parent(root, &place.relative, place.was != State::Missing)
+                .map_err(io::Error::from)
+                .and_then(|(dir, name)| put(dir.as_fd(), &name, &place.was));
+            changed.push((place.path.clone(), done));
+        }
+        changed
+    }
+}
+
+impl Place {
+    fn path_of(&self, relative: &Path) -> PathBuf {
+        let mut path = self.path.clone();
+        let up = self.relative.components().count() - relative.components().count();
+        for _ in 0..up {
+            path.pop();
+        }
+        path
+    }
+}
+
+/// Whether what stands at a place of a repository that was made anew is what every new one has.
+fn is_plain(place: &Place, is: &State) -> bool {
+    match is {
+        State::Missing | State::Repository => true,
+        State::File {
+            content: Content::Bytes(bytes),
+            ..
+        } => place.relative.ends_with("config") && repository::is_plain(bytes),
+        State::Directory { entries, .. } => {
+            place.relative.ends_with("hooks")
+                && entries.iter().all(|(name, entry)| {
+                    name.as_encoded_bytes().ends_with(b".sample")
+                        && matches!(entry, State::File { .. })
+                })
+        }
+        _ => false,
+    }
+}
+
+/// The directory that holds `relative`, and the name in it. With `make`, it is made where it is missing, and a link or a
+/// file in its place gives way.
+fn parent(root: &OwnedFd, relative: &Path, make: bool) -> Result<(OwnedFd, OsString), Errno> {
+    let name = relative.file_name().ok_or(Errno::INVAL)?.to_owned();
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut dir = rustix::fs::openat(root, ".", flags, Mode::empty())?;
+    for part in relative.parent().into_iter().flat_map(Path::components) {
+        let part = part.as_os_str();
+        let open = |dir: &OwnedFd| rustix::fs::openat(dir, part, flags, Mode::empty());
+        dir = match open(&dir) {
+            Err(error) if make => {
+                if error != Errno::NOENT {
+                    rustix::fs::unlinkat(&dir, part, AtFlags::empty())?;
+                }
+                rustix::fs::mkdirat(&dir, part, Mode::from_raw_mode(0o755))?;
+                open(&dir)?
+            }
+            other => other?,
+        };
+    }
+    Ok((dir, name))
+}
+
+fn look(dir: BorrowedFd<'_>, name: &OsStr, left: &mut u64) -> io::Result<State> {
+    let about = match rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Err(Errno::NOENT) => return Ok(State::Missing),
+        other => other?,
+    };
+    let mode = about.st_mode & 0o7777;
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    Ok(match FileType::from_raw_mode(about.st_mode) {
+        FileType::RegularFile => {
+            let size = u64::try_from(about.st_size).unwrap_or(u64::MAX);
+            let content = match left.checked_sub(size) {
+                Some(rest) => {
+                    *left = rest;
+                    let mut bytes = Vec::new();
+                    File::from(rustix::fs::openat(dir, name, flags, Mode::empty())?)
+                        .take(size + 1)
+                        .read_to_end(&mut bytes)?;
+                    Content::Bytes(bytes)
+                }
+                None => Content::Stamp(about.st_ino, size, about.st_ctime, about.st_ctime_nsec),
+            };
+            State::File { mode, content }
+        }
+        FileType::Symlink => {
+            let target = rustix::fs::readlinkat(dir, name, Vec::new())?;
+            State::Link(OsString::from_vec(target.into_bytes()))
+        }
+        FileType::Directory if name == ".git" => State::Repository,
+        FileType::Directory => {
+            let inner = rustix::fs::openat(dir, name, flags | OFlags::DIRECTORY, Mode::empty())?;
+            let mut entries = BTreeMap::new();
+            for name in names(&inner)? {
+                let state = look(inner.as_fd(), &name, left)?;
+                entries.insert(name, state);
+            }
+            State::Directory { mode, entries }
+        }
+        _ => State::Other,
+    })
+}
+
+fn names(dir: &OwnedFd) -> io::Result<Vec<OsString>> {
+    let mut names = Vec::new();
+    for entry in Dir::read_from(dir)? {
+        let name = OsString::from_vec(entry?.file_name().to_bytes().to_vec());
+        if name != "." && name != ".." {
+            names.push(name);
+        }
+    }
+    Ok(names)
+}
+
+/// Make what is at `name` as it `was`.
+fn put(dir: BorrowedFd<'_>, name: &OsStr, was: &State) -> io::Result<()> {
+    let is_directory = rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)
+        .is_ok_and(|about| FileType::from_raw_mode(about.st_mode) == FileType::Directory);
+    match was {
+        State::Missing => remove(dir, name),
+        State::Other => Ok(()),
+        State::File {
+            content: Content::Stamp(..),
+            ..
+        } => Err(io::Error::other("it is too large to have been remembered")),
+        State::File {
+            mode,
+            content: Content::Bytes(bytes),
+        } => {
+            if is_directory {
+                remove(dir, name)?;
+            }
+            let temp = format!(".{}.tmp", crate::sys::secret::random_hex(8));
+            let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+            let mut file: File =
+                rustix::fs::openat(dir, &temp, flags, Mode::from_raw_mode(0o600))?.into();
+            file.write_all(bytes)?;
+            rustix::fs::fchmod(&file, Mode::from_raw_mode(*mode))?;
+            Ok(rustix::fs::renameat(dir, &temp, dir, name)?)
+        }
+        State::Repository if is_directory => Ok(()),
+        State::Repository => {
+            remove(dir, name)?;
+            Ok(rustix::fs::mkdirat(dir, name, Mode::from_raw_mode(0o755))?)
+        }
+        State::Link(target) => {
+            remove(dir, name)?;
+            Ok(rustix::fs::symlinkat(target, dir, name)?)
+        }
+        State::Directory { mode, entries } => {
+            if !is_directory {
+                remove(dir, name)?;
+                rustix::fs::mkdirat(dir, name, Mode::from_raw_mode(0o700))?;
+            }
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let inner = rustix::fs::openat(dir, name, flags, Mode::empty())?;
+            rustix::fs::fchmod(&inner, Mode::from_raw_mode(mode | 0o700))?;
+            for new in names(&inner)? {
+                if !entries.contains_key(&new) {
+                    remove(inner.as_fd(), &new)?;
+                }
+            }
+            for (name, was) in entries {
+                if look(inner.as_fd(), name, &mut LIMIT.clone()).ok().as_ref() != Some(was) {
+                    put(inner.as_fd(), name, was)?;
+                }
+            }
+            Ok(rustix::fs::fchmod(&inner, Mode::from_raw_mode(*mode))?)
+        }
+    }
+}
+
+/// Remove what is at `name`, and what is beneath it.
+fn remove(dir: BorrowedFd<'_>, name: &OsStr) -> io::Result<()> {
+    match rustix::fs::unlinkat(dir, name, AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => return Ok(()),
+        Err(Errno::ISDIR | Errno::PERM) => {}
+        Err(error) => return Err(error.into()),
+    }
+    // One that nobody may look into is opened up first; were it swapped, nobody is left to do that.
+    let _: Result<_, _> =
+        rustix::fs::chmodat(dir, name, Mode::from_raw_mode(0o700), AtFlags::empty());
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let inner = rustix::fs::openat(dir, name, flags, Mode::empty())?;
+    for name in names(&inner)? {
+        remove(inner.as_fd(), &name)?;
+    }
+    Ok(rustix::fs::unlinkat(dir, name, AtFlags::REMOVEDIR)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Remembered;
+    use std::collections::BTreeMap;
+    use std::os::unix::fs::symlink;
+    use std::path::{Path, PathBuf};
+
+    /// Everything beneath `dir` as text.
+    fn tree(dir: &Path, into: &mut BTreeMap<PathBuf, String>) {
+        for entry in std::fs::read_dir(dir).unwrap().flatten() {
+            let path = entry.path();
+            let kind = entry.file_type().unwrap();
+            if kind.is_dir() {
+                into.insert(path.clone(), "directory".into());
+                tree(&path, into);
+            } else if kind.is_symlink() {
+                let target = std::fs::read_link(&path).unwrap();
+                into.insert(path, format!("link to {}", target.display()));
+            } else {
+                into.insert(path.clone(), std::fs::read_to_string(&path).unwrap());
+            }
+        }
+    }
+
+    fn sh(dir: &Path, command: &str) {
+        let done = std::process::Command::new("/bin/sh")
+            .args(["-c", command])
+            .current_dir(dir)
+            .status()
+            .unwrap();
+        assert!(done.success(), "{command}");
+    }
+
+    #[test]
+    fn what_is_kept_is_put_back_whatever_was_done() {
+        let check = |command: &str, changed: bool| {
+            let temp = tempfile::tempdir().unwrap();
+            let dir = std::fs::canonicalize(temp.path()).unwrap().join("w");
+            std::fs::create_dir_all(dir.join(".git/hooks")).unwrap();
+            std::fs::write(dir.join(".git/config"), "[core]\n").unwrap();
+            std::fs::write(dir.join(".git/hooks/a.sample"), "x").unwrap();
+            std::fs::write(dir.join("outside"), "safe").unwrap();
+            symlink("elsewhere", dir.join(".envrc")).unwrap();
+            let kept = [
+                ".git",
+                ".git/hooks",
+                ".git/config",
+                ".git/commondir",
+                ".bashrc",
+                ".envrc",
+            ]
+            .map(|name| dir.join(name));
+            let states = |dir: &Path| {
+                let mut all = BTreeMap::new();
+                tree(dir, &mut all);
+                all.retain(|path, _| kept[1..].iter().any(|kept| path.starts_with(kept)));
+                all
+            };
+            let before = states(&dir);
+            let remembered = Remembered::of(&[dir.clone()], &kept).unwrap();
+            sh(&dir, command);
+            let found = remembered.restore();
+            assert_eq!(!found.is_empty(), changed, "{command}: {found:?}");
+            assert!(
+                found.iter().all(|(_, done)| done.is_ok()),
+                "{command}: {found:?}"
+            );
+            assert_eq!(states(&dir), before, "{command}");
+            assert_eq!(
+                std::fs::read_to_string(dir.join("outside")).unwrap(),
+                "safe"
+            );
+        };
+        check("true", false);
+        check("echo x > other", false);
+        check("echo '[alias]' >> .git/config", true);
+        check("echo x > .git/hooks/pre-commit", true);
+        check("rm -r .git/hooks", true);
+        check("rm -rf .git", true);
+        check("echo x > .bashrc", true);
+        check(
+            "mkdir -p .bashrc/deep; echo x > .bashrc/deep/y; chmod 0 .bashrc/deep",
+            true,
+        );
+        check("ln -s outside .bashrc", true);
+        check("ln outside .bashrc", true);
+        check("rm .envrc; echo x > .envrc", true);
+        check("rm .envrc", true);
+        check("chmod 777 .git/config", true);
+        check("echo .. > .git/commondir", true);
+        check(
+            "mv .git g2; mkdir -p .git/hooks; echo evil > .git/hooks/pre-commit",
+            true,
+        );
+        check("mv .git g2; ln -s g2 .git", true);
+        check("mv .git g2; ln -s .. .git", true);
+        check("mv .git g2; echo x > .git", true);
+        check("rm .git/config; ln -s ../outside .git/config", true);
+        check("mv .git/hooks .git/h; ln -s ../.. .git/hooks", true);
+        check("rm -r .git/hooks; echo x > .git/hooks", true);
+    }
+
+    #[test]
+    fn a_new_repository_may_have_what_every_one_has() {
+        let plain = "[core]\\n\\trepositoryformatversion = 0\\n\\tbare = false\\n";
+        let check = |command: &str, stays: &[&str]| {
+            let temp = tempfile::tempdir().unwrap();
+            let dir = std::fs::canonicalize(temp.path()).unwrap();
+            let names = [
+                ".git",
+                ".git/hooks",
+                ".git/config",
+                ".git/commondir",
+                ".bashrc",
+            ];
+            let kept = names.map(|name| dir.join(name));
+            let remembered = Remembered::of(&[dir.clone()], &kept).unwrap();
+            sh(&dir, command);
+            assert!(remembered.restore().iter().all(|(_, done)| done.is_ok()));
+            let found: Vec<&str> = names
+                .into_iter()
+                .filter(|name| *name != ".git" && dir.join(name).exists())
+                .collect();
+            assert_eq!(found, stays, "{command}");
+        };
+        let make = format!("mkdir -p .git/hooks; printf '{plain}' > .git/config;");
+        check(&make, &[".git/hooks", ".git/config"]);
+        check(
+            &format!("{make} echo x > .git/hooks/a.sample"),
+            &[".git/hooks", ".git/config"],
+        );
+        check(
+            &format!("{make} echo x > .git/hooks/pre-commit"),
+            &[".git/config"],
+        );
+        check(
+            &format!("{make} echo '\tfsmonitor = x' >> .git/config"),
+            &[".git/hooks"],
+        );
+        check(
+            &format!("{make} echo .. > .git/commondir"),
+            &[".git/hooks", ".git/config"],
+        );
+        check("mkdir g; echo 'gitdir: g' > .git", &[]);
+        check("mkdir g; ln -s g .git; touch g/config", &[]);
+        check(
+            &format!("{make} echo x > .bashrc"),
+            &[".git/hooks", ".git/config"],
+        );
+    }
+}

@@ -1,0 +1,200 @@
+//! The sandbox for commands: Landlock for files, seccomp for everything else that leads out, no capabilities.
+//!
+//! All of it is put on a thread, which then starts the command: the child inherits it, the rest of the program stays
+//! free, and nothing of it needs unsafe code. What is asked for is kept or refused, never silently weaker.
+
+mod calls;
+mod kept;
+pub mod private;
+mod repository;
+mod rules;
+pub mod startup;
+pub mod system;
+
+pub use kept::Remembered;
+
+use landlock::{
+    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset,
+    RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetStatus, Scope,
+};
+use rules::Right;
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, LazyLock, OnceLock};
+
+/// What Landlock must be able to do at least: its third version is the first that lets nobody truncate from outside.
+const LEAST: ABI = ABI::V3;
+/// What is used where the kernel has it.
+const MOST: ABI = ABI::V9;
+
+/// What a command may reach. All paths are absolute and without links.
+#[derive(Clone, Debug, Default)]
+pub struct Fence {
+    /// Beneath these it may read, and run programs.
+    pub reads: Vec<PathBuf>,
+    /// Beneath these it may also change everything.
+    pub writes: Vec<PathBuf>,
+    /// Places beneath the others that it does not see. What contains one is granted part by part, as it stands when the
+    /// fence is first used: then it cannot itself be listed, and what is new directly in it stays closed.
+    pub closed: Vec<PathBuf>,
+    /// Places beneath `writes` that are as they were after the command, or are not there if they were not.
+    pub kept: Vec<PathBuf>,
+    /// Whether it may open sockets of the internet. Others it never may.
+    pub net: bool,
+    ready: Ready,
+}
+
+/// The kernel's form of the rules, which every command of a run shares.
+#[derive(Clone, Debug, Default)]
+struct Ready(Arc<OnceLock<RulesetCreated>>);
+
+/// Why there is no sandbox.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Lack {
+    #[error("this kernel has no Landlock, or one from before Linux 6.2, or it is turned off")]
+    Landlock,
+    #[error("this kernel filters no system calls (seccomp)")]
+    Seccomp,
+    #[error("this architecture is not supported")]
+    Architecture,
+}
+
+/// Whether commands can be fenced here. Tried once, on a thread that then ends.
+///
+/// # Errors
+/// What is missing.
+pub fn available() -> Result<(), Lack> {
+    static FOUND: LazyLock<Result<(), Lack>> = LazyLock::new(|| {
+        let tried = on_thread(|| {
+            if calls::ARCHITECTURE.is_none() {
+                return Err(Lack::Architecture);
+            }
+            let landlock = ruleset(false).and_then(restrict);
+            landlock.map_err(|_| Lack::Landlock)?;
+            calls::apply(false).map_err(|_| Lack::Seccomp)
+        });
+        tried.unwrap_or(Err(Lack::Seccomp))
+    });
+    FOUND.clone()
+}
+
+impl Fence {
+    pub fn new(
+        reads: Vec<PathBuf>,
+        writes: Vec<PathBuf>,
+        closed: Vec<PathBuf>,
+        kept: Vec<PathBuf>,
+        net: bool,
+    ) -> Self {
+        Self {
+            reads,
+            writes,
+            closed,
+            kept,
+            net,
+            ready: Ready::default(),
+        }
+    }
+
+    /// Do `work` on a thread that is fenced in, and that ends with it.
+    ///
+    /// # Errors
+    /// Those of `work`; also where any part of the fence cannot be put up, and then `work` is not done.
+    pub fn around<T: Send>(&self, work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
+        available().map_err(io::Error::other)?;
+        let ruleset = self.ruleset()?;
+        on_thread(|| {
+            drop_capabilities()?;
+            restrict(ruleset)?;
+            calls::apply(self.net)?;
+            work()
+        })?
+    }
+
+    /// The rules as the kernel has them, made once.
+    fn ruleset(&self) -> io::Result<RulesetCreated> {
+        if let Some(made) = self.ready.0.get() {
+            return made.try_clone();
+        }
+        let mut made = ruleset(self.net)?;
+        for rule in rules::of(self)? {
+            // What has gone meanwhile, or has become a link, is not granted.
+            let Ok(place) = rules::open(&rule.path) else {
+                continue;
+            };
+            let is_directory = rule.is_directory;
+            let access = access(rule.right, is_directory);
+            made = made
+                .add_rule(PathBeneath::new(place, access))
+                .map_err(io::Error::other)?;
+        }
+        let clone = made.try_clone()?;
+        // Should another thread have been faster, its rules are the same.
+        drop(self.ready.0.set(made));
+        Ok(clone)
+    }
+}
+
+/// A fence without any rule: nothing may be reached.
+fn ruleset(net: bool) -> io::Result<RulesetCreated> {
+    let made = Ruleset::default()
+        .set_compatibility(CompatLevel::HardRequirement)
+        .handle_access(AccessFs::from_all(LEAST))
+        .map(|ruleset| ruleset.set_compatibility(CompatLevel::BestEffort))
+        .and_then(|ruleset| ruleset.handle_access(AccessFs::from_all(MOST)))
+        .and_then(|ruleset| ruleset.scope(Scope::from_all(MOST)))
+        .and_then(|ruleset| match net {
+            true => Ok(ruleset),
+            // The filter of system calls is what keeps the network shut; for TCP this is a second door behind it.
+            false => ruleset.handle_access(AccessNet::from_all(MOST)),
+        })
+        .and_then(|ruleset| ruleset.create());
+    made.map_err(io::Error::other)
+}
+
+/// Put it on this thread.
+fn restrict(ruleset: RulesetCreated) -> io::Result<()> {
+    let status = ruleset.restrict_self().map_err(io::Error::other)?;
+    // Without Landlock the crate says yes and does nothing.
+    match status.ruleset {
+        RulesetStatus::NotEnforced => Err(io::Error::other(Lack::Landlock)),
+        _ => Ok(()),
+    }
+}
+
+fn access(right: Right, is_directory: bool) -> BitFlags<AccessFs> {
+    let granted = match right {
+        Right::Read => AccessFs::from_read(MOST),
+        Right::Use => {
+            AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::Truncate | AccessFs::IoctlDev
+        }
+        // Devices are the system's.
+        Right::Write => AccessFs::from_all(MOST) & !(AccessFs::MakeChar | AccessFs::MakeBlock),
+    };
+    match is_directory {
+        true => granted,
+        false => granted & AccessFs::from_file(MOST),
+    }
+}
+
+/// Root too may do no more than its files' modes let it.
+fn drop_capabilities() -> io::Result<()> {
+    let none = rustix::thread::CapabilitySet::empty();
+    let sets = rustix::thread::CapabilitySets {
+        effective: none,
+        permitted: none,
+        inheritable: none,
+    };
+    rustix::thread::set_no_new_privs(true)?;
+    Ok(rustix::thread::set_capabilities(None, sets)?)
+}
+
+/// What `work` comes to on a thread of its own: whatever it puts on that thread goes with it.
+fn on_thread<T: Send>(work: impl FnOnce() -> T + Send) -> io::Result<T> {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().spawn_scoped(scope, work)?;
+        thread
+            .join()
+            .map_err(|_| io::Error::other("the thread of the command panicked"))
+    })
+}

@@ -1,0 +1,157 @@
+//! A directory for what commands write by the way: one for each run of the program, its owner's only, gone when it ends.
+//!
+//! The kernel's lock on it says that its run lives. What a killed run left is taken away by a later one, a day afterwards.
+
+use crate::sys::secret::random_hex;
+use rustix::fs::{FlockOperation, Mode, OFlags};
+use std::fs::{DirBuilder, File, Permissions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// How the names begin, so that what was left can be told.
+const PREFIX: &str = "nanobot-run-";
+/// How long what was left may stay.
+const STALE: Duration = Duration::from_secs(24 * 60 * 60);
+
+struct Made {
+    path: PathBuf,
+    /// Holds the lock.
+    _lock: File,
+}
+
+static MADE: Mutex<Option<Made>> = Mutex::new(None);
+
+fn made() -> MutexGuard<'static, Option<Made>> {
+    MADE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The directory of this run, made in `place` when it is first asked for.
+///
+/// # Errors
+/// It cannot be made there.
+pub fn directory(place: &Path) -> io::Result<PathBuf> {
+    let mut made = made();
+    if let Some(made) = &*made {
+        return Ok(made.path.clone());
+    }
+    let place = std::fs::canonicalize(place)?;
+    take_away_what_was_left(&place);
+    let path = place.join(format!("{PREFIX}{}", random_hex(8)));
+    DirBuilder::new().mode(0o700).create(&path)?;
+    let lock = open(&path)?;
+    // Where it cannot be locked, it may be taken for a leftover in a day.
+    let _: Result<_, _> = rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive);
+    *made = Some(Made {
+        path: path.clone(),
+        _lock: lock,
+    });
+    Ok(path)
+}
+
+/// Last thing in `main`: take it away.
+pub fn tidy() {
+    if let Some(made) = made().take() {
+        remove(&made.path);
+    }
+}
+
+fn take_away_what_was_left(place: &Path) {
+    let us = rustix::process::getuid().as_raw();
+    for entry in std::fs::read_dir(place).into_iter().flatten().flatten() {
+        if !entry
+            .file_name()
+            .as_encoded_bytes()
+            .starts_with(PREFIX.as_bytes())
+        {
+            continue;
+        }
+        let Ok(about) = entry.metadata() else {
+            continue;
+        };
+        let age = about.modified().ok().and_then(|time| time.elapsed().ok());
+        if !about.is_dir() || about.uid() != us || age.is_none_or(|age| age < STALE) {
+            continue;
+        }
+        let lock = open(&entry.path());
+        if lock.is_ok_and(|lock| {
+            rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok()
+        }) {
+            remove(&entry.path());
+        }
+    }
+}
+
+/// The directory itself, not what a link leads to.
+fn open(path: &Path) -> io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(path, flags, Mode::empty())?.into())
+}
+
+/// Remove what commands made there. Some tools take their own right to remove away.
+fn remove(path: &Path) {
+    if std::fs::remove_dir_all(path).is_err() {
+        open_up(path);
+        // What is left then stays for the system's own cleaning.
+        drop(std::fs::remove_dir_all(path));
+    }
+}
+
+/// Give ourselves back the right to remove what is in `path`. Nobody else works there any more.
+fn open_up(path: &Path) {
+    drop(std::fs::set_permissions(
+        path,
+        Permissions::from_mode(0o700),
+    ));
+    for entry in std::fs::read_dir(path).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            open_up(&entry.path());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{open_up, remove, take_away_what_was_left};
+    use std::fs::{File, FileTimes, Permissions};
+    use std::os::unix::fs::PermissionsExt;
+    use std::time::{Duration, SystemTime};
+
+    #[test]
+    fn what_was_left_goes_after_a_day_and_not_before() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = |name: &str, hours: u64| {
+            let path = temp.path().join(name);
+            std::fs::create_dir_all(path.join("inner")).unwrap();
+            let time = SystemTime::now() - Duration::from_secs(hours * 3600);
+            let times = FileTimes::new().set_modified(time);
+            File::open(&path).unwrap().set_times(times).unwrap();
+            path
+        };
+        let (old, new, other) = (
+            dir("nanobot-run-1", 30),
+            dir("nanobot-run-2", 2),
+            dir("else", 30),
+        );
+        let held = dir("nanobot-run-3", 30);
+        let lock = File::open(&held).unwrap();
+        lock.lock().unwrap();
+        take_away_what_was_left(temp.path());
+        assert!(!old.exists());
+        assert!(new.exists() && other.exists() && held.exists());
+    }
+
+    #[test]
+    fn what_has_no_rights_is_removed_too() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = temp.path().join("run");
+        std::fs::create_dir_all(path.join("a/b")).unwrap();
+        std::fs::set_permissions(path.join("a"), Permissions::from_mode(0o500)).unwrap();
+        open_up(&path);
+        std::fs::set_permissions(path.join("a"), Permissions::from_mode(0o500)).unwrap();
+        remove(&path);
+        assert!(!path.exists());
+    }
+}

@@ -1,0 +1,345 @@
+//! What every command may read: the system and the tools that people put into their home. And what none may, even where
+//! a place that was granted contains it. Only what exists costs anything.
+
+use std::path::{Path, PathBuf};
+
+/// Devices that give and take nothing of anybody's. `/dev/tty` is left out: what asks for a password fails at once
+/// instead of waiting. `/dev/shm` is left out: what other programs of the user share lies there.
+pub(super) const DEVICES: &[&str] = &[
+    "/dev/null",
+    "/dev/zero",
+    "/dev/full",
+    "/dev/random",
+    "/dev/urandom",
+];
+
+/// The system itself.
+const SYSTEM: &[&str] = &[
+    // Programs, libraries, and what belongs to them.
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/opt",
+    "/etc",
+    // Systems whose programs live elsewhere.
+    "/nix",
+    "/gnu",
+    "/snap",
+    "/run/current-system",
+    "/home/linuxbrew",
+    // What is installed, for the package manager's questions.
+    "/var/lib/dpkg",
+    "/var/lib/rpm",
+    // Programs look themselves up here, count processors and ask for memory. What belongs to another process, such as
+    // its environment, the kernel keeps from whoever may not trace it, and nobody inside may trace anybody outside.
+    "/proc",
+    "/sys/devices/system",
+    "/sys/fs/cgroup",
+    "/sys/kernel/mm/transparent_hugepage",
+    // Names of hosts, which are links into here on many systems.
+    "/run/systemd/resolve",
+    "/run/resolvconf",
+    "/run/NetworkManager/resolv.conf",
+    // Time zones and the like where `/etc` links to them.
+    "/var/db/timezone",
+];
+
+/// Tools in the home directory, without what logs their user in.
+const TOOLS: &[&str] = &[
+    ".rustup",
+    ".cargo/bin",
+    ".cargo/env",
+    ".cargo/registry",
+    ".cargo/git",
+    ".cargo/config",
+    ".cargo/config.toml",
+    ".pyenv",
+    ".local/bin",
+    ".local/lib",
+    ".local/share/mise",
+    ".local/share/uv",
+    ".local/share/pipx",
+    ".local/share/virtualenvs",
+    ".local/share/fnm",
+    ".local/share/pnpm",
+    ".local/pipx",
+    ".nvm",
+    ".fnm",
+    ".volta",
+    ".asdf",
+    ".tool-versions",
+    ".npm-global",
+    ".yarn/bin",
+    ".deno/bin",
+    ".bun/bin",
+    "go/bin",
+    "go/pkg",
+    ".sdkman/candidates",
+    ".m2/repository",
+    ".m2/wrapper",
+    ".gradle/wrapper",
+    ".gradle/caches",
+    ".rbenv",
+    ".rvm",
+    ".gem/ruby",
+    ".ghcup",
+    ".cabal/bin",
+    ".cabal/packages",
+    ".opam",
+    ".juliaup",
+    ".julia/juliaup",
+    ".dotnet",
+    ".nix-profile",
+    ".nix-defexpr",
+    ".linuxbrew",
+    "miniconda3",
+    "anaconda3",
+    "miniforge3",
+    ".conda/envs",
+    ".conda/pkgs",
+    ".terminfo",
+    // git ends when it may not read these.
+    ".gitconfig",
+    ".config/git/config",
+    ".config/git/ignore",
+    ".config/git/attributes",
+    ".gitignore",
+    ".gitignore_global",
+    ".gitattributes",
+];
+
+/// What is in the home directory and in nobody's business.
+pub const SECRETS: &[&str] = &[
+    // Keys of the user, and of machines that trust them.
+    ".ssh",
+    ".gnupg",
+    ".age",
+    ".config/age",
+    ".config/sops",
+    ".password-store",
+    ".pki",
+    ".config/op",
+    ".config/Bitwarden",
+    ".config/Bitwarden CLI",
+    ".config/keepassxc",
+    ".vault-token",
+    ".local/share/keyrings",
+    ".local/share/kwalletd",
+    // Clouds.
+    ".aws",
+    ".azure",
+    ".config/gcloud",
+    ".boto",
+    ".s3cfg",
+    ".oci",
+    ".ibmcloud",
+    ".kube",
+    ".docker",
+    ".config/containers",
+    ".config/doctl",
+    ".config/heroku",
+    ".config/hcloud",
+    ".config/linode-cli",
+    ".config/scw",
+    ".config/rclone",
+    ".config/vercel",
+    ".config/netlify",
+    ".fly",
+    ".terraform.d",
+    ".terraformrc",
+    ".databrickscfg",
+    ".snowflake",
+    ".ansible",
+    ".vagrant.d",
+    // Places that code and packages come from and go to.
+    ".netrc",
+    ".authinfo",
+    ".authinfo.gpg",
+    ".git-credentials",
+    ".config/git/credentials",
+    ".config/gh",
+    ".config/glab-cli",
+    ".config/hub",
+    ".config/github-copilot",
+    ".npmrc",
+    ".yarnrc",
+    ".yarnrc.yml",
+    ".pypirc",
+    ".config/pip",
+    ".pip",
+    ".cargo/credentials",
+    ".cargo/credentials.toml",
+    ".gem/credentials",
+    ".bundle/config",
+    ".m2/settings.xml",
+    ".m2/settings-security.xml",
+    ".gradle/gradle.properties",
+    ".gradle/init.d",
+    ".composer/auth.json",
+    ".config/composer/auth.json",
+    ".nuget/NuGet",
+    ".config/NuGet",
+    ".huggingface",
+    ".cache/huggingface/token",
+    ".kaggle",
+    // Databases.
+    ".pgpass",
+    ".my.cnf",
+    ".mylogin.cnf",
+    ".mongorc.js",
+    ".rediscli_auth",
+    // Other agents, and what they were told.
+    ".claude",
+    ".claude.json",
+    ".codex",
+    ".gemini",
+    ".config/openai",
+    ".config/opencode",
+    ".local/share/opencode",
+    ".cursor",
+    ".aider.conf.yml",
+    // Browsers, mail, talk.
+    ".mozilla",
+    ".librewolf",
+    ".thunderbird",
+    ".config/google-chrome",
+    ".config/google-chrome-beta",
+    ".config/chromium",
+    ".config/BraveSoftware",
+    ".config/microsoft-edge",
+    ".config/vivaldi",
+    ".config/opera",
+    ".cache/mozilla",
+    ".cache/google-chrome",
+    ".cache/chromium",
+    ".cache/thunderbird",
+    ".var/app",
+    "snap",
+    ".config/Signal",
+    ".config/Slack",
+    ".config/discord",
+    ".config/Element",
+    ".local/share/TelegramDesktop",
+    ".purple",
+    ".irssi",
+    ".weechat",
+    ".mbsyncrc",
+    ".msmtprc",
+    ".fetchmailrc",
+    ".offlineimaprc",
+    ".muttrc",
+    // Money.
+    ".bitcoin",
+    ".ethereum",
+    ".electrum",
+    ".config/solana",
+    // What was typed, and the desktop's own keys.
+    ".bash_history",
+    ".zsh_history",
+    ".local/share/fish",
+    ".python_history",
+    ".node_repl_history",
+    ".psql_history",
+    ".mysql_history",
+    ".sqlite_history",
+    ".rediscli_history",
+    ".lesshst",
+    ".viminfo",
+    ".Xauthority",
+    ".ICEauthority",
+    ".config/pulse/cookie",
+];
+
+/// What the system keeps for itself; it matters where commands run as root.
+const SYSTEM_SECRETS: &[&str] = &[
+    "/etc/shadow",
+    "/etc/shadow-",
+    "/etc/gshadow",
+    "/etc/gshadow-",
+    "/etc/sudoers",
+    "/etc/sudoers.d",
+    "/etc/security/opasswd",
+    "/etc/ssl/private",
+    "/etc/pki/tls/private",
+    "/etc/letsencrypt",
+    "/etc/krb5.keytab",
+    "/etc/ipsec.secrets",
+    "/etc/ipsec.d",
+    "/etc/wireguard",
+    "/etc/openvpn",
+    "/etc/ppp",
+    "/etc/NetworkManager/system-connections",
+    "/etc/wpa_supplicant",
+    "/etc/netplan",
+    "/etc/kubernetes",
+    "/etc/rancher",
+    "/etc/docker",
+    "/etc/mysql/debian.cnf",
+    "/etc/apt/auth.conf",
+    "/etc/apt/auth.conf.d",
+    "/etc/crypttab",
+    "/etc/sssd",
+    "/etc/samba",
+    "/etc/ssh/ssh_host_rsa_key",
+    "/etc/ssh/ssh_host_ecdsa_key",
+    "/etc/ssh/ssh_host_ed25519_key",
+    "/etc/ssh/ssh_host_dsa_key",
+];
+
+/// The places of the system that exist, the directories of `path` (as PATH has them) and the tools in `home` among them.
+pub fn reads(path: &str, home: &Path) -> Vec<PathBuf> {
+    let system = SYSTEM.iter().map(PathBuf::from);
+    // Programs are found by absolute names only, and the root or a whole home is no place for programs.
+    let programs = path.split(':').map(PathBuf::from);
+    let programs = programs.filter(|path| path.is_absolute() && !home.starts_with(path));
+    let tools = TOOLS.iter().map(|name| home.join(name));
+    let mut found: Vec<PathBuf> = system
+        .chain(programs)
+        .chain(tools)
+        .filter_map(|path| std::fs::canonicalize(path).ok())
+        .filter(|path| path != Path::new("/") && !home.starts_with(path))
+        .collect();
+    found.sort();
+    // Beneath one that is there already, nothing needs a rule.
+    found.dedup_by(|path, before| path.starts_with(before));
+    found
+}
+
+/// Secrets that are there to be read by the user we are.
+pub fn secrets(home: &Path) -> Vec<PathBuf> {
+    let of_home = SECRETS.iter().map(|name| home.join(name));
+    // Where file modes close them already, `/etc` need not be granted around them.
+    let of_system = SYSTEM_SECRETS
+        .iter()
+        .map(PathBuf::from)
+        .filter(|path| rustix::fs::access(path, rustix::fs::Access::READ_OK).is_ok());
+    of_home
+        .chain(of_system)
+        .map(|path| std::fs::canonicalize(&path).unwrap_or(path))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::reads;
+    use std::path::Path;
+
+    #[test]
+    fn the_system_is_what_exists_of_it() {
+        let temp = tempfile::tempdir().unwrap();
+        let home = std::fs::canonicalize(temp.path()).unwrap();
+        std::fs::create_dir_all(home.join(".cargo/bin")).unwrap();
+        std::fs::create_dir_all(home.join("own/bin")).unwrap();
+        let own = home.join("own/bin");
+        let path = format!("/usr/bin:{}:relative:/:{}", own.display(), home.display());
+        let found = reads(&path, &home);
+        let has = |path: &Path| found.iter().any(|known| known == path);
+        assert!(has(Path::new("/usr")) && has(Path::new("/proc")));
+        assert!(has(&home.join(".cargo/bin")) && has(&own));
+        assert!(!has(Path::new("/usr/bin")) && !has(Path::new("/")) && !has(&home));
+    }
+}
