@@ -201,20 +201,12 @@ impl Exec {
         if !has(FILE_SIGNS) {
             return None;
         }
-        let writes = self.writes();
-        if writes.is_empty() {
-            return Some(
-                "(commands change nothing in this run but files in $TMPDIR; the user can grant the directory with `--write`)"
-                    .into(),
-            );
-        }
-        let places: Vec<String> = writes
-            .iter()
-            .map(|path| path.display().to_string())
-            .collect();
+        let writes = self.writes().into_iter();
+        let mut places: Vec<String> = writes.map(|path| path.display().to_string()).collect();
+        places.push("$TMPDIR".into());
         Some(format!(
-            "(commands change files only in {} and $TMPDIR in this run, and read little beside the system; the user can \
-             grant more with `--write=PATH` or `--read PATH`)",
+            "(in this run commands read the system, the directory and little else, and change files only in {}; the user \
+             can grant more with `--read PATH` or `--write`)",
             places.join(", ")
         ))
     }
@@ -553,6 +545,15 @@ mod tests {
             )
             .is_err()
         );
+        check(
+            "echo x > here",
+            Ok(
+                "/bin/sh: 1: cannot create here: Permission denied\nExit code: 2\n(in this run commands read the system, \
+                the directory and little else, and change files only in $TMPDIR; the user can grant more with `--read PATH` \
+                or `--write`)",
+            ),
+        );
+        crate::sys::sandbox::private::tidy();
     }
 
     #[test]

@@ -296,6 +296,7 @@ pub fn reads(path: &str, home: &Path) -> Vec<PathBuf> {
     // Programs are found by absolute names only, and the root or a whole home is no place for programs.
     let programs = path.split(':').map(PathBuf::from);
     let programs = programs.filter(|path| path.is_absolute() && !home.starts_with(path));
+    let programs = programs.flat_map(|path| with_library(&path));
     let tools = TOOLS.iter().map(|name| home.join(name));
     let mut found: Vec<PathBuf> = system
         .chain(programs)
@@ -307,6 +308,18 @@ pub fn reads(path: &str, home: &Path) -> Vec<PathBuf> {
     // Beneath one that is there already, nothing needs a rule.
     found.dedup_by(|path, before| path.starts_with(before));
     found
+}
+
+/// A directory of programs, and what they look for beside it.
+fn with_library(programs: &Path) -> Vec<PathBuf> {
+    let beside = |name: &str| Some(programs.parent()?.join(name));
+    let names: &[&str] = match programs.ends_with("bin") {
+        true => &["lib", "lib64", "libexec", "include", "pyvenv.cfg"],
+        false => &[],
+    };
+    std::iter::once(programs.to_owned())
+        .chain(names.iter().filter_map(|name| beside(name)))
+        .collect()
 }
 
 /// Secrets that are there to be read by the user we are.
