@@ -2,14 +2,18 @@
 
 use crate::World;
 use crate::cli::{Grants, Policy as Command, PolicyExplain};
-use crate::command::agent::places::Scene;
+use crate::command::agent::places::{self, Scene};
 use crate::command::tool::scene;
 use crate::error::{Exit, fail_hint};
 use crate::policy::reach::Access;
-use crate::policy::{Decision, Policy};
-use anyhow::Result;
+use crate::policy::{Decision, Policy, Sandbox};
+use crate::settings::{Config, Overrides, Settings};
+use crate::sys::sandbox::{self, trial, trial::Trial};
+use crate::tool::files::Files;
+use anyhow::{Context, Result};
 use serde_json::{Value, json};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 pub fn run(world: &World, command: &Command) -> Result<Exit> {
     match command {
@@ -112,6 +116,70 @@ fn all(world: &World, policy: &Policy, as_json: bool) -> Result<Exit> {
     Ok(Exit::Answered)
 }
 
-fn test(_world: &World, _grants: &Grants, _json: bool) -> Result<Exit> {
-    unimplemented!("needs the sandbox")
+/// Places that no command may read, where they are there and the user has not named them.
+const CLOSED: &[&str] = &[".ssh", ".aws", ".gnupg", ".netrc", ".git-credentials"];
+
+fn test(world: &World, grants: &Grants, as_json: bool) -> Result<Exit> {
+    let Scene { policy, .. } = scene(world, grants, false)?;
+    if policy.sandbox == Sandbox::Off {
+        return Err(fail_hint(
+            Exit::Failed,
+            "nothing to try: with these flags commands are not contained",
+            "leave `--sandbox off` and `--profile full` out",
+        ));
+    }
+    if let Err(lack) = sandbox::available() {
+        return Err(fail_hint(
+            Exit::NoSandbox,
+            format!("here is no sandbox: {lack}"),
+            "commands are refused, unless `--sandbox off` says otherwise",
+        ));
+    }
+    let config = Config::load(&world.paths.config)?;
+    let settings = Settings::resolve(&config, &world.env, &Overrides::default(), &world.paths)?;
+    let files = Files::new(policy.reach.clone()).context("open the places of the run")?;
+    let exec = places::exec(world, &settings, &policy, &Arc::new(files));
+    let fence = exec.fence().context("set the sandbox up")?;
+    let home = &policy.reach.home;
+    let may_write = |path: &PathBuf| fence.writes.iter().any(|place| path.starts_with(place));
+    let outside: Vec<PathBuf> = [
+        home,
+        &world.paths.root,
+        &policy.reach.directory,
+        &policy.reach.workspace,
+    ]
+    .into_iter()
+    .filter(|path| path.is_dir() && !may_write(path))
+    .cloned()
+    .collect();
+    let named = |path: &PathBuf| {
+        policy
+            .reach
+            .roots
+            .iter()
+            .any(|root| root.path.starts_with(path))
+    };
+    let secrets = CLOSED.iter().map(|name| home.join(name));
+    let own = policy.reach.hidden.iter().cloned();
+    let closed: Vec<PathBuf> = own
+        .chain(secrets)
+        .chain([PathBuf::from("/etc/shadow")])
+        .filter(|path| path.exists() && !named(path))
+        .collect();
+    let trials = trial::run(&fence, &outside, &closed).context("try the sandbox")?;
+    let mut exit = Exit::Answered;
+    for Trial { what, held, found } in trials {
+        if !held {
+            exit = Exit::Failed;
+        }
+        let line = match as_json {
+            true => json!({ "what": what, "held": held, "found": found }).to_string(),
+            false => format!(
+                "{:6}  a command cannot {what}: {found}",
+                if held { "ok" } else { "FAILED" }
+            ),
+        };
+        world.terminal.print(&format!("{line}\n"))?;
+    }
+    Ok(exit)
 }

@@ -113,7 +113,10 @@ impl Exec {
     }
 
     /// The fence of this run's commands.
-    fn fence(&self) -> std::io::Result<Fence> {
+    ///
+    /// # Errors
+    /// Where their private directory cannot be made.
+    pub fn fence(&self) -> std::io::Result<Fence> {
         if let Some(fence) = self.fence.get() {
             return Ok(fence.clone());
         }
@@ -439,7 +442,7 @@ fn accident(command: &str) -> Option<&'static str> {
 mod tests {
     use super::{Containment, Exec, Limits, accident, environment};
     use crate::message::plain_text;
-    use crate::sys::env::{Env, INSIDE};
+    use crate::sys::env::Env;
     use crate::tool::{Failure, Tool, files::tests::files};
     use serde_json::json;
     use std::sync::Arc;

@@ -282,3 +282,34 @@ fn a_directory_speaks_once_it_is_trusted() {
         .status(2)
         .stderr_has("far more than one project");
 }
+
+#[test]
+fn the_policy_is_tried_and_holds() {
+    let story = Story::new().file("a", "x");
+    crate::story::write(&story.home().join(".ssh/id"), b"key");
+    let ran = story.run(["policy", "test"]);
+    let text = ran.text();
+    let lines = text.lines().count();
+    assert_eq!(text.matches("ok  ").count(), lines, "{text}");
+    for words in [
+        "connect over TCP",
+        ".ssh",
+        "config.json",
+        "make a file in `$DIR`",
+    ] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    // What was granted is not tried.
+    assert!(
+        !story
+            .run(["policy", "test", "--write"])
+            .text()
+            .contains("`$DIR`")
+    );
+    let left = std::fs::read_dir(story.dir()).unwrap().count();
+    assert_eq!(left, 1);
+    story
+        .run(["policy", "test", "--sandbox", "off"])
+        .status(1)
+        .stderr_has("nothing to try");
+}

@@ -157,6 +157,28 @@ pub(in crate::command) fn set(
     })
 }
 
+/// The tool that runs commands.
+pub(in crate::command) fn exec(
+    world: &World,
+    settings: &Settings,
+    policy: &Policy,
+    files: &Arc<Files>,
+) -> Exec {
+    let limits = Limits {
+        timeout: settings.exec.timeout,
+        result: settings.max_tool_result_chars,
+        path_prepend: settings.exec.path_prepend.clone(),
+        path_append: settings.exec.path_append.clone(),
+        allowed_env_keys: settings.exec.allowed_env_keys.clone(),
+    };
+    let containment = Containment {
+        fenced: policy.sandbox != Sandbox::Off,
+        net: policy.net == Net::Any,
+        workspace: policy.reach.workspace.clone(),
+    };
+    Exec::new(Arc::clone(files), &limits, &world.env, containment)
+}
+
 /// The tools of this run, in the order of the Python program.
 fn toolbox(
     world: &World,
@@ -167,13 +189,6 @@ fn toolbox(
     let Cast {
         grants, settings, ..
     } = *cast;
-    let limits = Limits {
-        timeout: settings.exec.timeout,
-        result: settings.max_tool_result_chars,
-        path_prepend: settings.exec.path_prepend.clone(),
-        path_append: settings.exec.path_append.clone(),
-        allowed_env_keys: settings.exec.allowed_env_keys.clone(),
-    };
     let mut tools: Vec<Box<dyn Tool>> = Vec::new();
     if settings.tools.files {
         let built_in = skill::BUILT_IN.to_vec();
@@ -183,13 +198,7 @@ fn toolbox(
         tools.push(Box::new(ListDir::new(Arc::clone(files))));
     }
     if settings.exec.enabled {
-        let containment = Containment {
-            fenced: policy.sandbox != Sandbox::Off,
-            net: policy.net == Net::Any,
-            workspace: policy.reach.workspace.clone(),
-        };
-        let exec = Exec::new(Arc::clone(files), &limits, &world.env, containment);
-        tools.push(Box::new(exec));
+        tools.push(Box::new(exec(world, settings, policy, files)));
     }
     if let Some(names) = &grants.tools {
         let known: Vec<String> = tools.iter().map(|tool| tool.spec().name.clone()).collect();

@@ -10,6 +10,7 @@ mod repository;
 mod rules;
 pub mod startup;
 pub mod system;
+pub mod trial;
 
 pub use kept::Remembered;
 

@@ -1,0 +1,86 @@
+//! A fence, tried: what must not be possible inside is really attempted there, on a thread that then ends.
+
+use super::Fence;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+
+/// An attempt and what came of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trial {
+    pub what: String,
+    /// It was refused, as it must be.
+    pub held: bool,
+    /// What the system said.
+    pub found: String,
+}
+
+/// Try to make a file in each of `outside`, to read each of `closed`, and to open sockets.
+///
+/// # Errors
+/// Where the fence cannot be put up, or what the trials need cannot be made.
+pub fn run(fence: &Fence, outside: &[PathBuf], closed: &[PathBuf]) -> io::Result<Vec<Trial>> {
+    let temp = tempfile::tempdir()?;
+    let canary = temp.path().join("canary");
+    std::fs::write(&canary, "alive")?;
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let address = listener.local_addr()?;
+    let socket = temp.path().join("socket");
+    let _there = UnixListener::bind(&socket)?;
+    let mut trials = fence.around(|| {
+        let mut trials = Vec::new();
+        let mut tried = |what: String, done: io::Result<()>| {
+            trials.push(Trial {
+                what,
+                held: done.is_err(),
+                found: done.map_or_else(|error| error.to_string(), |()| "it worked".into()),
+            });
+        };
+        let over = OpenOptions::new().write(true).truncate(true).open(&canary);
+        tried("change a file of somebody else".into(), over.map(drop));
+        tried("remove it".into(), std::fs::remove_file(&canary));
+        for place in outside {
+            let path = place.join(format!(".nanobot-{}", crate::sys::secret::random_hex(8)));
+            let made = OpenOptions::new().write(true).create_new(true).open(&path);
+            if made.is_ok() {
+                // It should not have come to this; what cannot be removed is told by its name all the same.
+                drop(std::fs::remove_file(&path));
+            }
+            tried(
+                format!("make a file in `{}`", place.display()),
+                made.map(drop),
+            );
+        }
+        for path in closed {
+            let read = match path.is_dir() {
+                true => std::fs::read_dir(path).map(drop),
+                false => File::open(path).map(drop),
+            };
+            tried(format!("read `{}`", path.display()), read);
+        }
+        if !fence.net {
+            tried(
+                "connect over TCP".into(),
+                TcpStream::connect(address).map(drop),
+            );
+            tried(
+                "open a UDP socket".into(),
+                UdpSocket::bind("127.0.0.1:0").map(drop),
+            );
+        }
+        tried(
+            "connect to a UNIX socket".into(),
+            UnixStream::connect(&socket).map(drop),
+        );
+        Ok(trials)
+    })?;
+    let alive = std::fs::read(&canary).is_ok_and(|text| text == b"alive");
+    trials.push(Trial {
+        what: "harm the canary in any of these ways".into(),
+        held: alive,
+        found: if alive { "it lives" } else { "it is dead" }.into(),
+    });
+    Ok(trials)
+}
