@@ -19,6 +19,19 @@ use std::path::{Path, PathBuf};
 /// The longest profile that is read.
 const PROFILE_LIMIT: usize = 1 << 20;
 
+/// What is in our own directory besides the workspace: closed, also where somebody grants what is around it.
+const OURS: &[&str] = &[
+    "auth",
+    "history",
+    "limits",
+    "profiles",
+    "sessions",
+    "trust.json",
+    "undo",
+    "usage.jsonl",
+    "usage.under-way",
+];
+
 /// The profile that the flags name, or else the config. One for sub-agents alone is none here.
 pub(super) fn profile(world: &World, grants: &Grants, settings: &Settings) -> Result<Profile> {
     let name = grants.profile.as_deref().unwrap_or(&settings.profile);
@@ -281,19 +294,20 @@ fn reach(
         workspace: workspace.to_owned(),
         home,
         roots,
-        hidden: vec![
-            inner("sessions"),
-            root.join("sessions"),
-            root.join("history"),
-            real.of(&absolute(&world.paths.auth())),
-            real.of(&absolute(&world.paths.config)),
-        ],
+        hidden: OURS
+            .iter()
+            .map(|name| root.join(name))
+            .chain([
+                inner("sessions"),
+                real.of(&absolute(&world.paths.auth())),
+                real.of(&absolute(&world.paths.config)),
+            ])
+            .collect(),
         read_only: vec![
             inner("cron"),
             inner(".git"),
             inner(".nanobot"),
             root.join("cron"),
-            root.join("profiles"),
         ],
         ..Reach::default()
     })
