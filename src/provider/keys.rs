@@ -59,12 +59,6 @@ impl Key {
         self.source.is_some()
     }
 
-    /// `text` without the key in it.
-    pub fn mask(&self, text: String) -> String {
-        let had = self.had.lock().unwrap_or_else(PoisonError::into_inner);
-        had.iter().fold(text, |text, key| key.mask(text))
-    }
-
     /// What lets a request in, if anything is needed.
     ///
     /// # Errors

@@ -353,7 +353,7 @@ impl Wire {
 
     /// What a server said, fit to be shown: short, on one line, without our keys. These go first: half a key is one too.
     fn clean(&self, text: &str) -> String {
-        let masked = secret::mask(self.key.mask(text.to_owned()));
+        let masked = secret::hide(text);
         let line: String = masked
             .chars()
             .map(|letter| if letter.is_control() { ' ' } else { letter })

@@ -2,9 +2,10 @@
 //! doubt about which place is meant.
 
 use super::files::Files;
-use super::{Effect, Failure, Output, Tool};
+use super::{Effect, Failure, MASKED, Output, Tool};
 use crate::diff::Diff;
 use crate::provider::ToolSpec;
+use crate::sys::secret;
 use serde_json::{Value, json};
 use std::ops::Range;
 use std::sync::Arc;
@@ -62,6 +63,9 @@ impl Tool for EditFile {
                 "`{path}`: old_text and new_text are the same; nothing was changed"
             )
             .into());
+        }
+        if secret::is_masked_copy(&before, &after) {
+            return Err(MASKED.into());
         }
         let (_, place) = self.files.write(path, after.as_bytes())?;
         let diff = Diff::between(&before, &after).unified(2);

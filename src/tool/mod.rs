@@ -7,8 +7,9 @@ use crate::event::{Event, Outcome};
 use crate::message::{Part, ToolCall, ToolResult};
 use crate::policy::{Decision, Policy, Refusal};
 use crate::provider::ToolSpec;
-use crate::sys::secret::mask;
+use crate::sys::secret::{self, hide};
 use serde_json::Value;
+use std::borrow::Cow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
@@ -205,20 +206,26 @@ impl Toolbox {
     fn run_one(&self, call: &ToolCall, cut: bool, say: &mut dyn FnMut(&str)) -> Done {
         let started = Instant::now();
         let mut refused = None;
-        // No key of ours leaves by way of a tool, wherever it found it.
-        let say = &mut |text: &str| say(&mask(text.to_owned()));
+        // No key leaves by way of a tool, wherever it found it.
+        let mut stream = secret::Stream::hiding();
+        let mut pass = |text: &str| {
+            if !text.is_empty() {
+                say(text);
+            }
+        };
+        let hiding = &mut |text: &str| pass(&stream.pass(text));
         let (outcome, parts) = match self.prepare(call, cut) {
             Err(words) => (Outcome::Skipped, vec![Part::Text(words)]),
             Ok((tool, arguments)) => {
                 let run = || {
                     self.consent(&call.name, &arguments)?;
-                    tool.run(&arguments, say)
+                    tool.run(&arguments, hiding)
                 };
                 match catch_unwind(AssertUnwindSafe(run)) {
                     Ok(Ok(output)) => (Outcome::Ok, output.parts),
                     Ok(Err(Failure::Failed(words))) => (Outcome::Failed, vec![Part::Text(words)]),
                     Ok(Err(Failure::Denied(refusal))) => {
-                        let words = mask(refusal.words);
+                        let words = hide(&refusal.words).into_owned();
                         let told = format!("refused: {words}. {FINAL}");
                         refused = Some(Refusal { words, ..refusal });
                         (Outcome::Denied, vec![Part::Text(told)])
@@ -233,11 +240,12 @@ impl Toolbox {
                 }
             }
         };
+        pass(&stream.rest());
         let failed = outcome != Outcome::Ok;
         let result = ToolResult {
             call: call.id.clone(),
             name: call.name.clone(),
-            parts: parts.into_iter().map(masked).collect(),
+            parts: without_keys(parts),
             failed,
         };
         Done {
@@ -283,11 +291,24 @@ impl Toolbox {
     }
 }
 
-fn masked(part: Part) -> Part {
-    match part {
-        Part::Text(text) => Part::Text(mask(text)),
-        part => part,
+/// What the model is told of keys that it does not see, so that it writes no marks over them.
+const HIDDEN: &str =
+    "(*** stands for a key that is hidden from you: never write *** over it, and edit around it)";
+
+/// Why a text is not written that has the mark of a key where the file has the key.
+const MASKED: &str = "nothing was written: `***` is only shown to you in the place of a key, and would overwrite it; \
+     change the lines around it with edit_file";
+
+/// `parts` without keys, and a word about those that were there.
+fn without_keys(mut parts: Vec<Part>) -> Vec<Part> {
+    for part in &mut parts {
+        if let Part::Text(text) = part
+            && let Cow::Owned(clean) = hide(text)
+        {
+            *text = format!("{clean}\n{HIDDEN}");
+        }
     }
+    parts
 }
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
 //! `write_file`: a file as a whole.
 
 use super::files::Files;
-use super::{Effect, Failure, Output, Tool};
+use super::{Effect, Failure, MASKED, Output, Tool};
 use crate::provider::ToolSpec;
+use crate::sys::secret;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -38,6 +39,12 @@ impl Tool for WriteFile {
     fn run(&self, arguments: &Value, _: &mut dyn FnMut(&str)) -> Result<Output, Failure> {
         let text = |key: &str| arguments[key].as_str().unwrap_or_default();
         let content = text("content");
+        if content.contains("***")
+            && let Ok((old, _)) = self.files.read(text("path"))
+            && secret::is_masked_copy(&String::from_utf8_lossy(&old), content)
+        {
+            return Err(MASKED.into());
+        }
         let (replaced, path) = self.files.write(text("path"), content.as_bytes())?;
         let done = if replaced { "replaced" } else { "created" };
         let (bytes, lines) = (content.len(), content.lines().count());

@@ -1,0 +1,246 @@
+//! The forms in which a key that we know may turn up: as it is, encoded, reversed, and across line breaks, as tools that
+//! encode like to set them. Pure.
+//!
+//! They are looked for one by one: for the few dozen that there are, that is as fast as an automaton, and there is nothing
+//! to build.
+
+use super::{Found, MARK, SHORTEST, Secret};
+use base64::Engine;
+use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
+use memchr::memmem;
+use std::borrow::Cow;
+
+/// Every form of `secrets`, each once and without line breaks.
+pub(super) fn all(secrets: &[Secret]) -> Vec<String> {
+    let mut forms: Vec<String> = secrets
+        .iter()
+        .flat_map(|secret| of(secret.expose()))
+        .map(|form| squeezed(&form).0.into_owned())
+        .filter(|form| form.len() >= SHORTEST)
+        .collect();
+    forms.sort();
+    forms.dedup();
+    forms
+}
+
+fn of(key: &str) -> Vec<String> {
+    let bytes = key.as_bytes();
+    let json = serde_json::Value::from(key).to_string();
+    let json = json[1..json.len() - 1].to_owned();
+    let some = |upper: bool| -> String {
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+        let one = |&byte: &u8| match plain(byte) {
+            true => char::from(byte).to_string(),
+            false => percent(byte, upper),
+        };
+        bytes.iter().map(one).collect()
+    };
+    let whole = |upper: bool| bytes.iter().map(|byte| percent(*byte, upper)).collect();
+    let mut forms = vec![
+        key.to_owned(),
+        key.chars().rev().collect(),
+        json.replace('/', "\\/"),
+        json,
+        bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
+        bytes.iter().map(|byte| format!("{byte:02X}")).collect(),
+        some(true),
+        some(false),
+        whole(true),
+        whole(false),
+    ];
+    for before in 0..3 {
+        forms.push(base64(&STANDARD_NO_PAD, bytes, before));
+        forms.push(base64(&URL_SAFE_NO_PAD, bytes, before));
+    }
+    forms
+}
+
+fn percent(byte: u8, upper: bool) -> String {
+    match upper {
+        true => format!("%{byte:02X}"),
+        false => format!("%{byte:02x}"),
+    }
+}
+
+/// The letters that stand for `bytes`, and for nothing else, where so many others come before them.
+fn base64(engine: &impl Engine, bytes: &[u8], before: usize) -> String {
+    let mut all = vec![0; before];
+    all.extend_from_slice(bytes);
+    let text = engine.encode(&all);
+    // Six bits a letter: those that share some with a neighbour are left out.
+    let (start, end) = ((before * 8).div_ceil(6), all.len() * 8 / 6);
+    text[start..end].to_owned()
+}
+
+/// Where in `text` there is any of `forms`.
+pub(super) fn find(text: &str, forms: &[String]) -> Vec<Found> {
+    if forms.is_empty() || text.len() < SHORTEST {
+        return Vec::new();
+    }
+    let (whole, breaks) = squeezed(text);
+    let mut found = Vec::new();
+    for form in forms {
+        for start in memmem::find_iter(whole.as_bytes(), form.as_bytes()) {
+            let end = start + form.len();
+            found.push(Found {
+                range: place(start, &breaks)..place(end - 1, &breaks) + 1,
+                mark: MARK.into(),
+            });
+        }
+    }
+    found
+}
+
+/// Where the longest end of `text` begins that a form may go on from; the length of `text` where there is none.
+pub(super) fn pending(text: &str, forms: &[String]) -> usize {
+    let (whole, breaks) = squeezed(text);
+    let whole = whole.as_bytes();
+    let Some(last) = whole.last() else {
+        return text.len();
+    };
+    let longest = |form: &String| {
+        let form = form.as_bytes();
+        (1..form.len().min(whole.len() + 1))
+            .rev()
+            .find(|count| form[count - 1] == *last && whole.ends_with(&form[..*count]))
+    };
+    match forms.iter().filter_map(longest).max() {
+        Some(count) => place(whole.len() - count, &breaks),
+        None => text.len(),
+    }
+}
+
+/// Whether any of `secrets` can be read out of `text`.
+pub(super) fn leak(text: &str, secrets: &[Secret]) -> bool {
+    if secrets.is_empty() {
+        return false;
+    }
+    // What is encoded twice is found too.
+    let once = decoded(text.as_bytes());
+    let twice = decoded(&once);
+    let texts = [core(text.as_bytes()), core(&once), core(&twice)];
+    secrets
+        .iter()
+        .flat_map(|secret| of(secret.expose()))
+        .map(|form| core(form.as_bytes()))
+        .filter(|form| form.len() >= SHORTEST)
+        .any(|form| texts.iter().any(|text| memmem::find(text, &form).is_some()))
+}
+
+/// The letters and digits of `text`, all of them small.
+fn core(text: &[u8]) -> Vec<u8> {
+    let kept = text
+        .iter()
+        .filter(|byte| byte.is_ascii_alphanumeric() || !byte.is_ascii());
+    kept.map(u8::to_ascii_lowercase).collect()
+}
+
+/// `text` with its percent signs decoded.
+fn decoded(text: &[u8]) -> Vec<u8> {
+    let digit = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
+    let mut out = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let [byte, after @ ..] = rest {
+        rest = after;
+        let pair = match after {
+            [one, two, ..] if *byte == b'%' => digit(*one).zip(digit(*two)),
+            _ => None,
+        };
+        match pair {
+            Some((one, two)) => {
+                out.push(one << 4 | two);
+                rest = &after[2..];
+            }
+            None => out.push(*byte),
+        }
+    }
+    out
+}
+
+/// `text` without its line breaks, and where in that each of them was.
+fn squeezed(text: &str) -> (Cow<'_, str>, Vec<usize>) {
+    let mut breaks = Vec::new();
+    let mut positions = memchr::memchr2_iter(b'\n', b'\r', text.as_bytes()).peekable();
+    if positions.peek().is_none() {
+        return (Cow::Borrowed(text), breaks);
+    }
+    let mut out = String::with_capacity(text.len());
+    let mut end = 0;
+    for position in positions {
+        out.push_str(&text[end..position]);
+        breaks.push(out.len());
+        end = position + 1;
+    }
+    out.push_str(&text[end..]);
+    (Cow::Owned(out), breaks)
+}
+
+/// Where what stands at `position` without line breaks stands with them.
+fn place(position: usize, breaks: &[usize]) -> usize {
+    position + breaks.partition_point(|at| *at <= position)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{all, find, leak, of};
+    use crate::sys::secret::{Secret, replaced};
+    use base64::Engine;
+    use base64::engine::general_purpose::{STANDARD, URL_SAFE};
+
+    const KEY: &str = "k?y/wi+h \"si~ns>>>";
+
+    fn masked(text: &str) -> String {
+        let forms = all(&[Secret::new(KEY)]);
+        replaced(text, find(text, &forms)).into_owned()
+    }
+
+    #[test]
+    fn a_key_is_found_in_its_forms() {
+        let check = |text: &str, expect: &str| assert_eq!(masked(text), expect, "{text}");
+        check(&format!("a {KEY} b {KEY}"), "a *** b ***");
+        check(&serde_json::json!([KEY]).to_string(), "[\"***\"]");
+        check(">>>sn~is\" h+iw/y?k", "***");
+        check("6b3f792f77692b68202273697e6e733e3e3e", "***");
+        check("6B3F792F77692B68202273697E6E733E3E3E.", "***.");
+        check("k%3Fy%2Fwi%2Bh%20%22si~ns%3E%3E%3E", "***");
+        check("k?y/wi+h\n \"si~\r\nns>>>\n", "***\n");
+        check("k?y/wi+h \"si~ns>>", "k?y/wi+h \"si~ns>>");
+        check("", "");
+    }
+
+    #[test]
+    fn base64_is_found_wherever_it_begins() {
+        for engine in [&STANDARD, &URL_SAFE] {
+            for before in 0..7 {
+                for after in 0..4 {
+                    let text = format!("{}{KEY}{}", "é".repeat(before), "x".repeat(after));
+                    let text = engine.encode(text);
+                    let found = masked(&text);
+                    assert!(found.contains("***"), "{text} {found}");
+                    assert!(found.len() < text.len() - 18, "{text} {found}");
+                    // As `base64` sets it.
+                    let mut lines = text.clone();
+                    lines.insert(text.len() / 2, '\n');
+                    assert_eq!(masked(&lines), found);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_key_leaks_in_any_form() {
+        let secrets = [Secret::new(KEY), Secret::new("AbCdEfGh01234567")];
+        let check = |text: &str, expect: bool| assert_eq!(leak(text, &secrets), expect, "{text}");
+        for secret in &secrets {
+            for form in of(secret.expose()) {
+                check(&format!("https://x.example/?q={form}&r=1"), true);
+            }
+        }
+        check("https://x.example/%41bCd%2545fGh01234567", true);
+        check("https://abcdefgh.01234567.x.example/", true);
+        check("https://x.example/Ab/Cd/Ef/Gh/01-23-45-67", true);
+        check("https://x.example/AbCdEfGh0123456", false);
+        check("https://x.example/%4", false);
+        assert!(!leak("anything", &[]));
+    }
+}
