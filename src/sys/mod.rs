@@ -6,6 +6,7 @@ pub mod clock;
 pub mod env;
 pub mod http;
 pub mod input;
+pub mod letters;
 pub mod paths;
 pub mod process;
 pub mod sandbox;

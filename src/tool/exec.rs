@@ -6,6 +6,7 @@ use super::{Effect, Failure, Output, Tool};
 use crate::policy::Refusal;
 use crate::provider::ToolSpec;
 use crate::sys::env::{Env, INSIDE};
+use crate::sys::letters::Letters;
 use crate::sys::process::{self, Spec};
 use crate::sys::sandbox::{self, Fence, private, startup, system};
 use serde_json::{Value, json};
@@ -295,8 +296,10 @@ impl Tool for Exec {
             keep: self.keep,
             fence,
         };
-        let finished = process::run(&spec, &mut |bytes| say(&String::from_utf8_lossy(bytes)))
+        let mut letters = Letters::default();
+        let finished = process::run(&spec, &mut |bytes| say(&letters.pass(bytes)))
             .map_err(|error| format!("the shell cannot be started: {error}"))?;
+        say(&letters.rest());
         let mut text = shown(&finished, self.keep);
         let line = |words: String| format!("\n{words}");
         match (
