@@ -4,7 +4,7 @@
 //! or one JSON event per line; and beside each of them progress on standard error.
 
 use crate::event::{Event, Outcome};
-use crate::sys::terminal::{Harmless, Terminal};
+use crate::sys::terminal::{Page, Terminal};
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
 use log::Log;
@@ -45,7 +45,7 @@ impl Report {
             form,
             stamp,
             progress,
-            stream: Stream::default(),
+            stream: Stream::on(terminal),
             log: None,
             whole: false,
         }
@@ -59,7 +59,7 @@ impl Report {
     /// The sink.
     pub fn tell(&mut self, event: Event<'_>) -> Result<()> {
         if matches!(event, Event::Notice(_)) {
-            self.stream.end_line(self.terminal)?;
+            self.stream.end_line()?;
         }
         self.progress.tell(&event);
         if log::takes(&event) {
@@ -68,9 +68,7 @@ impl Report {
         match self.form {
             Form::Json => Ok(()),
             Form::StreamJson => self.line(&json::event(&event, &self.stamp)),
-            Form::Text if self.terminal.out && !self.whole => {
-                self.stream.tell(&event, self.terminal)
-            }
+            Form::Text if self.terminal.out && !self.whole => self.stream.tell(&event),
             Form::Text => match event {
                 Event::Assistant { reply, last: true } => self
                     .terminal
@@ -97,7 +95,7 @@ impl Report {
         self.log(|_| result.clone());
         match self.form {
             // What was cut off is followed by why, on a line of its own.
-            Form::Text => self.stream.end_line(self.terminal),
+            Form::Text => self.stream.end_line(),
             Form::Json | Form::StreamJson => self.line(result),
         }
     }
@@ -114,14 +112,13 @@ impl Report {
     }
 
     fn line(&self, value: &Value) -> Result<()> {
-        self.terminal.print(&format!("{value}\n"))
+        self.terminal.print_json(value)
     }
 }
 
 /// The answer on a terminal, as it comes.
-#[derive(Default)]
 struct Stream {
-    harmless: Harmless,
+    page: Page,
     /// Something was printed since the last line ended.
     open: bool,
     /// The text of this reply was printed piece by piece.
@@ -129,32 +126,41 @@ struct Stream {
 }
 
 impl Stream {
-    fn tell(&mut self, event: &Event<'_>, terminal: Terminal) -> Result<()> {
+    fn on(terminal: Terminal) -> Self {
+        Self {
+            page: Page::on(terminal),
+            open: false,
+            shown: false,
+        }
+    }
+
+    fn tell(&mut self, event: &Event<'_>) -> Result<()> {
         match event {
-            Event::Text { text, .. } => self.print(text, terminal),
+            Event::Text { text, .. } => self.print(text),
             Event::Assistant { reply, .. } => {
                 if !std::mem::take(&mut self.shown) && !reply.text.is_empty() {
-                    self.print(&reply.text, terminal)?;
+                    self.print(&reply.text)?;
                     self.shown = false;
                 }
-                terminal.print(self.harmless.rest())?;
-                self.end_line(terminal)
+                self.end_line()
             }
             _ => Ok(()),
         }
     }
 
-    fn end_line(&mut self, terminal: Terminal) -> Result<()> {
-        match std::mem::take(&mut self.open) {
-            true => terminal.print("\n"),
-            false => Ok(()),
+    fn end_line(&mut self) -> Result<()> {
+        self.page.settle();
+        if std::mem::take(&mut self.open) {
+            self.page.put("\n")?;
         }
+        self.page.flush()
     }
 
-    fn print(&mut self, text: &str, terminal: Terminal) -> Result<()> {
+    fn print(&mut self, text: &str) -> Result<()> {
         self.shown = true;
         self.open = !text.ends_with('\n');
-        terminal.print(&self.harmless.pass(text))
+        self.page.put(text)?;
+        self.page.flush()
     }
 }
 

@@ -469,7 +469,10 @@ fn search(world: &World, memory: &Memory, pattern: &str, as_json: bool) -> Resul
             ),
         });
     }
-    world.terminal.print_bytes(text.as_bytes())?;
+    match as_json {
+        true => world.terminal.print_json_text(&text)?,
+        false => world.terminal.print(&text)?,
+    }
     Ok(if found.is_empty() {
         Exit::Failed
     } else {
@@ -502,7 +505,7 @@ fn log(world: &World, memory: &Memory, as_json: bool) -> Result<()> {
         };
         return world
             .terminal
-            .print(&versions.iter().rev().map(line).collect::<String>());
+            .print_json_text(&versions.iter().rev().map(line).collect::<String>());
     }
     let row = |version: &Version| {
         let cause = match (version.of, &version.aside) {

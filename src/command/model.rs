@@ -57,7 +57,7 @@ fn list(world: &World, provider: Option<&str>, as_json: bool) -> Result<()> {
         let lines = found
             .iter()
             .map(|facts| line(facts.vendor, facts.name, Some(facts)));
-        return world.terminal.print(&lines.collect::<String>());
+        return world.terminal.print_json_text(&lines.collect::<String>());
     }
     let columns = [
         ("PROVIDER", Side::Left),
@@ -174,7 +174,10 @@ fn remote(world: &World, provider: Option<&str>, as_json: bool) -> Result<()> {
             false => format!("{}\n", harmless(&name)),
         });
     }
-    world.terminal.print(&text)
+    match as_json {
+        true => world.terminal.print_json_text(&text),
+        false => world.terminal.print(&text),
+    }
 }
 
 /// The failure of a server that does not tell its models. What helps a turn does not help here.
@@ -248,7 +251,7 @@ fn show(world: &World, name: &str, as_json: bool) -> Result<()> {
             "reasoning": sourced(reasoning), "prices": sourced(prices.map(|(prices, source)| (tiers(prices), source))),
             "quirks": quirks, "fallbacks": fallbacks,
         });
-        return world.terminal.print(&format!("{model}\n"));
+        return world.terminal.print_json(&model);
     }
     let tokens = |fact| said(fact, |count: u32| format!("{count} tokens"));
     let truth = |fact| said(fact, |is| if is { "yes" } else { "no" }.to_owned());

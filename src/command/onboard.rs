@@ -12,6 +12,7 @@ use crate::provider::{Calls, Provider, Request, Sampling};
 use crate::settings::expand::is_name;
 use crate::settings::keys::{KEYS, Stage, camel_case, snake_case};
 use crate::settings::{Config, Overrides, Settings};
+use crate::sys::terminal::harmless;
 use crate::workspace::Workspace;
 use anyhow::{Context, Result};
 use console::Term;
@@ -374,7 +375,7 @@ fn ask_provider(term: &Term, known: Option<&str>) -> Result<&'static Entry> {
 
 /// What is answered; `default` when that is nothing.
 fn question(term: &Term, words: &str, default: &str) -> Result<String> {
-    term.write_str(&format!("{words} [{default}]: "))
+    term.write_str(&format!("{words} [{}]: ", harmless(default)))
         .context("write to the terminal")?;
     let answer = term.read_line().context("read from the terminal")?;
     let answer = answer.trim();

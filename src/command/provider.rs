@@ -9,9 +9,9 @@ use crate::provider::login::{self, Endpoints, Prompt, Vendor};
 use crate::provider::registry::{self, Block, Kind, Standing, TABLE};
 use crate::settings::{Config, Overrides, Settings};
 use crate::sys::http::{self, Http, Timeouts};
-use crate::sys::terminal::harmless;
+use crate::sys::terminal::{Page, harmless};
 use anyhow::Result;
-use console::style;
+use console::Style;
 use jiff::Timestamp;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -61,13 +61,15 @@ fn list(world: &World, as_json: bool) -> Result<()> {
         .collect();
     if as_json {
         let lines: String = rows.iter().map(line).collect();
-        return world.terminal.print(&lines);
+        return world.terminal.print_json_text(&lines);
     }
     let width = world.terminal.width();
     if width.is_some() {
         rows.sort_by_key(|row| !row.is_usable);
     }
-    world.terminal.print(&table(&rows, width))?;
+    let mut page = Page::on(world.terminal);
+    table(&rows, width, &mut page)?;
+    page.end()?;
     for problem in rows.iter().filter_map(|row| row.problem.as_ref()) {
         world.terminal.complain(&format!("nanobot: {problem:#}"));
         if let Some(hint) = hint_of(problem) {
@@ -131,7 +133,7 @@ fn line(row: &Row) -> String {
 }
 
 /// The rows; on a terminal as wide as that, and with those that can be used marked.
-fn table(rows: &[Row], width: Option<usize>) -> String {
+fn table(rows: &[Row], width: Option<usize>, page: &mut Page) -> Result<()> {
     let columns = [
         ("NAME", Side::Left),
         ("KIND", Side::Left),
@@ -146,19 +148,17 @@ fn table(rows: &[Row], width: Option<usize>) -> String {
             cells.map(harmless).to_vec()
         })
         .collect();
-    let mut text = String::new();
     for (number, line) in aligned(&columns, &cells).iter().enumerate() {
         let is_usable = number > 0 && rows[number - 1].is_usable;
-        text.push_str(&match (width, is_usable) {
-            (None, _) => format!("{line}\n"),
-            (Some(width), is_usable) => {
-                let mark = if is_usable { "*" } else { " " };
-                let line = clipped(line, Some(width.saturating_sub(2)));
-                format!("{} {line}\n", style(mark).green())
-            }
-        });
+        if width.is_some() {
+            let mark = if is_usable { "*" } else { " " };
+            page.paint(mark, &Style::new().green())?;
+            page.put(" ")?;
+        }
+        let room = width.map(|width| width.saturating_sub(2));
+        page.put(&format!("{}\n", clipped(line, room)))?;
     }
-    text
+    Ok(())
 }
 
 /// What there is to say of a provider's key, in a few words.

@@ -50,7 +50,7 @@ pub fn run(world: &World, arguments: &Arguments) -> Result<Exit> {
             "key": choice.map(|choice| choice.key_place.replace('`', "")), "error": error,
             "config": world.paths.config, "workspace": settings.workspace, "sessions": sessions, "memory": memory,
         });
-        world.terminal.print(&format!("{line}\n"))?;
+        world.terminal.print_json(&line)?;
         return Ok(Exit::Answered);
     }
     let mut rows = match &asked {

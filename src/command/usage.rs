@@ -7,9 +7,9 @@ use crate::cli::{By, Usage as Arguments};
 use crate::error::Exit;
 use crate::ledger::{Entry, Ledger, Totals, rounded};
 use crate::settings::{Budget, Config, Overrides, Settings};
-use crate::sys::terminal::harmless;
+use crate::sys::terminal::{Page, harmless};
 use anyhow::Result;
-use console::{measure_text_width, style};
+use console::{Style, measure_text_width};
 use serde_json::json;
 use std::collections::{BTreeMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -55,18 +55,17 @@ pub fn run(world: &World, arguments: &Arguments) -> Result<Exit> {
         Some(_) => {}
     }
     let groups = sorted(by, groups);
-    let text = match json {
-        true => groups
-            .iter()
-            .map(|(name, sum)| line(by, name, sum))
-            .collect(),
-        false => {
-            let table = table(by, &groups, &total, world.terminal.width());
-            let budget = spent.and_then(|spent| budget(settings.budget, &spent));
-            format!("{table}{}", budget.unwrap_or_default())
+    let mut page = Page::on(world.terminal);
+    if json {
+        for (name, sum) in &groups {
+            page.put_json_text(&line(by, name, sum))?;
         }
-    };
-    world.terminal.print(&text)?;
+    } else {
+        table(by, &groups, &total, world.terminal.width(), &mut page)?;
+        let budget = spent.and_then(|spent| budget(settings.budget, &spent));
+        page.put(&budget.unwrap_or_default())?;
+    }
+    page.end()?;
     Ok(Exit::Answered)
 }
 
@@ -207,28 +206,32 @@ fn line(by: By, name: &Name, sum: &Sum) -> String {
 }
 
 /// The rows, their total and the footnotes; with bars where it is told how wide the terminal is.
-fn table(by: By, groups: &[(Name, Sum)], total: &Sum, width: Option<usize>) -> String {
+fn table(
+    by: By,
+    groups: &[(Name, Sum)],
+    total: &Sum,
+    width: Option<usize>,
+    page: &mut Page,
+) -> Result<()> {
     if groups.is_empty() {
-        return String::new();
+        return Ok(());
     }
     let lines = lines(by, groups, total, width);
     let used = widest(&lines) + 2;
     let room = width.map_or(0, |width| width.saturating_sub(used).min(BAR));
     let shares = shares(groups);
-    let mut text = String::new();
     for (number, line) in lines.iter().enumerate() {
         // The head has no bar, and neither has the total.
         let share = number.checked_sub(1).and_then(|row| shares.get(row));
         let bar = share.map_or_else(String::new, |share| bar(*share, room));
-        match bar.is_empty() || room < LEAST {
-            true => text.push_str(&format!("{line}\n")),
-            false => {
-                let pad = " ".repeat(used - measure_text_width(line));
-                text.push_str(&format!("{line}{pad}{}\n", style(bar).cyan()));
-            }
+        page.put(line)?;
+        if !bar.is_empty() && room >= LEAST {
+            page.put(&" ".repeat(used - measure_text_width(line)))?;
+            page.paint(&bar, &Style::new().cyan())?;
         }
+        page.put("\n")?;
     }
-    text + &footnotes(total)
+    page.put(&footnotes(total))
 }
 
 /// The rows with their head and their total, in so many columns where that can be.

@@ -31,6 +31,7 @@ mod standins;
 mod statuses;
 mod story;
 mod streams;
+mod terminal;
 mod tidy;
 mod troubles;
 mod turn;

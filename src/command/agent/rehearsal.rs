@@ -43,7 +43,7 @@ pub(super) fn show(
     };
     match form {
         DryRun::Table => return world.terminal.print(&outlay.table()),
-        DryRun::TableJson => return world.terminal.print(&format!("{}\n", outlay.json())),
+        DryRun::TableJson => return world.terminal.print_json(&outlay.json()),
         DryRun::Json | DryRun::Curl => {}
     }
     if world.terminal.err && !world.shared.quiet {
@@ -61,8 +61,8 @@ pub(super) fn show(
         answer,
     };
     let request = agent.request(session.messages(), true, "");
-    world.terminal.print(&match form {
-        DryRun::Curl => wire.curl(&request),
-        _ => format!("{}\n", wire.body(&request)),
-    })
+    match form {
+        DryRun::Curl => world.terminal.print(&wire.curl(&request)),
+        _ => world.terminal.print_json(&wire.body(&request)),
+    }
 }

@@ -7,7 +7,7 @@ use crate::cli::{Document, SessionExport as Arguments};
 use crate::message::{Message, ToolCall, ToolResult, plain_text};
 use crate::session::{self, Entry, Logged, Place, Summary};
 use crate::sys::store;
-use crate::sys::terminal::harmless;
+use crate::sys::terminal::Page;
 use anyhow::Result;
 use serde_json::json;
 
@@ -37,10 +37,14 @@ pub(super) fn run(world: &World, place: &Place, arguments: &Arguments) -> Result
         }
     };
     match output.as_deref().filter(|path| path.as_os_str() != "-") {
-        None => write(&mut |text| match world.terminal.out {
-            true => world.terminal.print(&harmless(text)),
-            false => world.terminal.print(text),
-        }),
+        None => {
+            let mut page = Page::on(world.terminal);
+            match format {
+                Document::Markdown => write(&mut |text| page.put(text))?,
+                Document::Json => write(&mut |text| page.put_json_text(text))?,
+            }
+            page.end()
+        }
         Some(path) => store::replace_with(path, |out| {
             write(&mut |text| Ok(out.write_all(text.as_bytes())?))
         }),

@@ -43,11 +43,16 @@ pub(super) fn run(world: &World, place: &Place, arguments: &Arguments) -> Result
     sessions.retain(is_wanted);
     sort_by(*sort, &mut sessions);
     sessions.truncate(limit.unwrap_or(usize::MAX));
-    let text: String = match json {
-        true => sessions.iter().map(line).collect(),
-        false => table(&sessions, now.timestamp(), world.terminal.width()),
-    };
-    world.terminal.print(&text)?;
+    let width = world.terminal.width();
+    match json {
+        true => {
+            let lines: String = sessions.iter().map(line).collect();
+            world.terminal.print_json_text(&lines)?;
+        }
+        false => world
+            .terminal
+            .print(&table(&sessions, now.timestamp(), width))?,
+    }
     Ok(tell(world, &failures))
 }
 

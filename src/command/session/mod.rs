@@ -11,7 +11,6 @@ use anyhow::Result;
 mod export;
 mod keys;
 mod list;
-mod page;
 mod remove;
 mod repair;
 mod search;

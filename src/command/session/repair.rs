@@ -1,11 +1,11 @@
 //! `session repair`: what is odd about the files, and what was done about it.
 
 use super::list::tell;
-use super::page::Page;
 use super::{notice, shown};
 use crate::World;
 use crate::error::Exit;
 use crate::session::{self, Finding, Place};
+use crate::sys::terminal::Page;
 use anyhow::Result;
 use std::path::PathBuf;
 
@@ -32,7 +32,7 @@ pub(super) fn run(
                 odd += usize::from(!findings.is_empty());
                 for finding in findings {
                     let line = line(&finding, is_rehearsal);
-                    page.put_plain(&format!("{}: ", shown(key)))?;
+                    page.put(&format!("{}: ", shown(key)))?;
                     page.put(&format!("{line}\n"))?;
                 }
             }

@@ -1,7 +1,6 @@
 //! `session search`: text in all conversations, and in what the memory has of older ones.
 
 use super::list::tell;
-use super::page::Page;
 use super::shown;
 use super::transcript::day_and_time;
 use crate::World;
@@ -9,9 +8,9 @@ use crate::cli::SessionSearch as Arguments;
 use crate::error::Exit;
 use crate::session::{self, Found, FoundLine, Listing, Needle, Place};
 use crate::sys::store;
-use crate::sys::terminal::harmless;
+use crate::sys::terminal::{Page, harmless};
 use anyhow::Result;
-use console::{measure_text_width, style};
+use console::{Style, measure_text_width};
 use serde_json::{Value, json};
 use std::ops::Range;
 use std::path::Path;
@@ -170,11 +169,11 @@ impl Output {
     fn put(&mut self, spot: &Spot<'_>) -> Result<()> {
         let is_first = std::mem::replace(&mut self.is_empty, false);
         match self.form {
-            Form::Names => self.page.put_plain(&format!("{}\n", shown(spot.name))),
+            Form::Names => self.page.put(&format!("{}\n", shown(spot.name))),
             Form::Json => self.put_json(spot),
             Form::Lines => {
                 if self.context > 0 && !is_first {
-                    self.page.put_plain("--\n")?;
+                    self.page.put("--\n")?;
                 }
                 spot.lines
                     .iter()
@@ -209,7 +208,7 @@ impl Output {
                 found["before"] = json!(near(&lines[..at]));
                 found["after"] = json!(near(&lines[at + 1..]));
             }
-            self.page.put(&format!("{found}\n"))?;
+            self.page.put_json(&found)?;
         }
         Ok(())
     }
@@ -240,14 +239,13 @@ impl Output {
             Some(_) => harmless(text).replace('\t', " "),
             None => text.to_owned(),
         };
-        let matched = match matched.is_empty() {
-            true => String::new(),
-            false => style(safe(matched)).red().bold().to_string(),
-        };
-        let (before, after) = (safe(before), safe(after));
-        let head = style(head).cyan();
-        self.page
-            .put_plain(&format!("{head} {before}{matched}{after}\n"))
+        self.page.paint(&head, &Style::new().cyan())?;
+        self.page.put(&format!(" {}", safe(before)))?;
+        if !matched.is_empty() {
+            self.page
+                .paint(&safe(matched), &Style::new().red().bold())?;
+        }
+        self.page.put(&format!("{}\n", safe(after)))
     }
 }
 

@@ -1,15 +1,14 @@
 //! `session show`: what was said, and what it came to.
 
-use super::page::Page;
 use super::transcript::{Transcript, day_and_time, line};
 use crate::World;
 use crate::cli::SessionShow as Arguments;
 use crate::ledger::dollars;
 use crate::session::{self, Entry, Place, Stats, Summary};
 use crate::sys::store::size_in_words;
-use crate::sys::terminal::harmless;
+use crate::sys::terminal::Page;
 use anyhow::{Context, Result};
-use console::style;
+use console::Style;
 use std::io::{BufRead, BufReader, Read};
 
 pub(super) fn run(world: &World, place: &Place, arguments: &Arguments) -> Result<()> {
@@ -28,7 +27,7 @@ pub(super) fn run(world: &World, place: &Place, arguments: &Arguments) -> Result
     if !json {
         let summary = session::look(place, key)?;
         let path = world.paths.display(&summary.path);
-        page.put_plain(&style(harmless(&head(&summary, &path))).dim().to_string())?;
+        page.paint(&head(&summary, &path), &Style::new().dim())?;
     }
     let entries: Box<dyn Iterator<Item = Result<Entry>>> = match last {
         None => Box::new(session::entries(place, key)?),
@@ -36,7 +35,7 @@ pub(super) fn run(world: &World, place: &Place, arguments: &Arguments) -> Result
     };
     for entry in entries {
         match entry? {
-            Entry::Message(logged) if *json => page.put(&format!("{}\n", line(&logged)))?,
+            Entry::Message(logged) if *json => page.put_json(&line(&logged))?,
             Entry::Message(logged) => transcript.take(*logged, &mut page)?,
             Entry::Bad(at) => world
                 .terminal
@@ -118,7 +117,6 @@ fn as_it_is(world: &World, place: &Place, key: &str) -> Result<()> {
             // A line without an end is shown in pieces.
             let mut some = (&mut reader).take(1 << 20);
             some.read_until(b'\n', &mut bytes).with_context(reading)?;
-            bytes = harmless(&String::from_utf8_lossy(&bytes)).into_bytes();
         } else {
             let some = reader.fill_buf().with_context(reading)?;
             bytes.extend_from_slice(some);

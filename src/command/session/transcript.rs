@@ -1,10 +1,10 @@
 //! Messages as people read them, with each call of a tool beside its result, and as programs do.
 
-use super::page::Page;
 use crate::message::{Message, Reply, ToolCall, ToolResult, plain_text};
 use crate::session::Logged;
+use crate::sys::terminal::Page;
 use anyhow::Result;
-use console::style;
+use console::Style;
 use serde_json::{Value, json};
 
 /// Characters of a call's arguments and of its result that are shown of each.
@@ -41,21 +41,23 @@ impl Transcript {
             message,
         } = logged;
         let number = number + 1;
-        let heading = |who: &str| {
+        let heading = |who: &str, page: &mut Page| {
             let words = format!("> {number} {who}, {}", day_and_time(&time));
             let words = words.trim_end_matches([' ', ',']);
-            format!("\n{}\n", style(words).bold())
+            page.put("\n")?;
+            page.paint(words, &Style::new().bold())?;
+            page.put("\n")
         };
         self.has_begun |= !matches!(message, Message::Tool(_));
         match message {
             Message::User(user) => {
                 self.answer(page)?;
-                page.put_plain(&heading("user"))?;
+                heading("user", page)?;
                 put_block(page, &plain_text(&user.parts))
             }
             Message::Assistant(reply) => {
                 self.answer(page)?;
-                page.put_plain(&heading("nanobot"))?;
+                heading("nanobot", page)?;
                 self.put_reply(&reply, page)?;
                 self.waiting = reply.calls.into_iter().map(|call| (call, None)).collect();
                 Ok(())
@@ -134,7 +136,7 @@ impl Transcript {
 
 fn put_block(page: &mut Page, text: &str) -> Result<()> {
     page.put(text.trim_end())?;
-    page.put_plain("\n")
+    page.put("\n")
 }
 
 fn put_indented(page: &mut Page, by: &str, text: &str) -> Result<()> {

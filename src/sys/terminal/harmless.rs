@@ -1,0 +1,292 @@
+//! Text from outside, made harmless for a terminal: a machine that is fed piece by piece and says the same wherever the
+//! text was cut.
+//!
+//! Nothing is swallowed. A control character is shown as `\u{1b}`, and so the sequence that it would have begun is the
+//! letters that it is made of: whether it ends, and where, is not asked, so that one that never ends hides nothing. What
+//! is shown is plain text, which passes a second time as it is.
+
+use std::borrow::Cow;
+use std::fmt::Write;
+
+/// `text` with nothing in it that a terminal obeys.
+pub fn harmless(text: &str) -> String {
+    let mut harmless = Harmless::default();
+    let mut out = harmless.pass(text).into_owned();
+    out.push_str(&harmless.rest());
+    out
+}
+
+/// `json`, the text of a JSON value, with the same inside its strings, as `\u001b`: the value stays what it is.
+pub fn harmless_json(json: &str) -> String {
+    let mut harmless = Harmless {
+        spelling: Spelling::Json,
+        ..Harmless::default()
+    };
+    let mut out = harmless.pass(json).into_owned();
+    out.push_str(&harmless.rest());
+    out
+}
+
+/// Makes a stream of text harmless, piece by piece.
+///
+/// A carriage return before a newline is dropped. Control characters but newline and tab, and marks that change the order
+/// or hide text, are spelled out. Joiners and selectors stay where they belong.
+#[derive(Debug, Default)]
+pub struct Harmless {
+    spelling: Spelling,
+    /// What was shown last decides about joiners and selectors.
+    previous: Base,
+    /// What the next character decides about.
+    held: Option<Held>,
+}
+
+/// How a character is shown that is not let through.
+#[derive(Clone, Copy, Debug, Default)]
+enum Spelling {
+    /// `\u{1b}`
+    #[default]
+    Rust,
+    /// `\u001b`, one for each unit of UTF-16.
+    Json,
+}
+
+/// A character that came last, and is shown with the next one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Held {
+    /// A carriage return, which goes before a newline. Alone it would write over the line.
+    Return,
+    /// A joiner after an emoji, which is one if another emoji follows.
+    Joiner,
+}
+
+/// What a character can carry.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Base {
+    #[default]
+    None,
+    /// Digits and signs: a selector makes a keycap of them.
+    Keycap,
+    /// Selectors for its looks, and joiners.
+    Emoji,
+    /// An emoji with its selector, which takes a joiner only.
+    Chosen,
+    /// Selectors for the shape that a name is written with.
+    Ideograph,
+    /// Free selectors of its own script.
+    Mongolian,
+}
+
+impl Harmless {
+    /// `piece` as it may be shown. It is not copied where nothing about it is odd.
+    pub fn pass<'p>(&mut self, piece: &'p str) -> Cow<'p, str> {
+        let odd = match self.held {
+            Some(_) => 0,
+            None => piece.bytes().position(is_odd).unwrap_or(piece.len()),
+        };
+        if odd == piece.len() {
+            self.previous = piece.chars().next_back().map_or(self.previous, base);
+            return Cow::Borrowed(piece);
+        }
+        let mut out = String::with_capacity(piece.len() + piece.len() / 8);
+        out.push_str(&piece[..odd]);
+        self.previous = piece[..odd].chars().next_back().map_or(self.previous, base);
+        for letter in piece[odd..].chars() {
+            self.take(letter, &mut out);
+        }
+        Cow::Owned(out)
+    }
+
+    /// What was held back, at the end of the text.
+    pub fn rest(&mut self) -> String {
+        let mut out = String::new();
+        if let Some(held) = self.held.take() {
+            self.spell(held.letter(), &mut out);
+        }
+        self.previous = Base::None;
+        out
+    }
+
+    fn take(&mut self, letter: char, out: &mut String) {
+        match self.held.take() {
+            Some(Held::Joiner) if base(letter) == Base::Emoji => out.push(JOINER),
+            Some(Held::Return) if letter == '\n' => {}
+            Some(held) => self.spell(held.letter(), out),
+            None => {}
+        }
+        match letter {
+            '\r' => self.held = Some(Held::Return),
+            JOINER if matches!(self.previous, Base::Emoji | Base::Chosen) => {
+                self.held = Some(Held::Joiner);
+            }
+            _ => match self.after(letter) {
+                Some(base) => {
+                    out.push(letter);
+                    self.previous = base;
+                }
+                None => self.spell(letter, out),
+            },
+        }
+    }
+
+    fn spell(&mut self, letter: char, out: &mut String) {
+        self.previous = Base::None;
+        match self.spelling {
+            Spelling::Rust => out.extend(letter.escape_unicode()),
+            Spelling::Json => {
+                for unit in letter.encode_utf16(&mut [0; 2]) {
+                    write!(out, "\\u{unit:04x}").expect("writing to a string cannot fail");
+                }
+            }
+        }
+    }
+
+    /// What the text can carry once `letter` is shown; `None` for what is not to be shown as it is.
+    fn after(&self, letter: char) -> Option<Base> {
+        let carries = |whom: &[Base], then: Base| whom.contains(&self.previous).then_some(then);
+        match letter {
+            '\n' | '\t' => Some(Base::None),
+            // Marks of direction and overrides, joiners, invisible operators and fillers.
+            '\u{34f}' | '\u{61c}' | '\u{180e}' | '\u{3164}' | '\u{ffa0}' => None,
+            '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' => None,
+            '\u{feff}' | '\u{fff9}'..='\u{fffb}' => None,
+            '\u{fe0e}' | '\u{fe0f}' => match self.previous {
+                Base::Emoji => Some(Base::Chosen),
+                Base::Keycap => Some(Base::None),
+                _ => None,
+            },
+            '\u{fe00}'..='\u{fe02}' | '\u{e0100}'..='\u{e01ef}' => {
+                carries(&[Base::Ideograph], Base::None)
+            }
+            '\u{180b}'..='\u{180d}' | '\u{180f}' => carries(&[Base::Mongolian], Base::None),
+            // Further selectors, and the letters of tags, which spell words that nobody sees.
+            '\u{fe03}'..='\u{fe0d}' | '\u{e0000}'..='\u{e0fff}' => None,
+            other if other.is_control() => None,
+            other => Some(base(other)),
+        }
+    }
+}
+
+impl Held {
+    fn letter(self) -> char {
+        match self {
+            Self::Return => '\r',
+            Self::Joiner => JOINER,
+        }
+    }
+}
+
+const JOINER: char = '\u{200d}';
+
+/// Whether a byte may belong to something that is not let through: all that is no plain letter, digit or sign.
+fn is_odd(byte: u8) -> bool {
+    !matches!(byte, b' '..=b'~' | b'\n' | b'\t')
+}
+
+fn base(letter: char) -> Base {
+    match letter {
+        '#' | '*' | '0'..='9' => Base::Keycap,
+        '\u{a9}' | '\u{ae}' | '\u{203c}' | '\u{2049}' | '\u{2122}'..='\u{2bff}' => Base::Emoji,
+        '\u{3030}' | '\u{303d}' | '\u{3297}' | '\u{3299}' => Base::Emoji,
+        '\u{1f000}'..='\u{1faff}' => Base::Emoji,
+        '\u{3400}'..='\u{4dbf}' | '\u{4e00}'..='\u{9fff}' | '\u{f900}'..='\u{faff}' => {
+            Base::Ideograph
+        }
+        '\u{20000}'..='\u{3ffff}' => Base::Ideograph,
+        '\u{1820}'..='\u{1878}' | '\u{1880}'..='\u{18aa}' => Base::Mongolian,
+        _ => Base::None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Harmless, harmless, harmless_json};
+
+    #[test]
+    fn what_a_terminal_obeys_is_shown() {
+        let check = |text: &str, expect: &str| {
+            assert_eq!(harmless(text), expect);
+            let mut pieces = Harmless::default();
+            let mut one_by_one: String = text
+                .chars()
+                .map(|letter| pieces.pass(&letter.to_string()).into_owned())
+                .collect();
+            one_by_one.push_str(&pieces.rest());
+            assert_eq!(one_by_one, expect, "cut everywhere");
+        };
+        check("plain\ttext\n", "plain\ttext\n");
+        check("\x1b[2Jgone", "\\u{1b}[2Jgone");
+        check("\x1b]52;c;ZXZpbA==\x07", "\\u{1b}]52;c;ZXZpbA==\\u{7}");
+        check("\x1b]0;never ends", "\\u{1b}]0;never ends");
+        check("safe\rEVIL", "safe\\u{d}EVIL");
+        check("a\r\nb\r\r\nc\r", "a\nb\\u{d}\nc\\u{d}");
+        check("a\u{9b}31m\u{7f}", "a\\u{9b}31m\\u{7f}");
+        check("abc\u{202e}txt.exe", "abc\\u{202e}txt.exe");
+        check("pay\u{200b}pal", "pay\\u{200b}pal");
+        check("\u{e0041}", "\\u{e0041}");
+        check("👩\u{200d}🔬 ❤\u{fe0f}", "👩\u{200d}🔬 ❤\u{fe0f}");
+        check("❤\u{fe0f}\u{200d}🔥", "❤\u{fe0f}\u{200d}🔥");
+        check("👩\u{200d}x👩\u{200d}", "👩\\u{200d}x👩\\u{200d}");
+        check("👩\u{200d}\r\n", "👩\\u{200d}\n");
+        check("👩\u{200d}\u{200d}🔬", "👩\\u{200d}\\u{200d}🔬");
+        check("1\u{fe0f}\u{20e3}", "1\u{fe0f}\u{20e3}");
+        check("1\u{fe0f}\u{fe0f}", "1\u{fe0f}\\u{fe0f}");
+        check("a\u{fe0f}a\u{e0100}", "a\\u{fe0f}a\\u{e0100}");
+        check("葛\u{e0100}葛", "葛\u{e0100}葛");
+        check("a\u{200d}b", "a\\u{200d}b");
+        check("naïve 日本 עברית", "naïve 日本 עברית");
+    }
+
+    #[test]
+    fn json_stays_what_it_says() {
+        let check = |text: &str, expect: &str| {
+            let written = serde_json::to_string(text).unwrap();
+            let shown = harmless_json(&written);
+            assert_eq!(shown, format!("\"{expect}\""));
+            assert_eq!(serde_json::from_str::<String>(&shown).unwrap(), text);
+        };
+        check("plain", "plain");
+        check("\x1b[2J\r", "\\u001b[2J\\r");
+        check("\u{9b}\u{7f}", "\\u009b\\u007f");
+        check("\u{202e}a\u{e0041}", "\\u202ea\\udb40\\udc41");
+        check("👩\u{200d}🔬\u{200d}", "👩\u{200d}🔬\\u200d");
+    }
+
+    #[test]
+    fn fuzz_nothing_that_a_terminal_obeys_gets_through() {
+        let seeds: &[&[u8]] = &[
+            b"plain\ttext\r\n\x1b[31mred\x1b]52;c;eA==\x07\r",
+            "\u{9b}31m \u{202e}abc\u{2066} \u{1f469}\u{200d}\u{1f52c} \u{e0041} \u{2764}\u{fe0f}\u{200d}\u{1f525}"
+                .as_bytes(),
+            b"\x1bP1$r\x1b\\ \x1b_apc \x1b^pm \x1bXsos \x1b]8;;http://x\x1b\\link\x1b]8;;\x1b\\",
+        ];
+        crate::fuzz::hold(seeds, |input, random| {
+            let text = crate::fuzz::text(input);
+            let whole = harmless(&text);
+            let obeyed = |letter: &char| {
+                (letter.is_control() && !matches!(letter, '\n' | '\t'))
+                    || matches!(letter, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{e0000}'..='\u{e00ff}')
+            };
+            assert_eq!(whole.chars().find(obeyed), None);
+            assert_eq!(harmless(&whole), whole);
+            // It says no more and no less, wherever it is cut; of long texts some cuts are tried.
+            let cuts = match text.len() {
+                0..100 => 0..text.len() + 1,
+                length => {
+                    let cut = random.below(length);
+                    cut..cut + 1
+                }
+            };
+            for cut in cuts.filter(|cut| text.is_char_boundary(*cut)) {
+                let mut pieces = Harmless::default();
+                let mut both = pieces.pass(&text[..cut]).into_owned();
+                both.push_str(&pieces.pass(&text[cut..]));
+                both.push_str(&pieces.rest());
+                assert_eq!(both, whole, "cut at {cut}");
+            }
+            let written = serde_json::to_string(&text).unwrap();
+            let shown = harmless_json(&written);
+            assert_eq!(shown.chars().find(obeyed), None);
+            assert_eq!(serde_json::from_str::<String>(&shown).unwrap(), text);
+        });
+    }
+}

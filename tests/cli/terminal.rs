@@ -1,0 +1,334 @@
+//! What models, tools, files, servers and names say is shown on a terminal and obeyed by none; a pipe gets it as it is.
+
+use crate::server::{Answer, calls, calls_all, fails, says, sends};
+use crate::story::{NANOBOT, Story, write};
+use serde_json::{Value, json};
+
+/// More than three hundred texts that a terminal would obey, or that would lie about what they say.
+fn payloads() -> Vec<String> {
+    let mut all: Vec<String> = Vec::new();
+    // Control characters.
+    let controls = ('\u{1}'..='\u{1f}').filter(|letter| !['\t', '\n', '\r'].contains(letter));
+    let controls = controls.chain('\u{7f}'..='\u{9f}');
+    all.extend(controls.map(|letter| format!("a{letter}b")));
+    all.extend(
+        [
+            "sure\rEVIL",
+            "a\r\rb",
+            "abc\u{8}\u{8}\u{8}xyz",
+            "a\u{b}b\u{c}c",
+        ]
+        .map(str::to_owned),
+    );
+    // Commands of one letter, and of brackets.
+    let short = "c 7 8 D E H M N O Z = > (0 )B #8 %G n o | } ~ l m";
+    all.extend(short.split(' ').map(|rest| format!("\u{1b}{rest}")));
+    let brackets = "2J 3J H 1;1H 1A 5B 9C 9D K 1K P L M X @ r s u c >c =c 5n 6n ?6n 0m 31m 1;5;7m 38;2;1;2;3m 48;5;9m \
+        ?25l ?25h ?1049h ?47h ?1000h ?1006h ?2004h ?2004l ?5h ?3h ?7l 4h 20h 12l 4i 5i ?5i 8;1;1t 11t 14t 18t 20t 21t \
+        22;0t 23t !p 2\u{20}q >4;2m >1u =1u ?u $p ?1$p 1$r 0c";
+    for rest in brackets.split_whitespace() {
+        all.push(format!("\u{1b}[{rest}"));
+        all.push(format!("\u{9b}{rest}"));
+    }
+    // Strings: titles, colours, links, the clipboard, files, notices, and what is answered as if typed.
+    let strings = [
+        "]0;title",
+        "]1;icon",
+        "]2;title",
+        "]4;1;?",
+        "]7;file:///etc",
+        "]8;;http://evil.example",
+        "]9;notice",
+        "]9;4;3;0",
+        "]10;?",
+        "]11;#000000",
+        "]12;red",
+        "]50;font",
+        "]52;c;ZXZpbA==",
+        "]52;c;?",
+        "]104",
+        "]133;A",
+        "]633;E;ls",
+        "]777;notify;a;b",
+        "]1337;File=inline=1:AAAA",
+        "]1337;CopyToClipboard=",
+        "]l",
+        "]L",
+        "P$qm",
+        "P+q544e",
+        "Ptmux;x",
+        "Pq#0;2;0;0;0",
+        "P1;2|a",
+        "_Gf=24;AAAA",
+        "^private",
+        "Xstring",
+        "k screen",
+    ];
+    for string in strings {
+        for end in ["\u{7}", "\u{1b}\\", "\u{9c}", ""] {
+            all.push(format!("\u{1b}{string}{end}"));
+        }
+    }
+    all.extend(
+        [
+            "\u{9d}0;x\u{9c}",
+            "\u{90}$qm\u{9c}",
+            "\u{9e}x\u{9c}",
+            "\u{9f}Gx\u{9c}",
+            "\u{98}x\u{9c}",
+        ]
+        .map(str::to_owned),
+    );
+    // What turns text around, hides in it, or is read by models only.
+    let hidden = "\u{34f}\u{61c}\u{180e}\u{200b}\u{200c}\u{200d}\u{200e}\u{200f}\u{2028}\u{2029}\u{202a}\u{202b}\u{202c}\
+        \u{202d}\u{202e}\u{2060}\u{2061}\u{2062}\u{2063}\u{2064}\u{2066}\u{2067}\u{2068}\u{2069}\u{206a}\u{206f}\u{feff}\
+        \u{fff9}\u{fffa}\u{fffb}\u{fe00}\u{fe07}\u{fe0e}\u{fe0f}\u{e0001}\u{e0020}\u{e0041}\u{e007f}\u{e0100}\u{e01ef}";
+    all.extend(hidden.chars().map(|letter| format!("pay{letter}pal")));
+    all.push("txt.\u{202e}exe\u{2066} // }\u{2069} begin".into());
+    assert!(all.len() >= 300, "{}", all.len());
+    all
+}
+
+/// Whether a terminal might do something about it but show it.
+fn is_obeyed(letter: char) -> bool {
+    (letter.is_control() && letter != '\n' && letter != '\t')
+        || matches!(letter, '\u{34f}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}')
+        || matches!(letter, '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{fe00}'..='\u{fe0f}' | '\u{e0000}'..='\u{e0fff}')
+}
+
+/// What is to be seen of it.
+fn spelled(text: &str) -> String {
+    let spell = |letter: char| match is_obeyed(letter) {
+        true => letter.escape_unicode().to_string(),
+        false => letter.to_string(),
+    };
+    text.chars().map(spell).collect()
+}
+
+/// All of them, a line each.
+fn lines() -> String {
+    let lines = payloads();
+    let lines = lines.iter().enumerate();
+    lines
+        .map(|(number, text)| format!("{number}: {text}.\n"))
+        .collect()
+}
+
+/// What arrives at a terminal, whatever the status.
+fn on_terminal(story: &Story, kind: &str, arguments: &str) -> String {
+    let mut command = story.program("script");
+    let shell = format!("stty -opost; {NANOBOT} {arguments}; true");
+    command
+        .args(["-qec", &shell, "/dev/null"])
+        .env("TERM", kind);
+    story.wait(command.spawn().unwrap()).text()
+}
+
+#[track_caller]
+fn is_harmless(about: &str, shown: &str) {
+    assert!(!shown.is_empty(), "{about} shows nothing");
+    let found = shown.char_indices().find(|(_, letter)| is_obeyed(*letter));
+    if let Some((at, letter)) = found {
+        panic!(
+            "{about}: {letter:?} in {:?}",
+            &shown[shown[..at].rfind('\n').unwrap_or(0)..]
+        );
+    }
+}
+
+#[test]
+fn an_answer_is_shown_and_not_obeyed() {
+    let text = lines();
+    for flags in ["", " --no-stream"] {
+        let story = Story::new().script([says(&text)]);
+        let shown = on_terminal(&story, "dumb", &format!("agent -m x{flags}"));
+        assert_eq!(shown, spelled(&text));
+    }
+    // Cut anywhere: each letter is a piece of its own.
+    let piece = |letter: char| {
+        let delta =
+            json!({ "choices": [{ "index": 0, "delta": { "content": letter.to_string() } }] });
+        format!("data: {delta}\n\n")
+    };
+    let end = json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": "stop" }] });
+    let end = format!("data: {end}\n\ndata: [DONE]\n\n");
+    let pieces: Vec<String> = text.chars().map(piece).chain([end]).collect();
+    let story = Story::new().script([sends(Answer::events(pieces))]);
+    assert_eq!(on_terminal(&story, "dumb", "agent -m x"), spelled(&text));
+}
+
+#[test]
+fn a_pipe_gets_every_byte() {
+    let text = format!("{}\u{0}👩\u{200d}🔬 end", lines());
+    let story = Story::new().script([says(&text)]);
+    let ran = story.run(["agent", "-m", "x"]);
+    assert_eq!(ran.bytes(), format!("{text}\n").into_bytes());
+}
+
+#[test]
+fn json_on_a_terminal_is_json_and_harmless() {
+    let text = lines();
+    let story = Story::new().script([says(&text), says(&text)]);
+    let shown = on_terminal(&story, "dumb", "agent --json -m x");
+    is_harmless("--json", &shown);
+    let result: Value = serde_json::from_str(&shown).unwrap();
+    assert_eq!(result["text"], text);
+    let shown = on_terminal(&story, "dumb", "agent --output-format stream-json -m x");
+    is_harmless("stream-json", &shown);
+    let events = shown
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let said: String = events
+        .filter(|event| event["type"] == "text")
+        .map(|event| event["text"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(said, text);
+}
+
+#[test]
+fn calls_and_their_failures_are_shown_and_not_obeyed() {
+    let payloads = payloads();
+    let wants = payloads
+        .iter()
+        .map(|text| ("read_file", json!({ "path": text })));
+    let commands = payloads.iter().take(3).map(|text| {
+        (
+            "exec",
+            json!({ "command": format!("printf '%s' '{text}'; exit 1") }),
+        )
+    });
+    let all: Vec<(&str, Value)> = wants.chain(commands).collect();
+    let story = Story::new().script([
+        calls_all(all.clone()),
+        says("ok"),
+        calls_all(all),
+        says("ok"),
+    ]);
+    let shown = on_terminal(&story, "dumb", "agent -v -m x");
+    is_harmless("-v", &shown);
+    assert!(
+        shown.contains(r"read_file(\u{22}") || shown.contains(r"\u{1b}[2J"),
+        "{shown}"
+    );
+    // Standard error is for people, wherever it goes.
+    let ran = story.run(["agent", "-v", "-m", "x"]).stdout("ok\n");
+    is_harmless("standard error", &ran.error_text());
+}
+
+#[test]
+fn what_servers_say_of_failures_is_shown_and_not_obeyed() {
+    let payloads = payloads();
+    for some in payloads.chunks(30) {
+        let text = some.join(" ");
+        let story = Story::new().script([fails(400, &text), fails(400, &text)]);
+        is_harmless("a failure", &on_terminal(&story, "dumb", "agent -m x"));
+        let ran = story.run(["agent", "-m", "x"]).status(1);
+        is_harmless("a failure in a pipe", &ran.error_text());
+    }
+    let ids: Vec<Value> = payloads.iter().map(|text| json!({ "id": text })).collect();
+    let list = json!({ "object": "list", "data": ids });
+    let story = Story::new().script([
+        sends(Answer::json(200, &list)),
+        sends(Answer::json(200, &list)),
+    ]);
+    is_harmless(
+        "models",
+        &on_terminal(&story, "dumb", "model list --remote"),
+    );
+    let shown = on_terminal(&story, "dumb", "model list --remote --json");
+    is_harmless("models as JSON", &shown);
+    let names = shown
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap());
+    assert_eq!(names.count(), payloads.len());
+}
+
+#[test]
+fn what_is_kept_is_shown_and_not_obeyed() {
+    let text = lines();
+    let key = "evil\u{1b}]0;x\u{7}\u{202e}\u{9b}2J";
+    let story = Story::new().script([calls("read_file", json!({ "path": "notes" })), says(&text)]);
+    let story = story
+        .file("notes", &text)
+        .workspace_file("memory/MEMORY.md", &text)
+        .workspace_file("memory/HISTORY.md", &text);
+    story
+        .run(["agent", "-s", key, "-m", &text])
+        .stdout(&format!("{}\n", text.trim_end()));
+    // A shell's quotes keep all of it.
+    let named = format!("'{key}'");
+    for (arguments, has) in [
+        (format!("session show {named}"), "2J"),
+        (format!("session show --full {named}"), "\\u{1b}[2J"),
+        (format!("session show --json {named}"), "\\u001b[2J"),
+        (format!("session show --raw {named}"), "2J"),
+        ("session list".into(), "evil\\u{1b}"),
+        ("session list --json".into(), "\\u001b]0;x"),
+        ("session search -F ']0;title'".into(), "]0;title"),
+        ("session search --json -F ']0;title'".into(), "]0;title"),
+        (format!("session export {named}"), "\\u{1b}[2J"),
+        (
+            format!("session export --format json {named}"),
+            "\\u001b[2J",
+        ),
+        (format!("session rm {named}x"), "no session"),
+        ("memory show".into(), "\\u{1b}[2J"),
+        ("memory search title".into(), "]0;title"),
+        ("memory diff".into(), ""),
+        ("memory log".into(), ""),
+        ("usage --by session".into(), "evil\\u{1b}"),
+        ("status".into(), "model"),
+        (format!("agent -s {named} --dry-run -m x"), "\\u001b[2J"),
+        (format!("agent -s {named} --dry-run=table -m x"), "tokens"),
+        (format!("agent -m x -a {named}"), "evil\\u{1b}"),
+        (format!("config get {named}"), "evil\\u{1b}"),
+        (format!("agent --{named}"), "evil"),
+        (format!("agent -m x --model {named} --dry-run=curl"), ""),
+    ] {
+        let shown = on_terminal(&story, "dumb", &arguments);
+        if !has.is_empty() {
+            is_harmless(&arguments, &shown);
+        }
+        assert!(shown.contains(has), "{arguments}: {shown}");
+        assert_eq!(
+            shown.chars().find(|letter| is_obeyed(*letter)),
+            None,
+            "{arguments}"
+        );
+    }
+}
+
+#[test]
+fn our_own_colours_are_all_that_is_obeyed() {
+    let text = "red \u{1b}[31m alert \u{202e}";
+    let story = Story::new().script([says(text)]);
+    story.run(["agent", "-m", "x"]).stdout(&format!("{text}\n"));
+    for arguments in ["session show cli:direct", "session search alert"] {
+        let shown = on_terminal(&story, "xterm", arguments);
+        assert!(shown.contains("\u{1b}["), "no colour: {shown:?}");
+        let mut plain = shown.clone();
+        for ours in [
+            "\u{1b}[0m",
+            "\u{1b}[1m",
+            "\u{1b}[2m",
+            "\u{1b}[31m",
+            "\u{1b}[36m",
+        ] {
+            plain = plain.replace(ours, "");
+        }
+        is_harmless(arguments, &plain);
+        assert!(plain.contains(&spelled(text)), "{plain:?}");
+    }
+}
+
+#[test]
+fn a_file_that_is_no_text_is_shown_all_the_same() {
+    let story = Story::new().script([says("ok")]);
+    story.run(["agent", "-m", "x"]).stdout("ok\n");
+    write(
+        &story.workspace().join("memory/MEMORY.md"),
+        b"caf\xe9 \x9b2J \xff\x1b[2J\n",
+    );
+    let shown = on_terminal(&story, "dumb", "memory show");
+    assert_eq!(shown, "caf\u{fffd} \u{fffd}2J \u{fffd}\\u{1b}[2J\n");
+}
