@@ -21,7 +21,7 @@ use crate::session::{self, Place, Session};
 use crate::settings::{Config, Overrides, Settings};
 use crate::sys;
 use crate::sys::input::{self, Reading};
-use crate::sys::secret::{self, random_hex};
+use crate::sys::secret::random_hex;
 use crate::sys::signal;
 use crate::turn;
 use crate::turn::agent::Agent;
@@ -195,9 +195,6 @@ fn answer(
         settings = resolve(&flags)?;
     }
     about.max_iterations = settings.max_tool_iterations;
-
-    let secrets = crate::settings::secrets::all(&config, &world.env);
-    secrets.iter().for_each(secret::remember);
 
     let key = session_key(arguments, piped.is_some());
     report.stamp.session.clone_from(&key);

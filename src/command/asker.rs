@@ -7,6 +7,7 @@ use crate::error::{Exit, fail, fail_hint};
 use crate::ledger::{Account, Ledger, Limits};
 use crate::provider::anthropic::Anthropic;
 use crate::provider::chat::Chat;
+use crate::provider::discreet::Discreet;
 use crate::provider::fallback::{Fallback, Link};
 use crate::provider::keys::{Key, Logins};
 use crate::provider::login::Endpoints;
@@ -76,6 +77,13 @@ pub(super) fn choose(
             }
         }
         None => chain(world, arguments, settings, account, report)?,
+    };
+    // Outside of those that stand in for each other, so that nothing that is told is cut.
+    let chosen = Chosen {
+        answers: Box::new(Discreet {
+            inner: chosen.answers,
+        }),
+        ..chosen
     };
     Ok(match &arguments.record {
         Some(path) => {

@@ -6,6 +6,7 @@
 
 use crate::message::json::parse;
 use crate::message::{Finish, Reply};
+use crate::sys::secret::mask;
 use serde_json::{Map, Value};
 
 /// The tool's name.
@@ -69,7 +70,11 @@ pub fn update(reply: &Reply) -> Result<Update, String> {
         return Err("the call says nothing for the history".into());
     };
     let memory = first(&MEMORY).map(|memory| unfenced(&memory).to_owned());
-    Ok(Update { entry, memory })
+    // A key that somebody mentioned is nothing to remember.
+    Ok(Update {
+        entry: mask(&entry).into_owned(),
+        memory: memory.map(|memory| mask(&memory).into_owned()),
+    })
 }
 
 /// Whether a text of `update` stands as JSON in `sent`, the conversation: whoever wrote it there wrote it for us to find.

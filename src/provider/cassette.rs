@@ -1,8 +1,10 @@
 //! The form in which exchanges are recorded: one JSON object a line, version 1, in our own terms and not in those of a
-//! wire format, so that a recording can be replayed whatever provider it came from. Keys never get this far.
+//! wire format, so that a recording can be replayed whatever provider it came from. Keys, and what looks like
+//! one, are taken out of both sides.
 
 use super::{ProviderError, Request};
 use crate::message::{Finish, Message, Reply, ToolCall, Usage, plain_text};
+use crate::sys::secret;
 use serde_json::{Value, json};
 
 /// The version that is written, and the only one that is read.
@@ -15,7 +17,7 @@ pub(super) fn line(request: &Request<'_>, answer: &Result<Reply, ProviderError>)
         Ok(reply) => object["reply"] = written(reply),
         Err(error) => object["error"] = error.to_string().into(),
     }
-    format!("{object}\n")
+    format!("{}\n", secret::hide_json(&object))
 }
 
 /// The request of a line, and what came back: a reply or an error's words. `None` for what is no exchange.
@@ -48,7 +50,9 @@ pub(super) fn question(request: &Request<'_>) -> Value {
         }
     };
     let messages: Vec<Value> = request.messages.iter().map(message).collect();
-    json!({ "model": request.model, "tools": tools, "system": request.system, "messages": messages })
+    let question = json!({ "model": request.model, "tools": tools, "system": request.system, "messages": messages });
+    // It is held against one that was written.
+    secret::hide_json(&question).into_owned()
 }
 
 /// Where two requests first differ, as a JSON pointer.

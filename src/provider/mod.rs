@@ -13,6 +13,7 @@ pub mod anthropic;
 mod cassette;
 pub mod chat;
 pub mod demo;
+pub mod discreet;
 mod failure;
 pub mod fallback;
 mod ids;

@@ -1,7 +1,7 @@
-//! The event log of `NANOBOT_LOG`: what happened, a JSON line each, for those who were not there.
+//! The event log of `NANOBOT_LOG`: what happened, a JSON line each, for those who were not there. It holds no keys.
 
 use crate::event::Event;
-use crate::sys::store;
+use crate::sys::{secret, store};
 use anyhow::Result;
 use serde_json::Value;
 use std::fs::File;
@@ -36,7 +36,12 @@ impl Log {
         };
         store::while_locked(file, &self.path, || {
             let size = store::size(file, &self.path)?;
-            store::append_to(file, &self.path, size, format!("{line}\n").as_bytes())
+            store::append_to(
+                file,
+                &self.path,
+                size,
+                format!("{}\n", secret::hide_json(line)).as_bytes(),
+            )
         })
     }
 }

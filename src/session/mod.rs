@@ -8,10 +8,11 @@ use crate::history::compaction::Compaction;
 use crate::history::ends::ends;
 use crate::history::{self, ageing, weight};
 use crate::message::{Message, Part, ToolResult, plain_text};
-use crate::sys::store;
+use crate::sys::{secret, store};
 use anyhow::Result;
 use line::Closing;
 use log::{Log, whole_lines};
+use std::borrow::Cow;
 use std::time::Duration;
 use tail::Tail;
 
@@ -253,8 +254,17 @@ impl Session {
 
     /// Log `message`, then remember it. A long tool result is cut first, so that log and memory agree.
     pub fn push(&mut self, mut message: Message) -> Result<()> {
-        if let Message::Tool(result) = &mut message {
-            cut(result, self.result_limit);
+        match &mut message {
+            Message::Tool(result) => cut(result, self.result_limit),
+            // What is called is called with what was said; what is kept of it holds no key of ours.
+            Message::Assistant(reply) => {
+                for call in &mut reply.calls {
+                    if let Cow::Owned(clean) = secret::mask_json(&call.arguments) {
+                        call.arguments = clean;
+                    }
+                }
+            }
+            Message::User(_) => {}
         }
         match &mut self.log {
             Some(log) => {

@@ -21,7 +21,7 @@ pub use models::Asked;
 use crate::error::{Exit, fail};
 use crate::sys::env::{Env, FIRST_BYTE, STREAM_IDLE};
 use crate::sys::paths::Paths;
-use crate::sys::secret::Secret;
+use crate::sys::secret::{self, Secret};
 use anyhow::Result;
 use keys::{Branch, snake_case};
 use serde_json::{Map, Value, json};
@@ -220,6 +220,8 @@ impl Settings {
             workspace,
             ..
         } = flags;
+        // Whoever works with a config works with its keys, and from here on none of them is shown.
+        secrets::all(config, env).iter().for_each(secret::remember);
         let layers = Layers::new(config, env);
         let values = Values(&layers);
         let defaults = |name: &str| format!("agents.defaults.{name}");

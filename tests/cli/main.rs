@@ -23,6 +23,7 @@ mod policy;
 mod replay;
 mod responses;
 mod schema;
+mod secrets;
 mod server;
 mod session_commands;
 mod sessions;

@@ -1,0 +1,55 @@
+//! A wrapper that lets no key of ours through that a model repeats: whoever hears of the reply, and whatever it is kept in,
+//! gets it without. What is sent to the model is as it is, and so is what it wants a tool to be called with.
+
+use super::{Delta, Provider, ProviderError, Request, Tell};
+use crate::message::Reply;
+use crate::sys::secret::{Stream, mask};
+use std::borrow::Cow;
+
+/// Asks `inner`, and masks what it says.
+pub struct Discreet<P> {
+    pub inner: P,
+}
+
+impl<P: Provider> Provider for Discreet<P> {
+    fn reply(&self, request: &Request<'_>, tell: &mut Tell<'_>) -> Result<Reply, ProviderError> {
+        let (mut said, mut thought) = (Stream::masking(), Stream::masking());
+        let answer = self.inner.reply(request, &mut |delta| match delta {
+            Delta::Text(text) => {
+                tell_text(&thought.rest(), Delta::Reasoning, tell)?;
+                tell_text(&said.pass(text), Delta::Text, tell)
+            }
+            Delta::Reasoning(text) => tell_text(&thought.pass(text), Delta::Reasoning, tell),
+            other => tell(other),
+        });
+        if let Err(ProviderError::Aborted(_)) = answer {
+            return answer;
+        }
+        // What a reply that broke off has said is told too.
+        tell_text(&thought.rest(), Delta::Reasoning, tell)
+            .and_then(|()| tell_text(&said.rest(), Delta::Text, tell))
+            .map_err(ProviderError::Aborted)
+            .and(answer)
+            .map(masked)
+    }
+}
+
+fn tell_text<'t>(
+    text: &'t str,
+    delta: fn(&'t str) -> Delta<'t>,
+    tell: &mut Tell<'_>,
+) -> anyhow::Result<()> {
+    match text.is_empty() {
+        true => Ok(()),
+        false => tell(delta(text)),
+    }
+}
+
+fn masked(mut reply: Reply) -> Reply {
+    for text in [&mut reply.text, &mut reply.reasoning] {
+        if let Cow::Owned(clean) = mask(text) {
+            *text = clean;
+        }
+    }
+    reply
+}

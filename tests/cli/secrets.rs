@@ -1,0 +1,331 @@
+//! Keys leave by no door: not as they are, not encoded, not in two pieces. And what a user says is what the model hears.
+
+use crate::server::{Answer, Turn, calls, fails, says, sends};
+use crate::story::{Story, write};
+use base64::Engine;
+use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
+use serde_json::{Value, json};
+use std::path::Path;
+
+/// Twelve keys, and where each of them is.
+const CANARIES: [(&str, &str); 12] = [
+    ("apiKeyFile", "canary-0f-a-file-Zq3"),
+    ("header", "canary-1n-a-header-Vw8"),
+    ("proxy", "canary-2n-a-proxy-Ty1"),
+    ("config", "canary-3n-the-config-Hj6"),
+    ("odd", "c4nary \"odd\" /\\+ k=y? ü>>"),
+    ("search", "canary-5f-a-search-Mb4"),
+    ("channel", "canary-6f-a-channel-Rx9"),
+    ("reference", "canary-7y-reference-Kd2"),
+    ("CANARY_API_KEY", "canary-8n-a-variable-Lp5"),
+    ("GH_TOKEN", "canary-9f-a-forge-Ws7"),
+    ("DB_PASSWORD", "canary-Af-a-database-Cn3"),
+    ("SIGNING_SECRET", "canary-Bo-sign-with-Gt8"),
+];
+
+fn canary(name: &str) -> &'static str {
+    let found = CANARIES.iter().find(|(known, _)| *known == name);
+    found.expect("it is in the table").1
+}
+
+fn story() -> Story {
+    let mut story = Story::new();
+    write(
+        &story.home().join("secret/key"),
+        canary("apiKeyFile").as_bytes(),
+    );
+    let block = json!({
+        "apiKeyFile": "~/secret/key",
+        "apiBase": format!("http://127.0.0.1:{}/v1", story.server().port),
+        "extraHeaders": { "X-Team": canary("header") },
+    });
+    let proxy = format!("http://u:{}@h:1", canary("proxy"));
+    story = story
+        .set("providers.custom", block)
+        .set(
+            "providers.groq",
+            json!({ "apiKey": canary("config"), "proxy": proxy }),
+        )
+        .set("providers.openai", json!({ "apiKey": canary("odd") }))
+        .set("providers.anthropic", json!({ "apiKey": "${REFERRED}" }))
+        .set("tools.web.search.apiKey", json!(canary("search")))
+        .set(
+            "channels",
+            json!({ "telegram": { "token": canary("channel") } }),
+        )
+        .env("REFERRED", canary("reference"));
+    for (name, value) in &CANARIES[8..] {
+        story = story.env(name, value);
+    }
+    // Where somebody left them, and our commands may look.
+    let all: String = CANARIES
+        .iter()
+        .map(|(_, key)| format!("it is {key}\n"))
+        .collect();
+    story.file("left", all)
+}
+
+/// What a key may look like, written here once more so that two people have thought of it.
+fn forms(key: &str) -> Vec<String> {
+    let hex: String = key.bytes().map(|byte| format!("{byte:02x}")).collect();
+    let percent: String = key.bytes().map(|byte| format!("%{byte:02X}")).collect();
+    let json = serde_json::to_string(key).unwrap();
+    let reversed = key.chars().rev().collect();
+    let json = json[1..json.len() - 1].to_owned();
+    vec![
+        key.to_owned(),
+        json,
+        reversed,
+        hex.to_uppercase(),
+        hex,
+        percent,
+    ]
+}
+
+/// It in base64, wherever in another text it stands.
+fn in_base64(key: &str) -> Vec<String> {
+    let engines = [&STANDARD_NO_PAD, &URL_SAFE_NO_PAD];
+    let texts = ["", "x", "xx"].map(|before| format!("{before}{key}"));
+    let texts = texts.iter();
+    texts
+        .flat_map(|text| engines.map(|engine| engine.encode(text)))
+        .collect()
+}
+
+/// All that a server may say to have each of them repeated.
+fn all_forms() -> String {
+    let keys = CANARIES.iter();
+    let all: Vec<String> = keys
+        .flat_map(|(_, key)| [forms(key), in_base64(key)].concat())
+        .collect();
+    all.join(" ")
+}
+
+#[track_caller]
+fn has_no_canary(about: &str, place: &str, text: &str) {
+    let joined = text.replace(['\n', '\r'], "").replace("\\n", "");
+    for (_, key) in CANARIES {
+        // Without the ends, in which other bytes may have a part.
+        let middles = in_base64(key).into_iter();
+        let middles = middles.map(|text| text[4..text.len() - 2].to_owned());
+        for form in forms(key).into_iter().chain(middles) {
+            let is_there = text.contains(&form) || joined.contains(&form);
+            assert!(!is_there, "{about}: {form} ({key}) in {place}:\n{text}");
+        }
+    }
+}
+
+/// Every file beneath `folder`, but those that the keys were put into.
+fn files(folder: &Path, found: &mut Vec<(String, String)>) {
+    for entry in std::fs::read_dir(folder).unwrap().flatten() {
+        let path = entry.path();
+        let name = path.display().to_string();
+        let is_source = ["config.json", "secret/key", "dir/left"]
+            .iter()
+            .any(|end| name.ends_with(end));
+        match path.is_dir() {
+            true => files(&path, found),
+            false if is_source => {}
+            false => found.push((
+                name,
+                String::from_utf8_lossy(&std::fs::read(&path).unwrap()).into(),
+            )),
+        }
+    }
+}
+
+/// Run the script, and look for keys everywhere but in the headers that are theirs.
+fn run(about: &str, script: Vec<Turn>, arguments: &[&str]) {
+    let story = story().script(script);
+    let log = story.dir().join("log");
+    let story = story.env("NANOBOT_LOG", log.to_str().unwrap());
+    let mut command = story.command(["agent", "-m", "hi", "-v"]);
+    let output = command.args(arguments).output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let mut seen = vec![
+        ("stdout".to_owned(), text(&output.stdout)),
+        ("stderr".to_owned(), text(&output.stderr)),
+    ];
+    files(story.home().parent().unwrap(), &mut seen);
+    assert!(seen.iter().any(|(name, _)| name.ends_with("dir/log")));
+    for asked in story.asked() {
+        seen.push(("a request".into(), format!("{} {}", asked.path, asked.raw)));
+        let others = asked
+            .headers
+            .iter()
+            .filter(|(name, _)| !["authorization", "x-team"].contains(&name.as_str()));
+        seen.extend(others.map(|(name, value)| (format!("header {name}"), value.clone())));
+    }
+    for (place, text) in &seen {
+        has_no_canary(about, place, text);
+    }
+}
+
+#[test]
+fn what_commands_find_is_without_keys() {
+    let commands = [
+        "cat left",
+        "base64 left",
+        "base64 -w0 left",
+        "base64 < left | tr '+/' '-_'",
+        "od -An -v -tx1 left | tr -d ' \\n'",
+        "od -An -v -tx1 left | tr -d ' ' | tr a-f A-F",
+        "while read -r line; do printf %s \"$line\" | awk '{ for (i = length; i; i--) printf substr($0, i, 1) }'; done < left",
+        "while IFS= read -r line; do printf '%s' \"$line\" | fold -b -w 3 | while IFS= read -r part; do printf '%s' \"$part\"; done; done < left",
+        "cat left >&2; exit 3",
+        "env; cat ~/.nanobot/config.json ~/secret/key; cat /proc/$PPID/environ | tr '\\0' '\\n'",
+    ];
+    for command in commands {
+        let script = || vec![calls("exec", json!({ "command": command })), says("ok")];
+        run(command, script(), &["--output-format", "stream-json"]);
+        run(command, script(), &["--record", "tape"]);
+    }
+    let reads = vec![calls("read_file", json!({ "path": "left" })), says("ok")];
+    run("read_file", reads, &["--json"]);
+}
+
+#[test]
+fn what_models_and_servers_repeat_is_without_keys() {
+    let all = all_forms();
+    let once = |turn: &dyn Fn() -> Turn, arguments: &[&str]| run("said", vec![turn()], arguments);
+    once(&|| says(&all), &[]);
+    once(
+        &|| says(&all),
+        &["--output-format", "stream-json", "--record", "tape"],
+    );
+    once(&|| says(&all), &["--json", "--no-stream"]);
+    once(&|| fails(400, &all), &["--json"]);
+    once(&|| fails(401, &all), &["--record", "tape"]);
+    once(
+        &|| {
+            sends(Answer::text(
+                403,
+                "text/html",
+                &format!("<title>{all}</title>"),
+            ))
+        },
+        &[],
+    );
+    for (_, key) in CANARIES {
+        // Letter by letter, and one that says nothing else.
+        let letters = key.chars().map(|letter| {
+            let delta =
+                json!({ "choices": [{ "index": 0, "delta": { "content": letter.to_string() } }] });
+            format!("data: {delta}\n\n")
+        });
+        let end = json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": "stop" }] });
+        let pieces: Vec<String> = letters
+            .chain([format!("data: {end}\n\ndata: [DONE]\n\n")])
+            .collect();
+        once(
+            &|| sends(Answer::events(&pieces)),
+            &["--output-format", "stream-json"],
+        );
+    }
+    // What it wants to call a tool with is kept without them, and so is what the tool says to it.
+    let wants = vec![
+        calls(
+            "read_file",
+            json!({ "path": format!("{}/x", canary("config")) }),
+        ),
+        says("ok"),
+    ];
+    run(
+        "called",
+        wants,
+        &["--output-format", "stream-json", "--record", "tape"],
+    );
+}
+
+#[test]
+fn a_rehearsal_is_without_keys() {
+    for form in ["--dry-run", "--dry-run=curl", "--dry-run=table"] {
+        let story = story();
+        let words = format!("is {} a good key?", canary("config"));
+        let mut command = story.command(["agent", "-m", &words, form]);
+        let output = command.output().unwrap();
+        assert!(output.status.success());
+        has_no_canary(form, "stdout", &String::from_utf8_lossy(&output.stdout));
+        has_no_canary(form, "stderr", &String::from_utf8_lossy(&output.stderr));
+    }
+}
+
+#[test]
+fn what_a_user_says_is_what_the_model_hears() {
+    let token = format!("ghp_{}", "a1B2".repeat(10));
+    let words = format!("put {token} and {} into .env", canary("config"));
+    let story = story().script([says(&format!("{token}, and {}", canary("config")))]);
+    // The answer has what only looks like a key as it is: a pipe gets what the model said.
+    story
+        .run(["agent", "-m", &words, "--record", "tape"])
+        .stdout(&format!("{token}, and ***\n"));
+    assert!(story.asked()[0].last().contains(&words));
+    let kept = story.session("cli_direct.jsonl");
+    let user = kept.iter().find(|line| line["role"] == "user").unwrap();
+    assert!(user["content"].to_string().contains(&words), "{user}");
+    let reply = kept
+        .iter()
+        .find(|line| line["role"] == "assistant")
+        .unwrap();
+    assert_eq!(reply["content"], format!("{token}, and ***"));
+    // A recording is there to be handed on.
+    let tape = std::fs::read_to_string(story.dir().join("tape")).unwrap();
+    assert!(tape.contains("put ghp_*** and *** into .env"), "{tape}");
+    // And is no different from what was recorded.
+    story
+        .run(["agent", "-m", &words, "--replay", "tape"])
+        .stdout("ghp_***, and ***\n");
+}
+
+#[test]
+fn what_looks_like_a_key_is_hidden_from_the_model_and_stays_in_the_file() {
+    let token = format!("sk-ant-api03-{}", "a1B2".repeat(10));
+    let file = format!("name = one\nkey = {token}\n");
+    let masked = "name = two\nkey = sk-ant-***\n";
+    let story = Story::new().file("settings", &file).script([
+        calls("read_file", json!({ "path": "settings" })),
+        calls("write_file", json!({ "path": "settings", "content": masked })),
+        calls("edit_file", json!({ "path": "settings", "old_text": "name = one\nkey = sk-ant-***", "new_text": "name = two" })),
+        calls("edit_file", json!({ "path": "settings", "old_text": "one", "new_text": "two" })),
+        says("ok"),
+    ]);
+    story.run(["agent", "-m", "x", "--write"]).stdout("ok\n");
+    let told: Vec<String> = story
+        .asked()
+        .iter()
+        .map(crate::server::Asked::last)
+        .collect();
+    assert!(
+        told[1].contains("key = sk-ant-***") && told[1].contains("hidden"),
+        "{}",
+        told[1]
+    );
+    assert!(told[2].contains("nothing was written"), "{}", told[2]);
+    assert!(
+        told[3].contains("does not occur") && told[3].contains("hidden"),
+        "{}",
+        told[3]
+    );
+    assert!(told[4].contains("edited"), "{}", told[4]);
+    assert!(told.iter().all(|told| !told.contains(&token)));
+    let now = std::fs::read_to_string(story.dir().join("settings")).unwrap();
+    assert_eq!(now, file.replace("one", "two"));
+}
+
+#[test]
+fn what_a_command_says_meanwhile_is_not_cut_in_two() {
+    let key = canary("config");
+    let (one, two) = key.split_at(9);
+    let command = format!("printf {one}; printf '%s' '{two}'; printf ', and more'");
+    let story = story().script([calls("exec", json!({ "command": command })), says("ok")]);
+    let events = story
+        .run(["agent", "-m", "x", "--output-format", "stream-json"])
+        .lines();
+    let is_output = |event: &&Value| event["type"] == "tool_output";
+    let said: String = events
+        .iter()
+        .filter(is_output)
+        .filter_map(|event| event["text"].as_str())
+        .collect();
+    assert_eq!(said, "***, and more");
+}
