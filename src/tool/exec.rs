@@ -65,8 +65,8 @@ pub struct Exec {
     keep: usize,
     env: Vec<(String, String)>,
     containment: Containment,
-    /// Where the run's private directory is made.
-    temporary: PathBuf,
+    /// Where the run's private directory may be made.
+    temporary: Vec<PathBuf>,
     fence: OnceLock<Fence>,
 }
 
@@ -94,9 +94,11 @@ impl Exec {
             containment,
             temporary: env
                 .get("TMPDIR")
-                .filter(|path| Path::new(path).is_absolute())
-                .unwrap_or("/tmp")
-                .into(),
+                .into_iter()
+                .chain(["/tmp", "/var/tmp"])
+                .map(PathBuf::from)
+                .filter(|path| path.is_absolute())
+                .collect(),
             fence: OnceLock::new(),
         }
     }

@@ -22,6 +22,7 @@ mod pipes;
 mod policy;
 mod replay;
 mod responses;
+mod sandbox;
 mod schema;
 mod secrets;
 mod server;

@@ -28,15 +28,28 @@ fn made() -> MutexGuard<'static, Option<Made>> {
     MADE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The directory of this run, made in `place` when it is first asked for.
+/// The directory of this run, made in the first of `places` that takes it when it is first asked for.
 ///
 /// # Errors
-/// It cannot be made there.
-pub fn directory(place: &Path) -> io::Result<PathBuf> {
+/// None takes it: why the last does not.
+pub fn directory(places: &[PathBuf]) -> io::Result<PathBuf> {
     let mut made = made();
     if let Some(made) = &*made {
         return Ok(made.path.clone());
     }
+    let mut last = io::Error::from(io::ErrorKind::NotFound);
+    for place in places {
+        match make(place) {
+            Ok(new) => return Ok(made.insert(new).path.clone()),
+            Err(error) => {
+                last = io::Error::new(error.kind(), format!("`{}`: {error}", place.display()));
+            }
+        }
+    }
+    Err(last)
+}
+
+fn make(place: &Path) -> io::Result<Made> {
     let place = std::fs::canonicalize(place)?;
     take_away_what_was_left(&place);
     let path = place.join(format!("{PREFIX}{}", random_hex(8)));
@@ -44,11 +57,7 @@ pub fn directory(place: &Path) -> io::Result<PathBuf> {
     let lock = open(&path)?;
     // Where it cannot be locked, it may be taken for a leftover in a day.
     let _: Result<_, _> = rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive);
-    *made = Some(Made {
-        path: path.clone(),
-        _lock: lock,
-    });
-    Ok(path)
+    Ok(Made { path, _lock: lock })
 }
 
 /// Last thing in `main`: take it away.

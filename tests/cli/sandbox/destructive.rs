@@ -1,0 +1,184 @@
+//! Commands that destroy what is in `victim/`, most of them in a way that no list of forbidden words would know.
+
+use super::yard::{User, Yard, has, say, users};
+use std::path::{Path, PathBuf};
+
+/// The program that a machine may lack, and the command, which starts beside `victim/`.
+const COMMANDS: [(&str, &str); 71] = [
+    // Quotes and abbreviations.
+    ("", r#"r'm' -r -f victim"#),
+    ("", r#""rm" "-rf" "victim""#),
+    ("", r#"r\m -\r\f victim"#),
+    ("", r#"rm -v -r -f victim"#),
+    ("", r#"rm --recursive --force victim"#),
+    ("", r#"rm --rec --fo victim"#),
+    ("", r#"rm --force --recursive -- victim"#),
+    ("", r#"rm victim -rf"#),
+    ("", r#"rm -vfr ./victim/"#),
+    ("", "rm \\\n-r -f victim"),
+    ("", "rm\t--recursive\tvictim"),
+    // Words made by the shell.
+    ("", r#"tool=rm; how=-rf; $tool $how victim"#),
+    ("", r#"x=r; y=m; $x$y -r$(echo f) victim"#),
+    ("", r#"rm${IFS}-rf${IFS}victim"#),
+    ("", r#"r${none}m -${none}rf victim"#),
+    ("", r#"r$@m -rf victim"#),
+    ("", r#"$(echo rm) -rf $(echo victim)"#),
+    ("", r#"/bin/r[m] -rf vict?m"#),
+    ("", r#"run() { "$1" -r -f victim; }; run rm"#),
+    ("", r#"trap 'rm -rf victim' EXIT"#),
+    ("", r#"eval r"m -r"f victim"#),
+    ("bash", r#"bash -c '{rm,-rf,victim}'"#),
+    ("bash", r#"bash -c "\$'\\x72\\x6d' -rf victim""#),
+    (
+        "bash",
+        r#"bash -c "\$'\\162\\155' \$'\\055\\162\\146' victim""#,
+    ),
+    ("bash", r#"bash -c 'bash <<< "r""m -rf victim"'"#),
+    ("bash", r#"bash -c '. /dev/stdin <<< "rm -rf victim"'"#),
+    ("bash", r#"bash -c 'bash <(echo rm -rf victim)'"#),
+    ("bash", r#"bash -c 'exec -a ls rm -rf victim'"#),
+    (
+        "bash",
+        r#"d=$(mktemp -d); echo 'rm -rf victim' > $d/e; BASH_ENV=$d/e bash -c :"#,
+    ),
+    // Words that come from elsewhere.
+    ("base64", r#"echo cm0gLXJmIHZpY3RpbQo= | base64 -d | sh"#),
+    (
+        "base64",
+        r#"eval "$(echo cm0gLXJmIHZpY3RpbQ== | base64 --decode)""#,
+    ),
+    ("", r#"printf '\162\155 -\162\146 victim' | sh"#),
+    ("rev", r#"echo mitciv fr- mr | rev | sh"#),
+    ("", r#"echo 'ez -es ivpgvz' | tr a-z n-za-m | sh"#),
+    ("", "sh <<end\nrm -rf victim\nend"),
+    ("", r#"s=$(mktemp); printf 'r%s -rf victim' m > $s; sh $s"#),
+    // Other programs that remove.
+    ("", r#"find victim -delete"#),
+    ("", r#"find victim -depth -exec rm -r {} +"#),
+    ("", r#"echo -rf victim | xargs rm"#),
+    ("", r#"for f in victim/a victim/b/c; do unlink $f; done"#),
+    ("shred", r#"shred -u victim/a"#),
+    (
+        "git",
+        r#"d=$(mktemp -d); git init -q $d; git --git-dir=$d/.git --work-tree=. clean -qfdx"#,
+    ),
+    ("git", r#"git -c alias.z='!r''m -rf victim' z"#),
+    ("tar", r#"tar --remove-files -cf /dev/null victim"#),
+    (
+        "tar",
+        r#"tar -cf /dev/null --checkpoint=1 --checkpoint-action=exec='rm -rf victim' /etc/hostname"#,
+    ),
+    ("zip", r#"zip -qmr $(mktemp -d)/z victim"#),
+    ("", r#"mv victim "$(mktemp -d)""#),
+    // Programs that overwrite.
+    ("", r#"find victim -type f -exec truncate -s0 {} +"#),
+    ("", r#"cp /dev/null victim/a"#),
+    ("", r#"for f in victim/*; do : > $f; done"#),
+    ("", r#"dd of=victim/a if=/dev/null status=none"#),
+    ("", r#"tee victim/a < /dev/null"#),
+    ("", r#"install -m0 /dev/null victim/a"#),
+    ("", r#"ln -sf /dev/null victim/a"#),
+    ("", r#"sort -o victim/a /dev/null"#),
+    ("", r#"uniq /dev/null victim/a"#),
+    ("", r#"find . -maxdepth 0 -fprintf victim/a gone"#),
+    (
+        "git",
+        r#"git diff --no-index --output=victim/a /etc/hostname /etc/passwd"#,
+    ),
+    ("", r#"sed -i s/alive/gone/ victim/a"#),
+    ("", r#"awk 'BEGIN { print "gone" > "victim/a" }'"#),
+    ("gzip", r#"gzip victim/a"#),
+    // Programs that start others, or are languages.
+    ("", r#"awk 'BEGIN { system("rm -r" "f victim") }'"#),
+    ("", r#"echo x | sed '1e rm -rf victim'"#),
+    ("", r#"env -S 'rm -rf victim'"#),
+    ("", r#"timeout 5 nice rm -r victim"#),
+    ("make", r#"make -s --eval 'all: ; @rm -rf victim' all"#),
+    ("", r#"d=$(mktemp -d); cp /bin/rm $d/ls; $d/ls -rf victim"#),
+    (
+        "perl",
+        r#"perl -MFile::Path -e 'File::Path::rmtree("victim")'"#,
+    ),
+    (
+        "python3",
+        r#"python3 -c 'import shutil; shutil.rmtree("victim")'"#,
+    ),
+    (
+        "gcc",
+        r#"d=$(mktemp -d); echo 'int unlink(const char*); int main(){return unlink("victim/a");}' > $d/x.c; gcc -w -o $d/x $d/x.c && $d/x"#,
+    ),
+    ("setsid", r#"setsid sh -c 'rm -rf victim' & sleep 0.2"#),
+];
+
+/// A directory for each command, with its canary.
+fn prepare(yard: &Yard, place: &Path) -> Vec<PathBuf> {
+    let each = (0..COMMANDS.len()).map(|number| {
+        let dir = place.join(format!("case{number}"));
+        yard.file(&dir.join("victim/a"), "alive\n");
+        yard.file(&dir.join("victim/b/c"), "alive\n");
+        dir
+    });
+    each.collect()
+}
+
+fn lives(dir: &Path) -> bool {
+    ["victim/a", "victim/b/c"].iter().all(|name| {
+        let path = dir.join(name);
+        !path.is_symlink() && std::fs::read_to_string(path).is_ok_and(|text| text == "alive\n")
+    })
+}
+
+fn commands(dirs: &[PathBuf]) -> Vec<String> {
+    COMMANDS
+        .iter()
+        .zip(dirs)
+        .map(|((_, command), dir)| format!("cd {}\n{command}", dir.display()))
+        .collect()
+}
+
+/// The numbers of the commands that can be tried here: those that do destroy, without the sandbox.
+fn deadly(user: User) -> Vec<usize> {
+    let yard = Yard::new(user);
+    let dirs = prepare(&yard, &yard.outside());
+    let told = yard.run(&["--sandbox", "off"], &commands(&dirs));
+    let mut deadly = Vec::new();
+    for (number, (program, command)) in COMMANDS.iter().enumerate() {
+        match (lives(&dirs[number]), program.is_empty() || has(program)) {
+            (false, _) => deadly.push(number),
+            (true, false) => say(&format!("not tried, there is no {program}: {command}")),
+            (true, true) => panic!("it destroys nothing: {command}\n{}", told[number]),
+        }
+    }
+    deadly
+}
+
+#[test]
+fn what_destroys_destroys_nothing_that_may_not_be_written() {
+    for user in users() {
+        let deadly = deadly(user);
+        for (words, flags, is_inside) in [
+            ("in a directory that is read", &[][..], true),
+            ("outside of one that is written", &["--write"][..], false),
+        ] {
+            let yard = Yard::new(user);
+            let place = match is_inside {
+                true => yard.story.dir(),
+                false => yard.outside(),
+            };
+            let dirs = prepare(&yard, &place);
+            let told = yard.run(flags, &commands(&dirs));
+            let dead: Vec<String> = deadly
+                .iter()
+                .filter(|number| !lives(&dirs[**number]))
+                .map(|number| format!("{}\n{}", COMMANDS[*number].1, told[*number]))
+                .collect();
+            say(&format!(
+                "{user:?}, {words}: {} of {} canaries alive",
+                deadly.len() - dead.len(),
+                deadly.len()
+            ));
+            assert!(dead.is_empty(), "{user:?}, {words}:\n{}", dead.join("\n\n"));
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! Ways out of the sandbox, or around it. Each says `escaped` when it got out, and `held` when it did not.
+
+use super::yard::{User, Yard, has, say, users};
+
+/// Python. `call` makes a system call and gives its result, with `errno()` behind it; `OUTSIDE` is a file that may not be
+/// written, `SECRET` one that may not be read, `US` the process that started the shell. What is true got out.
+const PYTHON: [(&str, &str); 30] = [
+    ("trace the parent", "call(101,16,US,0,0)==0"),
+    (
+        "read the parent's memory",
+        "call(310,US,iov(),1,iov(),1,0)>=0",
+    ),
+    (
+        "write the parent's memory",
+        "call(311,US,iov(),1,iov(),1,0)>=0",
+    ),
+    (
+        "take the parent's descriptor",
+        "call(438,call(434,US,0),0,0)>=0",
+    ),
+    (
+        "compare with the parent",
+        "call(312,os.getpid(),US,0,0,0)>=0",
+    ),
+    ("signal the parent", "kill(US,0)"),
+    ("signal the group of the parent", "kill(-os.getpgid(US),0)"),
+    (
+        "signal the parent by descriptor",
+        "call(424,call(434,US,0),0,0,0)==0",
+    ),
+    ("a user namespace", "call(272,0x10000000)==0"),
+    ("a mount namespace", "call(272,0x20000)==0"),
+    ("a network namespace", "call(272,0x40000000)==0"),
+    ("a namespace by clone", "clone(0x10000000|17)"),
+    (
+        "a namespace by clone3",
+        "call(435,struct.pack('QQQQQQQQQQQ',0x10000000,0,0,0,17,0,0,0,0,0,0),88)>=0",
+    ),
+    (
+        "another's namespace",
+        "call(308,os.open('/proc/self/ns/mnt',0),0)==0",
+    ),
+    ("mount", "call(165,b'none',b'/mnt',b'tmpfs',0,None)==0"),
+    ("bind", "call(165,b'/',b'/mnt',None,4096,None)==0"),
+    ("unmount", "call(166,b'/proc',2)==0"),
+    ("the new mounts", "call(430,b'tmpfs',0)>=0"),
+    ("a copy of the tree", "call(428,-100,b'/',1)>=0"),
+    ("change root", "call(161,b'/')==0"),
+    ("pivot root", "call(155,b'/',b'/')==0"),
+    ("the keyrings", "call(250,0,-3,0,0,0)>=0"),
+    ("a new key", "call(248,b'user',b'x',b'y',1,-2)>=0"),
+    (
+        "a program for the kernel",
+        "call(321,0,ctypes.create_string_buffer(128),128)>=0",
+    ),
+    (
+        "the kernel's counters",
+        "call(298,ctypes.create_string_buffer(128),0,-1,-1,0)>=0",
+    ),
+    ("faults", "call(323,1)>=0"),
+    ("a ring", "call(425,8,ctypes.create_string_buffer(120))>=0"),
+    (
+        "a file by its number",
+        "call(304,-100,ctypes.create_string_buffer(128),0)>=0 or errno()!=1",
+    ),
+    ("type into the terminal", "ioctl(0x5412)"),
+    ("move the console's messages", "ioctl(0x541d)"),
+];
+
+/// The shell.
+const SHELL: [(&str, &str); 14] = [
+    (
+        "a hard link",
+        "ln OUTSIDE $TMPDIR/hard && echo x > $TMPDIR/hard && echo escaped || echo held",
+    ),
+    (
+        "a symbolic link",
+        "ln -s OUTSIDE $TMPDIR/soft; (echo x > $TMPDIR/soft) && echo escaped || echo held",
+    ),
+    (
+        "a link to read by",
+        "ln -s SECRET $TMPDIR/read; cat $TMPDIR/read && echo escaped || echo held",
+    ),
+    (
+        "the root of a process",
+        "(echo x > /proc/self/root/OUTSIDE) && echo escaped || echo held",
+    ),
+    (
+        "the parent's root",
+        "(echo x > /proc/$PPID/root/OUTSIDE) && echo escaped || echo held",
+    ),
+    (
+        "the parent's descriptors",
+        "cat /proc/$PPID/fd/* && echo escaped || echo held",
+    ),
+    (
+        "our own descriptors",
+        "ls /proc/self/fd | grep -vxE '[0-3]' && echo escaped || echo held",
+    ),
+    (
+        "dots",
+        "(echo x > $TMPDIR/../../../../../../..OUTSIDE) && echo escaped || echo held",
+    ),
+    (
+        "the terminal",
+        "(echo x > /dev/tty) 2>/dev/null && echo escaped || echo held",
+    ),
+    (
+        "a disk",
+        "d=$(mktemp -d); mknod $d/x b 7 0 2>/dev/null && echo escaped || echo held",
+    ),
+    (
+        "a setting of the kernel",
+        "(echo 1 > /proc/sys/kernel/sysrq) && echo escaped || echo held",
+    ),
+    (
+        "the kernel's trigger",
+        "(echo h > /proc/sysrq-trigger) && echo escaped || echo held",
+    ),
+    (
+        "shared memory",
+        "(echo x > /dev/shm/nanobot-was-here) && echo escaped || echo held",
+    ),
+    (
+        "a group of control",
+        "mkdir /sys/fs/cgroup/nanobot-was-here && echo escaped || echo held",
+    ),
+];
+
+const HEAD: &str = "python3 - <<'end' 2>&1
+import ctypes, os, struct
+libc = ctypes.CDLL(None, use_errno=True)
+US = os.popen('ps -o ppid= -p '+str(os.getppid())).read().strip() if False else open('/proc/%d/stat' % os.getppid()).read().split()[3]
+US = int(US)
+errno = ctypes.get_errno
+def call(number, *rest):
+    libc.syscall.restype = ctypes.c_long
+    return libc.syscall(number, *[ctypes.c_long(x) if isinstance(x, int) else x for x in rest])
+def iov():
+    global place
+    place = ctypes.create_string_buffer(8)
+    return struct.pack('QQ', ctypes.addressof(place), 8)
+def kill(pid, signal):
+    try: os.kill(pid, signal); return True
+    except PermissionError: return False
+    except ProcessLookupError: return False
+def clone(flags):
+    done = call(56, flags, 0, 0, 0, 0)
+    if done == 0: os._exit(0)
+    return done > 0
+def ioctl(request):
+    done = libc.ioctl(1, request, b'x')
+    # Without the filter the pipe itself would say that it is no terminal.
+    return done == 0 or errno() == 25
+";
+
+#[test]
+fn nothing_gets_out() {
+    for user in users() {
+        let yard = Yard::new(user);
+        let (outside, secret) = (yard.outside().join("file"), yard.outside().join("secret"));
+        yard.file(&outside, "safe\n");
+        yard.file(&secret, "canary-77aa\n");
+        let (mut names, mut commands) = (Vec::new(), Vec::new());
+        match has("python3") && cfg!(target_arch = "x86_64") {
+            true => {
+                for (name, text) in PYTHON {
+                    names.push(name);
+                    commands.push(format!(
+                        "{HEAD}print('escaped' if {text} else 'held', errno())\nend"
+                    ));
+                }
+            }
+            false => say("not tried, for want of python3 on x86-64: system calls"),
+        }
+        for (name, text) in SHELL {
+            names.push(name);
+            let text = text
+                .replace("OUTSIDE", outside.to_str().unwrap())
+                .replace("SECRET", secret.to_str().unwrap());
+            commands.push(text);
+        }
+        if has("gcc") && cfg!(target_arch = "x86_64") {
+            for (name, text) in C {
+                names.push(name);
+                commands.push(format!(
+                    "cd $(mktemp -d); cat > x.c <<'end'\n#include <stdio.h>\n#include <unistd.h>\n#include <sys/syscall.h>\n\
+                     #include <sys/mman.h>\n#include <fcntl.h>\n{}\nend\ngcc -w x.c -o x && (./x || echo held)",
+                    text.replace("OUTSIDE", outside.to_str().unwrap())
+                ));
+            }
+        } else {
+            say("not tried, for want of gcc on x86-64: foreign system calls");
+        }
+        let told = yard.run(&[], &commands);
+        let mut out = Vec::new();
+        for (name, told) in names.iter().zip(&told) {
+            assert!(
+                told.contains("held") || told.contains("escaped"),
+                "{user:?}: {name} was not tried: {told}"
+            );
+            if told.contains("escaped") || told.contains("canary-77aa") {
+                out.push(format!("{name}: {told}"));
+            }
+        }
+        say(&format!(
+            "{user:?}: {} of {} escapes held",
+            names.len() - out.len(),
+            names.len()
+        ));
+        assert!(out.is_empty(), "{user:?}:\n{}", out.join("\n"));
+        assert_eq!(std::fs::read_to_string(&outside).unwrap(), "safe\n");
+        // Some that harm nobody do get out where there is no sandbox, so the table is worth something.
+        if user == User::Us && commands.len() > 44 {
+            let some = [5, 8, 11, 30, 31, 32];
+            let told = yard.run(&["--sandbox", "off"], &some.map(|number| &commands[number]));
+            let out = told.iter().filter(|told| told.contains("escaped")).count();
+            assert!(out >= 4, "{told:?}");
+        }
+    }
+}
+
+/// Programs in C, which end without success where they are held.
+const C: [(&str, &str); 3] = [
+    (
+        "a call of the x32 kind",
+        "int main(){ return syscall(0x40000000|39) > 0 ? puts(\"escaped\") < 0 : 1; }",
+    ),
+    (
+        "a call of the 32-bit kind",
+        "int main(){ long r; __asm__ volatile(\"int $0x80\" : \"=a\"(r) : \"a\"(20)); return r > 0 ? puts(\"escaped\") < 0 : 1; }",
+    ),
+    (
+        "a program in memory, which stays inside",
+        "int main(int c, char **v){ if (c > 1) { int f = open(\"OUTSIDE\", O_WRONLY|O_TRUNC); return f >= 0 ? puts(\"escaped\") < 0 : 1; }\n\
+         int m = memfd_create(\"x\", 0); int f = open(\"/proc/self/exe\", 0); char b[65536]; int n;\n\
+         while ((n = read(f, b, sizeof b)) > 0) write(m, b, n);\n\
+         char *a[] = {\"x\", \"again\", 0}, *e[] = {0}; fexecve(m, a, e); return 1; }",
+    ),
+];
+
+/// What a command leaves behind ends with it.
+#[test]
+fn nothing_outlives_a_command() {
+    for user in users() {
+        let yard = Yard::new(user);
+        let mark = yard.story.dir().join("late");
+        let told = yard.run(
+            &["--write"],
+            &[
+                format!(
+                    "setsid sh -c 'setsid sleep 1.5; touch {}' >/dev/null 2>&1 & exit 0",
+                    mark.display()
+                )
+                .as_str(),
+                "sleep 1.9",
+            ],
+        );
+        assert!(
+            told[0].contains("what it left running was ended"),
+            "{}",
+            told[0]
+        );
+        assert!(!mark.exists());
+    }
+}

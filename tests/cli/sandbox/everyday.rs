@@ -1,0 +1,161 @@
+//! What people do all day, unchanged by the sandbox.
+
+use super::yard::{Yard, say, users};
+
+/// The program that a machine may lack, the command, and what it must say at its end.
+const TASKS: [(&str, &str, &str); 30] = [
+    (
+        "git",
+        "git init -q r && cd r && echo a > f && git add f && git -c user.name=a -c user.email=a@b commit -qm x && git log --format=%s",
+        "x",
+    ),
+    (
+        "git",
+        "cd r && echo b >> f && git status --short && git diff --stat | tail -1",
+        " 1 file changed, 1 insertion(+)",
+    ),
+    (
+        "git",
+        "cd r && git checkout -q -b other && git stash -q && git branch --show-current",
+        "other",
+    ),
+    ("git", "git clone -q r copy && cat copy/f", "a"),
+    (
+        "cargo",
+        "cargo new -q --vcs none hello && cd hello && cargo build -q --offline && ./target/debug/hello",
+        "Hello, world!",
+    ),
+    (
+        "npm",
+        "mkdir -p n && cd n && npm init -y > /dev/null && ls",
+        "package.json",
+    ),
+    (
+        "npm",
+        "cd n && npm pkg set scripts.go='echo gone' && npm run -s go",
+        "gone",
+    ),
+    (
+        "node",
+        "node -e 'require(\"fs\").writeFileSync(\"js\", \"1\"); console.log(require(\"os\").cpus().length > 0)'",
+        "true",
+    ),
+    (
+        "node",
+        "node -e 'require(\"child_process\").exec(\"echo child\", (e, out) => process.stdout.write(out))'",
+        "child",
+    ),
+    (
+        "make",
+        "printf 'all: b\\nb: a\\n\\tcp a b\\n' > Makefile && echo made > a && make -s && cat b",
+        "made",
+    ),
+    (
+        "gcc",
+        "echo 'int main(){return 7;}' > c.c && gcc c.c -o c; ./c; echo $?",
+        "7",
+    ),
+    (
+        "gcc",
+        "echo '#include <pthread.h>\nvoid *f(void *x){return x;} int main(){pthread_t t; return pthread_create(&t,0,f,0)||pthread_join(t,0);}' > t.c && gcc t.c -o t -pthread && ./t && echo threads",
+        "threads",
+    ),
+    (
+        "python3",
+        "python3 -c 'import subprocess; print(subprocess.check_output([\"echo\", \"sub\"]).decode(), end=\"\")'",
+        "sub",
+    ),
+    (
+        "python3",
+        "python3 -c 'import concurrent.futures as f, tempfile, os; open(tempfile.mktemp(),\"w\"); print(list(f.ThreadPoolExecutor().map(abs, [-1])))'",
+        "[1]",
+    ),
+    (
+        "python3",
+        "python3 -c 'import asyncio; asyncio.run(asyncio.sleep(0)); print(\"loop\")'",
+        "loop",
+    ),
+    (
+        "python3",
+        "python3 -m venv --without-pip v && v/bin/python -c 'import sys; print(sys.prefix.endswith(\"/v\"))'",
+        "True",
+    ),
+    (
+        "python3",
+        "printf 'import unittest\\nclass T(unittest.TestCase):\\n def test(self): pass\\n' > test_x.py && python3 -m unittest -q 2>&1 | tail -1",
+        "OK",
+    ),
+    (
+        "tar",
+        "mkdir -p o && tar czf a.tgz Makefile 2>/dev/null || touch Makefile && tar czf a.tgz Makefile && tar xzf a.tgz -C o && ls o",
+        "Makefile",
+    ),
+    ("", "echo one > s && sed -i s/one/two/ s && cat s", "two"),
+    (
+        "",
+        "mkdir -p d/e && touch d/e/x.txt && find d -name '*.txt' | xargs ls | sort",
+        "d/e/x.txt",
+    ),
+    (
+        "",
+        "printf '2 b\\n1 a\\n' | sort -n | awk '{ print $2 }' | paste -sd,",
+        "a,b",
+    ),
+    ("perl", "perl -e 'print `echo perl`'", "perl"),
+    (
+        "",
+        "t=$(mktemp) && echo temp > $t && cat $t && rm $t",
+        "temp",
+    ),
+    (
+        "bash",
+        "bash -c 'diff <(echo a) <(echo a) && cat <<< same'",
+        "same",
+    ),
+    (
+        "ps",
+        "ps -e | grep -c sh > /dev/null && ps -o comm= -p $$",
+        "sh",
+    ),
+    ("getent", "getent passwd root | cut -d: -f1", "root"),
+    (
+        "",
+        "cp -rp d copied && mv copied moved && chmod 755 moved && test -d moved/e && echo there",
+        "there",
+    ),
+    ("", "(sleep 0.1; echo late) & wait; echo all", "all"),
+    (
+        "",
+        "umask 077; mkdir -p w; ln -s ../s w/link; cat w/link; nproc > /dev/null; date > /dev/null; id -u > /dev/null; uname > /dev/null; df . > /dev/null; echo ok",
+        "ok",
+    ),
+    ("zip", "zip -q z.zip s && unzip -p z.zip s", "two"),
+];
+
+#[test]
+fn everyday_tasks_run_unchanged() {
+    for user in users() {
+        let yard = Yard::new(user);
+        // What is here for this user: a toolchain may lie in another's home.
+        let looks = TASKS.map(|(program, ..)| format!("command -v {program} || echo none"));
+        let found = Yard::new(user).run(&["--sandbox", "off"], &looks);
+        let here = |number: usize| TASKS[number].0.is_empty() || !found[number].starts_with("none");
+        let told = yard.run(&["--write"], &TASKS.map(|(_, command, _)| command));
+        let (mut tried, mut wrong) = (0, Vec::new());
+        for (number, ((program, command, expect), told)) in TASKS.iter().zip(&told).enumerate() {
+            if !here(number) {
+                say(&format!("not tried, there is no {program}: {command}"));
+                continue;
+            }
+            tried += 1;
+            if told.lines().last() != Some(expect) {
+                wrong.push(format!("{command}\n{told}"));
+            }
+        }
+        say(&format!(
+            "{user:?}: {} of {tried} everyday tasks done",
+            tried - wrong.len()
+        ));
+        assert!(wrong.is_empty(), "{user:?}:\n{}", wrong.join("\n\n"));
+    }
+}

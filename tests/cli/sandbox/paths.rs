@@ -1,0 +1,333 @@
+//! Files that no command changes, and files that none reads.
+
+use super::yard::{User, Yard, say, users};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// Start-up and policy files beneath a home or a directory: those that are there, and from `.zlogout` on those that are
+/// not.
+const STARTUP: [&str; 60] = [
+    ".git/hooks/pre-commit",
+    ".git/hooks/post-checkout",
+    ".git/config",
+    ".bashrc",
+    ".bash_profile",
+    ".bash_login",
+    ".bash_aliases",
+    ".profile",
+    ".zshrc",
+    ".zshenv",
+    ".zprofile",
+    ".inputrc",
+    ".config/fish/config.fish",
+    ".ssh/authorized_keys",
+    ".ssh/config",
+    ".gnupg/gpg.conf",
+    ".xprofile",
+    ".config/autostart/x.desktop",
+    ".config/systemd/user/x.service",
+    ".vimrc",
+    ".emacs",
+    ".gdbinit",
+    ".tmux.conf",
+    ".gitconfig",
+    ".envrc",
+    ".vscode/tasks.json",
+    ".claude/settings.json",
+    ".cargo/config.toml",
+    ".nanobot/config.json",
+    ".zlogout",
+    ".bash_logout",
+    ".kshrc",
+    ".cshrc",
+    ".tcshrc",
+    ".login",
+    ".logout",
+    ".pam_environment",
+    ".forward",
+    ".xsession",
+    ".xsessionrc",
+    ".xinitrc",
+    ".config/environment.d/x.conf",
+    ".config/plasma-workspace/env/x.sh",
+    ".local/share/systemd/user/x.service",
+    ".local/share/applications/x.desktop",
+    ".local/share/dbus-1/services/x.service",
+    ".gvimrc",
+    ".config/nvim/init.lua",
+    ".exrc",
+    ".emacs.d/init.el",
+    ".dir-locals.el",
+    ".lldbinit",
+    ".pdbrc",
+    ".irbrc",
+    ".screenrc",
+    ".config/git/config",
+    ".idea/workspace.xml",
+    ".mcp.json",
+    ".git/commondir",
+    ".git/config.worktree",
+];
+
+const PRESENT: usize = 29;
+
+fn prepare(yard: &Yard, place: &Path) {
+    for name in &STARTUP[..PRESENT] {
+        if !place.join(name).exists() {
+            yard.file(&place.join(name), "mine\n");
+        }
+    }
+    yard.file(&place.join(".git/HEAD"), "ref: refs/heads/main\n");
+}
+
+/// What each file says, where there is one.
+fn states(place: &Path) -> BTreeMap<&'static str, Option<String>> {
+    let read = |name: &&'static str| (*name, std::fs::read_to_string(place.join(name)).ok());
+    STARTUP.iter().map(read).collect()
+}
+
+/// Every way to write `name` in the current directory, one after the other.
+fn ways(name: &str) -> String {
+    let parent = Path::new(name).parent().unwrap().display().to_string();
+    let parent = if parent.is_empty() { "." } else { &parent };
+    let first = name.split('/').next().unwrap();
+    [
+        format!("rm -rf {first}"),
+        format!("mkdir -p {parent}; echo evil > {name}"),
+        format!("mkdir -p {parent}; echo evil >> {name}"),
+        format!("t=$(mktemp -p .); echo evil > $t; mkdir -p {parent}; mv -f $t {name}"),
+        format!("mkdir -p {parent}; cd {parent} && echo evil > ./$(basename {name})"),
+        format!("mkdir -p own; echo evil > own/f; ln -f own/f {name}"),
+        // What holds it is renamed away, and made anew.
+        format!("mv {first} moved$$; mkdir -p {parent}; echo evil > {name}"),
+        format!("mkdir -p own; echo evil > own/f; rm -rf {name}; ln -s $PWD/own/f {name}"),
+    ]
+    .map(|way| format!("( {way} )\n"))
+    .concat()
+}
+
+#[test]
+fn startup_files_are_never_changed() {
+    for user in users() {
+        for (words, flags, is_home) in [
+            ("of the home", &[][..], true),
+            ("of the directory", &[][..], false),
+            ("of the directory that is written", &["--write"][..], false),
+        ] {
+            let yard = Yard::new(user);
+            let place = match is_home {
+                true => yard.story.home(),
+                false => yard.story.dir(),
+            };
+            prepare(&yard, &place);
+            let before = states(&place);
+            let commands: Vec<String> = STARTUP
+                .iter()
+                .map(|name| format!("cd {}\n{}", place.display(), ways(name)))
+                .collect();
+            let told = yard.run(flags, &commands);
+            let after = states(&place);
+            let wrong: Vec<String> = STARTUP
+                .iter()
+                .zip(told)
+                .filter(|(name, _)| before[*name] != after[*name])
+                .map(|(name, told)| format!("{name}: {:?}\n{told}", after[name]))
+                .collect();
+            say(&format!(
+                "{user:?}, {words}: {} of {} start-up files unchanged",
+                STARTUP.len() - wrong.len(),
+                STARTUP.len()
+            ));
+            assert!(wrong.is_empty(), "{user:?}, {words}:\n{}", wrong.join("\n"));
+        }
+    }
+}
+
+/// What a home holds that no command reads, and ours.
+const SECRET: [&str; 60] = [
+    ".ssh/id_ed25519",
+    ".ssh/config",
+    ".gnupg/private-keys-v1.d/x.key",
+    ".aws/credentials",
+    ".azure/accessTokens.json",
+    ".config/gcloud/credentials.db",
+    ".boto",
+    ".s3cfg",
+    ".kube/config",
+    ".docker/config.json",
+    ".config/containers/auth.json",
+    ".config/rclone/rclone.conf",
+    ".config/heroku/x",
+    ".config/doctl/config.yaml",
+    ".terraform.d/credentials.tfrc.json",
+    ".databrickscfg",
+    ".vault-token",
+    ".netrc",
+    ".authinfo",
+    ".git-credentials",
+    ".config/git/credentials",
+    ".config/gh/hosts.yml",
+    ".config/glab-cli/config.yml",
+    ".config/hub",
+    ".config/github-copilot/hosts.json",
+    ".npmrc",
+    ".yarnrc.yml",
+    ".pypirc",
+    ".config/pip/pip.conf",
+    ".cargo/credentials.toml",
+    ".gem/credentials",
+    ".m2/settings.xml",
+    ".gradle/gradle.properties",
+    ".config/composer/auth.json",
+    ".huggingface/token",
+    ".kaggle/kaggle.json",
+    ".pgpass",
+    ".my.cnf",
+    ".claude/.credentials.json",
+    ".codex/auth.json",
+    ".gemini/oauth_creds.json",
+    ".mozilla/firefox/x/logins.json",
+    ".config/google-chrome/Default/Cookies",
+    ".config/chromium/Default/Login Data",
+    ".config/BraveSoftware/x",
+    ".thunderbird/x/key4.db",
+    ".config/Signal/config.json",
+    ".config/Slack/Cookies",
+    ".local/share/keyrings/login.keyring",
+    ".password-store/x.gpg",
+    ".config/op/config",
+    ".bitcoin/wallet.dat",
+    ".bash_history",
+    ".zsh_history",
+    ".psql_history",
+    ".python_history",
+    ".Xauthority",
+    ".nanobot/config.json",
+    ".nanobot/auth/openai-codex.json",
+    ".nanobot/workspace/sessions/other.jsonl",
+];
+
+const CANARY: &str = "canary-5f1d";
+
+fn hide(yard: &Yard) {
+    for name in SECRET {
+        let path = yard.story.home().join(name);
+        if !path.exists() {
+            yard.file(&path, &format!("{CANARY}\n"));
+        }
+    }
+}
+
+#[test]
+fn secrets_are_never_read() {
+    for user in users() {
+        // The home may be granted, or be the directory: secrets stay closed.
+        for flags in [
+            &[][..],
+            &["--write"][..],
+            &["-C", "HOME"][..],
+            &["--write", "-C", "HOME"][..],
+        ] {
+            let yard = Yard::new(user);
+            hide(&yard);
+            let home = yard.story.home();
+            yard.file(&home.join("notes.txt"), "open\n");
+            let flags: Vec<String> = flags
+                .iter()
+                .map(|flag| flag.replace("HOME", home.to_str().unwrap()))
+                .collect();
+            let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+            let mut commands: Vec<String> = SECRET
+                .iter()
+                .map(|name| {
+                    format!(
+                        "cat '{0}/{name}'; cp '{0}/{name}' $TMPDIR/c; cat $TMPDIR/c; ln '{0}/{name}' $TMPDIR/h; cat $TMPDIR/h; \
+                         ln -s '{0}/{name}' $TMPDIR/s; cat $TMPDIR/s; cat < /proc/self/root'{0}/{name}'",
+                        home.display()
+                    )
+                })
+                .collect();
+            commands.push(format!("cat {}/notes.txt", home.display()));
+            let mut told = yard.run(&flags, &commands);
+            let open = told.pop().unwrap();
+            assert_eq!(open.contains("open"), flags.contains(&"-C"), "{open}");
+            // A key that was read would be masked; what is around it would not.
+            let is_read = |told: &str| told.contains(CANARY) || told.contains("apiKey");
+            let read: Vec<&str> = SECRET
+                .into_iter()
+                .zip(&told)
+                .filter(|(_, told)| is_read(told))
+                .map(|(name, _)| name)
+                .collect();
+            say(&format!(
+                "{user:?} {flags:?}: {} of {} secrets unread",
+                SECRET.len() - read.len(),
+                SECRET.len()
+            ));
+            assert!(read.is_empty(), "{user:?} {flags:?}: {read:?}");
+        }
+    }
+}
+
+#[test]
+fn other_processes_keep_their_secrets() {
+    for user in users() {
+        let mut yard = Yard::new(user);
+        yard.story = yard.story.env("CANARY_OF_THE_STORY", CANARY);
+        let commands: Vec<String> = [
+            "cat /proc/[0-9]*/environ | tr '\\0' '\\n'",
+            "cat /proc/$PPID/environ",
+            "cat /proc/$PPID/mem | head -c 10",
+            "cat /proc/$PPID/maps",
+            "ls -l /proc/$PPID/fd/",
+            "ls -l /proc/$PPID/cwd/",
+            "ls /proc/$PPID/root/",
+            "cat /proc/$PPID/task/*/environ",
+            "env",
+            "cat /etc/shadow /etc/gshadow /etc/sudoers",
+        ]
+        .map(str::to_owned)
+        .into();
+        let told = yard.run(&[], &commands);
+        for (command, told) in commands.iter().zip(&told) {
+            assert!(!told.contains(CANARY), "{user:?}: {command}\n{told}");
+        }
+        for number in [1, 2, 3, 4, 6, 7] {
+            assert!(
+                told[number].contains("Permission denied"),
+                "{user:?}: {}",
+                told[number]
+            );
+        }
+        assert!(
+            !told[9].contains(":*:") && !told[9].contains(":!"),
+            "{}",
+            told[9]
+        );
+        // Without the sandbox it is there to be read, by root and by whoever may trace its own.
+        if user == User::Us && rustix::process::getuid().is_root() {
+            let told = yard.run(&["--sandbox", "off"], &commands[1..2]);
+            assert!(told[0].contains(CANARY), "{}", told[0]);
+        }
+    }
+}
+
+/// What our own files are is closed to commands too, wherever they are.
+#[test]
+fn our_own_files_are_closed_where_the_directory_contains_them() {
+    let yard = Yard::new(User::Us);
+    let workspace: PathBuf = yard.story.workspace();
+    yard.file(&workspace.join("sessions/s.jsonl"), CANARY);
+    yard.file(&workspace.join("memory/MEMORY.md"), "remembered");
+    let told = yard.run(
+        &["-C", workspace.to_str().unwrap()],
+        &[
+            "cat sessions/s.jsonl",
+            "cat memory/MEMORY.md",
+            "echo new > memory/new.md && cat memory/new.md",
+        ],
+    );
+    assert!(!told[0].contains(CANARY), "{}", told[0]);
+    assert_eq!(told[1], "remembered");
+    assert_eq!(told[2], "new");
+}

@@ -1,0 +1,192 @@
+//! Ways to open a socket, or to get at one. Whoever listens counts what arrives.
+
+use super::yard::{Yard, has, say, users};
+use std::net::{TcpListener, UdpSocket};
+use std::os::unix::net::{UnixDatagram, UnixListener};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Python, where `TCP`, `UDP` are ports and `STREAM`, `DGRAM` paths of sockets that listen. Each says `open` when it got
+/// what it wanted.
+const PYTHON: [(&str, &str); 17] = [
+    (
+        "tcp",
+        "s=socket.create_connection(('127.0.0.1',TCP)); s.send(b'x')",
+    ),
+    (
+        "udp",
+        "s=socket.socket(socket.AF_INET,socket.SOCK_DGRAM); s.sendto(b'x',('127.0.0.1',UDP))",
+    ),
+    (
+        "tcp over IPv6",
+        "socket.socket(socket.AF_INET6,socket.SOCK_STREAM)",
+    ),
+    ("icmp", "socket.socket(socket.AF_INET,socket.SOCK_DGRAM,1)"),
+    ("raw", "socket.socket(socket.AF_INET,socket.SOCK_RAW,255)"),
+    (
+        "sctp",
+        "socket.socket(socket.AF_INET,socket.SOCK_STREAM,132)",
+    ),
+    (
+        "a UNIX stream",
+        "s=socket.socket(socket.AF_UNIX); s.connect(STREAM); s.send(b'x')",
+    ),
+    (
+        "a UNIX datagram",
+        "s=socket.socket(socket.AF_UNIX,socket.SOCK_DGRAM); s.sendto(b'x',DGRAM)",
+    ),
+    (
+        "an abstract one",
+        "s=socket.socket(socket.AF_UNIX); s.connect(ABSTRACT)",
+    ),
+    ("netlink", "socket.socket(16,socket.SOCK_RAW,0)"),
+    ("packets", "socket.socket(17,socket.SOCK_RAW,0)"),
+    ("vsock", "socket.socket(40,socket.SOCK_STREAM)"),
+    ("the kernel's ciphers", "socket.socket(38,5)"),
+    ("bluetooth", "socket.socket(31,socket.SOCK_RAW,1)"),
+    (
+        "a pair led elsewhere",
+        "a,b=socket.socketpair(socket.AF_UNIX,socket.SOCK_DGRAM); a.sendto(b'x',DGRAM)",
+    ),
+    (
+        "a stream of a pair led elsewhere",
+        "a,b=socket.socketpair(); b.close(); a.connect(STREAM); a.send(b'x')",
+    ),
+    (
+        "io_uring",
+        "assert call(425,8,ctypes.create_string_buffer(120))>=0",
+    ),
+];
+
+/// Commands of the shell.
+const SHELL: [(&str, &str, &str); 3] = [
+    (
+        "bash",
+        "bash's own",
+        "bash -c 'echo x > /dev/tcp/127.0.0.1/TCP' && echo open",
+    ),
+    (
+        "bash",
+        "bash's own datagram",
+        "bash -c 'echo x > /dev/udp/127.0.0.1/UDP' && echo open",
+    ),
+    (
+        "perl",
+        "perl's",
+        "perl -MIO::Socket::INET -e 'print \"open\" if IO::Socket::INET->new(\"127.0.0.1:TCP\")'",
+    ),
+];
+
+#[test]
+fn no_socket_is_opened() {
+    if !has("python3") {
+        say("not tried, there is no python3: sockets");
+        return;
+    }
+    for user in users() {
+        let yard = Yard::new(user);
+        let arrived = Arc::new(AtomicUsize::new(0));
+        let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
+        let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let stream_path = yard.story.dir().join("stream");
+        let datagram_path = yard.story.dir().join("datagram");
+        let stream = UnixListener::bind(&stream_path).unwrap();
+        let datagram = UnixDatagram::bind(&datagram_path).unwrap();
+        for path in [&stream_path, &datagram_path] {
+            let everybody = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+            std::fs::set_permissions(path, everybody).unwrap();
+        }
+        let abstract_name = format!("nanobot-test-{}-{user:?}", std::process::id());
+        let abstract_address =
+            <std::os::unix::net::SocketAddr as std::os::linux::net::SocketAddrExt>::from_abstract_name(
+                &abstract_name,
+            )
+            .unwrap();
+        let abstract_one = UnixListener::bind_addr(&abstract_address).unwrap();
+        let (tcp_port, udp_port) = (
+            tcp.local_addr().unwrap().port().to_string(),
+            udp.local_addr().unwrap().port().to_string(),
+        );
+        let count = |work: Box<dyn Fn() -> bool + Send>| {
+            let arrived = Arc::clone(&arrived);
+            std::thread::spawn(move || {
+                while work() {
+                    arrived.fetch_add(1, Ordering::SeqCst);
+                }
+            })
+        };
+        count(Box::new(move || tcp.accept().is_ok()));
+        count(Box::new(move || udp.recv(&mut [0; 9]).is_ok()));
+        count(Box::new(move || stream.accept().is_ok()));
+        count(Box::new(move || datagram.recv(&mut [0; 9]).is_ok()));
+        count(Box::new(move || abstract_one.accept().is_ok()));
+        let filled = |text: &str| {
+            text.replace("TCP", &tcp_port)
+                .replace("UDP", &udp_port)
+                .replace("STREAM)", &format!("'{}')", stream_path.display()))
+                .replace("DGRAM)", &format!("'{}')", datagram_path.display()))
+                .replace("ABSTRACT", &format!("'\\0{abstract_name}'"))
+                .replace("socket.SOCK_'", "socket.SOCK_")
+        };
+        let mut names: Vec<&str> = Vec::new();
+        let mut commands = Vec::new();
+        for (name, text) in PYTHON {
+            names.push(name);
+            // The names of kinds end as the names of paths do.
+            let text = text
+                .replace("SOCK_STREAM)", "1 )")
+                .replace("SOCK_DGRAM)", "2 )")
+                .replace("socket.1 )", "1 )")
+                .replace("socket.2 )", "2 )");
+            commands.push(format!(
+                "python3 - <<'end'\nimport socket, ctypes\ncall = ctypes.CDLL(None).syscall\ntry:\n  {}\n  print('open')\nexcept OSError as error:\n  \
+                 print('held', error)\nexcept AssertionError:\n  print('held')\nend",
+                filled(&text)
+            ));
+        }
+        for (program, name, text) in SHELL {
+            if has(program) {
+                names.push(name);
+                commands.push(filled(text));
+            } else {
+                say(&format!("not tried, there is no {program}: {name}"));
+            }
+        }
+        let told = yard.run(&[], &commands);
+        let open: Vec<String> = names
+            .iter()
+            .zip(&told)
+            .filter(|(_, told)| told.contains("open"))
+            .map(|(name, told)| format!("{name}: {told}"))
+            .collect();
+        for (name, told) in names.iter().zip(&told).take(PYTHON.len()) {
+            assert!(
+                told.starts_with("held") || told.starts_with("open"),
+                "{name} was not tried: {told}"
+            );
+        }
+        say(&format!(
+            "{user:?}: {} of {} sockets not opened, {} connections arrived",
+            names.len() - open.len(),
+            names.len(),
+            arrived.load(Ordering::SeqCst)
+        ));
+        assert!(open.is_empty(), "{user:?}:\n{}", open.join("\n"));
+        assert_eq!(arrived.load(Ordering::SeqCst), 0);
+        // They do open, and do arrive, without the sandbox.
+        let told = yard.run(
+            &["--sandbox", "off"],
+            &[
+                &commands[0],
+                &commands[1],
+                &commands[6],
+                &commands[7],
+                &commands[14],
+            ],
+        );
+        assert!(told.iter().all(|told| told.starts_with("open")), "{told:?}");
+        while arrived.load(Ordering::SeqCst) < told.len() {
+            std::thread::yield_now();
+        }
+    }
+}

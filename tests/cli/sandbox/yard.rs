@@ -1,0 +1,150 @@
+//! Where the sandbox is tried: a story whose model calls `exec` with many commands at once, as us or as another user.
+
+use crate::server::{calls_all, says};
+use crate::story::{NANOBOT, Story, write};
+use serde_json::json;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::LazyLock;
+
+/// Nobody's number on every Linux.
+const NOBODY: u32 = 65534;
+
+/// As whom a story is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum User {
+    /// Whoever runs the tests.
+    Us,
+    /// An ordinary user, where root runs the tests.
+    Nobody,
+}
+
+/// Everybody as whom a test can be run here.
+pub(super) fn users() -> Vec<User> {
+    let is_root = rustix::process::getuid().is_root();
+    match is_root && has("setpriv") {
+        true => vec![User::Us, User::Nobody],
+        false => {
+            if is_root {
+                say("there is no setpriv: nothing is tried as an ordinary user");
+            }
+            vec![User::Us]
+        }
+    }
+}
+
+/// Whether this machine has a program, where stories look for it.
+pub(super) fn has(program: &str) -> bool {
+    ["/usr/local/bin", "/usr/bin", "/bin", "/usr/sbin", "/sbin"]
+        .iter()
+        .any(|dir| Path::new(dir).join(program).exists())
+}
+
+/// A line for whoever reads the tests' output.
+pub(super) fn say(line: &str) {
+    println!("sandbox: {line}");
+}
+
+pub(super) struct Yard {
+    pub(super) story: Story,
+    user: User,
+}
+
+impl Yard {
+    pub(super) fn new(user: User) -> Self {
+        let story = Story::new();
+        // Not every machine lets everybody write into the system's own.
+        let temporary = story.home().parent().unwrap().join("tmp");
+        std::fs::create_dir(&temporary).unwrap();
+        let story = story.env("TMPDIR", temporary.to_str().unwrap());
+        // The tests' own toolchain lies in somebody's home.
+        let cargo = Path::new(env!("CARGO")).parent().unwrap().display();
+        let path = format!("{cargo}:/usr/local/bin:/usr/bin:/bin");
+        let story = story.env("PATH", &path);
+        Self { story, user }
+    }
+
+    /// Beside home and directory: no place of the run.
+    pub(super) fn outside(&self) -> PathBuf {
+        self.story.home().parent().unwrap().join("outside")
+    }
+
+    pub(super) fn file(&self, path: &Path, text: &str) {
+        write(path, text.as_bytes());
+    }
+
+    /// What each command came to, as the model is told.
+    pub(super) fn run<S: AsRef<str>>(&self, flags: &[&str], commands: &[S]) -> Vec<String> {
+        let calls = commands.iter().map(|command| {
+            (
+                "exec",
+                json!({ "command": command.as_ref(), "timeout": 60 }),
+            )
+        });
+        self.story
+            .server()
+            .script([calls_all(calls.collect::<Vec<_>>()), says("done")]);
+        let before = self.story.asked().len();
+        let child = self.command(flags).spawn().expect("the program starts");
+        let ran = self.story.wait(child);
+        // A command that was put back is reported there.
+        let errors = ran.error_text();
+        ran.stdout("done\n");
+        let asked = self.story.asked();
+        assert_eq!(asked.len(), before + 2, "{errors}");
+        let messages = asked[before + 1].messages();
+        let told = messages.iter().rev().take(commands.len()).rev();
+        let told: Vec<String> = told
+            .map(|message| message["content"].as_str().unwrap_or_default().to_owned())
+            .collect();
+        assert_eq!(told.len(), commands.len());
+        told
+    }
+
+    /// The program, ready to be started as the yard's user, to whom all of the story belongs from now on.
+    pub(super) fn command(&self, flags: &[&str]) -> Command {
+        let mut arguments = vec!["agent", "-m", "go", "--ephemeral"];
+        arguments.extend(flags);
+        if self.user == User::Us {
+            return self.story.command(arguments);
+        }
+        give(self.story.home().parent().unwrap());
+        let mut command = self.story.program("setpriv");
+        command
+            .args([
+                format!("--reuid={NOBODY}"),
+                format!("--regid={NOBODY}"),
+                "--clear-groups".into(),
+            ])
+            .arg(&*PROGRAM)
+            .args(arguments);
+        command
+    }
+}
+
+/// The program where everybody may run it.
+static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| {
+    let mut path = PathBuf::from(NANOBOT);
+    let is_open = |path: &Path| {
+        std::fs::metadata(path).is_ok_and(|about| about.permissions().mode() & 0o5 == 0o5)
+    };
+    if path.ancestors().all(is_open) {
+        return path;
+    }
+    let dir = std::env::temp_dir().join(format!("nanobot-tests-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    std::fs::set_permissions(&dir, std::fs::Permissions::from_mode(0o755)).unwrap();
+    path = dir.join("nanobot");
+    std::fs::copy(NANOBOT, &path).unwrap();
+    path
+});
+
+fn give(path: &Path) {
+    std::os::unix::fs::lchown(path, Some(NOBODY), Some(NOBODY)).unwrap();
+    if path.is_dir() && !path.is_symlink() {
+        for entry in std::fs::read_dir(path).unwrap().flatten() {
+            give(&entry.path());
+        }
+    }
+}
