@@ -4,6 +4,7 @@
 //! Names are not judged: a name is what it resolves to, and that is asked for once.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::str::FromStr;
 
 /// IPv4 that is not the public internet, with the length of the prefix (the special-purpose registry of IANA).
 const SPECIAL_4: &[([u8; 4], u32)] = &[
@@ -62,11 +63,58 @@ pub fn is_public(address: IpAddr) -> bool {
             is_public(Ipv4Addr::new(a, b, c, d).into())
         }
         IpAddr::V6(address) => {
-            // ISATAP: an IPv4 address of any kind, in what looks like a global one.
-            let tunnelled = matches!(address.segments(), [_, _, _, _, 0 | 0x200, 0x5efe, _, _]);
+            // ISATAP: an IPv4 address of any kind, in what looks like a global one. Its flags may be any.
+            let tunnelled = matches!(address.segments(), [_, _, _, _, _, 0x5efe, _, _]);
             let special = SPECIAL_6.iter().any(|network| is_in(address, *network));
             is_in(address, GLOBAL_6) && !special && !tunnelled
         }
+    }
+}
+
+/// Neighbouring addresses, as `10.0.0.0/8`; one alone, as `127.0.0.1`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Range {
+    network: IpAddr,
+    /// Bits that its addresses have in common.
+    length: u32,
+}
+
+impl Range {
+    /// Whether `address` is one of them. An IPv4 address is not the IPv6 one that holds it.
+    pub fn holds(&self, address: IpAddr) -> bool {
+        match (self.network, address) {
+            (IpAddr::V4(network), IpAddr::V4(address)) => {
+                let differ = u32::from(network) ^ u32::from(address);
+                self.length == 0 || differ >> (32 - self.length) == 0
+            }
+            (IpAddr::V6(network), IpAddr::V6(address)) => {
+                self.length == 0 || is_in(address, (network, self.length))
+            }
+            _ => false,
+        }
+    }
+}
+
+impl FromStr for Range {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let (network, length) = match text.trim().split_once('/') {
+            Some((network, length)) => (network, Some(length)),
+            None => (text.trim(), None),
+        };
+        let network: IpAddr = network.parse().map_err(drop)?;
+        let most = if network.is_ipv4() { 32 } else { 128 };
+        let length = match length {
+            Some(digits) if digits.bytes().all(|digit| digit.is_ascii_digit()) => {
+                digits.parse().map_err(drop)?
+            }
+            Some(_) => return Err(()),
+            None => most,
+        };
+        (length <= most)
+            .then_some(Self { network, length })
+            .ok_or(())
     }
 }
 
@@ -76,7 +124,40 @@ fn is_in(address: Ipv6Addr, (network, length): (Ipv6Addr, u32)) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::is_public;
+    use super::{Range, is_public};
+
+    #[test]
+    fn ranges() {
+        let check = |range: &str, address: &str, expect: Option<bool>| {
+            let range: Option<Range> = range.parse().ok();
+            let holds = range.map(|range| range.holds(address.parse().unwrap()));
+            assert_eq!(holds, expect, "{range:?} {address}");
+        };
+        check("10.0.0.0/8", "10.255.0.1", Some(true));
+        check("10.0.0.0/8", "11.0.0.1", Some(false));
+        check("10.1.2.3/8", "10.0.0.1", Some(true));
+        check(" 127.0.0.1 ", "127.0.0.1", Some(true));
+        check("127.0.0.1/32", "127.0.0.2", Some(false));
+        check("127.0.0.1/32", "::ffff:127.0.0.1", Some(false));
+        check("0.0.0.0/0", "1.2.3.4", Some(true));
+        check("0.0.0.0/0", "::1", Some(false));
+        check("fd00::/8", "fd12::1", Some(true));
+        check("fd00::/8", "fe80::1", Some(false));
+        check("::/0", "2001::", Some(true));
+        check("::1", "::1", Some(true));
+        for wrong in [
+            "",
+            "/",
+            "10.0.0.0/33",
+            "10.0.0.0/",
+            "10.0.0.0/+8",
+            "10/8",
+            "::/129",
+            "a",
+        ] {
+            check(wrong, "10.0.0.1", None);
+        }
+    }
 
     #[test]
     fn special_addresses_in_their_spellings() {
@@ -132,6 +213,7 @@ mod tests {
             "2002:808:808::",
             "2606:4700::5efe:127.0.0.1",
             "2606:4700::200:5efe:8.8.8.8",
+            "2606:4700::300:5efe:8.8.8.8",
             "2620:4f:8000::1",
             "3fff::1",
             "4000::1",

@@ -29,6 +29,8 @@ pub const TEST_LOGIN_BASE: &str = "NANOBOT_TEST_LOGIN_BASE";
 pub const TEST_FETCH: &str = "NANOBOT_TEST_FETCH";
 /// Set for every command that runs in the sandbox: a program of ours that finds it says what to use instead.
 pub const INSIDE: &str = "NANOBOT_INSIDE";
+/// Where hosts are, as `name=address,address;name=…`, for the web tools alone. For tests.
+pub const TEST_HOSTS: &str = "NANOBOT_TEST_HOSTS";
 /// Seconds to wait for the first byte of an answer.
 pub const FIRST_BYTE: &str = "NANOBOT_LLM_TIMEOUT_S";
 /// Seconds that a stream may stay silent.

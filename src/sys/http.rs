@@ -3,10 +3,12 @@
 //! Connections are kept between requests. TLS and its certificates are touched by `https` alone.
 
 use crate::error::{Exit, Stop, fail};
-use crate::sys::address::is_public;
+use crate::sys::address::{Range, is_public};
 use crate::sys::env::{self, Env};
+use crate::sys::hosts::Hosts;
 use crate::sys::secret::Secret;
 use crate::sys::signal::{self, Patience};
+use crate::sys::web;
 use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
 use std::io::{Error, ErrorKind, Read, Write};
@@ -23,6 +25,7 @@ use ureq::unversioned::transport::{
     RustlsConnector, SocksConnector, Transport,
 };
 use ureq::{Agent, Proxy, RequestBuilder, ResponseExt};
+use url::Url;
 
 /// How long to wait. A zero waits for ever.
 #[derive(Clone, Copy, Debug)]
@@ -56,8 +59,22 @@ const BUNDLES: &[&str] = &[
 /// How many redirects are followed, where any are.
 const REDIRECTS: u32 = 5;
 
+/// The longest head of an answer that is read from whom nobody vouches for.
+const STRANGERS_HEAD: usize = IN;
+
+/// What binds a client whose addresses a model or a page may have written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Bounds {
+    /// Addresses that may be reached though they are not public: the user says so.
+    pub spared: Vec<Range>,
+    /// Ports of hosts that may be reached besides [`web::PORTS`].
+    pub ports: Vec<(String, u16)>,
+    /// Nothing beyond this machine.
+    pub offline: bool,
+}
+
 /// Whom a client may reach.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Reach {
     Anyone,
     Loopback,
@@ -66,12 +83,20 @@ enum Reach {
         /// And this machine, in any way: for tests.
         or_loopback: bool,
     },
+    /// The public internet, its usual ports and no names of machines nearby.
+    Bounded(Bounds),
 }
 
 /// The client.
 pub struct Http {
     timeouts: Timeouts,
     reach: Reach,
+    /// When everything must have ended, as [`signal::now`] tells it.
+    until: Option<Duration>,
+    /// The environment's proxy is not used.
+    direct: bool,
+    user_agent: Option<String>,
+    hosts: Hosts,
     /// The environment names certificates.
     own_certificates: bool,
     /// Instead of the one that the environment names.
@@ -107,7 +132,30 @@ impl Http {
     /// there. No proxy is used, since only a proxy would know then what is reached.
     pub fn public_only(timeouts: Timeouts, env: &Env) -> Self {
         let or_loopback = env.get(env::TEST_FETCH) == Some("loopback");
-        Self::reaching(Reach::Public { or_loopback }, timeouts, env)
+        Self::reaching(Reach::Public { or_loopback }, timeouts, env).directly()
+    }
+
+    /// A client for addresses that a model or a page may have written. Each host is resolved once, all it resolves to is
+    /// checked, and nothing else is connected to. The total of `timeouts` counts from now on for all that it is asked.
+    /// Redirects are not followed: whoever asked decides about each. [`Http::get`] is the way to use it.
+    pub fn bounded(timeouts: Timeouts, bounds: Bounds, env: &Env) -> Self {
+        Self {
+            until: Some(signal::now().saturating_add(timeouts.total)),
+            hosts: Hosts::of(env),
+            ..Self::reaching(Reach::Bounded(bounds), timeouts, env).directly()
+        }
+    }
+
+    /// Without the environment's proxy.
+    pub fn directly(mut self) -> Self {
+        self.direct = true;
+        self
+    }
+
+    /// Under this name.
+    pub fn named(mut self, user_agent: Option<String>) -> Self {
+        self.user_agent = user_agent;
+        self
     }
 
     fn reaching(reach: Reach, timeouts: Timeouts, env: &Env) -> Self {
@@ -116,22 +164,26 @@ impl Http {
         Self {
             timeouts,
             reach,
+            until: None,
+            direct: false,
+            user_agent: None,
+            hosts: Hosts::default(),
             own_certificates,
             proxy: None,
             agent: OnceLock::new(),
         }
     }
 
-    /// Go through `proxy`, where there is one, whatever the environment says.
+    /// Go through `proxy`, where there is one, whatever the environment says. `whose` names it in messages.
     ///
     /// # Errors
     /// Status 78 for what is no proxy's address.
-    pub fn through(mut self, proxy: Option<&Secret>) -> anyhow::Result<Self> {
+    pub fn through(mut self, proxy: Option<&Secret>, whose: &str) -> anyhow::Result<Self> {
         if let Some(proxy) = proxy {
             // The address can hold a password, so it is not shown.
             let proxy = Proxy::new(proxy.expose());
-            let proxy = proxy
-                .map_err(|_| fail(Exit::Config, "the provider's `proxy` is no proxy's address"))?;
+            let proxy =
+                proxy.map_err(|_| fail(Exit::Config, format!("{whose} is no proxy's address")))?;
             self.proxy = Some(proxy);
         }
         Ok(self)
@@ -145,6 +197,16 @@ impl Http {
         body: &[u8],
     ) -> anyhow::Result<Answer> {
         self.send(url, headers, Some(("application/json", body)))
+    }
+
+    /// What is at `url`, which [`web::read`] has read.
+    ///
+    /// # Errors
+    /// As [`Http::send`].
+    pub fn get(&self, url: &Url, headers: &[(String, String)]) -> anyhow::Result<Answer> {
+        let uri = uri_of(url)
+            .ok_or_else(|| fail(Exit::Refused, format!("`{url}` can be read in two ways")))?;
+        self.exchange(&uri, headers, None)
     }
 
     /// Post a body of some media type, or get what is at `url` where there is none. Any status comes back as an answer;
@@ -162,27 +224,36 @@ impl Http {
         let uri: Uri = url
             .parse()
             .map_err(|error| fail(Exit::Config, format!("`{url}` is no address: {error}")))?;
+        self.exchange(&uri, headers, body)
+    }
+
+    fn exchange(
+        &self,
+        uri: &Uri,
+        headers: &[(String, String)],
+        body: Option<(&str, &[u8])>,
+    ) -> anyhow::Result<Answer> {
         let local = uri.host().is_some_and(is_loopback);
         if self.reach == Reach::Loopback && !local {
-            let host = uri.host().unwrap_or(url);
+            let host = uri.host().unwrap_or_default();
             return Err(fail(
                 Exit::Unavailable,
                 format!("`--offline` forbids to reach `{host}`"),
             ));
         }
+        // Only the proxy knows then what is reached; so what the name means here has to do.
+        if self.proxy.is_some() && matches!(self.reach, Reach::Bounded(_)) {
+            self.names().find(uri, true).map_err(told)?;
+        }
         let agent = self.agent(uri.scheme_str() == Some("https"));
         let sent = match body {
             Some((kind, body)) => {
-                let request = agent.post(url).header("content-type", kind);
+                let request = agent.post(uri).header("content-type", kind);
                 prepared(request, headers, local).send(body)
             }
-            None => prepared(agent.get(url), headers, local).call(),
+            None => prepared(agent.get(uri), headers, local).call(),
         };
-        let response = sent.map_err(|error| match (signal::check(), forbidden(&error)) {
-            (Err(stop), _) => stop.into(),
-            (Ok(()), Some(words)) => fail(Exit::Refused, words),
-            (Ok(()), None) => anyhow::Error::msg(words(&error)),
-        })?;
+        let response = sent.map_err(told)?;
         let url = response.get_uri().to_string();
         let (head, body) = response.into_parts();
         let body = body.into_with_config().limit(u64::MAX).reader();
@@ -207,14 +278,18 @@ impl Http {
             };
             let public = matches!(self.reach, Reach::Public { .. });
             let mut config = Agent::config_builder();
-            if public || self.proxy.is_some() {
+            if self.direct || self.proxy.is_some() {
                 config = config.proxy(self.proxy.clone());
             }
+            if matches!(self.reach, Reach::Bounded(_)) {
+                config = config.max_response_header_size(STRANGERS_HEAD);
+            }
+            let ours = concat!("nanobot/", env!("CARGO_PKG_VERSION"));
             let config = config
                 .http_status_as_error(false)
                 .max_redirects(if public { REDIRECTS } else { 0 })
                 .max_redirects_will_error(public)
-                .user_agent(concat!("nanobot/", env!("CARGO_PKG_VERSION")))
+                .user_agent(self.user_agent.as_deref().unwrap_or(ours))
                 .max_idle_age(KEEP_IDLE)
                 .input_buffer_size(IN)
                 .output_buffer_size(OUT)
@@ -227,18 +302,49 @@ impl Http {
                 .chain(SocksConnector::default())
                 .chain(Detours {
                     timeouts: self.timeouts,
+                    until: self.until,
                 })
                 .chain(ConnectProxyConnector::default())
                 .chain(Lines {
                     timeouts: self.timeouts,
+                    until: self.until,
                 })
                 .chain(RustlsConnector::default());
-            let names = Names {
-                connect: self.timeouts.connect,
-                reach: self.reach,
-            };
-            Agent::with_parts(config, connector, names)
+            Agent::with_parts(config, connector, self.names())
         })
+    }
+
+    fn names(&self) -> Names {
+        Names {
+            connect: self.timeouts.connect,
+            until: self.until,
+            reach: self.reach.clone(),
+            proxy: self.proxy.as_ref().map(|proxy| proxy.uri().clone()),
+            hosts: self.hosts.clone(),
+        }
+    }
+}
+
+/// `url` as the client takes it; `None` where it would read another host or port there.
+fn uri_of(url: &Url) -> Option<Uri> {
+    let mut bare = url.clone();
+    bare.set_fragment(None);
+    let uri: Uri = bare.as_str().parse().ok()?;
+    let same = uri.scheme_str() == Some(url.scheme())
+        && uri.host() == url.host_str()
+        && uri.port_u16() == url.port()
+        && uri
+            .authority()
+            .is_some_and(|whole| !whole.as_str().contains('@'));
+    same.then_some(uri)
+}
+
+/// Why an exchange failed.
+fn told(error: ureq::Error) -> anyhow::Error {
+    match (signal::check(), forbidden(&error)) {
+        (Err(stop), _) => stop.into(),
+        (Ok(()), Some(words)) => fail(Exit::Refused, words),
+        (Ok(()), None) => anyhow::Error::msg(words(&error)),
     }
 }
 
@@ -279,9 +385,11 @@ fn forbidden(error: &ureq::Error) -> Option<String> {
 impl Reach {
     /// Whether `uri` may be reached at `found`, which is what its host resolved to. A host with one address that is not
     /// public has none that is: somebody may have put it there.
-    fn check(self, uri: &Uri, found: &[SocketAddr]) -> Result<(), Forbidden> {
-        let Self::Public { or_loopback } = self else {
-            return Ok(());
+    fn check(&self, uri: &Uri, found: &[SocketAddr]) -> Result<(), Forbidden> {
+        let or_loopback = match self {
+            Self::Anyone | Self::Loopback => return Ok(()),
+            Self::Public { or_loopback } => *or_loopback,
+            Self::Bounded(bounds) => return bounds.check(uri, found),
         };
         let host = uri.host().unwrap_or_default();
         let spared = |address: IpAddr| or_loopback && address.is_loopback();
@@ -300,13 +408,67 @@ impl Reach {
     }
 }
 
+impl Bounds {
+    /// As [`Reach::check`]; without anything found it says what no answer would allow.
+    fn check(&self, uri: &Uri, found: &[SocketAddr]) -> Result<(), Forbidden> {
+        let Self {
+            spared,
+            ports,
+            offline,
+        } = self;
+        let host = uri.host().unwrap_or_default();
+        let is_spared = |at: &SocketAddr| spared.iter().any(|range| range.holds(at.ip()));
+        let may_be_spared = match found.is_empty() {
+            true => !spared.is_empty(),
+            false => found.iter().all(is_spared),
+        };
+        let refuse = |words: String| Err(Forbidden(words));
+        if web::is_nearby(host) && !may_be_spared {
+            return refuse(format!("`{host}` is a name for machines nearby"));
+        }
+        let port = port_of(uri);
+        let granted = |(name, granted): &(String, u16)| name == host && *granted == port;
+        if !web::PORTS.contains(&port) && !ports.iter().any(granted) && !may_be_spared {
+            return refuse(format!(
+                "port {port} of `{host}` is not one of the web; the user can grant it with `--net={host}:{port}`"
+            ));
+        }
+        for at in found {
+            let address = at.ip();
+            if *offline && !address.is_loopback() {
+                return refuse(format!("`--offline` forbids to reach `{host}`"));
+            }
+            if !is_public(address) && !is_spared(at) {
+                return refuse(match bare(host).parse() == Ok(address) {
+                    true => format!("`{host}` is not a public address"),
+                    false => format!("`{host}` is at {address}, which is not a public address"),
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The port that `uri` means.
+fn port_of(uri: &Uri) -> u16 {
+    let default = match uri.scheme_str() {
+        Some("https") => 443,
+        _ => 80,
+    };
+    uri.port_u16().unwrap_or(default)
+}
+
 /// Finds addresses, and says which of them may not be reached: what it gives is what is connected to, for each redirect
 /// anew. Those that are written out need no asking; the system is asked in a thread, since its answer cannot be waited
 /// for together with a signal.
 #[derive(Debug)]
 struct Names {
     connect: Duration,
+    until: Option<Duration>,
     reach: Reach,
+    /// The proxy's own address, which the user chose.
+    proxy: Option<Uri>,
+    hosts: Hosts,
 }
 
 impl Resolver for Names {
@@ -316,21 +478,52 @@ impl Resolver for Names {
         _: &Config,
         _: NextTimeout,
     ) -> Result<ResolvedSocketAddrs, ureq::Error> {
-        // What no answer would allow is not asked for.
-        self.reach.check(uri, &[])?;
-        let host = uri.host().unwrap_or_default();
-        let default = if uri.scheme_str() == Some("https") {
-            443
-        } else {
-            80
+        let is_proxy = self
+            .proxy
+            .as_ref()
+            .is_some_and(|proxy| proxy.host() == uri.host() && proxy.port_u16() == uri.port_u16());
+        self.find(uri, !is_proxy)
+    }
+}
+
+impl Names {
+    /// The addresses of `uri`; where it is `bound`, only if all of them may be reached.
+    fn find(&self, uri: &Uri, bound: bool) -> Result<ResolvedSocketAddrs, ureq::Error> {
+        let check = |found: &[SocketAddr]| match bound {
+            true => self.reach.check(uri, found),
+            false => Ok(()),
         };
-        let port = uri.port_u16().unwrap_or(default);
+        // What no answer would allow is not asked for.
+        check(&[])?;
+        let host = uri.host().unwrap_or_default();
+        let port = port_of(uri);
         let mut found = self.empty();
         if let Ok(address) = bare(host).parse::<IpAddr>() {
             found.push(SocketAddr::new(address, port));
-            self.reach.check(uri, &found)?;
+            check(&found)?;
             return Ok(found);
         }
+        match self.hosts.find(host) {
+            Some(known) => known
+                .into_iter()
+                .take(16)
+                .for_each(|address| found.push(SocketAddr::new(address, port))),
+            None => self.ask(host, port, &mut found)?,
+        }
+        check(&found)?;
+        match found.is_empty() {
+            true => Err(ureq::Error::HostNotFound),
+            false => Ok(found),
+        }
+    }
+
+    /// Ask the system.
+    fn ask(
+        &self,
+        host: &str,
+        port: u16,
+        found: &mut ResolvedSocketAddrs,
+    ) -> Result<(), ureq::Error> {
         let (host, (bell, hammer)) = (host.to_owned(), UnixStream::pair()?);
         let (send, receive) = mpsc::sync_channel(1);
         std::thread::Builder::new().spawn(move || {
@@ -338,7 +531,8 @@ impl Resolver for Names {
             drop(send.send((host.as_str(), port).to_socket_addrs()));
             drop(hammer);
         })?;
-        if !signal::readable(&bell, &mut Patience::unless_zero(self.connect)).map_err(ended)? {
+        let mut patience = Patience::unless_zero(self.connect).min(left(self.until));
+        if !signal::readable(&bell, &mut patience).map_err(ended)? {
             return Err(ureq::Error::Timeout(ureq::Timeout::Resolve));
         }
         let addresses = receive.recv().map_err(|_| ureq::Error::HostNotFound)?;
@@ -346,18 +540,20 @@ impl Resolver for Names {
         let addresses = addresses?;
         // As many as the client's list holds.
         addresses.take(16).for_each(|address| found.push(address));
-        self.reach.check(uri, &found)?;
-        match found.is_empty() {
-            true => Err(ureq::Error::HostNotFound),
-            false => Ok(found),
-        }
+        Ok(())
     }
+}
+
+/// What is left of the time until `end`.
+fn left(end: Option<Duration>) -> Patience {
+    end.map_or_else(Patience::endless, Patience::until)
 }
 
 /// Makes connections that a signal can end, and that know what they wait for.
 #[derive(Debug)]
 struct Lines {
     timeouts: Timeouts,
+    until: Option<Duration>,
 }
 
 impl<In: Transport> Connector<In> for Lines {
@@ -372,7 +568,7 @@ impl<In: Transport> Connector<In> for Lines {
         if let Some(inner) = chained {
             return Ok(Some(Either::A(inner)));
         }
-        let mut patience = Patience::unless_zero(self.timeouts.connect);
+        let mut patience = Patience::unless_zero(self.timeouts.connect).min(left(self.until));
         let config = &details.config;
         let buffers = LazyBuffers::new(config.input_buffer_size(), config.output_buffer_size());
         let way = Way::Direct(Wire {
@@ -380,7 +576,7 @@ impl<In: Transport> Connector<In> for Lines {
             buffers,
             held: Vec::new(),
         });
-        Ok(Some(Either::B(Line::new(way, self.timeouts))))
+        Ok(Some(Either::B(Line::new(way, self.timeouts, self.until))))
     }
 }
 
@@ -388,6 +584,7 @@ impl<In: Transport> Connector<In> for Lines {
 #[derive(Debug)]
 struct Detours {
     timeouts: Timeouts,
+    until: Option<Duration>,
 }
 
 impl<In: Transport> Connector<In> for Detours {
@@ -398,7 +595,7 @@ impl<In: Transport> Connector<In> for Detours {
         _: &ConnectionDetails<'_>,
         chained: Option<In>,
     ) -> Result<Option<Line<In>>, ureq::Error> {
-        Ok(chained.map(|inner| Line::new(Way::Through(inner), self.timeouts)))
+        Ok(chained.map(|inner| Line::new(Way::Through(inner), self.timeouts, self.until)))
     }
 }
 
@@ -453,8 +650,9 @@ fn ended(stop: Stop) -> ureq::Error {
 struct Line<In> {
     way: Way<In>,
     timeouts: Timeouts,
-    /// When the exchange must have ended, as [`signal::now`] tells it.
+    /// When this exchange must have ended, and when every exchange must, as [`signal::now`] tells it.
     end: Option<Duration>,
+    until: Option<Duration>,
     /// A request went out, and nothing has come back yet.
     asked: bool,
 }
@@ -500,11 +698,12 @@ impl Wire {
 }
 
 impl<In> Line<In> {
-    fn new(way: Way<In>, timeouts: Timeouts) -> Self {
+    fn new(way: Way<In>, timeouts: Timeouts, until: Option<Duration>) -> Self {
         Self {
             way,
             timeouts,
             end: None,
+            until,
             asked: false,
         }
     }
@@ -516,7 +715,7 @@ impl<In> Line<In> {
 
     /// What is left of the time for the exchange.
     fn left(&self) -> Patience {
-        self.end.map_or_else(Patience::endless, Patience::until)
+        left(self.end).min(left(self.until))
     }
 }
 
@@ -743,9 +942,15 @@ pub fn escaped(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Reach, is_exposed, is_local, is_loopback};
-    use std::net::SocketAddr;
+    use super::{Bounds, Names, Reach, bare, forbidden, is_exposed, is_local, is_loopback, uri_of};
+    use crate::sys::address::is_public;
+    use crate::sys::env::{Env, TEST_HOSTS};
+    use crate::sys::hosts::Hosts;
+    use crate::sys::web;
+    use std::net::{IpAddr, SocketAddr};
+    use std::time::Duration;
     use ureq::http::Uri;
+    use url::Host;
 
     #[test]
     fn loopback_in_its_spellings() {
@@ -791,5 +996,192 @@ mod tests {
         check("http://a/", &["127.0.0.1", "::1"], true, true);
         check("http://a/", &["127.0.0.1", "1.1.1.1"], true, false);
         check("https://a/", &["10.0.0.1"], true, false);
+    }
+
+    #[test]
+    fn bounds() {
+        let bounds = Bounds {
+            spared: vec!["127.0.0.0/8".parse().unwrap()],
+            ports: vec![("a.example".into(), 9000)],
+            offline: false,
+        };
+        let check = |bounds: &Bounds, url: &str, found: &[&str], expect: Result<(), &str>| {
+            let uri: Uri = url.parse().unwrap();
+            let found: Vec<_> = found
+                .iter()
+                .map(|at| SocketAddr::new(at.parse().unwrap(), 1))
+                .collect();
+            let checked = bounds
+                .check(&uri, &found)
+                .map_err(|error| error.to_string());
+            match (&checked, expect) {
+                (Ok(()), Ok(())) => {}
+                (Err(words), Err(word)) => assert!(words.contains(word), "{url}: {words}"),
+                _ => panic!("{url} {found:?}: {checked:?}"),
+            }
+        };
+        let plain = Bounds::default();
+        check(&plain, "http://a.example/", &[], Ok(()));
+        check(
+            &plain,
+            "https://a.example:8443/",
+            &["1.1.1.1", "2606:4700::1"],
+            Ok(()),
+        );
+        check(
+            &plain,
+            "http://a.example/",
+            &["1.1.1.1", "10.0.0.1"],
+            Err("is at 10.0.0.1"),
+        );
+        check(
+            &plain,
+            "http://10.0.0.1/",
+            &["10.0.0.1"],
+            Err("`10.0.0.1` is not a public"),
+        );
+        check(
+            &plain,
+            "http://a.example:9000/",
+            &[],
+            Err("`--net=a.example:9000`"),
+        );
+        check(&plain, "http://a.example:22/", &[], Err("port 22"));
+        check(&plain, "http://localhost/", &[], Err("machines nearby"));
+        check(
+            &plain,
+            "http://x.internal/",
+            &["1.1.1.1"],
+            Err("machines nearby"),
+        );
+        check(&bounds, "http://a.example:9000/", &["1.1.1.1"], Ok(()));
+        check(
+            &bounds,
+            "http://b.example:9000/",
+            &["1.1.1.1"],
+            Err("port 9000"),
+        );
+        check(&bounds, "http://b.example:9000/", &["127.0.0.1"], Ok(()));
+        check(
+            &bounds,
+            "http://b.example/",
+            &["127.0.0.1", "10.0.0.1"],
+            Err("10.0.0.1"),
+        );
+        check(&bounds, "http://localhost:9000/", &["127.0.0.1"], Ok(()));
+        check(
+            &bounds,
+            "http://x.local/",
+            &["127.0.0.1", "1.1.1.1"],
+            Err("machines nearby"),
+        );
+        let offline = Bounds {
+            offline: true,
+            ..bounds
+        };
+        check(
+            &offline,
+            "http://a.example/",
+            &["1.1.1.1"],
+            Err("--offline"),
+        );
+        check(&offline, "http://a.example/", &["127.0.0.1"], Ok(()));
+    }
+
+    /// Names that resolve to `addresses`, whatever they are.
+    fn names(addresses: &str) -> Names {
+        let env: Env = [(TEST_HOSTS, format!("*={addresses}"))]
+            .into_iter()
+            .collect();
+        Names {
+            connect: Duration::from_secs(1),
+            until: None,
+            reach: Reach::Bounded(Bounds::default()),
+            proxy: None,
+            hosts: Hosts::of(&env),
+        }
+    }
+
+    #[test]
+    fn a_name_is_asked_for_each_time_and_checked_each_time() {
+        let names = names("1.1.1.1|127.0.0.1");
+        let uri: Uri = "http://a.example/".parse().unwrap();
+        let first = names.find(&uri, true).unwrap();
+        assert_eq!(first[..], ["1.1.1.1:80".parse().unwrap()]);
+        for _ in 0..1_000 {
+            let error = names.find(&uri, true).unwrap_err();
+            assert!(forbidden(&error).unwrap().contains("127.0.0.1"));
+        }
+    }
+
+    #[test]
+    fn fuzz_what_is_checked_is_what_is_connected_to() {
+        let seeds: &[&[u8]] = &[
+            b"https://example.org/a?b=c#d",
+            b"http://user:pass@127.0.0.1:8080/x",
+            b"http://2130706433/",
+            b"http://0x7f.0.0.1:80/",
+            b"http://0177.1/",
+            b"http://[::ffff:127.0.0.1]:8443/",
+            b"http://[64:ff9b::10.0.0.1]/",
+            b"http://[fe80::1%25eth0]/",
+            b"http://1.1.1.1.nip.example/",
+            "http://\u{ff11}\u{ff12}\u{ff17}\u{3002}0.0.1/".as_bytes(),
+            "https://b\u{fc}cher.example:443/\u{e4}?\u{f6}".as_bytes(),
+            b"http://evil%00.example.org\\@10.0.0.1:22//..%2f",
+            b"http://a.example./#@b.example/",
+            b"http://xn--bcher-kva.example/`{|}^\"<>",
+        ];
+        const ANSWERS: &[&str] = &[
+            "1.1.1.1",
+            "1.1.1.1,2606:4700::1111",
+            "8.8.8.8,10.0.0.1",
+            "127.0.0.1",
+            "::1",
+            "::ffff:1.1.1.1",
+            "64:ff9b::a9fe:a9fe",
+            "2606:4700::5efe:127.0.0.1",
+        ];
+        crate::fuzz::hold(seeds, |input, random| {
+            let text = crate::fuzz::text(input);
+            let Ok(url) = web::read(&text) else { return };
+            assert!(
+                !url.as_str().contains(['\r', '\n', '\0', ' ', '\\']),
+                "{url}"
+            );
+            let again = web::read(url.as_str()).expect("what was read can be read again");
+            assert_eq!(again, url);
+            let Some(uri) = uri_of(&url) else { return };
+            // What is sent as the name of the host, and what is resolved, is what was checked.
+            assert_eq!(uri.host(), url.host_str());
+            let host = uri.host().expect("a web address has one");
+            match url.host() {
+                Some(Host::Ipv4(address)) => {
+                    assert_eq!(bare(host).parse(), Ok(IpAddr::V4(address)))
+                }
+                Some(Host::Ipv6(address)) => {
+                    assert_eq!(bare(host).parse(), Ok(IpAddr::V6(address)))
+                }
+                // No resolver may take it for a number.
+                Some(Host::Domain(name)) => {
+                    let last = name.rsplit('.').next().unwrap_or_default();
+                    let number = last.bytes().all(|byte| byte.is_ascii_digit())
+                        || last
+                            .strip_prefix("0x")
+                            .is_some_and(|hex| u64::from_str_radix(hex, 16).is_ok());
+                    assert!(!number && host.parse::<IpAddr>().is_err(), "{host}");
+                }
+                None => panic!("{url} has no host"),
+            }
+            let answer = ANSWERS[random.below(ANSWERS.len())];
+            let Ok(found) = names(answer).find(&uri, true) else {
+                return;
+            };
+            for at in found.iter() {
+                assert!(is_public(at.ip()), "{url} leads to {at}");
+                assert_eq!(Some(at.port()), url.port_or_known_default());
+                assert!(web::PORTS.contains(&at.port()));
+            }
+        });
     }
 }
