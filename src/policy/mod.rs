@@ -12,6 +12,7 @@ pub mod net;
 pub mod profile;
 pub mod reach;
 pub mod rule;
+pub mod seen;
 pub mod words;
 
 /// Whether a tool may be used.

@@ -10,7 +10,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("message", &[]),
     ("event", &["message"]),
     ("sys", &["error"]),
-    ("policy", &["error"]),
+    ("policy", &["error", "message"]),
     ("diff", &[]),
     ("history", &["message", "prompt"]),
     ("prompt", &[]),

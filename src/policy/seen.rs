@@ -1,0 +1,933 @@
+//! What a run has seen, and which addresses it may ask for because of that. Pure.
+//!
+//! Whoever asks for an address tells its host all that the address says. So once anything that a stranger wrote is in the
+//! conversation, the model may be obeying it, and no address of its own making goes out: only hosts that the user named,
+//! and addresses that stand word for word where the model cannot have put them. Reads of places that the run can write,
+//! output of commands, results of other programs, summaries and the model's own words vouch for nothing: a model that is
+//! told to leak would write the address there and read it back.
+
+use super::Refusal;
+use super::net::Net;
+use super::reach::{Access, Reach};
+use crate::message::{Message, Part, Reply, ToolResult, User};
+use serde_json::Value;
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use url::Url;
+
+/// What is ours when the user's place is taken: the guards' words, by the end of the message's id.
+const OUR_MARKS: &[&str] = &["plan", "warning"];
+/// Tools whose results are our own words.
+const OUR_TOOLS: &[&str] = &["write_file", "delete_file", "todo", "message", "cron"];
+/// Tools that show what is in files, and those that show the files' own words.
+const LOOKING: &[&str] = &["read_file", "grep", "list_dir", "glob", "edit_file"];
+const READING: &[&str] = &["read_file", "grep"];
+/// The blocks in which a user's message holds what others wrote.
+const BLOCKS: &[&str] = &["stdin", "file", "page", "directory"];
+/// What stands for what was attached, once a session has been read again.
+const PLACEHOLDERS: &[&str] = &["[image: ", "[document: ", "[image]"];
+/// Ends of names that are mostly ends of files: such a word names a host only within an address.
+const FILES: &[&str] = &[
+    "cc", "java", "md", "mov", "pl", "ps", "py", "rs", "sh", "so", "st", "zip",
+];
+
+/// Finds out where a path really is, links followed.
+pub type Real = Box<dyn Fn(&Path) -> PathBuf + Send + Sync>;
+
+/// Which files say what.
+pub struct Ground {
+    pub reach: Reach,
+    /// The agent's own home, whose files are the user's words. Its real path.
+    pub workspace: PathBuf,
+    /// A command may write anywhere: there is one, and nothing contains it.
+    pub commands_write_anywhere: bool,
+    pub real: Real,
+}
+
+/// Hosts that may be reached whatever has been seen.
+#[derive(Clone, Debug, Default)]
+pub struct Free {
+    pub net: Net,
+    /// Those that the config and the workspace's skills name.
+    pub hosts: BTreeSet<String>,
+}
+
+/// Why an address may be asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Grounds {
+    /// No stranger has had a word yet.
+    Clean,
+    /// It stands in what was read.
+    Verbatim,
+    /// Its host is free; the rest of it may be of the model's making.
+    Host,
+}
+
+impl Grounds {
+    /// Whether nothing of the address can be a stranger's message to another: then what its host answers is not either.
+    pub fn vouch(self) -> bool {
+        self != Self::Host
+    }
+}
+
+/// What a run has seen.
+pub struct Seen {
+    ground: Ground,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// How many messages were heeded, and the id of the last one.
+    heeded: (usize, String),
+    /// The first thing that a stranger may have written.
+    untrusted: Option<String>,
+    /// Hosts that the user named.
+    hosts: BTreeSet<String>,
+    /// Addresses that stand where the model cannot have put them.
+    addresses: HashSet<String>,
+    /// Files that the model has changed, in this turn or an earlier one.
+    written: HashSet<PathBuf>,
+    /// Calls whose results are to come.
+    calls: HashMap<String, Called>,
+}
+
+struct Called {
+    name: String,
+    arguments: Value,
+    /// What it asked for was no composition of a model that reads strangers.
+    vouches: bool,
+}
+
+impl Seen {
+    pub fn new(ground: Ground) -> Self {
+        Self {
+            ground,
+            state: Mutex::default(),
+        }
+    }
+
+    /// Take in what is new in `messages`, which are all that is sent. Where its beginning has changed, as after a
+    /// compaction, all of it is taken in again; nothing that was seen is ever forgotten.
+    pub fn heed_all(&self, messages: &[Message]) {
+        let (count, last) = self.state().heeded.clone();
+        let goes_on = count > 0 && messages.get(count - 1).is_some_and(|it| it.id() == last);
+        let from = if goes_on { count } else { 0 };
+        messages[from..].iter().for_each(|it| self.heed(it));
+        let last = messages.last().map(|it| it.id().to_owned());
+        self.state().heeded = (messages.len(), last.unwrap_or_default());
+    }
+
+    /// Take in one message.
+    pub fn heed(&self, message: &Message) {
+        let mut state = self.state();
+        match message {
+            Message::User(user) => state.user(user),
+            Message::Assistant(reply) => state.reply(reply, &self.ground),
+            Message::Tool(result) => state.result(result, &self.ground),
+        }
+    }
+
+    /// From now on the conversation holds what a stranger may have written: `what`, in words.
+    pub fn taint(&self, what: &str) {
+        self.state().taint(|| what.to_owned());
+    }
+
+    /// What a stranger may have written, where there is such a thing: the first one, in words.
+    pub fn untrusted(&self) -> Option<String> {
+        self.state().untrusted.clone()
+    }
+
+    /// Whether `url` may be asked for.
+    ///
+    /// # Errors
+    /// A refusal with the flag that would grant it.
+    pub fn allows(&self, url: &Url, free: &Free) -> Result<Grounds, Refusal> {
+        let state = self.state();
+        let Some(what) = &state.untrusted else {
+            return Ok(Grounds::Clean);
+        };
+        if state.addresses.contains(&key(url)) {
+            return Ok(Grounds::Verbatim);
+        }
+        let host = url.host_str().unwrap_or_default();
+        if names(&state.hosts, host) || free.holds(url) {
+            return Ok(Grounds::Host);
+        }
+        let flag = format!("--net={host}");
+        Err(Refusal {
+            words: format!(
+                "the conversation holds text of strangers ({what}), so `{host}` is asked only for addresses that stand word \
+                 for word in search results or in what was read, and this one does not; the user can grant it with `{flag}`"
+            ),
+            grant: Some(flag),
+        })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Free {
+    fn holds(&self, url: &Url) -> bool {
+        let host = url.host_str().unwrap_or_default();
+        self.net.grants(host, url.port_or_known_default()) || names(&self.hosts, host)
+    }
+}
+
+impl State {
+    fn taint(&mut self, what: impl FnOnce() -> String) {
+        if self.untrusted.is_none() {
+            self.untrusted = Some(what());
+        }
+    }
+
+    fn user(&mut self, user: &User) {
+        if user.injected {
+            let mark = user.id.rsplit('-').next().unwrap_or_default();
+            let repair = mark.strip_prefix('r').is_some_and(is_number);
+            if user.id == "summary" {
+                self.taint(|| "a summary of what was said before".into());
+            } else if !repair && !OUR_MARKS.contains(&mark) {
+                self.taint(|| "a report".into());
+            }
+            return;
+        }
+        for part in &user.parts {
+            let text = match part {
+                Part::Text(text) => text,
+                Part::Image(image) => {
+                    self.taint(|| format!("the image `{}`", image.name));
+                    continue;
+                }
+                Part::Document(document) => {
+                    self.taint(|| format!("the document `{}`", document.name));
+                    continue;
+                }
+            };
+            if PLACEHOLDERS.iter().any(|start| text.starts_with(start)) {
+                self.taint(|| "an attachment".into());
+                continue;
+            }
+            let (own, others) = apart(text);
+            self.hosts.extend(hosts(&own));
+            for (kind, block) in others {
+                self.taint(|| match kind {
+                    "stdin" => "piped input".into(),
+                    kind => format!("an attached {kind}"),
+                });
+                self.addresses.extend(addresses(block).map(|url| key(&url)));
+            }
+        }
+    }
+
+    fn reply(&mut self, reply: &Reply, ground: &Ground) {
+        for call in &reply.calls {
+            let text = |name: &str| call.arguments[name].as_str();
+            if ["write_file", "edit_file"].contains(&call.name.as_str())
+                && let Some(path) = text("path")
+            {
+                self.written.insert(ground.place(path));
+            }
+            let vouches = self.untrusted.is_none()
+                || text("url")
+                    .and_then(address)
+                    .is_some_and(|url| self.addresses.contains(&key(&url)));
+            let called = Called {
+                name: call.name.clone(),
+                arguments: call.arguments.clone(),
+                vouches,
+            };
+            self.calls.insert(call.id.clone(), called);
+        }
+    }
+
+    fn result(&mut self, result: &ToolResult, ground: &Ground) {
+        let ToolResult {
+            call,
+            name,
+            parts,
+            failed,
+        } = result;
+        let called = self.calls.remove(call);
+        // What was asked for is the model's own word, wherever it turns up again.
+        let asked = called.as_ref().map(|called| called.arguments.to_string());
+        let vouches = match (name.as_str(), &called) {
+            (_, Some(called)) if called.name != *name => {
+                self.taint(|| format!("what `{name}` gave"));
+                false
+            }
+            (name, _) if OUR_TOOLS.contains(&name) => return,
+            // In our own words.
+            ("web_search" | "web_fetch", _) if *failed => return,
+            ("web_search", _) => {
+                self.taint(|| "search results".into());
+                true
+            }
+            ("web_fetch", called) => {
+                self.taint(|| "a web page".into());
+                called.as_ref().is_some_and(|called| called.vouches)
+            }
+            (name, Some(called)) if LOOKING.contains(&name) => {
+                let path = called.arguments["path"].as_str().unwrap_or(".");
+                let place = ground.place(path);
+                if place.starts_with(&ground.workspace) {
+                    return;
+                }
+                self.taint(|| format!("`{path}`"));
+                READING.contains(&name) && !failed && !self.may_hold(&place, ground)
+            }
+            (name, _) => {
+                self.taint(|| format!("what `{name}` gave"));
+                false
+            }
+        };
+        if !vouches {
+            return;
+        }
+        let asked = asked.unwrap_or_default();
+        for part in parts {
+            let Part::Text(text) = part else { continue };
+            // The lines of results that are an address, and no text that a page or the query had a hand in.
+            let is_address = |line: &&str| name != "web_search" || is_one(line.trim());
+            for line in text.lines().filter(is_address) {
+                let others = addresses(line).filter(|url| !asked.contains(url.as_str()));
+                self.addresses.extend(others.map(|url| key(&url)));
+            }
+        }
+    }
+
+    /// Whether the file at `place` may hold what the model has put there.
+    fn may_hold(&self, place: &Path, ground: &Ground) -> bool {
+        ground.commands_write_anywhere
+            || self.written.iter().any(|path| path.starts_with(place))
+            || ground.may_write(place)
+    }
+}
+
+impl Ground {
+    fn place(&self, path: &str) -> PathBuf {
+        (self.real)(&self.reach.absolute(path))
+    }
+
+    /// Whether this run can change `place`, or something beneath it.
+    fn may_write(&self, place: &Path) -> bool {
+        let in_root = self.reach.roots.iter().filter(|root| root.may_write);
+        let mut roots = in_root.map(|root| &root.path);
+        roots.any(|root| place.starts_with(root) || root.starts_with(place))
+            || !self.reach.allowed.is_empty()
+            || place
+                .to_str()
+                .is_none_or(|place| self.reach.decide(place, Access::Write).is_ok())
+    }
+}
+
+/// `text` as the user's own words, and the blocks in it that others wrote, with their kinds. A block ends with its own
+/// mark, which does not stand within it; one that does not end goes on to the end of the text.
+fn apart(text: &str) -> (String, Vec<(&'static str, &str)>) {
+    let (mut own, mut others) = (String::new(), Vec::new());
+    let mut rest = text;
+    while !rest.is_empty() {
+        let end = rest.find('\n').map_or(rest.len(), |at| at + 1);
+        let Some((kind, mark)) = opening(&rest[..end]) else {
+            own.push_str(&rest[..end]);
+            rest = &rest[end..];
+            continue;
+        };
+        let close = format!("</{mark}>");
+        let stop = rest.find(&close).unwrap_or(rest.len());
+        others.push((kind, &rest[..stop]));
+        rest = &rest[(stop + close.len()).min(rest.len())..];
+    }
+    (own, others)
+}
+
+/// The kind of block that `line` begins, and its mark.
+fn opening(line: &str) -> Option<(&'static str, &str)> {
+    let rest = line.strip_prefix('<')?;
+    let mark = &rest[..rest.find([' ', '>'])?];
+    let (kind, number) = mark.split_once('-').unwrap_or((mark, "2"));
+    let kind = BLOCKS.iter().find(|known| **known == kind)?;
+    is_number(number).then_some((*kind, mark))
+}
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|digit| digit.is_ascii_digit())
+}
+
+/// The address that `text` is, as models write it: in quotes, in brackets, or as it is.
+pub fn address(text: &str) -> Option<Url> {
+    Url::parse(bare(text)).ok()
+}
+
+/// `text` without what models put around an address.
+pub fn bare(text: &str) -> &str {
+    text.trim_matches(|letter: char| letter.is_whitespace() || "<>\"'`".contains(letter))
+}
+
+/// Whether `line` is an address and nothing else.
+fn is_one(line: &str) -> bool {
+    ["http://", "https://"]
+        .iter()
+        .any(|start| line.starts_with(start))
+        && !line.contains(char::is_whitespace)
+}
+
+/// How addresses are compared: as the parser writes them, without what a server is not told.
+fn key(url: &Url) -> String {
+    let mut url = url.clone();
+    url.set_fragment(None);
+    url.into()
+}
+
+/// The addresses that stand in `text`, each in the ways in which it may end there.
+fn addresses(text: &str) -> impl Iterator<Item = Url> {
+    let found = text.match_indices("://").filter_map(move |(at, _)| {
+        let before = &text.as_bytes()[..at];
+        let length = [&b"https"[..], b"http"].iter().find_map(|scheme| {
+            let start = at.checked_sub(scheme.len())?;
+            before[start..]
+                .eq_ignore_ascii_case(scheme)
+                .then_some(scheme.len())
+        })?;
+        Some(&text[at - length..])
+    });
+    found.flat_map(|rest| {
+        let ends = |letter: char| {
+            letter.is_whitespace() || letter.is_control() || "<>\"`\\|".contains(letter)
+        };
+        let whole = &rest[..rest.find(ends).unwrap_or(rest.len())];
+        let linked = whole.split_once("](").map_or(whole, |(before, _)| before);
+        let ways = [whole, unpunctuated(whole), unpunctuated(linked)];
+        let written = ways.map(str::to_owned);
+        let unescaped = unpunctuated(whole).replace("&amp;", "&");
+        let mut all: Vec<String> = written.into_iter().chain([unescaped]).collect();
+        all.dedup();
+        all.into_iter().filter_map(|way| Url::parse(&way).ok())
+    })
+}
+
+/// `address` without the punctuation of the sentence that it stands in.
+fn unpunctuated(address: &str) -> &str {
+    let mut rest = address;
+    loop {
+        let unmatched = |open: char, close: char| {
+            rest.ends_with(close) && rest.matches(close).count() > rest.matches(open).count()
+        };
+        let closes = unmatched('(', ')') || unmatched('[', ']') || unmatched('{', '}');
+        if closes || rest.ends_with(['.', ',', ';', ':', '!', '?', '\'', '*', '_', '…', '’', '”'])
+        {
+            let last = rest.chars().next_back().map_or(0, char::len_utf8);
+            rest = &rest[..rest.len() - last];
+        } else {
+            return rest;
+        }
+    }
+}
+
+/// The hosts of the addresses in `text`.
+pub fn linked_hosts(text: &str) -> impl Iterator<Item = String> {
+    addresses(text).filter_map(|url| url.host_str().map(str::to_owned))
+}
+
+/// The hosts that `text` names, in addresses or alone.
+fn hosts(text: &str) -> BTreeSet<String> {
+    let mut found: BTreeSet<String> = linked_hosts(text).collect();
+    let in_name = |letter: char| letter.is_alphanumeric() || letter == '-' || letter == '.';
+    for word in text.split(|letter: char| !in_name(letter)) {
+        let word = word.trim_matches(['.', '-']);
+        let Some((before, end)) = word.rsplit_once('.') else {
+            continue;
+        };
+        let end = end.to_lowercase();
+        let is_end = end.chars().count() >= 2 && end.chars().all(char::is_alphabetic);
+        if !is_end || before.is_empty() || FILES.contains(&end.as_str()) {
+            continue;
+        }
+        let url = Url::parse(&format!("https://{word}/")).ok();
+        found.extend(url.and_then(|url| url.host_str().map(str::to_owned)));
+    }
+    found
+}
+
+/// Whether `host` is one of `hosts`: people leave `www.` out, or put it in.
+fn names(hosts: &BTreeSet<String>, host: &str) -> bool {
+    let shorter = host.strip_prefix("www.");
+    hosts.contains(host)
+        || shorter.is_some_and(|shorter| hosts.contains(shorter))
+        || hosts.contains(&format!("www.{host}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Free, Ground, Grounds, Seen, addresses, apart, hosts};
+    use crate::message::{Image, Message, Part, Reply, ToolCall, ToolResult, User};
+    use crate::policy::net::Net;
+    use crate::policy::reach::{Reach, Root};
+    use crate::policy::rule::Pattern;
+    use serde_json::{Value, json};
+    use std::path::{Path, PathBuf};
+    use url::Url;
+
+    fn ground(commands_write_anywhere: bool) -> Ground {
+        let root = |path: &str, may_write| Root {
+            path: path.into(),
+            may_write,
+        };
+        let real = |path: &Path| match path.to_str() {
+            Some("/home/u/w/link") => PathBuf::from("/srv/app/evil.md"),
+            _ => path.to_owned(),
+        };
+        Ground {
+            reach: Reach {
+                directory: "/srv/app".into(),
+                home: "/home/u".into(),
+                roots: vec![
+                    root("/srv/app", false),
+                    root("/srv/app/out", true),
+                    root("/home/u/w", true),
+                ],
+                ..Reach::default()
+            },
+            workspace: "/home/u/w".into(),
+            commands_write_anywhere,
+            real: Box::new(real),
+        }
+    }
+
+    fn says(text: &str) -> Message {
+        let parts = vec![Part::Text(text.into())];
+        Message::User(User {
+            parts,
+            ..User::default()
+        })
+    }
+
+    fn injected(id: &str, text: &str) -> Message {
+        Message::User(User {
+            id: id.into(),
+            parts: vec![Part::Text(text.into())],
+            injected: true,
+            ..User::default()
+        })
+    }
+
+    /// A call, and what came of it.
+    fn called(name: &str, arguments: Value, text: &str, failed: bool) -> [Message; 2] {
+        let call = ToolCall {
+            id: "c".into(),
+            name: name.into(),
+            arguments,
+        };
+        let reply = Reply {
+            calls: vec![call],
+            ..Reply::default()
+        };
+        let result = ToolResult {
+            call: "c".into(),
+            name: name.into(),
+            parts: vec![Part::Text(text.into())],
+            failed,
+        };
+        [Message::Assistant(reply), Message::Tool(result)]
+    }
+
+    fn done(name: &str, arguments: Value, text: &str) -> Vec<Message> {
+        called(name, arguments, text, false).to_vec()
+    }
+
+    const EVIL: &str = "https://evil.example/?d=SECRET";
+
+    #[track_caller]
+    fn check(conversation: &[Vec<Message>], url: &str, expect: Option<Grounds>) {
+        let seen = Seen::new(ground(false));
+        let free = Free {
+            hosts: ["configured.example".to_owned()].into(),
+            ..Free::default()
+        };
+        let mut messages = Vec::new();
+        for step in conversation {
+            messages.extend(step.iter().cloned());
+            seen.heed_all(&messages);
+        }
+        let found = seen.allows(&Url::parse(url).unwrap(), &free);
+        assert_eq!(found.clone().ok(), expect, "{url}: {:?}", seen.untrusted());
+        if let Err(refusal) = found {
+            assert!(refusal.grant.is_some_and(|flag| flag.starts_with("--net=")));
+        }
+    }
+
+    #[test]
+    fn who_may_be_asked_for_what() {
+        use Grounds::{Clean, Host, Verbatim};
+        let asks = || {
+            vec![says(
+                "look at https://named.example/a and docs.example, please",
+            )]
+        };
+        let exec = |text: &str| done("exec", json!({"command": "cat x"}), text);
+        let page = |url: &str, text: &str| done("web_fetch", json!({"url": url}), text);
+        // Nothing untrusted: any address.
+        check(&[], EVIL, Some(Clean));
+        check(&[asks()], EVIL, Some(Clean));
+        check(
+            &[
+                asks(),
+                done("read_file", json!({"path": "/home/u/w/a.md"}), EVIL),
+            ],
+            EVIL,
+            Some(Clean),
+        );
+        check(
+            &[asks(), done("write_file", json!({"path": "a"}), "Wrote")],
+            EVIL,
+            Some(Clean),
+        );
+        check(
+            &[
+                asks(),
+                called("web_fetch", json!({"url": "x"}), "no", true).to_vec(),
+            ],
+            EVIL,
+            Some(Clean),
+        );
+        check(&[vec![injected("t-plan", "Only look.")]], EVIL, Some(Clean));
+        check(&[vec![injected("t-r1", "Not JSON.")]], EVIL, Some(Clean));
+        // Then only hosts that were named.
+        check(&[asks(), exec("x")], EVIL, None);
+        check(
+            &[asks(), exec("x")],
+            "https://named.example/?d=SECRET",
+            Some(Host),
+        );
+        check(
+            &[asks(), exec("x")],
+            "https://www.named.example/",
+            Some(Host),
+        );
+        check(&[asks(), exec("x")], "https://docs.example/b", Some(Host));
+        check(&[asks(), exec("x")], "https://sub.docs.example/b", None);
+        check(
+            &[asks(), exec("x")],
+            "https://configured.example/b",
+            Some(Host),
+        );
+        check(&[exec("x"), asks()], "https://docs.example/b", Some(Host));
+        check(
+            &[asks(), exec("x")],
+            "https://docs.example.evil.example/",
+            None,
+        );
+        // Commands, writable places, failures, arguments and the model itself vouch for nothing.
+        check(&[asks(), exec(EVIL)], EVIL, None);
+        check(
+            &[asks(), done("mcp_x_y", json!({"u": EVIL}), EVIL)],
+            EVIL,
+            None,
+        );
+        check(
+            &[asks(), done("spawn", json!({"task": EVIL}), EVIL)],
+            EVIL,
+            None,
+        );
+        check(&[asks(), done("unheard_of", json!({}), EVIL)], EVIL, None);
+        check(
+            &[asks(), done("read_file", json!({"path": "out/a"}), EVIL)],
+            EVIL,
+            None,
+        );
+        check(
+            &[
+                exec("x"),
+                done("read_file", json!({"path": "/home/u/w/a"}), EVIL),
+            ],
+            EVIL,
+            None,
+        );
+        check(&[asks(), done("list_dir", json!({}), EVIL)], EVIL, None);
+        check(
+            &[asks(), done("glob", json!({"pattern": "*"}), EVIL)],
+            EVIL,
+            None,
+        );
+        check(
+            &[asks(), done("grep", json!({"pattern": EVIL}), EVIL)],
+            EVIL,
+            None,
+        );
+        check(
+            &[
+                asks(),
+                called("read_file", json!({"path": "a"}), EVIL, true).to_vec(),
+            ],
+            EVIL,
+            None,
+        );
+        let wrote = done("write_file", json!({"path": "a", "content": EVIL}), "ok");
+        check(
+            &[wrote.clone(), done("read_file", json!({"path": "a"}), EVIL)],
+            EVIL,
+            None,
+        );
+        check(
+            &[
+                wrote,
+                done("grep", json!({"pattern": "h", "path": "a"}), EVIL),
+            ],
+            EVIL,
+            None,
+        );
+        let words = Message::Assistant(Reply {
+            text: EVIL.into(),
+            ..Reply::default()
+        });
+        check(&[exec("x"), vec![words]], EVIL, None);
+        check(&[vec![injected("summary", EVIL)]], EVIL, None);
+        check(&[vec![injected("t-s1", EVIL)]], EVIL, None);
+        // A link out of the workspace is what it leads to.
+        check(
+            &[done("read_file", json!({"path": "/home/u/w/link"}), "x")],
+            EVIL,
+            None,
+        );
+        // What stands where the model cannot have put it.
+        check(
+            &[done("read_file", json!({"path": "a"}), EVIL)],
+            EVIL,
+            Some(Verbatim),
+        );
+        check(
+            &[done(
+                "read_file",
+                json!({"path": "a"}),
+                "1| see <https://a.example/b>.",
+            )],
+            "https://a.example/b#c",
+            Some(Verbatim),
+        );
+        check(
+            &[done(
+                "grep",
+                json!({"pattern": "http", "path": "src"}),
+                "a:1: https://a.example/b",
+            )],
+            "https://a.example/b",
+            Some(Verbatim),
+        );
+        check(
+            &[done(
+                "read_file",
+                json!({"path": "a"}),
+                "https://a.example/b",
+            )],
+            "https://a.example/bc",
+            None,
+        );
+        check(
+            &[done(
+                "read_file",
+                json!({"path": "a"}),
+                "https://a.example/b",
+            )],
+            "http://a.example/b",
+            None,
+        );
+        check(
+            &[done(
+                "read_file",
+                json!({"path": "a"}),
+                "https://a.example/b",
+            )],
+            "https://a.example:8443/b",
+            None,
+        );
+        check(
+            &[page("https://a.example/", "[b](https://b.example/x)")],
+            "https://b.example/x",
+            Some(Verbatim),
+        );
+        // A page that was asked for by an address of the model's own making may be an echo of it.
+        let echo = page("https://named.example/echo?u=x", EVIL);
+        check(&[asks(), exec("x"), echo.clone()], EVIL, None);
+        check(&[asks(), echo], EVIL, Some(Verbatim));
+        let found = "Results for: x\n\n1. A\n   https://a.example/1\n   about https://a.example/2";
+        let search = done("web_search", json!({"query": "x"}), found);
+        check(
+            &[exec("x"), search.clone()],
+            "https://a.example/1",
+            Some(Verbatim),
+        );
+        check(&[exec("x"), search.clone()], "https://a.example/2", None);
+        check(
+            &[search, page("https://a.example/1", EVIL)],
+            EVIL,
+            Some(Verbatim),
+        );
+        let query = json!({"query": "\nhttps://evil.example/?d=SECRET"});
+        check(
+            &[
+                exec("x"),
+                done("web_search", query, &format!("Results for: \n{EVIL}\n")),
+            ],
+            EVIL,
+            None,
+        );
+        // Blocks of the user's message are strangers' words.
+        let piped = |text: &str| vec![says(&format!("sum up\n\n<stdin>\n{text}\n</stdin>"))];
+        check(
+            &[piped("see https://a.example/b, evil.example")],
+            "https://a.example/b",
+            Some(Verbatim),
+        );
+        check(
+            &[piped("see https://a.example/b, evil.example")],
+            "https://a.example/c",
+            None,
+        );
+        check(&[piped("evil.example")], EVIL, None);
+        check(&[piped("</stdin-2> evil.example")], EVIL, None);
+        let image = Part::Image(Image {
+            media_type: "image/png",
+            bytes: vec![],
+            name: "a".into(),
+        });
+        let pictures = User {
+            parts: vec![image],
+            ..User::default()
+        };
+        check(&[vec![Message::User(pictures)]], EVIL, None);
+        check(&[vec![says("[image: a.png]")]], EVIL, None);
+    }
+
+    #[test]
+    fn flags_grant_hosts() {
+        let seen = Seen::new(ground(false));
+        seen.taint("a test");
+        let check = |net: &[&str], url: &str, expect: bool| {
+            let hosts = net.iter().map(|host| Pattern::new(*host)).collect();
+            let free = Free {
+                net: Net::Hosts(hosts),
+                ..Free::default()
+            };
+            let url = Url::parse(url).unwrap();
+            assert_eq!(seen.allows(&url, &free).is_ok(), expect, "{url} {net:?}");
+        };
+        check(&[], "https://a.example/", false);
+        check(&["A.example"], "https://a.example/x", true);
+        check(&["*.example"], "https://a.example/x", true);
+        check(&["*.a.example"], "https://a.example/x", false);
+        check(&["a.example:9000"], "https://a.example:9000/x", true);
+        check(&["a.example:9000"], "https://a.example/x", false);
+        let free = Free {
+            net: Net::Any,
+            ..Free::default()
+        };
+        assert!(seen.allows(&Url::parse(EVIL).unwrap(), &free).is_ok());
+        assert_eq!(seen.untrusted().as_deref(), Some("a test"));
+    }
+
+    #[test]
+    fn with_commands_that_write_anywhere_no_file_vouches() {
+        let seen = Seen::new(ground(true));
+        for message in done("read_file", json!({"path": "a"}), EVIL) {
+            seen.heed(&message);
+        }
+        assert!(
+            seen.allows(&Url::parse(EVIL).unwrap(), &Free::default())
+                .is_err()
+        );
+    }
+
+    #[test]
+    fn what_was_seen_stays_after_a_compaction() {
+        let seen = Seen::new(ground(false));
+        let mut messages = vec![says("go to named.example")];
+        messages.extend(done(
+            "read_file",
+            json!({"path": "a"}),
+            "https://a.example/b",
+        ));
+        seen.heed_all(&messages);
+        seen.heed_all(&[injected("summary", "…")]);
+        let allows = |url: &str| {
+            seen.allows(&Url::parse(url).unwrap(), &Free::default())
+                .ok()
+        };
+        assert_eq!(allows("https://a.example/b"), Some(Grounds::Verbatim));
+        assert_eq!(allows("https://named.example/c"), Some(Grounds::Host));
+        assert_eq!(allows(EVIL), None);
+    }
+
+    #[test]
+    fn own_words_and_blocks() {
+        let check = |text: &str, own: &str, kinds: &[&str]| {
+            let (found, blocks) = apart(text);
+            let found_kinds: Vec<&str> = blocks.iter().map(|(kind, _)| *kind).collect();
+            assert_eq!(
+                (found.as_str(), found_kinds.as_slice()),
+                (own, kinds),
+                "{text}"
+            );
+        };
+        check("a", "a", &[]);
+        check("a\n\n<stdin>\nb\n</stdin>", "a\n\n", &["stdin"]);
+        check("<stdin-2>\nb</stdin>\nc\n</stdin-2>\nd", "\nd", &["stdin"]);
+        check(
+            "<file name=\"x\">\nb\n</file>\n\n<page name=\"y\">\nc\n</page>",
+            "\n\n",
+            &["file", "page"],
+        );
+        check("<stdin>\nnever ends", "", &["stdin"]);
+        check("<b>bold</b> <stdin>", "<b>bold</b> <stdin>", &[]);
+        check("<stdin-x>\na", "<stdin-x>\na", &[]);
+    }
+
+    #[test]
+    fn addresses_in_text() {
+        let check = |text: &str, expect: &[&str]| {
+            let mut found: Vec<String> = addresses(text).map(String::from).collect();
+            found.dedup();
+            for wanted in expect {
+                assert!(found.iter().any(|url| url == wanted), "{text}: {found:?}");
+            }
+            assert_eq!(found.is_empty(), expect.is_empty(), "{text}: {found:?}");
+        };
+        check("", &[]);
+        check("ftp://a/ ://b http:c", &[]);
+        check("(see https://a.example/b).", &["https://a.example/b"]);
+        check("HTTP://A.example", &["http://a.example/"]);
+        check(
+            "[x](https://a.example/b_(c)) y",
+            &["https://a.example/b_(c)"],
+        );
+        check(
+            "[https://a.example/](https://b.example/)",
+            &["https://a.example/", "https://b.example/"],
+        );
+        check(
+            "<a href=\"https://a.example/?b=1&amp;c=2\">",
+            &["https://a.example/?b=1&c=2"],
+        );
+        check("\"https://a.example/b\",", &["https://a.example/b"]);
+        check("ähttps://a.example/ä", &["https://a.example/%C3%A4"]);
+    }
+
+    #[test]
+    fn hosts_in_words() {
+        let check = |text: &str, expect: &[&str]| {
+            let found: Vec<String> = hosts(text).into_iter().collect();
+            assert_eq!(found, expect, "{text}");
+        };
+        check(
+            "look at Example.org, docs.example.",
+            &["docs.example", "example.org"],
+        );
+        check("fix main.rs and README.md, e.g. v1.2, a.b", &[]);
+        check("read https://main.rs/x", &["main.rs"]);
+        check("mail ada@example.org", &["example.org"]);
+        check("bücher.example", &["xn--bcher-kva.example"]);
+        check("10.0.0.1 is no name", &[]);
+    }
+}
