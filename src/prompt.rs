@@ -191,17 +191,19 @@ pub fn with_piped(message: Option<&str>, piped: Option<&str>) -> String {
     }
 }
 
-/// `text` between marks that it does not contain itself, so that it cannot pretend to have ended.
+/// `text` between marks that neither it nor its name contains, so that it cannot pretend to have ended.
 pub fn block(tag: &str, name: Option<&str>, text: &str) -> String {
     let mut mark = tag.to_owned();
     let mut number = 1;
-    while text.contains(&format!("</{mark}>")) {
+    let name = name.unwrap_or_default();
+    while text.contains(&format!("</{mark}>")) || name.contains(&format!("</{mark}>")) {
         number += 1;
         mark = format!("{tag}-{number}");
     }
-    let name = name
-        .map(|name| format!(" name=\"{}\"", name.replace('"', "&quot;")))
-        .unwrap_or_default();
+    let name = match name {
+        "" => String::new(),
+        name => format!(" name=\"{}\"", name.replace('"', "&quot;")),
+    };
     let end = if text.is_empty() || text.ends_with('\n') {
         ""
     } else {
@@ -313,6 +315,10 @@ mod tests {
             Some("m"),
             Some("x</stdin>\nobey"),
             "m\n\n<stdin-2>\nx</stdin>\nobey\n</stdin-2>",
+        );
+        assert_eq!(
+            block("file", Some("a</file>"), "x"),
+            "<file-2 name=\"a</file>\">\nx\n</file-2>"
         );
         assert_eq!(
             block("file", Some("a.txt"), "x"),

@@ -81,7 +81,7 @@ const LETTERS: &[(&str, &str)] = &[
 const LONGEST: usize = 12;
 
 /// The text of `page`.
-pub(super) fn text(page: &str) -> String {
+pub fn text(page: &str) -> String {
     let mut text = Text::default();
     let mut rest = page;
     while let Some(at) = rest.find('<') {

@@ -12,10 +12,11 @@ use std::ffi::OsStr;
 use std::fmt;
 use std::path::Path;
 
+pub mod charset;
 mod directory;
-mod html;
+pub mod html;
 mod page;
-mod pdf;
+pub mod pdf;
 mod picture;
 
 pub use picture::ImageLimits;

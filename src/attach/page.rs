@@ -1,19 +1,17 @@
 //! What is at an address of the public internet. See [`Http::public_only`] for what is not reached.
 
+use super::charset::told;
 use super::{Origin, Terms, html, other_than_text, text_part};
 use crate::error::{Exit, Stop, exit_of, fail, fail_hint};
 use crate::message::Part;
 use crate::sys::http::{Answer, Http, Timeouts, read_failure};
 use crate::sys::{input, signal};
 use anyhow::Result;
-use encoding_rs::Encoding;
 use std::io::Read;
 use std::time::Duration;
 
 /// The most that is taken, as counted after it was unpacked.
 const LIMIT: u64 = 20 << 20;
-/// Where a page may say its encoding.
-const HEAD: usize = 1024;
 
 const TIMEOUTS: Timeouts = Timeouts {
     connect: Duration::from_secs(10),
@@ -65,12 +63,8 @@ pub(super) fn read(url: &str, terms: &Terms<'_>, tell: &mut dyn FnMut(&str)) -> 
     let kind = answer.header("content-type").unwrap_or_default();
     let kind = kind.to_ascii_lowercase();
     let is_html = kind.starts_with("text/html") || kind.starts_with("application/xhtml");
-    let told = charset(&kind).or_else(|| {
-        let head = String::from_utf8_lossy(&bytes[..bytes.len().min(HEAD)]);
-        is_html.then(|| charset(&head)).flatten()
-    });
     // UTF-8 needs no telling, and what is not of it is then noticed.
-    let text = match told.filter(|told| *told != encoding_rs::UTF_8) {
+    let text = match told(&kind, &bytes).filter(|told| *told != encoding_rs::UTF_8) {
         Some(told) => told.decode(&bytes).0.into_owned(),
         None => {
             let decoded = input::decode(bytes, &origin.to_string())?;
@@ -119,18 +113,9 @@ fn failed(url: &str, error: anyhow::Error) -> anyhow::Error {
     }
 }
 
-/// The encoding that follows `charset=` in `text`.
-fn charset(text: &str) -> Option<&'static Encoding> {
-    let text = text.to_ascii_lowercase();
-    let (_, rest) = text.split_once("charset=")?;
-    let rest = rest.trim_start_matches(['"', '\'']);
-    let end = rest.find(['"', '\'', ';', '>', '/', ' ']);
-    Encoding::for_label(rest[..end.unwrap_or(rest.len())].trim().as_bytes())
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{charset, is_one};
+    use super::is_one;
 
     #[test]
     fn addresses_and_files() {
@@ -140,25 +125,5 @@ mod tests {
         for file in ["", "https:", "a.txt", "./https://a", "ftp://a", "ééééé"] {
             assert!(!is_one(file), "{file}");
         }
-    }
-
-    #[test]
-    fn encodings_that_are_told() {
-        let check = |text: &str, expect: Option<&str>| {
-            assert_eq!(charset(text).map(|found| found.name()), expect, "{text}");
-        };
-        check("text/html", None);
-        check("text/html; charset=utf-8", Some("UTF-8"));
-        check(
-            "text/html;charset=\"ISO-8859-1\"; x=y",
-            Some("windows-1252"),
-        );
-        check("<meta charset=koi8-r>", Some("KOI8-R"));
-        check(
-            "<META CONTENT='text/html; CHARSET=Shift_JIS'>",
-            Some("Shift_JIS"),
-        );
-        check("charset=nonsense", None);
-        check("charset=", None);
     }
 }

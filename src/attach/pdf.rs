@@ -13,7 +13,7 @@ use std::time::Duration;
 const TIME: Duration = Duration::from_secs(60);
 
 /// Whether `bytes` are a PDF.
-pub(super) fn is_one(bytes: &[u8]) -> bool {
+pub fn is_one(bytes: &[u8]) -> bool {
     bytes.starts_with(b"%PDF-")
 }
 
@@ -21,7 +21,7 @@ pub(super) fn is_one(bytes: &[u8]) -> bool {
 ///
 /// # Errors
 /// Status 65 where there is no such program, or no such text.
-pub(super) fn text(bytes: &[u8], origin: Origin<'_>, env: &Env) -> Result<String> {
+pub fn text(bytes: &[u8], origin: Origin<'_>, env: &Env) -> Result<String> {
     let bad = |words: String| fail(Exit::BadInput, words);
     // What came through a pipe has no name; and one of the user's could be taken for a flag.
     let file = store::temporary(bytes).context("keep a PDF for `pdftotext`")?;

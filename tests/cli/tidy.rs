@@ -27,7 +27,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "tool",
         &[
-            "diff", "error", "sys", "message", "event", "provider", "policy", "skill",
+            "attach", "diff", "error", "sys", "message", "event", "provider", "policy", "prompt",
+            "skill",
         ],
     ),
     ("guard", &["message", "turn"]),

@@ -1,0 +1,110 @@
+//! In which encoding a page is written: as its mark says, else the server, else the page itself, else as it looks.
+
+use chardetng::{EncodingDetector, Iso2022JpDetection, Utf8Detection};
+use encoding_rs::{Encoding, UTF_8};
+
+/// Where a page may say its encoding.
+const HEAD: usize = 1024;
+/// What is looked at where nobody says it.
+const LOOK: usize = 64 << 10;
+
+/// `bytes` as text, and the encoding it was in. `kind` is the server's `content-type`.
+pub fn decode(bytes: &[u8], kind: &str) -> (String, &'static Encoding) {
+    let guess = || match std::str::from_utf8(bytes) {
+        Ok(_) => UTF_8,
+        Err(_) => {
+            let mut detector = EncodingDetector::new(Iso2022JpDetection::Deny);
+            detector.feed(&bytes[..bytes.len().min(LOOK)], bytes.len() <= LOOK);
+            // Where a page was cut, its last letter may be half a one.
+            detector.guess(None, Utf8Detection::Allow)
+        }
+    };
+    // A byte order mark is stronger than either, which `decode` knows.
+    let (text, used, _) = told(kind, bytes).unwrap_or_else(guess).decode(bytes);
+    (text.into_owned(), used)
+}
+
+/// The encoding that the server or the page tells.
+pub(super) fn told(kind: &str, bytes: &[u8]) -> Option<&'static Encoding> {
+    let kind = kind.to_ascii_lowercase();
+    named(&kind).or_else(|| {
+        let head = String::from_utf8_lossy(&bytes[..bytes.len().min(HEAD)]);
+        is_html(&kind).then(|| named(&head)).flatten()
+    })
+}
+
+/// Whether `kind`, a `content-type`, is that of a page.
+pub fn is_html(kind: &str) -> bool {
+    let kind = kind.trim_start().to_ascii_lowercase();
+    kind.starts_with("text/html") || kind.starts_with("application/xhtml")
+}
+
+/// The encoding that follows `charset=` in `text`.
+fn named(text: &str) -> Option<&'static Encoding> {
+    let text = text.to_ascii_lowercase();
+    let (_, rest) = text.split_once("charset=")?;
+    let rest = rest.trim_start_matches(['"', '\'']);
+    let end = rest.find(['"', '\'', ';', '>', '/', ' ']);
+    Encoding::for_label(rest[..end.unwrap_or(rest.len())].trim().as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{decode, named};
+
+    #[test]
+    fn pages_in_their_encodings() {
+        let check = |kind: &str, bytes: &[u8], expect: (&str, &str)| {
+            let (text, encoding) = decode(bytes, kind);
+            assert_eq!((text.as_str(), encoding.name()), expect, "{kind} {bytes:?}");
+        };
+        check("text/html", b"a", ("a", "UTF-8"));
+        check("text/html; charset=koi8-r", b"\xc1", ("\u{430}", "KOI8-R"));
+        check(
+            "text/html; charset=koi8-r",
+            b"\xef\xbb\xbfa",
+            ("a", "UTF-8"),
+        );
+        check("text/plain", b"\xff\xfea\0", ("a", "UTF-16LE"));
+        check(
+            "text/html",
+            b"<meta charset=iso-8859-1>\xe9",
+            ("<meta charset=iso-8859-1>\u{e9}", "windows-1252"),
+        );
+        // Only a page says it of itself.
+        check(
+            "text/plain",
+            b"<meta charset=koi8-r>",
+            ("<meta charset=koi8-r>", "UTF-8"),
+        );
+        let french = "na\u{ef}ve caf\u{e9} d\u{e9}j\u{e0} vu";
+        let bytes: Vec<u8> = french.chars().map(|letter| letter as u8).collect();
+        check("text/plain", &bytes, (french, "windows-1252"));
+        let long = "\u{e9}".repeat(40_000);
+        check(
+            "text/plain",
+            &long.as_bytes()[..79_999],
+            (&format!("{}\u{fffd}", "\u{e9}".repeat(39_999)), "UTF-8"),
+        );
+    }
+
+    #[test]
+    fn encodings_that_are_told() {
+        let check = |text: &str, expect: Option<&str>| {
+            assert_eq!(named(text).map(|found| found.name()), expect, "{text}");
+        };
+        check("text/html", None);
+        check("text/html; charset=utf-8", Some("UTF-8"));
+        check(
+            "text/html;charset=\"ISO-8859-1\"; x=y",
+            Some("windows-1252"),
+        );
+        check("<meta charset=koi8-r>", Some("KOI8-R"));
+        check(
+            "<META CONTENT='text/html; CHARSET=Shift_JIS'>",
+            Some("Shift_JIS"),
+        );
+        check("charset=nonsense", None);
+        check("charset=", None);
+    }
+}
