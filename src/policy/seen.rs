@@ -253,7 +253,9 @@ impl State {
         } = result;
         let called = self.calls.remove(call);
         // What was asked for is the model's own word, wherever it turns up again.
-        let asked = called.as_ref().map(|called| called.arguments.to_string());
+        let asked = called
+            .as_ref()
+            .map(|called| folded(&called.arguments.to_string()));
         let vouches = match (name.as_str(), &called) {
             (_, Some(called)) if called.name != *name => {
                 self.taint(|| format!("what `{name}` gave"));
@@ -293,7 +295,7 @@ impl State {
             // The lines of results that are an address, and no text that a page or the query had a hand in.
             let is_address = |line: &&str| name != "web_search" || is_one(line.trim());
             for line in text.lines().filter(is_address) {
-                let others = addresses(line).filter(|url| !asked.contains(url.as_str()));
+                let others = addresses(line).filter(|url| !asked.contains(&folded(url.as_str())));
                 self.addresses.extend(others.map(|url| key(&url)));
             }
         }
@@ -373,6 +375,33 @@ fn is_one(line: &str) -> bool {
         .iter()
         .any(|start| line.starts_with(start))
         && !line.contains(char::is_whitespace)
+}
+
+/// `text` so that an address in it is found whatever way somebody wrote it again: in small letters, without its scheme,
+/// its slashes and its white space, and without the ways in which letters are hidden in addresses.
+fn folded(text: &str) -> String {
+    let (bytes, mut plain) = (text.as_bytes(), Vec::with_capacity(text.len()));
+    let mut at = 0;
+    while at < bytes.len() {
+        let hex = text.get(at + 1..at + 3).filter(|_| bytes[at] == b'%');
+        match hex.and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
+            Some(byte) => {
+                plain.push(byte);
+                at += 3;
+            }
+            None => {
+                plain.push(bytes[at]);
+                at += 1;
+            }
+        }
+    }
+    let text = String::from_utf8_lossy(&plain).to_lowercase();
+    let is_said = |letter: &char| !letter.is_whitespace() && *letter != '+';
+    let text: String = text.chars().filter(is_said).collect();
+    let bare = text
+        .strip_prefix("https://")
+        .or(text.strip_prefix("http://"));
+    bare.unwrap_or(&text).trim_end_matches('/').to_owned()
 }
 
 /// How addresses are compared: as the parser writes them, without what a server is not told.
@@ -772,6 +801,13 @@ mod tests {
                 done("web_search", query, &format!("Results for: \n{EVIL}\n")),
             ],
             EVIL,
+            None,
+        );
+        let query = json!({"query": "Evil.example?d=a SECRET"});
+        let echo = "1. A\n   https://evil.example/?d=a%20secret";
+        check(
+            &[exec("x"), done("web_search", query, echo)],
+            "https://evil.example/?d=a%20secret",
             None,
         );
         // Blocks of the user's message are strangers' words.

@@ -7,6 +7,7 @@
 pub mod check;
 pub mod expand;
 pub mod file;
+mod hosts;
 pub mod keys;
 pub mod kind;
 pub mod layers;
@@ -18,14 +19,15 @@ pub use file::Config;
 pub use layers::{Layers, Origin};
 pub use models::Asked;
 
-use crate::error::{Exit, fail};
-use crate::sys::env::{Env, FIRST_BYTE, STREAM_IDLE};
+use crate::error::{Exit, fail, fail_hint};
+use crate::sys::address::Range;
+use crate::sys::env::{BRAVE_API_KEY, Env, FIRST_BYTE, STREAM_IDLE};
 use crate::sys::paths::Paths;
 use crate::sys::secret::{self, Secret};
 use anyhow::Result;
 use keys::{Branch, snake_case};
 use serde_json::{Map, Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -52,6 +54,7 @@ pub struct Settings {
     pub profile: String,
     pub tools: Tools,
     pub exec: Exec,
+    pub web: Web,
     pub restrict_to_workspace: bool,
     /// Characters of a tool's result that the session keeps: 16,000 are some 4,000 tokens.
     pub max_tool_result_chars: usize,
@@ -188,6 +191,26 @@ pub struct Exec {
     pub allowed_env_keys: Vec<String>,
 }
 
+/// The settings of the web tools.
+#[derive(Clone, Debug)]
+pub struct Web {
+    pub enabled: bool,
+    pub proxy: Option<Secret>,
+    pub user_agent: Option<String>,
+    /// Who searches, as written; `None` where nobody says.
+    pub engine: Option<String>,
+    pub key: Option<Secret>,
+    pub base: Option<String>,
+    /// Results of a search: 5 say whether there is anything.
+    pub results: usize,
+    /// 30 s for a search.
+    pub timeout: Duration,
+    /// Addresses that may be reached though they are not public.
+    pub spared: Vec<Range>,
+    /// Those that the config names anywhere.
+    pub hosts: BTreeSet<String>,
+}
+
 /// How long to wait for a provider. A zero waits without end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
@@ -257,6 +280,7 @@ impl Settings {
             },
             tools: values.tools()?,
             exec: values.exec()?,
+            web: values.web(config, env)?,
             restrict_to_workspace: values.truth("tools.restrictToWorkspace")?,
             max_tool_result_chars: values.count(&defaults("maxToolResultChars"))?,
             session_sync: match values.text("session.sync")?.as_str() {
@@ -449,6 +473,35 @@ impl Values<'_> {
             path_append: self.text("tools.exec.pathAppend")?,
             path_prepend: self.text("tools.exec.pathPrepend")?,
             allowed_env_keys: self.texts("tools.exec.allowedEnvKeys")?,
+        })
+    }
+
+    fn web(&self, config: &Config, env: &Env) -> Result<Web> {
+        let name = |key: &str| self.name(&format!("tools.web.{key}"), None);
+        let key = match name("search.apiKey")? {
+            Some(key) => Some(key),
+            None => env.get(BRAVE_API_KEY).map(str::to_owned),
+        };
+        let range = |text: String| {
+            text.parse().map_err(|()| {
+                let cause =
+                    format!("`tools.ssrfWhitelist` has `{text}`, which is no range of addresses");
+                fail_hint(Exit::Config, cause, "as `10.0.0.0/8`, or one address")
+            })
+        };
+        let spared = self.texts("tools.ssrfWhitelist")?;
+        let written = self.0.read(&["tools", "web", "search", "provider"])?;
+        Ok(Web {
+            enabled: self.truth("tools.web.enable")?,
+            proxy: name("proxy")?.map(Secret::new),
+            user_agent: name("userAgent")?,
+            engine: written.as_ref().and_then(Value::as_str).and_then(not_blank),
+            key: key.map(Secret::new),
+            base: name("search.baseUrl")?,
+            results: self.count("tools.web.search.maxResults")?.min(10),
+            timeout: Duration::from_secs(self.whole("tools.web.search.timeout", None)?.into()),
+            spared: spared.into_iter().map(range).collect::<Result<_>>()?,
+            hosts: hosts::named(config),
         })
     }
 

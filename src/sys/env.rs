@@ -31,6 +31,8 @@ pub const TEST_FETCH: &str = "NANOBOT_TEST_FETCH";
 pub const INSIDE: &str = "NANOBOT_INSIDE";
 /// Where hosts are, as `name=address,address;name=…`, for the web tools alone. For tests.
 pub const TEST_HOSTS: &str = "NANOBOT_TEST_HOSTS";
+/// The key of a search engine.
+pub const BRAVE_API_KEY: &str = "BRAVE_API_KEY";
 /// Seconds to wait for the first byte of an answer.
 pub const FIRST_BYTE: &str = "NANOBOT_LLM_TIMEOUT_S";
 /// Seconds that a stream may stay silent.
@@ -81,6 +83,10 @@ pub const VARIABLES: &[Variable] = &[
     Variable {
         name: "OPENAI_API_KEY, ANTHROPIC_API_KEY, OPENROUTER_API_KEY, …",
         meaning: "the key of that provider, where the config has none; `nanobot provider list` names them all",
+    },
+    Variable {
+        name: BRAVE_API_KEY,
+        meaning: "the key of the search engine Brave, where the config has none",
     },
     Variable {
         name: "CREDENTIALS_DIRECTORY",

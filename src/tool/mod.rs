@@ -20,6 +20,9 @@ pub mod exec;
 pub mod files;
 pub mod list_dir;
 pub mod read_file;
+pub mod web;
+pub mod web_fetch;
+pub mod web_search;
 pub mod write_file;
 
 /// What a refusal ends with, so that the model does not look for another way.

@@ -1,0 +1,260 @@
+//! Search engines: how each is asked, and what it answers. Pure.
+
+use crate::attach::html;
+use crate::sys::http::escaped;
+use dom_query::Document;
+use serde_json::Value;
+use url::Url;
+
+/// Who searches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Engine {
+    Brave,
+    Searxng,
+    DuckDuckGo,
+}
+
+/// Something that was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Found {
+    pub(crate) title: String,
+    pub(crate) url: Url,
+    pub(crate) about: String,
+}
+
+impl Engine {
+    /// The engine of that name, as the config has it.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        match name.trim().to_ascii_lowercase().as_str() {
+            "brave" => Some(Self::Brave),
+            "searxng" => Some(Self::Searxng),
+            "duckduckgo" | "ddg" => Some(Self::DuckDuckGo),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Brave => "Brave",
+            Self::Searxng => "SearXNG",
+            Self::DuckDuckGo => "DuckDuckGo",
+        }
+    }
+
+    /// Where it is, unless the config says so.
+    pub(crate) fn home(self) -> Option<&'static str> {
+        match self {
+            Self::Brave => Some("https://api.search.brave.com"),
+            Self::DuckDuckGo => Some("https://html.duckduckgo.com"),
+            Self::Searxng => None,
+        }
+    }
+
+    /// The address that asks for `query`, at `base`.
+    pub(crate) fn question(self, base: &str, query: &str, count: usize) -> String {
+        let (base, query) = (base.trim_end_matches('/'), escaped(query));
+        // Some write the whole of it.
+        let at = |path: &str| match base.ends_with(path) {
+            true => base.to_owned(),
+            false => format!("{base}{path}"),
+        };
+        match self {
+            Self::Brave => format!("{}?q={query}&count={count}", at("/res/v1/web/search")),
+            Self::Searxng => format!("{}?q={query}&format=json", at("/search")),
+            Self::DuckDuckGo => format!("{}/?q={query}", at("/html")),
+        }
+    }
+
+    /// What it found, in its own order.
+    ///
+    /// # Errors
+    /// In words: it answered something else.
+    pub(crate) fn read(self, answer: &str) -> Result<Vec<Found>, String> {
+        let odd = || {
+            format!(
+                "{} answered something that is no list of results",
+                self.name()
+            )
+        };
+        if self == Self::DuckDuckGo {
+            return duckduckgo(answer).ok_or_else(odd);
+        }
+        let answer: Value = serde_json::from_str(answer).map_err(|_| odd())?;
+        let (list, about) = match self {
+            // Where nothing was found, the whole branch is missing.
+            Self::Brave if answer["web"].is_null() && answer.is_object() => return Ok(Vec::new()),
+            Self::Brave => (&answer["web"]["results"], "description"),
+            _ => (&answer["results"], "content"),
+        };
+        let text = |result: &Value, key: &str| result[key].as_str().unwrap_or_default().to_owned();
+        let list = list.as_array().ok_or_else(odd)?.iter();
+        let found = list.filter_map(|result| {
+            found(
+                &text(result, "title"),
+                &text(result, "url"),
+                &text(result, about),
+            )
+        });
+        Ok(found.collect())
+    }
+}
+
+/// The results on DuckDuckGo's page without scripts; `None` where it is another page, as for those it takes for robots.
+fn duckduckgo(page: &str) -> Option<Vec<Found>> {
+    let document = Document::from(page);
+    let results = document.select(".result");
+    let mut all = Vec::new();
+    for result in results
+        .iter()
+        .filter(|result| !result.has_class("result--ad"))
+    {
+        let link = result.select("a.result__a");
+        let href = link.attr("href").unwrap_or_default();
+        // It counts clicks by leading through itself.
+        let through = Url::parse("https://duckduckgo.com/").ok()?.join(&href).ok();
+        let own = through
+            .as_ref()
+            .filter(|url| url.host_str() == Some("duckduckgo.com"));
+        let target = own.and_then(|url| {
+            let mut pairs = url.query_pairs();
+            pairs
+                .find(|(name, _)| name == "uddg")
+                .map(|(_, target)| target.into_owned())
+        });
+        let url = match (&target, own) {
+            (Some(target), _) => target,
+            (None, Some(_)) => continue,
+            (None, None) => &*href,
+        };
+        all.extend(found(
+            &link.text(),
+            url,
+            &result.select(".result__snippet").text(),
+        ));
+    }
+    let is_empty = !document.select(".no-results").is_empty();
+    (!all.is_empty() || is_empty).then_some(all)
+}
+
+/// A result, where it leads to the web. Its words come in one line each, without marks.
+fn found(title: &str, url: &str, about: &str) -> Option<Found> {
+    let url = Url::parse(url)
+        .ok()
+        .filter(|url| ["http", "https"].contains(&url.scheme()))?;
+    let line = |text: &str| {
+        let text = html::text(text);
+        super::invisible::strip(&text)
+            .0
+            .split_whitespace()
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
+    Some(Found {
+        title: line(title),
+        url,
+        about: line(about),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Engine;
+
+    #[test]
+    fn questions() {
+        use Engine::{Brave, DuckDuckGo, Searxng};
+        let check = |engine: Engine, base: &str, expect: &str| {
+            assert_eq!(engine.question(base, "a b&c", 3), expect)
+        };
+        check(
+            Brave,
+            "https://b",
+            "https://b/res/v1/web/search?q=a%20b%26c&count=3",
+        );
+        check(
+            Searxng,
+            "http://s:1/",
+            "http://s:1/search?q=a%20b%26c&format=json",
+        );
+        check(
+            Searxng,
+            "http://s:1/x/search",
+            "http://s:1/x/search?q=a%20b%26c&format=json",
+        );
+        check(DuckDuckGo, "https://d", "https://d/html/?q=a%20b%26c");
+        check(DuckDuckGo, "https://d/html/", "https://d/html/?q=a%20b%26c");
+    }
+
+    #[test]
+    fn answers() {
+        use Engine::{Brave, DuckDuckGo, Searxng};
+        let check = |engine: Engine, answer: &str, expect: Result<&str, &str>| {
+            let found = engine.read(answer).map(|found| {
+                let line =
+                    |found: &super::Found| format!("{}|{}|{}", found.title, found.url, found.about);
+                found.iter().map(line).collect::<Vec<_>>().join("\n")
+            });
+            match (&found, expect) {
+                (Ok(found), Ok(expect)) => assert_eq!(found, expect),
+                (Err(words), Err(word)) => assert!(words.contains(word), "{words}"),
+                _ => panic!("{answer}: {found:?}"),
+            }
+        };
+        check(
+            Brave,
+            r#"{"web": {"results": [{"title": "A <b>&amp;</b> B", "url": "https://a.example", "description": "<strong>x</strong>\ny"},
+                {"title": "no", "url": "javascript:x"}, {"url": "http://b.example/\u200b"}]}}"#,
+            Ok("A & B|https://a.example/|x y\n|http://b.example/%E2%80%8B|"),
+        );
+        check(Brave, r#"{"query": {}}"#, Ok(""));
+        check(Brave, r#"[]"#, Err("Brave answered"));
+        check(Brave, "<html>", Err("no list"));
+        check(
+            Searxng,
+            r#"{"results": [{"title": "t", "url": "https://a.example/", "content": "c"}]}"#,
+            Ok("t|https://a.example/|c"),
+        );
+        check(Searxng, r#"{"results": []}"#, Ok(""));
+        check(Searxng, "{}", Err("SearXNG answered"));
+        let page = r#"<div class="result results_links"><h2><a class="result__a"
+            href="//duckduckgo.com/l/?uddg=https%3A%2F%2Fa.example%2Fx%3Fy%3D1&amp;rut=0">A <b>t</b></a></h2>
+            <a class="result__snippet" href="x">About <b>it</b></a></div>
+            <div class="result result--ad"><a class="result__a" href="https://ad.example/">Ad</a></div>
+            <div class="result"><a class="result__a" href="https://duckduckgo.com/y.js?ad_domain=b">Ad</a></div>
+            <div class="result"><a class="result__a" href="https://b.example/">B</a></div>"#;
+        check(
+            DuckDuckGo,
+            page,
+            Ok("A t|https://a.example/x?y=1|About it\nB|https://b.example/|"),
+        );
+        check(
+            DuckDuckGo,
+            "<div class='no-results'>No results.</div>",
+            Ok(""),
+        );
+        check(
+            DuckDuckGo,
+            "<form>Select all squares containing a duck</form>",
+            Err("DuckDuckGo answered"),
+        );
+    }
+
+    #[test]
+    fn fuzz_any_answer_is_results_or_none() {
+        let seeds: &[&[u8]] = &[
+            br#"{"web": {"results": [{"title": "a", "url": "https://a.example", "description": "b"}]}}"#,
+            br#"{"results": [{"title": "a", "url": "https://a.example", "content": "b"}]}"#,
+            b"<div class=result><a class=result__a href='//duckduckgo.com/l/?uddg=https%3A%2F%2Fa'>b</a></div>",
+        ];
+        crate::fuzz::hold(seeds, |input, random| {
+            let engines = [Engine::Brave, Engine::Searxng, Engine::DuckDuckGo];
+            for found in engines[random.below(3)]
+                .read(&crate::fuzz::text(input))
+                .unwrap_or_default()
+            {
+                assert!(["http", "https"].contains(&found.url.scheme()));
+                assert!(!found.title.contains('\n') && !found.about.contains('\n'));
+            }
+        });
+    }
+}

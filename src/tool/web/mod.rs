@@ -1,0 +1,247 @@
+//! What the web tools share: who may be asked for what, and how it is asked.
+//!
+//! Each step of the way is decided about alike: by the policy's rules, by what the conversation has seen, by where the
+//! host is. A redirect is the word of whoever was asked. Where nothing of the address was of the model's making it is
+//! followed, since no more can go out by it than by what was asked. Where the model may have put the address together, for
+//! a host that is free, it is not: many hosts lead wherever an address of theirs says, and that would be the way out.
+
+use super::Failure;
+use crate::attach::pdf;
+use crate::error::{Exit, Stop, exit_of};
+use crate::policy::seen::{self, Free, Grounds, Seen};
+use crate::policy::{Decision, Policy, Refusal};
+use crate::sys::address::Range;
+use crate::sys::env::Env;
+use crate::sys::http::{Answer, Bounds, Http, Timeouts, read_failure};
+use crate::sys::input::image_type;
+use crate::sys::secret::{Secret, mask};
+use crate::sys::{signal, web};
+use serde_json::json;
+use std::io::Read;
+use std::sync::Arc;
+use std::time::Duration;
+use url::Url;
+
+pub(super) mod article;
+pub(super) mod engine;
+pub(super) mod invisible;
+
+/// How often an address may lead on.
+const REDIRECTS: usize = 5;
+/// The most that is taken of a text, as counted after it was unpacked: more than anybody reads of a page.
+const LIMIT: usize = 2 << 20;
+/// The same of an image or a PDF, which are of no use in part.
+const WHOLE: usize = 16 << 20;
+/// What can be made use of, for servers that have several forms of a page.
+const ACCEPT: &str =
+    "text/markdown, text/html;q=0.9, application/json;q=0.9, text/plain;q=0.9, */*;q=0.5";
+
+const TIMEOUTS: Timeouts = Timeouts {
+    connect: Duration::from_secs(10),
+    first_byte: Duration::from_secs(30),
+    idle: Duration::from_secs(30),
+    total: Duration::from_secs(30),
+};
+
+/// What the web tools are built with.
+pub struct Web {
+    pub policy: Arc<Policy>,
+    pub seen: Arc<Seen>,
+    pub free: Free,
+    /// Addresses that may be reached though they are not public.
+    pub spared: Vec<Range>,
+    /// Nothing beyond this machine is reached.
+    pub offline: bool,
+    pub proxy: Option<Secret>,
+    pub user_agent: Option<String>,
+    /// Characters of a result that the session keeps.
+    pub limit: usize,
+    pub env: Env,
+}
+
+/// What came of an address.
+pub(super) struct Fetched {
+    /// Where it was, at the end of all redirects.
+    pub(super) url: Url,
+    /// The server's `content-type`, in small letters.
+    pub(super) kind: String,
+    pub(super) bytes: Vec<u8>,
+    /// There was more.
+    pub(super) cut: bool,
+}
+
+impl Web {
+    /// What is at the address that the model wrote.
+    pub(super) fn fetch(&self, given: &str) -> Result<Fetched, Failure> {
+        let mut url = web::read(seen::bare(given))?;
+        let end = signal::now().saturating_add(TIMEOUTS.total);
+        let mut grounds = self.judge(&url)?;
+        for _ in 0..=REDIRECTS {
+            let left = end.saturating_sub(signal::now());
+            if left.is_zero() {
+                return Err(
+                    format!("`{url}` took longer than {} s", TIMEOUTS.total.as_secs()).into(),
+                );
+            }
+            let http = self.client(&url, left)?;
+            let answer = http
+                .get(&url, &[("accept".into(), ACCEPT.into())])
+                .map_err(|error| failed(&url, &error))?;
+            match next(&url, &answer)? {
+                Some(next) => {
+                    self.rules(&next)?;
+                    if !grounds.vouch() {
+                        grounds = self.consider(&next).map_err(|refusal| Refusal {
+                            words: format!("`{url}` leads on to `{next}`; {}", refusal.words),
+                            ..refusal
+                        })?;
+                    }
+                    url = next;
+                }
+                None => return taken(url, answer),
+            }
+        }
+        Err(format!("`{url}` leads on more than {REDIRECTS} times").into())
+    }
+
+    /// Whether `text`, which is to go out, holds a key of ours.
+    pub(super) fn keeps_secrets(text: &str) -> Result<(), Refusal> {
+        match leaks(text) {
+            true => Err(Refusal::of(
+                "it holds a key that must not leave this machine",
+            )),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether `url` may be asked for.
+    fn judge(&self, url: &Url) -> Result<Grounds, Refusal> {
+        self.rules(url)?;
+        self.consider(url)
+    }
+
+    /// The policy has seen what the model wrote; rules about hosts are about what that means, and where it leads.
+    fn rules(&self, url: &Url) -> Result<(), Refusal> {
+        match self
+            .policy
+            .decide("web_fetch", &json!({ "url": url.as_str() }))
+        {
+            Decision::Deny(refusal) => Err(refusal),
+            _ => Self::keeps_secrets(url.as_str()),
+        }
+    }
+
+    fn consider(&self, url: &Url) -> Result<Grounds, Refusal> {
+        self.seen.allows(url, &self.free)
+    }
+
+    /// A client for `url` and no other.
+    fn client(&self, url: &Url, left: Duration) -> Result<Http, Failure> {
+        let (host, port) = (
+            url.host_str().unwrap_or_default(),
+            url.port_or_known_default(),
+        );
+        let port = port.filter(|port| self.policy.net.grants_port(host, *port));
+        let bounds = Bounds {
+            spared: self.spared.clone(),
+            ports: port
+                .map(|port| (host.to_owned(), port))
+                .into_iter()
+                .collect(),
+            offline: self.offline,
+        };
+        let timeouts = Timeouts {
+            total: left,
+            ..TIMEOUTS
+        };
+        self.dressed(Http::bounded(timeouts, bounds, &self.env))
+    }
+
+    /// A client for an address that the user has configured, wherever that is.
+    pub(super) fn own_client(&self, total: Duration) -> Result<Http, Failure> {
+        let timeouts = Timeouts { total, ..TIMEOUTS };
+        self.dressed(Http::new(timeouts, self.offline, &self.env).directly())
+    }
+
+    fn dressed(&self, http: Http) -> Result<Http, Failure> {
+        http.named(self.user_agent.clone())
+            .through(self.proxy.as_ref(), "`tools.web.proxy`")
+            .map_err(|error| error.to_string().into())
+    }
+}
+
+/// Whether a key of ours stands in `text`.
+fn leaks(text: &str) -> bool {
+    mask(text.to_owned()) != text
+}
+
+/// Where `answer` leads on to from `url`.
+fn next(url: &Url, answer: &Answer) -> Result<Option<Url>, Failure> {
+    if ![301, 302, 303, 307, 308].contains(&answer.status) {
+        return Ok(None);
+    }
+    let place = answer.header("location").unwrap_or_default();
+    let Ok(whole) = url.join(place) else {
+        return Err(format!("`{url}` leads on to nowhere").into());
+    };
+    let next = web::read(whole.as_str())
+        .map_err(|words| format!("`{url}` leads on to what is not fetched: {words}"))?;
+    if url.scheme() == "https" && next.scheme() == "http" {
+        return Err(format!(
+            "`{url}` leads on to `{next}`, without encryption, which is not followed"
+        )
+        .into());
+    }
+    Ok(Some(next))
+}
+
+/// The body of `answer`.
+fn taken(url: Url, mut answer: Answer) -> Result<Fetched, Failure> {
+    if !(200..300).contains(&answer.status) {
+        return Err(format!("the server says {} for `{url}`", answer.status).into());
+    }
+    let mut bytes = Vec::new();
+    let mut read = |bytes: &mut Vec<u8>, limit: usize| {
+        let more = (limit + 1).saturating_sub(bytes.len()) as u64;
+        let read = answer.body.by_ref().take(more).read_to_end(bytes);
+        read.map_err(|error| format!("`{url}`: {}", read_failure(&error)))
+    };
+    read(&mut bytes, LIMIT)?;
+    let mut limit = LIMIT;
+    if pdf::is_one(&bytes) || image_type(&bytes).is_some() {
+        limit = WHOLE;
+        read(&mut bytes, WHOLE)?;
+        if bytes.len() > WHOLE {
+            return Err(format!("`{url}` is larger than {} MiB", WHOLE >> 20).into());
+        }
+    }
+    let kind = answer.header("content-type").unwrap_or_default();
+    let kind = kind.to_ascii_lowercase();
+    let cut = bytes.len() > limit;
+    bytes.truncate(limit);
+    Ok(Fetched {
+        url,
+        kind,
+        bytes,
+        cut,
+    })
+}
+
+/// A request that failed, in words for the model.
+fn failed(url: &Url, error: &anyhow::Error) -> Failure {
+    if error.is::<Stop>() {
+        return "interrupted, since the run is to end".into();
+    }
+    if exit_of(error) != Exit::Refused {
+        return format!("`{url}` cannot be fetched: {error:#}").into();
+    }
+    let (host, port) = (
+        url.host_str().unwrap_or_default(),
+        url.port_or_known_default(),
+    );
+    let odd = port.filter(|port| !web::PORTS.contains(port));
+    Failure::Denied(Refusal {
+        words: format!("`{url}` is not fetched: {error:#}"),
+        grant: odd.map(|port| format!("--net={host}:{port}")),
+    })
+}

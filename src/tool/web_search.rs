@@ -1,0 +1,185 @@
+//! `web_search`: what a search engine finds, as a numbered list of titles, addresses and a few words each.
+
+use super::web::Web;
+use super::web::engine::{Engine, Found};
+use super::web_fetch::STRANGERS;
+use super::{Effect, Failure, Output, Tool};
+use crate::error::Stop;
+use crate::prompt::block;
+use crate::provider::ToolSpec;
+use crate::sys::http::read_failure;
+use crate::sys::secret::Secret;
+use serde_json::{Value, json};
+use std::fmt::Write;
+use std::io::Read;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The most that is read of an answer.
+const LIMIT: u64 = 2 << 20;
+/// Results at most.
+const MOST: u64 = 10;
+/// Characters of a question once strangers have had a word: enough to search with, little to leak by.
+const QUERY: usize = 300;
+
+/// Who searches, and how.
+#[derive(Clone, Debug)]
+pub struct Engines {
+    /// As the config names it.
+    pub provider: String,
+    pub key: Option<Secret>,
+    /// Where it is, if not where everybody finds it. The user chose it, so it may be anywhere.
+    pub base: Option<String>,
+    pub count: usize,
+    pub timeout: Duration,
+}
+
+/// Searches the web.
+pub struct WebSearch {
+    spec: ToolSpec,
+    web: Arc<Web>,
+    engines: Engines,
+}
+
+impl WebSearch {
+    pub fn new(web: Arc<Web>, engines: Engines) -> Self {
+        let spec = ToolSpec {
+            name: "web_search".into(),
+            description: "Search the web: titles, addresses, a few words of each".into(),
+            parameters: json!({ "type": "object", "required": ["query"], "properties": {
+                "query": { "type": "string", "minLength": 1 },
+                "count": { "type": "integer", "minimum": 1, "maximum": MOST },
+            } }),
+        };
+        Self { spec, web, engines }
+    }
+
+    /// What `engine` finds.
+    fn ask(&self, engine: Engine, query: &str, count: usize) -> Result<Vec<Found>, Failure> {
+        let Engines {
+            key, base, timeout, ..
+        } = &self.engines;
+        let name = engine.name();
+        let Some(base) = base.as_deref().or(engine.home()) else {
+            return Err(format!(
+                "{name} needs its address in `tools.web.search.baseUrl`; tell the user"
+            )
+            .into());
+        };
+        let mut headers = vec![(
+            "accept".to_owned(),
+            "application/json, text/html".to_owned(),
+        )];
+        if let (Engine::Brave, Some(key)) = (engine, key) {
+            headers.push(("x-subscription-token".into(), key.expose().into()));
+        }
+        let http = self.web.own_client(*timeout)?;
+        let answer = http.send(&engine.question(base, query, count), &headers, None);
+        let mut answer = answer.map_err(|error| match error.is::<Stop>() {
+            true => "interrupted, since the run is to end".to_owned(),
+            false => format!("{name} cannot be asked: {error:#}"),
+        })?;
+        match answer.status {
+            200 => {}
+            401 | 403 if key.is_some() => {
+                return Err(format!(
+                    "{name} rejects the key in `tools.web.search.apiKey`; tell the user"
+                )
+                .into());
+            }
+            403 if engine == Engine::Searxng => {
+                return Err("SearXNG does not answer as JSON; tell the user that its settings must allow the format `json`".into());
+            }
+            202 | 429 => {
+                return Err(format!(
+                    "{name} is asked too often; go on without, or search again later"
+                )
+                .into());
+            }
+            status => {
+                return Err(
+                    format!("{name} says {status}; go on without, or try other words").into(),
+                );
+            }
+        }
+        let mut bytes = Vec::new();
+        let read = answer.body.by_ref().take(LIMIT).read_to_end(&mut bytes);
+        read.map_err(|error| format!("{name}: {}", read_failure(&error)))?;
+        Ok(engine.read(&String::from_utf8_lossy(&bytes))?)
+    }
+}
+
+impl Tool for WebSearch {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn effect(&self, _: &Value) -> Effect {
+        Effect::Reads
+    }
+
+    fn run(&self, arguments: &Value, _: &mut dyn FnMut(&str)) -> Result<Output, Failure> {
+        let query = arguments["query"].as_str().unwrap_or_default().trim();
+        let count = arguments["count"]
+            .as_u64()
+            .map_or(self.engines.count, |count| count as usize);
+        let provider = &self.engines.provider;
+        let Some(engine) = Engine::named(provider) else {
+            return Err(format!(
+                "`tools.web.search.provider` is `{provider}`; brave, searxng and duckduckgo are known; tell the user"
+            )
+            .into());
+        };
+        Web::keeps_secrets(query)?;
+        let cut = self
+            .web
+            .seen
+            .untrusted()
+            .and_then(|_| query.char_indices().nth(QUERY));
+        let query = cut.map_or(query, |(at, _)| &query[..at]);
+        let mut found = self.ask(engine, query, count)?;
+        found.truncate(count.clamp(1, MOST as usize));
+        if found.is_empty() {
+            return Ok("Nothing was found; other words may find more."
+                .to_owned()
+                .into());
+        }
+        let mut text = format!("{STRANGERS}\n{}", block("results", None, &listed(&found)));
+        if cut.is_some() {
+            text.push_str(&format!("\n(the question was cut at {QUERY} characters)"));
+        }
+        Ok(text.into())
+    }
+}
+
+/// `found` as a list. Only its addresses stand in lines of their own.
+fn listed(found: &[Found]) -> String {
+    let mut list = String::new();
+    for (number, Found { title, url, about }) in found.iter().enumerate() {
+        writeln!(list, "{}. {title}\n   {url}", number + 1)
+            .expect("writing to a string cannot fail");
+        if about.contains(' ') {
+            writeln!(list, "   {about}").expect("writing to a string cannot fail");
+        }
+    }
+    list
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Found, listed};
+    use url::Url;
+
+    #[test]
+    fn lists() {
+        let found = |about: &str| Found {
+            title: "A".into(),
+            url: Url::parse("https://a.example").unwrap(),
+            about: about.into(),
+        };
+        assert_eq!(
+            listed(&[found("some words"), found("https://evil.example/")]),
+            "1. A\n   https://a.example/\n   some words\n2. A\n   https://a.example/\n"
+        );
+    }
+}
