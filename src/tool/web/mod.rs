@@ -14,7 +14,7 @@ use crate::sys::address::Range;
 use crate::sys::env::Env;
 use crate::sys::http::{Answer, Bounds, Http, Timeouts, read_failure};
 use crate::sys::input::image_type;
-use crate::sys::secret::{Secret, mask};
+use crate::sys::secret::{Secret, leaks};
 use crate::sys::{signal, web};
 use serde_json::json;
 use std::io::Read;
@@ -168,11 +168,6 @@ impl Web {
             .through(self.proxy.as_ref(), "`tools.web.proxy`")
             .map_err(|error| error.to_string().into())
     }
-}
-
-/// Whether a key of ours stands in `text`.
-fn leaks(text: &str) -> bool {
-    mask(text.to_owned()) != text
 }
 
 /// Where `answer` leads on to from `url`.
