@@ -185,6 +185,7 @@ impl Turn<'_, '_, '_> {
     fn run_calls(&mut self, reply: &Reply) -> Result<()> {
         let toolbox = self.agent.toolbox;
         for batch in toolbox.batches(&reply.calls) {
+            toolbox.heed(self.session.messages());
             for call in batch {
                 (self.sink)(Event::ToolCall(call))?;
             }

@@ -38,6 +38,7 @@ mod afterwards;
 mod outlay;
 pub(super) mod places;
 mod rehearsal;
+mod web;
 
 /// Run the turn, print what is to be printed, and say how it ended.
 pub fn run(world: &World, arguments: &Arguments) -> Exit {
@@ -247,6 +248,7 @@ fn answer(
         workspace: &workspace,
         profile: &profile,
         parallel: arguments.max_parallel as usize,
+        offline: arguments.offline,
         rehearsal: arguments.replay.is_some() || arguments.dry_run.is_some(),
     };
     let scene = places::set(world, &cast, &mut |text| report.notice(text))?;

@@ -31,7 +31,7 @@ fn explain(world: &World, arguments: &PolicyExplain) -> Result<Exit> {
     } = arguments;
     let Scene {
         toolbox, policy, ..
-    } = scene(world, grants, true)?;
+    } = scene(world, grants, false, true)?;
     let Some(tool) = tool else {
         return all(world, &policy, *json);
     };
@@ -120,7 +120,7 @@ fn all(world: &World, policy: &Policy, as_json: bool) -> Result<Exit> {
 const CLOSED: &[&str] = &[".ssh", ".aws", ".gnupg", ".netrc", ".git-credentials"];
 
 fn test(world: &World, grants: &Grants, as_json: bool) -> Result<Exit> {
-    let Scene { policy, .. } = scene(world, grants, false)?;
+    let Scene { policy, .. } = scene(world, grants, false, false)?;
     if policy.sandbox == Sandbox::Off {
         return Err(fail_hint(
             Exit::Failed,

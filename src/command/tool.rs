@@ -21,13 +21,18 @@ pub fn run(world: &World, command: &Command) -> Result<Exit> {
             name,
             arguments,
             grants,
-            offline: _,
-        } => call(world, grants, name, arguments),
+            offline,
+        } => call(world, grants, name, arguments, *offline),
     }
 }
 
 /// The scene as a turn with these flags would have it; `rehearsal` makes nothing.
-pub(super) fn scene(world: &World, grants: &Grants, rehearsal: bool) -> Result<Scene> {
+pub(super) fn scene(
+    world: &World,
+    grants: &Grants,
+    offline: bool,
+    rehearsal: bool,
+) -> Result<Scene> {
     let config = Config::load(&world.paths.config)?;
     let flags = Overrides {
         workspace: world.shared.workspace.clone(),
@@ -43,6 +48,7 @@ pub(super) fn scene(world: &World, grants: &Grants, rehearsal: bool) -> Result<S
         workspace: &Workspace::new(&settings.workspace),
         profile: &profile,
         parallel: 1,
+        offline,
         rehearsal,
     };
     places::set(world, &cast, &mut |text| {
@@ -53,7 +59,7 @@ pub(super) fn scene(world: &World, grants: &Grants, rehearsal: bool) -> Result<S
 }
 
 fn list(world: &World, grants: &Grants, json: bool) -> Result<Exit> {
-    let scene = scene(world, grants, true)?;
+    let scene = scene(world, grants, false, true)?;
     let specs = scene.toolbox.specs();
     let width = specs.iter().map(|spec| spec.name.len()).max().unwrap_or(0);
     for spec in specs {
@@ -69,7 +75,13 @@ fn list(world: &World, grants: &Grants, json: bool) -> Result<Exit> {
     Ok(Exit::Answered)
 }
 
-fn call(world: &World, grants: &Grants, name: &str, arguments: &str) -> Result<Exit> {
+fn call(
+    world: &World,
+    grants: &Grants,
+    name: &str,
+    arguments: &str,
+    offline: bool,
+) -> Result<Exit> {
     signal::arm(None).context("wait for signals")?;
     let text = match arguments {
         "-" => {
@@ -85,7 +97,7 @@ fn call(world: &World, grants: &Grants, name: &str, arguments: &str) -> Result<E
             let example = format!("`nanobot tool run {name} '{{\"path\": \".\"}}'`");
             fail_hint(Exit::Usage, "the arguments are no JSON object", example)
         })?;
-    let scene = scene(world, grants, false)?;
+    let scene = scene(world, grants, offline, false)?;
     let call = ToolCall {
         id: "by-hand".into(),
         name: name.to_owned(),

@@ -396,12 +396,11 @@ fn folded(text: &str) -> String {
         }
     }
     let text = String::from_utf8_lossy(&plain).to_lowercase();
-    let is_said = |letter: &char| !letter.is_whitespace() && *letter != '+';
-    let text: String = text.chars().filter(is_said).collect();
     let bare = text
         .strip_prefix("https://")
         .or(text.strip_prefix("http://"));
-    bare.unwrap_or(&text).trim_end_matches('/').to_owned()
+    let is_said = |letter: &char| !letter.is_whitespace() && !"+/".contains(*letter);
+    bare.unwrap_or(&text).chars().filter(is_said).collect()
 }
 
 /// How addresses are compared: as the parser writes them, without what a server is not told.

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The hosts that are known without asking.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Hosts(Arc<BTreeMap<String, Answers>>);
+pub struct Hosts(Arc<BTreeMap<String, Answers>>);
 
 #[derive(Debug, Default)]
 struct Answers {
@@ -20,7 +20,7 @@ struct Answers {
 
 impl Hosts {
     /// Those that a test has put into the environment.
-    pub(super) fn of(env: &Env) -> Self {
+    pub fn of(env: &Env) -> Self {
         let text = env.get(TEST_HOSTS).unwrap_or_default();
         let entry = |entry: &str| {
             let (name, answers) = entry.split_once('=')?;

@@ -138,10 +138,10 @@ impl Http {
     /// A client for addresses that a model or a page may have written. Each host is resolved once, all it resolves to is
     /// checked, and nothing else is connected to. The total of `timeouts` counts from now on for all that it is asked.
     /// Redirects are not followed: whoever asked decides about each. [`Http::get`] is the way to use it.
-    pub fn bounded(timeouts: Timeouts, bounds: Bounds, env: &Env) -> Self {
+    pub fn bounded(timeouts: Timeouts, bounds: Bounds, hosts: &Hosts, env: &Env) -> Self {
         Self {
             until: Some(signal::now().saturating_add(timeouts.total)),
-            hosts: Hosts::of(env),
+            hosts: hosts.clone(),
             ..Self::reaching(Reach::Bounded(bounds), timeouts, env).directly()
         }
     }
@@ -426,13 +426,6 @@ impl Bounds {
         if web::is_nearby(host) && !may_be_spared {
             return refuse(format!("`{host}` is a name for machines nearby"));
         }
-        let port = port_of(uri);
-        let granted = |(name, granted): &(String, u16)| name == host && *granted == port;
-        if !web::PORTS.contains(&port) && !ports.iter().any(granted) && !may_be_spared {
-            return refuse(format!(
-                "port {port} of `{host}` is not one of the web; the user can grant it with `--net={host}:{port}`"
-            ));
-        }
         for at in found {
             let address = at.ip();
             if *offline && !address.is_loopback() {
@@ -444,6 +437,15 @@ impl Bounds {
                     false => format!("`{host}` is at {address}, which is not a public address"),
                 });
             }
+        }
+        let port = port_of(uri);
+        // One that is written out is judged as such; what is wrong with its port matters less.
+        let waits = found.is_empty() && bare(host).parse::<IpAddr>().is_ok();
+        let granted = |(name, granted): &(String, u16)| name == host && *granted == port;
+        if !waits && !web::PORTS.contains(&port) && !ports.iter().any(granted) && !may_be_spared {
+            return refuse(format!(
+                "port {port} of `{host}` is not one of the web; the user can grant it with `--net={host}:{port}`"
+            ));
         }
         Ok(())
     }

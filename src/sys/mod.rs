@@ -4,7 +4,7 @@ pub mod address;
 pub mod beneath;
 pub mod clock;
 pub mod env;
-mod hosts;
+pub mod hosts;
 pub mod http;
 pub mod input;
 pub mod letters;

@@ -4,7 +4,8 @@
 //! for the model, not an error of ours. Adding one is a file and a line in the list that a command builds.
 
 use crate::event::{Event, Outcome};
-use crate::message::{Part, ToolCall, ToolResult};
+use crate::message::{Message, Part, ToolCall, ToolResult};
+use crate::policy::seen::Seen;
 use crate::policy::{Decision, Policy, Refusal};
 use crate::provider::ToolSpec;
 use crate::sys::secret::{self, hide};
@@ -128,6 +129,7 @@ pub struct Toolbox {
     specs: Vec<ToolSpec>,
     parallel: usize,
     policy: Arc<Policy>,
+    seen: Option<Arc<Seen>>,
 }
 
 impl Toolbox {
@@ -139,6 +141,20 @@ impl Toolbox {
             specs,
             parallel: parallel.max(1),
             policy,
+            seen: None,
+        }
+    }
+
+    /// With a memory of what the conversation holds, which some of the tools go by.
+    pub fn seeing(self, seen: Arc<Seen>) -> Self {
+        let seen = Some(seen);
+        Self { seen, ..self }
+    }
+
+    /// Take in what is new in the conversation, before a batch of it runs.
+    pub fn heed(&self, messages: &[Message]) {
+        if let Some(seen) = &self.seen {
+            seen.heed_all(messages);
         }
     }
 

@@ -38,4 +38,5 @@ mod tidy;
 mod troubles;
 mod turn;
 mod usage;
+mod web;
 mod wire;

@@ -1,5 +1,6 @@
 //! What a turn works with: its places, its tools, and the system text that tells of them.
 
+use super::web;
 use crate::World;
 use crate::cli::Grants;
 use crate::command::granted;
@@ -43,6 +44,8 @@ pub(in crate::command) struct Cast<'a> {
     pub(in crate::command) profile: &'a Profile,
     /// How many tools may run side by side.
     pub(in crate::command) parallel: usize,
+    /// Nothing beyond this machine is reached.
+    pub(in crate::command) offline: bool,
     /// Nothing is made: it is only shown what would be.
     pub(in crate::command) rehearsal: bool,
 }
@@ -93,8 +96,6 @@ pub(in crate::command) fn set(
         Files::new(policy.reach.clone())
             .with_context(|| format!("open `{}`", directory.display()))?,
     );
-    let toolbox = toolbox(world, cast, &policy, &files)?;
-
     let mut notes = workspace.notes()?;
     // What lies around the work speaks only where somebody said that it may.
     let around = match directory == home {
@@ -111,6 +112,9 @@ pub(in crate::command) fn set(
         &mut notices,
     );
     notices.iter().for_each(|text| notice(text));
+    let seen = web::seen(cast, &policy, &home);
+    let of_web = web::tools(world, cast, &policy, &seen, &skills);
+    let toolbox = toolbox(world, cast, &policy, &files, of_web)?.seeing(seen);
     let platform = format!(
         "{} {}",
         capital(std::env::consts::OS),
@@ -185,6 +189,7 @@ fn toolbox(
     cast: &Cast<'_>,
     policy: &Arc<Policy>,
     files: &Arc<Files>,
+    of_web: Vec<Box<dyn Tool>>,
 ) -> Result<Toolbox> {
     let Cast {
         grants, settings, ..
@@ -200,6 +205,7 @@ fn toolbox(
     if settings.exec.enabled {
         tools.push(Box::new(exec(world, settings, policy, files)));
     }
+    tools.extend(of_web);
     if let Some(names) = &grants.tools {
         let known: Vec<String> = tools.iter().map(|tool| tool.spec().name.clone()).collect();
         if let Some(name) = names.iter().find(|name| !known.contains(name)) {

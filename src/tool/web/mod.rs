@@ -12,6 +12,7 @@ use crate::policy::seen::{self, Free, Grounds, Seen};
 use crate::policy::{Decision, Policy, Refusal};
 use crate::sys::address::Range;
 use crate::sys::env::Env;
+use crate::sys::hosts::Hosts;
 use crate::sys::http::{Answer, Bounds, Http, Timeouts, read_failure};
 use crate::sys::input::image_type;
 use crate::sys::secret::{Secret, leaks};
@@ -54,6 +55,8 @@ pub struct Web {
     pub offline: bool,
     pub proxy: Option<Secret>,
     pub user_agent: Option<String>,
+    /// What is known without asking.
+    pub hosts: Hosts,
     /// Characters of a result that the session keeps.
     pub limit: usize,
     pub env: Env,
@@ -154,7 +157,7 @@ impl Web {
             total: left,
             ..TIMEOUTS
         };
-        self.dressed(Http::bounded(timeouts, bounds, &self.env))
+        self.dressed(Http::bounded(timeouts, bounds, &self.hosts, &self.env))
     }
 
     /// A client for an address that the user has configured, wherever that is.
@@ -175,8 +178,9 @@ fn next(url: &Url, answer: &Answer) -> Result<Option<Url>, Failure> {
     if ![301, 302, 303, 307, 308].contains(&answer.status) {
         return Ok(None);
     }
-    let place = answer.header("location").unwrap_or_default();
-    let Ok(whole) = url.join(place) else {
+    // One that is no ASCII is none.
+    let place = answer.header("location");
+    let Some(whole) = place.and_then(|place| url.join(place).ok()) else {
         return Err(format!("`{url}` leads on to nowhere").into());
     };
     let next = web::read(whole.as_str())
