@@ -47,7 +47,7 @@
 //! ```text
 //! main → lib → command → turn → { session, provider, tool, guard, policy } → { message, event }
 //!                  └──→ { report, answer, attach, diff, ledger, memory, prompt, settings, workspace, history, skill, trust } ──┘
-//!                             { history, memory } → prompt, for the marks around a text
+//!                             { history, memory, tool } → prompt, for the marks around a text; tool → attach, for its readers
 //! anything above may use sys and error; sys knows only std, its crates, and error
 //! ```
 //!

@@ -10,11 +10,14 @@ use super::Refusal;
 use super::net::Net;
 use super::reach::{Access, Reach};
 use crate::message::{Message, Part, Reply, ToolResult, User};
+use addresses::{address, addresses, folded, hosts, is_one, key, names};
 use serde_json::Value;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use url::Url;
+
+pub mod addresses;
 
 /// What is ours when the user's place is taken: the guards' words, by the end of the message's id.
 const OUR_MARKS: &[&str] = &["plan", "warning"];
@@ -27,11 +30,6 @@ const READING: &[&str] = &["read_file", "grep"];
 const BLOCKS: &[&str] = &["stdin", "file", "page", "directory"];
 /// What stands for what was attached, once a session has been read again.
 const PLACEHOLDERS: &[&str] = &["[image: ", "[document: ", "[image]"];
-/// Ends of names that are mostly ends of files: such a word names a host only within an address.
-const FILES: &[&str] = &[
-    "cc", "java", "md", "mov", "pl", "ps", "py", "rs", "sh", "so", "st", "zip",
-];
-
 /// Finds out where a path really is, links followed.
 pub type Real = Box<dyn Fn(&Path) -> PathBuf + Send + Sync>;
 
@@ -359,138 +357,9 @@ fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|digit| digit.is_ascii_digit())
 }
 
-/// The address that `text` is, as models write it: in quotes, in brackets, or as it is.
-pub fn address(text: &str) -> Option<Url> {
-    Url::parse(bare(text)).ok()
-}
-
-/// `text` without what models put around an address.
-pub fn bare(text: &str) -> &str {
-    text.trim_matches(|letter: char| letter.is_whitespace() || "<>\"'`".contains(letter))
-}
-
-/// Whether `line` is an address and nothing else.
-fn is_one(line: &str) -> bool {
-    ["http://", "https://"]
-        .iter()
-        .any(|start| line.starts_with(start))
-        && !line.contains(char::is_whitespace)
-}
-
-/// `text` so that an address in it is found whatever way somebody wrote it again: in small letters, without its scheme,
-/// its slashes and its white space, and without the ways in which letters are hidden in addresses.
-fn folded(text: &str) -> String {
-    let (bytes, mut plain) = (text.as_bytes(), Vec::with_capacity(text.len()));
-    let mut at = 0;
-    while at < bytes.len() {
-        let hex = text.get(at + 1..at + 3).filter(|_| bytes[at] == b'%');
-        match hex.and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
-            Some(byte) => {
-                plain.push(byte);
-                at += 3;
-            }
-            None => {
-                plain.push(bytes[at]);
-                at += 1;
-            }
-        }
-    }
-    let text = String::from_utf8_lossy(&plain).to_lowercase();
-    let bare = text
-        .strip_prefix("https://")
-        .or(text.strip_prefix("http://"));
-    let is_said = |letter: &char| !letter.is_whitespace() && !"+/".contains(*letter);
-    bare.unwrap_or(&text).chars().filter(is_said).collect()
-}
-
-/// How addresses are compared: as the parser writes them, without what a server is not told.
-fn key(url: &Url) -> String {
-    let mut url = url.clone();
-    url.set_fragment(None);
-    url.into()
-}
-
-/// The addresses that stand in `text`, each in the ways in which it may end there.
-fn addresses(text: &str) -> impl Iterator<Item = Url> {
-    let found = text.match_indices("://").filter_map(move |(at, _)| {
-        let before = &text.as_bytes()[..at];
-        let length = [&b"https"[..], b"http"].iter().find_map(|scheme| {
-            let start = at.checked_sub(scheme.len())?;
-            before[start..]
-                .eq_ignore_ascii_case(scheme)
-                .then_some(scheme.len())
-        })?;
-        Some(&text[at - length..])
-    });
-    found.flat_map(|rest| {
-        let ends = |letter: char| {
-            letter.is_whitespace() || letter.is_control() || "<>\"`\\|".contains(letter)
-        };
-        let whole = &rest[..rest.find(ends).unwrap_or(rest.len())];
-        let linked = whole.split_once("](").map_or(whole, |(before, _)| before);
-        let ways = [whole, unpunctuated(whole), unpunctuated(linked)];
-        let written = ways.map(str::to_owned);
-        let unescaped = unpunctuated(whole).replace("&amp;", "&");
-        let mut all: Vec<String> = written.into_iter().chain([unescaped]).collect();
-        all.dedup();
-        all.into_iter().filter_map(|way| Url::parse(&way).ok())
-    })
-}
-
-/// `address` without the punctuation of the sentence that it stands in.
-fn unpunctuated(address: &str) -> &str {
-    let mut rest = address;
-    loop {
-        let unmatched = |open: char, close: char| {
-            rest.ends_with(close) && rest.matches(close).count() > rest.matches(open).count()
-        };
-        let closes = unmatched('(', ')') || unmatched('[', ']') || unmatched('{', '}');
-        if closes || rest.ends_with(['.', ',', ';', ':', '!', '?', '\'', '*', '_', '…', '’', '”'])
-        {
-            let last = rest.chars().next_back().map_or(0, char::len_utf8);
-            rest = &rest[..rest.len() - last];
-        } else {
-            return rest;
-        }
-    }
-}
-
-/// The hosts of the addresses in `text`.
-pub fn linked_hosts(text: &str) -> impl Iterator<Item = String> {
-    addresses(text).filter_map(|url| url.host_str().map(str::to_owned))
-}
-
-/// The hosts that `text` names, in addresses or alone.
-fn hosts(text: &str) -> BTreeSet<String> {
-    let mut found: BTreeSet<String> = linked_hosts(text).collect();
-    let in_name = |letter: char| letter.is_alphanumeric() || letter == '-' || letter == '.';
-    for word in text.split(|letter: char| !in_name(letter)) {
-        let word = word.trim_matches(['.', '-']);
-        let Some((before, end)) = word.rsplit_once('.') else {
-            continue;
-        };
-        let end = end.to_lowercase();
-        let is_end = end.chars().count() >= 2 && end.chars().all(char::is_alphabetic);
-        if !is_end || before.is_empty() || FILES.contains(&end.as_str()) {
-            continue;
-        }
-        let url = Url::parse(&format!("https://{word}/")).ok();
-        found.extend(url.and_then(|url| url.host_str().map(str::to_owned)));
-    }
-    found
-}
-
-/// Whether `host` is one of `hosts`: people leave `www.` out, or put it in.
-fn names(hosts: &BTreeSet<String>, host: &str) -> bool {
-    let shorter = host.strip_prefix("www.");
-    hosts.contains(host)
-        || shorter.is_some_and(|shorter| hosts.contains(shorter))
-        || hosts.contains(&format!("www.{host}"))
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Free, Ground, Grounds, Seen, addresses, apart, hosts};
+    use super::{Free, Ground, Grounds, Seen, apart};
     use crate::message::{Image, Message, Part, Reply, ToolCall, ToolResult, User};
     use crate::policy::net::Net;
     use crate::policy::reach::{Reach, Root};
@@ -917,52 +786,5 @@ mod tests {
         check("<stdin>\nnever ends", "", &["stdin"]);
         check("<b>bold</b> <stdin>", "<b>bold</b> <stdin>", &[]);
         check("<stdin-x>\na", "<stdin-x>\na", &[]);
-    }
-
-    #[test]
-    fn addresses_in_text() {
-        let check = |text: &str, expect: &[&str]| {
-            let mut found: Vec<String> = addresses(text).map(String::from).collect();
-            found.dedup();
-            for wanted in expect {
-                assert!(found.iter().any(|url| url == wanted), "{text}: {found:?}");
-            }
-            assert_eq!(found.is_empty(), expect.is_empty(), "{text}: {found:?}");
-        };
-        check("", &[]);
-        check("ftp://a/ ://b http:c", &[]);
-        check("(see https://a.example/b).", &["https://a.example/b"]);
-        check("HTTP://A.example", &["http://a.example/"]);
-        check(
-            "[x](https://a.example/b_(c)) y",
-            &["https://a.example/b_(c)"],
-        );
-        check(
-            "[https://a.example/](https://b.example/)",
-            &["https://a.example/", "https://b.example/"],
-        );
-        check(
-            "<a href=\"https://a.example/?b=1&amp;c=2\">",
-            &["https://a.example/?b=1&c=2"],
-        );
-        check("\"https://a.example/b\",", &["https://a.example/b"]);
-        check("ähttps://a.example/ä", &["https://a.example/%C3%A4"]);
-    }
-
-    #[test]
-    fn hosts_in_words() {
-        let check = |text: &str, expect: &[&str]| {
-            let found: Vec<String> = hosts(text).into_iter().collect();
-            assert_eq!(found, expect, "{text}");
-        };
-        check(
-            "look at Example.org, docs.example.",
-            &["docs.example", "example.org"],
-        );
-        check("fix main.rs and README.md, e.g. v1.2, a.b", &[]);
-        check("read https://main.rs/x", &["main.rs"]);
-        check("mail ada@example.org", &["example.org"]);
-        check("bücher.example", &["xn--bcher-kva.example"]);
-        check("10.0.0.1 is no name", &[]);
     }
 }

@@ -243,7 +243,7 @@ impl Http {
         }
         // Only the proxy knows then what is reached; so what the name means here has to do.
         if self.proxy.is_some() && matches!(self.reach, Reach::Bounded(_)) {
-            self.names().find(uri, true).map_err(told)?;
+            self.names().find(uri, true).map_err(|error| told(&error))?;
         }
         let agent = self.agent(uri.scheme_str() == Some("https"));
         let sent = match body {
@@ -253,7 +253,7 @@ impl Http {
             }
             None => prepared(agent.get(uri), headers, local).call(),
         };
-        let response = sent.map_err(told)?;
+        let response = sent.map_err(|error| told(&error))?;
         let url = response.get_uri().to_string();
         let (head, body) = response.into_parts();
         let body = body.into_with_config().limit(u64::MAX).reader();
@@ -340,11 +340,11 @@ fn uri_of(url: &Url) -> Option<Uri> {
 }
 
 /// Why an exchange failed.
-fn told(error: ureq::Error) -> anyhow::Error {
-    match (signal::check(), forbidden(&error)) {
+fn told(error: &ureq::Error) -> anyhow::Error {
+    match (signal::check(), forbidden(error)) {
         (Err(stop), _) => stop.into(),
         (Ok(()), Some(words)) => fail(Exit::Refused, words),
-        (Ok(()), None) => anyhow::Error::msg(words(&error)),
+        (Ok(()), None) => anyhow::Error::msg(words(error)),
     }
 }
 
@@ -1159,10 +1159,10 @@ mod tests {
             let host = uri.host().expect("a web address has one");
             match url.host() {
                 Some(Host::Ipv4(address)) => {
-                    assert_eq!(bare(host).parse(), Ok(IpAddr::V4(address)))
+                    assert_eq!(bare(host).parse(), Ok(IpAddr::V4(address)));
                 }
                 Some(Host::Ipv6(address)) => {
-                    assert_eq!(bare(host).parse(), Ok(IpAddr::V6(address)))
+                    assert_eq!(bare(host).parse(), Ok(IpAddr::V6(address)));
                 }
                 // No resolver may take it for a number.
                 Some(Host::Domain(name)) => {

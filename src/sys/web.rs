@@ -46,6 +46,13 @@ pub fn read(text: &str) -> Result<Url, String> {
         return Err("a host has no NUL in its name".into());
     }
     let mut url = Url::parse(text).map_err(|error| format!("`{text}` is no address: {error}"))?;
+    // Letters that are hidden grow.
+    if url.as_str().len() > LONGEST {
+        return Err(format!(
+            "an address of {} bytes is too long",
+            url.as_str().len()
+        ));
+    }
     if let Some(Host::Domain(name)) = url.host() {
         let bare = name.trim_end_matches('.').to_owned();
         if bare.is_empty() || bare.len() > LONGEST_NAME || bare.split('.').any(str::is_empty) {
@@ -149,6 +156,10 @@ mod tests {
         );
         check(
             &format!("http://example.org/{}", "a".repeat(9000)),
+            "too long",
+        );
+        check(
+            &format!("http://example.org/{}", "ä".repeat(3000)),
             "too long",
         );
     }

@@ -208,7 +208,7 @@ mod tests {
     #[test]
     fn pages() {
         let check = |kind: &str, text: &str, expect: bool| {
-            assert_eq!(is_page(kind, text), expect, "{kind} {text}")
+            assert_eq!(is_page(kind, text), expect, "{kind} {text}");
         };
         check("text/html; charset=utf-8", "", true);
         check("application/xhtml+xml", "", true);

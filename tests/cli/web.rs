@@ -490,7 +490,7 @@ fn what_is_no_page() {
 #[test]
 fn long_pages_come_in_parts_and_endless_ones_are_cut() {
     let mut bomb = GzEncoder::new(Vec::new(), Compression::best());
-    for _ in 0..200 {
+    for _ in 0..20 {
         bomb.write_all(&[b'a'; 1 << 20]).unwrap();
     }
     let bomb = bomb.finish().unwrap();

@@ -2,7 +2,8 @@
 
 use super::places::Cast;
 use crate::World;
-use crate::policy::seen::{self, Free, Ground, Seen};
+use crate::policy::seen::addresses;
+use crate::policy::seen::{Free, Ground, Seen};
 use crate::policy::{Policy, Sandbox};
 use crate::skill::Skill;
 use crate::sys::hosts::Hosts;
@@ -38,7 +39,7 @@ pub(super) fn tools(
     }
     let taught = skills
         .iter()
-        .flat_map(|skill| seen::linked_hosts(&skill.body));
+        .flat_map(|skill| addresses::linked_hosts(&skill.body));
     let web = Arc::new(Web {
         policy: Arc::clone(policy),
         seen: Arc::clone(seen),

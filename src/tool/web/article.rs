@@ -298,7 +298,7 @@ mod tests {
     #[test]
     fn pages_without_an_article_are_shown_whole() {
         let check = |page: &str, expect: &str| {
-            assert_eq!(read(page, &base(), false).text, expect, "{page}")
+            assert_eq!(read(page, &base(), false).text, expect, "{page}");
         };
         check("<p>short", "short");
         check(

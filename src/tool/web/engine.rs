@@ -164,7 +164,7 @@ mod tests {
     fn questions() {
         use Engine::{Brave, DuckDuckGo, Searxng};
         let check = |engine: Engine, base: &str, expect: &str| {
-            assert_eq!(engine.question(base, "a b&c", 3), expect)
+            assert_eq!(engine.question(base, "a b&c", 3), expect);
         };
         check(
             Brave,

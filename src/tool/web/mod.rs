@@ -8,7 +8,8 @@
 use super::Failure;
 use crate::attach::pdf;
 use crate::error::{Exit, Stop, exit_of};
-use crate::policy::seen::{self, Free, Grounds, Seen};
+use crate::policy::seen::addresses;
+use crate::policy::seen::{Free, Grounds, Seen};
 use crate::policy::{Decision, Policy, Refusal};
 use crate::sys::address::Range;
 use crate::sys::env::Env;
@@ -76,7 +77,7 @@ pub(super) struct Fetched {
 impl Web {
     /// What is at the address that the model wrote.
     pub(super) fn fetch(&self, given: &str) -> Result<Fetched, Failure> {
-        let mut url = web::read(seen::bare(given))?;
+        let mut url = web::read(addresses::bare(given))?;
         let end = signal::now().saturating_add(TIMEOUTS.total);
         let mut grounds = self.judge(&url)?;
         for _ in 0..=REDIRECTS {
