@@ -12,6 +12,7 @@ pub mod net;
 pub mod profile;
 pub mod reach;
 pub mod rule;
+pub mod secrets;
 pub mod seen;
 pub mod words;
 

@@ -1,8 +1,8 @@
 //! Which files may be touched: the places of a run, and the rules about paths. Here only names are looked at; what a
 //! decision allows is then opened by descriptor, see `tool::files`, and where a link leads is decided about again.
 
-use super::Refusal;
 use super::rule::Pattern;
+use super::{Refusal, secrets};
 use std::path::{Component, Path, PathBuf};
 
 /// What is to be done to a file.
@@ -81,13 +81,7 @@ impl Reach {
                 denied.rule
             )));
         }
-        let deepest = self
-            .roots
-            .iter()
-            .enumerate()
-            .filter(|(_, root)| path.starts_with(&root.path));
-        let Some((index, root)) = deepest.max_by_key(|(_, root)| root.path.components().count())
-        else {
+        let Some((index, root)) = self.root_of(&path) else {
             let flag = match access {
                 Access::Read => format!("--read {shown}"),
                 Access::Write => format!("--write={shown}"),
@@ -101,6 +95,19 @@ impl Reach {
                 grant: Some(flag),
             });
         };
+        if let Some(secret) = secrets::around(&path, &self.home)
+            && !root.path.starts_with(&secret)
+        {
+            let secret = secret.display();
+            let flag = format!("--read {secret}");
+            let words = format!(
+                "`{secret}` is where secrets are kept, and closed to tools; the user can grant it with `{flag}`"
+            );
+            return Err(Refusal {
+                words,
+                grant: Some(flag),
+            });
+        }
         if access == Access::Write && self.read_only.iter().any(|place| path.starts_with(place)) {
             return Err(Refusal::of(format!(
                 "`{shown}` may be read but not changed"
@@ -131,11 +138,24 @@ impl Reach {
 
     /// Whether a listing may name `path`.
     pub fn shows(&self, path: &Path) -> bool {
+        let is_granted = |secret: PathBuf| {
+            let root = self.root_of(path);
+            root.is_some_and(|(_, root)| root.path.starts_with(secret))
+        };
         !self.hidden.iter().any(|hidden| path.starts_with(hidden))
             && !self
                 .denied
                 .iter()
                 .any(|denied| denied.access == Access::Read && self.matches(&denied.pattern, path))
+            && secrets::around(path, &self.home).is_none_or(is_granted)
+    }
+
+    /// The deepest root that `path` is beneath.
+    fn root_of(&self, path: &Path) -> Option<(usize, &Root)> {
+        let roots = self.roots.iter().enumerate();
+        roots
+            .filter(|(_, root)| path.starts_with(&root.path))
+            .max_by_key(|(_, root)| root.path.components().count())
     }
 
     /// Whether `path`, which is absolute, is what a rule's pattern means: an absolute one is held against the whole path,
@@ -238,6 +258,8 @@ mod tests {
                 root("/srv/app", false),
                 root("/home/u/.nanobot/workspace", true),
                 root("/srv/app/out", true),
+                root("/home/u/.aws/public", false),
+                root("/home", false),
             ],
             hidden: vec![
                 "/home/u/.nanobot/workspace/sessions".into(),
@@ -273,7 +295,11 @@ mod tests {
         check("../app-evil/x", Read, Err("--read /srv/app-evil/x"));
         check("../../etc/passwd", Read, Err("outside"));
         check("/../../etc/passwd", Read, Err("outside"));
-        check("~/.ssh/id", Read, Err("outside"));
+        check("~/.ssh/id", Read, Err("--read /home/u/.ssh"));
+        check("~/.aws/credentials", Read, Err("secrets"));
+        check("~/.aws/public/list", Read, Ok("/home/u/.aws/public/list"));
+        check("/home/v/.ssh/id", Read, Err("--read /home/v/.ssh"));
+        check("/home/v/notes", Read, Ok("/home/v/notes"));
         check("/etc/passwd", Write, Err("--write=/etc/passwd"));
         check("~/.nanobot/workspace/sessions/x.jsonl", Read, Err("closed"));
         check(

@@ -1,0 +1,239 @@
+//! The places where people keep secrets: keys, logins, browser profiles, histories of shells. Pure.
+//!
+//! The file tools have them closed also where a directory that was granted contains them; who means one grants that very
+//! place. What a project keeps within itself (`.env`, `*.pem`) is not here: it is what the work is about.
+
+use std::path::{Component, Path, PathBuf};
+
+/// Beneath a home directory; upper and lower case are the same, as some file systems have it.
+const IN_HOMES: &[&str] = &[
+    // Keys and logins.
+    ".ssh",
+    ".gnupg",
+    ".aws",
+    ".azure",
+    ".kube",
+    ".docker/config.json",
+    ".config/gcloud",
+    ".config/gh",
+    ".config/glab-cli",
+    ".config/hub",
+    ".config/op",
+    ".config/rclone",
+    ".config/sops",
+    ".config/age",
+    ".config/containers/auth.json",
+    ".config/git/credentials",
+    ".git-credentials",
+    ".netrc",
+    ".authinfo",
+    ".authinfo.gpg",
+    ".pgpass",
+    ".my.cnf",
+    ".mylogin.cnf",
+    ".npmrc",
+    ".yarnrc.yml",
+    ".pypirc",
+    ".cargo/credentials",
+    ".cargo/credentials.toml",
+    ".gem/credentials",
+    ".composer/auth.json",
+    ".config/composer/auth.json",
+    ".m2/settings.xml",
+    ".m2/settings-security.xml",
+    ".gradle/gradle.properties",
+    ".terraform.d/credentials.tfrc.json",
+    ".vault-token",
+    ".s3cfg",
+    ".boto",
+    ".databrickscfg",
+    ".huggingface/token",
+    ".cache/huggingface/token",
+    ".password-store",
+    ".local/share/keyrings",
+    ".local/share/kwalletd",
+    ".config/keepassxc",
+    ".config/Bitwarden",
+    ".config/1Password",
+    ".Xauthority",
+    ".ICEauthority",
+    // Other agents.
+    ".claude.json",
+    ".claude/.credentials.json",
+    ".codex/auth.json",
+    ".gemini/oauth_creds.json",
+    ".config/github-copilot",
+    // Browsers, mail, chats.
+    ".mozilla",
+    ".thunderbird",
+    ".config/google-chrome",
+    ".config/google-chrome-beta",
+    ".config/chromium",
+    ".config/BraveSoftware",
+    ".config/microsoft-edge",
+    ".config/opera",
+    ".config/vivaldi",
+    ".config/Signal",
+    ".config/Slack",
+    ".config/discord",
+    ".local/share/TelegramDesktop",
+    ".local/share/evolution",
+    "snap/firefox",
+    "snap/chromium",
+    ".var/app/org.mozilla.firefox",
+    ".var/app/org.chromium.Chromium",
+    ".var/app/com.google.Chrome",
+    "Library/Keychains",
+    "Library/Cookies",
+    "Library/Safari",
+    "Library/Messages",
+    "Library/Application Support/Firefox",
+    "Library/Application Support/Google/Chrome",
+    "Library/Application Support/Chromium",
+    "Library/Application Support/BraveSoftware",
+    // What was typed.
+    ".bash_history",
+    ".zsh_history",
+    ".histfile",
+    ".sh_history",
+    ".ash_history",
+    ".local/share/fish/fish_history",
+    ".python_history",
+    ".node_repl_history",
+    ".irb_history",
+    ".psql_history",
+    ".mysql_history",
+    ".sqlite_history",
+    ".rediscli_history",
+    ".mongosh",
+    ".lesshst",
+    ".viminfo",
+];
+
+/// Of the system.
+const IN_SYSTEM: &[&str] = &[
+    "/etc/shadow",
+    "/etc/shadow-",
+    "/etc/gshadow",
+    "/etc/gshadow-",
+    "/etc/sudoers",
+    "/etc/sudoers.d",
+    "/etc/ssl/private",
+    "/etc/krb5.keytab",
+    "/etc/NetworkManager/system-connections",
+    "/etc/wireguard",
+    "/var/lib/NetworkManager",
+    "/run/secrets",
+    "/run/credentials",
+    "/var/run/secrets",
+    "/proc/kcore",
+    "/proc/keys",
+];
+
+/// What the kernel tells of a process and is not for others: its variables, and its memory.
+const OF_PROCESSES: &[&str] = &["environ", "mem", "auxv", "cmdline"];
+
+/// The secret place that `path` is, or is in. `home` is the home directory of the user; those of others count too.
+pub fn around(path: &Path, home: &Path) -> Option<PathBuf> {
+    let of_process = |path: &&Path| path.starts_with("/proc") && is_of_process(path);
+    let in_homes = || {
+        let home = home_of(path, home)?;
+        let rest = path.strip_prefix(&home).ok()?;
+        let found = IN_HOMES
+            .iter()
+            .find_map(|name| beginning(rest, Path::new(name)))?;
+        Some(home.join(found))
+    };
+    let in_system = || {
+        let found = IN_SYSTEM
+            .iter()
+            .find(|place| path.starts_with(place))
+            .copied();
+        found.map(PathBuf::from)
+    };
+    let in_proc = || Some(path).filter(of_process).map(Path::to_owned);
+    in_homes().or_else(in_system).or_else(in_proc)
+}
+
+/// The secret places of `home`, whether they exist or not.
+pub fn places(home: &Path) -> impl Iterator<Item = PathBuf> {
+    IN_HOMES.iter().map(|name| home.join(name))
+}
+
+/// Whether a file of this name is one that the kernel keeps of a process, wherever its file system is mounted.
+pub fn is_of_process(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str());
+    name.is_some_and(|name| OF_PROCESSES.contains(&name))
+}
+
+/// The home directory that `path` is in.
+fn home_of(path: &Path, home: &Path) -> Option<PathBuf> {
+    if path.starts_with(home) && home.parent().is_some() {
+        return Some(home.to_owned());
+    }
+    let depth = match path.components().nth(1)?.as_os_str().to_str()? {
+        "root" => 2,
+        "home" | "Users" => 3,
+        _ => return None,
+    };
+    let parts: Vec<Component<'_>> = path.components().take(depth).collect();
+    (parts.len() == depth).then(|| parts.into_iter().collect())
+}
+
+/// The beginning of `path` that is `name`.
+fn beginning(path: &Path, name: &Path) -> Option<PathBuf> {
+    let mut found = PathBuf::new();
+    let mut parts = path.components();
+    for wanted in name.components() {
+        let part = parts.next()?.as_os_str();
+        if !part.eq_ignore_ascii_case(wanted.as_os_str()) {
+            return None;
+        }
+        found.push(part);
+    }
+    Some(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::around;
+    use std::path::Path;
+
+    #[test]
+    fn places() {
+        let check = |path: &str, expect: Option<&str>| {
+            let found = around(Path::new(path), Path::new("/srv/me"));
+            assert_eq!(found.as_deref(), expect.map(Path::new), "{path}");
+        };
+        check("/srv/me/.ssh/id_rsa", Some("/srv/me/.ssh"));
+        check("/srv/me/.ssh", Some("/srv/me/.ssh"));
+        check("/srv/me/.SSH/x", Some("/srv/me/.SSH"));
+        check("/srv/me/.sshx/y", None);
+        check("/srv/me/project/.ssh/x", None);
+        check("/srv/me/project/.env", None);
+        check(
+            "/srv/me/.config/google-chrome/Default/Cookies",
+            Some("/srv/me/.config/google-chrome"),
+        );
+        check("/srv/me/.config", None);
+        check(
+            "/srv/me/.docker/config.json",
+            Some("/srv/me/.docker/config.json"),
+        );
+        check("/srv/me/.docker/other", None);
+        check("/home/other/.aws/credentials", Some("/home/other/.aws"));
+        check("/home/.aws", None);
+        check("/root/.bash_history", Some("/root/.bash_history"));
+        check(
+            "/Users/x/Library/Keychains/a",
+            Some("/Users/x/Library/Keychains"),
+        );
+        check("/etc/shadow", Some("/etc/shadow"));
+        check("/etc/passwd", None);
+        check("/proc/1/environ", Some("/proc/1/environ"));
+        check("/proc/1/task/2/environ", Some("/proc/1/task/2/environ"));
+        check("/proc/1/status", None);
+        check("/srv/other/environ", None);
+        check("/", None);
+    }
+}
