@@ -40,6 +40,7 @@
 //! | [`trust`] | which directories may say how to work. A room of its own: it is neither the workspace's nor the policy's |
 //! | [`provider`] | one trait, one file for each wire format, wrappers, the table of providers |
 //! | [`tool`] | one trait, the box of tools, one file for each tool |
+//! | [`undo`] | what a turn changed with the file tools, kept aside, and how it is taken back |
 //! | [`sys`] | every contact with the world, one file for each kind |
 //!
 //! # Who may know whom
@@ -47,7 +48,8 @@
 //! ```text
 //! main → lib → command → turn → { session, provider, tool, guard, policy } → { message, event }
 //!                  └──→ { report, answer, attach, diff, ledger, memory, prompt, settings, workspace, history, skill, trust } ──┘
-//!                             { history, memory, tool } → prompt, for the marks around a text; tool → attach, for its readers
+//!                             { history, memory, tool } → prompt, for the marks around a text; tool → attach, for its
+//!                             readers; tool → undo, for what it changes
 //! anything above may use sys and error; sys knows only std, its crates, and error
 //! ```
 //!
@@ -88,6 +90,7 @@ pub mod sys;
 pub mod tool;
 pub mod trust;
 pub mod turn;
+pub mod undo;
 pub mod workspace;
 
 use clap::{CommandFactory, FromArgMatches};
@@ -168,6 +171,7 @@ fn dispatch(cli: Cli, env: Env, terminal: Terminal) -> anyhow::Result<Exit> {
         cli::Command::Policy { command } => command::policy::run(&world, &command),
         cli::Command::Tool { command } => command::tool::run(&world, &command),
         cli::Command::Trust(arguments) => command::trust::run(&world, &arguments),
+        cli::Command::Undo(arguments) => command::undo::run(&world, &arguments),
         cli::Command::Usage(arguments) => command::usage::run(&world, &arguments),
         cli::Command::Provider { command } => command::provider::run(&world, &command),
         cli::Command::Gateway { .. } => Err(error::fail_hint(

@@ -242,11 +242,14 @@ fn answer(
         ));
     }
 
+    let turn = report.stamp.turn.clone();
     let cast = Cast {
         grants: &arguments.grants,
         settings: &settings,
         workspace: &workspace,
         profile: &profile,
+        turn: &turn,
+        session: session.key(),
         parallel: arguments.max_parallel as usize,
         offline: arguments.offline,
         rehearsal: arguments.replay.is_some() || arguments.dry_run.is_some(),

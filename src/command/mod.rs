@@ -16,4 +16,5 @@ mod since;
 pub mod status;
 pub mod tool;
 pub mod trust;
+pub mod undo;
 pub mod usage;

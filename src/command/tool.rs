@@ -47,6 +47,8 @@ pub(super) fn scene(
         settings: &settings,
         workspace: &Workspace::new(&settings.workspace),
         profile: &profile,
+        turn: &secret::random_hex(5),
+        session: "tool",
         parallel: 1,
         offline,
         rehearsal,

@@ -1,113 +1,413 @@
 //! Files beneath a directory, reached by descriptor: no `..`, no link and no swap in between leads out.
 //!
 //! Links are not followed at all; who wants to, resolves them first, decides again about where they lead, and comes back
-//! with that path. `openat2` refuses them in the kernel (Linux 5.6); without it each component is opened in turn.
+//! with that path. `openat2` refuses them in the kernel (Linux 5.6); without it each component is opened in turn. What
+//! no way of opening can prevent: a directory that is moved elsewhere while it is open is still that directory.
 
-use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags};
+use rustix::fs::{Access, AtFlags, FileType, Mode, OFlags, RenameFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
-use std::ffi::OsStr;
-use std::fs::File;
+use std::ffi::{OsStr, OsString};
+use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::OwnedFd;
-use std::path::{Component, Path};
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Component, Path, PathBuf};
 
-/// A directory that is held open.
+/// A directory that is held open, or one file of it.
 #[derive(Debug)]
 pub struct Root {
     dir: OwnedFd,
+    /// Where the root is a file: its name, all that may be reached.
+    only: Option<OsString>,
+    /// Each component is opened in turn, though the kernel may know better.
+    steps: bool,
+}
+
+/// What is about to change.
+#[derive(Debug)]
+pub enum Before<'a> {
+    /// This directory is made, beneath the root.
+    Directory(&'a Path),
+    /// The file is written by way of `temp`, a name beside it, or it is removed, and then `temp` is empty.
+    File { old: Old, temp: &'a str },
+}
+
+/// What stands where something is to change.
+#[derive(Debug)]
+pub enum Old {
+    Nothing,
+    /// Open for reading.
+    File(File),
+    /// With what it leads to.
+    Link(PathBuf),
+    /// An empty one, with its mode.
+    Directory(u32),
 }
 
 /// How often the kernel may ask to try again, when something was renamed meanwhile.
 const TRIES: usize = 64;
 
 impl Root {
+    /// Hold `path` open: a directory, or a file, beside which nothing can be reached then.
     pub fn open(path: &Path) -> io::Result<Self> {
-        let dir = rustix::fs::open(
-            path,
-            OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
-            Mode::empty(),
-        )?;
-        Ok(Self { dir })
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let opened = rustix::fs::open(path, flags, Mode::empty())?;
+        let is_dir = kind(&rustix::fs::fstat(&opened)?) == FileType::Directory;
+        let (dir, only) = match (is_dir, path.parent(), path.file_name()) {
+            (false, Some(parent), Some(name)) => {
+                let dir = rustix::fs::open(parent, flags | OFlags::DIRECTORY, Mode::empty())?;
+                (dir, Some(name.to_owned()))
+            }
+            _ => (opened, None),
+        };
+        Ok(Self {
+            dir,
+            only,
+            steps: false,
+        })
     }
 
-    /// Open what is at `path` for reading, without waiting for whatever it may be. A link is [`is_link`].
+    /// The same, as on a system without `openat2`. For tests.
+    #[must_use]
+    pub fn by_steps(self) -> Self {
+        Self {
+            steps: true,
+            ..self
+        }
+    }
+
+    /// Open what is at `path` for reading, without waiting for whatever it may be. A link is [`is_link`]. What is
+    /// neither a file nor a directory comes as a descriptor that can be looked at and not read: to open a device is to
+    /// use it.
     pub fn read(&self, path: &Path) -> io::Result<File> {
-        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
-        Ok(open(&self.dir, path, flags)?.into())
+        let path = self.inner(path)?;
+        let found = self.at(path, OFlags::PATH)?;
+        match kind(&rustix::fs::fstat(&found)?) {
+            FileType::RegularFile | FileType::Directory => {
+                let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+                Ok(self.at(path, flags)?.into())
+            }
+            _ => Ok(found.into()),
+        }
+    }
+
+    /// What is at `path`; a link at its end is what it is.
+    pub fn look(&self, path: &Path) -> io::Result<Metadata> {
+        let found = self.at(self.inner(path)?, OFlags::PATH | OFlags::NOFOLLOW)?;
+        File::from(found).metadata()
+    }
+
+    /// What the link at `path` leads to.
+    pub fn link(&self, path: &Path) -> io::Result<PathBuf> {
+        let found = self.at(self.inner(path)?, OFlags::PATH | OFlags::NOFOLLOW)?;
+        let target = rustix::fs::readlinkat(&found, "", Vec::new())?;
+        Ok(OsString::from_vec(target.into_bytes()).into())
     }
 
     /// Open the directory at `path`, such as to work in it.
     pub fn directory(&self, path: &Path) -> io::Result<File> {
-        Ok(open(&self.dir, path, OFlags::RDONLY | OFlags::DIRECTORY)?.into())
+        if self.only.is_some() {
+            return Err(ErrorKind::NotADirectory.into());
+        }
+        Ok(self.at(path, OFlags::RDONLY | OFlags::DIRECTORY)?.into())
     }
 
     /// Make `bytes` the whole of the file at `path`, by way of another file beside it. Missing directories are made; a
-    /// file that exists keeps its mode. Whether the file was there.
+    /// file that exists keeps its owner and its mode, but for the bits that lend its owner's rights. `before` is told of
+    /// each change that is to come, and its error keeps it from coming. With `mode`, the file has that one.
     ///
     /// # Errors
-    /// A link, a directory or a device at `path`, or a file that has other names too: those would change with it.
-    pub fn write(&self, path: &Path, bytes: &[u8]) -> io::Result<bool> {
-        let (parent, name) = match (path.parent(), path.file_name()) {
-            (Some(parent), Some(name)) => (self.make(parent)?, name),
-            _ => return Err(ErrorKind::IsADirectory.into()),
+    /// A link, a directory or a device at `path`; a file that may not be written, or that has other names too: those
+    /// would no longer be the same file. [`is_race`] where somebody else was at it meanwhile.
+    pub fn write<E: From<io::Error>>(
+        &self,
+        path: &Path,
+        bytes: &[u8],
+        mode: Option<u32>,
+        before: &mut dyn FnMut(Before<'_>) -> Result<(), E>,
+    ) -> Result<bool, E> {
+        let path = self.inner(path)?;
+        let (Some(above), Some(name)) = (path.parent(), path.file_name()) else {
+            return Err(io::Error::from(ErrorKind::IsADirectory).into());
         };
-        let old = match rustix::fs::statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(stat) => Some(stat),
-            Err(Errno::NOENT) => None,
-            Err(error) => return Err(error.into()),
-        };
-        if let Some(stat) = &old {
-            match rustix::fs::FileType::from_raw_mode(stat.st_mode) {
-                rustix::fs::FileType::RegularFile if stat.st_nlink == 1 => {}
-                rustix::fs::FileType::RegularFile => {
-                    return Err(io::Error::other("the file has other names (hard links)"));
-                }
-                rustix::fs::FileType::Symlink => return Err(Errno::LOOP.into()),
-                rustix::fs::FileType::Directory => return Err(ErrorKind::IsADirectory.into()),
-                _ => return Err(io::Error::other("it is no regular file")),
-            }
-        }
+        let parent = self.make(above, before)?;
+        let old = replaceable(&parent, name)?;
+        let stat = old.as_ref().map(|(_, stat)| *stat);
         let temp = format!(".{}.tmp", super::secret::random_hex(8));
+        before(Before::File {
+            old: old.map_or(Old::Nothing, |(file, _)| Old::File(file)),
+            temp: &temp,
+        })?;
         let flags =
             OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let mut file: File =
-            rustix::fs::openat(&parent, &temp, flags, Mode::from_raw_mode(0o666))?.into();
+        let file = rustix::fs::openat(&parent, &temp, flags, Mode::from_raw_mode(0o666));
+        let mut file: File = file.map_err(io::Error::from)?.into();
         let written = (|| {
-            if let Some(stat) = &old {
-                rustix::fs::fchmod(&file, Mode::from_raw_mode(stat.st_mode & 0o7777))?;
+            if let Some(stat) = &stat {
+                keep_owner(&file, stat)?;
+                let kept = Mode::from_raw_mode(stat.st_mode & 0o1777);
+                rustix::fs::fchmod(&file, kept)?;
             }
             file.write_all(bytes)?;
+            if let Some(mode) = mode {
+                rustix::fs::fchmod(&file, Mode::from_raw_mode(mode))?;
+            }
             file.sync_all()?;
-            Ok(rustix::fs::renameat(&parent, &temp, &parent, name)?)
+            self.still(above, &parent)?;
+            unchanged(&parent, name, stat.as_ref())?;
+            put(&parent, &temp, name, stat.is_some())
         })();
         if written.is_err() {
             // What cannot be removed either stays as litter; the cause of the failure matters more.
             let _: Result<_, _> = rustix::fs::unlinkat(&parent, &temp, AtFlags::empty());
         }
-        written.map(|()| old.is_some())
+        written.map_err(E::from)?;
+        Ok(stat.is_some())
+    }
+
+    /// Remove the file, the link or the empty directory at `path`. `before` is told first, as in [`Self::write`].
+    ///
+    /// # Errors
+    /// What is none of these, or is not there; a file that may not be written, or that has other names too.
+    pub fn remove<E: From<io::Error>>(
+        &self,
+        path: &Path,
+        before: &mut dyn FnMut(Before<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let path = self.inner(path)?;
+        let (Some(above), Some(name)) = (path.parent(), path.file_name()) else {
+            return Err(io::Error::other("it is the directory of this run").into());
+        };
+        let parent = self.at(above, OFlags::PATH | OFlags::DIRECTORY)?;
+        let stat = stat_of(&parent, name).map_err(io::Error::from)?;
+        let (old, flags) = match kind(&stat) {
+            FileType::RegularFile => match replaceable(&parent, name)? {
+                Some((file, _)) => (Old::File(file), AtFlags::empty()),
+                None => return Err(race().into()),
+            },
+            FileType::Symlink => {
+                let target = rustix::fs::readlinkat(&parent, name, Vec::new());
+                let target = target.map_err(io::Error::from)?.into_bytes();
+                (
+                    Old::Link(OsString::from_vec(target).into()),
+                    AtFlags::empty(),
+                )
+            }
+            FileType::Directory => {
+                let inner = self.directory(path)?;
+                let entries = rustix::fs::Dir::read_from(&inner).map_err(io::Error::from)?;
+                let mut names = entries.flatten().map(|entry| entry.file_name().to_owned());
+                if names.any(|name| !matches!(name.to_bytes(), b"." | b"..")) {
+                    return Err(io::Error::from(ErrorKind::DirectoryNotEmpty).into());
+                }
+                (Old::Directory(stat.st_mode & 0o7777), AtFlags::REMOVEDIR)
+            }
+            _ => return Err(irregular().into()),
+        };
+        before(Before::File { old, temp: "" })?;
+        self.still(above, &parent)?;
+        unchanged(&parent, name, Some(&stat))?;
+        rustix::fs::unlinkat(&parent, name, flags).map_err(io::Error::from)?;
+        Ok(())
+    }
+
+    /// Make a link at `path`, where nothing is yet.
+    pub fn make_link(&self, path: &Path, target: &Path) -> io::Result<()> {
+        let parent = self.make(path.parent().unwrap_or(Path::new("")), &mut nobody)?;
+        let name = path.file_name().unwrap_or_default();
+        Ok(rustix::fs::symlinkat(target, &parent, name)?)
+    }
+
+    /// Make the directory at `path` unless it is there, and give it `mode`.
+    pub fn make_directory(&self, path: &Path, mode: u32) -> io::Result<()> {
+        self.make(path, &mut nobody)?;
+        let dir = self.directory(path)?;
+        Ok(rustix::fs::fchmod(&dir, Mode::from_raw_mode(mode))?)
+    }
+
+    /// Give the file at `path` this mode.
+    pub fn set_mode(&self, path: &Path, mode: u32) -> io::Result<()> {
+        let file = self.read(path)?;
+        Ok(rustix::fs::fchmod(&file, Mode::from_raw_mode(mode))?)
+    }
+
+    /// `path`, or the one file that the root is.
+    fn inner<'p>(&'p self, path: &'p Path) -> io::Result<&'p Path> {
+        match &self.only {
+            None => Ok(path),
+            Some(name) if path.as_os_str().is_empty() => Ok(Path::new(name)),
+            Some(_) => Err(ErrorKind::NotADirectory.into()),
+        }
+    }
+
+    fn at(&self, path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
+        Ok(open(&self.dir, path, flags, self.steps)?)
     }
 
     /// Open the directory at `path`; what is missing of it is made.
-    fn make(&self, path: &Path) -> io::Result<OwnedFd> {
+    fn make<E: From<io::Error>>(
+        &self,
+        path: &Path,
+        before: &mut dyn FnMut(Before<'_>) -> Result<(), E>,
+    ) -> Result<OwnedFd, E> {
         let flags = OFlags::PATH | OFlags::DIRECTORY;
-        let mut dir = open(&self.dir, Path::new("."), flags)?;
+        let mut dir = self.at(Path::new("."), flags)?;
+        let mut here = PathBuf::new();
         for part in path.components() {
             let Component::Normal(name) = part else {
-                return Err(Errno::XDEV.into());
+                return Err(io::Error::from(Errno::XDEV).into());
             };
-            dir = match open(&dir, Path::new(name), flags) {
+            here.push(name);
+            let step = |dir: &OwnedFd| open(dir, Path::new(name), flags, self.steps);
+            dir = match step(&dir) {
                 Err(Errno::NOENT) => {
+                    before(Before::Directory(&here))?;
                     match rustix::fs::mkdirat(&dir, name, Mode::from_raw_mode(0o777)) {
                         Ok(()) | Err(Errno::EXIST) => {}
-                        Err(error) => return Err(error.into()),
+                        Err(error) => return Err(io::Error::from(error).into()),
                     }
-                    open(&dir, Path::new(name), flags)?
+                    step(&dir).map_err(io::Error::from)?
                 }
-                other => other?,
+                other => other.map_err(io::Error::from)?,
             };
         }
         Ok(dir)
     }
+
+    /// Whether `dir` is still what is at `path`: one that was moved away meanwhile is not written in.
+    fn still(&self, path: &Path, dir: &OwnedFd) -> io::Result<()> {
+        let now = self.at(path, OFlags::PATH | OFlags::DIRECTORY)?;
+        let (now, then) = (rustix::fs::fstat(&now)?, rustix::fs::fstat(dir)?);
+        match (now.st_dev, now.st_ino) == (then.st_dev, then.st_ino) {
+            true => Ok(()),
+            false => Err(race()),
+        }
+    }
+}
+
+/// Who needs not be asked before a change.
+fn nobody(_: Before<'_>) -> io::Result<()> {
+    Ok(())
+}
+
+/// The file `name`, open for reading, where it may be replaced or removed; `None` where there is nothing.
+fn replaceable(parent: &OwnedFd, name: &OsStr) -> io::Result<Option<(File, Stat)>> {
+    let stat = match stat_of(parent, name) {
+        Ok(stat) => stat,
+        Err(Errno::NOENT) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    match kind(&stat) {
+        FileType::RegularFile if stat.st_nlink == 1 => {}
+        FileType::RegularFile => {
+            return Err(io::Error::other(
+                "the file has other names (hard links), which a change would part from it",
+            ));
+        }
+        FileType::Symlink => return Err(Errno::LOOP.into()),
+        FileType::Directory => return Err(ErrorKind::IsADirectory.into()),
+        _ => return Err(irregular()),
+    }
+    // To replace it needs no right to write it; who took that right away meant something by it.
+    let may = rustix::fs::accessat(parent, name, Access::WRITE_OK, AtFlags::EACCESS);
+    if stat.st_mode & 0o222 == 0 || may.is_err() {
+        let mode = stat.st_mode & 0o7777;
+        return Err(io::Error::new(
+            ErrorKind::PermissionDenied,
+            format!("the file is read-only (mode {mode:o})"),
+        ));
+    }
+    let flags =
+        OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file: File = rustix::fs::openat(parent, name, flags, Mode::empty())?.into();
+    let about = file.metadata()?;
+    match (about.dev(), about.ino()) == (stat.st_dev, stat.st_ino) {
+        true => Ok(Some((file, stat))),
+        false => Err(race()),
+    }
+}
+
+fn stat_of(parent: &OwnedFd, name: &OsStr) -> Result<Stat, Errno> {
+    rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW)
+}
+
+fn kind(stat: &Stat) -> FileType {
+    FileType::from_raw_mode(stat.st_mode)
+}
+
+/// A new file is its maker's; one that takes another's place is not to change hands.
+fn keep_owner(file: &File, stat: &Stat) -> io::Result<()> {
+    let about = file.metadata()?;
+    if (about.uid(), about.gid()) == (stat.st_uid, stat.st_gid) {
+        return Ok(());
+    }
+    let (uid, gid) = (
+        rustix::fs::Uid::from_raw(stat.st_uid),
+        rustix::fs::Gid::from_raw(stat.st_gid),
+    );
+    if about.uid() != stat.st_uid {
+        return rustix::fs::fchown(file, Some(uid), Some(gid))
+            .map_err(|_| io::Error::other("the file belongs to another user"));
+    }
+    // A group that its owner is no longer in cannot be kept; that takes rights away, and gives none.
+    let _: Result<_, _> = rustix::fs::fchown(file, None, Some(gid));
+    Ok(())
+}
+
+/// Whether `name` is still what it was.
+fn unchanged(parent: &OwnedFd, name: &OsStr, then: Option<&Stat>) -> io::Result<()> {
+    let marks = |stat: &Stat| {
+        (
+            (stat.st_dev, stat.st_ino, stat.st_size),
+            (stat.st_mtime, stat.st_mtime_nsec),
+            (stat.st_ctime, stat.st_ctime_nsec),
+        )
+    };
+    let now = match stat_of(parent, name) {
+        Ok(stat) => Some(marks(&stat)),
+        Err(Errno::NOENT) => None,
+        Err(error) => return Err(error.into()),
+    };
+    match now == then.map(marks) {
+        true => Ok(()),
+        false => Err(race()),
+    }
+}
+
+/// Give the file `temp` its name.
+fn put(parent: &OwnedFd, temp: &str, name: &OsStr, replaces: bool) -> io::Result<()> {
+    if replaces {
+        return Ok(rustix::fs::renameat(parent, temp, parent, name)?);
+    }
+    match rustix::fs::renameat_with(parent, temp, parent, name, RenameFlags::NOREPLACE) {
+        Ok(()) => Ok(()),
+        Err(Errno::EXIST) => Err(race()),
+        // Not every file system can refuse to replace.
+        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
+            Ok(rustix::fs::renameat(parent, temp, parent, name)?)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn irregular() -> io::Error {
+    io::Error::other("it is no regular file")
+}
+
+fn race() -> io::Error {
+    Errno::STALE.into()
+}
+
+/// Whether an error means that somebody else changed the same place at the same time; nothing was done then.
+pub fn is_race(error: &io::Error) -> bool {
+    Errno::from_io_error(error) == Some(Errno::STALE)
+}
+
+/// Whether a file is on the file system that the kernel tells of processes in.
+pub fn is_of_kernel(file: &File) -> bool {
+    const PROC: u64 = 0x9fa0;
+    rustix::fs::fstatfs(file).is_ok_and(|about| u64::try_from(about.f_type) == Ok(PROC))
 }
 
 /// Whether an error means that a link is on the way.
@@ -115,18 +415,21 @@ pub fn is_link(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::LOOP | Errno::XDEV))
 }
 
-fn open(dir: &OwnedFd, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
+fn open(dir: &OwnedFd, path: &Path, flags: OFlags, steps: bool) -> Result<OwnedFd, Errno> {
     let path = if path.as_os_str().is_empty() {
         Path::new(".")
     } else {
         path
     };
     let flags = flags | OFlags::CLOEXEC;
+    if steps {
+        return walk(dir, path, flags);
+    }
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     for _ in 0..TRIES {
         match rustix::fs::openat2(dir, path, flags, Mode::empty(), resolve) {
             Err(Errno::AGAIN) => {}
-            Err(Errno::NOSYS | Errno::PERM) => return walk(dir, path, flags | OFlags::NOFOLLOW),
+            Err(Errno::NOSYS | Errno::PERM) => return walk(dir, path, flags),
             other => return other,
         }
     }
@@ -155,25 +458,45 @@ fn walk(dir: &OwnedFd, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
         here = rustix::fs::openat(&here, *name, step, Mode::empty())
             .map_err(|error| link_or(&here, name, error))?;
     }
-    rustix::fs::openat(&here, *last, flags, Mode::empty())
-        .map_err(|error| link_or(&here, last, error))
+    let found = rustix::fs::openat(&here, *last, flags | OFlags::NOFOLLOW, Mode::empty())
+        .map_err(|error| link_or(&here, last, error))?;
+    // A descriptor that is only looked at opens the link itself.
+    let wants_link = flags.contains(OFlags::PATH | OFlags::NOFOLLOW);
+    match flags.contains(OFlags::PATH) && !wants_link {
+        true if kind(&rustix::fs::fstat(&found)?) == FileType::Symlink => Err(Errno::LOOP),
+        _ => Ok(found),
+    }
 }
 
 /// A link that is no directory says so only when asked.
 fn link_or(dir: &OwnedFd, name: &OsStr, error: Errno) -> Errno {
     let stat = rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW);
-    let link =
-        stat.is_ok_and(|stat| rustix::fs::FileType::from_raw_mode(stat.st_mode).is_symlink());
+    let link = stat.is_ok_and(|stat| kind(&stat).is_symlink());
     if link { Errno::LOOP } else { error }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Root, is_link, walk};
-    use rustix::fs::OFlags;
-    use std::io::Read;
-    use std::os::unix::fs::{PermissionsExt, symlink};
+    use super::{Before, Old, Root, is_link, is_race};
+    use std::io::{self, Read};
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
     use std::path::Path;
+
+    fn write(root: &Root, path: &str, bytes: &[u8]) -> io::Result<bool> {
+        root.write(Path::new(path), bytes, None, &mut super::nobody)
+    }
+
+    fn remove(root: &Root, path: &str) -> io::Result<()> {
+        root.remove(Path::new(path), &mut super::nobody)
+    }
+
+    /// The same directory, reached in both ways.
+    fn both(dir: &Path) -> [Root; 2] {
+        [
+            Root::open(dir).unwrap(),
+            Root::open(dir).unwrap().by_steps(),
+        ]
+    }
 
     #[test]
     fn nothing_leads_out() {
@@ -185,38 +508,33 @@ mod tests {
         symlink("../secret", dir.join("out")).unwrap();
         symlink(temp.path(), dir.join("up")).unwrap();
         symlink("sub/a", dir.join("link")).unwrap();
-        let root = Root::open(&dir).unwrap();
-        let mut text = String::new();
-        root.read(Path::new("sub/a"))
-            .unwrap()
-            .read_to_string(&mut text)
-            .unwrap();
-        assert_eq!(text, "inside");
-        for path in [
-            "out",
-            "up/secret",
-            "../secret",
-            "/etc/passwd",
-            "sub/../../secret",
-            "link",
-        ] {
-            let error = root.read(Path::new(path)).unwrap_err();
-            assert!(is_link(&error), "{path}: {error}");
-            assert!(
-                walk(
-                    &root.dir,
-                    Path::new(path),
-                    OFlags::RDONLY | OFlags::NOFOLLOW
-                )
-                .is_err(),
-                "{path} by steps"
-            );
-            assert!(
-                root.write(Path::new(path), b"x").is_err(),
-                "{path} for writing"
-            );
+        for root in both(&dir) {
+            let mut text = String::new();
+            let mut file = root.read(Path::new("sub/a")).unwrap();
+            file.read_to_string(&mut text).unwrap();
+            assert_eq!(text, "inside");
+            let absolute = temp.path().join("secret");
+            let absolute = absolute.to_str().unwrap();
+            for path in [
+                "out",
+                "up/secret",
+                "../secret",
+                absolute,
+                "sub/../../secret",
+                "link",
+            ] {
+                let error = root.read(Path::new(path)).unwrap_err();
+                assert!(is_link(&error), "{path}: {error}");
+                assert!(root.directory(Path::new(path)).is_err(), "{path}");
+                assert!(write(&root, path, b"x").is_err(), "{path} for writing");
+            }
+            for path in ["up/secret", "../secret", absolute, "sub/../../secret"] {
+                assert!(root.look(Path::new(path)).is_err(), "{path}");
+                assert!(remove(&root, path).is_err(), "{path}");
+            }
+            assert!(root.look(Path::new("out")).unwrap().is_symlink());
+            assert_eq!(root.link(Path::new("out")).unwrap(), Path::new("../secret"));
         }
-        assert!(walk(&root.dir, Path::new("sub/a"), OFlags::RDONLY).is_ok());
         assert_eq!(
             std::fs::read(temp.path().join("secret")).unwrap(),
             b"outside"
@@ -224,51 +542,132 @@ mod tests {
     }
 
     #[test]
+    fn a_file_as_a_root_has_no_neighbours() {
+        let temp = tempfile::tempdir().unwrap();
+        std::fs::write(temp.path().join("a"), "a").unwrap();
+        std::fs::write(temp.path().join("b"), "b").unwrap();
+        let root = Root::open(&temp.path().join("a")).unwrap();
+        assert!(root.read(Path::new("")).is_ok());
+        for path in ["b", "a", "../b", "."] {
+            assert!(root.read(Path::new(path)).is_err(), "{path}");
+            assert!(write(&root, path, b"x").is_err(), "{path}");
+        }
+        assert!(root.directory(Path::new("")).is_err());
+        assert!(write(&root, "", b"new").unwrap());
+        assert_eq!(std::fs::read(temp.path().join("a")).unwrap(), b"new");
+    }
+
+    #[test]
     fn writing_makes_directories_and_keeps_modes() {
         let temp = tempfile::tempdir().unwrap();
+        for (name, root) in ["a", "b"].into_iter().zip(both(temp.path())) {
+            let path = format!("{name}/b/c");
+            assert!(!write(&root, &path, b"one").unwrap());
+            let file = temp.path().join(&path);
+            std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o4750)).unwrap();
+            assert!(write(&root, &path, b"two").unwrap());
+            assert_eq!(std::fs::read(&file).unwrap(), b"two");
+            let mode = std::fs::metadata(&file).unwrap().permissions().mode();
+            assert_eq!(mode & 0o7777, 0o750);
+            let dir = temp.path().join(name).join("b");
+            assert_eq!(std::fs::read_dir(dir).unwrap().count(), 1);
+            let other = temp.path().join("other");
+            std::fs::hard_link(&file, &other).unwrap();
+            assert!(write(&root, &path, b"three").is_err());
+            assert!(remove(&root, &path).is_err());
+            std::fs::remove_file(other).unwrap();
+            assert!(write(&root, &format!("{name}/b"), b"x").is_err());
+            std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o444)).unwrap();
+            assert!(write(&root, &path, b"x").is_err());
+            assert!(remove(&root, &path).is_err());
+            assert!(remove(&root, &format!("{name}/b")).is_err());
+            std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
+            remove(&root, &path).unwrap();
+            remove(&root, &format!("{name}/b")).unwrap();
+            assert!(!temp.path().join(name).join("b").exists());
+        }
+    }
+
+    #[test]
+    fn who_objects_is_heard_and_a_change_meanwhile_is_seen() {
+        let temp = tempfile::tempdir().unwrap();
+        let file = temp.path().join("a");
+        std::fs::write(&file, "old").unwrap();
         let root = Root::open(temp.path()).unwrap();
-        assert!(!root.write(Path::new("a/b/c"), b"one").unwrap());
-        let file = temp.path().join("a/b/c");
-        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o750)).unwrap();
-        assert!(root.write(Path::new("a/b/c"), b"two").unwrap());
-        assert_eq!(std::fs::read(&file).unwrap(), b"two");
-        assert_eq!(
-            std::fs::metadata(&file).unwrap().permissions().mode() & 0o7777,
-            0o750
-        );
-        assert_eq!(
-            std::fs::read_dir(temp.path().join("a/b")).unwrap().count(),
-            1
-        );
-        std::fs::hard_link(&file, temp.path().join("other")).unwrap();
-        assert!(root.write(Path::new("a/b/c"), b"three").is_err());
-        assert!(root.write(Path::new("a/b"), b"x").is_err());
+        let mut told = Vec::new();
+        let mut no = |before: Before<'_>| match before {
+            Before::Directory(path) => {
+                told.push(path.display().to_string());
+                Ok(())
+            }
+            Before::File {
+                old: Old::File(mut old),
+                ..
+            } => {
+                let mut text = String::new();
+                old.read_to_string(&mut text)?;
+                told.push(text);
+                Err(io::Error::other("no"))
+            }
+            Before::File { .. } => Err(io::Error::other("no")),
+        };
+        assert!(root.write(Path::new("a"), b"x", None, &mut no).is_err());
+        assert!(root.remove(Path::new("a"), &mut no).is_err());
+        assert!(root.write(Path::new("d/e/f"), b"x", None, &mut no).is_err());
+        assert_eq!(told, ["old", "old", "d", "d/e"]);
+        assert_eq!(std::fs::read(&file).unwrap(), b"old");
+        let mut meddles = |_: Before<'_>| std::fs::write(&file, "theirs");
+        let error = root.write(Path::new("a"), b"x", None, &mut meddles);
+        assert!(is_race(&error.unwrap_err()));
+        assert_eq!(std::fs::read(&file).unwrap(), b"theirs");
+        let new = temp.path().join("new");
+        let mut meddles = |_: Before<'_>| std::fs::write(&new, "theirs");
+        let error = root.write(Path::new("new"), b"x", None, &mut meddles);
+        assert!(is_race(&error.unwrap_err()));
+        assert_eq!(std::fs::read(&new).unwrap(), b"theirs");
+        let names = std::fs::read_dir(temp.path()).unwrap().count();
+        assert_eq!(names, 3, "no temporary file is left");
+    }
+
+    #[test]
+    fn a_device_is_looked_at_and_not_opened() {
+        for root in both(Path::new("/dev")) {
+            let file = root.read(Path::new("null")).unwrap();
+            assert!(!file.metadata().unwrap().is_file());
+            let mut one = [0];
+            assert!((&file).read(&mut one).is_err());
+            assert_eq!(file.metadata().unwrap().nlink(), 1);
+        }
     }
 
     #[test]
     fn a_swapped_directory_never_leads_out() {
         let temp = tempfile::tempdir().unwrap();
-        let (dir, outside) = (temp.path().join("in"), temp.path().join("outside"));
-        std::fs::create_dir_all(dir.join("real")).unwrap();
-        std::fs::create_dir(&outside).unwrap();
-        let root = Root::open(&dir).unwrap();
-        let stop = std::sync::atomic::AtomicBool::new(false);
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                let (spot, aside) = (dir.join("spot"), dir.join("aside"));
-                while !stop.load(std::sync::atomic::Ordering::Relaxed) {
-                    drop(std::fs::rename(dir.join("real"), &spot));
-                    drop(std::fs::rename(&spot, dir.join("real")));
-                    drop(symlink(&outside, &aside));
-                    drop(std::fs::rename(&aside, &spot));
-                    drop(std::fs::remove_file(&spot));
+        for (name, steps) in [("whole", false), ("steps", true)] {
+            let temp = temp.path().join(name);
+            let (dir, outside) = (temp.join("in"), temp.join("outside"));
+            std::fs::create_dir_all(dir.join("real")).unwrap();
+            std::fs::create_dir(&outside).unwrap();
+            let mut root = Root::open(&dir).unwrap();
+            root.steps = steps;
+            let stop = std::sync::atomic::AtomicBool::new(false);
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    let (spot, aside) = (dir.join("spot"), dir.join("aside"));
+                    while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                        drop(std::fs::rename(dir.join("real"), &spot));
+                        drop(std::fs::rename(&spot, dir.join("real")));
+                        drop(symlink(&outside, &aside));
+                        drop(std::fs::rename(&aside, &spot));
+                        drop(std::fs::remove_file(&spot));
+                    }
+                });
+                for _ in 0..300 {
+                    drop(write(&root, "spot/x", b"x"));
                 }
+                stop.store(true, std::sync::atomic::Ordering::Relaxed);
             });
-            for _ in 0..2_000 {
-                drop(root.write(Path::new("spot/x"), b"x"));
-            }
-            stop.store(true, std::sync::atomic::Ordering::Relaxed);
-        });
-        assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 0);
+            assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 0);
+        }
     }
 }

@@ -33,6 +33,8 @@ pub const INSIDE: &str = "NANOBOT_INSIDE";
 pub const TEST_HOSTS: &str = "NANOBOT_TEST_HOSTS";
 /// The key of a search engine.
 pub const BRAVE_API_KEY: &str = "BRAVE_API_KEY";
+/// Any value confines the file tools as on a kernel that cannot do it by itself. For tests.
+pub const TEST_STEPS: &str = "NANOBOT_TEST_STEPS";
 /// Seconds to wait for the first byte of an answer.
 pub const FIRST_BYTE: &str = "NANOBOT_LLM_TIMEOUT_S";
 /// Seconds that a stream may stay silent.

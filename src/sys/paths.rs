@@ -122,6 +122,10 @@ pub const PLACES: &[Place] = &[
         meaning: "calls that are on their way and count against a budget, each held by its process",
     },
     Place {
+        path: "~/.nanobot/undo/N/",
+        meaning: "what a turn changed with the file tools, for `nanobot undo`: the last 100 turns of 7 days, at most 1 GiB",
+    },
+    Place {
         path: "~/.nanobot/limits/",
         meaning: "until when a server that named a time is to be left alone",
     },
@@ -200,6 +204,11 @@ impl Paths {
     /// Where the user's own profiles are, `NAME.md` each.
     pub fn profiles(&self) -> PathBuf {
         self.root.join("profiles")
+    }
+
+    /// Where what turns changed is kept aside, a folder for each.
+    pub fn undo(&self) -> PathBuf {
+        self.root.join("undo")
     }
 
     /// Where releases up to 0.1.3.post7 kept sessions, and where 0.3 keeps its store.

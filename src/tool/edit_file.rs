@@ -43,31 +43,17 @@ impl Tool for EditFile {
 
     fn run(&self, arguments: &Value, _: &mut dyn FnMut(&str)) -> Result<Output, Failure> {
         let text = |key: &str| arguments[key].as_str().unwrap_or_default();
-        let path = text("path");
-        // Before reading: where nothing may be changed, that is what the model should hear.
-        self.files
-            .reach
-            .decide(path, crate::policy::reach::Access::Write)?;
-        let (bytes, _) = self.files.read(path)?;
-        let before = String::from_utf8(bytes)
-            .map_err(|_| format!("`{path}` is not UTF-8 text and is not edited"))?;
-        let after = edit(
-            &before,
-            text("old_text"),
-            text("new_text"),
-            arguments["replace_all"] == true,
-        )
-        .map_err(|error| format!("`{path}`: {error}"))?;
-        if after == before {
-            return Err(format!(
-                "`{path}`: old_text and new_text are the same; nothing was changed"
-            )
-            .into());
-        }
-        if secret::is_masked_copy(&before, &after) {
-            return Err(MASKED.into());
-        }
-        let (_, place) = self.files.write(path, after.as_bytes())?;
+        let (old, new) = (text("old_text"), text("new_text"));
+        let all = arguments["replace_all"] == true;
+        let (place, before, after) =
+            self.files
+                .edit(text("path"), |before| match edit(before, old, new, all)? {
+                    after if after == before => {
+                        Err("old_text and new_text are the same; nothing was changed".into())
+                    }
+                    after if secret::is_masked_copy(before, &after) => Err(MASKED.into()),
+                    after => Ok(after),
+                })?;
         let diff = Diff::between(&before, &after).unified(2);
         Ok(format!("edited {}\n{}", place.display(), diff.trim_end()).into())
     }
@@ -87,7 +73,7 @@ fn edit(text: &str, old: &str, new: &str, all: bool) -> Result<String, String> {
             .collect();
         (places, kept)
     } else {
-        let kept = vec![new.to_owned(); exact.len()];
+        let kept = vec![ended(new, text); exact.len()];
         (exact, kept)
     };
     match places.len() {
@@ -113,6 +99,16 @@ fn edit(text: &str, old: &str, new: &str, all: bool) -> Result<String, String> {
     }
     out.push_str(&text[end..]);
     Ok(out)
+}
+
+/// `new` with the line ends of `text`, where all of these are alike.
+fn ended(new: &str, text: &str) -> String {
+    let count = |ends: &str| text.matches(ends).count();
+    match count("\r\n") {
+        0 => new.to_owned(),
+        windows if windows == count("\n") => new.replace("\r\n", "\n").replace('\n', "\r\n"),
+        _ => new.to_owned(),
+    }
 }
 
 /// Where the lines of `old` stand in `text`, white space around each line aside. Places do not overlap.
@@ -235,6 +231,9 @@ mod tests {
         check("a\nb\nc\n", "b\n", "", "a\nc\n");
         // Line ends of the file are kept.
         check("a\r\nb\r\nc\r\n", "a\nb", "x\ny", "x\r\ny\r\nc\r\n");
+        check("a\r\nb\r\n", "b", "x\ny", "a\r\nx\r\ny\r\n");
+        check("a\r\nb\n", "b", "x\ny", "a\r\nx\ny\n");
+        check("a\0b\n", "b", "c", "a\0c\n");
         // White space around lines is forgiven, and the file's indentation carried over.
         check(
             "    if x:\n        y()\n",

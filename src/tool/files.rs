@@ -1,36 +1,102 @@
 //! The files that tools may touch: the policy's word, then the kernel's. Errors are words for the model.
+//!
+//! What was read is remembered by a mark of its content: a file that somebody else has changed since is not changed
+//! without being read again, be it a person or a command of our own. A file that was never read may be replaced, since
+//! what it held is kept aside, as before every change: to demand a reading first would cost a step each time that a
+//! report is written anew, and protect nothing that `nanobot undo` does not bring back.
 
 use super::Failure;
 use crate::policy::reach::{Access, Reach, Spot};
-use crate::sys::beneath::{self, Root};
+use crate::policy::secrets;
+use crate::sys::beneath::{self, Before, Old, Root};
+use crate::sys::store::size_in_words;
+use crate::undo::journal::digest;
+use crate::undo::{Keeper, Was};
+use std::cell::OnceCell;
+use std::collections::{HashMap, HashSet};
 use std::fs::{File, Metadata};
-use std::io::{ErrorKind, Read};
+use std::io::{self, ErrorKind, Read};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The largest file that a tool reads into memory.
+/// The largest file that a tool reads into memory, in bytes; and so the largest that it changes.
 const READ_LIMIT: u64 = 64 << 20;
 /// How many links may lead from one to the next.
 const LINKS: usize = 8;
+/// Files beneath the hidden places that are known by more than their name, and how deep they are looked for.
+const HIDDEN_FILES: usize = 10_000;
+const HIDDEN_DEPTH: usize = 4;
 
 /// The places of a run, held open.
 pub struct Files {
     pub reach: Reach,
     roots: Vec<Root>,
+    changes: Mutex<Changes>,
+}
+
+/// What is known of files that may change.
+#[derive(Default)]
+struct Changes {
+    /// The digest of what was read or written last; `None` for what was removed.
+    seen: HashMap<PathBuf, Option<String>>,
+    keeper: Option<Keeper>,
+}
+
+/// A file that was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Written {
+    pub path: PathBuf,
+    /// Bytes that it had before; `None` where it is new.
+    pub before: Option<u64>,
+    /// This run knew what it had before.
+    pub was_seen: bool,
 }
 
 impl Files {
-    /// Hold the roots of `reach` open.
-    pub fn new(reach: Reach) -> std::io::Result<Self> {
+    /// Hold the roots of `reach` open. Nothing is kept aside of what is changed, before [`Self::keep`].
+    pub fn new(reach: Reach) -> io::Result<Self> {
         let roots = reach
             .roots
             .iter()
             .map(|root| Root::open(&root.path))
             .collect::<Result<_, _>>()?;
-        Ok(Self { reach, roots })
+        Ok(Self {
+            reach,
+            roots,
+            changes: Mutex::default(),
+        })
     }
 
-    /// The content of the file that `given` names, and where it is.
+    /// The same, as on a system whose kernel does not confine paths by itself. For tests.
+    #[must_use]
+    pub fn by_steps(self) -> Self {
+        Self {
+            roots: self.roots.into_iter().map(Root::by_steps).collect(),
+            ..self
+        }
+    }
+
+    /// From now on `keeper` keeps aside what is changed: with each turn another one.
+    pub fn keep(&self, keeper: Keeper) {
+        self.changes().keeper = Some(keeper);
+    }
+
+    /// A change is either noted or not: also after a panic what is known is true.
+    fn changes(&self) -> MutexGuard<'_, Changes> {
+        self.changes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The content of the file that `given` names, and where it is. From now on it counts as seen.
     pub fn read(&self, given: &str) -> Result<(Vec<u8>, PathBuf), Failure> {
+        let (bytes, path) = self.load(given)?;
+        let mark = Some(digest(&bytes));
+        self.changes().seen.insert(path.clone(), mark);
+        Ok((bytes, path))
+    }
+
+    /// As [`Self::read`], for us alone: it does not count as seen.
+    pub(super) fn load(&self, given: &str) -> Result<(Vec<u8>, PathBuf), Failure> {
         let (file, about, path) = self.open(given)?;
         if about.is_dir() {
             return Err(format!("`{given}` is a directory; list_dir shows what is in it").into());
@@ -45,9 +111,7 @@ impl Files {
             )
             .into());
         }
-        let mut bytes = Vec::new();
-        let read = file.take(READ_LIMIT).read_to_end(&mut bytes);
-        read.map_err(|error| format!("`{given}` cannot be read: {error}"))?;
+        let bytes = content(&file).map_err(|error| format!("`{given}` cannot be read: {error}"))?;
         Ok((bytes, path))
     }
 
@@ -58,28 +122,176 @@ impl Files {
 
     /// The directory that `given` names, held open, and where it is.
     pub fn open_directory(&self, given: &str) -> Result<(File, PathBuf), Failure> {
-        self.follow(given, Access::Read, |root, path| root.directory(path))
-            .map_err(|error| match error {
-                Trouble::Tool(failure) => failure,
-                Trouble::Io(error) if error.kind() == ErrorKind::NotADirectory => {
-                    format!("`{given}` is no directory").into()
-                }
-                Trouble::Io(error) => self.missing(given, &error).into(),
-            })
+        self.follow(given, Access::Read, Last::Followed, |root, _, relative| {
+            Ok(root.directory(relative)?)
+        })
+        .map_err(|error| match error {
+            Trouble::Tool(failure) => failure,
+            Trouble::Io(error) if error.kind() == ErrorKind::NotADirectory => {
+                format!("`{given}` is no directory").into()
+            }
+            Trouble::Io(error) => self.missing(given, &error).into(),
+        })
     }
 
-    /// Make `bytes` the content of the file that `given` names. Whether it was there, and where it is.
-    pub fn write(&self, given: &str, bytes: &[u8]) -> Result<(bool, PathBuf), Failure> {
-        self.follow(given, Access::Write, |root, path| root.write(path, bytes))
-            .map_err(|error| match error {
-                Trouble::Tool(failure) => failure,
-                Trouble::Io(error) => format!("`{given}` cannot be written: {error}").into(),
-            })
+    /// Where the file is that `given` names: a regular one that may be read.
+    pub fn file(&self, given: &str) -> Result<PathBuf, Failure> {
+        match self.open(given)? {
+            (_, about, path) if about.is_file() => Ok(path),
+            _ => Err(format!("`{given}` is no regular file").into()),
+        }
+    }
+
+    /// What is at `path`, which a walk has found beneath a directory of ours, as it is now; a link is what it is. Nothing
+    /// where it is out of reach, or is not there any more: a walk goes by names, and names can be made to lead elsewhere
+    /// meanwhile.
+    pub fn look(&self, path: &Path) -> Option<Metadata> {
+        let (root, relative) = self.spot(path)?;
+        root.look(&relative).ok()
+    }
+
+    /// The file at `path`, which a walk has found, open for reading. Nothing where it is no file, or out of reach.
+    pub fn open_found(&self, path: &Path, hidden: &Hidden<'_>) -> Option<(File, Metadata)> {
+        let (root, relative) = self.spot(path)?;
+        let file = root.read(&relative).ok()?;
+        let about = file.metadata().ok()?;
+        (about.is_file() && !hidden.holds(&file, &about, path)).then_some((file, about))
+    }
+
+    fn spot(&self, path: &Path) -> Option<(&Root, PathBuf)> {
+        let spot = self.reach.decide(path.to_str()?, Access::Read).ok()?;
+        // The name of a file may begin with `~`, but not a whole path.
+        (spot.path == path).then(|| (&self.roots[spot.root], spot.relative))
+    }
+
+    /// Make `bytes` the content of the file that `given` names.
+    pub fn write(&self, given: &str, bytes: &[u8]) -> Result<Written, Failure> {
+        self.change(given, Some(bytes), None)
+    }
+
+    /// Replace the content of a file by what `edit` makes of it. Where it is, and both contents.
+    pub fn edit(
+        &self,
+        given: &str,
+        edit: impl FnOnce(&str) -> Result<String, String>,
+    ) -> Result<(PathBuf, String, String), Failure> {
+        // Before reading: where nothing may be changed, that is what the model should hear.
+        self.reach.decide(given, Access::Write)?;
+        let (bytes, path) = self.load(given)?;
+        let mark = digest(&bytes);
+        let seen = self.changes().seen.get(&path).cloned();
+        if seen.is_some_and(|seen| seen.as_ref() != Some(&mark)) {
+            return Err(changed(given));
+        }
+        let before = String::from_utf8(bytes)
+            .map_err(|_| format!("`{given}` is not UTF-8 text and is not edited"))?;
+        let after = edit(&before).map_err(|error| format!("`{given}`: {error}"))?;
+        let written = self.change(given, Some(after.as_bytes()), Some(&mark))?;
+        Ok((written.path, before, after))
+    }
+
+    /// Remove the file, the link or the empty directory that `given` names. Where it was.
+    pub fn remove(&self, given: &str) -> Result<PathBuf, Failure> {
+        Ok(self.change(given, None, None)?.path)
+    }
+    /// Change what `given` names to `new`, or remove it. With `expect`, it has that digest now.
+    fn change(
+        &self,
+        given: &str,
+        new: Option<&[u8]>,
+        expect: Option<&str>,
+    ) -> Result<Written, Failure> {
+        // Held to the end: our own writers wait for each other.
+        let mut changes = self.changes();
+        let Changes { seen, keeper } = &mut *changes;
+        let (mut before, mut was_seen) = (None, false);
+        let last = match new {
+            Some(_) => Last::Followed,
+            // Not what a link leads to is removed, but the link.
+            None => Last::Kept,
+        };
+        let done = self.follow(given, Access::Write, last, |root, path, relative| {
+            let mut approve = |change: Before<'_>| {
+                let (old, temp) = match change {
+                    Before::Directory(made) => {
+                        let top = path.ancestors().nth(relative.components().count());
+                        let made = top.unwrap_or(path).join(made);
+                        return keeper
+                            .as_mut()
+                            .map_or(Ok(()), |keeper| keeper.making(&made))
+                            .map_err(|error| unkept(&error));
+                    }
+                    Before::File { old, temp } => (old, temp),
+                };
+                let bytes;
+                let was = match &old {
+                    Old::Nothing if expect.is_some() => return Err(Trouble::Tool(changed(given))),
+                    Old::Nothing => Was::Nothing,
+                    Old::Link(target) => Was::Link(target),
+                    Old::Directory(mode) => Was::Directory { mode: *mode },
+                    Old::File(file) => {
+                        let about = file.metadata()?;
+                        if about.len() > READ_LIMIT {
+                            return Err(Trouble::Tool(too_large(given, about.len())));
+                        }
+                        bytes = content(file)?;
+                        let mark = digest(&bytes);
+                        let known = seen.get(path);
+                        let is_known = match expect {
+                            Some(expect) => expect == mark,
+                            None => known.is_none_or(|known| known.as_ref() == Some(&mark)),
+                        };
+                        if !is_known {
+                            return Err(Trouble::Tool(changed(given)));
+                        }
+                        was_seen = known.is_some() || expect.is_some();
+                        before = Some(bytes.len() as u64);
+                        Was::File {
+                            bytes: &bytes,
+                            mode: about.permissions().mode() & 0o7777,
+                        }
+                    }
+                };
+                keeper
+                    .as_mut()
+                    .map_or(Ok(()), |keeper| keeper.changing(path, &was, new, temp))
+                    .map_err(|error| unkept(&error))
+            };
+            match new {
+                Some(bytes) => root.write(relative, bytes, None, &mut approve).map(drop),
+                None => root.remove(relative, &mut approve),
+            }
+        });
+        let verb = if new.is_some() { "written" } else { "removed" };
+        let ((), path) = done.map_err(|error| match error {
+            Trouble::Tool(failure) => failure,
+            Trouble::Io(error) if beneath::is_race(&error) => format!(
+                "somebody else changed `{given}` at the same time, and nothing was done; read it again and then \
+                 repeat the change"
+            )
+            .into(),
+            Trouble::Io(error) if error.kind() == ErrorKind::NotFound => {
+                self.missing(given, &error).into()
+            }
+            Trouble::Io(error) if error.kind() == ErrorKind::DirectoryNotEmpty => format!(
+                "`{given}` is a directory that is not empty; delete what is in it first"
+            )
+            .into(),
+            Trouble::Io(error) => format!("`{given}` cannot be {verb}: {error}").into(),
+        })?;
+        seen.insert(path.clone(), new.map(digest));
+        Ok(Written {
+            path,
+            before,
+            was_seen,
+        })
     }
 
     fn open(&self, given: &str) -> Result<(File, Metadata, PathBuf), Failure> {
         let (file, path) = self
-            .follow(given, Access::Read, |root, path| root.read(path))
+            .follow(given, Access::Read, Last::Followed, |root, _, relative| {
+                Ok(root.read(relative)?)
+            })
             .map_err(|error| match error {
                 Trouble::Tool(failure) => failure,
                 Trouble::Io(error) => self.missing(given, &error).into(),
@@ -87,16 +299,30 @@ impl Files {
         let about = file
             .metadata()
             .map_err(|error| format!("`{given}` cannot be looked at: {error}"))?;
+        if self.hidden().holds(&file, &about, &path) {
+            return Err(
+                format!("`{given}` is another name of a file that is closed to tools").into(),
+            );
+        }
         Ok((file, about, path))
     }
 
-    /// Decide, and do `work` beneath the root that was decided on. Where a link is on the way, it is resolved, and where
-    /// it leads is decided about again: the kernel then follows none.
+    /// The files that are hidden, known by more than their names.
+    pub fn hidden(&self) -> Hidden<'_> {
+        Hidden {
+            reach: &self.reach,
+            found: OnceCell::new(),
+        }
+    }
+
+    /// Decide, and do `work` beneath the root that was decided on, with the whole path and the one beneath the root.
+    /// Where a link is on the way, it is resolved, and where it leads is decided about again: the kernel then follows none.
     fn follow<T>(
         &self,
         given: &str,
         access: Access,
-        work: impl Fn(&Root, &Path) -> std::io::Result<T>,
+        last: Last,
+        mut work: impl FnMut(&Root, &Path, &Path) -> Result<T, Trouble>,
     ) -> Result<(T, PathBuf), Trouble> {
         let tool = |words: String| Trouble::Tool(words.into());
         if given.contains('\0') {
@@ -112,23 +338,29 @@ impl Files {
                 .reach
                 .decide(&name, access)
                 .map_err(|refusal| Trouble::Tool(refusal.into()))?;
-            match work(&self.roots[root], &relative) {
+            match work(&self.roots[root], &path, &relative) {
                 Ok(done) => return Ok((done, path)),
-                Err(error) if beneath::is_link(&error) => {
-                    let target = resolve(&path).map_err(Trouble::Io)?;
+                Err(Trouble::Io(error)) if beneath::is_link(&error) => {
+                    let target = match (last, path.parent(), path.file_name()) {
+                        (Last::Kept, Some(parent), Some(name)) => {
+                            resolve(parent).map(|parent| parent.join(name))
+                        }
+                        _ => resolve(&path),
+                    };
+                    let target = target.map_err(Trouble::Io)?;
                     name = target
                         .to_str()
                         .map(str::to_owned)
                         .ok_or_else(|| Trouble::Io(ErrorKind::InvalidInput.into()))?;
                 }
-                Err(error) => return Err(Trouble::Io(error)),
+                Err(error) => return Err(error),
             }
         }
         Err(tool(format!("`{given}` is a link without an end")))
     }
 
     /// Why a file cannot be opened; where it is missing, what is like it.
-    fn missing(&self, given: &str, error: &std::io::Error) -> String {
+    fn missing(&self, given: &str, error: &io::Error) -> String {
         if error.kind() != ErrorKind::NotFound {
             return format!("`{given}` cannot be opened: {error}");
         }
@@ -176,7 +408,7 @@ impl Files {
 }
 
 /// Where `path` leads. What is new at its end is kept as it is.
-fn resolve(path: &Path) -> std::io::Result<PathBuf> {
+fn resolve(path: &Path) -> io::Result<PathBuf> {
     match (std::fs::canonicalize(path), path.parent(), path.file_name()) {
         (Err(error), Some(parent), Some(name)) if error.kind() == ErrorKind::NotFound => {
             // A link to nothing is not written through.
@@ -189,10 +421,106 @@ fn resolve(path: &Path) -> std::io::Result<PathBuf> {
     }
 }
 
+/// The files that are hidden, known by more than their names. Looked for when it is first needed, for one call of a tool.
+pub struct Hidden<'a> {
+    reach: &'a Reach,
+    /// By device and number.
+    found: OnceCell<HashSet<(u64, u64)>>,
+}
+
+impl Hidden<'_> {
+    /// Whether `file`, which was opened as `path`, is a hidden one: by another name of its own, or by another place of
+    /// the file system of processes.
+    pub fn holds(&self, file: &File, about: &Metadata, path: &Path) -> bool {
+        if secrets::is_of_process(path) && !path.starts_with("/proc") && beneath::is_of_kernel(file)
+        {
+            return true;
+        }
+        about.is_file()
+            && about.nlink() > 1
+            && self
+                .found
+                .get_or_init(|| self.find())
+                .contains(&(about.dev(), about.ino()))
+    }
+
+    /// The hidden files that have other names too: there are few, mostly none.
+    fn find(&self) -> HashSet<(u64, u64)> {
+        let mut found = HashSet::new();
+        let closed = |place: &PathBuf| !self.reach.shows(place);
+        let places = secrets::places(&self.reach.home).filter(closed);
+        let mut left: Vec<(PathBuf, usize)> = self
+            .reach
+            .hidden
+            .iter()
+            .cloned()
+            .chain(places)
+            .map(|place| (place, 0))
+            .collect();
+        let mut looked_at = 0;
+        while let Some((path, depth)) = left.pop() {
+            let Ok(about) = std::fs::symlink_metadata(&path) else {
+                continue;
+            };
+            looked_at += 1;
+            if about.is_file() && about.nlink() > 1 {
+                found.insert((about.dev(), about.ino()));
+            } else if about.is_dir() && depth < HIDDEN_DEPTH && looked_at < HIDDEN_FILES {
+                let inner = std::fs::read_dir(&path).into_iter().flatten().flatten();
+                left.extend(inner.map(|entry| (entry.path(), depth + 1)));
+            }
+        }
+        found
+    }
+}
+
+/// What becomes of a link at the end of a path.
+#[derive(Clone, Copy)]
+enum Last {
+    Followed,
+    Kept,
+}
+
 enum Trouble {
     /// Words or a refusal, for the model.
     Tool(Failure),
-    Io(std::io::Error),
+    Io(io::Error),
+}
+
+impl From<io::Error> for Trouble {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+/// All of a file, up to what a tool reads.
+fn content(file: &File) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    file.take(READ_LIMIT).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn changed(given: &str) -> Failure {
+    format!(
+        "`{given}` was changed by somebody else, or by a command, since it was last read, and nothing was done; read it \
+         again with read_file, then repeat the change as it fits"
+    )
+    .into()
+}
+
+fn too_large(given: &str, size: u64) -> Failure {
+    format!(
+        "`{given}` has {}, more than can be kept aside for undo, and nothing was done; write to another name, or use exec",
+        size_in_words(size)
+    )
+    .into()
+}
+
+fn unkept(error: &anyhow::Error) -> Trouble {
+    let words = format!(
+        "nothing was done, since what is there could not be kept aside for undo: {error:#}"
+    );
+    Trouble::Tool(words.into())
 }
 
 #[cfg(test)]
@@ -230,32 +558,110 @@ pub(super) mod tests {
         symlink(temp.join("secret"), dir.join("out")).unwrap();
         symlink("loop", dir.join("loop")).unwrap();
         symlink(temp.join("nothing"), dir.join("dangling")).unwrap();
+        let both = [files(&dir, true), files(&dir, true).by_steps()];
+        // What they are tried on is ours: a mistake in what is tested must not cost the machine a file.
+        let secret = temp.join("secret");
+        let secret = secret.to_str().unwrap();
+        let magic = format!("/proc/self/root{secret}");
+        for files in both {
+            for name in [
+                "real/a",
+                "link/a",
+                "absolute",
+                dir.join("link/a").to_str().unwrap(),
+            ] {
+                assert_eq!(files.read(name).unwrap().0, b"inside", "{name}");
+            }
+            for name in ["out", "loop", "dangling", "../secret", &magic, secret] {
+                assert!(files.read(name).is_err(), "{name}");
+                assert!(files.write(name, b"x").is_err(), "{name}");
+            }
+            assert_eq!(std::fs::read(secret).unwrap(), b"outside");
+            assert!(!temp.join("nothing").exists());
+            files.write("link/new", b"x").unwrap();
+            assert!(dir.join("real/new").exists());
+            files.write("absolute", b"changed").unwrap();
+            assert_eq!(std::fs::read(dir.join("real/a")).unwrap(), b"changed");
+            assert!(dir.join("absolute").is_symlink());
+            files.write("absolute", b"inside").unwrap();
+            files.remove("link/new").unwrap();
+            assert!(!dir.join("real/new").exists());
+            symlink("real/a", dir.join("gone")).unwrap();
+            files.remove("gone").unwrap();
+            assert!(!dir.join("gone").is_symlink() && dir.join("real/a").exists());
+            for name in ["real", "../secret", "up/secret", ".", "", "/"] {
+                assert!(files.remove(name).is_err(), "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_somebody_else_changed_is_read_again_first() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = std::fs::canonicalize(temp.path()).unwrap();
         let files = files(&dir, true);
-        for name in [
-            "real/a",
-            "link/a",
-            "absolute",
-            dir.join("link/a").to_str().unwrap(),
-        ] {
-            assert_eq!(files.read(name).unwrap().0, b"inside", "{name}");
+        let theirs = |text: &str| std::fs::write(dir.join("a"), text).unwrap();
+        let edit = |files: &Files| files.edit("a", |text| Ok(format!("{text}!"))).map(|_| ());
+        let told = |result: Result<(), crate::tool::Failure>| {
+            let words = result.unwrap_err().words().to_owned();
+            assert!(words.contains("read_file"), "{words}");
+        };
+        theirs("one");
+        // Never read: an edit knows what it replaces, and a whole file is kept aside.
+        edit(&files).unwrap();
+        edit(&files).unwrap();
+        theirs("two");
+        // Told as often as it is tried: that the tool has looked does not mean that the model has.
+        told(edit(&files));
+        told(edit(&files));
+        told(files.write("a", b"x").map(drop));
+        told(files.remove("a").map(drop));
+        assert_eq!(std::fs::read(dir.join("a")).unwrap(), b"two");
+        files.read("a").unwrap();
+        edit(&files).unwrap();
+        assert_eq!(std::fs::read(dir.join("a")).unwrap(), b"two!");
+        // The same content again is no change.
+        theirs("two!");
+        files.write("a", b"three").unwrap();
+        std::fs::remove_file(dir.join("a")).unwrap();
+        let written = files.write("a", b"four").unwrap();
+        assert_eq!(written.before, None);
+        files.remove("a").unwrap();
+        theirs("five");
+        told(files.write("a", b"x").map(drop));
+    }
+
+    #[test]
+    fn hidden_files_are_known_under_other_names() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = std::fs::canonicalize(temp.path()).unwrap();
+        std::fs::create_dir_all(dir.join("in")).unwrap();
+        std::fs::create_dir_all(dir.join("own/deep")).unwrap();
+        std::fs::create_dir_all(dir.join(".ssh")).unwrap();
+        std::fs::write(dir.join("own/deep/key"), "k").unwrap();
+        std::fs::write(dir.join(".ssh/id"), "k").unwrap();
+        std::fs::write(dir.join("in/fine"), "f").unwrap();
+        for (from, to) in [("own/deep/key", "a"), (".ssh/id", "b"), ("in/fine", "c")] {
+            std::fs::hard_link(dir.join(from), dir.join("in").join(to)).unwrap();
         }
-        for name in [
-            "out",
-            "loop",
-            "dangling",
-            "../secret",
-            "/proc/self/root/etc/passwd",
-            "/etc/passwd",
-        ] {
-            assert!(files.read(name).is_err(), "{name}");
-            assert!(files.write(name, b"x").is_err(), "{name}");
+        let root = Root {
+            path: dir.join("in"),
+            may_write: false,
+        };
+        let files = Files::new(Reach {
+            directory: dir.join("in"),
+            home: dir.clone(),
+            roots: vec![root],
+            hidden: vec![dir.join("own")],
+            ..Reach::default()
+        })
+        .unwrap();
+        let hidden = files.hidden();
+        for (name, expect) in [("a", false), ("b", false), ("c", true), ("fine", true)] {
+            assert_eq!(files.read(name).is_ok(), expect, "{name}");
+            let found = files.open_found(&dir.join("in").join(name), &hidden);
+            assert_eq!(found.is_some(), expect, "{name}");
         }
-        assert!(!temp.join("nothing").exists());
-        files.write("link/new", b"x").unwrap();
-        assert!(dir.join("real/new").exists());
-        files.write("absolute", b"changed").unwrap();
-        assert_eq!(std::fs::read(dir.join("real/a")).unwrap(), b"changed");
-        assert!(dir.join("absolute").is_symlink());
     }
 
     #[test]

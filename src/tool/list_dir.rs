@@ -80,28 +80,33 @@ impl ListDir {
                 .parents(false)
                 .git_ignore(true)
                 .require_git(false);
-            walk.filter_entry(|entry| entry.file_name() != ".git");
+            let reach = self.files.reach.clone();
+            walk.filter_entry(move |entry| {
+                entry.file_name() != ".git" && reach.shows(entry.path())
+            });
         }
         let entries = walk
             .build()
             .flatten()
             .filter(|entry| entry.depth() > 0 && self.files.reach.shows(entry.path()));
+        // A walk goes by names, which somebody may make lead elsewhere meanwhile: what is told is looked at again.
         let line = |entry: ignore::DirEntry| {
+            let about = self.files.look(entry.path())?;
             let name = entry
                 .path()
                 .strip_prefix(dir)
                 .unwrap_or(entry.path())
                 .to_string_lossy()
                 .into_owned();
-            match entry.file_type() {
-                Some(kind) if kind.is_dir() => format!("{name}/"),
-                Some(kind) if kind.is_symlink() => format!("{name}  link"),
-                _ => entry.metadata().map_or(name.clone(), |about| {
-                    format!("{name}  {}", size_in_words(about.len()))
-                }),
-            }
+            Some(if about.is_dir() {
+                format!("{name}/")
+            } else if about.is_symlink() {
+                format!("{name}  link")
+            } else {
+                format!("{name}  {}", size_in_words(about.len()))
+            })
         };
-        entries.take(LOOKED_AT).map(line).collect()
+        entries.take(LOOKED_AT).filter_map(line).collect()
     }
 }
 

@@ -16,6 +16,7 @@ use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 pub mod arguments;
+pub mod delete_file;
 pub mod edit_file;
 pub mod exec;
 pub mod files;

@@ -1,6 +1,6 @@
 //! `write_file`: a file as a whole.
 
-use super::files::Files;
+use super::files::{Files, Written};
 use super::{Effect, Failure, MASKED, Output, Tool};
 use crate::provider::ToolSpec;
 use crate::sys::secret;
@@ -40,14 +40,32 @@ impl Tool for WriteFile {
         let text = |key: &str| arguments[key].as_str().unwrap_or_default();
         let content = text("content");
         if content.contains("***")
-            && let Ok((old, _)) = self.files.read(text("path"))
+            && let Ok((old, _)) = self.files.load(text("path"))
             && secret::is_masked_copy(&String::from_utf8_lossy(&old), content)
         {
             return Err(MASKED.into());
         }
-        let (replaced, path) = self.files.write(text("path"), content.as_bytes())?;
-        let done = if replaced { "replaced" } else { "created" };
+        let Written {
+            path,
+            before,
+            was_seen,
+        } = self.files.write(text("path"), content.as_bytes())?;
         let (bytes, lines) = (content.len(), content.lines().count());
-        Ok(format!("{done} {} ({bytes} bytes, {lines} lines)", path.display()).into())
+        let done = if before.is_some() {
+            "replaced"
+        } else {
+            "created"
+        };
+        // What it did not know it replaced, the model should be able to tell.
+        let unread = match before {
+            Some(before) if before > 0 && !was_seen => {
+                format!(
+                    "; the {before} bytes it had were not read in this run, and are kept for undo"
+                )
+            }
+            _ => String::new(),
+        };
+        let path = path.display();
+        Ok(format!("{done} {path} ({bytes} bytes, {lines} lines{unread})").into())
     }
 }

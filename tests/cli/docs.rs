@@ -1,6 +1,6 @@
 //! What is printed from the code: help, man page, and the tables of the README. `UPDATE_EXPECT=1 cargo test` renews them.
 
-use crate::server::{Answer, says, sends};
+use crate::server::{Answer, calls, says, sends};
 use crate::story::{NANOBOT, Story};
 use expect_test::expect_file;
 use nanobot::error::Exit;
@@ -117,12 +117,14 @@ fn the_files_are_where_the_readme_says() {
     let gone = story.workspace().join("sessions/gone.jsonl");
     crate::story::write(&gone, b"{\"_type\": \"metadata\"}\n");
     story.run(["session", "rm", "gone", "-q"]).stdout("");
-    // One call, and one that is to come later.
+    // One call that changes a file, and one that is to come later.
     let busy = Answer::json(429, &serde_json::json!({})).header("retry-after", "99");
-    story.server().script([says("x"), sends(busy)]);
+    let put = serde_json::json!({ "path": "made", "content": "x" });
+    let put = calls("write_file", put);
+    story.server().script([put, says("x"), sends(busy)]);
     let base = format!("http://127.0.0.1:{}/v1", story.server().port);
     for status in [0, 75] {
-        let mut command = story.command(["agent", "-m", "x"]);
+        let mut command = story.command(["agent", "-m", "x", "--write"]);
         command.env("NANOBOT_PROVIDERS__OLLAMA__API_BASE", &base);
         command.env("NANOBOT_BUDGET__DAILY", "1");
         assert_eq!(command.output().unwrap().status.code(), Some(status));
@@ -130,6 +132,7 @@ fn the_files_are_where_the_readme_says() {
     for place in PLACES {
         let path = place.path.replace('~', story.home().to_str().unwrap());
         let path = path.replace("PROVIDER", "github-copilot");
+        let path = path.replace("undo/N", "undo/1");
         let found = match path.split_once("TIME") {
             None => std::path::Path::new(&path).exists(),
             Some((start, end)) => {

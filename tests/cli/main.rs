@@ -37,6 +37,7 @@ mod terminal;
 mod tidy;
 mod troubles;
 mod turn;
+mod undo;
 mod usage;
 mod web;
 mod wire;

@@ -28,9 +28,10 @@ const ARROWS: &[(&str, &[&str])] = &[
         "tool",
         &[
             "attach", "diff", "error", "sys", "message", "event", "provider", "policy", "prompt",
-            "skill",
+            "skill", "undo",
         ],
     ),
+    ("undo", &["error", "sys"]),
     ("guard", &["message", "turn"]),
     (
         "turn",
@@ -64,6 +65,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "tool",
             "trust",
             "turn",
+            "undo",
             "workspace",
             "World",
         ],

@@ -11,8 +11,10 @@ use crate::policy::{Policy, Sandbox};
 use crate::prompt::{self, Brief, Section};
 use crate::settings::Settings;
 use crate::skill;
+use crate::sys;
 use crate::sys::paths::Real;
 use crate::sys::{sandbox, store};
+use crate::tool::delete_file::DeleteFile;
 use crate::tool::edit_file::EditFile;
 use crate::tool::exec::{Containment, Exec, Limits};
 use crate::tool::files::Files;
@@ -21,6 +23,8 @@ use crate::tool::read_file::ReadFile;
 use crate::tool::write_file::WriteFile;
 use crate::tool::{Tool, Toolbox};
 use crate::trust::{self, Trust};
+use crate::undo::journal::About;
+use crate::undo::{Keeper, Undo};
 use crate::workspace::Workspace;
 use anyhow::{Context, Result};
 use std::path::PathBuf;
@@ -42,6 +46,9 @@ pub(in crate::command) struct Cast<'a> {
     pub(in crate::command) settings: &'a Settings,
     pub(in crate::command) workspace: &'a Workspace,
     pub(in crate::command) profile: &'a Profile,
+    /// The turn and its session, for what is kept aside of files.
+    pub(in crate::command) turn: &'a str,
+    pub(in crate::command) session: &'a str,
     /// How many tools may run side by side.
     pub(in crate::command) parallel: usize,
     /// Nothing beyond this machine is reached.
@@ -92,10 +99,20 @@ pub(in crate::command) fn set(
             )
         })
         .collect();
-    let files = Arc::new(
-        Files::new(policy.reach.clone())
-            .with_context(|| format!("open `{}`", directory.display()))?,
-    );
+    let mut files = Files::new(policy.reach.clone())
+        .with_context(|| format!("open `{}`", directory.display()))?;
+    if world.env.get(sys::env::TEST_STEPS).is_some() {
+        files = files.by_steps();
+    }
+    let about = About {
+        turn: cast.turn.to_owned(),
+        session: cast.session.to_owned(),
+        directory: directory.clone(),
+        from: std::env::current_dir().unwrap_or_default(),
+        time: world.clock.stamp(),
+    };
+    files.keep(Keeper::new(Undo::new(world.paths.undo()), about));
+    let files = Arc::new(files);
     let mut notes = workspace.notes()?;
     // What lies around the work speaks only where somebody said that it may.
     let around = match directory == home {
@@ -200,6 +217,7 @@ fn toolbox(
         tools.push(Box::new(ReadFile::new(Arc::clone(files), built_in)));
         tools.push(Box::new(WriteFile::new(Arc::clone(files))));
         tools.push(Box::new(EditFile::new(Arc::clone(files))));
+        tools.push(Box::new(DeleteFile::new(Arc::clone(files))));
         tools.push(Box::new(ListDir::new(Arc::clone(files))));
     }
     if settings.exec.enabled {

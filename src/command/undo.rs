@@ -1,0 +1,183 @@
+//! `nanobot undo`: take back what a turn changed with its file tools, and do it again.
+
+use super::columns::{Side, aligned};
+use crate::World;
+use crate::cli::Undo as Arguments;
+use crate::error::{Exit, fail, fail_hint};
+use crate::sys::terminal::harmless;
+use crate::undo::Undo;
+use crate::undo::journal::Turn;
+use crate::undo::restore::{Plan, Step, Way};
+use anyhow::Result;
+use serde_json::json;
+use std::path::{Path, PathBuf};
+
+pub fn run(world: &World, arguments: &Arguments) -> Result<Exit> {
+    let Arguments {
+        turn,
+        list,
+        json,
+        dry_run,
+        redo,
+        force,
+    } = *arguments;
+    let mut odd = |id: u64, error: &anyhow::Error| {
+        notice(world, &format!("turn {id} is passed over: {error:#}"));
+    };
+    let turns = Undo::new(world.paths.undo()).turns(&mut odd)?;
+    if list {
+        world.terminal.print(&listed(world, &turns, json))?;
+        return Ok(Exit::Answered);
+    }
+    let way = if redo { Way::Forth } else { Way::Back };
+    let turn = chosen(&turns, turn, way)?;
+    let plan = Plan::of(turn, way)?;
+    let mut wrong: Vec<String> = plan.blocked.iter().map(objection).collect();
+    if !force {
+        wrong.extend(plan.conflicts.iter().map(objection));
+    }
+    if !wrong.is_empty() {
+        let cause = format!(
+            "nothing was done, since not all is as turn {} left it: {}",
+            turn.id,
+            wrong.join("; ")
+        );
+        return Err(match plan.blocked.is_empty() {
+            true => fail_hint(Exit::Failed, cause, "`--force` to replace that too"),
+            false => fail(Exit::Failed, cause),
+        });
+    }
+    let steps = plan.steps();
+    if !dry_run {
+        plan.carry_out(&world.clock.stamp())?;
+    }
+    let line = |step: &Step| {
+        let (verb, path) = match (step, dry_run) {
+            (Step::Restore(path), false) => ("restored", path),
+            (Step::Restore(path), true) => ("would restore", path),
+            (Step::Remove(path), false) => ("removed", path),
+            (Step::Remove(path), true) => ("would remove", path),
+        };
+        format!("{verb} {}\n", shown(path))
+    };
+    let text: String = steps.iter().map(line).collect();
+    if text.is_empty() {
+        notice(
+            world,
+            &format!("all is as it was before turn {} already", turn.id),
+        );
+    }
+    world.terminal.print(&text)?;
+    Ok(Exit::Answered)
+}
+
+fn notice(world: &World, text: &str) {
+    if !world.shared.quiet {
+        world.terminal.complain(&format!("nanobot: {text}"));
+    }
+}
+
+fn objection((path, what): &(PathBuf, &'static str)) -> String {
+    format!("`{}`: {what}", shown(path))
+}
+
+/// A path from the current directory on, where it is beneath it.
+fn shown(path: &Path) -> String {
+    let here = std::env::current_dir().unwrap_or_default();
+    let path = path.strip_prefix(here).unwrap_or(path);
+    // A name with a line break would be two lines.
+    harmless(&path.display().to_string()).replace('\n', "?")
+}
+
+/// The turn that is meant.
+fn chosen(turns: &[Turn], id: Option<u64>, way: Way) -> Result<&Turn> {
+    if let Some(id) = id {
+        let turn = turns.iter().find(|turn| turn.id == id).ok_or_else(|| {
+            fail_hint(
+                Exit::NoInput,
+                format!("there is no turn {id} to take back"),
+                "`nanobot undo --list`",
+            )
+        })?;
+        return match (way, turn.undone.is_some()) {
+            (Way::Forth, false) => {
+                Err(fail(Exit::NoInput, format!("turn {id} was not taken back")))
+            }
+            _ => Ok(turn),
+        };
+    }
+    let here = std::env::current_dir().unwrap_or_default();
+    let mut ours = turns
+        .iter()
+        .filter(|turn| turn.about.directory == here || turn.about.from == here);
+    let (found, what) = match way {
+        Way::Back => (ours.find(|turn| turn.undone.is_none()), "take back"),
+        // The last one that was taken back; where that was in the same instant, the one further back.
+        Way::Forth => (
+            ours.filter(|turn| turn.undone.is_some())
+                .max_by(|one, other| one.undone.cmp(&other.undone).then(other.id.cmp(&one.id))),
+            "do again",
+        ),
+    };
+    found.ok_or_else(|| {
+        let cause = format!("there is nothing to {what} in this directory");
+        match turns.is_empty() {
+            true => fail(Exit::NoInput, cause),
+            false => fail_hint(
+                Exit::NoInput,
+                cause,
+                "`nanobot undo --list`, and `nanobot undo TURN` for one of another directory",
+            ),
+        }
+    })
+}
+
+fn listed(world: &World, turns: &[Turn], as_json: bool) -> String {
+    if as_json {
+        let line = |turn: &Turn| {
+            let paths: Vec<String> = turn
+                .entries
+                .iter()
+                .map(|entry| entry.path.display().to_string())
+                .collect();
+            let line = json!({
+                "id": turn.id,
+                "turn": turn.about.turn,
+                "session": turn.about.session,
+                "time": turn.about.time,
+                "directory": turn.about.directory.display().to_string(),
+                "paths": paths,
+                "undone": turn.undone,
+            });
+            format!("{line}\n")
+        };
+        return turns.iter().map(line).collect();
+    }
+    if turns.is_empty() {
+        notice(world, "no turn has changed a file");
+    }
+    let columns = [
+        ("TURN", Side::Right),
+        ("TIME", Side::Left),
+        ("FILES", Side::Right),
+        ("", Side::Left),
+        ("SESSION", Side::Left),
+        ("DIRECTORY", Side::Left),
+    ];
+    let row = |turn: &Turn| {
+        let time = turn.about.time.replace('T', " ");
+        vec![
+            turn.id.to_string(),
+            time.chars().take(16).collect(),
+            turn.entries.len().to_string(),
+            turn.undone.as_ref().map_or("", |_| "undone").to_owned(),
+            harmless(&turn.about.session),
+            harmless(&world.paths.display(&turn.about.directory)),
+        ]
+    };
+    let rows: Vec<Vec<String>> = turns.iter().map(row).collect();
+    aligned(&columns, &rows)
+        .into_iter()
+        .map(|line| format!("{line}\n"))
+        .collect()
+}

@@ -1,0 +1,603 @@
+//! What a turn changed with its file tools is taken back, byte for byte.
+
+use crate::crash::Random;
+use crate::server::{Answer, Asked, Ending, Turn, calls, calls_all, says, sends};
+use crate::story::{Story, write};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+/// What is at a path: the kind with its mode, and the content or the target.
+type Tree = BTreeMap<PathBuf, (String, Vec<u8>)>;
+
+/// Everything beneath a directory.
+pub(crate) fn tree(dir: &Path) -> Tree {
+    let mut tree = Tree::new();
+    let mut left = vec![dir.to_owned()];
+    while let Some(path) = left.pop() {
+        let about = std::fs::symlink_metadata(&path).unwrap();
+        let mode = about.permissions().mode() & 0o7777;
+        let (kind, bytes) = if about.is_symlink() {
+            let target = std::fs::read_link(&path).unwrap();
+            ("link", target.to_str().unwrap().as_bytes().to_vec())
+        } else if about.is_dir() {
+            left.extend(
+                std::fs::read_dir(&path)
+                    .unwrap()
+                    .map(|entry| entry.unwrap().path()),
+            );
+            ("dir", Vec::new())
+        } else {
+            ("file", std::fs::read(&path).unwrap())
+        };
+        let name = path.strip_prefix(dir).unwrap().to_owned();
+        tree.insert(name, (format!("{kind} {mode:o}"), bytes));
+    }
+    tree
+}
+
+fn set_mode(path: &Path, mode: u32) {
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+}
+
+/// A directory with files of many kinds.
+fn garden() -> Story {
+    let mut story = Story::new();
+    for number in 0..20 {
+        let text = format!("number {number}\nkeep\r\n\u{fffd}\ttabs  \n");
+        story = story.file(&format!("f/{number}.txt"), text);
+        let mode = [0o600, 0o644, 0o755, 0o640, 0o664][number % 5];
+        set_mode(&story.dir().join(format!("f/{number}.txt")), mode);
+    }
+    let dir = story.dir();
+    write(&dir.join("bin"), &[0, 255, 254, 10, 13]);
+    write(&dir.join("no newline"), b"x");
+    write(&dir.join("empty"), b"");
+    std::fs::create_dir_all(dir.join("deep/deeper")).unwrap();
+    std::fs::create_dir(dir.join("hollow")).unwrap();
+    set_mode(&dir.join("hollow"), 0o750);
+    symlink("f/1.txt", dir.join("link")).unwrap();
+    symlink("nowhere", dir.join("dangling")).unwrap();
+    story
+}
+
+/// Fifty edits, new files and deletions, and some that fail.
+fn fifty() -> [Turn; 5] {
+    let edit = |number: usize, old: &str, new: &str| {
+        let path = format!("f/{number}.txt");
+        (
+            "edit_file",
+            json!({ "path": path, "old_text": old, "new_text": new }),
+        )
+    };
+    let put = |path: &str, text: &str| ("write_file", json!({ "path": path, "content": text }));
+    let delete = |path: &str| ("delete_file", json!({ "path": path }));
+    let mut first = Vec::new();
+    for number in 0..15 {
+        first.push(edit(number, "keep", "kept"));
+    }
+    let second = vec![
+        edit(0, "kept", "kept again"),
+        edit(1, "number", "nummer"),
+        put("bin", "text now"),
+        put("no newline", "y\n"),
+        put("empty", "full"),
+        put("new/a/b/c.txt", "c"),
+        put("new/a/d.txt", "d"),
+        put("deep/deeper/x", "x"),
+        put("link", "through the link"),
+        put("new/a/d.txt", "d, once more"),
+    ];
+    let third: Vec<(&str, Value)> = vec![
+        delete("f/15.txt"),
+        delete("f/16.txt"),
+        delete("f/2.txt"),
+        delete("link"),
+        delete("dangling"),
+        delete("hollow"),
+        delete("new/a/d.txt"),
+        delete("empty"),
+        delete("nothing there"),
+        delete("f"),
+    ];
+    let fourth = vec![
+        put("f/15.txt", "another one"),
+        put("hollow", "a file now"),
+        put("link/below", "a directory now"),
+        edit(17, "nowhere to be found", "x"),
+        put("../outside", "x"),
+        put("f/16.txt/below", "where a file was"),
+        delete("f/3.txt"),
+        put("f/3.txt", "number 3"),
+        delete("f/3.txt"),
+        put("made/then/gone", "x"),
+        delete("made/then/gone"),
+        delete("made/then"),
+        delete("made"),
+        edit(18, "number 18", "18"),
+        edit(19, "number 19", "19"),
+    ];
+    [
+        calls_all(first),
+        calls_all(second),
+        calls_all(third),
+        calls_all(fourth),
+        says("done"),
+    ]
+}
+
+#[test]
+fn a_turn_of_fifty_changes_is_taken_back_and_done_again() {
+    let story = garden().script(fifty());
+    let before = tree(&story.dir());
+    let ran = story.run(["agent", "-m", "x", "--write"]).stdout("done\n");
+    assert!(ran.error_text().contains("denied"));
+    let after = tree(&story.dir());
+    assert_ne!(before, after);
+    let told = story.run(["undo", "--dry-run"]).text();
+    assert!(
+        told.contains("would restore f/0.txt\n") && told.contains("would remove new/a/b/c.txt\n")
+    );
+    assert_eq!(tree(&story.dir()), after);
+    let told = story.run(["undo"]).text();
+    assert!(told.contains("restored f/0.txt\n") && told.contains("removed new/a/b/c.txt\n"));
+    assert_eq!(tree(&story.dir()), before);
+    story
+        .run(["undo", "--redo"])
+        .stdout_has("restored f/0.txt\n");
+    let mut again = tree(&story.dir());
+    // What was made and is new again has the mode of new files, and these are the same here.
+    assert_eq!(again, after);
+    story.run(["undo"]).stdout_has("restored");
+    again = tree(&story.dir());
+    assert_eq!(again, before);
+}
+
+#[test]
+fn turns_are_taken_back_one_after_the_other() {
+    let put = |text: &str| calls("write_file", json!({ "path": "a", "content": text }));
+    let story = Story::new().file("a", "one").script([
+        put("two"),
+        says("ok"),
+        put("three"),
+        says("ok"),
+        says("nothing changed"),
+    ]);
+    let now = || std::fs::read_to_string(story.dir().join("a")).unwrap();
+    story.run(["agent", "-m", "x", "--write"]).stdout("ok\n");
+    story.run(["agent", "-m", "x", "--write"]).stdout("ok\n");
+    story
+        .run(["agent", "-m", "x", "--write"])
+        .stdout("nothing changed\n");
+    // The first turn's file is the second one's now.
+    story
+        .run(["undo", "1"])
+        .status(1)
+        .stderr_has("`a`: it was changed");
+    story.run(["undo"]).stdout("restored a\n");
+    assert_eq!(now(), "two");
+    story.run(["undo"]).stdout("restored a\n");
+    assert_eq!(now(), "one");
+    story
+        .run(["undo"])
+        .status(66)
+        .stderr_has("nothing to take back in this directory");
+    story.run(["undo", "--list"]).stdout(
+        "TURN  TIME              FILES          SESSION     DIRECTORY\n   2  2026-01-02 03:04      1  undone  \
+         cli:direct  $DIR\n   1  2026-01-02 03:04      1  undone  cli:direct  $DIR\n",
+    );
+    let lines = story.run(["undo", "--list", "--json"]).text();
+    assert_eq!(lines.lines().count(), 2);
+    let line: Value = serde_json::from_str(lines.lines().next().unwrap()).unwrap();
+    assert_eq!(line["id"], 2);
+    assert_eq!(line["paths"][0], "$DIR/a");
+    story.run(["undo", "--redo"]).stdout("restored a\n");
+    assert_eq!(now(), "two");
+    story.run(["undo", "--redo"]).stdout("restored a\n");
+    assert_eq!(now(), "three");
+    story
+        .run(["undo", "--redo"])
+        .status(66)
+        .stderr_has("nothing to do again");
+    story
+        .run(["undo", "9"])
+        .status(66)
+        .stderr("nanobot: there is no turn 9 to take back\n  try: `nanobot undo --list`\n");
+}
+
+#[test]
+fn the_directory_decides_which_turn() {
+    let put = |text: &str| calls("write_file", json!({ "path": "a", "content": text }));
+    let story = Story::new().file("a", "one").file("sub/x", "").script([
+        put("two"),
+        says("ok"),
+        put("three"),
+        says("ok"),
+    ]);
+    story.run(["agent", "-m", "x", "--write"]).stdout("ok\n");
+    let elsewhere = story.home();
+    let run = |arguments: &[&str]| {
+        let mut command = story.command(arguments);
+        command.current_dir(&elsewhere);
+        story.wait(command.spawn().unwrap())
+    };
+    run(&["undo"]).status(66).stderr_has("nanobot undo TURN");
+    // Both where the work was and where the command was typed.
+    let dir = story.dir();
+    run(&["agent", "-m", "x", "-C", dir.to_str().unwrap(), "--write"]).stdout("ok\n");
+    run(&["undo"]).stdout("restored $DIR/a\n");
+    run(&["undo"]).status(66).stderr_has("nothing to take back");
+    run(&["undo", "1"]).stdout("restored $DIR/a\n");
+    assert_eq!(std::fs::read(story.dir().join("a")).unwrap(), b"one");
+}
+
+#[test]
+fn what_somebody_else_changed_since_is_left_alone() {
+    let script = || {
+        let put = |path: &str| ("write_file", json!({ "path": path, "content": "ours" }));
+        [calls_all([put("a"), put("b"), put("new/c")]), says("ok")]
+    };
+    let story = Story::new()
+        .file("a", "one")
+        .file("b", "two")
+        .script(script());
+    story.run(["agent", "-m", "x", "--write"]).stdout("ok\n");
+    write(&story.dir().join("a"), b"theirs");
+    write(&story.dir().join("new/other"), b"theirs");
+    let now = tree(&story.dir());
+    story.run(["undo"]).status(1).stderr(
+        "nanobot: nothing was done, since not all is as turn 1 left it: `a`: it was changed\n  try: `--force` to replace \
+         that too\n",
+    );
+    assert_eq!(tree(&story.dir()), now);
+    story
+        .run(["undo", "--force"])
+        .stdout("restored a\nrestored b\nremoved new/c\n");
+    let text = |name: &str| std::fs::read_to_string(story.dir().join(name)).unwrap();
+    assert_eq!((text("a"), text("b")), ("one".into(), "two".into()));
+    // A directory that was made stays for what others put there.
+    assert_eq!(text("new/other"), "theirs");
+    story.run(["undo", "--redo"]).stdout_has("restored a\n");
+    assert_eq!(tree(&story.dir()), now);
+
+    // A command of the same turn is somebody else, too.
+    let story = Story::new().file("a", "one").script([
+        calls("write_file", json!({ "path": "a", "content": "ours" })),
+        calls("exec", json!({ "command": "echo more >> a" })),
+        says("ok"),
+    ]);
+    story.run(["agent", "-m", "x", "--write"]).stdout("ok\n");
+    story
+        .run(["undo"])
+        .status(1)
+        .stderr_has("`a`: it was changed");
+}
+
+fn text_of(story: &Story, name: &str) -> String {
+    std::fs::read_to_string(story.dir().join(name)).unwrap()
+}
+
+#[test]
+fn no_link_leads_the_undo_elsewhere() {
+    let story = Story::new().file("sub/a", "one").script([
+        calls("write_file", json!({ "path": "sub/a", "content": "ours" })),
+        says("ok"),
+    ]);
+    story.run(["agent", "-m", "x", "--write"]).stdout("ok\n");
+    let (sub, outside) = (story.dir().join("sub"), story.home().join("outside"));
+    std::fs::rename(&sub, story.dir().join("moved")).unwrap();
+    write(&outside.join("a"), b"ours");
+    symlink(&outside, &sub).unwrap();
+    for arguments in [&["undo"][..], &["undo", "--force"]] {
+        story
+            .run(arguments)
+            .status(1)
+            .stderr_has("`sub/a`: a link is on the way");
+    }
+    assert_eq!(std::fs::read(outside.join("a")).unwrap(), b"ours");
+    std::fs::remove_file(&sub).unwrap();
+    std::fs::rename(story.dir().join("moved"), &sub).unwrap();
+    std::fs::remove_file(sub.join("a")).unwrap();
+    symlink(outside.join("a"), sub.join("a")).unwrap();
+    story.run(["undo"]).status(1).stderr_has("it was changed");
+    story.run(["undo", "--force"]).stdout("restored sub/a\n");
+    assert_eq!(std::fs::read(outside.join("a")).unwrap(), b"ours");
+    assert_eq!(text_of(&story, "sub/a"), "one");
+}
+
+#[test]
+fn what_is_kept_is_its_owners_alone() {
+    for umask in ["000", "077"] {
+        let story = garden().script(fifty());
+        let mut command = story.program("sh");
+        let script = format!("umask {umask}; exec \"$0\" agent -m x --write");
+        command.args(["-c", &script, crate::story::NANOBOT]);
+        let ran = story.wait(command.spawn().unwrap()).stdout("done\n");
+        assert!(ran.error_text().contains("denied"));
+        let mut command = story.program("sh");
+        let script = format!("umask {umask}; exec \"$0\" undo");
+        command.args(["-c", &script, crate::story::NANOBOT]);
+        story.wait(command.spawn().unwrap()).stdout_has("restored");
+        let kept = tree(&story.home().join(".nanobot/undo"));
+        assert!(kept.len() > 20, "{}", kept.len());
+        for (path, (kind, _)) in kept {
+            assert!(
+                kind == "dir 700" || kind == "file 600",
+                "{umask}: {path:?} is {kind}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_turn_under_way_is_left_alone() {
+    let stall = Answer {
+        ending: Ending::Stall,
+        ..Answer::text(200, "text/event-stream", "")
+    };
+    let story = Story::new().script([
+        calls("write_file", json!({ "path": "a", "content": "x" })),
+        sends(stall),
+    ]);
+    let mut command = story.command([
+        "agent",
+        "-m",
+        "x",
+        "--write",
+        "--output-format",
+        "stream-json",
+    ]);
+    let mut child = command.spawn().unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut lines = lines.map(|line| serde_json::from_str::<Value>(&line.unwrap()).unwrap());
+    assert!(lines.any(|line| line["type"] == "tool_result"));
+    story
+        .run(["undo"])
+        .status(75)
+        .stderr_has("turn 1 is under way");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    story.run(["undo"]).stdout("removed a\n");
+    assert!(!story.dir().join("a").exists());
+}
+
+/// A model that edits, writes and deletes for as long as it is asked.
+fn busy() -> Turn {
+    Box::new(|asked: &Asked| {
+        let round = asked.messages().len();
+        let mut random = Random(round as u64);
+        let mut list = Vec::new();
+        for number in 0..8 {
+            let path = format!("f/{}.txt", random.below(22));
+            list.push(match random.below(4) {
+                0 => ("delete_file", json!({ "path": path })),
+                1 => (
+                    "write_file",
+                    json!({ "path": format!("n/{}/{}", random.below(3), random.below(9)), "content": "new" }),
+                ),
+                _ => (
+                    "write_file",
+                    json!({ "path": path, "content": format!("{round} {number}\n").repeat(200) }),
+                ),
+            });
+        }
+        calls_all(list)(asked)
+    })
+}
+
+/// Kill a turn at any point and take it back, so many times.
+#[allow(clippy::print_stdout, reason = "the count is to be seen")]
+fn kills(rounds: usize, seed: u64) {
+    let story = garden();
+    story.server().always(busy());
+    let before = tree(&story.dir());
+    let mut random = Random(seed);
+    let mut changed = 0;
+    for round in 0..rounds {
+        let mut command = story.command([
+            "agent",
+            "-m",
+            "x",
+            "--write",
+            "--ephemeral",
+            "--output-format",
+            "stream-json",
+        ]);
+        let mut child = command.spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let wanted = 12 + random.below(60);
+        let mut ours = 0;
+        for line in lines.by_ref().take(wanted) {
+            let line: Value = serde_json::from_str(&line.unwrap()).unwrap();
+            ours += usize::from(line["type"] == "tool_result" && line["outcome"] == "ok");
+        }
+        // A moment more, to be anywhere within a change.
+        for _ in 0..random.below(400_000) {
+            std::hint::spin_loop();
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        changed += usize::from(tree(&story.dir()) != before);
+        let ran = story.run(["undo"]);
+        match ours {
+            // It was killed before it had told of any.
+            0 if ran.code() == 66 => drop((ran.text(), ran.error_text())),
+            _ => drop(ran.status(0).text()),
+        }
+        assert_eq!(tree(&story.dir()), before, "seed {seed}, round {round}");
+    }
+    assert!(
+        changed * 2 > rounds,
+        "the kills came too early: {changed} of {rounds} found a change"
+    );
+    println!("{rounds} kills, {changed} after a change: 0 trees that undo did not bring back");
+}
+
+#[test]
+fn a_killed_turn_is_taken_back() {
+    kills(12, 1);
+}
+
+/// `cargo test --test cli many_killed_turns -- --ignored --nocapture`: takes about two minutes.
+#[test]
+#[ignore = "takes minutes"]
+fn many_killed_turns_are_taken_back() {
+    kills(1_000, 2);
+}
+
+#[test]
+fn a_journal_that_breaks_off_is_understood() {
+    let story = Story::new().file("a", "one").script([
+        calls_all([
+            (
+                "edit_file",
+                json!({ "path": "a", "old_text": "one", "new_text": "two" }),
+            ),
+            ("write_file", json!({ "path": "new/b", "content": "x" })),
+        ]),
+        says("ok"),
+    ]);
+    story.run(["agent", "-m", "x", "--write"]).stdout("ok\n");
+    let journal = story.home().join(".nanobot/undo/1/journal.jsonl");
+    let text = std::fs::read_to_string(&journal).unwrap();
+    // As if the run had been killed while it was writing the second file: beside it stands its other file, and the next
+    // line is not finished.
+    let change: Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
+    let temp = change["change"]["temp"].as_str().unwrap();
+    std::fs::rename(
+        story.dir().join("new/b"),
+        story.dir().join("new").join(temp),
+    )
+    .unwrap();
+    std::fs::write(&journal, format!("{text}{{\"change\":{{\"path\":\"/x")).unwrap();
+    story.run(["undo"]).stdout("restored a\n");
+    assert_eq!(text_of(&story, "a"), "one");
+    assert!(!story.dir().join("new").exists());
+    // One that cannot be read is told, and others are not kept from being taken back.
+    std::fs::write(&journal, "no journal\n").unwrap();
+    story
+        .run(["undo"])
+        .status(66)
+        .stderr_has("turn 1 is passed over: read line 1 of `$HOME/.nanobot/undo/1/journal.jsonl`");
+}
+
+#[test]
+fn what_cannot_be_kept_is_not_changed() {
+    let put = || calls("write_file", json!({ "path": "a", "content": "x" }));
+    let story = Story::new().file("a", "one").script([put(), says("ok")]);
+    write(&story.home().join(".nanobot/undo"), b"in the way");
+    story.run(["agent", "-m", "x", "--write"]).stdout("ok\n");
+    let told = story.asked()[1].last();
+    assert!(
+        told.contains("nothing was done, since what is there could not be kept"),
+        "{told}"
+    );
+    assert_eq!(text_of(&story, "a"), "one");
+
+    let story = Story::new().file("a", "").script([
+        put(),
+        calls("delete_file", json!({ "path": "a" })),
+        says("ok"),
+    ]);
+    let large = std::fs::File::options()
+        .write(true)
+        .open(story.dir().join("a"))
+        .unwrap();
+    large.set_len(65 << 20).unwrap();
+    story.run(["agent", "-m", "x", "--write"]).stdout("ok\n");
+    for asked in &story.asked()[1..] {
+        assert!(
+            asked.last().contains("more than can be kept aside"),
+            "{}",
+            asked.last()
+        );
+    }
+    assert_eq!(
+        std::fs::metadata(story.dir().join("a")).unwrap().len(),
+        65 << 20
+    );
+    story
+        .run(["undo"])
+        .status(66)
+        .stderr_has("nothing to take back");
+}
+
+#[test]
+fn the_copies_are_closed_to_the_tools() {
+    let story = Story::new().file("a", "CANARY of the copy").script([
+        calls("write_file", json!({ "path": "a", "content": "x" })),
+        calls_all([
+            ("read_file", json!({ "path": "~/.nanobot/undo/1/0.old" })),
+            (
+                "grep",
+                json!({ "pattern": "CANARY", "path": "~/.nanobot", "all": true }),
+            ),
+            (
+                "glob",
+                json!({ "pattern": "**", "path": "~/.nanobot", "all": true }),
+            ),
+            (
+                "write_file",
+                json!({ "path": "~/.nanobot/undo/1/journal.jsonl", "content": "x" }),
+            ),
+        ]),
+        says("ok"),
+    ]);
+    let home = story.home();
+    let home = home.to_str().unwrap();
+    let ran = story.run(["agent", "-m", "x", "--write", &format!("--write={home}")]);
+    assert!(ran.error_text().contains("denied"));
+    ran.stdout("ok\n");
+    let messages = story.asked()[2].messages();
+    let results: Vec<&str> = messages[5..]
+        .iter()
+        .map(|message| message["content"].as_str().unwrap())
+        .collect();
+    assert!(results[0].contains("belongs to nanobot itself"));
+    assert_eq!(results[1], "no matches found");
+    assert!(!results[2].contains("undo"), "{}", results[2]);
+    assert!(results[3].contains("belongs to nanobot itself"));
+    story.run(["undo"]).stdout("restored a\n");
+}
+
+#[test]
+fn old_turns_go() {
+    let story = Story::new();
+    story.server().always(Box::new(|asked| {
+        match asked.messages().last().unwrap()["role"] == "tool" {
+            true => says("ok")(asked),
+            false => calls("write_file", json!({ "path": "a", "content": "x" }))(asked),
+        }
+    }));
+    let folder = story.home().join(".nanobot/undo");
+    for id in 1..130 {
+        write(&folder.join(format!("{id}/journal.jsonl")), b"");
+    }
+    let old = std::fs::File::options()
+        .write(true)
+        .open(folder.join("129/journal.jsonl"))
+        .unwrap();
+    let week = std::time::Duration::from_secs(8 * 86_400);
+    old.set_modified(std::time::SystemTime::now() - week)
+        .unwrap();
+    story
+        .run(["agent", "-m", "x", "--write", "--ephemeral"])
+        .stdout("ok\n");
+    let mut left: Vec<u32> = std::fs::read_dir(&folder)
+        .unwrap()
+        .map(|entry| {
+            entry
+                .unwrap()
+                .file_name()
+                .to_str()
+                .unwrap()
+                .parse()
+                .unwrap()
+        })
+        .collect();
+    left.sort_unstable();
+    assert_eq!(left.len(), 99);
+    assert_eq!((left[0], left[97], left[98]), (31, 128, 130));
+}
