@@ -11,6 +11,7 @@ mod crowd;
 mod docs;
 mod endurance;
 mod faults;
+mod files;
 mod formats;
 mod keys;
 mod login;

@@ -18,8 +18,11 @@ use crate::tool::delete_file::DeleteFile;
 use crate::tool::edit_file::EditFile;
 use crate::tool::exec::{Containment, Exec, Limits};
 use crate::tool::files::Files;
+use crate::tool::glob::Glob;
+use crate::tool::grep::Grep;
 use crate::tool::list_dir::ListDir;
 use crate::tool::read_file::ReadFile;
+use crate::tool::todo::Todo;
 use crate::tool::write_file::WriteFile;
 use crate::tool::{Tool, Toolbox};
 use crate::trust::{self, Trust};
@@ -219,10 +222,13 @@ fn toolbox(
         tools.push(Box::new(EditFile::new(Arc::clone(files))));
         tools.push(Box::new(DeleteFile::new(Arc::clone(files))));
         tools.push(Box::new(ListDir::new(Arc::clone(files))));
+        tools.push(Box::new(Glob::new(Arc::clone(files))));
+        tools.push(Box::new(Grep::new(Arc::clone(files))));
     }
     if settings.exec.enabled {
         tools.push(Box::new(exec(world, settings, policy, files)));
     }
+    tools.push(Box::new(Todo::new()));
     tools.extend(of_web);
     if let Some(names) = &grants.tools {
         let known: Vec<String> = tools.iter().map(|tool| tool.spec().name.clone()).collect();

@@ -1,0 +1,269 @@
+//! `glob`: files by the pattern of their names, newest first.
+
+use super::files::Files;
+use super::walk::{self, LOOKED_AT, Terms};
+use super::{Effect, Failure, Output, Tool};
+use crate::provider::ToolSpec;
+use globset::{GlobBuilder, GlobMatcher};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+/// Files that are shown, unless more are asked for.
+const SHOWN: u64 = 200;
+
+/// Finds files.
+pub struct Glob {
+    spec: ToolSpec,
+    files: Arc<Files>,
+}
+
+impl Glob {
+    pub fn new(files: Arc<Files>) -> Self {
+        let spec = ToolSpec {
+            name: "glob".into(),
+            description: "Find files by name, as src/**/*.rs or *.{md,txt}; newest first".into(),
+            parameters: json!({ "type": "object", "required": ["pattern"], "properties": {
+                "pattern": { "type": "string", "minLength": 1 },
+                "path": { "type": "string", "description": "default: the directory" },
+                "all": { "type": "boolean", "description": "hidden and ignored files too" },
+                "head_limit": { "type": "integer", "minimum": 1, "maximum": 5000 },
+                "offset": { "type": "integer", "minimum": 0 },
+            } }),
+        };
+        Self { spec, files }
+    }
+}
+
+impl Tool for Glob {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn effect(&self, _: &Value) -> Effect {
+        Effect::Reads
+    }
+
+    fn run(&self, arguments: &Value, _: &mut dyn FnMut(&str)) -> Result<Output, Failure> {
+        let pattern = arguments["pattern"].as_str().unwrap_or_default();
+        let (base, rest) = split(pattern);
+        let given = Path::new(arguments["path"].as_str().unwrap_or(".")).join(base);
+        let matcher = matcher(rest)?;
+        let dir = self.files.directory(&given.to_string_lossy())?;
+        let terms = Terms {
+            all: arguments["all"] == true || hidden(rest),
+            types: None,
+        };
+        let mut looked_at = 0;
+        let mut found: Vec<(SystemTime, PathBuf)> = Vec::new();
+        for entry in walk::beneath(&self.files.reach, &dir, terms) {
+            looked_at += 1;
+            let relative = entry.path().strip_prefix(&dir).unwrap_or(entry.path());
+            if !matcher.is_match(relative) {
+                continue;
+            }
+            if let Some(about) = self.files.look(entry.path())
+                && !about.is_dir()
+            {
+                let time = about.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+                found.push((time, entry.into_path()));
+            }
+        }
+        found.sort_by(|(time, path), (other, other_path)| {
+            other.cmp(time).then_with(|| path.cmp(other_path))
+        });
+        let shown = |path: &Path| {
+            let here = &self.files.reach.directory;
+            path.strip_prefix(here)
+                .unwrap_or(path)
+                .display()
+                .to_string()
+        };
+        let names: Vec<String> = found.iter().map(|(_, path)| shown(path)).collect();
+        let mut text = page(&names, arguments, SHOWN, "files")?;
+        if looked_at >= LOOKED_AT {
+            text.push_str(&format!(
+                "\n(only the first {LOOKED_AT} entries beneath {} were looked at)",
+                dir.display()
+            ));
+        }
+        Ok(text.into())
+    }
+}
+
+/// The lines from `offset` on, at most `head_limit`, with a word on what is not shown. `what` names them.
+///
+/// # Errors
+/// In words for the model, when the offset is beyond the end.
+pub(super) fn page(
+    lines: &[String],
+    arguments: &Value,
+    limit: u64,
+    what: &str,
+) -> Result<String, String> {
+    let number = |key: &str, default| {
+        let number = arguments[key].as_u64().unwrap_or(default);
+        usize::try_from(number).unwrap_or(usize::MAX)
+    };
+    let (offset, limit) = (number("offset", 0), number("head_limit", limit));
+    let total = lines.len();
+    if total == 0 {
+        return Ok(format!("no {what} found"));
+    }
+    if offset >= total {
+        return Err(format!(
+            "offset {offset} is beyond the end: there are {total} {what}"
+        ));
+    }
+    let end = offset.saturating_add(limit).min(total);
+    let mut text = lines[offset..end].join("\n");
+    if end < total {
+        text.push_str(&format!(
+            "\n({} to {end} of {total} {what}; offset {end} goes on)",
+            offset + 1
+        ));
+    }
+    Ok(text)
+}
+
+/// The directory that a pattern begins with, and the pattern beneath it.
+fn split(pattern: &str) -> (&str, &str) {
+    let special = pattern
+        .find(['*', '?', '[', '{', '\\'])
+        .unwrap_or(pattern.len());
+    match pattern[..special].rfind('/') {
+        None => ("", pattern),
+        Some(0) => ("/", &pattern[1..]),
+        Some(at) => (&pattern[..at], &pattern[at + 1..]),
+    }
+}
+
+/// Whether a pattern asks for hidden files by itself.
+fn hidden(pattern: &str) -> bool {
+    pattern.starts_with('.') || pattern.contains("/.")
+}
+
+/// What matches paths beneath a directory. A pattern without a slash is about names, at any depth.
+///
+/// # Errors
+/// In words for the model.
+pub(super) fn matcher(pattern: &str) -> Result<GlobMatcher, String> {
+    let whole = match pattern.trim_end_matches('/') {
+        "" => "**".to_owned(),
+        pattern if pattern.contains('/') => pattern.to_owned(),
+        pattern => format!("**/{pattern}"),
+    };
+    let glob = GlobBuilder::new(&whole)
+        .literal_separator(true)
+        .empty_alternates(true)
+        .build();
+    let glob = glob.map_err(|error| format!("`{pattern}` is no pattern: {}", error.kind()))?;
+    Ok(glob.compile_matcher())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Glob, matcher, split};
+    use crate::message::plain_text;
+    use crate::tool::{Tool, files::tests::files};
+    use serde_json::{Value, json};
+    use std::sync::Arc;
+    use std::time::{Duration, SystemTime};
+
+    #[test]
+    fn patterns() {
+        let check = |pattern: &str, path: &str, expect: bool| {
+            let matcher = matcher(pattern).unwrap();
+            assert_eq!(matcher.is_match(path), expect, "{pattern} {path}");
+        };
+        check("*.rs", "a.rs", true);
+        check("*.rs", "src/deep/a.rs", true);
+        check("src/*.rs", "src/a.rs", true);
+        check("src/*.rs", "src/deep/a.rs", false);
+        check("src/**/*.rs", "src/a.rs", true);
+        check("src/**/*.rs", "src/deep/a.rs", true);
+        check("*.{md,txt}", "a.txt", true);
+        check("[ab].c", "b.c", true);
+        check("Makefile", "sub/Makefile", true);
+        check("", "anything/at/all", true);
+        assert!(matcher("[").unwrap_err().contains("no pattern"));
+    }
+
+    #[test]
+    fn patterns_begin_with_a_directory() {
+        let check = |pattern: &str, base: &str, rest: &str| {
+            assert_eq!(split(pattern), (base, rest), "{pattern}");
+        };
+        check("*.rs", "", "*.rs");
+        check("src/**/*.rs", "src", "**/*.rs");
+        check("src/deep/a.rs", "src/deep", "a.rs");
+        check("/etc/*.conf", "/etc", "*.conf");
+        check("/*", "/", "*");
+        check("../*", "..", "*");
+        check("~/x/*", "~/x", "*");
+        check("a.rs", "", "a.rs");
+    }
+
+    #[test]
+    fn listings() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = std::fs::canonicalize(temp.path()).unwrap();
+        let start = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
+        let names = [
+            "old.rs",
+            "src/mid.rs",
+            "src/new.rs",
+            "x.log",
+            ".hid.rs",
+            ".git/a.rs",
+        ];
+        for (age, name) in names.iter().enumerate() {
+            std::fs::create_dir_all(dir.join(name).parent().unwrap()).unwrap();
+            std::fs::write(dir.join(name), "x").unwrap();
+            let file = std::fs::File::options().write(true).open(dir.join(name));
+            let time = start + Duration::from_secs(age as u64);
+            file.unwrap().set_modified(time).unwrap();
+        }
+        std::fs::write(dir.join(".gitignore"), "*.log\n").unwrap();
+        std::os::unix::fs::symlink("/etc", dir.join("link")).unwrap();
+        let glob = Glob::new(Arc::new(files(&dir, false)));
+        let check = |arguments: Value, expect: Result<&str, &str>| {
+            let result = glob.run(&arguments, &mut |_| {});
+            match (result, expect) {
+                (Ok(output), Ok(text)) => {
+                    assert_eq!(plain_text(&output.parts), text, "{arguments}");
+                }
+                (Err(error), Err(words)) => {
+                    assert!(error.words().contains(words), "{}", error.words());
+                }
+                (result, _) => panic!("{arguments}: {result:?}"),
+            }
+        };
+        check(
+            json!({ "pattern": "*.rs" }),
+            Ok("src/new.rs\nsrc/mid.rs\nold.rs"),
+        );
+        check(json!({ "pattern": "src/*" }), Ok("src/new.rs\nsrc/mid.rs"));
+        check(
+            json!({ "pattern": "*.rs", "path": "src" }),
+            Ok("src/new.rs\nsrc/mid.rs"),
+        );
+        check(json!({ "pattern": "*.log" }), Ok("no files found"));
+        check(json!({ "pattern": "*.log", "all": true }), Ok("x.log"));
+        check(json!({ "pattern": ".h*" }), Ok(".hid.rs"));
+        check(json!({ "pattern": ".git/*" }), Ok(".git/a.rs"));
+        check(
+            json!({ "pattern": "*.rs", "head_limit": 1, "offset": 1 }),
+            Ok("src/mid.rs\n(2 to 2 of 3 files; offset 2 goes on)"),
+        );
+        check(
+            json!({ "pattern": "*.rs", "offset": 9 }),
+            Err("beyond the end"),
+        );
+        check(json!({ "pattern": "/etc/*" }), Err("--read /etc"));
+        check(json!({ "pattern": "../*" }), Err("outside"));
+        check(json!({ "pattern": "link/*" }), Err("--read /etc"));
+        check(json!({ "pattern": "none/*" }), Err("there is no"));
+    }
+}

@@ -1,0 +1,537 @@
+//! `grep`: lines that match a regular expression, with the engine of ripgrep.
+//!
+//! Each file is opened beneath the places of the run by descriptor, whatever its name leads to by then.
+
+use super::files::Files;
+use super::glob::{matcher as glob_matcher, page};
+use super::walk::{self, LOOKED_AT, Terms};
+use super::{Effect, Failure, Output, Tool};
+use crate::provider::ToolSpec;
+use crate::sys::signal;
+use grep_matcher::{LineTerminator, Matcher};
+use grep_regex::{RegexMatcher, RegexMatcherBuilder};
+use grep_searcher::{
+    BinaryDetection, MmapChoice, Searcher, SearcherBuilder, Sink, SinkContext, SinkContextKind,
+    SinkFinish, SinkMatch,
+};
+use serde_json::{Value, json};
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Matching lines that are shown, unless more are asked for.
+const SHOWN: u64 = 100;
+/// Files that are shown.
+const FILES: u64 = 200;
+/// Characters that are shown; with what the session keeps of a result in mind.
+const CHARACTERS: usize = 15_000;
+/// Characters of a line, and how many of them may stand before the match.
+const LINE: usize = 400;
+const BEFORE: usize = 100;
+/// Bytes of a line that are held in memory.
+const LONGEST: usize = 16 << 20;
+
+/// Searches files.
+pub struct Grep {
+    spec: ToolSpec,
+    files: Arc<Files>,
+}
+
+impl Grep {
+    pub fn new(files: Arc<Files>) -> Self {
+        let lines = json!({ "type": "integer", "minimum": 0, "maximum": 20 });
+        let spec = ToolSpec {
+            name: "grep".into(),
+            description: "Search file contents for a regex; skips binary and ignored files".into(),
+            parameters: json!({ "type": "object", "required": ["pattern"], "properties": {
+                "pattern": { "type": "string", "minLength": 1 },
+                "path": { "type": "string", "description": "file or directory" },
+                "glob": { "type": "string", "description": "only files like *.rs" },
+                "type": { "type": "string", "description": "as rust, py" },
+                "output_mode": { "type": "string", "enum": ["content", "files_with_matches", "count"] },
+                "case_insensitive": { "type": "boolean" },
+                "fixed_strings": { "type": "boolean" },
+                "context_before": lines,
+                "context_after": lines,
+                "all": { "type": "boolean", "description": "hidden and ignored files too" },
+                "head_limit": { "type": "integer", "minimum": 1, "maximum": 1000 },
+                "offset": { "type": "integer", "minimum": 0 },
+            } }),
+        };
+        Self { spec, files }
+    }
+
+    /// What is to be searched: the files, and whether there are more than are looked at.
+    fn places(&self, given: &str, arguments: &Value) -> Result<(Vec<PathBuf>, bool), Failure> {
+        let dir = match self.files.directory(given) {
+            Ok(dir) => dir,
+            Err(Failure::Failed(words)) if words.ends_with("is no directory") => {
+                // It may be a link to the file; where it stands is what `read` finds out.
+                return Ok((vec![self.files.file(given)?], false));
+            }
+            Err(error) => return Err(error),
+        };
+        let text = |key: &str| arguments[key].as_str().filter(|text| !text.is_empty());
+        let glob = text("glob").map(glob_matcher).transpose()?;
+        let types = text("type").map(walk::types).transpose()?;
+        let all = arguments["all"] == true;
+        let mut looked_at = 0;
+        let entries = walk::beneath(&self.files.reach, &dir, Terms { all, types });
+        let entries = entries.inspect(|_| looked_at += 1).filter(|entry| {
+            let relative = entry.path().strip_prefix(&dir).unwrap_or(entry.path());
+            entry.file_type().is_some_and(|kind| kind.is_file())
+                && glob.as_ref().is_none_or(|glob| glob.is_match(relative))
+        });
+        let paths = entries.map(ignore::DirEntry::into_path).collect();
+        Ok((paths, looked_at >= LOOKED_AT))
+    }
+}
+
+impl Tool for Grep {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn effect(&self, _: &Value) -> Effect {
+        Effect::Reads
+    }
+
+    fn run(&self, arguments: &Value, _: &mut dyn FnMut(&str)) -> Result<Output, Failure> {
+        let number = |key: &str, default: u64| {
+            let number = arguments[key].as_u64().unwrap_or(default);
+            usize::try_from(number).unwrap_or(usize::MAX)
+        };
+        let matcher = matcher(arguments)?;
+        let given = arguments["path"].as_str().unwrap_or(".");
+        let (paths, cut) = self.places(given, arguments)?;
+        let mode = arguments["output_mode"].as_str().unwrap_or("content");
+        let is_content = mode == "content";
+        let lines = |key: &str| if is_content { number(key, 0) } else { 0 };
+        let mut searcher = SearcherBuilder::new()
+            .line_number(is_content)
+            .line_terminator(LineTerminator::crlf())
+            .before_context(lines("context_before"))
+            .after_context(lines("context_after"))
+            .max_matches((mode == "files_with_matches").then_some(1))
+            .heap_limit(Some(LONGEST))
+            .memory_map(MmapChoice::never())
+            .binary_detection(BinaryDetection::quit(0))
+            .build();
+        let offset = number("offset", 0);
+        let window = match is_content {
+            true => offset..offset.saturating_add(number("head_limit", SHOWN)),
+            false => 0..0,
+        };
+        let hidden = self.files.hidden();
+        let mut found = Found::default();
+        let mut names = Vec::new();
+        for path in &paths {
+            signal::check().map_err(|_| "the run is to end")?;
+            let Some((file, _)) = self.files.open_found(path, &hidden) else {
+                continue;
+            };
+            let here = &self.files.reach.directory;
+            let name = path
+                .strip_prefix(here)
+                .unwrap_or(path)
+                .display()
+                .to_string();
+            let room = CHARACTERS.saturating_sub(found.text.len());
+            let mut sink = Lines::new(&matcher, found.window(&window), found.matches, room);
+            match searcher.search_reader(&matcher, Patient(file), &mut sink) {
+                Err(_) if signal::check().is_err() => return Err("the run is to end".into()),
+                Err(_) => found.unread += 1,
+                Ok(()) if sink.is_binary => found.binary += 1,
+                Ok(()) => {
+                    let count = sink.number - found.matches;
+                    if count > 0 {
+                        names.push(match mode {
+                            "count" => format!("{name}: {count}"),
+                            _ => name.clone(),
+                        });
+                    }
+                    found.take(&name, &sink);
+                }
+            }
+        }
+        let mut text = match mode {
+            "content" => found.page(&window)?,
+            _ => page(&names, arguments, FILES, "files")?,
+        };
+        let mut notes = Vec::new();
+        // In a tree they are a matter of course.
+        if found.binary > 0 && paths.len() == 1 {
+            notes.push("the file is binary, and was not searched".to_owned());
+        }
+        if found.unread > 0 {
+            notes.push(format!("{} files could not be read", found.unread));
+        }
+        if cut {
+            notes.push(format!("only the first {LOOKED_AT} entries were looked at"));
+        }
+        if !notes.is_empty() {
+            text.push_str(&format!("\n({})", notes.join("; ")));
+        }
+        Ok(text.into())
+    }
+}
+
+/// The regular expression of a call.
+///
+/// # Errors
+/// In words for the model.
+fn matcher(arguments: &Value) -> Result<RegexMatcher, String> {
+    let pattern = arguments["pattern"].as_str().unwrap_or_default();
+    let matcher = RegexMatcherBuilder::new()
+        .case_insensitive(arguments["case_insensitive"] == true)
+        .fixed_strings(arguments["fixed_strings"] == true)
+        .multi_line(true)
+        .crlf(true)
+        .build(pattern);
+    matcher.map_err(|error| {
+        format!(
+            "the pattern cannot be used: {error}; it is matched within one line, and fixed_strings takes it literally"
+        )
+    })
+}
+
+/// A file that is read no further when the run is to end.
+struct Patient(File);
+
+impl Read for Patient {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        signal::check().map_err(|_| io::Error::other("the run is to end"))?;
+        self.0.read(buffer)
+    }
+}
+
+/// What was found in all files.
+#[derive(Default)]
+struct Found {
+    text: String,
+    /// Matching lines, shown or not.
+    matches: usize,
+    /// Of these, the ones that are shown.
+    shown: usize,
+    files: usize,
+    binary: usize,
+    unread: usize,
+}
+
+impl Found {
+    /// The numbers of the matches that may still be shown. There is no hole in a page: where one found no room, none
+    /// after it is shown.
+    fn window(&self, window: &std::ops::Range<usize>) -> std::ops::Range<usize> {
+        let end = match self.matches > window.start + self.shown {
+            true => window.start,
+            false => window.end,
+        };
+        window.start..end
+    }
+
+    fn take(&mut self, name: &str, lines: &Lines<'_>) {
+        self.files += usize::from(lines.number > self.matches);
+        self.matches = lines.number;
+        self.shown += lines.shown;
+        if !lines.text.is_empty() {
+            self.text.push_str(name);
+            self.text.push('\n');
+            self.text.push_str(&lines.text);
+        }
+    }
+
+    fn page(&mut self, window: &std::ops::Range<usize>) -> Result<String, String> {
+        let Self {
+            matches,
+            shown,
+            files,
+            ..
+        } = *self;
+        if matches == 0 {
+            return Ok("no matches found".into());
+        }
+        if window.start >= matches {
+            return Err(format!(
+                "offset {} is beyond the end: there are {matches} matches",
+                window.start
+            ));
+        }
+        let mut text = std::mem::take(&mut self.text);
+        text.truncate(text.trim_end_matches('\n').len());
+        if shown < matches {
+            let end = window.start + shown;
+            let more = match end < matches {
+                true => format!("; offset {end} goes on"),
+                false => String::new(),
+            };
+            text.push_str(&format!(
+                "\n({} to {end} of {matches} matches in {files} files{more})",
+                window.start + 1
+            ));
+        }
+        Ok(text)
+    }
+}
+
+/// What is found in one file.
+struct Lines<'m> {
+    matcher: &'m RegexMatcher,
+    /// The numbers of the matches that are shown.
+    window: std::ops::Range<usize>,
+    /// The number of the next match.
+    number: usize,
+    /// Characters that may be added.
+    room: usize,
+    text: String,
+    shown: usize,
+    /// Context that is shown if the match after it is.
+    waiting: String,
+    /// The last match was shown.
+    is_showing: bool,
+    /// Lines are left out before the next one.
+    is_gap: bool,
+    is_binary: bool,
+}
+
+impl<'m> Lines<'m> {
+    fn new(
+        matcher: &'m RegexMatcher,
+        window: std::ops::Range<usize>,
+        number: usize,
+        room: usize,
+    ) -> Self {
+        Self {
+            matcher,
+            window,
+            number,
+            room,
+            text: String::new(),
+            shown: 0,
+            waiting: String::new(),
+            is_showing: false,
+            is_gap: false,
+            is_binary: false,
+        }
+    }
+
+    /// A line as it is shown: what stands around the match, where it is long.
+    fn line(&self, number: Option<u64>, mark: char, bytes: &[u8]) -> String {
+        let bytes = bytes.strip_suffix(b"\n").unwrap_or(bytes);
+        let bytes = bytes.strip_suffix(b"\r").unwrap_or(bytes);
+        let number = number.unwrap_or_default();
+        if bytes.len() <= LINE {
+            return format!("{number}{mark} {}\n", String::from_utf8_lossy(bytes));
+        }
+        let found = self.matcher.find(bytes).ok().flatten();
+        let start = found.map_or(0, |found| found.start().saturating_sub(BEFORE));
+        let cut = String::from_utf8_lossy(&bytes[start..bytes.len().min(start + LINE * 4)]);
+        let shown: String = cut.chars().take(LINE).collect();
+        let before = if start > 0 { "…" } else { "" };
+        format!("{number}{mark} {before}{shown}… ({} bytes)\n", bytes.len())
+    }
+}
+
+impl Sink for Lines<'_> {
+    type Error = io::Error;
+
+    fn matched(&mut self, _: &Searcher, found: &SinkMatch<'_>) -> Result<bool, io::Error> {
+        self.is_showing = self.window.contains(&self.number) && self.text.len() < self.room;
+        self.number += 1;
+        let waiting = std::mem::take(&mut self.waiting);
+        if self.is_showing {
+            let gap = if self.is_gap && !self.text.is_empty() {
+                "--\n"
+            } else {
+                ""
+            };
+            let line = self.line(found.line_number(), ':', found.bytes());
+            self.text.push_str(&format!("{gap}{waiting}{line}"));
+            self.shown += 1;
+            self.is_gap = false;
+        } else if self.number > self.window.start {
+            self.window.end = self.window.start;
+        }
+        Ok(true)
+    }
+
+    fn context(&mut self, _: &Searcher, context: &SinkContext<'_>) -> Result<bool, io::Error> {
+        let line = self.line(context.line_number(), '-', context.bytes());
+        match context.kind() {
+            SinkContextKind::Before => self.waiting.push_str(&line),
+            _ if self.is_showing => self.text.push_str(&line),
+            _ => {}
+        }
+        Ok(true)
+    }
+
+    fn context_break(&mut self, _: &Searcher) -> Result<bool, io::Error> {
+        self.waiting.clear();
+        self.is_gap = true;
+        Ok(true)
+    }
+
+    fn finish(&mut self, _: &Searcher, end: &SinkFinish) -> Result<(), io::Error> {
+        self.is_binary = end.binary_byte_offset().is_some();
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Grep;
+    use crate::message::plain_text;
+    use crate::tool::{Tool, files::tests::files};
+    use serde_json::{Value, json};
+    use std::sync::Arc;
+
+    #[test]
+    fn searches() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = std::fs::canonicalize(temp.path()).unwrap();
+        let write = |name: &str, bytes: &[u8]| {
+            std::fs::create_dir_all(dir.join(name).parent().unwrap()).unwrap();
+            std::fs::write(dir.join(name), bytes).unwrap();
+        };
+        write(
+            "a.rs",
+            b"fn one() {}\nlet x = 1;\nfn two() {}\n\n\n\nfn three() {}\n",
+        );
+        write("sub/b.py", b"def one():\r\n    pass\r\n");
+        write("sub/binary", b"one\0one\n");
+        write("skipped.log", b"fn one\n");
+        write(".hidden", b"fn one\n");
+        write(".gitignore", b"*.log\n");
+        write("latin", b"caf\xe9 one\n");
+        write(
+            "wide",
+            "\u{feff}one"
+                .encode_utf16()
+                .flat_map(u16::to_le_bytes)
+                .collect::<Vec<u8>>()
+                .as_slice(),
+        );
+        write(
+            "long",
+            format!("{}needle{}\n", "x".repeat(5_000), "y".repeat(5_000)).as_bytes(),
+        );
+        std::os::unix::fs::symlink("/etc/passwd", dir.join("link")).unwrap();
+        std::os::unix::fs::symlink("a.rs", dir.join("inner")).unwrap();
+        let grep = Grep::new(Arc::new(files(&dir, false)));
+        let run = |arguments: Value| {
+            grep.run(&arguments, &mut |_| {})
+                .map(|output| plain_text(&output.parts))
+                .map_err(|failure| failure.words().to_owned())
+        };
+        let check = |arguments: Value, expect: &str| {
+            assert_eq!(run(arguments.clone()).as_deref(), Ok(expect), "{arguments}");
+        };
+        check(
+            json!({ "pattern": "fn t.*\\{\\}$" }),
+            "a.rs\n3: fn two() {}\n7: fn three() {}",
+        );
+        check(
+            json!({ "pattern": "fn t", "context_before": 1 }),
+            "a.rs\n2- let x = 1;\n3: fn two() {}\n--\n6- \n7: fn three() {}",
+        );
+        check(
+            json!({ "pattern": "LET", "case_insensitive": true, "context_after": 1 }),
+            "a.rs\n2: let x = 1;\n3- fn two() {}",
+        );
+        check(
+            json!({ "pattern": "():", "fixed_strings": true }),
+            "sub/b.py\n1: def one():",
+        );
+        check(json!({ "pattern": "\\):$" }), "sub/b.py\n1: def one():");
+        check(
+            json!({ "pattern": "one", "output_mode": "files_with_matches" }),
+            "a.rs\nlatin\nsub/b.py\nwide",
+        );
+        check(
+            json!({ "pattern": "fn", "output_mode": "count" }),
+            "a.rs: 3",
+        );
+        check(
+            json!({ "pattern": "one", "type": "py" }),
+            "sub/b.py\n1: def one():",
+        );
+        check(
+            json!({ "pattern": "one", "glob": "*.py" }),
+            "sub/b.py\n1: def one():",
+        );
+        check(
+            json!({ "pattern": "fn one", "glob": "{.h*,*.log}", "all": true }),
+            ".hidden\n1: fn one\nskipped.log\n1: fn one",
+        );
+        check(
+            json!({ "pattern": "two", "path": "a.rs" }),
+            "a.rs\n3: fn two() {}",
+        );
+        check(
+            json!({ "pattern": "two", "path": "inner" }),
+            "a.rs\n3: fn two() {}",
+        );
+        check(
+            json!({ "pattern": "fn", "path": "a.rs", "head_limit": 1, "offset": 1 }),
+            "a.rs\n3: fn two() {}\n(2 to 2 of 3 matches in 1 files; offset 2 goes on)",
+        );
+        check(
+            json!({ "pattern": "nowhere", "path": "a.rs" }),
+            "no matches found",
+        );
+        check(
+            json!({ "pattern": "one", "path": "sub/binary" }),
+            "no matches found\n(the file is binary, and was not searched)",
+        );
+        let long = run(json!({ "pattern": "needle" })).unwrap();
+        assert!(long.contains("xneedley") && long.len() < 600, "{long}");
+        let fails = |arguments: Value, words: &str| {
+            let error = run(arguments).unwrap_err();
+            assert!(error.contains(words), "{error}");
+        };
+        fails(json!({ "pattern": "(" }), "cannot be used");
+        fails(json!({ "pattern": "a\\nb" }), "within one line");
+        fails(json!({ "pattern": "a", "type": "nosuch" }), "no file type");
+        fails(json!({ "pattern": "a", "glob": "[" }), "no pattern");
+        fails(
+            json!({ "pattern": "root", "path": "/etc/passwd" }),
+            "--read /etc/passwd",
+        );
+        fails(
+            json!({ "pattern": "root", "path": "link" }),
+            "--read /etc/passwd",
+        );
+        fails(
+            json!({ "pattern": "fn", "path": "a.rs", "offset": 9 }),
+            "beyond the end",
+        );
+        fails(json!({ "pattern": "fn", "path": "none" }), "there is no");
+    }
+
+    #[test]
+    fn much_is_cut_and_counted() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = std::fs::canonicalize(temp.path()).unwrap();
+        for name in ["a", "b"] {
+            std::fs::write(dir.join(name), "a line of some length\n".repeat(2_000)).unwrap();
+        }
+        let grep = Grep::new(Arc::new(files(&dir, false)));
+        let run = |arguments: Value| {
+            let output = grep.run(&arguments, &mut |_| {}).unwrap();
+            plain_text(&output.parts)
+        };
+        let text = run(json!({ "pattern": "line" }));
+        assert!(text.ends_with("\n(1 to 100 of 4000 matches in 2 files; offset 100 goes on)"));
+        let text = run(json!({ "pattern": "line", "head_limit": 1000 }));
+        assert!(
+            text.len() < 15_200 && text.contains(" of 4000 matches"),
+            "{}",
+            text.len()
+        );
+        let text = run(json!({ "pattern": "line", "offset": 3990 }));
+        assert!(
+            text.starts_with("b\n1991: ")
+                && text.ends_with("(3991 to 4000 of 4000 matches in 2 files)")
+        );
+    }
+}

@@ -1,0 +1,196 @@
+//! `todo`: the list that a model keeps for itself in a long task. It lives as long as the run, and everybody sees it as
+//! the result of each call.
+
+use super::{Effect, Failure, Output, Tool};
+use crate::provider::ToolSpec;
+use serde_json::{Value, json};
+use std::sync::{Mutex, PoisonError};
+
+/// Entries of a list.
+const ENTRIES: usize = 100;
+
+/// Keeps a list.
+pub struct Todo {
+    spec: ToolSpec,
+    list: Mutex<Vec<Entry>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Entry {
+    content: String,
+    status: Status,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Status {
+    Pending,
+    InProgress,
+    Completed,
+    Cancelled,
+}
+
+impl Status {
+    const ALL: [(&str, Self, char); 4] = [
+        ("pending", Self::Pending, ' '),
+        ("in_progress", Self::InProgress, '>'),
+        ("completed", Self::Completed, 'x'),
+        ("cancelled", Self::Cancelled, '-'),
+    ];
+
+    fn named(name: &str) -> Option<Self> {
+        let found = Self::ALL.iter().find(|(known, ..)| *known == name);
+        found.map(|(_, status, _)| *status)
+    }
+
+    fn mark(self) -> char {
+        let found = Self::ALL.iter().find(|(_, status, _)| *status == self);
+        found.map_or(' ', |(.., mark)| *mark)
+    }
+}
+
+impl Default for Todo {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Todo {
+    /// An empty list.
+    pub fn new() -> Self {
+        let names: Vec<&str> = Status::ALL.iter().map(|(name, ..)| *name).collect();
+        let spec = ToolSpec {
+            name: "todo".into(),
+            description:
+                "Your task list, for work of several steps: todos replaces it, without it is read"
+                    .into(),
+            parameters: json!({ "type": "object", "properties": {
+                "todos": { "type": "array", "items": {
+                    "type": "object", "required": ["content", "status"], "properties": {
+                        "content": { "type": "string", "minLength": 1 },
+                        "status": { "type": "string", "enum": names },
+                    } } },
+            } }),
+        };
+        Self {
+            spec,
+            list: Mutex::default(),
+        }
+    }
+}
+
+impl Tool for Todo {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    /// Two lists in one reply must come one after the other.
+    fn effect(&self, arguments: &Value) -> Effect {
+        match arguments["todos"].is_null() {
+            true => Effect::Reads,
+            false => Effect::Writes,
+        }
+    }
+
+    fn run(&self, arguments: &Value, _: &mut dyn FnMut(&str)) -> Result<Output, Failure> {
+        let mut list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(todos) = arguments["todos"].as_array() {
+            *list = checked(todos)?;
+        }
+        Ok(shown(&list).into())
+    }
+}
+
+/// The entries of a list as the model wrote it.
+///
+/// # Errors
+/// In words for the model.
+fn checked(todos: &[Value]) -> Result<Vec<Entry>, String> {
+    if todos.len() > ENTRIES {
+        return Err(format!(
+            "{} todos are too many; at most {ENTRIES}, so sum some up",
+            todos.len()
+        ));
+    }
+    let entry = |todo: &Value| {
+        let content = todo["content"].as_str().unwrap_or_default();
+        // An entry is a line of the list.
+        let content = content.split_whitespace().collect::<Vec<_>>().join(" ");
+        let status = todo["status"].as_str().and_then(Status::named)?;
+        (!content.is_empty()).then_some(Entry { content, status })
+    };
+    let list: Option<Vec<Entry>> = todos.iter().map(entry).collect();
+    let list = list.ok_or("each todo needs a content and a status")?;
+    let same = list.iter().enumerate().find(|(index, entry)| {
+        list[..*index]
+            .iter()
+            .any(|other| other.content == entry.content)
+    });
+    match same {
+        Some((_, entry)) => Err(format!("`{}` is in the list twice", entry.content)),
+        None => Ok(list),
+    }
+}
+
+fn shown(list: &[Entry]) -> String {
+    if list.is_empty() {
+        return "(the list is empty)".into();
+    }
+    let line = |entry: &Entry| format!("[{}] {}", entry.status.mark(), entry.content);
+    let lines: Vec<String> = list.iter().map(line).collect();
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Todo;
+    use crate::message::plain_text;
+    use crate::tool::arguments::cast_and_check;
+    use crate::tool::{Effect, Tool};
+    use serde_json::{Value, json};
+
+    #[test]
+    fn lists() {
+        let todo = Todo::new();
+        let check = |sent: Value, expect: Result<&str, &str>| {
+            let found = match cast_and_check(&todo.spec().parameters, &sent) {
+                Err(words) => Err(words),
+                Ok(arguments) => match todo.run(&arguments, &mut |_| {}) {
+                    Ok(output) => Ok(plain_text(&output.parts)),
+                    Err(failure) => Err(failure.words().to_owned()),
+                },
+            };
+            match (&found, expect) {
+                (Ok(text), Ok(expect)) => assert_eq!(text, expect, "{sent}"),
+                (Err(words), Err(expect)) => assert!(words.contains(expect), "{words}"),
+                _ => panic!("{sent}: {found:?}"),
+            }
+        };
+        let one = |status: &str| json!({ "content": "a", "status": status });
+        check(json!({}), Ok("(the list is empty)"));
+        check(
+            json!({ "todos": [one("completed"), { "content": "b\nc", "status": "in_progress" }] }),
+            Ok("[x] a\n[>] b c"),
+        );
+        check(json!({ "todos": null }), Ok("[x] a\n[>] b c"));
+        check(json!({ "todos": [one("done")] }), Err("must be one of"));
+        check(
+            json!({ "todos": [one("pending"), one("pending")] }),
+            Err("twice"),
+        );
+        check(
+            json!({ "todos": [{ "content": " ", "status": "pending" }] }),
+            Err("content"),
+        );
+        check(json!({ "todos": [{ "content": "a" }] }), Err("missing"));
+        check(
+            json!({ "todos": vec![one("pending"); 101] }),
+            Err("too many"),
+        );
+        // What was refused has changed nothing; a list as text is a list.
+        check(json!({}), Ok("[x] a\n[>] b c"));
+        check(json!({ "todos": "[]" }), Ok("(the list is empty)"));
+        check(json!({ "todos": [one("cancelled")] }), Ok("[-] a"));
+        assert_eq!(todo.effect(&json!({})), Effect::Reads);
+        assert_eq!(todo.effect(&json!({ "todos": [] })), Effect::Writes);
+    }
+}

@@ -1,0 +1,773 @@
+//! The file tools against hostile paths, odd files, and somebody who swaps what is there.
+
+use crate::server::{calls, calls_all, says};
+use crate::story::{Story, write};
+use crate::undo::tree;
+use nanobot::message::plain_text;
+use nanobot::policy::{Reach, Root};
+use nanobot::provider::ToolSpec;
+use nanobot::tool::Tool;
+use nanobot::tool::delete_file::DeleteFile;
+use nanobot::tool::edit_file::EditFile;
+use nanobot::tool::files::Files;
+use nanobot::tool::glob::Glob;
+use nanobot::tool::grep::Grep;
+use nanobot::tool::list_dir::ListDir;
+use nanobot::tool::read_file::ReadFile;
+use nanobot::tool::write_file::WriteFile;
+use nanobot::undo::journal::About;
+use nanobot::undo::{Keeper, Undo};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// What no tool may ever show.
+const CANARY: &str = "CANARY";
+/// The name of a file that no listing may show.
+const NAME: &str = "canary-name";
+
+/// A story with secrets around its directory, and with links that lead to them.
+fn besieged() -> (Story, PathBuf) {
+    let story = Story::new_in(&quick()).file("sub/inside", "inside\n");
+    let (dir, home) = (story.dir(), story.home());
+    // Its name begins as the directory's does.
+    let outside = dir.with_file_name("dir-evil");
+    write(
+        &outside.join("secret"),
+        format!("{CANARY} outside\n").as_bytes(),
+    );
+    write(&outside.join(NAME), CANARY.as_bytes());
+    write(&outside.join("linked"), b"plain\n");
+    write(
+        &home.join(".ssh/id_rsa"),
+        format!("{CANARY} key\n").as_bytes(),
+    );
+    write(&home.join(".ssh").join(NAME), CANARY.as_bytes());
+    write(&home.join(".bash_history"), CANARY.as_bytes());
+    write(
+        &home.join(".nanobot/workspace/sessions/other.jsonl"),
+        CANARY.as_bytes(),
+    );
+    let link = |target: &Path, name: &str| symlink(target, dir.join(name)).unwrap();
+    link(&outside.join("secret"), "l-file");
+    link(&outside, "l-dir");
+    link(Path::new("../dir-evil/secret"), "l-relative");
+    link(Path::new(".."), "l-up");
+    link(Path::new("/"), "l-root");
+    link(Path::new("l-loop"), "l-loop");
+    link(&outside.join("new"), "l-dangling");
+    link(Path::new("/proc/self/root"), "l-magic");
+    link(Path::new("/proc/self/cwd"), "l-cwd");
+    link(&home.join(".ssh"), "l-ssh");
+    link(Path::new("/proc/self/environ"), "l-environ");
+    for number in 0..12 {
+        let next = format!("l-chain{}", number + 1);
+        link(Path::new(&next), &format!("l-chain{number}"));
+    }
+    link(&outside, "l-chain12");
+    link(Path::new("../../dir-evil"), "sub/l-deep");
+    // A second name of what is closed, and of what lies outside.
+    std::fs::hard_link(home.join(".ssh/id_rsa"), dir.join("h-key")).unwrap();
+    std::fs::hard_link(outside.join("linked"), dir.join("h-linked")).unwrap();
+    (story, outside)
+}
+
+/// Ways to write a path that leads, or might lead, out of the directory. All lead to files of the story: should what is
+/// tested here be broken, it must not cost the machine one of its own.
+fn forms(story: &Story, outside: &Path) -> Vec<String> {
+    let dir = story.dir();
+    let (dir, outside) = (dir.to_str().unwrap(), outside.to_str().unwrap());
+    let home = story.home();
+    let home = home.to_str().unwrap();
+    let up = "../".repeat(40);
+    let relative = "../dir-evil/secret";
+    let absolute = format!("{outside}/secret");
+    let mut forms: Vec<String> = Vec::new();
+    for target in [
+        relative,
+        &absolute,
+        "../dir-evil",
+        "~/.ssh/id_rsa",
+        "l-dir/secret",
+        "l-file",
+    ] {
+        for (before, after) in [
+            ("", ""),
+            ("./", ""),
+            (".//./", ""),
+            ("sub/../", ""),
+            ("sub/l-deep/../", ""),
+            ("none/../", ""),
+            ("//", ""),
+            ("/", ""),
+            (" ", ""),
+            ("", " "),
+            ("", "/"),
+            ("", "//"),
+            ("", "/."),
+            ("", "."),
+            ("", "..."),
+            ("", "/../secret"),
+            ("", "\0"),
+            ("", "\0.txt"),
+            ("", "%00"),
+            ("", "\n"),
+            ("\n", ""),
+            ("", "\u{200b}"),
+            ("\u{202e}", ""),
+            ("'", "'"),
+            ("file://", ""),
+            ("", "?x"),
+        ] {
+            forms.push(format!("{before}{target}{after}"));
+        }
+    }
+    for dots in [
+        "%2e%2e/",
+        "..%2f",
+        "%2e%2e%2f",
+        "%252e%252e%252f",
+        "..\\",
+        "..\u{2215}",
+        "..\u{2044}",
+        "\u{ff0e}\u{ff0e}/",
+        "\u{2024}\u{2024}/",
+        "\u{2025}/",
+        "\u{ff0e}\u{ff0e}\u{ff0f}",
+        "..%c0%af",
+        "....//",
+        "..;/",
+        ".. /",
+        "..\u{200b}/",
+        "..\n/",
+        ".\u{0307}./",
+    ] {
+        forms.push(format!("{dots}dir-evil/secret"));
+    }
+    for path in [
+        &absolute,
+        &format!("{home}/.ssh/id_rsa"),
+        &format!("{home}/.bash_history"),
+    ] {
+        for before in [
+            "/proc/self/root",
+            "/proc/thread-self/root",
+            "/proc/1/root",
+            "/proc/self/cwd/../../../..",
+            "l-root",
+            "l-magic",
+            "/dev/../",
+            "/..",
+            "//",
+            "/./",
+            &up,
+            "l-up/../../../..",
+            "l-cwd/../../../..",
+            "sub/l-deep/../../..",
+        ] {
+            forms.push(format!("{before}{path}"));
+        }
+        forms.push(path.to_uppercase());
+        forms.push(format!("l-magic{path}"));
+    }
+    for number in 0..12 {
+        forms.push(format!("/proc/self/fd/{number}/secret"));
+        forms.push(format!("/dev/fd/{number}/../dir-evil/secret"));
+        forms.push(format!("l-chain{number}/secret"));
+    }
+    let more = [
+        "l-up",
+        "l-root",
+        "l-loop",
+        "l-loop/x",
+        "l-dangling",
+        "l-ssh",
+        "l-ssh/id_rsa",
+        "h-key",
+        "sub/l-deep/secret",
+        "sub/../l-dir/secret",
+        "~",
+        "~/",
+        "~/.SSH/id_rsa",
+        "~/../dir-evil/secret",
+        "$HOME/.ssh/id_rsa",
+        "${HOME}/.ssh/id_rsa",
+        "$(pwd)/../dir-evil/secret",
+        "`pwd`/../dir-evil/secret",
+        "C:\\dir-evil\\secret",
+        "\\\\?\\dir-evil",
+        "-",
+        "--",
+        "..",
+        "...",
+        "/",
+        "//",
+        "/..",
+        "\0",
+        "~/.bash_history",
+        "~/.nanobot/config.json",
+        "~/.nanobot/workspace/sessions/other.jsonl",
+        "~/.nanobot/workspace/sub/../sessions/other.jsonl",
+        "~/.nanobot/workspace/sessions/",
+        "~/.nanobot/undo/1/journal.jsonl",
+    ];
+    forms.extend(more.map(str::to_owned));
+    forms.push(format!("{dir}-evil/secret"));
+    forms.push(format!("{dir}/../dir-evil/secret"));
+    forms.push(format!("{dir}/sub/../../dir-evil/secret"));
+    forms.push(format!("{}{}", "sub/../".repeat(600), relative));
+    forms.push("a".repeat(300));
+    forms.push(format!("{}../dir-evil/secret", "a/".repeat(3_000)));
+    let forms: BTreeSet<String> = forms.into_iter().collect();
+    forms.into_iter().collect()
+}
+
+/// The same to what belongs to the system, for tools that only read.
+fn forms_of_the_system() -> Vec<String> {
+    let mut forms: Vec<String> = Vec::new();
+    for before in [
+        "",
+        "/proc/self/root",
+        "l-root",
+        "l-magic",
+        "l-up/../../../..",
+        "//",
+        "/../..",
+    ] {
+        for path in [
+            "/etc/passwd",
+            "/proc/self/environ",
+            "/proc/self/mem",
+            "/dev/stdin",
+            "/dev/tty",
+        ] {
+            forms.push(format!("{before}{path}"));
+        }
+    }
+    forms.extend((0..8).map(|number| format!("/proc/self/fd/{number}")));
+    forms.extend(["l-environ", "~root/.ssh/id_rsa"].map(str::to_owned));
+    forms
+}
+
+/// What the results of the last request say.
+fn results(story: &Story) -> Vec<String> {
+    let asked = story.asked();
+    let messages = asked.last().unwrap().messages();
+    let results = messages.iter().filter(|message| message["role"] == "tool");
+    results
+        .map(|message| {
+            message["content"]
+                .as_str()
+                .map_or_else(|| message["content"].to_string(), str::to_owned)
+        })
+        .collect()
+}
+
+#[test]
+#[allow(clippy::print_stdout, reason = "the count is to be seen")]
+fn no_form_of_a_path_leads_out() {
+    type Call = fn(&str) -> Value;
+    let tools: [(&str, Call); 9] = [
+        ("read_file", |path| json!({ "path": path })),
+        (
+            "write_file",
+            |path| json!({ "path": path, "content": "PWNED" }),
+        ),
+        (
+            "edit_file",
+            |path| json!({ "path": path, "old_text": CANARY, "new_text": "PWNED" }),
+        ),
+        ("delete_file", |path| json!({ "path": path })),
+        ("list_dir", |path| json!({ "path": path })),
+        (
+            "list_dir",
+            |path| json!({ "path": path, "recursive": true }),
+        ),
+        (
+            "glob",
+            |path| json!({ "pattern": "**", "path": path, "all": true }),
+        ),
+        (
+            "glob",
+            |path| json!({ "pattern": format!("{path}/*"), "all": true }),
+        ),
+        (
+            "grep",
+            |path| json!({ "pattern": ".", "path": path, "all": true }),
+        ),
+    ];
+    let (mut tried, mut escapes) = (0, Vec::new());
+    let mut count = 0;
+    for steps in [false, true] {
+        for (name, call) in tools {
+            let (story, outside) = besieged();
+            let story = if steps {
+                story.env("NANOBOT_TEST_STEPS", "1")
+            } else {
+                story
+            };
+            let mut forms = forms(&story, &outside);
+            count = forms.len();
+            if !["write_file", "edit_file", "delete_file"].contains(&name) {
+                forms.extend(forms_of_the_system());
+            }
+            let list = forms.iter().map(|form| (name, call(form)));
+            let story = story.script([calls_all(list), says("done")]);
+            let secrets = [
+                outside,
+                story.home().join(".ssh"),
+                story.home().join(".bash_history"),
+            ];
+            let before: Vec<_> = secrets.iter().map(|path| tree(path)).collect();
+            let config = std::fs::read(story.home().join(".nanobot/config.json")).unwrap();
+            let ran = story
+                .run(["agent", "-m", "x", "--write", "--ephemeral"])
+                .stdout("done\n");
+            drop(ran.error_text());
+            let after: Vec<_> = secrets.iter().map(|path| tree(path)).collect();
+            assert_eq!(before, after, "{name}");
+            assert_eq!(
+                config,
+                std::fs::read(story.home().join(".nanobot/config.json")).unwrap()
+            );
+            let results = results(&story);
+            assert_eq!(results.len(), forms.len());
+            tried += results.len();
+            for (form, result) in forms.iter().zip(&results) {
+                // The tree itself has the names of its links, and nothing else.
+                let told = [CANARY, NAME, "root:x:0", "key-of-the-story", "HOME="];
+                if told.iter().any(|word| result.contains(word)) {
+                    escapes.push(format!("{name} {form:?}: {result}"));
+                }
+            }
+        }
+    }
+    println!(
+        "{count} forms of paths, {tried} calls: {} escapes",
+        escapes.len()
+    );
+    assert!(count >= 200, "{count}");
+    assert_eq!(escapes, [""; 0]);
+}
+
+#[test]
+fn a_second_name_of_a_file_outside_is_not_written_through() {
+    let (story, outside) = besieged();
+    let path = "h-linked";
+    let story = story.script([
+        calls_all([
+            ("write_file", json!({ "path": path, "content": "PWNED" })),
+            (
+                "edit_file",
+                json!({ "path": path, "old_text": "plain", "new_text": "PWNED" }),
+            ),
+            ("delete_file", json!({ "path": path })),
+        ]),
+        says("done"),
+    ]);
+    story.run(["agent", "-m", "x", "--write"]).stdout("done\n");
+    assert_eq!(std::fs::read(outside.join("linked")).unwrap(), b"plain\n");
+    assert!(story.dir().join(path).exists());
+    for result in results(&story) {
+        assert!(result.contains("hard links"), "{result}");
+    }
+}
+
+#[test]
+fn secrets_within_a_granted_place_are_closed_and_can_be_granted_by_name() {
+    let (story, _) = besieged();
+    let calls = || {
+        calls_all([
+            ("read_file", json!({ "path": "~/.ssh/id_rsa" })),
+            ("list_dir", json!({ "path": "~", "recursive": true })),
+            ("glob", json!({ "pattern": "~/**/*", "all": true })),
+            (
+                "grep",
+                json!({ "pattern": CANARY, "path": "~", "all": true }),
+            ),
+            (
+                "write_file",
+                json!({ "path": "~/.ssh/new", "content": "x" }),
+            ),
+        ])
+    };
+    let home = story.home();
+    let home = home.to_str().unwrap();
+    let story = story.script([calls(), says("done"), calls(), says("done")]);
+    let write_home = format!("--write={home}");
+    let ran = story
+        .run(["agent", "-m", "x", &write_home, "--ephemeral"])
+        .stdout("done\n");
+    assert!(ran.error_text().contains("--read $HOME/.ssh"));
+    for result in results(&story) {
+        let found = result.contains(CANARY) || result.contains(NAME) || result.contains("id_rsa  ");
+        assert!(!found, "{result}");
+    }
+    assert!(!story.home().join(".ssh/new").exists());
+    let read_ssh = format!("{home}/.ssh");
+    let arguments = [
+        "agent",
+        "-m",
+        "x",
+        &write_home,
+        "--read",
+        &read_ssh,
+        "--ephemeral",
+    ];
+    let ran = story.run(arguments).stdout("done\n");
+    assert!(ran.error_text().contains("denied"));
+    let found = results(&story);
+    assert!(found[0].contains(CANARY), "{}", found[0]);
+    assert!(found[1].contains(NAME), "{}", found[1]);
+    assert!(
+        found[4].contains("may be read but not changed"),
+        "{}",
+        found[4]
+    );
+}
+
+#[test]
+fn a_file_can_be_granted_alone() {
+    let (story, outside) = besieged();
+    let secret = outside.join("secret");
+    let secret = secret.to_str().unwrap();
+    let linked = outside.join("new-one");
+    write(&linked, b"old");
+    let linked = linked.to_str().unwrap();
+    let story = story.script([
+        calls_all([
+            ("read_file", json!({ "path": secret })),
+            ("grep", json!({ "pattern": "outside", "path": secret })),
+            ("write_file", json!({ "path": linked, "content": "new" })),
+            ("write_file", json!({ "path": secret, "content": "x" })),
+            (
+                "read_file",
+                json!({ "path": format!("{}/{NAME}", outside.display()) }),
+            ),
+            ("list_dir", json!({ "path": outside.to_str().unwrap() })),
+        ]),
+        says("done"),
+    ]);
+    let ran = story.run([
+        "agent",
+        "-m",
+        "x",
+        "--read",
+        secret,
+        &format!("--write={linked}"),
+    ]);
+    assert!(ran.error_text().contains("denied"));
+    ran.stdout("done\n");
+    let found = results(&story);
+    assert!(
+        found[0].contains(CANARY) && found[1].contains(CANARY),
+        "{found:?}"
+    );
+    assert!(found[2].starts_with("replaced"), "{}", found[2]);
+    assert_eq!(std::fs::read(linked).unwrap(), b"new");
+    for result in &found[3..] {
+        assert!(
+            !result.contains(CANARY) && !result.contains(NAME) || result.contains("--read"),
+            "{result}"
+        );
+    }
+    assert!(std::fs::read_to_string(secret).unwrap().contains(CANARY));
+}
+
+#[test]
+fn odd_files_neither_hang_nor_break() {
+    let story = Story::new();
+    let dir = story.dir();
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    rustix::fs::mkfifoat(rustix::fs::CWD, dir.join("fifo"), mode).unwrap();
+    let socket = std::os::unix::net::UnixListener::bind(dir.join("socket")).unwrap();
+    symlink("/dev/zero", dir.join("zero")).unwrap();
+    symlink("/dev/tty", dir.join("tty")).unwrap();
+    std::fs::create_dir(dir.join("folder")).unwrap();
+    /// A name, what the file holds, and what an edit makes of it.
+    type Fixture = (&'static str, &'static [u8], Option<&'static [u8]>);
+    let fixtures: [Fixture; 11] = [
+        ("plain", b"a old b\n", Some(b"a new b\n")),
+        ("crlf", b"a\r\nold\r\nb\r\n", Some(b"a\r\nnew\r\nb\r\n")),
+        ("mixed", b"a\nold\r\nb", Some(b"a\nnew\r\nb")),
+        ("cr", b"a\rold\rb", Some(b"a\rnew\rb")),
+        ("nul", b"a\0old\0b", Some(b"a\0new\0b")),
+        ("bom", b"\xef\xbb\xbfold\n", Some(b"\xef\xbb\xbfnew\n")),
+        ("latin", b"caf\xe9 old", None),
+        ("torn", b"old \xe2\x82", None),
+        ("wide", b"\xff\xfeo\0l\0d\0", None),
+        ("empty", b"", None),
+        ("twice", b"old old", None),
+    ];
+    for (name, bytes, _) in fixtures {
+        write(&dir.join(name), bytes);
+    }
+    write(&dir.join("locked"), b"old");
+    std::fs::set_permissions(dir.join("locked"), std::fs::Permissions::from_mode(0o444)).unwrap();
+    let huge = std::fs::File::create(dir.join("huge")).unwrap();
+    huge.set_len(2 << 30).unwrap();
+    let edit = |name: &'static str| {
+        (
+            "edit_file",
+            json!({ "path": name, "old_text": "old", "new_text": "new" }),
+        )
+    };
+    let odd = ["fifo", "socket", "folder", "huge"];
+    let devices = ["zero", "tty"];
+    let mut list: Vec<(&str, Value)> = fixtures.iter().map(|(name, ..)| edit(name)).collect();
+    for name in odd {
+        list.push(edit(name));
+        list.push(("read_file", json!({ "path": name })));
+        list.push(("write_file", json!({ "path": name, "content": "x" })));
+    }
+    // A device is the machine's: it is only read, or rather not.
+    for name in devices {
+        list.push(("read_file", json!({ "path": name })));
+    }
+    list.push(edit("locked"));
+    list.push(("delete_file", json!({ "path": "locked" })));
+    list.push(("delete_file", json!({ "path": "fifo" })));
+    list.push(("grep", json!({ "pattern": "never there", "all": true })));
+    list.push(("glob", json!({ "pattern": "*" })));
+    let count = list.len();
+    let story = story.script([calls_all(list), says("done")]);
+    let ran = story.run(["agent", "-m", "x", "--write"]).stdout("done\n");
+    assert!(
+        ran.error_text().contains("denied"),
+        "the devices are elsewhere"
+    );
+    for (name, before, after) in fixtures {
+        let now = std::fs::read(dir.join(name)).unwrap();
+        assert_eq!(now, after.unwrap_or(before), "{name}");
+    }
+    let found = results(&story);
+    assert_eq!(found.len(), count);
+    let odd_ones = &found[fixtures.len()..fixtures.len() + 3 * odd.len()];
+    for result in &found[fixtures.len() + 3 * odd.len()..][..devices.len()] {
+        assert!(result.contains("outside the places"), "{result}");
+    }
+    for result in odd_ones {
+        assert!(
+            !result.starts_with("edited") && !result.starts_with("replaced"),
+            "{result}"
+        );
+    }
+    assert!(odd_ones[0].contains("no regular file"), "{}", odd_ones[0]);
+    assert!(odd_ones[2].contains("no regular file"), "{}", odd_ones[2]);
+    assert!(
+        found[count - 5].contains("read-only (mode 444)"),
+        "{}",
+        found[count - 5]
+    );
+    assert_eq!(std::fs::read(dir.join("locked")).unwrap(), b"old");
+    assert_eq!(std::fs::metadata(dir.join("huge")).unwrap().len(), 2 << 30);
+    drop(socket);
+}
+
+#[test]
+fn a_file_that_a_command_changed_is_read_again() {
+    let edit = |old: &str, new: &str| {
+        calls(
+            "edit_file",
+            json!({ "path": "a", "old_text": old, "new_text": new }),
+        )
+    };
+    let story = Story::new().file("a", "one two\n").script([
+        calls("read_file", json!({ "path": "a" })),
+        edit("one", "1"),
+        calls("exec", json!({ "command": "echo three >> a" })),
+        edit("two", "2"),
+        calls("read_file", json!({ "path": "a" })),
+        edit("two", "2"),
+        says("done"),
+    ]);
+    story.run(["agent", "-m", "x", "--write"]).stdout("done\n");
+    let found = results(&story);
+    assert!(found[1].starts_with("edited"), "{}", found[1]);
+    assert!(
+        found[3].contains("was changed by somebody else, or by a command"),
+        "{}",
+        found[3]
+    );
+    assert!(
+        found[3].contains("read it again with read_file"),
+        "{}",
+        found[3]
+    );
+    assert!(found[5].starts_with("edited"), "{}", found[5]);
+    assert_eq!(
+        std::fs::read_to_string(story.dir().join("a")).unwrap(),
+        "1 2\nthree\n"
+    );
+}
+
+#[test]
+fn a_list_of_tasks_goes_along() {
+    let entry = |content: &str, status: &str| json!({ "content": content, "status": status });
+    let story = Story::new().script([
+        calls(
+            "todo",
+            json!({ "todos": [entry("look", "in_progress"), entry("tell", "pending")] }),
+        ),
+        calls("todo", json!({})),
+        says("done"),
+    ]);
+    story.run(["agent", "-m", "x"]).stdout("done\n");
+    assert_eq!(results(&story), ["[>] look\n[ ] tell"; 2]);
+}
+
+/// The file tools on a directory, and who keeps things swapped in it.
+struct Siege {
+    _temp: tempfile::TempDir,
+    dir: PathBuf,
+    outside: PathBuf,
+    kept: PathBuf,
+    tools: Vec<Box<dyn Tool>>,
+}
+
+impl Siege {
+    fn new(steps: bool) -> Self {
+        let temp = tempfile::tempdir_in(quick()).unwrap();
+        let top = std::fs::canonicalize(temp.path()).unwrap();
+        let (dir, outside, kept) = (top.join("in"), top.join("outside"), top.join("kept"));
+        write(&dir.join("real/x"), b"inside old\n");
+        write(&dir.join("file"), b"inside old\n");
+        write(&outside.join("x"), format!("{CANARY} old\n").as_bytes());
+        write(&outside.join(NAME), format!("{CANARY} old\n").as_bytes());
+        let root = Root {
+            path: dir.clone(),
+            may_write: true,
+        };
+        let files = Files::new(Reach {
+            directory: dir.clone(),
+            home: top,
+            roots: vec![root],
+            ..Reach::default()
+        });
+        let files = files.unwrap();
+        let files = Arc::new(if steps { files.by_steps() } else { files });
+        files.keep(Keeper::new(Undo::new(kept.clone()), About::default()));
+        let tools: Vec<Box<dyn Tool>> = vec![
+            Box::new(ReadFile::new(Arc::clone(&files), Vec::new())),
+            Box::new(WriteFile::new(Arc::clone(&files))),
+            Box::new(EditFile::new(Arc::clone(&files))),
+            Box::new(DeleteFile::new(Arc::clone(&files))),
+            Box::new(ListDir::new(Arc::clone(&files))),
+            Box::new(Glob::new(Arc::clone(&files))),
+            Box::new(Grep::new(files)),
+        ];
+        Self {
+            _temp: temp,
+            dir,
+            outside,
+            kept,
+            tools,
+        }
+    }
+
+    /// Put a directory, a link and a file in each other's places until told to stop.
+    fn swap(&self, stop: &AtomicBool) {
+        let at = |name: &str| self.dir.join(name);
+        let (real, spot, aside, file) = (at("real"), at("spot"), at("aside"), at("file"));
+        while !stop.load(Ordering::Relaxed) {
+            drop(std::fs::rename(&real, &spot));
+            // Where a tool has made a directory meanwhile, that goes.
+            if std::fs::rename(&spot, &real).is_err() {
+                drop(std::fs::remove_dir_all(&real));
+                drop(std::fs::rename(&spot, &real));
+            }
+            write(&real.join("x"), b"inside old\n");
+            drop(symlink(&self.outside, &aside));
+            if std::fs::rename(&aside, &spot).is_err() {
+                drop(std::fs::remove_dir_all(&spot));
+                drop(std::fs::rename(&aside, &spot));
+            }
+            drop(std::fs::remove_file(&spot));
+            drop(symlink(self.outside.join("x"), &aside));
+            drop(std::fs::rename(&aside, &file));
+            write(&at("other"), b"inside old\n");
+            drop(std::fs::rename(at("other"), &file));
+        }
+    }
+}
+
+/// A place in memory, where there is one: what is safe on a disk is not what these tests are about, and takes its time.
+fn quick() -> PathBuf {
+    let memory = PathBuf::from("/dev/shm");
+    let is_ours = tempfile::tempdir_in(&memory).is_ok();
+    if is_ours {
+        memory
+    } else {
+        std::env::temp_dir()
+    }
+}
+
+/// Swap for so long; whatever the tools do meanwhile, they do it inside.
+#[allow(clippy::print_stdout, reason = "the count is to be seen")]
+fn besiege(time: Duration) {
+    for steps in [false, true] {
+        let siege = Siege::new(steps);
+        let before = tree(&siege.outside);
+        let stop = AtomicBool::new(false);
+        let (mut tried, mut done) = (0, 0);
+        std::thread::scope(|scope| {
+            scope.spawn(|| siege.swap(&stop));
+            let end = Instant::now() + time / 2;
+            while Instant::now() < end {
+                for path in ["spot/x", "file", "spot/new/deep"] {
+                    for tool in &siege.tools {
+                        let ToolSpec { name, .. } = tool.spec();
+                        let arguments = match name.as_str() {
+                            "write_file" => json!({ "path": path, "content": "inside old\n" }),
+                            "edit_file" => {
+                                json!({ "path": path, "old_text": "old", "new_text": "old, new" })
+                            }
+                            "list_dir" => json!({ "path": "spot" }),
+                            "glob" => json!({ "pattern": "**" }),
+                            "grep" => json!({ "pattern": "old" }),
+                            _ => json!({ "path": path }),
+                        };
+                        tried += 1;
+                        let result = tool.run(&arguments, &mut |_| {});
+                        if let Ok(output) = result {
+                            done += 1;
+                            let text = plain_text(&output.parts);
+                            let told = text.contains(CANARY) || text.contains(NAME);
+                            if told {
+                                stop.store(true, Ordering::Relaxed);
+                            }
+                            assert!(!told, "{name} {path}: {text}");
+                        }
+                    }
+                }
+            }
+            stop.store(true, Ordering::Relaxed);
+        });
+        println!(
+            "steps: {steps}; {tried} calls while links were swapped, {done} of them done: 0 outside"
+        );
+        assert!(done > 0 && done < tried, "{done} of {tried}");
+        assert_eq!(tree(&siege.outside), before);
+        for (path, (_, bytes)) in tree(&siege.kept) {
+            let text = String::from_utf8_lossy(&bytes).into_owned();
+            assert!(!text.contains(CANARY), "{path:?} was kept aside");
+        }
+    }
+}
+
+#[test]
+fn swapped_links_lead_nowhere() {
+    besiege(Duration::from_secs(2));
+}
+
+/// `cargo test --test cli swapped_links_lead_nowhere_for_long -- --ignored --nocapture`: takes two minutes, one for each
+/// way of opening.
+#[test]
+#[ignore = "takes minutes"]
+fn swapped_links_lead_nowhere_for_long() {
+    besiege(Duration::from_secs(120));
+}
