@@ -112,6 +112,16 @@ pub struct World {
     pub terminal: Terminal,
 }
 
+/// Become the command that this program started itself for, where it did. It returns where that is not so, or failed.
+pub fn inner() -> Option<Exit> {
+    let error = sys::process::become_command()?.err();
+    Some(error.map_or(Exit::Answered, |error| {
+        let terminal = Terminal::probe(Some(false), true, true);
+        terminal.fail(&format!("the sandbox cannot be set up: {error}"));
+        Exit::NoSandbox
+    }))
+}
+
 /// Parse, resolve, dispatch, report. Returns the status to exit with.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
     let env = Env::from_process();

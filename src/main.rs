@@ -5,6 +5,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    if let Some(exit) = nanobot::inner() {
+        return ExitCode::from(exit.code());
+    }
     nanobot::sys::process::start();
     nanobot::sys::terminal::report_defects();
     let exit = catch_unwind(AssertUnwindSafe(|| nanobot::run(std::env::args_os())))

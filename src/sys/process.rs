@@ -5,9 +5,10 @@ use crate::sys::sandbox::{Fence, Remembered};
 use crate::sys::signal::{self, Patience};
 use rustix::event::PollFlags;
 use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, Signal};
+use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
@@ -147,8 +148,11 @@ pub fn run(spec: &Spec, say: &mut dyn FnMut(&[u8])) -> io::Result<Finished> {
         // What a child leaves behind becomes ours, so that it can be ended. Not everywhere to be had, and then it is not.
         let _: Result<_, _> = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
     });
-    let kept_places = match &spec.fence {
-        Some(fence) if !fence.kept.is_empty() => Some(Remembered::of(&fence.writes, &fence.kept)?),
+    let remembered = match &spec.fence {
+        Some(fence) if fence.writes.len() > 1 => {
+            let has_mounts = fence.has_mounts(|| try_mounts(fence));
+            Some(fence.remember(has_mounts)?)
+        }
         _ => None,
     };
     let (mut pipe, writer) = io::pipe()?;
@@ -206,7 +210,7 @@ pub fn run(spec: &Spec, say: &mut dyn FnMut(&[u8])) -> io::Result<Finished> {
         status,
         stopped,
         strays,
-        restored: kept_places.map(Remembered::restore).unwrap_or_default(),
+        restored: remembered.map(Remembered::restore).unwrap_or_default(),
     })
 }
 
@@ -249,27 +253,35 @@ impl Drop for Running {
 }
 
 fn spawn(spec: &Spec, writer: io::PipeWriter) -> io::Result<Running> {
-    let mut command = Command::new(&spec.program);
-    command
-        .args(&spec.arguments)
-        .current_dir(&spec.directory)
-        .env_clear();
+    let with_mounts = spec
+        .fence
+        .as_ref()
+        .filter(|fence| fence.has_mounts(|| false));
+    let mut command = match with_mounts {
+        Some(fence) => inner(&Order {
+            fence: fence.clone(),
+            program: spec.program.clone(),
+            arguments: spec.arguments.clone(),
+        })?,
+        None => {
+            let mut command = Command::new(&spec.program);
+            command.args(&spec.arguments).stdin(Stdio::null());
+            command
+        }
+    };
+    command.current_dir(&spec.directory).env_clear();
     command
         .envs(spec.env.iter().map(|(name, value)| (name, value)))
         .process_group(0);
-    command
-        .stdin(Stdio::null())
-        .stdout(writer.try_clone()?)
-        .stderr(writer);
+    command.stdout(writer.try_clone()?).stderr(writer);
     let mut groups = groups();
-    let process = match &spec.fence {
-        None => command.spawn()?,
-        Some(fence) => {
-            let process = fence.around(|| command.spawn())?;
-            limit(Pid::from_child(&process));
-            process
-        }
+    let process = match (&spec.fence, with_mounts) {
+        (Some(fence), None) => fence.around(|| command.spawn())?,
+        _ => command.spawn()?,
     };
+    if spec.fence.is_some() {
+        limit(Pid::from_child(&process));
+    }
     let group = Pid::from_child(&process);
     groups.push(group);
     Ok(Running {
@@ -277,6 +289,65 @@ fn spawn(spec: &Spec, writer: io::PipeWriter) -> io::Result<Running> {
         group,
         ended: false,
     })
+}
+
+/// The name by which this program, started by itself, knows that it is to fence itself in and become a command.
+const INNER: &str = "nanobot-fence";
+
+/// What it is told on its standard input.
+#[derive(Serialize, Deserialize)]
+struct Order {
+    fence: Fence,
+    /// What it becomes. Empty for nothing: then it only tries.
+    program: PathBuf,
+    arguments: Vec<String>,
+}
+
+fn inner(order: &Order) -> io::Result<Command> {
+    let (reader, mut writer) = io::pipe()?;
+    let bytes = serde_json::to_vec(order).map_err(io::Error::other)?;
+    // Nobody reads yet: what is more than a pipe holds would be waited for without end.
+    rustix::pipe::fcntl_setpipe_size(&writer, bytes.len().max(1 << 16))?;
+    writer.write_all(&bytes)?;
+    let mut command = Command::new("/proc/self/exe");
+    command.arg0(INNER).stdin(reader);
+    Ok(command)
+}
+
+/// Whether this system lets commands have the mounts that `fence` is better kept by.
+fn try_mounts(fence: &Fence) -> bool {
+    let order = Order {
+        fence: fence.clone(),
+        program: PathBuf::new(),
+        arguments: Vec::new(),
+    };
+    let tried = inner(&order).and_then(|mut command| {
+        command.env_clear().stdout(Stdio::null());
+        command.stderr(Stdio::null()).status()
+    });
+    tried.is_ok_and(|status| status.success())
+}
+
+/// First of all in `main`: whether this program was started by itself to become a command in mounts of its own, and then
+/// why it did not become it. `Ok` where it was only to try.
+pub fn become_command() -> Option<io::Result<()>> {
+    let name = std::env::args_os().next();
+    if name.is_none_or(|name| name != INNER) {
+        return None;
+    }
+    let enter = || {
+        close_fds::set_fds_cloexec(3, &[]);
+        let mut bytes = Vec::new();
+        io::stdin().read_to_end(&mut bytes)?;
+        let order: Order = serde_json::from_slice(&bytes).map_err(io::Error::other)?;
+        rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
+        order.fence.close_with_mounts()?;
+        match order.program.as_os_str().is_empty() {
+            true => Ok(()),
+            false => Err(Command::new(order.program).args(order.arguments).exec()),
+        }
+    };
+    Some(enter())
 }
 
 /// Set the child's limits: they are a process's and not a thread's, so that it cannot inherit them from the thread that

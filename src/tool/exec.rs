@@ -208,7 +208,14 @@ impl Exec {
             return None;
         }
         let writes = self.writes().into_iter();
-        let mut places: Vec<String> = writes.map(|path| path.display().to_string()).collect();
+        let mut places: Vec<String> = writes
+            .map(|path| {
+                format!(
+                    "{} (but start-up files, and git's config and hooks)",
+                    path.display()
+                )
+            })
+            .collect();
         places.push("$TMPDIR".into());
         Some(format!(
             "(in this run commands read the system, the directory and little else, and change files only in {}; the user \

@@ -4,7 +4,7 @@
 //! A walk goes by names, and names can be made to lead elsewhere meanwhile; what is shown or opened of its findings goes
 //! through [`super::files::Files`], which looks again by descriptor.
 
-use crate::policy::Reach;
+use crate::policy::reach::Reach;
 use crate::sys::signal;
 use ignore::types::{Types, TypesBuilder};
 use ignore::{DirEntry, WalkBuilder};

@@ -56,7 +56,14 @@ struct Acknowledged {
 
 /// Start the long turn and kill it after so many lines of its output, and a moment more.
 fn killed(story: &Story, lines: usize, moment: usize) -> Acknowledged {
-    let mut command = story.command(["agent", "-m", "count", "--output-format", "stream-json"]);
+    let mut command = story.command([
+        "agent",
+        "-m",
+        "count",
+        "--write",
+        "--output-format",
+        "stream-json",
+    ]);
     let mut child = command.spawn().unwrap();
     let mut reader = BufReader::new(child.stdout.take().unwrap());
     let mut told = Acknowledged::default();

@@ -57,7 +57,7 @@ fn a_signal_ends_the_children_and_then_us() {
         let first = ("exec", json!({ "command": command }));
         let story = Story::new().script([calls_all([first, second])]);
         let child = story
-            .command(["agent", "-m", "x", "--json"])
+            .command(["agent", "-m", "x", "--json", "--write"])
             .spawn()
             .unwrap();
         until_exists(&story.dir().join("started"));

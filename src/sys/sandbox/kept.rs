@@ -21,14 +21,15 @@ const LIMIT: u64 = 32 << 20;
 /// The places as they were.
 #[derive(Debug)]
 pub struct Remembered {
+    /// The writable directories, held open.
+    roots: Vec<OwnedFd>,
     places: Vec<Place>,
 }
 
 #[derive(Debug)]
 struct Place {
-    /// The writable directory that it is in, held open.
+    /// The number of the writable directory that it is in.
     root: usize,
-    roots: std::rc::Rc<Vec<OwnedFd>>,
     path: PathBuf,
     relative: PathBuf,
     was: State,
@@ -45,7 +46,7 @@ enum State {
     Link(OsString),
     Directory {
         mode: u32,
-        entries: BTreeMap<OsString, State>,
+        entries: BTreeMap<OsString, Self>,
     },
     /// The `.git` directory itself, whatever is in it.
     Repository,
@@ -74,7 +75,6 @@ impl Remembered {
                 held_paths.push(root.clone());
             }
         }
-        let roots = std::rc::Rc::new(held);
         let mut left = LIMIT;
         let mut places = Vec::new();
         for path in kept {
@@ -87,7 +87,7 @@ impl Remembered {
                 continue;
             };
             let relative = path.strip_prefix(root_path).unwrap_or(path).to_owned();
-            let was = match parent(&roots[root], &relative, false) {
+            let was = match parent(&held[root], &relative, false) {
                 Ok((dir, name)) => look(dir.as_fd(), &name, &mut left).map_err(|error| {
                     io::Error::other(format!("`{}` cannot be kept: {error}", path.display()))
                 })?,
@@ -95,13 +95,15 @@ impl Remembered {
             };
             places.push(Place {
                 root,
-                roots: std::rc::Rc::clone(&roots),
                 path: path.clone(),
                 relative,
                 was,
             });
         }
-        Ok(Self { places })
+        Ok(Self {
+            roots: held,
+            places,
+        })
     }
 
     /// Put back what is different. Which places were, and whether each is now as it was.
@@ -110,12 +112,12 @@ impl Remembered {
         let made_anew = |place: &Place| {
             let repository = repository::around(&place.relative)?;
             let was_there = self.places.iter().any(|other| {
-                other.was != State::Missing && other.path.starts_with(&place.path_of(&repository))
+                other.was != State::Missing && other.path.starts_with(place.path_of(&repository))
             });
             (!was_there).then_some(repository)
         };
         for place in &self.places {
-            let root = &place.roots[place.root];
+            let root = &self.roots[place.root];
             let is = match parent(root, &place.relative, false) {
                 Ok((dir, name)) => look(dir.as_fd(), &name, &mut LIMIT.clone()),
                 // A link or a file stands where its directory was.
@@ -382,7 +384,7 @@ mod tests {
                 all
             };
             let before = states(&dir);
-            let remembered = Remembered::of(&[dir.clone()], &kept).unwrap();
+            let remembered = Remembered::of(std::slice::from_ref(&dir), &kept).unwrap();
             sh(&dir, command);
             let found = remembered.restore();
             assert_eq!(!found.is_empty(), changed, "{command}: {found:?}");
@@ -439,7 +441,7 @@ mod tests {
                 ".bashrc",
             ];
             let kept = names.map(|name| dir.join(name));
-            let remembered = Remembered::of(&[dir.clone()], &kept).unwrap();
+            let remembered = Remembered::of(std::slice::from_ref(&dir), &kept).unwrap();
             sh(&dir, command);
             assert!(remembered.restore().iter().all(|(_, done)| done.is_ok()));
             let found: Vec<&str> = names

@@ -5,6 +5,7 @@
 
 mod calls;
 mod kept;
+mod mounts;
 pub mod private;
 mod repository;
 mod rules;
@@ -19,6 +20,7 @@ use landlock::{
     RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetStatus, Scope,
 };
 use rules::Right;
+use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, LazyLock, OnceLock};
@@ -29,7 +31,7 @@ const LEAST: ABI = ABI::V3;
 const MOST: ABI = ABI::V9;
 
 /// What a command may reach. All paths are absolute and without links.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Fence {
     /// Beneath these it may read, and run programs.
     pub reads: Vec<PathBuf>,
@@ -42,12 +44,18 @@ pub struct Fence {
     pub kept: Vec<PathBuf>,
     /// Whether it may open sockets of the internet. Others it never may.
     pub net: bool,
-    ready: Ready,
+    #[serde(skip)]
+    ready: Arc<Ready>,
 }
 
-/// The kernel's form of the rules, which every command of a run shares.
-#[derive(Clone, Debug, Default)]
-struct Ready(Arc<OnceLock<RulesetCreated>>);
+/// What is found out once, and shared by every command of a run.
+#[derive(Debug, Default)]
+struct Ready {
+    /// The kernel's form of the rules.
+    rules: OnceLock<RulesetCreated>,
+    /// Whether commands can have mounts of their own.
+    mounts: OnceLock<bool>,
+}
 
 /// Why there is no sandbox.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -93,7 +101,7 @@ impl Fence {
             closed,
             kept,
             net,
-            ready: Ready::default(),
+            ready: Arc::default(),
         }
     }
 
@@ -105,16 +113,55 @@ impl Fence {
         available().map_err(io::Error::other)?;
         let ruleset = self.ruleset()?;
         on_thread(|| {
-            drop_capabilities()?;
-            restrict(ruleset)?;
-            calls::apply(self.net)?;
+            self.close(ruleset)?;
             work()
         })?
     }
 
+    /// Put the fence around this thread, for good.
+    fn close(&self, ruleset: RulesetCreated) -> io::Result<()> {
+        drop_capabilities()?;
+        restrict(ruleset)?;
+        calls::apply(self.net)
+    }
+
+    /// Put the fence around this whole process, which must have one thread, with mounts of its own: those hold what is
+    /// kept, and hide what is closed, so that what contains it can be granted as a whole.
+    ///
+    /// # Errors
+    /// The system refuses any part of it; then the process is not to go on.
+    pub fn close_with_mounts(mut self) -> io::Result<()> {
+        mounts::arrange(&self)?;
+        self.closed = Vec::new();
+        self.writes.push(PathBuf::from(mounts::SHARED_MEMORY));
+        let ruleset = self.ruleset()?;
+        self.close(ruleset)
+    }
+
+    /// Whether commands get mounts of their own. `probe` tries it, once, where that would be of use.
+    pub fn has_mounts(&self, probe: impl FnOnce() -> bool) -> bool {
+        *self
+            .ready
+            .mounts
+            .get_or_init(|| mounts::are_wanted(self) && probe())
+    }
+
+    /// Remember what no mount keeps.
+    ///
+    /// # Errors
+    /// As [`Remembered::of`].
+    pub fn remember(&self, has_mounts: bool) -> io::Result<Remembered> {
+        let is_loose = |path: &&PathBuf| !(has_mounts && mounts::hold_fast(path));
+        let kept = self.kept.iter();
+        // What is hidden by a mount while it exists is not to come into being either.
+        let closed = self.closed.iter().filter(|path| !path.exists());
+        let kept: Vec<PathBuf> = kept.chain(closed).filter(is_loose).cloned().collect();
+        Remembered::of(&self.writes, &kept)
+    }
+
     /// The rules as the kernel has them, made once.
     fn ruleset(&self) -> io::Result<RulesetCreated> {
-        if let Some(made) = self.ready.0.get() {
+        if let Some(made) = self.ready.rules.get() {
             return made.try_clone();
         }
         let mut made = ruleset(self.net)?;
@@ -131,7 +178,7 @@ impl Fence {
         }
         let clone = made.try_clone()?;
         // Should another thread have been faster, its rules are the same.
-        drop(self.ready.0.set(made));
+        drop(self.ready.rules.set(made));
         Ok(clone)
     }
 }

@@ -7,3 +7,5 @@ mod paths;
 mod refusals;
 mod sockets;
 mod yard;
+
+pub(crate) use refusals::without_landlock;
