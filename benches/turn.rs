@@ -144,6 +144,8 @@ impl Bench {
         let log = log.to_str().unwrap();
         // `@` is the number of the round: a session of its own for each.
         let agent = |session| ["agent", "-m", "hello", "-s", session];
+        let bare = ["agent", "-m", "hello", "-s", "new@", "--sandbox", "off"];
+        let read = ["agent", "-m", "hello", "-s", "new@", "-C", "/usr"];
         let mut cases = vec![
             theirs("min hello", 1, &["hello", &port_text]),
             ours(
@@ -179,18 +181,34 @@ impl Bench {
                 false,
             ),
             theirs("min sh 30", 2, &["sh", "30"]),
+            ours("exec 10", 2, &bare, home("exec10", "exec/10"), false),
+            ours("exec 40", 2, &bare, home("exec40", "exec/40"), false),
             ours(
-                "exec 10",
+                "exec, fenced 10",
                 2,
-                &agent("new@"),
-                home("exec10", "exec/10"),
+                &read,
+                home("fenced10", "exec/10"),
                 false,
             ),
             ours(
-                "exec 40",
+                "exec, fenced 40",
+                2,
+                &read,
+                home("fenced40", "exec/40"),
+                false,
+            ),
+            ours(
+                "exec, written 10",
                 2,
                 &agent("new@"),
-                home("exec40", "exec/40"),
+                home("written10", "exec/10"),
+                false,
+            ),
+            ours(
+                "exec, written 40",
+                2,
+                &agent("new@"),
+                home("written40", "exec/40"),
                 false,
             ),
             ours(
@@ -417,6 +435,13 @@ impl Bench {
             exec - wall("min sh 30") / 30.0,
             0.7,
         );
+        for (what, row) in [
+            ("the sandbox adds to an exec, ms", "exec, fenced"),
+            ("the same where it may write, ms", "exec, written"),
+        ] {
+            let fenced = per_turn(wall(&format!("{row} 10")), wall(&format!("{row} 40")));
+            gates.most(what, fenced - exec, 2.0);
+        }
         gates.most(
             "8 x sleep 0.2 over a hello, / 200 ms",
             (wall("8 x sleep 0.2") - wall("hello")) / 200.0,

@@ -4,7 +4,7 @@ use crate::server::{calls, calls_all, says};
 use crate::story::{Story, write};
 use crate::undo::tree;
 use nanobot::message::plain_text;
-use nanobot::policy::{Reach, Root};
+use nanobot::policy::reach::{Reach, Root};
 use nanobot::provider::ToolSpec;
 use nanobot::tool::Tool;
 use nanobot::tool::delete_file::DeleteFile;
