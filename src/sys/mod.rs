@@ -8,6 +8,7 @@ pub mod hosts;
 pub mod http;
 pub mod input;
 pub mod letters;
+pub mod leash;
 pub mod paths;
 pub mod process;
 pub mod sandbox;

@@ -5,7 +5,7 @@
 //! dropped, children ended, the log closed; and last the process dies by the same signal, so that a shell sees the truth.
 //! A second Ctrl-C ends it at once. A signal that was ignored when the program started, as under `nohup`, stays ignored.
 
-use super::process;
+use super::{leash, process};
 use crate::error::{Exit, Stop};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM};
@@ -116,9 +116,14 @@ fn ignored() -> u64 {
 /// Whether the run is to go on.
 ///
 /// # Errors
-/// A signal came, or the time is up; also, once the run is ending, when its last words take too long.
+/// A signal came, or the time is up, or this thread's leash was cut; also, once the run is ending, when its last words take
+/// too long.
 pub fn check() -> Result<(), Stop> {
     look();
+    // No word of the run's: whoever cut it knows why.
+    if leash::held().is_some_and(|leash| leash.is_cut()) {
+        return Err(Stop(Exit::Interrupted));
+    }
     if let Some(since) = ENDS.get() {
         let waits = now() < *since + LAST;
         return if waits { Ok(()) } else { Err(Stop(ending())) };
@@ -244,10 +249,11 @@ pub fn wait(
     fds: &[(BorrowedFd<'_>, PollFlags)],
     patience: &mut Patience,
 ) -> Result<Option<usize>, Stop> {
+    let leash = leash::held();
     loop {
         check()?;
         let mut slice = patience.0.unwrap_or(SLICE).min(SLICE);
-        let mut all: Vec<PollFd<'_>> = Vec::with_capacity(fds.len() + 1);
+        let mut all: Vec<PollFd<'_>> = Vec::with_capacity(fds.len() + 2);
         all.extend(
             fds.iter()
                 .map(|(fd, flags)| PollFd::from_borrowed_fd(*fd, *flags)),
@@ -257,6 +263,8 @@ pub fn wait(
             let bell = BELL.get().and_then(Option::as_ref);
             all.extend(bell.map(|bell| PollFd::new(bell, PollFlags::IN)));
         }
+        let bell = leash.as_deref().map(|leash| &leash.bell);
+        all.extend(bell.map(|bell| PollFd::new(bell, PollFlags::IN)));
         let timeout = Timespec::try_from(slice).expect("a second fits a timespec");
         let before = Instant::now();
         // Should it fail for want of memory, the caller's own call will tell.
