@@ -29,16 +29,17 @@ use crate::sys::http::{self, Http, Timeouts};
 use crate::sys::input;
 use anyhow::Result;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64};
-use std::sync::{Arc, OnceLock};
 
 /// Who answers.
+#[derive(Clone)]
 pub(super) struct Chosen {
     pub(super) provider: String,
     pub(super) model: String,
     /// Tokens that the model takes in and gives out, together.
     pub(super) context: u32,
-    pub(super) answers: Box<dyn Provider>,
+    pub(super) answers: Arc<dyn Provider>,
     /// What it may cost and has cost.
     pub(super) run: Arc<Run>,
 }
@@ -56,7 +57,7 @@ pub(super) fn choose(
             provider: demo::NAME.into(),
             model: demo::NAME.into(),
             context: settings.context_window,
-            answers: Box::new(demo::Demo),
+            answers: Arc::new(demo::Demo),
             run: Arc::default(),
         },
         Some(path) => {
@@ -72,37 +73,57 @@ pub(super) fn choose(
                 provider: "replay".into(),
                 model: model.unwrap_or_else(|| "replay".into()),
                 context: settings.context_window,
-                answers: Box::new(replay),
+                answers: Arc::new(replay),
                 run: Arc::default(),
             }
         }
-        None => chain(world, arguments, settings, account, report)?,
+        None => {
+            let run = Arc::new(Run::new(arguments.max_cost, arguments.max_total_tokens));
+            let mut notice = |text: &str| report.notice(text);
+            chain(world, arguments, settings, account, run, &mut notice)?
+        }
     };
+    // A recording that is there is begun anew, so that it can be replayed from its beginning; a pipe or a device takes it as
+    // it comes.
+    if let Some(path) = arguments.record.as_ref().filter(|path| path.is_file()) {
+        crate::sys::store::replace(path, b"")?;
+    }
+    Ok(recorded(arguments, chosen))
+}
+
+/// Choose who answers a sub-agent that asks another model than its turn, of which `run` is the account. In a replay that is
+/// nobody: there is but one recording.
+pub(super) fn choose_beside(
+    world: &World,
+    arguments: &Arguments,
+    settings: &Settings,
+    account: &Account,
+    run: &Arc<Run>,
+    notice: &mut dyn FnMut(&str),
+) -> Result<Chosen> {
+    let chosen = chain(world, arguments, settings, account, Arc::clone(run), notice)?;
+    Ok(recorded(arguments, chosen))
+}
+
+/// `chosen`, discreet about keys, and with every exchange written down where that is wanted.
+fn recorded(arguments: &Arguments, chosen: Chosen) -> Chosen {
     // Outside of those that stand in for each other, so that nothing that is told is cut.
     let chosen = Chosen {
-        answers: Box::new(Discreet {
+        answers: Arc::new(Discreet {
             inner: chosen.answers,
         }),
         ..chosen
     };
-    Ok(match &arguments.record {
-        Some(path) => {
-            // A recording that is there is begun anew, so that it can be replayed from its beginning; a pipe or a device
-            // takes it as it comes.
-            if path.is_file() {
-                crate::sys::store::replace(path, b"")?;
-            }
-            let answers = Record {
+    match &arguments.record {
+        Some(path) => Chosen {
+            answers: Arc::new(Record {
                 inner: chosen.answers,
                 path: path.clone(),
-            };
-            Chosen {
-                answers: Box::new(answers),
-                ..chosen
-            }
-        }
+            }),
+            ..chosen
+        },
         None => chosen,
-    })
+    }
 }
 
 /// The model and its stand-ins, each behind its own retries, and all behind one account.
@@ -111,14 +132,11 @@ fn chain(
     arguments: &Arguments,
     settings: &Settings,
     account: &Account,
-    report: &mut Report,
+    run: Arc<Run>,
+    notice: &mut dyn FnMut(&str),
 ) -> Result<Chosen> {
-    let run = Arc::new(Run {
-        max_cost: arguments.max_cost,
-        max_tokens: arguments.max_total_tokens,
-        ..Run::default()
-    });
-    let capped = run.max_cost.is_some() || !limits(settings).is_none();
+    let by_flag = arguments.max_cost.is_some();
+    let capped = by_flag || !limits(settings).is_none();
     let mut links = Vec::new();
     let mut first = None;
     for asked in &settings.asked {
@@ -129,13 +147,13 @@ fn chain(
             arguments.offline,
             !arguments.no_stream,
         )
-        .and_then(|way| priced(way, capped.then_some(run.max_cost.is_some())));
+        .and_then(|way| priced(way, capped.then_some(by_flag)));
         let way = match way {
             Ok(way) => way,
             // A stand-in that cannot be asked is none; the first one has to be.
             Err(error) if first.is_some() => {
                 let model = asked.model.as_deref().unwrap_or("the default model");
-                report.notice(&format!("`{model}` cannot stand in: {error:#}"));
+                notice(&format!("`{model}` cannot stand in: {error:#}"));
                 continue;
             }
             Err(error) => return Err(error),
@@ -144,7 +162,7 @@ fn chain(
         let Way { choice, wire } = way;
         if wire.key.is_some() && http::is_exposed(&wire.base) {
             let place = http::shown(&wire.base);
-            report.notice(&format!("the key goes to {place} in the clear"));
+            notice(&format!("the key goes to {place} in the clear"));
         }
         first.get_or_insert_with(|| {
             let (provider, model) = (choice.provider.clone(), choice.model.clone());
@@ -162,7 +180,7 @@ fn chain(
         provider,
         model,
         context,
-        answers: Box::new(Fallback::new(links)),
+        answers: Arc::new(Fallback::new(links)),
         run,
     })
 }
@@ -207,7 +225,6 @@ pub(super) fn metered(
         provider: choice.provider,
         prices: choice.prices,
         run: Arc::clone(run),
-        before: OnceLock::new(),
     };
     let retry = Retry {
         inner: meter,

@@ -6,8 +6,9 @@ use super::{Delta, Provider, ProviderError, Request, Tell};
 use crate::error::{Exit, Stop, fail_hint};
 use crate::ledger::{Account, Call, Ledger, Limits, Reservation, dollars};
 use crate::message::{Message, Part, Reply, Usage};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::Instant;
+use crate::sys::signal;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 /// Bytes of text that a token has at least, as far as prices are concerned: twice what is usual.
 const BYTES_AT_LEAST: usize = 2;
@@ -19,6 +20,8 @@ const THOUGHT: u32 = 32_768;
 const WINDOW: usize = 1_000_000;
 /// Tokens of an image, where nobody says.
 const IMAGE: usize = 1600;
+/// How often a budget that others of this run have reserved is looked at again.
+const LOOK: Duration = Duration::from_millis(10);
 
 /// Asks `inner`, and keeps the account.
 pub struct Meter<P> {
@@ -30,31 +33,71 @@ pub struct Meter<P> {
     /// `None` where they are not known.
     pub prices: Option<Prices>,
     pub run: Arc<Run>,
-    /// What the conversation had cost before this run.
-    pub before: OnceLock<f64>,
 }
 
 /// What one run may cost and has cost, whoever asks within it.
 #[derive(Debug, Default)]
 pub struct Run {
     /// US dollars.
-    pub max_cost: Option<f64>,
+    max_cost: Option<f64>,
     /// Tokens, input and output together.
-    pub max_tokens: Option<u64>,
-    pub spent: Mutex<Spent>,
+    max_tokens: Option<u64>,
+    books: Mutex<Books>,
+    /// What the conversation had cost before this run.
+    before: OnceLock<f64>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Spent {
-    pub usd: f64,
-    pub tokens: u64,
+struct Spent {
+    usd: f64,
+    tokens: u64,
+}
+
+/// What was spent, and what requests that are under way may yet.
+#[derive(Debug, Default)]
+struct Books {
+    spent: Spent,
+    promised: Spent,
+    under_way: u32,
+}
+
+/// A request that may be made. What it may cost counts as spent until this is dropped.
+#[derive(Debug)]
+struct Promise<'a> {
+    run: &'a Run,
+    most: Spent,
+}
+
+impl Drop for Promise<'_> {
+    fn drop(&mut self) {
+        let mut books = self.run.books();
+        books.under_way -= 1;
+        books.promised.usd -= self.most.usd;
+        books.promised.tokens -= self.most.tokens;
+        if books.under_way == 0 {
+            // Sums of doubles end in noise.
+            books.promised.usd = 0.0;
+        }
+    }
 }
 
 impl Run {
+    /// One that may cost so many US dollars, and use so many tokens.
+    pub fn new(max_cost: Option<f64>, max_tokens: Option<u64>) -> Self {
+        Self {
+            max_cost,
+            max_tokens,
+            ..Self::default()
+        }
+    }
+
+    fn books(&self) -> MutexGuard<'_, Books> {
+        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// # Errors
     /// Status 4 once a limit is reached. One request can pass it, since only the answer tells what it cost.
-    fn check(&self) -> anyhow::Result<()> {
-        let spent = *self.spent.lock().unwrap_or_else(PoisonError::into_inner);
+    fn check(&self, spent: Spent) -> anyhow::Result<()> {
         let over = match (self.max_cost, self.max_tokens) {
             (Some(limit), _) if spent.usd >= limit => Some((
                 format!("${limit} (${} spent)", dollars(spent.usd)),
@@ -75,17 +118,49 @@ impl Run {
         }
     }
 
+    /// Wait until a request that uses at most `most` may be made beside those under way: while all of them together stay
+    /// below each limit. A request that is alone may pass a limit by what it costs itself, and so the last one never waits.
+    /// `session` is the limit of the conversation, which [`Self::before`] counts toward.
+    ///
+    /// # Errors
+    /// Status 4 as [`Self::check`]; and as [`signal::check`].
+    fn promise(&self, most: Spent, session: Option<f64>) -> anyhow::Result<Promise<'_>> {
+        let before = self.before.get().copied().unwrap_or(0.0);
+        let session = session.map(|limit| limit - before);
+        loop {
+            {
+                let mut books = self.books();
+                let Books {
+                    spent, promised, ..
+                } = *books;
+                self.check(spent)?;
+                let usd = spent.usd + promised.usd;
+                let tokens = spent.tokens.saturating_add(promised.tokens);
+                let fits = self.max_cost.is_none_or(|limit| usd < limit)
+                    && session.is_none_or(|limit| usd < limit)
+                    && self.max_tokens.is_none_or(|limit| tokens < limit);
+                if fits || books.under_way == 0 {
+                    books.under_way += 1;
+                    books.promised.usd += most.usd;
+                    books.promised.tokens += most.tokens;
+                    return Ok(Promise { run: self, most });
+                }
+            }
+            signal::pause(LOOK)?;
+        }
+    }
+
     /// What is left of both limits, for a run that follows; `None` once one of them is reached.
     pub fn left(&self) -> Option<(Option<f64>, Option<u64>)> {
-        self.check().ok()?;
-        let spent = *self.spent.lock().unwrap_or_else(PoisonError::into_inner);
+        let spent = self.books().spent;
+        self.check(spent).ok()?;
         let usd = self.max_cost.map(|limit| limit - spent.usd);
         let tokens = self.max_tokens.map(|limit| limit - spent.tokens);
         Some((usd, tokens))
     }
 
     fn add(&self, usage: Usage, usd: Option<f64>) {
-        let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
+        let spent = &mut self.books().spent;
         spent.usd += usd.unwrap_or(0.0);
         spent.tokens += usage.input + usage.output;
     }
@@ -93,8 +168,10 @@ impl Run {
 
 impl<P: Provider> Provider for Meter<P> {
     fn reply(&self, request: &Request<'_>, tell: &mut Tell<'_>) -> Result<Reply, ProviderError> {
-        self.run.check().map_err(ProviderError::Spent)?;
-        let reservation = self.reserve(request, tell)?;
+        let most = self.most(request);
+        let session = self.session_limit()?;
+        let promise = self.run.promise(most, session).map_err(stopped_or_spent)?;
+        let reservation = self.reserve(most, tell)?;
         let started = Instant::now();
         let mut heard = 0;
         let answer = self.inner.reply(request, &mut |delta| {
@@ -121,6 +198,7 @@ impl<P: Provider> Provider for Meter<P> {
             }
         };
         self.run.add(usage, usd);
+        drop(promise);
         let model = answer.as_ref().map_or("", |reply| reply.model.as_str());
         let call = Call {
             account: &self.account,
@@ -150,14 +228,8 @@ impl<P> Meter<P> {
         self.prices.as_ref().map(|prices| cost(usage, prices))
     }
 
-    fn reserve(
-        &self,
-        request: &Request<'_>,
-        tell: &mut Tell<'_>,
-    ) -> Result<Option<Reservation>, ProviderError> {
-        if self.limits.is_none() {
-            return Ok(None);
-        }
+    /// What a request may use at most.
+    fn most(&self, request: &Request<'_>) -> Spent {
         let input = (size(request) / BYTES_AT_LEAST) as u64;
         let usage = Usage {
             input,
@@ -166,30 +238,45 @@ impl<P> Meter<P> {
             output: u64::from(request.sampling.max_tokens.saturating_add(THOUGHT)),
             ..Usage::default()
         };
-        let worst = self.cost(&usage).unwrap_or(0.0);
-        let own = self
-            .run
-            .spent
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .usd;
-        let here = match (self.limits.per_session, self.before.get()) {
-            (None, _) => 0.0,
-            (Some(_), Some(before)) => before + own,
-            // The ledger is read once a run; what it costs itself is known here.
-            (Some(_), None) => {
-                let all = self.ledger.session(&self.account.session);
-                let all = all.map_err(ProviderError::Spent)?;
-                self.before.get_or_init(|| all - own) + own
-            }
-        };
+        Spent {
+            usd: self.cost(&usage).unwrap_or(0.0),
+            tokens: usage.input + usage.output,
+        }
+    }
+
+    /// The limit of the conversation, where it has one. What it had cost before is known from then on.
+    fn session_limit(&self) -> Result<Option<f64>, ProviderError> {
+        if self.limits.per_session.is_some() && self.run.before.get().is_none() {
+            // The ledger is read once a run, before its first request; what it costs itself is known here.
+            let all = self.ledger.session(&self.account.session);
+            let all = all.map_err(ProviderError::Spent)?;
+            let own = self.run.books().spent.usd;
+            self.run.before.get_or_init(|| all - own);
+        }
+        Ok(self.limits.per_session)
+    }
+
+    fn reserve(
+        &self,
+        most: Spent,
+        tell: &mut Tell<'_>,
+    ) -> Result<Option<Reservation>, ProviderError> {
+        if self.limits.is_none() {
+            return Ok(None);
+        }
+        let before = self.run.before.get().copied().unwrap_or(0.0);
+        let here = before + self.run.books().spent.usd;
         let mut say = |text: &str| tell(Delta::Notice(text));
-        let asked = self.ledger.reserve(&self.limits, here, worst, &mut say);
-        // No other model mends an account that forbids to ask, or cannot be read.
-        asked.map(Some).map_err(|error| match error.is::<Stop>() {
-            true => ProviderError::Aborted(error),
-            false => ProviderError::Spent(error),
-        })
+        let asked = self.ledger.reserve(&self.limits, here, most.usd, &mut say);
+        asked.map(Some).map_err(stopped_or_spent)
+    }
+}
+
+/// No other model mends an account that forbids to ask, or cannot be read.
+fn stopped_or_spent(error: anyhow::Error) -> ProviderError {
+    match error.is::<Stop>() {
+        true => ProviderError::Aborted(error),
+        false => ProviderError::Spent(error),
     }
 }
 

@@ -7,6 +7,7 @@ use crate::error::{Exit, fail, fail_hint};
 use crate::event::Event;
 use crate::message::{Message, Reply};
 use serde_json::Value;
+use std::sync::Arc;
 use std::time::Duration;
 
 pub mod anthropic;
@@ -38,6 +39,12 @@ pub trait Provider: Send + Sync {
     /// Ask once. Pieces of the reply are told as they arrive; an error from `tell` ends the exchange as
     /// [`ProviderError::Aborted`].
     fn reply(&self, request: &Request<'_>, tell: &mut Tell<'_>) -> Result<Reply, ProviderError>;
+}
+
+impl<P: Provider + ?Sized> Provider for Arc<P> {
+    fn reply(&self, request: &Request<'_>, tell: &mut Tell<'_>) -> Result<Reply, ProviderError> {
+        (**self).reply(request, tell)
+    }
 }
 
 impl<P: Provider + ?Sized> Provider for Box<P> {
