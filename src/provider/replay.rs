@@ -1,4 +1,5 @@
-//! `--replay FILE`: answers from a recording, in order and without a network.
+//! `--replay FILE`: answers from a recording, in order and without a network. Where several ask side by side, each gets what
+//! was recorded of the same request, or else of the same asker, whom the beginning of the conversation tells.
 
 use super::{Delta, Provider, ProviderError, Request, Tell, cassette};
 use crate::error::{Exit, fail};
@@ -41,11 +42,24 @@ impl Replay {
 
 impl Provider for Replay {
     fn reply(&self, request: &Request<'_>, tell: &mut Tell<'_>) -> Result<Reply, ProviderError> {
-        let next = self
-            .exchanges
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .pop_front();
+        let question = cassette::question(request);
+        let next = {
+            let mut exchanges = self
+                .exchanges
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            let alike = |keys: &[&str]| {
+                let same = |(recorded, _): &(Value, _)| {
+                    keys.iter()
+                        .all(|key| recorded.pointer(key) == question.pointer(key))
+                };
+                exchanges.iter().position(same)
+            };
+            let place = alike(&[""])
+                .or_else(|| alike(&["/system", "/messages/0"]))
+                .or_else(|| alike(&["/system"]));
+            exchanges.remove(place.unwrap_or(0))
+        };
         let Some((recorded, answer)) = next else {
             let cause = format!(
                 "the recording `{}` has no further exchange",
@@ -53,7 +67,7 @@ impl Provider for Replay {
             );
             return Err(ProviderError::Aborted(fail(Exit::BadInput, cause)));
         };
-        if let Some(place) = cassette::difference(&recorded, &cassette::question(request)) {
+        if let Some(place) = cassette::difference(&recorded, &question) {
             let notice = format!("the request differs from the recorded one at {place}");
             tell(Delta::Notice(&notice)).map_err(ProviderError::Aborted)?;
         }
