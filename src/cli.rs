@@ -216,7 +216,7 @@ pub struct Agent {
 
     #[command(flatten)]
     pub grants: Grants,
-    /// How many reading tools may run side by side
+    /// How many reading tools, and how many sub-agents, may run side by side
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=64),
           help_heading = "What the agent may do")]
     pub max_parallel: u32,

@@ -48,8 +48,8 @@
 //! ```text
 //! main → lib → command → turn → { session, provider, tool, guard, policy } → { message, event }
 //!                  └──→ { report, answer, attach, diff, ledger, memory, prompt, settings, workspace, history, skill, trust } ──┘
-//!                             { history, memory, tool } → prompt, for the marks around a text; tool → attach, for its
-//!                             readers; tool → undo, for what it changes
+//!                             { history, memory, tool } → prompt, for the marks around a text; guard → history; tool → attach,
+//!                             for its readers; tool → undo, for what it changes
 //! anything above may use sys and error; sys knows only std, its crates, and error
 //! ```
 //!
@@ -104,6 +104,7 @@ use sys::paths::Paths;
 use sys::terminal::Terminal;
 
 /// What every command is handed: the command line's shared part, and the world.
+#[derive(Clone)]
 pub struct World {
     pub shared: cli::Shared,
     pub env: Env,

@@ -105,8 +105,38 @@ pub fn joined(sections: &[Section]) -> String {
 }
 
 fn identity(brief: &Brief<'_>) -> String {
+    let text = format!(
+        "# nanobot\n\nYou are nanobot, a personal agent run from the command line: one run is one turn. Your last message \
+         is printed on standard output for a person or a program, so it must be the answer itself, without preamble, \
+         in the form that was asked for. Nobody can answer a question while you work: settle what you can, and say \
+         what you assumed.\n\n## Runtime\n{}\n\n## Places\n",
+        brief.platform
+    );
+    placed(text, brief)
+}
+
+/// The system text of a sub-agent: no notes, no memory, no skills. What of them it needs is in its task.
+pub fn subagent(brief: &Brief<'_>) -> String {
+    let text = format!(
+        "# nanobot\n\nYou are a sub-agent of nanobot, started by another agent for the one task below. It sees nothing of your \
+         work but your last message, which is your report: what you found or did, with the paths, names and figures that \
+         show it, and what you could not find or do. No preamble. Nobody can answer a question while you work: settle what \
+         you can, and say what you assumed.\n\n## Runtime\n{}\n\n## Places\n",
+        brief.platform
+    );
+    let mut text = placed(text, brief);
+    if let Some((name, prompt)) = brief.profile {
+        text.push_str(&format!(
+            "{SEPARATOR}# Profile: {name}\n\n{}",
+            prompt.trim_end()
+        ));
+    }
+    text
+}
+
+/// `text`, and after it the places, what may be done there, and how to work.
+fn placed(mut text: String, brief: &Brief<'_>) -> String {
     let Brief {
-        platform,
         workspace,
         directory,
         may_write,
@@ -116,12 +146,6 @@ fn identity(brief: &Brief<'_>) -> String {
         policy,
         ..
     } = brief;
-    let mut text = format!(
-        "# nanobot\n\nYou are nanobot, a personal agent run from the command line: one run is one turn. Your last message \
-         is printed on standard output for a person or a program, so it must be the answer itself, without preamble, \
-         in the form that was asked for. Nobody can answer a question while you work: settle what you can, and say \
-         what you assumed.\n\n## Runtime\n{platform}\n\n## Places\n"
-    );
     let same = directory == workspace;
     if !same {
         let rights = match may_write {

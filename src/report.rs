@@ -214,11 +214,7 @@ impl Progress {
                 denied: Some((words, grant)),
                 ..
             } => {
-                let mut line = format!("refused: {}: {}", result.name, cut(words, 300));
-                // Most refusals name the flag where they say why.
-                if let Some(flag) = grant.filter(|flag| !line.contains(*flag)) {
-                    line.push_str(&format!("; `{flag}` would allow it"));
-                }
+                let line = refusal(&result.name, words, *grant);
                 // Each kind once, however often it is tried.
                 if !self.refused.contains(&line) {
                     self.notice(&line);
@@ -300,8 +296,18 @@ impl Progress {
     }
 }
 
+/// A refusal on one line, with the flag that would have allowed it.
+pub fn refusal(tool: &str, words: &str, grant: Option<&str>) -> String {
+    let mut line = format!("refused: {tool}: {}", cut(words, 300));
+    // Most refusals name the flag where they say why.
+    if let Some(flag) = grant.filter(|flag| !line.contains(*flag)) {
+        line.push_str(&format!("; `{flag}` would allow it"));
+    }
+    line
+}
+
 /// A call in a few words: its name and, where its first argument is text, that.
-fn hint(name: &str, arguments: &Value) -> String {
+pub fn hint(name: &str, arguments: &Value) -> String {
     match arguments
         .as_object()
         .and_then(|object| object.values().next())
@@ -313,7 +319,7 @@ fn hint(name: &str, arguments: &Value) -> String {
 }
 
 /// The first `limit` characters of `text` on one line.
-fn cut(text: &str, limit: usize) -> String {
+pub fn cut(text: &str, limit: usize) -> String {
     let line = text.replace(['\n', '\r'], " ");
     match line.char_indices().nth(limit) {
         Some((end, _)) => format!("{}…", &line[..end]),

@@ -12,10 +12,11 @@ use crate::session::Session;
 use crate::sys::signal;
 use agent::Agent;
 use anyhow::Result;
-use ending::{Cause, Ending, Tally, answered_nothing, objection, unfinished, unfit};
+use ending::{Cause, Ending, Tally, answered_nothing, unfinished, unfit};
 
 pub mod agent;
 mod ask;
+pub mod beside;
 pub mod compact;
 pub mod ending;
 
@@ -41,10 +42,14 @@ pub fn run(
         Ok((cause, None)) => (cause, None, None),
         Err(error) => (Cause::Failed, None, Some(error)),
     };
+    turn.dismiss();
     let exit = error.as_ref().map_or(cause.exit(), exit_of);
     if reply.is_none() {
-        signal::last_words();
+        if turn.session.is_kept() {
+            signal::last_words();
+        }
         error = error.or(turn.session.settle(&mut |_| {}).err());
+        error = error.or(turn.leave().err());
     }
     error = error.or(turn.session.close(exit.name(), &turn.tally.stats()).err());
     if let Some(reply) = &reply {
@@ -56,7 +61,7 @@ pub fn run(
         cause,
         partial: partial && !text.is_empty(),
         text,
-        tally: turn.tally,
+        tally: turn.tally.whole(),
         error,
     }
 }
@@ -87,11 +92,14 @@ impl Turn<'_, '_, '_> {
         let (mut blanks, mut repairs) = (0, 0);
         loop {
             signal::check()?;
+            self.hear(false)?;
             match self.guard() {
                 Verdict::GoOn => {}
                 Verdict::Add { mark, words } => self.add(words, mark)?,
                 Verdict::Compact { threshold } => self.make_room(threshold)?,
                 Verdict::Close { cause, words } => {
+                    self.dismiss();
+                    self.hear(false)?;
                     let mut reply = self.ask(Some(&words))?;
                     reply.calls.clear();
                     let answer = self.agent.answer.filter(|_| !reply.is_blank());
@@ -108,6 +116,8 @@ impl Turn<'_, '_, '_> {
                 self.session.push(Message::Assistant(reply.clone()))?;
                 self.tell(&reply, false)?;
                 self.run_calls(&reply)?;
+            } else if self.is_accompanied() {
+                self.await_reports(&reply)?;
             } else if !reply.is_blank() {
                 let answer = self.agent.answer;
                 if answer.is_some() && matches!(reply.finish, Finish::Length | Finish::Refusal) {
@@ -138,13 +148,6 @@ impl Turn<'_, '_, '_> {
                 blanks += 1;
             }
         }
-    }
-
-    /// Tell the model what is wrong with its answer, so that it gives another one.
-    fn object(&mut self, reply: &Reply, wrong: &str, round: u32) -> Result<()> {
-        self.session.push(Message::Assistant(reply.clone()))?;
-        self.tell(reply, false)?;
-        self.add(objection(wrong), &format!("r{round}"))
     }
 
     /// Say `words` in the user's place.

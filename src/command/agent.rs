@@ -4,15 +4,18 @@ use crate::World;
 use crate::answer::Schema;
 use crate::attach::{self, Accepts, ImageLimits, Origin, Terms};
 use crate::cli::{Agent as Arguments, DryRun, OutputFormat};
+use crate::command::crew::{Crew, Stage};
 use crate::command::{asker, granted};
 use crate::error::{Exit, Stop, exit_of, fail, fail_hint};
 use crate::event::Event;
 use crate::guard::Guard;
 use crate::guard::compaction::Compaction;
 use crate::guard::iterations::Iterations;
+use crate::guard::lost::Lost;
 use crate::guard::plan::Plan;
 use crate::guard::repeats::Repeats;
 use crate::guard::warning::Warning;
+use crate::history::spawned;
 use crate::ledger::Account;
 use crate::message::{Part, User};
 use crate::prompt;
@@ -32,6 +35,7 @@ use anyhow::{Context, Result};
 use places::Cast;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 mod afterwards;
@@ -242,6 +246,7 @@ fn answer(
         ));
     }
 
+    let crew = Crew::new(world, arguments, &settings);
     let turn = report.stamp.turn.clone();
     let cast = Cast {
         grants: &arguments.grants,
@@ -253,6 +258,7 @@ fn answer(
         parallel: arguments.max_parallel as usize,
         offline: arguments.offline,
         rehearsal: arguments.replay.is_some() || arguments.dry_run.is_some(),
+        crew: Some(&crew),
     };
     let scene = places::set(world, &cast, &mut |text| report.notice(text))?;
     if let Some(path) = scene.ignored.first() {
@@ -305,8 +311,22 @@ fn answer(
         model: &chosen.model,
         sampling: &sampling,
         answer,
+        beside: Some(&crew),
     };
     session.begin(&report.stamp.turn);
+    let open = crew.open(Stage {
+        common: scene.common.clone(),
+        policy: Arc::clone(&scene.policy),
+        tools: scene
+            .toolbox
+            .specs()
+            .iter()
+            .map(|spec| spec.name.clone())
+            .collect(),
+        chosen: chosen.clone(),
+        account,
+        last: spawned::last_number(session.messages()),
+    });
     let mut tell = |event: Event<'_>| report.tell(event);
     let ending = match compact {
         Some(instructions) => {
@@ -314,6 +334,7 @@ fn answer(
         }
         None => turn::run(&mut agent, &mut session, input, &mut tell),
     };
+    drop(open);
     if ending.cause == Cause::Answered && ending.error.is_none() {
         *afterwards = afterwards::due(arguments, &settings, &session, Some(&chosen));
     }
@@ -334,6 +355,7 @@ fn guards(settings: &Settings, context: u32, reads_only: bool) -> Vec<Box<dyn Gu
         }),
         // What is to end is not made smaller before.
         Box::new(Repeats),
+        Box::new(Lost::default()),
     ];
     let output = settings.asked[0].max_tokens;
     if let Some(threshold) = settings.compaction.at(context, output) {

@@ -4,6 +4,7 @@ pub mod agent;
 mod asker;
 mod columns;
 pub mod config;
+mod crew;
 mod granted;
 pub mod memory;
 pub mod model;

@@ -52,6 +52,7 @@ pub(super) fn scene(
         parallel: 1,
         offline,
         rehearsal,
+        crew: None,
     };
     places::set(world, &cast, &mut |text| {
         if !world.shared.quiet {

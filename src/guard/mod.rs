@@ -6,6 +6,7 @@ use crate::turn::ending::{Cause, Denial};
 
 pub mod compaction;
 pub mod iterations;
+pub mod lost;
 pub mod plan;
 pub mod repeats;
 pub mod warning;

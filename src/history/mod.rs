@@ -7,6 +7,7 @@
 pub mod ageing;
 pub mod compaction;
 pub mod ends;
+pub mod spawned;
 pub mod weight;
 
 use crate::message::{Finish, Message, Part, Reply, ToolCall, ToolResult, plain_text};
@@ -136,12 +137,14 @@ pub fn unanswered(messages: &[Message]) -> Vec<ToolResult> {
     reply.calls.iter().filter(answered).map(lost).collect()
 }
 
-/// Whether a conversation stopped in the middle of a turn.
+/// Whether a conversation stopped in the middle of a turn. A text is no answer while a sub-agent has not reported.
 pub fn is_interrupted(messages: &[Message]) -> bool {
     let is_answer = |reply: &Reply| reply.calls.is_empty() && reply.finish != Finish::Calls;
     match messages.last() {
         None => false,
-        Some(Message::Assistant(reply)) => !is_answer(reply),
+        Some(Message::Assistant(reply)) => {
+            !is_answer(reply) || !spawned::unheard(messages).is_empty()
+        }
         Some(Message::User(_) | Message::Tool(_)) => true,
     }
 }

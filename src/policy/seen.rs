@@ -20,7 +20,7 @@ use url::Url;
 pub mod addresses;
 
 /// What is ours when the user's place is taken: the guards' words, by the end of the message's id.
-const OUR_MARKS: &[&str] = &["plan", "warning"];
+const OUR_MARKS: &[&str] = &["plan", "task", "warning"];
 /// Tools whose results are our own words.
 const OUR_TOOLS: &[&str] = &["write_file", "delete_file", "todo", "message", "cron"];
 /// Tools that show what is in files, and those that show the files' own words.

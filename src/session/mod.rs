@@ -163,6 +163,11 @@ impl Session {
         &self.key
     }
 
+    /// Whether it has a log.
+    pub fn is_kept(&self) -> bool {
+        self.log.is_some()
+    }
+
     /// The id of the running turn; empty before [`Self::begin`].
     pub fn turn(&self) -> &str {
         &self.turn

@@ -91,7 +91,7 @@ pub const KEYS: &[Key] = &[
     key("agents.defaults.modelPreset", Text, "null", Used, "the entry of `modelPresets` to use"),
     key("agents.defaults.contextWindowTokens", TOKENS, "200000", Used, "tokens that the model takes in, where it is not known"),
     key("agents.defaults.contextBlockLimit", COUNT, "null", Later, "tokens after which context is compacted"),
-    key("agents.defaults.maxConcurrentSubagents", SIZE, "1", Later, "sub-agents that run at the same time"),
+    key("agents.defaults.maxConcurrentSubagents", SIZE, "null", Used, "sub-agents that run at the same time, where `--max-parallel` would let more"),
     key("agents.defaults.failOnToolError", Bool, "true", Ignored, "a failing tool is news for the model here"),
     key("agents.defaults.providerRetryMode", OneOf(&["standard", "persistent"]), r#""standard""#, Ignored, "retries follow one rule here"),
     key("agents.defaults.toolHintMaxLength", COUNT, "40", Ignored, "length of a tool hint"),

@@ -44,6 +44,8 @@ pub struct Settings {
     pub directory: Directory,
     /// Requests in one turn: 40 are enough for real work and end a loop before it is expensive.
     pub max_tool_iterations: u32,
+    /// Sub-agents that run at the same time; `None` for as many as `--max-parallel` lets.
+    pub max_subagents: Option<usize>,
     /// Messages of the session that are sent again.
     pub memory_window: usize,
     /// Tokens that a model takes in and gives out, where nobody knows better.
@@ -267,6 +269,10 @@ impl Settings {
                 &defaults("maxToolIterations"),
                 max_iterations.map(|count| ("--max-iterations", json!(count))),
             )?,
+            max_subagents: values
+                .get(&defaults("maxConcurrentSubagents"), None)?
+                .as_u64()
+                .map(|count| usize::try_from(count).unwrap_or(usize::MAX)),
             memory_window: values.count(&defaults("memoryWindow"))?,
             context_window: values.whole(&defaults("contextWindowTokens"), None)?,
             compaction: Compaction {

@@ -18,7 +18,7 @@ use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The largest file that a tool reads into memory, in bytes; and so the largest that it changes.
 const READ_LIMIT: u64 = 64 << 20;
@@ -32,7 +32,7 @@ const HIDDEN_DEPTH: usize = 4;
 pub struct Files {
     pub reach: Reach,
     roots: Vec<Root>,
-    changes: Mutex<Changes>,
+    changes: Arc<Mutex<Changes>>,
 }
 
 /// What is known of files that may change.
@@ -64,7 +64,7 @@ impl Files {
         Ok(Self {
             reach,
             roots,
-            changes: Mutex::default(),
+            changes: Arc::default(),
         })
     }
 
@@ -75,6 +75,16 @@ impl Files {
             roots: self.roots.into_iter().map(Root::by_steps).collect(),
             ..self
         }
+    }
+
+    /// Those of a sub-agent, beneath the roots of `reach`: what is changed by either is known to both, and kept aside as one
+    /// turn's.
+    pub fn beside(&self, reach: Reach) -> std::io::Result<Self> {
+        let files = Self::new(reach)?;
+        Ok(Self {
+            changes: Arc::clone(&self.changes),
+            ..files
+        })
     }
 
     /// From now on `keeper` keeps aside what is changed: with each turn another one.

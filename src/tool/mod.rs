@@ -8,6 +8,7 @@ use crate::message::{Message, Part, ToolCall, ToolResult};
 use crate::policy::seen::Seen;
 use crate::policy::{Decision, Policy, Refusal};
 use crate::provider::ToolSpec;
+use crate::sys::leash;
 use crate::sys::secret::{self, hide};
 use serde_json::Value;
 use std::borrow::Cow;
@@ -24,6 +25,7 @@ pub mod glob;
 pub mod grep;
 pub mod list_dir;
 pub mod read_file;
+pub mod spawn;
 pub mod todo;
 mod walk;
 pub mod web;
@@ -45,6 +47,16 @@ pub trait Tool: Send + Sync {
     /// Run it. `arguments` is an object already cast to and checked against the schema; `say` takes what the tool
     /// has to show meanwhile. The error is text for the model and says what to do next.
     fn run(&self, arguments: &Value, say: &mut dyn FnMut(&str)) -> Result<Output, Failure>;
+
+    /// As [`Self::run`], for a tool whose work outlasts the call: `call` is the id under which it speaks afterwards.
+    fn run_as(
+        &self,
+        _call: &str,
+        arguments: &Value,
+        say: &mut dyn FnMut(&str),
+    ) -> Result<Output, Failure> {
+        self.run(arguments, say)
+    }
 }
 
 /// Why a tool did not do what it was asked for.
@@ -212,7 +224,8 @@ impl Toolbox {
                     let send = send.clone();
                     // The receiver outlives the threads, so that sending cannot fail.
                     let mut say = move |text: &str| drop(send.send((number, text.to_owned())));
-                    scope.spawn(move || self.run_one(call, cut, &mut say))
+                    let leash = leash::held();
+                    scope.spawn(move || leash::under(leash, || self.run_one(call, cut, &mut say)))
                 })
                 .collect();
             drop(send);
@@ -243,7 +256,7 @@ impl Toolbox {
             Ok((tool, arguments)) => {
                 let run = || {
                     self.consent(&call.name, &arguments)?;
-                    tool.run(&arguments, hiding)
+                    tool.run_as(&call.id, &arguments, hiding)
                 };
                 match catch_unwind(AssertUnwindSafe(run)) {
                     Ok(Ok(output)) => (Outcome::Ok, output.parts),

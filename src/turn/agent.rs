@@ -1,5 +1,6 @@
 //! Whom a turn is run with: the model, its tools, its guards.
 
+use super::beside::Beside;
 use crate::guard::Guard;
 use crate::history::weight;
 use crate::message::Message;
@@ -17,6 +18,8 @@ pub struct Agent<'a> {
     pub sampling: &'a Sampling,
     /// What the answer is to satisfy.
     pub answer: Option<&'a dyn Answer>,
+    /// What goes on beside the turn, where something may.
+    pub beside: Option<&'a dyn Beside>,
 }
 
 /// What an answer must be.
@@ -59,6 +62,7 @@ impl Agent<'_> {
             answer,
             provider: _,
             guards: _,
+            beside: _,
         } = self;
         Request {
             system,

@@ -3,7 +3,7 @@
 use super::Turn;
 use super::agent::Agent;
 use super::compact::Made;
-use super::ending::Tally;
+use super::ending::{Tally, objection};
 use crate::event::Sink;
 use crate::message::{Message, Part, Reply, Usage, User};
 use crate::provider::{Delta, ProviderError};
@@ -41,6 +41,13 @@ impl<'a, 'b, 's> Turn<'a, 'b, 's> {
                 answer => return answer.map_err(ProviderError::into_failure),
             }
         }
+    }
+
+    /// Tell the model what is wrong with its answer, so that it gives another one.
+    pub(super) fn object(&mut self, reply: &Reply, wrong: &str, round: u32) -> Result<()> {
+        self.session.push(Message::Assistant(reply.clone()))?;
+        self.tell(reply, false)?;
+        self.add(objection(wrong), &format!("r{round}"))
     }
 
     fn ask_once(&mut self, closing: Option<&str>) -> Result<Reply, ProviderError> {

@@ -63,6 +63,8 @@ pub struct Tally {
     /// By tool name.
     pub tools: BTreeMap<String, Calls>,
     pub denials: Vec<Denial>,
+    /// What others were denied, which says nothing of how the turn goes.
+    denials_beside: Vec<Denial>,
     /// The model that answered last, as the provider names it.
     pub model: String,
 }
@@ -135,6 +137,45 @@ impl Tally {
         self.cost = before.zip(reply.cost).map(|(before, cost)| before + cost);
         self.usage += reply.usage;
         self.context = reply.usage.input + reply.usage.output;
+    }
+
+    /// Count what work beside the turn has cost and done; its calls are among the tools of the result. The turn's own requests, and what its conversation weighs, stay
+    /// what they are.
+    pub(super) fn take_in(&mut self, other: Self) {
+        let before = match (self.replies, other.replies) {
+            (_, 0) => None,
+            (0, _) => Some(other.cost),
+            _ => Some(
+                self.cost
+                    .zip(other.cost)
+                    .map(|(ours, theirs)| ours + theirs),
+            ),
+        };
+        self.cost = before.unwrap_or(self.cost);
+        self.replies += other.replies;
+        self.usage += other.usage;
+        self.asking += other.asking;
+        for (name, calls) in other.tools {
+            let Calls {
+                count,
+                failed,
+                denied,
+                skipped,
+            } = calls;
+            let sum = self.tools.entry(name).or_default();
+            sum.count += count;
+            sum.failed += failed;
+            sum.denied += denied;
+            sum.skipped += skipped;
+        }
+        self.denials_beside.extend(other.denials);
+    }
+
+    /// All of it, once the turn is over.
+    pub(super) fn whole(mut self) -> Self {
+        let mut denials = std::mem::take(&mut self.denials_beside);
+        denials.append(&mut self.denials);
+        Self { denials, ..self }
     }
 
     /// Count a call that has ended.

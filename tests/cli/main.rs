@@ -30,6 +30,7 @@ mod server;
 mod session_commands;
 mod sessions;
 mod signals;
+mod spawn;
 mod standins;
 mod statuses;
 mod story;

@@ -32,7 +32,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     ("undo", &["error", "sys"]),
-    ("guard", &["message", "turn"]),
+    ("guard", &["history", "message", "turn"]),
     (
         "turn",
         &[

@@ -3,10 +3,14 @@
 use super::web;
 use crate::World;
 use crate::cli::Grants;
+use crate::command::crew::Crew;
 use crate::command::granted;
 use crate::error::{Exit, fail_hint};
 use crate::policy::net::Net;
 use crate::policy::profile::Profile;
+use crate::policy::reach::Reach;
+use crate::policy::seen::Seen;
+use crate::policy::seen::addresses::linked_hosts;
 use crate::policy::{Policy, Sandbox};
 use crate::prompt::{self, Brief, Section};
 use crate::settings::Settings;
@@ -22,6 +26,7 @@ use crate::tool::glob::Glob;
 use crate::tool::grep::Grep;
 use crate::tool::list_dir::ListDir;
 use crate::tool::read_file::ReadFile;
+use crate::tool::spawn::Spawn;
 use crate::tool::todo::Todo;
 use crate::tool::write_file::WriteFile;
 use crate::tool::{Tool, Toolbox};
@@ -30,6 +35,7 @@ use crate::undo::journal::About;
 use crate::undo::{Keeper, Undo};
 use crate::workspace::Workspace;
 use anyhow::{Context, Result};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -37,10 +43,22 @@ use std::sync::Arc;
 pub(in crate::command) struct Scene {
     pub(in crate::command) toolbox: Toolbox,
     pub(in crate::command) policy: Arc<Policy>,
+    pub(in crate::command) common: Common,
     /// What the system text is made of.
     pub(in crate::command) sections: Vec<Section>,
     /// Files about the work that were not read, since nobody trusts their directory.
     pub(in crate::command) ignored: Vec<PathBuf>,
+}
+
+/// What a turn and its sub-agents share: what is kept aside of files, what has been seen, and who may be asked all the same.
+#[derive(Clone)]
+pub(in crate::command) struct Common {
+    pub(in crate::command) files: Arc<Files>,
+    pub(in crate::command) seen: Arc<Seen>,
+    /// Hosts that the config and the skills name.
+    pub(in crate::command) hosts: BTreeSet<String>,
+    /// Nothing beyond this machine is reached.
+    pub(in crate::command) offline: bool,
 }
 
 /// Who asks for a scene.
@@ -58,6 +76,8 @@ pub(in crate::command) struct Cast<'a> {
     pub(in crate::command) offline: bool,
     /// Nothing is made: it is only shown what would be.
     pub(in crate::command) rehearsal: bool,
+    /// Who starts sub-agents; `None` where there is no turn that could hear of them.
+    pub(in crate::command) crew: Option<&'a Crew>,
 }
 
 /// Set the scene of a turn.
@@ -80,28 +100,7 @@ pub(in crate::command) fn set(
     let home = real.of(&granted::absolute(&workspace.root));
     let policy = Arc::new(granted::policy(world, grants, settings, profile, &home)?);
     let directory = policy.reach.directory.clone();
-    let may_write = policy
-        .reach
-        .roots
-        .iter()
-        .any(|root| root.path == directory && root.may_write);
-    let granted: Vec<String> = policy
-        .reach
-        .roots
-        .iter()
-        .filter(|root| root.path != directory && root.path != home)
-        .map(|root| {
-            format!(
-                "{} ({})",
-                root.path.display(),
-                if root.may_write {
-                    "read and change"
-                } else {
-                    "read"
-                }
-            )
-        })
-        .collect();
+    let granted = further(&policy);
     let mut files = Files::new(policy.reach.clone())
         .with_context(|| format!("open `{}`", directory.display()))?;
     if world.env.get(sys::env::TEST_STEPS).is_some() {
@@ -132,34 +131,27 @@ pub(in crate::command) fn set(
         &mut notices,
     );
     notices.iter().for_each(|text| notice(text));
-    let seen = web::seen(cast, &policy, &home);
-    let of_web = web::tools(world, cast, &policy, &seen, &skills);
-    let toolbox = toolbox(world, cast, &policy, &files, of_web)?.seeing(seen);
-    let platform = format!(
-        "{} {}",
-        capital(std::env::consts::OS),
-        std::env::consts::ARCH
-    );
+    let taught = skills.iter().flat_map(|skill| linked_hosts(&skill.body));
+    let common = Common {
+        seen: web::seen(settings, &policy),
+        files,
+        hosts: settings.web.hosts.iter().cloned().chain(taught).collect(),
+        offline: cast.offline,
+    };
+    let toolbox = toolbox(world, cast, &policy, &common)?;
+    let platform = platform();
     let has_tools = !toolbox.specs().is_empty();
     let summary = if has_tools {
         skill::summary(&skills)
     } else {
         String::new()
     };
-    let names: Vec<&str> = toolbox
-        .specs()
-        .iter()
-        .map(|spec| spec.name.as_str())
-        .collect();
-    let rules = match has_tools {
-        true => policy.for_model(&names),
-        false => String::new(),
-    };
+    let rules = rules(&policy, &toolbox);
     let sections = prompt::sections(&Brief {
         platform: &platform,
         workspace: &home,
         directory: &directory,
-        may_write,
+        may_write: may_write(&policy),
         may_note: !profile.reads_only,
         grants: &granted,
         has_tools,
@@ -176,6 +168,7 @@ pub(in crate::command) fn set(
     Ok(Scene {
         toolbox,
         policy,
+        common,
         sections,
         ignored: around.ignored,
     })
@@ -203,17 +196,102 @@ pub(in crate::command) fn exec(
     Exec::new(Arc::clone(files), &limits, &world.env, containment)
 }
 
-/// The tools of this run, in the order of the Python program.
-fn toolbox(
+/// Whether files in the directory may be changed.
+fn may_write(policy: &Policy) -> bool {
+    let mut roots = policy.reach.roots.iter();
+    roots.any(|root| root.path == policy.reach.directory && root.may_write) && !policy.reads_only
+}
+
+/// The places besides directory and workspace, in words.
+fn further(policy: &Policy) -> Vec<String> {
+    let Reach {
+        directory,
+        workspace,
+        roots,
+        ..
+    } = &policy.reach;
+    roots
+        .iter()
+        .filter(|root| root.path != *directory && root.path != *workspace)
+        .map(|root| {
+            format!(
+                "{} ({})",
+                root.path.display(),
+                if root.may_write && !policy.reads_only {
+                    "read and change"
+                } else {
+                    "read"
+                }
+            )
+        })
+        .collect()
+}
+
+/// What the tools may do, in words.
+fn rules(policy: &Policy, toolbox: &Toolbox) -> String {
+    let names: Vec<&str> = toolbox
+        .specs()
+        .iter()
+        .map(|spec| spec.name.as_str())
+        .collect();
+    match names.is_empty() {
+        true => String::new(),
+        false => policy.for_model(&names),
+    }
+}
+
+fn platform() -> String {
+    let system = capital(std::env::consts::OS);
+    format!("{system} {}", std::env::consts::ARCH)
+}
+
+/// The scene of a sub-agent under `policy`: those of its parent's tools that the policy offers, and the text about them.
+pub(in crate::command) fn set_beside(
     world: &World,
-    cast: &Cast<'_>,
+    settings: &Settings,
     policy: &Arc<Policy>,
-    files: &Arc<Files>,
-    of_web: Vec<Box<dyn Tool>>,
-) -> Result<Toolbox> {
-    let Cast {
-        grants, settings, ..
-    } = *cast;
+    profile: Option<&Profile>,
+    common: &Common,
+    (names, parallel): (&[String], usize),
+) -> Result<(Toolbox, String)> {
+    let files = common.files.beside(policy.reach.clone());
+    let common = Common {
+        files: Arc::new(files.context("open the places")?),
+        ..common.clone()
+    };
+    let mut tools = all_tools(world, settings, policy, &common);
+    tools.retain(|tool| {
+        let name = &tool.spec().name;
+        names.contains(name) && policy.offers(name)
+    });
+    let toolbox = Toolbox::new(tools, parallel, Arc::clone(policy)).seeing(common.seen);
+    let prompt = profile.and_then(|profile| Some((profile, profile.prompt.as_deref()?)));
+    let system = prompt::subagent(&Brief {
+        platform: &platform(),
+        workspace: &policy.reach.workspace,
+        directory: &policy.reach.directory,
+        may_write: may_write(policy),
+        may_note: !policy.reads_only,
+        grants: &further(policy),
+        has_tools: !toolbox.specs().is_empty(),
+        policy: &rules(policy, &toolbox),
+        profile: prompt.map(|(profile, text)| (profile.name.as_str(), text)),
+        bootstrap: &[],
+        memory: None,
+        active_skills: "",
+        skills: "",
+    });
+    Ok((toolbox, system))
+}
+
+/// Every tool that a run or a sub-agent can have but `spawn`, those of the Python program in its order.
+fn all_tools(
+    world: &World,
+    settings: &Settings,
+    policy: &Arc<Policy>,
+    common: &Common,
+) -> Vec<Box<dyn Tool>> {
+    let files = &common.files;
     let mut tools: Vec<Box<dyn Tool>> = Vec::new();
     if settings.tools.files {
         let built_in = skill::BUILT_IN.to_vec();
@@ -229,7 +307,27 @@ fn toolbox(
         tools.push(Box::new(exec(world, settings, policy, files)));
     }
     tools.push(Box::new(Todo::new()));
-    tools.extend(of_web);
+    tools.extend(web::tools(world, settings, policy, common));
+    tools
+}
+
+/// The tools of this run.
+fn toolbox(
+    world: &World,
+    cast: &Cast<'_>,
+    policy: &Arc<Policy>,
+    common: &Common,
+) -> Result<Toolbox> {
+    let Cast {
+        grants,
+        settings,
+        crew,
+        ..
+    } = *cast;
+    let mut tools = all_tools(world, settings, policy, common);
+    if let Some(crew) = crew {
+        tools.push(Box::new(Spawn::new(crew.clone(), &crew.profiles())));
+    }
     if let Some(names) = &grants.tools {
         let known: Vec<String> = tools.iter().map(|tool| tool.spec().name.clone()).collect();
         if let Some(name) = names.iter().find(|name| !known.contains(name)) {
@@ -255,7 +353,8 @@ fn toolbox(
             "`--no-tools`, or `--tools` without `exec`",
         ));
     }
-    Ok(Toolbox::new(tools, cast.parallel, Arc::clone(policy)))
+    let seen = Arc::clone(&common.seen);
+    Ok(Toolbox::new(tools, cast.parallel, Arc::clone(policy)).seeing(seen))
 }
 
 fn capital(word: &str) -> String {

@@ -59,6 +59,7 @@ pub(super) fn show(
         model: &choice.model,
         sampling: &sampling,
         answer,
+        beside: None,
     };
     let request = agent.request(session.messages(), true, "");
     match form {

@@ -1,25 +1,23 @@
 //! The web tools of a run, and what they have to know: what may be reached, and what has been seen.
 
-use super::places::Cast;
+use super::places::Common;
 use crate::World;
-use crate::policy::seen::addresses;
 use crate::policy::seen::{Free, Ground, Seen};
 use crate::policy::{Policy, Sandbox};
-use crate::skill::Skill;
+use crate::settings::Settings;
 use crate::sys::hosts::Hosts;
 use crate::tool::Tool;
 use crate::tool::web::Web;
 use crate::tool::web_fetch::WebFetch;
 use crate::tool::web_search::{Engines, WebSearch};
-use std::path::Path;
 use std::sync::Arc;
 
-/// What a run under `policy` has seen so far, which is nothing. `workspace` is the real path of the workspace.
-pub(super) fn seen(cast: &Cast<'_>, policy: &Policy, workspace: &Path) -> Arc<Seen> {
-    let has_commands = cast.settings.exec.enabled && policy.offers("exec");
+/// What a run under `policy` has seen so far, which is nothing.
+pub(super) fn seen(settings: &Settings, policy: &Policy) -> Arc<Seen> {
+    let has_commands = settings.exec.enabled && policy.offers("exec");
     Arc::new(Seen::new(Ground {
         reach: policy.reach.clone(),
-        workspace: workspace.to_owned(),
+        workspace: policy.reach.workspace.clone(),
         commands_write_anywhere: has_commands && policy.sandbox == Sandbox::Off,
         real: Box::new(|path| std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())),
     }))
@@ -28,31 +26,27 @@ pub(super) fn seen(cast: &Cast<'_>, policy: &Policy, workspace: &Path) -> Arc<Se
 /// The tools, in the order of the Python program; none where the config wants none.
 pub(super) fn tools(
     world: &World,
-    cast: &Cast<'_>,
+    all: &Settings,
     policy: &Arc<Policy>,
-    seen: &Arc<Seen>,
-    skills: &[Skill],
+    common: &Common,
 ) -> Vec<Box<dyn Tool>> {
-    let settings = &cast.settings.web;
+    let settings = &all.web;
     if !settings.enabled {
         return Vec::new();
     }
-    let taught = skills
-        .iter()
-        .flat_map(|skill| addresses::linked_hosts(&skill.body));
     let web = Arc::new(Web {
         policy: Arc::clone(policy),
-        seen: Arc::clone(seen),
+        seen: Arc::clone(&common.seen),
         free: Free {
             net: policy.net.clone(),
-            hosts: settings.hosts.iter().cloned().chain(taught).collect(),
+            hosts: common.hosts.clone(),
         },
         spared: settings.spared.clone(),
-        offline: cast.offline,
+        offline: common.offline,
         proxy: settings.proxy.clone(),
         user_agent: settings.user_agent.clone(),
         hosts: Hosts::of(&world.env),
-        limit: cast.settings.max_tool_result_chars,
+        limit: all.max_tool_result_chars,
         env: world.env.clone(),
     });
     // As the Python program has it, a key alone says whose it is; and without one another engine does.

@@ -1,0 +1,85 @@
+//! What a conversation says of its sub-agents: which were started, and of which nothing was heard. It is read from what the
+//! model was told, so that a run that was killed leaves nothing else to be looked after.
+
+use crate::message::{Message, plain_text};
+
+/// The tool that starts sub-agents, and what their names begin with.
+pub const TOOL: &str = "spawn";
+
+/// The number of a sub-agent that a result of [`TOOL`] says was started.
+fn started(message: &Message) -> Option<usize> {
+    match message {
+        Message::Tool(result) if result.name == TOOL && !result.failed => {
+            let text = plain_text(&result.parts);
+            let rest = text.strip_prefix("started as `")?.strip_prefix(TOOL)?;
+            rest.split_once('`')?.0.parse().ok()
+        }
+        _ => None,
+    }
+}
+
+/// The numbers of those of which we said nothing since they were started.
+pub fn unheard(messages: &[Message]) -> Vec<usize> {
+    let heard = |number: usize, after: &[Message]| {
+        let name = format!("`{TOOL}{number}`");
+        after.iter().any(|message| {
+            matches!(message, Message::User(user)
+                if user.injected && plain_text(&user.parts).contains(&name))
+        })
+    };
+    let all = messages.iter().enumerate();
+    all.filter_map(|(at, message)| Some((at, started(message)?)))
+        .filter(|(at, number)| !heard(*number, &messages[at + 1..]))
+        .map(|(_, number)| number)
+        .collect()
+}
+
+/// The highest number that a sub-agent of this conversation has; 0 where there is none.
+pub fn last_number(messages: &[Message]) -> usize {
+    messages.iter().filter_map(started).max().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{last_number, unheard};
+    use crate::message::{Message, Part, ToolResult, User};
+
+    #[test]
+    fn those_of_which_nothing_was_said_are_unheard() {
+        let check = |said: &[&str], expect: &[usize], last: usize| {
+            let message = |words: &&str| {
+                let parts = vec![Part::Text(words.trim_end_matches('!').into())];
+                match words.starts_with("started") {
+                    true => Message::Tool(ToolResult {
+                        call: "c".into(),
+                        name: "spawn".into(),
+                        parts,
+                        failed: words.ends_with('!'),
+                    }),
+                    false => Message::User(User {
+                        parts,
+                        injected: words.starts_with('['),
+                        ..User::default()
+                    }),
+                }
+            };
+            let sent: Vec<Message> = said.iter().map(message).collect();
+            assert_eq!(
+                (unheard(&sent), last_number(&sent)),
+                (expect.into(), last),
+                "{said:?}"
+            );
+        };
+        let (one, two) = ("started as `spawn1` (a)", "started as `spawn2`");
+        check(&[], &[], 0);
+        check(&["hi", one], &[1], 1);
+        check(&[one, "[nanobot] Sub-agent `spawn1`"], &[], 1);
+        check(&[one, two, "[nanobot] Sub-agent `spawn1`"], &[2], 2);
+        check(&[one, two, "[nanobot] `spawn1`, `spawn2`"], &[], 2);
+        check(&[one, "is `spawn1` there?"], &[1], 1);
+        check(&["[old] `spawn1`", one], &[1], 1);
+        check(&["started as `spawn1`!"], &[], 0);
+        check(&["started as `spawnx`"], &[], 0);
+        check(&["started as `spawn12`", "[nanobot] `spawn1`"], &[12], 12);
+    }
+}
