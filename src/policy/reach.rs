@@ -99,7 +99,10 @@ impl Reach {
             && !root.path.starts_with(&secret)
         {
             let secret = secret.display();
-            let flag = format!("--read {secret}");
+            let flag = match access {
+                Access::Read => format!("--read {secret}"),
+                Access::Write => format!("--write={secret}"),
+            };
             let words = format!(
                 "`{secret}` is where secrets are kept, and closed to tools; the user can grant it with `{flag}`"
             );
@@ -297,6 +300,7 @@ mod tests {
         check("/../../etc/passwd", Read, Err("outside"));
         check("~/.ssh/id", Read, Err("--read /home/u/.ssh"));
         check("~/.aws/credentials", Read, Err("secrets"));
+        check("~/.ssh/config", Write, Err("--write=/home/u/.ssh"));
         check("~/.aws/public/list", Read, Ok("/home/u/.aws/public/list"));
         check("/home/v/.ssh/id", Read, Err("--read /home/v/.ssh"));
         check("/home/v/notes", Read, Ok("/home/v/notes"));

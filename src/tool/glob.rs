@@ -13,6 +13,9 @@ use std::time::SystemTime;
 /// Files that are shown, unless more are asked for.
 const SHOWN: u64 = 200;
 
+/// The most that are shown.
+const MOST: usize = 5_000;
+
 /// Finds files.
 pub struct Glob {
     spec: ToolSpec,
@@ -28,8 +31,8 @@ impl Glob {
                 "pattern": { "type": "string", "minLength": 1 },
                 "path": { "type": "string", "description": "default: the directory" },
                 "all": { "type": "boolean", "description": "hidden and ignored files too" },
-                "head_limit": { "type": "integer", "minimum": 1, "maximum": 5000 },
-                "offset": { "type": "integer", "minimum": 0 },
+                "head_limit": { "type": "integer" },
+                "offset": { "type": "integer" },
             } }),
         };
         Self { spec, files }
@@ -106,7 +109,10 @@ pub(super) fn page(
         let number = arguments[key].as_u64().unwrap_or(default);
         usize::try_from(number).unwrap_or(usize::MAX)
     };
-    let (offset, limit) = (number("offset", 0), number("head_limit", limit));
+    let (offset, limit) = (
+        number("offset", 0),
+        number("head_limit", limit).clamp(1, MOST),
+    );
     let total = lines.len();
     if total == 0 {
         return Ok(format!("no {what} found"));

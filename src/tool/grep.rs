@@ -22,6 +22,10 @@ use std::sync::Arc;
 
 /// Matching lines that are shown, unless more are asked for.
 const SHOWN: u64 = 100;
+/// The most that are shown.
+const MOST: usize = 1_000;
+/// The most lines of context, before and after each.
+const CONTEXT: usize = 20;
 /// Files that are shown.
 const FILES: u64 = 200;
 /// Characters that are shown; with what the session keeps of a result in mind.
@@ -40,7 +44,8 @@ pub struct Grep {
 
 impl Grep {
     pub fn new(files: Arc<Files>) -> Self {
-        let lines = json!({ "type": "integer", "minimum": 0, "maximum": 20 });
+        // What is too much is cut to what is allowed: to say so in the schema costs tokens with each request.
+        let number = json!({ "type": "integer" });
         let spec = ToolSpec {
             name: "grep".into(),
             description: "Search file contents for a regex; skips binary and ignored files".into(),
@@ -52,11 +57,11 @@ impl Grep {
                 "output_mode": { "type": "string", "enum": ["content", "files_with_matches", "count"] },
                 "case_insensitive": { "type": "boolean" },
                 "fixed_strings": { "type": "boolean" },
-                "context_before": lines,
-                "context_after": lines,
+                "context_before": number,
+                "context_after": number,
                 "all": { "type": "boolean", "description": "hidden and ignored files too" },
-                "head_limit": { "type": "integer", "minimum": 1, "maximum": 1000 },
-                "offset": { "type": "integer", "minimum": 0 },
+                "head_limit": number,
+                "offset": number,
             } }),
         };
         Self { spec, files }
@@ -107,7 +112,13 @@ impl Tool for Grep {
         let (paths, cut) = self.places(given, arguments)?;
         let mode = arguments["output_mode"].as_str().unwrap_or("content");
         let is_content = mode == "content";
-        let lines = |key: &str| if is_content { number(key, 0) } else { 0 };
+        let lines = |key: &str| {
+            if is_content {
+                number(key, 0).min(CONTEXT)
+            } else {
+                0
+            }
+        };
         let mut searcher = SearcherBuilder::new()
             .line_number(is_content)
             .line_terminator(LineTerminator::crlf())
@@ -120,7 +131,10 @@ impl Tool for Grep {
             .build();
         let offset = number("offset", 0);
         let window = match is_content {
-            true => offset..offset.saturating_add(number("head_limit", SHOWN)),
+            true => {
+                let most = number("head_limit", SHOWN).clamp(1, MOST);
+                offset..offset.saturating_add(most)
+            }
             false => 0..0,
         };
         let hidden = self.files.hidden();
