@@ -350,6 +350,7 @@ mod tests {
     }
 
     fn sh(dir: &Path, command: &str) {
+        let _alone = crate::sys::process::tests::alone();
         let done = std::process::Command::new("/bin/sh")
             .args(["-c", command])
             .current_dir(dir)

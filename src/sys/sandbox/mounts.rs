@@ -28,7 +28,7 @@ pub(super) fn arrange(fence: &Fence) -> io::Result<()> {
     let private = MountPropagationFlags::REC | MountPropagationFlags::PRIVATE;
     rustix::mount::mount_change("/", private)?;
     if let Ok(place) = rules::open(Path::new(SHARED_MEMORY)) {
-        cover(&place, "mode=1777", MountFlags::empty())?;
+        cover(&place, "mode=1777,size=1g", MountFlags::empty())?;
     }
     for place in existing(&fence.closed, &[&fence.reads, &fence.writes]) {
         let (held, kind) = hold(&place)?;

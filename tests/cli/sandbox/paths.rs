@@ -71,6 +71,13 @@ const STARTUP: [&str; 60] = [
 
 const PRESENT: usize = 29;
 
+/// The call that makes namespaces.
+const UNSHARE: i64 = if cfg!(target_arch = "aarch64") {
+    97
+} else {
+    272
+};
+
 fn prepare(yard: &Yard, place: &Path) {
     for name in &STARTUP[..PRESENT] {
         if !place.join(name).exists() {
@@ -109,12 +116,26 @@ fn ways(name: &str) -> String {
 #[test]
 fn startup_files_are_never_changed() {
     for user in users() {
-        for (words, flags, is_home) in [
-            ("of the home", &[][..], true),
-            ("of the directory", &[][..], false),
-            ("of the directory that is written", &["--write"][..], false),
+        for (words, flags, is_home, has_namespaces) in [
+            ("of the home", &[][..], true, true),
+            ("of the directory", &[][..], false, true),
+            (
+                "of the directory that is written",
+                &["--write"][..],
+                false,
+                true,
+            ),
+            (
+                "of the directory that is written, without namespaces",
+                &["--write"][..],
+                false,
+                false,
+            ),
         ] {
-            let yard = Yard::new(user);
+            let mut yard = Yard::new(user);
+            if !has_namespaces {
+                yard = yard.without(UNSHARE);
+            }
             let place = match is_home {
                 true => yard.story.home(),
                 false => yard.story.dir(),
@@ -250,6 +271,14 @@ fn secrets_are_never_read() {
             commands.push(format!("cat {}/notes.txt", home.display()));
             let mut told = yard.run(&flags, &commands);
             let open = told.pop().unwrap();
+            // Without the sandbox all of them are there to be read.
+            if flags.is_empty() {
+                let told = yard.run(&["--sandbox", "off"], &commands[..SECRET.len()]);
+                let read = told
+                    .iter()
+                    .filter(|told| told.contains(CANARY) || told.contains("apiKey"));
+                assert_eq!(read.count(), SECRET.len());
+            }
             assert_eq!(open.contains("open"), flags.contains(&"-C"), "{open}");
             // A key that was read would be masked; what is around it would not.
             let is_read = |told: &str| told.contains(CANARY) || told.contains("apiKey");

@@ -1,34 +1,17 @@
 //! Where there is no sandbox, and what a run inside of one is told.
 
-use super::yard::{User, Yard, has, say};
+use super::yard::{User, Yard, has, kernel_without};
 use crate::server::{calls, says};
 use crate::story::{NANOBOT, Story};
 use serde_json::json;
 use std::process::Command;
 
-/// Starts the rest of its arguments where the system call of the number in the first is not there.
-const WITHOUT: &str = "
-import ctypes, os, struct, sys
-call = int(sys.argv[1])
-steps = [(0x20,0,0,0), (0x15,0,1,call), (0x06,0,0,0x50000|38), (0x06,0,0,0x7fff0000)]
-code = b''.join(struct.pack('HBBI', *step) for step in steps)
-place = ctypes.create_string_buffer(code)
-program = struct.pack('HxxxxxxQ', len(steps), ctypes.addressof(place))
-libc = ctypes.CDLL(None, use_errno=True)
-assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.prctl(22, 2, program, 0, 0) == 0, ctypes.get_errno()
-os.execv(sys.argv[2], sys.argv[2:])
-";
-
 /// The program in `story` on a kernel without Landlock; `None` where that cannot be pretended.
 pub(crate) fn without_landlock(story: &Story, arguments: &[&str]) -> Option<Command> {
-    if !has("python3") {
-        say("not tried, there is no python3: a kernel without Landlock");
-        return None;
-    }
-    let mut command = story.program("python3");
-    command
-        .args(["-c", WITHOUT, "444", NANOBOT])
-        .args(arguments);
+    // `landlock_create_ruleset`, which has the same number everywhere.
+    let launcher = kernel_without(444)?;
+    let mut command = story.program(&launcher[0]);
+    command.args(&launcher[1..]).arg(NANOBOT).args(arguments);
     Some(command)
 }
 

@@ -50,6 +50,34 @@ pub(super) fn say(line: &str) {
 pub(super) struct Yard {
     pub(super) story: Story,
     user: User,
+    /// The number of a system call that is not there.
+    without: Option<i64>,
+}
+
+/// Python that starts the rest of its arguments where the system call of the number in the first is not there.
+const WITHOUT: &str = "
+import ctypes, os, struct, sys
+call = int(sys.argv[1])
+steps = [(0x20,0,0,0), (0x15,0,1,call), (0x06,0,0,0x50000|38), (0x06,0,0,0x7fff0000)]
+code = b''.join(struct.pack('HBBI', *step) for step in steps)
+place = ctypes.create_string_buffer(code)
+program = struct.pack('HxxxxxxQ', len(steps), ctypes.addressof(place))
+libc = ctypes.CDLL(None, use_errno=True)
+assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.prctl(22, 2, program, 0, 0) == 0, ctypes.get_errno()
+os.execvp(sys.argv[2], sys.argv[2:])
+";
+
+/// What starts the rest of its arguments on a kernel without that system call; `None` where that cannot be pretended.
+pub(super) fn kernel_without(call: i64) -> Option<Vec<String>> {
+    if !has("python3") {
+        say("not tried, there is no python3: a kernel that lacks something");
+        return None;
+    }
+    Some(
+        ["python3", "-c", WITHOUT, &call.to_string()]
+            .map(str::to_owned)
+            .into(),
+    )
 }
 
 impl Yard {
@@ -63,7 +91,17 @@ impl Yard {
         let cargo = Path::new(env!("CARGO")).parent().unwrap().display();
         let path = format!("{cargo}:/usr/local/bin:/usr/bin:/bin");
         let story = story.env("PATH", &path);
-        Self { story, user }
+        Self {
+            story,
+            user,
+            without: None,
+        }
+    }
+
+    /// On a kernel without a system call.
+    pub(super) fn without(mut self, call: i64) -> Self {
+        self.without = Some(call);
+        self
     }
 
     /// Beside home and directory: no place of the run.
@@ -107,19 +145,23 @@ impl Yard {
     pub(super) fn command(&self, flags: &[&str]) -> Command {
         let mut arguments = vec!["agent", "-m", "go", "--ephemeral"];
         arguments.extend(flags);
-        if self.user == User::Us {
-            return self.story.command(arguments);
-        }
-        give(self.story.home().parent().unwrap());
-        let mut command = self.story.program("setpriv");
-        command
-            .args([
+        let mut words: Vec<String> = Vec::new();
+        if self.user == User::Nobody {
+            give(self.story.home().parent().unwrap());
+            words.push("setpriv".into());
+            words.extend([
                 format!("--reuid={NOBODY}"),
                 format!("--regid={NOBODY}"),
                 "--clear-groups".into(),
-            ])
-            .arg(&*PROGRAM)
-            .args(arguments);
+            ]);
+        }
+        words.extend(self.without.and_then(kernel_without).unwrap_or_default());
+        words.push(match self.user {
+            User::Us => NANOBOT.into(),
+            User::Nobody => PROGRAM.display().to_string(),
+        });
+        let mut command = self.story.program(&words[0]);
+        command.args(&words[1..]).args(arguments);
         command
     }
 }
