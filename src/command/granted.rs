@@ -32,6 +32,17 @@ const OURS: &[&str] = &[
     "usage.under-way",
 ];
 
+/// What in the workspace tells a later run what to do.
+const NOTES: &[&str] = &[
+    "AGENTS.md",
+    "HEARTBEAT.md",
+    "IDENTITY.md",
+    "SOUL.md",
+    "TOOLS.md",
+    "USER.md",
+    "skills",
+];
+
 /// The profile that the flags name, or else the config. One for sub-agents alone is none here.
 pub(super) fn profile(world: &World, grants: &Grants, settings: &Settings) -> Result<Profile> {
     let name = grants.profile.as_deref().unwrap_or(&settings.profile);
@@ -284,6 +295,7 @@ fn reach(
             workspace: workspace.to_owned(),
             home,
             roots,
+            is_free: true,
             ..Reach::default()
         });
     }
@@ -303,6 +315,7 @@ fn reach(
                 real.of(&absolute(&world.paths.config)),
             ])
             .collect(),
+        notes: NOTES.iter().map(|name| inner(name)).collect(),
         read_only: vec![
             inner("cron"),
             inner(".git"),

@@ -14,6 +14,7 @@ pub mod reach;
 pub mod rule;
 pub mod secrets;
 pub mod seen;
+pub mod startup;
 pub mod words;
 
 /// Whether a tool may be used.

@@ -2,7 +2,7 @@
 //! decision allows is then opened by descriptor, see `tool::files`, and where a link leads is decided about again.
 
 use super::rule::Pattern;
-use super::{Refusal, secrets};
+use super::{Refusal, secrets, startup};
 use std::path::{Component, Path, PathBuf};
 
 /// What is to be done to a file.
@@ -33,8 +33,12 @@ pub struct Reach {
     pub hidden: Vec<PathBuf>,
     /// Places beneath the roots that no tool changes.
     pub read_only: Vec<PathBuf>,
+    /// Places beneath the roots that tell a later run what to do: no tool changes them once a stranger has had a word.
+    pub notes: Vec<PathBuf>,
     /// What rules forbid, wherever it is.
     pub denied: Vec<PathRule>,
+    /// Neither secrets nor start-up files are closed: the user took all limits away.
+    pub is_free: bool,
     /// What rules let be changed in roots that are only read otherwise.
     pub allowed: Vec<Pattern>,
 }
@@ -97,6 +101,7 @@ impl Reach {
         };
         if let Some(secret) = secrets::around(&path, &self.home)
             && !root.path.starts_with(&secret)
+            && !self.is_free
         {
             let secret = secret.display();
             let flag = match access {
@@ -132,6 +137,16 @@ impl Reach {
             .strip_prefix(&root.path)
             .unwrap_or(Path::new(""))
             .to_owned();
+        if access == Access::Write && !self.is_free && startup::is_kept(&relative) {
+            let flag = format!("--write={shown}");
+            return Err(Refusal {
+                words: format!(
+                    "`{shown}` is run, or says what is run, the next time; it stays as it is also where files may be changed, \
+                     unless the user grants it with `{flag}`"
+                ),
+                grant: Some(flag),
+            });
+        }
         Ok(Spot {
             root: index,
             relative,
@@ -150,7 +165,7 @@ impl Reach {
                 .denied
                 .iter()
                 .any(|denied| denied.access == Access::Read && self.matches(&denied.pattern, path))
-            && secrets::around(path, &self.home).is_none_or(is_granted)
+            && (self.is_free || secrets::around(path, &self.home).is_none_or(is_granted))
     }
 
     /// The deepest root that `path` is beneath.
@@ -200,6 +215,11 @@ impl Reach {
         path
     }
 
+    /// Whether `path` tells a later run what to do.
+    pub fn is_note(&self, path: &Path) -> bool {
+        self.notes.iter().any(|note| path.starts_with(note))
+    }
+
     /// What both allow; relative paths start where ours do.
     pub fn and(&self, other: &Self) -> Self {
         let mut roots = Vec::new();
@@ -231,7 +251,9 @@ impl Reach {
             roots,
             hidden: joined(&self.hidden, &other.hidden),
             read_only: joined(&self.read_only, &other.read_only),
+            notes: joined(&self.notes, &other.notes),
             denied: [&self.denied[..], &other.denied[..]].concat(),
+            is_free: self.is_free && other.is_free,
             allowed: allowed.cloned().collect(),
         }
     }

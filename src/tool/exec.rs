@@ -4,6 +4,7 @@
 use super::files::Files;
 use super::{Effect, Failure, Output, Tool};
 use crate::policy::Refusal;
+use crate::policy::startup::NAMES;
 use crate::provider::ToolSpec;
 use crate::sys::env::{Env, INSIDE};
 use crate::sys::letters::Letters;
@@ -138,8 +139,10 @@ impl Exec {
         let mut writes = self.writes();
         let kept = writes
             .iter()
-            .flat_map(|root| startup::kept(root))
+            .flat_map(|root| startup::kept(root, NAMES))
             .chain(reach.read_only.iter().cloned())
+            // A command has said something, and so has a stranger, whatever was said before.
+            .chain(reach.notes.iter().cloned())
             .collect();
         writes.push(private);
         let fence = Fence::new(reads, writes, closed, kept, self.containment.net);

@@ -6,8 +6,10 @@
 //! report is written anew, and protect nothing that `nanobot undo` does not bring back.
 
 use super::Failure;
+use crate::policy::Refusal;
 use crate::policy::reach::{Access, Reach, Spot};
 use crate::policy::secrets;
+use crate::policy::seen::Seen;
 use crate::sys::beneath::{self, Before, Old, Root};
 use crate::sys::store::size_in_words;
 use crate::undo::journal::digest;
@@ -32,6 +34,8 @@ const HIDDEN_DEPTH: usize = 4;
 pub struct Files {
     pub reach: Reach,
     roots: Vec<Root>,
+    /// What the conversation holds.
+    seen: Option<Arc<Seen>>,
     changes: Arc<Mutex<Changes>>,
 }
 
@@ -64,6 +68,7 @@ impl Files {
         Ok(Self {
             reach,
             roots,
+            seen: None,
             changes: Arc::default(),
         })
     }
@@ -82,9 +87,17 @@ impl Files {
     pub fn beside(&self, reach: Reach) -> std::io::Result<Self> {
         let files = Self::new(reach)?;
         Ok(Self {
+            seen: self.seen.clone(),
             changes: Arc::clone(&self.changes),
             ..files
         })
+    }
+
+    /// The same, minding what has been seen.
+    #[must_use]
+    pub fn minding(self, seen: Arc<Seen>) -> Self {
+        let seen = Some(seen);
+        Self { seen, ..self }
     }
 
     /// From now on `keeper` keeps aside what is changed: with each turn another one.
@@ -348,6 +361,9 @@ impl Files {
                 .reach
                 .decide(&name, access)
                 .map_err(|refusal| Trouble::Tool(refusal.into()))?;
+            if access == Access::Write && self.reach.is_note(&path) {
+                self.mind(&path)?;
+            }
             match work(&self.roots[root], &path, &relative) {
                 Ok(done) => return Ok((done, path)),
                 Err(Trouble::Io(error)) if beneath::is_link(&error) => {
@@ -367,6 +383,18 @@ impl Files {
             }
         }
         Err(tool(format!("`{given}` is a link without an end")))
+    }
+
+    /// What tells a later run what to do is not changed once a stranger has had a word: it would be his.
+    fn mind(&self, path: &Path) -> Result<(), Trouble> {
+        let untrusted = self.seen.as_ref().and_then(|seen| seen.untrusted());
+        let Some(what) = untrusted else { return Ok(()) };
+        let words = format!(
+            "`{}` tells later runs what to do, and is not changed while the conversation holds text of strangers ({what}); \
+             show the user the change instead",
+            path.display()
+        );
+        Err(Trouble::Tool(Refusal::of(words).into()))
     }
 
     /// Why a file cannot be opened; where it is missing, what is like it.

@@ -101,8 +101,10 @@ pub(in crate::command) fn set(
     let policy = Arc::new(granted::policy(world, grants, settings, profile, &home)?);
     let directory = policy.reach.directory.clone();
     let granted = further(&policy);
+    let seen = web::seen(settings, &policy);
     let mut files = Files::new(policy.reach.clone())
-        .with_context(|| format!("open `{}`", directory.display()))?;
+        .with_context(|| format!("open `{}`", directory.display()))?
+        .minding(Arc::clone(&seen));
     if world.env.get(sys::env::TEST_STEPS).is_some() {
         files = files.by_steps();
     }
@@ -133,7 +135,7 @@ pub(in crate::command) fn set(
     notices.iter().for_each(|text| notice(text));
     let taught = skills.iter().flat_map(|skill| linked_hosts(&skill.body));
     let common = Common {
-        seen: web::seen(settings, &policy),
+        seen,
         files,
         hosts: settings.web.hosts.iter().cloned().chain(taught).collect(),
         offline: cast.offline,

@@ -9,10 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// Python, where `TCP`, `UDP` are ports and `STREAM`, `DGRAM` paths of sockets that listen. Each says `open` when it got
 /// what it wanted.
 const PYTHON: [(&str, &str); 17] = [
-    (
-        "tcp",
-        "s=socket.create_connection(('127.0.0.1',TCP))",
-    ),
+    ("tcp", "s=socket.create_connection(('127.0.0.1',TCP))"),
     (
         "udp",
         "s=socket.socket(socket.AF_INET,socket.SOCK_DGRAM); s.sendto(b'x',('127.0.0.1',UDP))",
