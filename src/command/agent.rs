@@ -17,10 +17,11 @@ use crate::guard::repeats::Repeats;
 use crate::guard::warning::Warning;
 use crate::history::spawned;
 use crate::ledger::Account;
+use crate::memory::Memory;
 use crate::message::{Part, User};
 use crate::prompt;
 use crate::report::{Form, Level, Progress, Report, json};
-use crate::session::{self, Place, Session};
+use crate::session::{self, Place, Session, consolidation};
 use crate::settings::{Config, Overrides, Settings};
 use crate::sys;
 use crate::sys::input::{self, Reading};
@@ -34,7 +35,7 @@ use afterwards::Afterwards;
 use anyhow::{Context, Result};
 use places::Cast;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -338,6 +339,15 @@ fn answer(
     if ending.cause == Cause::Answered && ending.error.is_none() {
         *afterwards = afterwards::due(arguments, &settings, &session, Some(&chosen));
     }
+    if let Some(what) = scene.common.seen.untrusted()
+        && let memory = Memory::new(&settings.workspace, &world.clock)
+        && scene.common.files.has_changed(&real_path(&memory.path()))
+    {
+        // The answer is out: what is in the way of a label is told, and no failure of this run.
+        if let Err(error) = label(&memory, &place, &what) {
+            report.notice(&format!("the memory's new version has no label: {error:#}"));
+        }
+    }
     if key.starts_with("pipe:") {
         // The answer is out: what is in the way of tidying up is no failure of this run.
         if let Err(error) = session::prune(&place) {
@@ -345,6 +355,18 @@ fn answer(
         }
     }
     Ok(ending)
+}
+
+/// Note with the version of the memory that this turn has made what strangers had said before.
+fn label(memory: &Memory, place: &Place, what: &str) -> Result<()> {
+    let mut advance = |key: &str, from, to| consolidation::advance(place, key, from, to).map(drop);
+    let patience = Duration::from_secs(10);
+    let held = memory.hold(patience, &mut || {}, &mut advance)?;
+    held.label(what).map(drop)
+}
+
+fn real_path(path: &Path) -> PathBuf {
+    std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
 }
 
 /// What may stop or bend the turn, in the order in which it is asked. Budgets wrap the provider.

@@ -496,11 +496,12 @@ fn log(world: &World, memory: &Memory, as_json: bool) -> Result<()> {
                 session,
                 bytes,
                 aside,
+                untrusted,
                 of,
                 parent: _,
             } = version;
             let line = json!({ "id": id, "time": time, "cause": cause.name(), "session": session, "bytes": bytes,
-                               "aside": aside, "of": of, "current": current == Some(*id) });
+                               "aside": aside, "untrusted": untrusted, "of": of, "current": current == Some(*id) });
             format!("{line}\n")
         };
         return world
@@ -512,6 +513,10 @@ fn log(world: &World, memory: &Memory, as_json: bool) -> Result<()> {
             (Some(of), _) => format!("undo, as version {of}"),
             (None, Some(why)) => format!("{}, kept aside: {why}", version.cause.name()),
             (None, None) => version.cause.name().to_owned(),
+        };
+        let cause = match &version.untrusted {
+            Some(what) => format!("{cause}; the conversation held text of strangers: {what}"),
+            None => cause,
         };
         let mark = if current == Some(version.id) { "*" } else { "" };
         vec![

@@ -9,6 +9,8 @@ use crate::ledger::Account;
 use crate::memory::request::{self, LETTERS, Length};
 use crate::memory::{Cause, Change, Done, Held, Memory, answer, history, objection};
 use crate::message::{Message, Part, Usage, User};
+use crate::policy::reach::Reach;
+use crate::policy::seen::{Ground, Seen};
 use crate::provider::{Calls, Delta, ProviderError, Request};
 use crate::report::Report;
 use crate::session::consolidation::{self, Next, Piece, Terms};
@@ -16,6 +18,7 @@ use crate::session::{Logged, Place};
 use crate::settings::{Config, Overrides, Settings};
 use crate::sys::secret::random_hex;
 use anyhow::Result;
+use std::path::Path;
 
 /// A piece is tried so often before it is kept as it is.
 pub(super) const TRIES: u32 = 3;
@@ -165,6 +168,7 @@ impl<'a> Scribe<'a> {
             entries: vec![history::entry(&update.entry, &self.stamp())],
             memory: update.memory.map(String::into_bytes),
             aside: aside.clone(),
+            untrusted: self.untrusted(&piece),
             of: None,
             trouble: None,
         };
@@ -329,6 +333,19 @@ impl<'a> Scribe<'a> {
             };
             (piece, lines)
         }))
+    }
+
+    /// What strangers had said in a piece, where they had. Of files it is known only whether they lie in the workspace.
+    fn untrusted(&self, piece: &Piece) -> Option<String> {
+        let seen = Seen::new(Ground {
+            reach: Reach::default(),
+            workspace: self.settings.workspace.clone(),
+            commands_write_anywhere: false,
+            real: Box::new(Path::to_owned),
+        });
+        let messages = piece.messages.iter();
+        messages.for_each(|logged| seen.heed(&logged.message));
+        seen.untrusted()
     }
 
     fn stamp(&self) -> String {

@@ -54,6 +54,8 @@ pub struct Change<'a> {
     pub memory: Option<Vec<u8>>,
     /// Why the new text is kept aside only.
     pub aside: Option<String>,
+    /// What strangers had said in the conversation that the new text is made of.
+    pub untrusted: Option<String>,
     /// The version that the new text brings back.
     pub of: Option<u64>,
     /// What there is to complain of, where no model made this.
@@ -215,6 +217,15 @@ pub struct Held {
 impl Held {
     /// The memory as it is, and a version if nobody has seen it yet. Empty where there is none.
     pub fn look(&self) -> Result<Vec<u8>> {
+        self.take_in(None)
+    }
+
+    /// As [`Self::look`], for what a turn has changed in whose conversation strangers had said `what`.
+    pub fn label(&self, what: &str) -> Result<Vec<u8>> {
+        self.take_in(Some(what.to_owned()))
+    }
+
+    fn take_in(&self, untrusted: Option<String>) -> Result<Vec<u8>> {
         let text = self.memory.read()?.unwrap_or_default();
         let store = self.memory.store();
         let list = store.list()?;
@@ -224,7 +235,10 @@ impl Held {
             None => None,
         };
         if known.as_deref() != Some(&text) {
-            let version = self.next(&list, Cause::Outside, None, &text);
+            let version = Version {
+                untrusted,
+                ..self.next(&list, Cause::Outside, None, &text)
+            };
             store.stage(version.id, &text)?;
             store.add(&version)?;
         }
@@ -249,6 +263,7 @@ impl Held {
             entries,
             memory,
             aside,
+            untrusted,
             of,
             trouble,
         } = change;
@@ -266,6 +281,7 @@ impl Held {
                 let session = piece.map(|(session, ..)| session);
                 let version = Version {
                     aside,
+                    untrusted,
                     of,
                     ..self.next(&list, cause, session, &text)
                 };
@@ -387,6 +403,7 @@ impl Held {
             session: session.map(str::to_owned),
             bytes: text.len() as u64,
             aside: None,
+            untrusted: None,
             parent: version::current(list).map(Version::position),
             of: None,
         }

@@ -47,6 +47,9 @@ pub struct Version {
     /// Why it was kept aside, and never in force.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub aside: Option<String>,
+    /// What strangers had said in the conversation that it came from, where they had: it may be theirs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub untrusted: Option<String>,
     /// The version it followed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<u64>,
@@ -166,6 +169,7 @@ mod tests {
             session: None,
             bytes: 0,
             aside: None,
+            untrusted: None,
             parent,
             of,
         }
