@@ -62,11 +62,12 @@ enum Content {
 }
 
 impl Remembered {
-    /// Look at what is kept beneath the writable `roots`.
+    /// Look at what is kept beneath the writable `roots`. With `has_mounts`, what is there is held by a mount, and only
+    /// what is not need be remembered.
     ///
     /// # Errors
     /// A place is there and cannot be looked at: then it could not be kept.
-    pub fn of(roots: &[PathBuf], kept: &[PathBuf]) -> io::Result<Self> {
+    pub fn of(roots: &[PathBuf], kept: &[PathBuf], has_mounts: bool) -> io::Result<Self> {
         let mut held = Vec::new();
         let mut held_paths = Vec::new();
         for root in roots {
@@ -88,6 +89,7 @@ impl Remembered {
             };
             let relative = path.strip_prefix(root_path).unwrap_or(path).to_owned();
             let was = match parent(&held[root], &relative, false) {
+                Ok((dir, name)) if has_mounts && is_mountable(dir.as_fd(), &name) => continue,
                 Ok((dir, name)) => look(dir.as_fd(), &name, &mut left).map_err(|error| {
                     io::Error::other(format!("`{}` cannot be kept: {error}", path.display()))
                 })?,
@@ -174,27 +176,59 @@ fn is_plain(place: &Place, is: &State) -> bool {
     }
 }
 
+/// A directory: the writable one itself, or one beneath it.
+enum Held<'a> {
+    Root(&'a OwnedFd),
+    Inner(OwnedFd),
+}
+
+impl AsFd for Held<'_> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Root(root) => root.as_fd(),
+            Self::Inner(inner) => inner.as_fd(),
+        }
+    }
+}
+
 /// The directory that holds `relative`, and the name in it. With `make`, it is made where it is missing, and a link or a
 /// file in its place gives way.
-fn parent(root: &OwnedFd, relative: &Path, make: bool) -> Result<(OwnedFd, OsString), Errno> {
+fn parent<'a>(
+    root: &'a OwnedFd,
+    relative: &Path,
+    make: bool,
+) -> Result<(Held<'a>, OsString), Errno> {
     let name = relative.file_name().ok_or(Errno::INVAL)?.to_owned();
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let mut dir = rustix::fs::openat(root, ".", flags, Mode::empty())?;
+    let mut dir = Held::Root(root);
     for part in relative.parent().into_iter().flat_map(Path::components) {
         let part = part.as_os_str();
-        let open = |dir: &OwnedFd| rustix::fs::openat(dir, part, flags, Mode::empty());
+        let open = |dir: &Held<'_>| {
+            rustix::fs::openat(dir.as_fd(), part, flags, Mode::empty()).map(Held::Inner)
+        };
         dir = match open(&dir) {
             Err(error) if make => {
                 if error != Errno::NOENT {
-                    rustix::fs::unlinkat(&dir, part, AtFlags::empty())?;
+                    rustix::fs::unlinkat(dir.as_fd(), part, AtFlags::empty())?;
                 }
-                rustix::fs::mkdirat(&dir, part, Mode::from_raw_mode(0o755))?;
+                rustix::fs::mkdirat(dir.as_fd(), part, Mode::from_raw_mode(0o755))?;
                 open(&dir)?
             }
             other => other?,
         };
     }
     Ok((dir, name))
+}
+
+/// Whether a mount can hold what is at `name`.
+fn is_mountable(dir: BorrowedFd<'_>, name: &OsStr) -> bool {
+    rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|about| {
+        match FileType::from_raw_mode(about.st_mode) {
+            FileType::RegularFile => true,
+            FileType::Directory => name != ".git",
+            _ => false,
+        }
+    })
 }
 
 fn look(dir: BorrowedFd<'_>, name: &OsStr, left: &mut u64) -> io::Result<State> {
@@ -385,7 +419,7 @@ mod tests {
                 all
             };
             let before = states(&dir);
-            let remembered = Remembered::of(std::slice::from_ref(&dir), &kept).unwrap();
+            let remembered = Remembered::of(std::slice::from_ref(&dir), &kept, false).unwrap();
             sh(&dir, command);
             let found = remembered.restore();
             assert_eq!(!found.is_empty(), changed, "{command}: {found:?}");
@@ -442,7 +476,7 @@ mod tests {
                 ".bashrc",
             ];
             let kept = names.map(|name| dir.join(name));
-            let remembered = Remembered::of(std::slice::from_ref(&dir), &kept).unwrap();
+            let remembered = Remembered::of(std::slice::from_ref(&dir), &kept, false).unwrap();
             sh(&dir, command);
             assert!(remembered.restore().iter().all(|(_, done)| done.is_ok()));
             let found: Vec<&str> = names

@@ -151,12 +151,13 @@ impl Fence {
     /// # Errors
     /// As [`Remembered::of`].
     pub fn remember(&self, has_mounts: bool) -> io::Result<Remembered> {
-        let is_loose = |path: &&PathBuf| !(has_mounts && mounts::hold_fast(path));
-        let kept = self.kept.iter();
-        // What is hidden by a mount while it exists is not to come into being either.
-        let closed = self.closed.iter().filter(|path| !path.exists());
-        let kept: Vec<PathBuf> = kept.chain(closed).filter(is_loose).cloned().collect();
-        Remembered::of(&self.writes, &kept)
+        // What is hidden while it exists is not to come into being either.
+        let is_new = |path: &&PathBuf| {
+            self.writes.iter().any(|root| path.starts_with(root)) && !path.exists()
+        };
+        let closed = self.closed.iter().filter(is_new);
+        let kept: Vec<PathBuf> = self.kept.iter().chain(closed).cloned().collect();
+        Remembered::of(&self.writes, &kept, has_mounts)
     }
 
     /// The rules as the kernel has them, made once.

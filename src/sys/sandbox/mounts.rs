@@ -75,12 +75,6 @@ pub(super) fn are_wanted(fence: &Fence) -> bool {
     fence.writes.len() > 1
 }
 
-/// Whether what is kept at `path` is held by a mount, and need not be remembered.
-pub(super) fn hold_fast(path: &Path) -> bool {
-    let kind = hold(path).map(|(_, kind)| kind);
-    !path.ends_with(".git") && matches!(kind, Ok(FileType::Directory | FileType::RegularFile))
-}
-
 /// New namespaces, in which we may mount.
 fn enter() -> io::Result<()> {
     #[expect(
