@@ -1144,6 +1144,7 @@ mod tests {
             "64:ff9b::a9fe:a9fe",
             "2606:4700::5efe:127.0.0.1",
         ];
+        let (mut read, mut approved, mut refused) = (0, 0, 0);
         crate::fuzz::hold(seeds, |input, random| {
             let text = crate::fuzz::text(input);
             let Ok(url) = web::read(&text) else { return };
@@ -1175,15 +1176,20 @@ mod tests {
                 }
                 None => panic!("{url} has no host"),
             }
+            read += 1;
             let answer = ANSWERS[random.below(ANSWERS.len())];
             let Ok(found) = names(answer).find(&uri, true) else {
+                refused += 1;
                 return;
             };
+            approved += 1;
             for at in found.iter() {
                 assert!(is_public(at.ip()), "{url} leads to {at}");
                 assert_eq!(Some(at.port()), url.port_or_known_default());
                 assert!(web::PORTS.contains(&at.port()));
             }
         });
+        // Otherwise nothing was tried.
+        assert!(approved > 0 && refused > 0, "{read} {approved} {refused}");
     }
 }

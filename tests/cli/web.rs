@@ -434,7 +434,7 @@ fn a_page_is_its_article() {
 #[test]
 fn what_is_no_page() {
     let gif = b"GIF89a\x01\0\x01\0\0\0\0".to_vec();
-    let image = gif.clone();
+    let image = gif;
     let pages = Pages::start(move |path| match path {
         "/json" => page("application/json", r#"{"b":[1,{"a":"x"}]}"#),
         "/broken" => page("application/json", "{"),
