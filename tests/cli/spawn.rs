@@ -438,7 +438,7 @@ fn ctrl_c_ends_all_of_them_at_once() {
     let story = Story::new();
     let asked = stalled(&story);
     let child = story
-        .command(["agent", "-m", "x", "--json"])
+        .command(["agent", "-m", "x", "--json", "--write"])
         .spawn()
         .unwrap();
     while asked.load(Ordering::SeqCst) == 0 || !story.dir().join("started").exists() {
