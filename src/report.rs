@@ -216,6 +216,7 @@ impl Progress {
             } => {
                 let line = refusal(&result.name, words, *grant);
                 // Each kind once, however often it is tried.
+                let line = line.replace('\n', "\\n");
                 if !self.refused.contains(&line) {
                     self.notice(&line);
                     self.refused.push(line);

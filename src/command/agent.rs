@@ -19,6 +19,7 @@ use crate::history::spawned;
 use crate::ledger::Account;
 use crate::memory::Memory;
 use crate::message::{Part, User};
+use crate::policy::seen::PIPED;
 use crate::prompt;
 use crate::report::{Form, Level, Progress, Report, json};
 use crate::session::{self, Place, Session, consolidation};
@@ -204,6 +205,12 @@ fn answer(
 
     let key = session_key(arguments, piped.is_some());
     report.stamp.session.clone_from(&key);
+    // Text that was piped in with no word beside it is a message, and still nobody knows who wrote it.
+    let mark = match piped.is_some() && arguments.message.as_deref().is_none_or(|text| text == "-")
+    {
+        true => PIPED,
+        false => "0",
+    };
     let parts = message(world, arguments, &settings, piped, report)?;
     let command = single_text(&parts)
         .map(str::trim)
@@ -276,7 +283,7 @@ fn answer(
         }
     }
     let input = (!parts.is_empty()).then(|| User {
-        id: format!("{}-0", report.stamp.turn),
+        id: format!("{}-{mark}", report.stamp.turn),
         parts,
         facts: prompt::facts(&world.clock.now(), session.key()),
         injected: false,

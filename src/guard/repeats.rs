@@ -17,7 +17,7 @@ pub struct Repeats;
 
 impl Guard for Repeats {
     fn before(&mut self, state: &State<'_>) -> Verdict {
-        if let Some(tool) = refused(state.denials) {
+        if let Some(tool) = refused(state.denials, state.turn) {
             return Verdict::Close {
                 cause: Cause::Refused,
                 words: format!(
@@ -40,12 +40,24 @@ impl Guard for Repeats {
     }
 }
 
-/// The tool of the latest refusal, if the same was said often enough: the words name what was refused, so that the same
-/// thing in other arguments is the same.
-fn refused(denials: &[Denial]) -> Option<&str> {
+/// The tool of the latest refusal, if as many replies asked for the same: the words name what was refused, so that the same
+/// thing in other arguments is the same, and calls side by side are one asking.
+fn refused<'a>(denials: &'a [Denial], turn: &[Message]) -> Option<&'a str> {
     let last = denials.last()?;
     let same = |denial: &&Denial| denial.tool == last.tool && denial.words == last.words;
-    (denials.iter().filter(same).count() >= REFUSALS).then_some(&last.tool)
+    let ids: Vec<&str> = denials
+        .iter()
+        .filter(same)
+        .map(|denial| denial.call.as_str())
+        .collect();
+    let asks = |message: &&Message| match message {
+        Message::Assistant(reply) => reply
+            .calls
+            .iter()
+            .any(|call| ids.contains(&call.id.as_str())),
+        _ => false,
+    };
+    (turn.iter().filter(asks).count() >= REFUSALS).then_some(&last.tool)
 }
 
 /// The latest call, if it failed, and how often it did so in a row.

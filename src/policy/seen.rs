@@ -20,9 +20,18 @@ use url::Url;
 pub mod addresses;
 
 /// What is ours when the user's place is taken: the guards' words, by the end of the message's id.
-const OUR_MARKS: &[&str] = &["plan", "task", "warning"];
+const OUR_MARKS: &[&str] = &["lost", "plan", "task", "warning"];
 /// Tools whose results are our own words.
-const OUR_TOOLS: &[&str] = &["write_file", "delete_file", "todo", "message", "cron"];
+const OUR_TOOLS: &[&str] = &[
+    "write_file",
+    "delete_file",
+    "todo",
+    "message",
+    "cron",
+    "spawn",
+];
+/// The end of the id of a message that was piped in, with no word of the user's beside it.
+pub const PIPED: &str = "stdin";
 /// Tools that show what is in files, and those that show the files' own words.
 const LOOKING: &[&str] = &["read_file", "grep", "list_dir", "glob", "edit_file"];
 const READING: &[&str] = &["read_file", "grep"];
@@ -69,6 +78,10 @@ impl Grounds {
     }
 }
 
+/// How much of a conversation was taken in: so many messages, and the id of the last one.
+#[derive(Debug, Default)]
+pub struct Heeded(usize, String);
+
 /// What a run has seen.
 pub struct Seen {
     ground: Ground,
@@ -77,8 +90,6 @@ pub struct Seen {
 
 #[derive(Default)]
 struct State {
-    /// How many messages were heeded, and the id of the last one.
-    heeded: (usize, String),
     /// The first thing that a stranger may have written.
     untrusted: Option<String>,
     /// Hosts that the user named.
@@ -108,13 +119,14 @@ impl Seen {
 
     /// Take in what is new in `messages`, which are all that is sent. Where its beginning has changed, as after a
     /// compaction, all of it is taken in again; nothing that was seen is ever forgotten.
-    pub fn heed_all(&self, messages: &[Message]) {
-        let (count, last) = self.state().heeded.clone();
-        let goes_on = count > 0 && messages.get(count - 1).is_some_and(|it| it.id() == last);
-        let from = if goes_on { count } else { 0 };
+    pub fn heed_all(&self, heeded: &mut Heeded, messages: &[Message]) {
+        let Heeded(count, last) = heeded;
+        let is_last = |message: &Message| message.id() == last;
+        let goes_on = *count > 0 && messages.get(*count - 1).is_some_and(is_last);
+        let from = if goes_on { *count } else { 0 };
         messages[from..].iter().for_each(|it| self.heed(it));
         let last = messages.last().map(|it| it.id().to_owned());
-        self.state().heeded = (messages.len(), last.unwrap_or_default());
+        *heeded = Heeded(messages.len(), last.unwrap_or_default());
     }
 
     /// Take in one message.
@@ -193,6 +205,7 @@ impl State {
             }
             return;
         }
+        let is_piped = user.id.rsplit('-').next() == Some(PIPED);
         for part in &user.parts {
             let text = match part {
                 Part::Text(text) => text,
@@ -207,6 +220,11 @@ impl State {
             };
             if PLACEHOLDERS.iter().any(|start| text.starts_with(start)) {
                 self.taint(|| "an attachment".into());
+                continue;
+            }
+            if is_piped {
+                self.taint(|| "piped input".into());
+                self.addresses.extend(addresses(text).map(|url| key(&url)));
                 continue;
             }
             let (own, others) = apart(text);
@@ -359,7 +377,7 @@ fn is_number(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{Free, Ground, Grounds, Seen, apart};
+    use super::{Free, Ground, Grounds, Heeded, Seen, apart};
     use crate::message::{Image, Message, Part, Reply, ToolCall, ToolResult, User};
     use crate::policy::net::Net;
     use crate::policy::reach::{Reach, Root};
@@ -447,7 +465,7 @@ mod tests {
         let mut messages = Vec::new();
         for step in conversation {
             messages.extend(step.iter().cloned());
-            seen.heed_all(&messages);
+            seen.heed_all(&mut Heeded::default(), &messages);
         }
         let found = seen.allows(&Url::parse(url).unwrap(), &free);
         assert_eq!(found.clone().ok(), expect, "{url}: {:?}", seen.untrusted());
@@ -753,8 +771,8 @@ mod tests {
             json!({"path": "a"}),
             "https://a.example/b",
         ));
-        seen.heed_all(&messages);
-        seen.heed_all(&[injected("summary", "…")]);
+        seen.heed_all(&mut Heeded::default(), &messages);
+        seen.heed_all(&mut Heeded::default(), &[injected("summary", "…")]);
         let allows = |url: &str| {
             seen.allows(&Url::parse(url).unwrap(), &Free::default())
                 .ok()

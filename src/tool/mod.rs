@@ -5,7 +5,7 @@
 
 use crate::event::{Event, Outcome};
 use crate::message::{Message, Part, ToolCall, ToolResult};
-use crate::policy::seen::Seen;
+use crate::policy::seen::{Heeded, Seen};
 use crate::policy::{Decision, Policy, Refusal};
 use crate::provider::ToolSpec;
 use crate::sys::leash;
@@ -13,7 +13,7 @@ use crate::sys::secret::{self, hide};
 use serde_json::Value;
 use std::borrow::Cow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 pub mod arguments;
@@ -146,7 +146,7 @@ pub struct Toolbox {
     specs: Vec<ToolSpec>,
     parallel: usize,
     policy: Arc<Policy>,
-    seen: Option<Arc<Seen>>,
+    seen: Option<(Arc<Seen>, Mutex<Heeded>)>,
 }
 
 impl Toolbox {
@@ -164,14 +164,15 @@ impl Toolbox {
 
     /// With a memory of what the conversation holds, which some of the tools go by.
     pub fn seeing(self, seen: Arc<Seen>) -> Self {
-        let seen = Some(seen);
+        let seen = Some((seen, Mutex::default()));
         Self { seen, ..self }
     }
 
     /// Take in what is new in the conversation, before a batch of it runs.
     pub fn heed(&self, messages: &[Message]) {
-        if let Some(seen) = &self.seen {
-            seen.heed_all(messages);
+        if let Some((seen, heeded)) = &self.seen {
+            let mut heeded = heeded.lock().unwrap_or_else(PoisonError::into_inner);
+            seen.heed_all(&mut heeded, messages);
         }
     }
 

@@ -419,7 +419,7 @@ fn secrets_within_a_granted_place_are_closed_and_can_be_granted_by_name() {
         "--ephemeral",
     ];
     let ran = story.run(arguments).stdout("done\n");
-    assert!(ran.error_text().contains("denied"));
+    assert!(ran.error_text().contains("refused"));
     let found = results(&story);
     assert!(found[0].contains(CANARY), "{}", found[0]);
     assert!(found[1].contains(NAME), "{}", found[1]);
@@ -460,7 +460,7 @@ fn a_file_can_be_granted_alone() {
         secret,
         &format!("--write={linked}"),
     ]);
-    assert!(ran.error_text().contains("denied"));
+    assert!(ran.error_text().contains("refused"));
     ran.stdout("done\n");
     let found = results(&story);
     assert!(
@@ -537,7 +537,7 @@ fn odd_files_neither_hang_nor_break() {
     let story = story.script([calls_all(list), says("done")]);
     let ran = story.run(["agent", "-m", "x", "--write"]).stdout("done\n");
     assert!(
-        ran.error_text().contains("denied"),
+        ran.error_text().contains("refused"),
         "the devices are elsewhere"
     );
     for (name, before, after) in fixtures {

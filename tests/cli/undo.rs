@@ -133,7 +133,7 @@ fn a_turn_of_fifty_changes_is_taken_back_and_done_again() {
     let story = garden().script(fifty());
     let before = tree(&story.dir());
     let ran = story.run(["agent", "-m", "x", "--write"]).stdout("done\n");
-    assert!(ran.error_text().contains("denied"));
+    assert!(ran.error_text().contains("refused"));
     let after = tree(&story.dir());
     assert_ne!(before, after);
     let told = story.run(["undo", "--dry-run"]).text();
@@ -315,7 +315,7 @@ fn what_is_kept_is_its_owners_alone() {
         let script = format!("umask {umask}; exec \"$0\" agent -m x --write");
         command.args(["-c", &script, crate::story::NANOBOT]);
         let ran = story.wait(command.spawn().unwrap()).stdout("done\n");
-        assert!(ran.error_text().contains("denied"));
+        assert!(ran.error_text().contains("refused"));
         let mut command = story.program("sh");
         let script = format!("umask {umask}; exec \"$0\" undo");
         command.args(["-c", &script, crate::story::NANOBOT]);
@@ -548,7 +548,7 @@ fn the_copies_are_closed_to_the_tools() {
     let home = story.home();
     let home = home.to_str().unwrap();
     let ran = story.run(["agent", "-m", "x", "--write", &format!("--write={home}")]);
-    assert!(ran.error_text().contains("denied"));
+    assert!(ran.error_text().contains("refused"));
     ran.stdout("ok\n");
     let messages = story.asked()[2].messages();
     let results: Vec<&str> = messages[5..]
