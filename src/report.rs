@@ -304,7 +304,8 @@ pub fn refusal(tool: &str, words: &str, grant: Option<&str>) -> String {
     if let Some(flag) = grant.filter(|flag| !line.contains(*flag)) {
         line.push_str(&format!("; `{flag}` would allow it"));
     }
-    line
+    // A name may hold a line's end, and would begin a line of its own making.
+    line.replace(['\n', '\r'], "␊")
 }
 
 /// A call in a few words: its name and, where its first argument is text, that.

@@ -330,10 +330,10 @@ mod tests {
         for word in words {
             match word.split_once([' ', '=']) {
                 Some(("deny", rule)) => {
-                    policy.add(Rule::parse(rule, Effect::Deny, "--deny").unwrap())
+                    policy.add(Rule::parse(rule, Effect::Deny, "--deny").unwrap());
                 }
                 Some(("allow", rule)) => {
-                    policy.add(Rule::parse(rule, Effect::Allow, "--allow").unwrap())
+                    policy.add(Rule::parse(rule, Effect::Allow, "--allow").unwrap());
                 }
                 Some(("only", tool)) => policy
                     .offered
