@@ -1,6 +1,6 @@
 //! The places where people keep secrets: keys, logins, browser profiles, histories of shells. Pure.
 //!
-//! The file tools have them closed also where a directory that was granted contains them; who means one grants that very
+//! Commands and file tools have them closed also where a directory that was granted contains them; who means one grants that very
 //! place. What a project keeps within itself (`.env`, `*.pem`) is not here: it is what the work is about.
 
 use std::path::{Component, Path, PathBuf};
@@ -13,7 +13,6 @@ const IN_HOMES: &[&str] = &[
     ".aws",
     ".azure",
     ".kube",
-    ".docker/config.json",
     ".config/gcloud",
     ".config/gh",
     ".config/glab-cli",
@@ -22,7 +21,6 @@ const IN_HOMES: &[&str] = &[
     ".config/rclone",
     ".config/sops",
     ".config/age",
-    ".config/containers/auth.json",
     ".config/git/credentials",
     ".git-credentials",
     ".netrc",
@@ -42,12 +40,10 @@ const IN_HOMES: &[&str] = &[
     ".m2/settings.xml",
     ".m2/settings-security.xml",
     ".gradle/gradle.properties",
-    ".terraform.d/credentials.tfrc.json",
     ".vault-token",
     ".s3cfg",
     ".boto",
     ".databrickscfg",
-    ".huggingface/token",
     ".cache/huggingface/token",
     ".password-store",
     ".local/share/keyrings",
@@ -59,9 +55,6 @@ const IN_HOMES: &[&str] = &[
     ".ICEauthority",
     // Other agents.
     ".claude.json",
-    ".claude/.credentials.json",
-    ".codex/auth.json",
-    ".gemini/oauth_creds.json",
     ".config/github-copilot",
     // Browsers, mail, chats.
     ".mozilla",
@@ -78,11 +71,6 @@ const IN_HOMES: &[&str] = &[
     ".config/discord",
     ".local/share/TelegramDesktop",
     ".local/share/evolution",
-    "snap/firefox",
-    "snap/chromium",
-    ".var/app/org.mozilla.firefox",
-    ".var/app/org.chromium.Chromium",
-    ".var/app/com.google.Chrome",
     "Library/Keychains",
     "Library/Cookies",
     "Library/Safari",
@@ -97,7 +85,6 @@ const IN_HOMES: &[&str] = &[
     ".histfile",
     ".sh_history",
     ".ash_history",
-    ".local/share/fish/fish_history",
     ".python_history",
     ".node_repl_history",
     ".irb_history",
@@ -108,6 +95,68 @@ const IN_HOMES: &[&str] = &[
     ".mongosh",
     ".lesshst",
     ".viminfo",
+    // Clouds, clusters, registries, databases and what else logs in.
+    ".age",
+    ".pki",
+    ".config/Bitwarden CLI",
+    ".oci",
+    ".ibmcloud",
+    ".docker",
+    ".config/containers",
+    ".config/doctl",
+    ".config/heroku",
+    ".config/hcloud",
+    ".config/linode-cli",
+    ".config/scw",
+    ".config/vercel",
+    ".config/netlify",
+    ".fly",
+    ".terraform.d",
+    ".terraformrc",
+    ".snowflake",
+    ".ansible",
+    ".vagrant.d",
+    ".yarnrc",
+    ".config/pip",
+    ".pip",
+    ".bundle/config",
+    ".gradle/init.d",
+    ".nuget/NuGet",
+    ".config/NuGet",
+    ".huggingface",
+    ".kaggle",
+    ".mongorc.js",
+    ".rediscli_auth",
+    ".claude",
+    ".codex",
+    ".gemini",
+    ".config/openai",
+    ".config/opencode",
+    ".local/share/opencode",
+    ".cursor",
+    ".aider.conf.yml",
+    ".librewolf",
+    ".cache/mozilla",
+    ".cache/google-chrome",
+    ".cache/chromium",
+    ".cache/thunderbird",
+    ".var/app",
+    "snap",
+    ".config/Element",
+    ".purple",
+    ".irssi",
+    ".weechat",
+    ".mbsyncrc",
+    ".msmtprc",
+    ".fetchmailrc",
+    ".offlineimaprc",
+    ".muttrc",
+    ".bitcoin",
+    ".ethereum",
+    ".electrum",
+    ".config/solana",
+    ".local/share/fish",
+    ".config/pulse/cookie",
 ];
 
 /// Of the system.
@@ -128,6 +177,28 @@ const IN_SYSTEM: &[&str] = &[
     "/var/run/secrets",
     "/proc/kcore",
     "/proc/keys",
+    "/etc/security/opasswd",
+    "/etc/pki/tls/private",
+    "/etc/letsencrypt",
+    "/etc/ipsec.secrets",
+    "/etc/ipsec.d",
+    "/etc/openvpn",
+    "/etc/ppp",
+    "/etc/wpa_supplicant",
+    "/etc/netplan",
+    "/etc/kubernetes",
+    "/etc/rancher",
+    "/etc/docker",
+    "/etc/mysql/debian.cnf",
+    "/etc/apt/auth.conf",
+    "/etc/apt/auth.conf.d",
+    "/etc/crypttab",
+    "/etc/sssd",
+    "/etc/samba",
+    "/etc/ssh/ssh_host_rsa_key",
+    "/etc/ssh/ssh_host_ecdsa_key",
+    "/etc/ssh/ssh_host_ed25519_key",
+    "/etc/ssh/ssh_host_dsa_key",
 ];
 
 /// What the kernel tells of a process and is not for others: its variables, and its memory.
@@ -158,6 +229,11 @@ pub fn around(path: &Path, home: &Path) -> Option<PathBuf> {
 /// The secret places of `home`, whether they exist or not.
 pub fn places(home: &Path) -> impl Iterator<Item = PathBuf> {
     IN_HOMES.iter().map(|name| home.join(name))
+}
+
+/// Those of the system.
+pub fn system_places() -> impl Iterator<Item = PathBuf> {
+    IN_SYSTEM.iter().map(PathBuf::from)
 }
 
 /// Whether a file of this name is one that the kernel keeps of a process, wherever its file system is mounted.

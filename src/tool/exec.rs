@@ -4,6 +4,7 @@
 use super::files::Files;
 use super::{Effect, Failure, Output, Tool};
 use crate::policy::Refusal;
+use crate::policy::secrets;
 use crate::policy::startup::NAMES;
 use crate::provider::ToolSpec;
 use crate::sys::env::{Env, INSIDE};
@@ -132,7 +133,7 @@ impl Exec {
         let mut closed = reach.hidden.clone();
         // What the user names, the user means.
         closed.extend(
-            system::secrets(&reach.home)
+            system::secrets(secrets::places(&reach.home), secrets::system_places())
                 .into_iter()
                 .filter(|secret| !reach.roots.iter().any(|root| root.path.starts_with(secret))),
         );

@@ -112,184 +112,6 @@ const TOOLS: &[&str] = &[
     ".gitattributes",
 ];
 
-/// What is in the home directory and in nobody's business.
-pub const SECRETS: &[&str] = &[
-    // Keys of the user, and of machines that trust them.
-    ".ssh",
-    ".gnupg",
-    ".age",
-    ".config/age",
-    ".config/sops",
-    ".password-store",
-    ".pki",
-    ".config/op",
-    ".config/Bitwarden",
-    ".config/Bitwarden CLI",
-    ".config/keepassxc",
-    ".vault-token",
-    ".local/share/keyrings",
-    ".local/share/kwalletd",
-    // Clouds.
-    ".aws",
-    ".azure",
-    ".config/gcloud",
-    ".boto",
-    ".s3cfg",
-    ".oci",
-    ".ibmcloud",
-    ".kube",
-    ".docker",
-    ".config/containers",
-    ".config/doctl",
-    ".config/heroku",
-    ".config/hcloud",
-    ".config/linode-cli",
-    ".config/scw",
-    ".config/rclone",
-    ".config/vercel",
-    ".config/netlify",
-    ".fly",
-    ".terraform.d",
-    ".terraformrc",
-    ".databrickscfg",
-    ".snowflake",
-    ".ansible",
-    ".vagrant.d",
-    // Places that code and packages come from and go to.
-    ".netrc",
-    ".authinfo",
-    ".authinfo.gpg",
-    ".git-credentials",
-    ".config/git/credentials",
-    ".config/gh",
-    ".config/glab-cli",
-    ".config/hub",
-    ".config/github-copilot",
-    ".npmrc",
-    ".yarnrc",
-    ".yarnrc.yml",
-    ".pypirc",
-    ".config/pip",
-    ".pip",
-    ".cargo/credentials",
-    ".cargo/credentials.toml",
-    ".gem/credentials",
-    ".bundle/config",
-    ".m2/settings.xml",
-    ".m2/settings-security.xml",
-    ".gradle/gradle.properties",
-    ".gradle/init.d",
-    ".composer/auth.json",
-    ".config/composer/auth.json",
-    ".nuget/NuGet",
-    ".config/NuGet",
-    ".huggingface",
-    ".cache/huggingface/token",
-    ".kaggle",
-    // Databases.
-    ".pgpass",
-    ".my.cnf",
-    ".mylogin.cnf",
-    ".mongorc.js",
-    ".rediscli_auth",
-    // Other agents, and what they were told.
-    ".claude",
-    ".claude.json",
-    ".codex",
-    ".gemini",
-    ".config/openai",
-    ".config/opencode",
-    ".local/share/opencode",
-    ".cursor",
-    ".aider.conf.yml",
-    // Browsers, mail, talk.
-    ".mozilla",
-    ".librewolf",
-    ".thunderbird",
-    ".config/google-chrome",
-    ".config/google-chrome-beta",
-    ".config/chromium",
-    ".config/BraveSoftware",
-    ".config/microsoft-edge",
-    ".config/vivaldi",
-    ".config/opera",
-    ".cache/mozilla",
-    ".cache/google-chrome",
-    ".cache/chromium",
-    ".cache/thunderbird",
-    ".var/app",
-    "snap",
-    ".config/Signal",
-    ".config/Slack",
-    ".config/discord",
-    ".config/Element",
-    ".local/share/TelegramDesktop",
-    ".purple",
-    ".irssi",
-    ".weechat",
-    ".mbsyncrc",
-    ".msmtprc",
-    ".fetchmailrc",
-    ".offlineimaprc",
-    ".muttrc",
-    // Money.
-    ".bitcoin",
-    ".ethereum",
-    ".electrum",
-    ".config/solana",
-    // What was typed, and the desktop's own keys.
-    ".bash_history",
-    ".zsh_history",
-    ".local/share/fish",
-    ".python_history",
-    ".node_repl_history",
-    ".psql_history",
-    ".mysql_history",
-    ".sqlite_history",
-    ".rediscli_history",
-    ".lesshst",
-    ".viminfo",
-    ".Xauthority",
-    ".ICEauthority",
-    ".config/pulse/cookie",
-];
-
-/// What the system keeps for itself; it matters where commands run as root.
-const SYSTEM_SECRETS: &[&str] = &[
-    "/etc/shadow",
-    "/etc/shadow-",
-    "/etc/gshadow",
-    "/etc/gshadow-",
-    "/etc/sudoers",
-    "/etc/sudoers.d",
-    "/etc/security/opasswd",
-    "/etc/ssl/private",
-    "/etc/pki/tls/private",
-    "/etc/letsencrypt",
-    "/etc/krb5.keytab",
-    "/etc/ipsec.secrets",
-    "/etc/ipsec.d",
-    "/etc/wireguard",
-    "/etc/openvpn",
-    "/etc/ppp",
-    "/etc/NetworkManager/system-connections",
-    "/etc/wpa_supplicant",
-    "/etc/netplan",
-    "/etc/kubernetes",
-    "/etc/rancher",
-    "/etc/docker",
-    "/etc/mysql/debian.cnf",
-    "/etc/apt/auth.conf",
-    "/etc/apt/auth.conf.d",
-    "/etc/crypttab",
-    "/etc/sssd",
-    "/etc/samba",
-    "/etc/ssh/ssh_host_rsa_key",
-    "/etc/ssh/ssh_host_ecdsa_key",
-    "/etc/ssh/ssh_host_ed25519_key",
-    "/etc/ssh/ssh_host_dsa_key",
-];
-
 /// The places of the system that exist, the directories of `path` (as PATH has them) and the tools in `home` among them.
 pub fn reads(path: &str, home: &Path) -> Vec<PathBuf> {
     let system = SYSTEM.iter().map(PathBuf::from);
@@ -322,16 +144,19 @@ fn with_library(programs: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Secrets that are there to be read by the user we are.
-pub fn secrets(home: &Path) -> Vec<PathBuf> {
-    let of_home = SECRETS.iter().map(|name| home.join(name));
-    // Where file modes close them already, `/etc` need not be granted around them.
-    let of_system = SYSTEM_SECRETS
-        .iter()
-        .map(PathBuf::from)
-        .filter(|path| rustix::fs::access(path, rustix::fs::Access::READ_OK).is_ok());
+/// Where secrets really are: those of a home, and of those of the system what the user we are may read. Where file modes close
+/// them already, `/etc` need not be granted around them.
+pub fn secrets(
+    of_home: impl Iterator<Item = PathBuf>,
+    of_system: impl Iterator<Item = PathBuf>,
+) -> Vec<PathBuf> {
+    // What the kernel tells in `/proc` it closes itself to those without capabilities; granted around a place in there, no
+    // process that is yet to start would be seen.
+    let is_open = |path: &PathBuf| {
+        !path.starts_with("/proc") && rustix::fs::access(path, rustix::fs::Access::READ_OK).is_ok()
+    };
     of_home
-        .chain(of_system)
+        .chain(of_system.filter(is_open))
         .map(|path| std::fs::canonicalize(&path).unwrap_or(path))
         .collect()
 }
