@@ -136,6 +136,7 @@ fn programs(net: bool) -> Option<Vec<BpfProgram>> {
     refused.insert(libc::SYS_clone, new.collect::<Option<_>>()?);
     let typing = TERMINAL.iter().map(|request| is(1, *request));
     refused.insert(libc::SYS_ioctl, typing.collect::<Option<_>>()?);
+    refused.extend(others()?);
     Some(vec![
         program(always(MISSING), libc::ENOSYS)?,
         program(refused, libc::EPERM)?,
@@ -143,6 +144,29 @@ fn programs(net: bool) -> Option<Vec<BpfProgram>> {
         foreign(),
     ])
 }
+
+/// Calls that hamper other processes of the same user, who runs us: with no descriptor left to us, or no share of the
+/// processor, we could not keep the command's deadline. Nobody but zero is oneself here.
+fn others() -> Option<BTreeMap<i64, Vec<SeccompRule>>> {
+    let is_other = |argument| condition(argument, SeccompCmpOp::Ne, 0);
+    let sets = SeccompCondition::new(2, SeccompCmpArgLen::Qword, SeccompCmpOp::Ne, 0).ok()?;
+    let limits = SeccompRule::new(vec![is_other(0)?, sets]).ok()?;
+    let someone = |all_of_the_user: libc::c_int| {
+        let who = SeccompRule::new(vec![is_other(1)?]).ok()?;
+        Some(vec![who, is(0, all_of_the_user as u64)?])
+    };
+    Some(BTreeMap::from([
+        (libc::SYS_prlimit64, vec![limits]),
+        (
+            libc::SYS_setpriority,
+            someone(libc::PRIO_USER as libc::c_int)?,
+        ),
+        (libc::SYS_ioprio_set, someone(IOPRIO_WHO_USER)?),
+    ]))
+}
+
+/// All processes of a user, for the priority of what they read and write.
+const IOPRIO_WHO_USER: libc::c_int = 3;
 
 /// The sockets that are refused.
 fn sockets(net: bool) -> Option<BTreeMap<i64, Vec<SeccompRule>>> {
