@@ -336,6 +336,8 @@ fn answer(
         last: spawned::last_number(session.messages()),
     });
     let mut tell = |event: Event<'_>| report.tell(event);
+    let memory = Memory::new(&settings.workspace, &world.clock);
+    let remembered = memory.read().ok().flatten().unwrap_or_default();
     let ending = match compact {
         Some(instructions) => {
             turn::compact::now(&mut agent, &mut session, instructions.as_deref(), &mut tell)
@@ -347,11 +349,10 @@ fn answer(
         *afterwards = afterwards::due(arguments, &settings, &session, Some(&chosen));
     }
     if let Some(what) = scene.common.seen.untrusted()
-        && let memory = Memory::new(&settings.workspace, &world.clock)
         && scene.common.files.has_changed(&real_path(&memory.path()))
     {
         // The answer is out: what is in the way of a label is told, and no failure of this run.
-        if let Err(error) = label(&memory, &place, &what) {
+        if let Err(error) = label(&memory, &remembered, &place, &what) {
             report.notice(&format!("the memory's new version has no label: {error:#}"));
         }
     }
@@ -365,11 +366,11 @@ fn answer(
 }
 
 /// Note with the version of the memory that this turn has made what strangers had said before.
-fn label(memory: &Memory, place: &Place, what: &str) -> Result<()> {
+fn label(memory: &Memory, before: &[u8], place: &Place, what: &str) -> Result<()> {
     let mut advance = |key: &str, from, to| consolidation::advance(place, key, from, to).map(drop);
     let patience = Duration::from_secs(10);
     let held = memory.hold(patience, &mut || {}, &mut advance)?;
-    held.label(what).map(drop)
+    held.label(before, what)
 }
 
 fn real_path(path: &Path) -> PathBuf {

@@ -3,6 +3,7 @@
 use crate::World;
 use crate::cli::{Grants, Sandbox as SandboxFlag};
 use crate::error::{Exit, fail, fail_hint};
+use crate::memory;
 use crate::policy::net::Net;
 use crate::policy::profile::{self, Profile};
 use crate::policy::reach::{Reach, Root};
@@ -316,12 +317,16 @@ fn reach(
             ])
             .collect(),
         notes: NOTES.iter().map(|name| inner(name)).collect(),
-        read_only: vec![
-            inner("cron"),
-            inner(".git"),
-            inner(".nanobot"),
-            root.join("cron"),
-        ],
+        read_only: memory::OWN
+            .iter()
+            .map(|name| inner("memory").join(name))
+            .chain([
+                inner("cron"),
+                inner(".git"),
+                inner(".nanobot"),
+                root.join("cron"),
+            ])
+            .collect(),
         ..Reach::default()
     })
 }

@@ -34,6 +34,10 @@ const PLAN: u32 = 1;
 /// The folder of versions.
 const VERSIONS: &str = ".versions";
 
+/// What lies beside the memory and is for its own use: a plan is carried out by whoever finds it, and the versions are the
+/// way back. Names in its folder.
+pub const OWN: &[&str] = &[VERSIONS, PENDING, ".lock", ".cursor"];
+
 /// The memory of a workspace.
 #[derive(Clone, Debug)]
 pub struct Memory {
@@ -217,16 +221,27 @@ pub struct Held {
 impl Held {
     /// The memory as it is, and a version if nobody has seen it yet. Empty where there is none.
     pub fn look(&self) -> Result<Vec<u8>> {
-        self.take_in(None)
-    }
-
-    /// As [`Self::look`], for what a turn has changed in whose conversation strangers had said `what`.
-    pub fn label(&self, what: &str) -> Result<Vec<u8>> {
-        self.take_in(Some(what.to_owned()))
-    }
-
-    fn take_in(&self, untrusted: Option<String>) -> Result<Vec<u8>> {
         let text = self.memory.read()?.unwrap_or_default();
+        self.take_in(&text, None)?;
+        Ok(text)
+    }
+
+    /// As [`Self::look`], for what a turn has made of `before` in whose conversation strangers had said `what`. What was
+    /// there before is a version too, so that there is a way back.
+    pub fn label(&self, before: &[u8], what: &str) -> Result<()> {
+        let store = self.memory.store();
+        let mut known = false;
+        for version in store.list()? {
+            known |= store.text(version.id)?.as_deref() == Some(before);
+        }
+        if !known && !before.is_empty() {
+            self.take_in(before, None)?;
+        }
+        let text = self.memory.read()?.unwrap_or_default();
+        self.take_in(&text, Some(what.to_owned()))
+    }
+
+    fn take_in(&self, text: &[u8], untrusted: Option<String>) -> Result<()> {
         let store = self.memory.store();
         let list = store.list()?;
         let current = version::current(&list);
@@ -234,15 +249,15 @@ impl Held {
             Some(version) => store.text(version.id)?,
             None => None,
         };
-        if known.as_deref() != Some(&text) {
+        if known.as_deref() != Some(text) {
             let version = Version {
                 untrusted,
-                ..self.next(&list, Cause::Outside, None, &text)
+                ..self.next(&list, Cause::Outside, None, text)
             };
-            store.stage(version.id, &text)?;
+            store.stage(version.id, text)?;
             store.add(&version)?;
         }
-        Ok(text)
+        Ok(())
     }
 
     /// See that the history can be added to, before anything is paid for.
