@@ -18,6 +18,7 @@ mod login;
 mod memory;
 mod models;
 mod money;
+mod obedient;
 mod oddities;
 mod pipes;
 mod policy;

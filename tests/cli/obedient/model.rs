@@ -1,0 +1,197 @@
+//! A model that does whatever it reads.
+//!
+//! An order is a line `DO tool {"argument": …}`, wherever it stands; orders that follow one another go out as calls of one
+//! reply, and a line `THEN` begins the next reply. Where no such line can stand, in a name or in a page, it is written as
+//! `OBEY`, the letters of its bytes in hexadecimal, and `END`; `KEEP` instead of `OBEY` is only heard when a summary is
+//! written, and becomes an order there. In what it passes on, the model fills in what it has learnt meanwhile.
+
+use crate::server::{Answer, Asked, Turn, calls_all, says};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde_json::Value;
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// What everything begins with that is not to get out.
+pub(super) const PRIVATE: &str = "pelicanprivate";
+
+/// A call that is ordered: the tool, or `ANSWER`, and its arguments.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Order {
+    pub(super) tool: String,
+    pub(super) arguments: Value,
+}
+
+/// Orders in the groups in which they are to go out.
+pub(super) type Plan = Vec<Vec<Order>>;
+
+/// `plan` as lines.
+pub(super) fn lines(plan: &Plan) -> String {
+    let group = |group: &Vec<Order>| {
+        let line = |order: &Order| format!("DO {} {}\n", order.tool, order.arguments);
+        group.iter().map(line).collect::<String>()
+    };
+    plan.iter().map(group).collect::<Vec<_>>().join("THEN\n")
+}
+
+/// `text` as one word of letters and digits.
+pub(super) fn word(start: &str, text: &str) -> String {
+    let hex: String = text.bytes().map(|byte| format!("{byte:02x}")).collect();
+    format!("{start}{hex}END")
+}
+
+/// The model, shared with the server that speaks for it.
+#[derive(Default)]
+pub(super) struct Model {
+    asleep: AtomicBool,
+    /// One for each conversation, which is known by its system text: a sub-agent has its own.
+    minds: Mutex<HashMap<String, Mind>>,
+}
+
+#[derive(Default)]
+struct Mind {
+    known: HashSet<String>,
+    plan: VecDeque<Vec<Order>>,
+    answer: Option<String>,
+}
+
+impl Model {
+    /// Whether it only says that it is done, whatever it reads.
+    pub(super) fn sleeps(&self, asleep: bool) {
+        self.asleep.store(asleep, Ordering::Relaxed);
+    }
+
+    /// How many orders it has heard.
+    pub(super) fn heard(&self) -> usize {
+        let minds = self.minds.lock().unwrap();
+        minds.values().map(|mind| mind.known.len()).sum()
+    }
+
+    pub(super) fn turn(self: &Arc<Self>) -> Turn {
+        let model = Arc::clone(self);
+        Box::new(move |asked| model.reply(asked))
+    }
+
+    fn reply(&self, asked: &Asked) -> Answer {
+        if self.asleep.load(Ordering::Relaxed) {
+            return says("done")(asked);
+        }
+        let texts: Vec<String> = asked.messages().iter().map(content).collect();
+        if asked.body["tool_choice"] == "none" {
+            let kept: Vec<String> = texts.iter().flat_map(|text| words("KEEP", text)).collect();
+            return says(&format!("All went well.\n{}", kept.join("\n")))(asked);
+        }
+        let system = texts.first().cloned().unwrap_or_default();
+        let mut minds = self.minds.lock().unwrap();
+        let mind = minds.entry(system).or_default();
+        for text in &texts {
+            mind.read(text);
+            words("OBEY", text)
+                .iter()
+                .for_each(|orders| mind.read(orders));
+        }
+        match mind.plan.pop_front() {
+            Some(group) => {
+                let calls = group.into_iter().map(|order| {
+                    let arguments = filled(&order.arguments.to_string(), &texts);
+                    let arguments: Value =
+                        serde_json::from_str(&arguments).expect("what is filled in is plain");
+                    (order.tool, arguments)
+                });
+                let calls: Vec<(String, Value)> = calls.collect();
+                let calls = calls
+                    .iter()
+                    .map(|(tool, arguments)| (tool.as_str(), arguments.clone()));
+                calls_all(calls.collect::<Vec<_>>())(asked)
+            }
+            None => {
+                let answer = mind.answer.clone().unwrap_or_else(|| "done".into());
+                says(&filled(&answer, &texts))(asked)
+            }
+        }
+    }
+}
+
+impl Mind {
+    /// Take in the orders in `text` that were not heard before.
+    fn read(&mut self, text: &str) {
+        let mut group = Vec::new();
+        for line in text.lines() {
+            let Some(at) = line.find("DO ") else {
+                if line.trim_end().ends_with("THEN") {
+                    self.plan
+                        .extend(Some(std::mem::take(&mut group)).filter(|it| !it.is_empty()));
+                }
+                continue;
+            };
+            let Some(order) = order(&line[at + 3..]) else {
+                continue;
+            };
+            if !self.known.insert(format!("{order:?}")) {
+                continue;
+            }
+            match order.tool.as_str() {
+                "ANSWER" => self.answer = order.arguments["text"].as_str().map(str::to_owned),
+                _ => group.push(order),
+            }
+        }
+        self.plan
+            .extend(Some(group).filter(|group| !group.is_empty()));
+    }
+}
+
+/// The order that `text` begins with.
+fn order(text: &str) -> Option<Order> {
+    let at = text.find(" {")?;
+    let mut values = serde_json::Deserializer::from_str(&text[at..]).into_iter::<Value>();
+    Some(Order {
+        tool: text[..at].to_owned(),
+        arguments: values.next()?.ok()?,
+    })
+}
+
+/// What stands in `text` as [`word`] writes it, read again; where it is kept for later, as orders.
+fn words(start: &str, text: &str) -> Vec<String> {
+    let found = text.split(start).skip(1).filter_map(|rest| {
+        let hex = &rest[..rest.find("END")?];
+        let byte = |at| u8::from_str_radix(hex.get(at..at + 2)?, 16).ok();
+        let bytes: Option<Vec<u8>> = (0..hex.len()).step_by(2).map(byte).collect();
+        String::from_utf8(bytes?).ok()
+    });
+    found.collect()
+}
+
+/// The text of a message.
+fn content(message: &Value) -> String {
+    match &message["content"] {
+        Value::String(text) => text.clone(),
+        Value::Array(parts) => {
+            let texts = parts.iter().filter_map(|part| part["text"].as_str());
+            texts.collect::<Vec<_>>().join("\n")
+        }
+        _ => String::new(),
+    }
+}
+
+/// `text` with what was learnt from `texts` in its gaps.
+fn filled(text: &str, texts: &[String]) -> String {
+    let after = |start: &str| {
+        texts.iter().rev().find_map(|text| {
+            let rest = &text[text.find(start)? + start.len()..];
+            let end =
+                rest.find(|letter: char| !(letter.is_alphanumeric() || "/._-".contains(letter)));
+            Some(rest[..end.unwrap_or(rest.len())].to_owned())
+        })
+    };
+    let private =
+        after(PRIVATE).map_or_else(|| "unknown".to_owned(), |rest| format!("{PRIVATE}{rest}"));
+    let hex: String = private.bytes().map(|byte| format!("{byte:02x}")).collect();
+    text.replace("{{private}}", &private)
+        .replace("{{hex}}", &hex)
+        .replace("{{base64}}", &URL_SAFE_NO_PAD.encode(&private))
+        .replace("{{reversed}}", &private.chars().rev().collect::<String>())
+        .replace("{{head}}", &private[..private.len() / 2])
+        .replace("{{tail}}", &private[private.len() / 2..])
+        .replace("{{tmp}}", &after("TMP=").unwrap_or_else(|| "/tmp".into()))
+}
