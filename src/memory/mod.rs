@@ -127,6 +127,13 @@ impl Memory {
         self.store().list()
     }
 
+    /// What strangers had said where the memory in force comes from, where they had. It stays said until a person has edited
+    /// the memory or gone back to a version before.
+    pub fn untrusted(&self) -> Result<Option<String>> {
+        let versions = self.versions()?;
+        Ok(version::current(&versions).and_then(|version| version.untrusted.clone()))
+    }
+
     /// The text of a version; `None` where it is not kept.
     pub fn version(&self, id: u64) -> Result<Option<Vec<u8>>> {
         self.store().text(id)
@@ -251,7 +258,7 @@ impl Held {
         };
         if known.as_deref() != Some(text) {
             let version = Version {
-                untrusted,
+                untrusted: untrusted.or_else(|| current.and_then(|it| it.untrusted.clone())),
                 ..self.next(&list, Cause::Outside, None, text)
             };
             store.stage(version.id, text)?;
@@ -294,9 +301,15 @@ impl Held {
             None => None,
             Some(text) => {
                 let session = piece.map(|(session, ..)| session);
+                let labelled = match cause {
+                    // A person has seen it.
+                    Cause::Edit => None,
+                    Cause::Undo => list.iter().find(|version| Some(version.id) == of),
+                    _ => version::current(&list),
+                };
                 let version = Version {
                     aside,
-                    untrusted,
+                    untrusted: untrusted.or_else(|| labelled.and_then(|it| it.untrusted.clone())),
                     of,
                     ..self.next(&list, cause, session, &text)
                 };

@@ -291,7 +291,7 @@ impl State {
             (name, Some(called)) if LOOKING.contains(&name) => {
                 let path = called.arguments["path"].as_str().unwrap_or(".");
                 let place = ground.place(path);
-                if place.starts_with(&ground.workspace) {
+                if ground.is_ours(name, &place) {
                     return;
                 }
                 self.taint(|| format!("`{path}`"));
@@ -328,6 +328,17 @@ impl State {
 impl Ground {
     fn place(&self, path: &str) -> PathBuf {
         (self.real)(&self.reach.absolute(path))
+    }
+
+    /// Whether what `tool` shows of `place` is the user's or ours. The log of past conversations is not: it tells what was said
+    /// in them.
+    fn is_ours(&self, tool: &str, place: &Path) -> bool {
+        let memory = self.workspace.join("memory");
+        let shows_log = match place.starts_with(&memory) {
+            true => place != memory.join("MEMORY.md"),
+            false => tool == "grep" && memory.starts_with(place),
+        };
+        place.starts_with(&self.workspace) && !(shows_log && ["grep", "read_file"].contains(&tool))
     }
 
     /// Whether this run can change `place`, or something beneath it.

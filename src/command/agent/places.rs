@@ -6,6 +6,7 @@ use crate::cli::Grants;
 use crate::command::crew::Crew;
 use crate::command::granted;
 use crate::error::{Exit, fail_hint};
+use crate::memory::Memory;
 use crate::policy::net::Net;
 use crate::policy::profile::Profile;
 use crate::policy::reach::Reach;
@@ -118,6 +119,15 @@ pub(in crate::command) fn set(
     files.keep(Keeper::new(Undo::new(world.paths.undo()), about));
     let files = Arc::new(files);
     let mut notes = workspace.notes()?;
+    // What strangers may have put into the memory is theirs in this run too.
+    if notes.memory.is_some()
+        && let Some(what) = Memory::new(&workspace.root, &world.clock).untrusted()?
+    {
+        seen.taint(&format!(
+            "the memory, which comes from a conversation with {what}; once `nanobot memory edit` has it as you want it, it is \
+             yours"
+        ));
+    }
     // What lies around the work speaks only where somebody said that it may.
     let around = match directory == home {
         true => trust::Notes::default(),
