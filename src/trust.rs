@@ -47,6 +47,8 @@ pub struct Notes {
     pub texts: Vec<(String, String)>,
     /// Where skills are, the innermost first.
     pub skills: Vec<PathBuf>,
+    /// The trusted directories themselves, the outermost first.
+    pub trusted: Vec<PathBuf>,
     /// What is there and was not read, since nobody said that it may be.
     pub ignored: Vec<PathBuf>,
 }
@@ -120,6 +122,7 @@ impl Trust {
                 .filter(|path| path.symlink_metadata().is_ok());
             notes.ignored.extend(exists);
         }
+        notes.trusted = trusted.to_vec();
         for place in trusted {
             if let Some(text) = text_in(place)? {
                 let name = place.join("AGENTS.md").display().to_string();

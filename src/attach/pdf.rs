@@ -3,6 +3,7 @@
 
 use super::Origin;
 use crate::error::{Exit, fail, fail_hint};
+use crate::policy::secrets;
 use crate::sys::env::Env;
 use crate::sys::process::{self, Spec};
 use crate::sys::sandbox::{self, Fence, system};
@@ -42,7 +43,8 @@ pub fn text(bytes: &[u8], origin: Origin<'_>, env: &Env) -> Result<String> {
         fence: sandbox::available().is_ok().then(|| {
             let mut reads = system::reads(path, Path::new("/nonexistent"));
             reads.push(file.path().to_owned());
-            Fence::new(reads, Vec::new(), Vec::new(), Vec::new(), false)
+            let closed = system::secrets(std::iter::empty(), secrets::system_places());
+            Fence::new(reads, Vec::new(), closed, Vec::new(), false)
         }),
     };
     let finished = match process::run(&spec, &mut |_| {}) {

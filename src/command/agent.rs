@@ -36,7 +36,7 @@ use afterwards::Afterwards;
 use anyhow::{Context, Result};
 use places::Cast;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -349,7 +349,8 @@ fn answer(
         *afterwards = afterwards::due(arguments, &settings, &session, Some(&chosen));
     }
     if let Some(what) = scene.common.seen.untrusted()
-        && scene.common.files.has_changed(&real_path(&memory.path()))
+        // Whoever wrote it, a tool of ours or a command.
+        && memory.read().ok().flatten().unwrap_or_default() != remembered
     {
         // The answer is out: what is in the way of a label is told, and no failure of this run.
         if let Err(error) = label(&memory, &remembered, &place, &what) {
@@ -371,10 +372,6 @@ fn label(memory: &Memory, before: &[u8], place: &Place, what: &str) -> Result<()
     let patience = Duration::from_secs(10);
     let held = memory.hold(patience, &mut || {}, &mut advance)?;
     held.label(before, what)
-}
-
-fn real_path(path: &Path) -> PathBuf {
-    std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
 }
 
 /// What may stop or bend the turn, in the order in which it is asked. Budgets wrap the provider.

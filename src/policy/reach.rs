@@ -35,6 +35,8 @@ pub struct Reach {
     pub read_only: Vec<PathBuf>,
     /// Places beneath the roots that tell a later run what to do: no tool changes them once a stranger has had a word.
     pub notes: Vec<PathBuf>,
+    /// Directories that may say how to work, and so may those beneath them.
+    pub trusted: Vec<PathBuf>,
     /// What rules forbid, wherever it is.
     pub denied: Vec<PathRule>,
     /// Neither secrets nor start-up files are closed: the user took all limits away.
@@ -137,7 +139,8 @@ impl Reach {
             .strip_prefix(&root.path)
             .unwrap_or(Path::new(""))
             .to_owned();
-        if access == Access::Write && !self.is_free && startup::is_kept(&relative) {
+        let is_kept = startup::is_kept(&relative) || self.is_kept_of_home(&path, &root.path);
+        if access == Access::Write && !self.is_free && is_kept {
             let flag = format!("--write={shown}");
             return Err(Refusal {
                 words: format!(
@@ -179,7 +182,20 @@ impl Reach {
     /// Whether `path`, which is absolute, is what a rule's pattern means: an absolute one is held against the whole path,
     /// one without a slash against the name, any other against the path from the directory on.
     pub fn matches(&self, pattern: &Pattern, path: &Path) -> bool {
+        // Who names a directory means what is in it.
+        let mut places = path
+            .ancestors()
+            .take_while(|place| !place.as_os_str().is_empty());
+        places.any(|place| self.is_like(pattern, place))
+    }
+
+    fn is_like(&self, pattern: &Pattern, path: &Path) -> bool {
         let text = pattern.text();
+        let text = text
+            .strip_suffix('/')
+            .filter(|text| !text.is_empty())
+            .unwrap_or(text);
+        let pattern = &Pattern::new(text);
         if text.starts_with('/') {
             return pattern.matches(&path.to_string_lossy());
         }
@@ -215,9 +231,20 @@ impl Reach {
         path
     }
 
+    /// Whether `path` is run at the start of something in a home directory. Who granted that very place means it.
+    fn is_kept_of_home(&self, path: &Path, root: &Path) -> bool {
+        let Some(home) = secrets::home_of(path, &self.home) else {
+            return false;
+        };
+        let mut names = startup::NAMES.iter().map(|name| home.join(name));
+        names.any(|place| path.starts_with(&place) && !root.starts_with(&place))
+    }
+
     /// Whether `path` tells a later run what to do.
     pub fn is_note(&self, path: &Path) -> bool {
+        let speaks = ["AGENTS.md", "SKILL.md"].map(|name| path.file_name() == Some(name.as_ref()));
         self.notes.iter().any(|note| path.starts_with(note))
+            || speaks.contains(&true) && self.trusted.iter().any(|root| path.starts_with(root))
     }
 
     /// What both allow; relative paths start where ours do.
@@ -232,9 +259,18 @@ impl Reach {
                 } else {
                     continue;
                 };
+                if roots.iter().any(|root: &Root| root.path == *deeper) {
+                    continue;
+                }
+                // What counts for a place is the deepest root around it, on either side.
+                let may_write = |reach: &Self| {
+                    reach
+                        .root_of(deeper)
+                        .is_some_and(|(_, root)| root.may_write)
+                };
                 roots.push(Root {
                     path: deeper.clone(),
-                    may_write: ours.may_write && theirs.may_write,
+                    may_write: may_write(self) && may_write(other),
                 });
             }
         }
@@ -252,6 +288,7 @@ impl Reach {
             hidden: joined(&self.hidden, &other.hidden),
             read_only: joined(&self.read_only, &other.read_only),
             notes: joined(&self.notes, &other.notes),
+            trusted: joined(&self.trusted, &other.trusted),
             denied: [&self.denied[..], &other.denied[..]].concat(),
             is_free: self.is_free && other.is_free,
             allowed: allowed.cloned().collect(),

@@ -45,6 +45,9 @@ const IN_HOMES: &[&str] = &[
     ".boto",
     ".databrickscfg",
     ".cache/huggingface/token",
+    ".local/share/uv/credentials",
+    ".dotnet/corefx/cryptography",
+    ".npm-global/etc/npmrc",
     ".password-store",
     ".local/share/keyrings",
     ".local/share/kwalletd",
@@ -243,7 +246,7 @@ pub fn is_of_process(path: &Path) -> bool {
 }
 
 /// The home directory that `path` is in.
-fn home_of(path: &Path, home: &Path) -> Option<PathBuf> {
+pub(super) fn home_of(path: &Path, home: &Path) -> Option<PathBuf> {
     if path.starts_with(home) && home.parent().is_some() {
         return Some(home.to_owned());
     }
@@ -292,11 +295,8 @@ mod tests {
             Some("/srv/me/.config/google-chrome"),
         );
         check("/srv/me/.config", None);
-        check(
-            "/srv/me/.docker/config.json",
-            Some("/srv/me/.docker/config.json"),
-        );
-        check("/srv/me/.docker/other", None);
+        check("/srv/me/.docker/config.json", Some("/srv/me/.docker"));
+        check("/srv/me/.dockerfile", None);
         check("/home/other/.aws/credentials", Some("/home/other/.aws"));
         check("/home/.aws", None);
         check("/root/.bash_history", Some("/root/.bash_history"));

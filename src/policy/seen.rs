@@ -39,6 +39,10 @@ const READING: &[&str] = &["read_file", "grep"];
 const BLOCKS: &[&str] = &["stdin", "file", "page", "directory"];
 /// What stands for what was attached, once a session has been read again.
 const PLACEHOLDERS: &[&str] = &["[image: ", "[document: ", "[image]"];
+/// How many of the addresses that stand in what strangers wrote are asked for: of one domain, and in a run.
+const OF_DOMAIN: usize = 8;
+const OF_RUN: usize = 40;
+
 /// Finds out where a path really is, links followed.
 pub type Real = Box<dyn Fn(&Path) -> PathBuf + Send + Sync>;
 
@@ -96,6 +100,8 @@ struct State {
     hosts: BTreeSet<String>,
     /// Addresses that stand where the model cannot have put them.
     addresses: HashSet<String>,
+    /// Of these, the ones that were asked for once strangers had had a word, by domain.
+    asked: HashMap<String, HashSet<String>>,
     /// Files that the model has changed, in this turn or an earlier one.
     written: HashSet<PathBuf>,
     /// Calls whose results are to come.
@@ -154,16 +160,31 @@ impl Seen {
     /// # Errors
     /// A refusal with the flag that would grant it.
     pub fn allows(&self, url: &Url, free: &Free) -> Result<Grounds, Refusal> {
-        let state = self.state();
-        let Some(what) = &state.untrusted else {
+        let mut state = self.state();
+        let Some(what) = state.untrusted.clone() else {
             return Ok(Grounds::Clean);
         };
-        if state.addresses.contains(&key(url)) {
-            return Ok(Grounds::Verbatim);
-        }
         let host = url.host_str().unwrap_or_default();
         if names(&state.hosts, host) || free.holds(url) {
-            return Ok(Grounds::Host);
+            return Ok(match state.addresses.contains(&key(url)) {
+                true => Grounds::Verbatim,
+                false => Grounds::Host,
+            });
+        }
+        if state.addresses.contains(&key(url)) {
+            return match state.chosen(url) {
+                true => Ok(Grounds::Verbatim),
+                false => {
+                    let flag = format!("--net={host}");
+                    Err(Refusal {
+                        words: format!(
+                            "which of a stranger's addresses are asked for tells their hosts something too, so that no more than \
+                             {OF_DOMAIN} of a domain and {OF_RUN} in all are; the user can grant `{host}` with `{flag}`"
+                        ),
+                        grant: Some(flag),
+                    })
+                }
+            };
         }
         let flag = format!("--net={host}");
         Err(Refusal {
@@ -192,6 +213,19 @@ impl State {
         if self.untrusted.is_none() {
             self.untrusted = Some(what());
         }
+    }
+
+    /// Whether `url`, which stands in what was read, may be asked for as one of many: a page that lists an address for each
+    /// letter would have a model spell with them.
+    fn chosen(&mut self, url: &Url) -> bool {
+        let all: usize = self.asked.values().map(HashSet::len).sum();
+        let asked = self.asked.entry(domain(url)).or_default();
+        let key = key(url);
+        if asked.contains(&key) {
+            return true;
+        }
+        let may = asked.len() < OF_DOMAIN && all < OF_RUN;
+        may && asked.insert(key)
     }
 
     fn user(&mut self, user: &User) {
@@ -278,8 +312,11 @@ impl State {
                 false
             }
             (name, _) if OUR_TOOLS.contains(&name) => return,
-            // In our own words.
-            ("web_search" | "web_fetch", _) if *failed => return,
+            // Also what failed: what went wrong is told in a server's words, or names where it led.
+            ("web_search" | "web_fetch", _) if *failed => {
+                self.taint(|| format!("what `{name}` gave"));
+                false
+            }
             ("web_search", _) => {
                 self.taint(|| "search results".into());
                 true
@@ -291,7 +328,7 @@ impl State {
             (name, Some(called)) if LOOKING.contains(&name) => {
                 let path = called.arguments["path"].as_str().unwrap_or(".");
                 let place = ground.place(path);
-                if ground.is_ours(name, &place) {
+                if ground.is_ours(&place) {
                     return;
                 }
                 self.taint(|| format!("`{path}`"));
@@ -330,15 +367,11 @@ impl Ground {
         (self.real)(&self.reach.absolute(path))
     }
 
-    /// Whether what `tool` shows of `place` is the user's or ours. The log of past conversations is not: it tells what was said
-    /// in them.
-    fn is_ours(&self, tool: &str, place: &Path) -> bool {
-        let memory = self.workspace.join("memory");
-        let shows_log = match place.starts_with(&memory) {
-            true => place != memory.join("MEMORY.md"),
-            false => tool == "grep" && memory.starts_with(place),
-        };
-        place.starts_with(&self.workspace) && !(shows_log && ["grep", "read_file"].contains(&tool))
+    /// Whether what stands at `place` is the user's word: the notes, which no run changes once strangers had a word in it, and
+    /// the memory, which has a label where they had. All else in the workspace an earlier run may have written for them.
+    fn is_ours(&self, place: &Path) -> bool {
+        let memory = self.workspace.join("memory/MEMORY.md");
+        self.reach.is_note(place) || place == memory
     }
 
     /// Whether this run can change `place`, or something beneath it.
@@ -351,6 +384,18 @@ impl Ground {
                 .to_str()
                 .is_none_or(|place| self.reach.decide(place, Access::Write).is_ok())
     }
+}
+
+/// The part of a host that somebody owns, as far as its form tells.
+fn domain(url: &Url) -> String {
+    let host = url.host_str().unwrap_or_default();
+    let labels: Vec<&str> = host.split('.').collect();
+    let is_shared = |end: &[&str]| end[1].len() == 2 && end[0].len() <= 3;
+    let count = match labels.len() {
+        count if count > 2 && is_shared(&labels[count - 2..]) => 3,
+        _ => 2,
+    };
+    labels[labels.len().saturating_sub(count)..].join(".")
 }
 
 /// `text` as the user's own words, and the blocks in it that others wrote, with their kinds. A block ends with its own
@@ -486,6 +531,28 @@ mod tests {
     }
 
     #[test]
+    fn a_list_of_addresses_spells_no_more_than_a_few_letters() {
+        let seen = Seen::new(ground(false));
+        let list: Vec<String> = (0..60)
+            .map(|number| format!("https://h{}.evil.example/{number}", number % 3))
+            .collect();
+        let page = called(
+            "web_fetch",
+            json!({"url": "https://evil.example/"}),
+            &list.join("\n"),
+            false,
+        );
+        seen.heed_all(&mut Heeded::default(), &page);
+        let may = |url: &String| {
+            seen.allows(&Url::parse(url).unwrap(), &Free::default())
+                .is_ok()
+        };
+        assert_eq!(list.iter().filter(|url| may(url)).count(), super::OF_DOMAIN);
+        // What was asked for once may be asked for again.
+        assert!(may(&list[0]));
+    }
+
+    #[test]
     fn who_may_be_asked_for_what() {
         use Grounds::{Clean, Host, Verbatim};
         let asks = || {
@@ -498,14 +565,11 @@ mod tests {
         // Nothing untrusted: any address.
         check(&[], EVIL, Some(Clean));
         check(&[asks()], EVIL, Some(Clean));
-        check(
-            &[
-                asks(),
-                done("read_file", json!({"path": "/home/u/w/a.md"}), EVIL),
-            ],
-            EVIL,
-            Some(Clean),
-        );
+        let read = |path: &str| [asks(), done("read_file", json!({"path": path}), EVIL)];
+        check(&read("/home/u/w/memory/MEMORY.md"), EVIL, Some(Clean));
+        // An earlier run may have written it for a stranger.
+        check(&read("/home/u/w/a.md"), EVIL, None);
+        check(&read("/home/u/w/memory/HISTORY.md"), EVIL, None);
         check(
             &[asks(), done("write_file", json!({"path": "a"}), "Wrote")],
             EVIL,
@@ -517,7 +581,8 @@ mod tests {
                 called("web_fetch", json!({"url": "x"}), "no", true).to_vec(),
             ],
             EVIL,
-            Some(Clean),
+            // What went wrong is told in a stranger's words.
+            None,
         );
         check(&[vec![injected("t-plan", "Only look.")]], EVIL, Some(Clean));
         check(&[vec![injected("t-r1", "Not JSON.")]], EVIL, Some(Clean));
@@ -554,7 +619,11 @@ mod tests {
             None,
         );
         check(
-            &[asks(), done("spawn", json!({"task": EVIL}), EVIL)],
+            &[
+                asks(),
+                done("spawn", json!({"task": EVIL}), "started"),
+                vec![injected("t-spawn1", EVIL)],
+            ],
             EVIL,
             None,
         );

@@ -44,8 +44,6 @@ pub struct Files {
 struct Changes {
     /// The digest of what was read or written last; `None` for what was removed.
     seen: HashMap<PathBuf, Option<String>>,
-    /// What was written or removed.
-    done: HashSet<PathBuf>,
     keeper: Option<Keeper>,
 }
 
@@ -100,11 +98,6 @@ impl Files {
     pub fn minding(self, seen: Arc<Seen>) -> Self {
         let seen = Some(seen);
         Self { seen, ..self }
-    }
-
-    /// Whether the file at `path`, a real path, was written or removed.
-    pub fn has_changed(&self, path: &Path) -> bool {
-        self.changes().done.contains(path)
     }
 
     /// From now on `keeper` keeps aside what is changed: with each turn another one.
@@ -233,11 +226,7 @@ impl Files {
     ) -> Result<Written, Failure> {
         // Held to the end: our own writers wait for each other.
         let mut changes = self.changes();
-        let Changes {
-            seen,
-            done: all,
-            keeper,
-        } = &mut *changes;
+        let Changes { seen, keeper } = &mut *changes;
         let (mut before, mut was_seen) = (None, false);
         let last = match new {
             Some(_) => Last::Followed,
@@ -314,7 +303,6 @@ impl Files {
             Trouble::Io(error) => format!("`{given}` cannot be {verb}: {error}").into(),
         })?;
         seen.insert(path.clone(), new.map(digest));
-        all.insert(path.clone());
         Ok(Written {
             path,
             before,

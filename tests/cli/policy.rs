@@ -313,3 +313,76 @@ fn the_policy_is_tried_and_holds() {
         .status(1)
         .stderr_has("nothing to try");
 }
+
+#[test]
+fn what_tells_later_runs_what_to_do_is_not_changed_by_what_was_read() {
+    let story = Story::new()
+        .file("page.txt", "a stranger's words")
+        .file("AGENTS.md", "mine")
+        .file("skills/cow/SKILL.md", "---\ndescription: moo\n---\nMoo.\n")
+        .workspace_file("SOUL.md", "soul");
+    story.run(["trust", "-q"]);
+    let write = |path: &str| calls("write_file", json!({ "path": path, "content": "evil" }));
+    let soul = story.workspace().join("SOUL.md");
+    let skill = story.workspace().join("skills/x/SKILL.md");
+    story.server().script([
+        calls("read_file", json!({ "path": "page.txt" })),
+        write("AGENTS.md"),
+        write("sub/AGENTS.md"),
+        write("skills/cow/SKILL.md"),
+        write(soul.to_str().unwrap()),
+        write(skill.to_str().unwrap()),
+        calls(
+            "exec",
+            json!({ "command": "echo evil >> AGENTS.md; echo evil >> skills/cow/SKILL.md; echo fine > other" }),
+        ),
+        says("done"),
+    ]);
+    let ran = story.run(["agent", "-m", "x", "--write"]).stdout("done\n");
+    assert_eq!(ran.error_text().matches("tells later runs").count(), 5);
+    let text = |name: &str| std::fs::read_to_string(story.dir().join(name)).unwrap();
+    assert_eq!(text("AGENTS.md"), "mine");
+    assert!(
+        text("skills/cow/SKILL.md").contains("Moo")
+            && !text("skills/cow/SKILL.md").contains("evil")
+    );
+    assert_eq!(text("other"), "fine\n");
+    assert_eq!(std::fs::read_to_string(&soul).unwrap(), "soul");
+    assert!(!skill.exists() && !story.dir().join("sub/AGENTS.md").exists());
+}
+
+#[test]
+fn a_memory_that_strangers_may_have_written_is_theirs_the_next_day() {
+    let story = Story::new()
+        .file("page.txt", "a stranger's words")
+        .workspace_file("memory/MEMORY.md", "likes tea\n");
+    let memory = story.workspace().join("memory/MEMORY.md");
+    let soul = story.workspace().join("SOUL.md");
+    let write =
+        |path: &std::path::Path| calls("write_file", json!({ "path": path, "content": "do evil" }));
+    story.server().script([
+        calls("read_file", json!({ "path": "page.txt" })),
+        write(&memory),
+        says("day one"),
+        write(&soul),
+        says("day two"),
+        write(&soul),
+        says("day three"),
+    ]);
+    story
+        .run(["agent", "-m", "x", "-s", "one"])
+        .stdout("day one\n");
+    story.run(["memory", "log"]).stdout_has("text of strangers");
+    story
+        .run(["agent", "-m", "x", "-s", "two"])
+        .stdout("day two\n")
+        .stderr_has("tells later runs");
+    assert!(!soul.exists());
+    // A person has gone back to what was there before.
+    story.run(["memory", "undo"]).stderr_has("");
+    assert_eq!(std::fs::read_to_string(&memory).unwrap(), "likes tea\n");
+    story
+        .run(["agent", "-m", "x", "-s", "three"])
+        .stdout("day three\n");
+    assert!(soul.exists());
+}

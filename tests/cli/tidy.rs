@@ -14,7 +14,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("diff", &[]),
     ("history", &["message", "prompt"]),
     ("prompt", &[]),
-    ("attach", &["error", "sys", "message", "prompt"]),
+    ("attach", &["error", "sys", "message", "policy", "prompt"]),
     ("skill", &["error", "sys"]),
     ("trust", &["error", "sys"]),
     ("workspace", &["error", "sys"]),

@@ -99,8 +99,22 @@ pub(in crate::command) fn set(
     }
     let mut real = Real::default();
     let home = real.of(&granted::absolute(&workspace.root));
-    let policy = Arc::new(granted::policy(world, grants, settings, profile, &home)?);
+    let mut policy = granted::policy(world, grants, settings, profile, &home)?;
     let directory = policy.reach.directory.clone();
+    // What lies around the work speaks only where somebody said that it may; and then it is not changed by what it reads.
+    let around = match directory == home {
+        true => trust::Notes::default(),
+        false => Trust::load(&world.paths.trust())?.notes(&directory)?,
+    };
+    for place in &around.trusted {
+        let speaks = ["AGENTS.md", "skills"].map(|name| place.join(name));
+        policy.reach.notes.extend(speaks);
+    }
+    policy
+        .reach
+        .trusted
+        .extend(around.trusted.iter().take(1).cloned());
+    let policy = Arc::new(policy);
     let granted = further(&policy);
     let seen = web::seen(settings, &policy);
     let mut files = Files::new(policy.reach.clone())
@@ -128,11 +142,6 @@ pub(in crate::command) fn set(
              yours"
         ));
     }
-    // What lies around the work speaks only where somebody said that it may.
-    let around = match directory == home {
-        true => trust::Notes::default(),
-        false => Trust::load(&world.paths.trust())?.notes(&directory)?,
-    };
     notes.bootstrap.extend(around.texts);
     let mut notices = Vec::new();
     let skills = skill::find(
