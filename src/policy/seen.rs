@@ -43,6 +43,9 @@ const PLACEHOLDERS: &[&str] = &["[image: ", "[document: ", "[image]"];
 const OF_DOMAIN: usize = 8;
 const OF_RUN: usize = 40;
 
+/// What a refusal says of an address that a server has led on to, which are that server's words.
+pub const LEADS_ON: &str = " leads on to ";
+
 /// Finds out where a path really is, links followed.
 pub type Real = Box<dyn Fn(&Path) -> PathBuf + Send + Sync>;
 
@@ -312,6 +315,8 @@ impl State {
                 false
             }
             (name, _) if OUR_TOOLS.contains(&name) => return,
+            // Nothing was asked of anybody.
+            ("web_search" | "web_fetch", _) if is_ours_alone(parts) => return,
             // Also what failed: what went wrong is told in a server's words, or names where it led.
             ("web_search" | "web_fetch", _) if *failed => {
                 self.taint(|| format!("what `{name}` gave"));
@@ -384,6 +389,12 @@ impl Ground {
                 .to_str()
                 .is_none_or(|place| self.reach.decide(place, Access::Write).is_ok())
     }
+}
+
+/// Whether a result is a refusal that names only what the model had asked for.
+fn is_ours_alone(parts: &[Part]) -> bool {
+    let text = crate::message::plain_text(parts);
+    text.starts_with("refused: ") && !text.contains(LEADS_ON)
 }
 
 /// The part of a host that somebody owns, as far as its form tells.

@@ -9,7 +9,7 @@ use super::Failure;
 use crate::attach::pdf;
 use crate::error::{Exit, Stop, exit_of};
 use crate::policy::seen::addresses;
-use crate::policy::seen::{Free, Grounds, Seen};
+use crate::policy::seen::{Free, Grounds, LEADS_ON, Seen};
 use crate::policy::{Decision, Policy, Refusal};
 use crate::sys::address::Range;
 use crate::sys::env::Env;
@@ -77,9 +77,22 @@ pub(super) struct Fetched {
 impl Web {
     /// What is at the address that the model wrote.
     pub(super) fn fetch(&self, given: &str) -> Result<Fetched, Failure> {
-        let mut url = web::read(addresses::bare(given))?;
+        let first = web::read(addresses::bare(given))?;
+        let mut url = first.clone();
+        self.follow(&mut url).map_err(|failure| match failure {
+            // Where it has led names what a server said, and that has to be told from our own words.
+            Failure::Denied(refusal) if url != first && !refusal.words.contains(LEADS_ON) => {
+                let words = format!("`{first}`{LEADS_ON}another address: {}", refusal.words);
+                Refusal { words, ..refusal }.into()
+            }
+            other => other,
+        })
+    }
+
+    /// What is at `url`, or where it leads on to.
+    fn follow(&self, url: &mut Url) -> Result<Fetched, Failure> {
         let end = signal::now().saturating_add(TIMEOUTS.total);
-        let mut grounds = self.judge(&url)?;
+        let mut grounds = self.judge(url)?;
         for _ in 0..=REDIRECTS {
             let left = end.saturating_sub(signal::now());
             if left.is_zero() {
@@ -87,22 +100,22 @@ impl Web {
                     format!("`{url}` took longer than {} s", TIMEOUTS.total.as_secs()).into(),
                 );
             }
-            let http = self.client(&url, left)?;
+            let http = self.client(url, left)?;
             let answer = http
-                .get(&url, &[("accept".into(), ACCEPT.into())])
-                .map_err(|error| failed(&url, &error))?;
-            match next(&url, &answer)? {
+                .get(url, &[("accept".into(), ACCEPT.into())])
+                .map_err(|error| failed(url, &error))?;
+            match next(url, &answer)? {
                 Some(next) => {
                     self.rules(&next)?;
                     if !grounds.vouch() {
                         grounds = self.consider(&next).map_err(|refusal| Refusal {
-                            words: format!("`{url}` leads on to `{next}`; {}", refusal.words),
+                            words: format!("`{url}`{LEADS_ON}`{next}`; {}", refusal.words),
                             ..refusal
                         })?;
                     }
-                    url = next;
+                    *url = next;
                 }
-                None => return taken(url, answer),
+                None => return taken(url.clone(), answer),
             }
         }
         Err(format!("`{url}` leads on more than {REDIRECTS} times").into())
