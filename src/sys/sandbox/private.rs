@@ -1,6 +1,7 @@
 //! A directory for what commands write by the way: one for each run of the program, its owner's only, gone when it ends.
 //!
-//! The kernel's lock on it says that its run lives. What a killed run left is taken away by a later one, a day afterwards.
+//! The kernel's lock on it says that its run lives. What a killed run left is taken away by a later one, a minute
+//! afterwards at the earliest.
 
 use crate::sys::secret::random_hex;
 use rustix::fs::{FlockOperation, Mode, OFlags};
@@ -13,8 +14,8 @@ use std::time::Duration;
 
 /// How the names begin, so that what was left can be told.
 const PREFIX: &str = "nanobot-run-";
-/// How long what was left may stay.
-const STALE: Duration = Duration::from_secs(24 * 60 * 60);
+/// How long one that is not locked may stay: it may have been made just now, and be about to be locked.
+const STALE: Duration = Duration::from_secs(60);
 
 struct Made {
     path: PathBuf,
@@ -55,7 +56,7 @@ fn make(place: &Path) -> io::Result<Made> {
     let path = place.join(format!("{PREFIX}{}", random_hex(8)));
     DirBuilder::new().mode(0o700).create(&path)?;
     let lock = open(&path)?;
-    // Where it cannot be locked, it may be taken for a leftover in a day.
+    // Where there are no locks, a later run cannot take one either, and leaves all as it is.
     let _: Result<_, _> = rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive);
     Ok(Made { path, _lock: lock })
 }
@@ -129,22 +130,22 @@ mod tests {
     use std::time::{Duration, SystemTime};
 
     #[test]
-    fn what_was_left_goes_after_a_day_and_not_before() {
+    fn what_was_left_goes_after_a_minute_and_not_before() {
         let temp = tempfile::tempdir().unwrap();
-        let dir = |name: &str, hours: u64| {
+        let dir = |name: &str, seconds: u64| {
             let path = temp.path().join(name);
             std::fs::create_dir_all(path.join("inner")).unwrap();
-            let time = SystemTime::now() - Duration::from_secs(hours * 3600);
+            let time = SystemTime::now() - Duration::from_secs(seconds);
             let times = FileTimes::new().set_modified(time);
             File::open(&path).unwrap().set_times(times).unwrap();
             path
         };
         let (old, new, other) = (
-            dir("nanobot-run-1", 30),
-            dir("nanobot-run-2", 2),
-            dir("else", 30),
+            dir("nanobot-run-1", 90),
+            dir("nanobot-run-2", 0),
+            dir("else", 90),
         );
-        let held = dir("nanobot-run-3", 30);
+        let held = dir("nanobot-run-3", 90);
         let lock = File::open(&held).unwrap();
         lock.lock().unwrap();
         take_away_what_was_left(temp.path());
