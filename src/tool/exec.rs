@@ -145,8 +145,13 @@ impl Exec {
             // A command has said something, and so has a stranger, whatever was said before.
             .chain(reach.notes.iter().cloned())
             .collect();
+        let nested = writes
+            .iter()
+            .flat_map(|root| startup::kept_beneath(root))
+            .collect();
         writes.push(private);
-        let fence = Fence::new(reads, writes, closed, kept, self.containment.net);
+        let mut fence = Fence::new(reads, writes, closed, kept, self.containment.net);
+        fence.nested = nested;
         Ok(self.fence.get_or_init(|| fence).clone())
     }
 

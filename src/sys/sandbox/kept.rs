@@ -33,6 +33,8 @@ struct Place {
     path: PathBuf,
     relative: PathBuf,
     was: State,
+    /// It belongs to a repository beneath the writable directory, and may go with that.
+    is_nested: bool,
 }
 
 /// What is at a name.
@@ -63,11 +65,16 @@ enum Content {
 
 impl Remembered {
     /// Look at what is kept beneath the writable `roots`. With `has_mounts`, what is there is held by a mount, and only
-    /// what is not need be remembered.
+    /// what is not need be remembered. What is `nested` no mount holds.
     ///
     /// # Errors
     /// A place is there and cannot be looked at: then it could not be kept.
-    pub fn of(roots: &[PathBuf], kept: &[PathBuf], has_mounts: bool) -> io::Result<Self> {
+    pub fn of(
+        roots: &[PathBuf],
+        kept: &[PathBuf],
+        nested: &[PathBuf],
+        has_mounts: bool,
+    ) -> io::Result<Self> {
         let mut held = Vec::new();
         let mut held_paths = Vec::new();
         for root in roots {
@@ -78,7 +85,8 @@ impl Remembered {
         }
         let mut left = LIMIT;
         let mut places = Vec::new();
-        for path in kept {
+        let kept = kept.iter().map(|path| (path, false));
+        for (path, is_nested) in kept.chain(nested.iter().map(|path| (path, true))) {
             let inside = held_paths
                 .iter()
                 .enumerate()
@@ -89,7 +97,9 @@ impl Remembered {
             };
             let relative = path.strip_prefix(root_path).unwrap_or(path).to_owned();
             let was = match parent(&held[root], &relative, false) {
-                Ok((dir, name)) if has_mounts && is_mountable(dir.as_fd(), &name) => continue,
+                Ok((dir, name)) if has_mounts && !is_nested && is_mountable(dir.as_fd(), &name) => {
+                    continue;
+                }
                 Ok((dir, name)) => look(dir.as_fd(), &name, &mut left).map_err(|error| {
                     io::Error::other(format!("`{}` cannot be kept: {error}", path.display()))
                 })?,
@@ -100,6 +110,7 @@ impl Remembered {
                 path: path.clone(),
                 relative,
                 was,
+                is_nested,
             });
         }
         Ok(Self {
@@ -137,6 +148,9 @@ impl Remembered {
             {
                 continue;
             }
+            if place.is_nested && place.has_gone(root) {
+                continue;
+            }
             let done = parent(root, &place.relative, place.was != State::Missing)
                 .map_err(io::Error::from)
                 .and_then(|(dir, name)| put(dir.as_fd(), &name, &place.was));
@@ -147,6 +161,17 @@ impl Remembered {
 }
 
 impl Place {
+    /// Whether the directory that a repository is in is not there any more, and nothing else in its place.
+    fn has_gone(&self, root: &OwnedFd) -> bool {
+        let repository = repository::around(&self.relative);
+        let Some(place) = repository.as_deref().and_then(Path::parent) else {
+            return false;
+        };
+        let found = parent(root, place, false)
+            .and_then(|(dir, name)| rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW));
+        found.err() == Some(Errno::NOENT)
+    }
+
     fn path_of(&self, relative: &Path) -> PathBuf {
         let mut path = self.path.clone();
         let up = self.relative.components().count() - relative.components().count();
@@ -419,7 +444,7 @@ mod tests {
                 all
             };
             let before = states(&dir);
-            let remembered = Remembered::of(std::slice::from_ref(&dir), &kept, false).unwrap();
+            let remembered = Remembered::of(std::slice::from_ref(&dir), &kept, &[], false).unwrap();
             sh(&dir, command);
             let found = remembered.restore();
             assert_eq!(!found.is_empty(), changed, "{command}: {found:?}");
@@ -476,7 +501,7 @@ mod tests {
                 ".bashrc",
             ];
             let kept = names.map(|name| dir.join(name));
-            let remembered = Remembered::of(std::slice::from_ref(&dir), &kept, false).unwrap();
+            let remembered = Remembered::of(std::slice::from_ref(&dir), &kept, &[], false).unwrap();
             sh(&dir, command);
             assert!(remembered.restore().iter().all(|(_, done)| done.is_ok()));
             let found: Vec<&str> = names

@@ -42,6 +42,10 @@ pub struct Fence {
     pub closed: Vec<PathBuf>,
     /// Places beneath `writes` that are as they were after the command, or are not there if they were not.
     pub kept: Vec<PathBuf>,
+    /// More of these, which no mount holds: only what was changed is put back, and what went with the directory that it
+    /// was in stays away.
+    #[serde(skip)]
+    pub nested: Vec<PathBuf>,
     /// Whether it may open sockets of the internet. Others it never may.
     pub net: bool,
     #[serde(skip)]
@@ -100,6 +104,7 @@ impl Fence {
             writes,
             closed,
             kept,
+            nested: Vec::new(),
             net,
             ready: Arc::default(),
         }
@@ -157,7 +162,7 @@ impl Fence {
         };
         let closed = self.closed.iter().filter(is_new);
         let kept: Vec<PathBuf> = self.kept.iter().chain(closed).cloned().collect();
-        Remembered::of(&self.writes, &kept, has_mounts)
+        Remembered::of(&self.writes, &kept, &self.nested, has_mounts)
     }
 
     /// The rules as the kernel has them, made once.

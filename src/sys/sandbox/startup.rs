@@ -1,9 +1,11 @@
 //! Places beneath a writable one that stay as they are, whatever a command does: git's hooks and what its config says, here
-//! and in the repositories that one holds within itself, and the names that the policy gives.
+//! and in the repositories that one holds within itself, and the names that the policy gives; and git's in the repositories
+//! that lie beneath, as far as a short walk finds them.
 
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 
-/// What git runs, or says what it runs.
+/// What git runs, or says what it runs, in a directory that it works in.
 const GIT: &[&str] = &[
     ".git",
     ".git/hooks",
@@ -11,18 +13,133 @@ const GIT: &[&str] = &[
     ".git/config.worktree",
     ".git/commondir",
 ];
+/// The same in a directory of its own: a submodule's, or that of a further working directory.
+const INNER: &[&str] = &["hooks", "config", "config.worktree", "commondir", "gitdir"];
+
+/// How far beneath a writable place repositories are looked for.
+const DEPTH: usize = 4;
+/// How many entries are looked at for them, the nearest first. Reading these takes a few milliseconds.
+const ENTRIES: usize = 4000;
+/// What holds much, and no repository that anybody works in.
+const PASSED_OVER: &[&str] = &[".git", "node_modules", "target", ".venv", ".cache"];
 
 /// What is kept beneath `root`, a writable place, `names` among it.
 pub fn kept(root: &Path, names: &[&str]) -> Vec<PathBuf> {
-    let all = GIT.iter().chain(names);
-    let mut kept: Vec<PathBuf> = all.map(|name| root.join(name)).collect();
-    for inner in [".git/modules", ".git/worktrees"] {
-        let entries = std::fs::read_dir(root.join(inner)).into_iter().flatten();
-        for entry in entries.flatten() {
-            for name in ["hooks", "config", "config.worktree", "commondir", "gitdir"] {
-                kept.push(entry.path().join(name));
+    let mut kept = of_repository(root);
+    kept.extend(names.iter().map(|name| root.join(name)));
+    kept
+}
+
+/// What is kept in the repositories beneath `root`: those that are found by looking [`DEPTH`] directories deep, and at no
+/// more than [`ENTRIES`] names.
+pub fn kept_beneath(root: &Path) -> Vec<PathBuf> {
+    let mut left = ENTRIES;
+    let found = directories(root, DEPTH, PASSED_OVER, &mut left).into_iter();
+    found
+        .filter(|path| std::fs::symlink_metadata(path.join(".git")).is_ok())
+        .flat_map(|path| of_repository(&path))
+        .collect()
+}
+
+/// What is kept in the repository at `root`, whether there is one or not.
+fn of_repository(root: &Path) -> Vec<PathBuf> {
+    let mut kept: Vec<PathBuf> = GIT.iter().map(|name| root.join(name)).collect();
+    let mut left = ENTRIES;
+    // A submodule is named for its path, slashes and all, and has further ones within.
+    let modules = directories(&root.join(".git/modules"), DEPTH, &["objects"], &mut left);
+    let modules = modules
+        .into_iter()
+        .filter(|path| path.join("HEAD").exists());
+    let worktrees = directories(&root.join(".git/worktrees"), 1, &[], &mut left);
+    for path in modules.chain(worktrees) {
+        kept.extend(INNER.iter().map(|name| path.join(name)));
+    }
+    kept
+}
+
+/// The directories beneath `root`, the nearest first, `depth` deep, without `passed_over` and what is in those. `left`
+/// counts the entries that may still be looked at.
+fn directories(root: &Path, depth: usize, passed_over: &[&str], left: &mut usize) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut waiting = VecDeque::from([(root.to_owned(), 0)]);
+    while let Some((path, deep)) = waiting.pop_front() {
+        for entry in std::fs::read_dir(&path).into_iter().flatten().flatten() {
+            let Some(rest) = left.checked_sub(1) else {
+                return found;
+            };
+            *left = rest;
+            let name = entry.file_name();
+            if passed_over.iter().any(|other| name == *other)
+                || !entry.file_type().is_ok_and(|kind| kind.is_dir())
+            {
+                continue;
+            }
+            found.push(entry.path());
+            if deep + 1 < depth {
+                waiting.push_back((entry.path(), deep + 1));
             }
         }
     }
-    kept
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{kept, kept_beneath};
+    use std::path::Path;
+
+    #[test]
+    fn repositories_are_found_where_they_are() {
+        let check = |made: &[&str], expect: &[&str]| {
+            let temp = tempfile::tempdir().unwrap();
+            for path in made {
+                let path = temp.path().join(path);
+                std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+                std::fs::write(path, "").unwrap();
+            }
+            let mut all = kept(temp.path(), &[".bashrc"]);
+            all.extend(kept_beneath(temp.path()));
+            let is_config = |path: &&Path| path.ends_with("config");
+            let mut found: Vec<&str> = all
+                .iter()
+                .map(|path| path.strip_prefix(temp.path()).unwrap())
+                .filter(is_config)
+                .map(|path| path.to_str().unwrap())
+                .collect();
+            found.sort_unstable();
+            assert_eq!(found, expect, "{made:?}");
+        };
+        check(&[], &[".git/config"]);
+        check(
+            &["a/b/c/d/.git/HEAD"],
+            &[".git/config", "a/b/c/d/.git/config"],
+        );
+        check(&["a/b/c/d/e/.git/HEAD"], &[".git/config"]);
+        check(&["a/.git"], &[".git/config", "a/.git/config"]);
+        check(
+            &["node_modules/a/.git/HEAD", "target/.git/HEAD"],
+            &[".git/config"],
+        );
+        check(
+            &[
+                ".git/modules/lib/x/HEAD",
+                ".git/modules/lib/x/modules/y/HEAD",
+                ".git/worktrees/w/HEAD",
+            ],
+            &[
+                ".git/config",
+                ".git/modules/lib/x/config",
+                ".git/modules/lib/x/modules/y/config",
+                ".git/worktrees/w/config",
+            ],
+        );
+        check(
+            &["sub/.git/modules/z/HEAD"],
+            &[
+                ".git/config",
+                "sub/.git/config",
+                "sub/.git/modules/z/config",
+            ],
+        );
+    }
 }

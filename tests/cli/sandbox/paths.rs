@@ -164,6 +164,53 @@ fn startup_files_are_never_changed() {
     }
 }
 
+#[test]
+fn repositories_beneath_a_written_directory_keep_their_hooks_and_config() {
+    for has_namespaces in [true, false] {
+        let mut yard = Yard::new(User::Us);
+        if !has_namespaces {
+            yard = yard.without(UNSHARE);
+        }
+        let dir = yard.story.dir();
+        for name in ["sub", "a/b/deep", "gone"] {
+            yard.file(&dir.join(name).join(".git/HEAD"), "ref: refs/heads/main\n");
+            yard.file(&dir.join(name).join(".git/config"), "mine\n");
+        }
+        yard.file(
+            &dir.join("sub/.git/modules/x/y/HEAD"),
+            "ref: refs/heads/main\n",
+        );
+        let told = yard.run(
+            &["--write"],
+            &[
+                "mkdir -p sub/.git/hooks; echo evil > sub/.git/hooks/post-checkout; echo evil > sub/.git/config",
+                "echo evil > a/b/deep/.git/config; echo evil > sub/.git/modules/x/y/config",
+                "mv sub aside; mkdir -p sub/.git; echo evil > sub/.git/config",
+                "rm -rf gone",
+                "mkdir -p new/.git && echo mine > new/.git/config",
+                "echo fine > sub/fine; echo x > sub/.git/index",
+            ],
+        );
+        for (number, put_back) in [true, true, true, false, false, false]
+            .into_iter()
+            .enumerate()
+        {
+            let found = told[number].contains("no command may change");
+            assert_eq!(found, put_back, "{number}: {}", told[number]);
+        }
+        let read = |name: &str| std::fs::read_to_string(dir.join(name)).ok();
+        let mine = Some("mine\n".to_owned());
+        assert_eq!(read("sub/.git/config"), mine);
+        assert_eq!(read("a/b/deep/.git/config"), mine);
+        assert_eq!(read("new/.git/config"), mine);
+        assert_eq!(read("sub/.git/hooks/post-checkout"), None);
+        assert_eq!(read("sub/.git/modules/x/y/config"), None);
+        assert_eq!(read("sub/fine").as_deref(), Some("fine\n"));
+        // What is removed as a whole may go.
+        assert!(!dir.join("gone").exists());
+    }
+}
+
 /// What a home holds that no command reads, and ours.
 const SECRET: [&str; 60] = [
     ".ssh/id_ed25519",
