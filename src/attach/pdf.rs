@@ -41,7 +41,7 @@ pub fn text(bytes: &[u8], origin: Origin<'_>, env: &Env) -> Result<String> {
         // Strangers write PDFs too, and programs that read them have had holes: it sees the system and the one file, where
         // the system can hold it to that.
         fence: sandbox::available().is_ok().then(|| {
-            let mut reads = system::reads(path, Path::new("/nonexistent"));
+            let mut reads = system::reads(path, &[], Path::new("/nonexistent"));
             reads.push(file.path().to_owned());
             let closed = system::secrets(std::iter::empty(), secrets::system_places());
             Fence::new(reads, Vec::new(), closed, Vec::new(), false)

@@ -26,6 +26,9 @@ pub fn run(world: &World, command: &Command) -> Result<Exit> {
     }
 }
 
+/// Bytes that are remembered of what a tool says meanwhile, to tell it from what is said about it.
+const SAID: usize = 1 << 20;
+
 /// The scene as a turn with these flags would have it; `rehearsal` makes nothing.
 pub(super) fn scene(
     world: &World,
@@ -106,9 +109,15 @@ fn call(
         name: name.to_owned(),
         arguments,
     };
+    let mut said = String::new();
     let (done, told) = scene
         .toolbox
-        .run(std::slice::from_ref(&call), false, &mut |_, _| Ok(()));
+        .run(std::slice::from_ref(&call), false, &mut |_, text| {
+            if said.len() + text.len() <= SAID {
+                said.push_str(text);
+            }
+            Ok(())
+        });
     told?;
     signal::check()?;
     let done = done.first().expect("one call has one result");
@@ -126,16 +135,66 @@ fn call(
     match done.outcome {
         Outcome::Ok => {
             world.terminal.print(&format!("{shown}\n"))?;
-            Ok(Exit::Answered)
+            Ok(match done.unsuccessful {
+                true => Exit::Failed,
+                false => Exit::Answered,
+            })
         }
-        Outcome::Failed => Err(fail(Exit::Failed, shown.to_owned())),
+        Outcome::Failed => {
+            let (output, cause) = parted(shown, &said);
+            world.terminal.print(&output)?;
+            Err(fail(Exit::Failed, cause))
+        }
         Outcome::Skipped => Err(fail(Exit::Usage, shown.to_owned())),
-        Outcome::Denied => Err(match &done.refusal {
-            Some(refusal) => match &refusal.grant {
-                Some(flag) => fail_hint(Exit::Refused, refusal.words.clone(), format!("`{flag}`")),
-                None => fail(Exit::Refused, refusal.words.clone()),
-            },
-            None => Stop(Exit::Refused).into(),
-        }),
+        Outcome::Denied => {
+            let Some(refusal) = &done.refusal else {
+                return Err(Stop(Exit::Refused).into());
+            };
+            let (output, cause) = parted(&refusal.words, &said);
+            world.terminal.print(&output)?;
+            Err(match &refusal.grant {
+                Some(flag) => fail_hint(Exit::Refused, cause, format!("`{flag}`")),
+                None => fail(Exit::Refused, cause),
+            })
+        }
+    }
+}
+
+/// What the tool `said`, as `words` have it, and what they say about it. Of what is cut or masked there, the last line is
+/// about it.
+fn parted(words: &str, said: &str) -> (String, String) {
+    let said = said.trim();
+    let (output, cause) = match words.strip_prefix(said) {
+        Some(rest) if !said.is_empty() => (said, rest),
+        None => words.rsplit_once('\n').unwrap_or(("", words)),
+        Some(rest) => ("", rest.strip_prefix("(no output)").unwrap_or(rest)),
+    };
+    let output = match output {
+        "" => String::new(),
+        output => format!("{output}\n"),
+    };
+    (output, cause.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parted;
+
+    #[test]
+    fn what_is_said_is_told_from_what_is_said_about_it() {
+        let check = |words: &str, said: &str, output: &str, cause: &str| {
+            let (output, cause) = (output.to_owned(), cause.to_owned());
+            assert_eq!(parted(words, said), (output, cause), "{words:?} {said:?}");
+        };
+        check("there is no `x`", "", "", "there is no `x`");
+        check("one\ntwo", "", "", "one\ntwo");
+        check("(no output)\nTimed out", "", "", "Timed out");
+        check("on\nTimed out\n(hint)", "on\n", "on\n", "Timed out\n(hint)");
+        check(
+            "o\n[… left out …]\nn\nTimed out",
+            "ooonnn",
+            "o\n[… left out …]\nn\n",
+            "Timed out",
+        );
     }
 }

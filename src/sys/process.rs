@@ -149,7 +149,7 @@ pub fn run(spec: &Spec, say: &mut dyn FnMut(&[u8])) -> io::Result<Finished> {
         let _: Result<_, _> = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
     });
     let remembered = match &spec.fence {
-        Some(fence) if fence.writes.len() > 1 => {
+        Some(fence) if fence.writes.len() > 1 || fence.hides => {
             let has_mounts = fence.has_mounts(|| try_mounts(fence));
             Some(fence.remember(has_mounts)?)
         }

@@ -34,6 +34,14 @@ const PRIVATE: &[(&str, &str)] = &[
     ("GOMODCACHE", "go"),
 ];
 
+/// Without network: what else would be tried again and again, until the time is up.
+const IMPATIENT: &[(&str, &str)] = &[
+    ("npm_config_fetch_retries", "0"),
+    ("PIP_RETRIES", "0"),
+    ("PIP_DISABLE_PIP_VERSION_CHECK", "1"),
+    ("CARGO_NET_RETRY", "0"),
+];
+
 /// What the config says of commands.
 #[derive(Clone, Debug)]
 pub struct Limits {
@@ -69,6 +77,9 @@ pub struct Exec {
     containment: Containment,
     /// Where the run's private directory may be made.
     temporary: Vec<PathBuf>,
+    /// Where the user says that tools lie, and what of them is closed.
+    tools: Vec<PathBuf>,
+    logins: Vec<PathBuf>,
     fence: OnceLock<Fence>,
 }
 
@@ -86,6 +97,7 @@ impl Exec {
                 "timeout": { "type": "integer", "minimum": 1, "maximum": LONGEST, "description": "seconds" },
             } }),
         };
+        let (tools, logins) = system::moved(|name| env.get(name));
         Self {
             spec,
             files,
@@ -101,6 +113,8 @@ impl Exec {
                 .map(PathBuf::from)
                 .filter(|path| path.is_absolute())
                 .collect(),
+            tools,
+            logins,
             fence: OnceLock::new(),
         }
     }
@@ -128,30 +142,45 @@ impl Exec {
         let reach = &self.files.reach;
         let private = private::directory(&self.temporary)?;
         let path = self.env.iter().find(|(name, _)| name == "PATH");
-        let mut reads = system::reads(path.map_or("", |(_, path)| path), &reach.home);
+        let mut reads = system::reads(path.map_or("", |(_, path)| path), &self.tools, &reach.home);
         reads.extend(reach.roots.iter().map(|root| root.path.clone()));
         let mut closed = reach.hidden.clone();
         // What the user names, the user means.
         closed.extend(
             system::secrets(secrets::places(&reach.home), secrets::system_places())
                 .into_iter()
+                .chain(self.logins.iter().cloned())
                 .filter(|secret| !reach.roots.iter().any(|root| root.path.starts_with(secret))),
         );
         let mut writes = self.writes();
-        let kept = writes
-            .iter()
-            .flat_map(|root| startup::kept(root, NAMES))
+        // Of places within each other the innermost says what is kept, as for the file tools: who means a start-up file
+        // grants that very file.
+        let is_innermost = |root: &Path, path: &Path| {
+            let inner = |other: &&PathBuf| *other != root && other.starts_with(root);
+            !writes
+                .iter()
+                .filter(inner)
+                .any(|other| path.starts_with(other))
+        };
+        let of_all = |of: &dyn Fn(&Path) -> Vec<PathBuf>| -> Vec<PathBuf> {
+            let of_one = |root: &PathBuf| {
+                let mut places = of(root);
+                places.retain(|path| is_innermost(root, path));
+                places
+            };
+            writes.iter().flat_map(of_one).collect()
+        };
+        let nested = of_all(&startup::kept_beneath);
+        let kept = of_all(&|root| startup::kept(root, NAMES))
+            .into_iter()
             .chain(reach.read_only.iter().cloned())
             // A command has said something, and so has a stranger, whatever was said before.
             .chain(reach.notes.iter().cloned())
             .collect();
-        let nested = writes
-            .iter()
-            .flat_map(|root| startup::kept_beneath(root))
-            .collect();
         writes.push(private);
         let mut fence = Fence::new(reads, writes, closed, kept, self.containment.net);
         fence.nested = nested;
+        fence.hides = self.holds_closed(&fence.closed);
         Ok(self.fence.get_or_init(|| fence).clone())
     }
 
@@ -172,6 +201,11 @@ impl Exec {
             .chain(ours)
             .collect();
         env.push((INSIDE.into(), "1".into()));
+        if !self.containment.net {
+            let set = |(name, _): &&(&str, &str)| !self.env.iter().any(|(other, _)| other == name);
+            let ours = IMPATIENT.iter().filter(set);
+            env.extend(ours.map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+        }
         env
     }
 
@@ -187,11 +221,31 @@ impl Exec {
             }
         }
         let mut words = text.trim_start_matches('\n').to_owned();
+        // Only what is there can be granted.
+        let grant = restored.iter().find(|(path, _)| path.exists());
+        let grant = grant.map(|(path, _)| {
+            let shown = path.strip_prefix(&reach.directory).unwrap_or(path);
+            format!("--write={}", shown.display())
+        });
         if !back.is_empty() {
+            let or_granted = grant
+                .as_ref()
+                .map(|flag| format!(", or grant it with `{flag}`"));
             words.push_str(&format!(
-                "\n(no command may change {}, so it was put back; say what should be in it, and the user can do it)",
-                back.join(", ")
+                "\n(no command may change {}, so it was put back; say what should be in it, and the user can do it{})",
+                back.join(", "),
+                or_granted.unwrap_or_default()
             ));
+            let of_git = |path: &Path| path.components().any(|part| part.as_os_str() == ".git");
+            if restored
+                .iter()
+                .any(|(path, done)| done.is_ok() && !of_git(path))
+            {
+                words.push_str(
+                    "\n(where git has such a file in what is checked out, it now sees it as changed or deleted: do not \
+                     commit that)",
+                );
+            }
         }
         if !lost.is_empty() {
             words.push_str(&format!(
@@ -199,22 +253,39 @@ impl Exec {
                 lost.join(", ")
             ));
         }
-        Refusal::of(words)
+        Refusal { words, grant }
     }
 
-    /// A word on why a command failed, where it was the sandbox.
-    fn explanation(&self, text: &str) -> Option<String> {
+    /// A word on why `command` failed, where it was the sandbox. `timed_out` it may have said nothing.
+    fn explanation(&self, command: &str, text: &str, timed_out: bool) -> Option<String> {
         let has = |signs: &[&str]| signs.iter().any(|sign| text.contains(sign));
         if !self.containment.fenced {
             return None;
         }
-        if !self.containment.net && has(NETWORK_SIGNS) {
+        let wants_network = || {
+            let is_word = |letter: char| letter.is_alphanumeric() || letter == '-';
+            let mut words = command.split(|letter| !is_word(letter));
+            words.any(|word| NETWORK_PROGRAMS.contains(&word))
+        };
+        if !self.containment.net && (has(NETWORK_SIGNS) || (timed_out && wants_network())) {
             return Some(
                 "(commands have no network in this run; the user can grant it with `--net`)".into(),
             );
         }
+        if has(BUSY_SIGNS) && !self.writes().is_empty() {
+            return Some(
+                "(in this run `.git/config`, git's hooks and start-up files stay as they are, and what holds them stays where \
+                 it is; the user can grant one of them beside the rest, as with `--write --write=.git/config`)"
+                    .into(),
+            );
+        }
         if !has(FILE_SIGNS) {
             return None;
+        }
+        if has(LIST_SIGNS)
+            && let Some(words) = self.unlisted()
+        {
+            return Some(words);
         }
         let writes = self.writes().into_iter();
         let mut places: Vec<String> = writes
@@ -233,6 +304,41 @@ impl Exec {
         ))
     }
 }
+
+impl Exec {
+    /// Whether something in the directory is closed: without mounts it is granted part by part then.
+    fn holds_closed(&self, closed: &[PathBuf]) -> bool {
+        let directory = &self.files.reach.directory;
+        let mut inside = closed.iter().filter(|path| path.starts_with(directory));
+        inside.any(|path| path.exists())
+    }
+
+    /// What is said where commands cannot list the directory.
+    fn unlisted(&self) -> Option<String> {
+        let fence = self.fence.get()?;
+        self.holds_closed(&fence.closed).then(|| {
+            "(commands cannot list the directory itself, since what is closed to them lies in it; `list_dir` can, and they \
+             reach what is in it by name)"
+                .to_owned()
+        })
+    }
+}
+
+/// What programs say when a place holds what is kept, or is kept itself, by a mount.
+const BUSY_SIGNS: &[&str] = &[
+    "Device or resource busy",
+    "EBUSY",
+    "resource busy or locked",
+];
+
+/// What they say when a directory cannot be listed.
+const LIST_SIGNS: &[&str] = &["cannot open directory", "scandir", "opendir", "listdir"];
+
+/// Programs that wait in silence for a network that is not there.
+const NETWORK_PROGRAMS: &[&str] = &[
+    "npm", "npx", "pnpm", "yarn", "pip", "pip3", "uv", "poetry", "cargo", "go", "gem", "bundle",
+    "composer", "mvn", "gradle", "git", "apt", "apt-get", "curl", "wget", "ssh", "scp", "rsync",
+];
 
 /// What programs say when a file is closed to them.
 const FILE_SIGNS: &[&str] = &[
@@ -336,6 +442,9 @@ impl Tool for Exec {
                     "Timed out after {} seconds; all of it was ended",
                     timeout.as_secs()
                 )));
+                if let Some(words) = self.explanation(command, &text, true) {
+                    text.push_str(&line(words));
+                }
                 return Err(text.trim_start().into());
             }
         }
@@ -343,14 +452,17 @@ impl Tool for Exec {
             text.push_str("\n(what it left running was ended with it)");
         }
         if finished.status.is_none_or(|status| !status.success())
-            && let Some(words) = self.explanation(&text)
+            && let Some(words) = self.explanation(command, &text, false)
         {
             text.push_str(&line(words));
         }
         if !finished.restored.is_empty() {
             return Err(self.put_back(&text, &finished.restored).into());
         }
-        Ok(text.trim_start_matches('\n').to_owned().into())
+        Ok(Output {
+            unsuccessful: finished.status.is_none_or(|status| !status.success()),
+            ..text.trim_start_matches('\n').to_owned().into()
+        })
     }
 }
 
@@ -397,6 +509,7 @@ fn environment(limits: &Limits, env: &Env) -> Vec<(String, String)> {
     ];
     let passed = |name: &str| {
         PASSED.contains(&name)
+            || system::MOVED.iter().any(|(moved, ..)| *moved == name)
             || name.starts_with("LC_")
             || limits
                 .allowed_env_keys

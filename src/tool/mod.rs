@@ -107,12 +107,16 @@ pub enum Effect {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Output {
     pub parts: Vec<Part>,
+    /// What was run has failed, and the parts say how. To the model that is a result like any other; who calls by hand
+    /// sees it in the status.
+    pub unsuccessful: bool,
 }
 
 impl From<String> for Output {
     fn from(text: String) -> Self {
         Self {
             parts: vec![Part::Text(text)],
+            unsuccessful: false,
         }
     }
 }
@@ -125,6 +129,8 @@ pub struct Done {
     /// With [`Outcome::Denied`].
     pub refusal: Option<Refusal>,
     pub duration: Duration,
+    /// As [`Output::unsuccessful`].
+    pub unsuccessful: bool,
 }
 
 impl Done {
@@ -244,6 +250,7 @@ impl Toolbox {
     fn run_one(&self, call: &ToolCall, cut: bool, say: &mut dyn FnMut(&str)) -> Done {
         let started = Instant::now();
         let mut refused = None;
+        let mut unsuccessful = false;
         // No key leaves by way of a tool, wherever it found it.
         let mut stream = secret::Stream::hiding();
         let mut pass = |text: &str| {
@@ -260,7 +267,10 @@ impl Toolbox {
                     tool.run_as(&call.id, &arguments, hiding)
                 };
                 match catch_unwind(AssertUnwindSafe(run)) {
-                    Ok(Ok(output)) => (Outcome::Ok, output.parts),
+                    Ok(Ok(output)) => {
+                        unsuccessful = output.unsuccessful;
+                        (Outcome::Ok, output.parts)
+                    }
                     Ok(Err(Failure::Failed(words))) => (Outcome::Failed, vec![Part::Text(words)]),
                     Ok(Err(Failure::Denied(refusal))) => {
                         let words = hide(&refusal.words).into_owned();
@@ -291,6 +301,7 @@ impl Toolbox {
             outcome,
             refusal: refused,
             duration: started.elapsed(),
+            unsuccessful,
         }
     }
 

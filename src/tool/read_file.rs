@@ -95,6 +95,7 @@ impl Tool for ReadFile {
                     bytes,
                     name,
                 })],
+                unsuccessful: false,
             });
         }
         if bytes.is_empty() {

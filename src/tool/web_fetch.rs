@@ -155,6 +155,7 @@ impl WebFetch {
         let text = Part::Text(notes.join("\n"));
         Ok(Output {
             parts: [text].into_iter().chain(image).collect(),
+            unsuccessful: false,
         })
     }
 }

@@ -258,7 +258,8 @@ fn is_mountable(dir: BorrowedFd<'_>, name: &OsStr) -> bool {
 
 fn look(dir: BorrowedFd<'_>, name: &OsStr, left: &mut u64) -> io::Result<State> {
     let about = match rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
-        Err(Errno::NOENT) => return Ok(State::Missing),
+        // What may be written can be a file, and nothing is beneath that.
+        Err(Errno::NOENT | Errno::NOTDIR) => return Ok(State::Missing),
         other => other?,
     };
     let mode = about.st_mode & 0o7777;

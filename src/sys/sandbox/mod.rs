@@ -46,6 +46,10 @@ pub struct Fence {
     /// was in stays away.
     #[serde(skip)]
     pub nested: Vec<PathBuf>,
+    /// Closed places are hidden by mounts where that can be had: then what contains them can be listed, and each command
+    /// takes a little longer to start.
+    #[serde(skip)]
+    pub hides: bool,
     /// Whether it may open sockets of the internet. Others it never may.
     pub net: bool,
     #[serde(skip)]
@@ -105,6 +109,7 @@ impl Fence {
             closed,
             kept,
             nested: Vec::new(),
+            hides: false,
             net,
             ready: Arc::default(),
         }

@@ -72,7 +72,7 @@ pub(super) fn arrange(fence: &Fence) -> io::Result<()> {
 /// Whether `fence` has anything that mounts do better.
 pub(super) fn are_wanted(fence: &Fence) -> bool {
     // The last place is the private one, which every command may write.
-    fence.writes.len() > 1
+    fence.writes.len() > 1 || fence.hides
 }
 
 /// New namespaces, in which we may mount.

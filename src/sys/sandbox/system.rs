@@ -112,8 +112,37 @@ const TOOLS: &[&str] = &[
     ".gitattributes",
 ];
 
-/// The places of the system that exist, the directories of `path` (as PATH has them) and the tools in `home` among them.
-pub fn reads(path: &str, home: &Path) -> Vec<PathBuf> {
+/// Variables by which users put tools elsewhere, what of such a place commands may read, and what logs their user in.
+pub const MOVED: &[(&str, &[&str], &[&str])] = &[
+    ("RUSTUP_HOME", &[""], &[]),
+    (
+        "CARGO_HOME",
+        &["bin", "env", "registry", "git", "config", "config.toml"],
+        &["credentials", "credentials.toml"],
+    ),
+    ("GOPATH", &["bin", "pkg"], &[]),
+    ("PYENV_ROOT", &[""], &[]),
+    ("NVM_DIR", &[""], &[]),
+];
+
+/// What the variables of [`MOVED`] lead to: what may be read, and what is closed. What is not absolute leads nowhere.
+pub fn moved<'a>(value: impl Fn(&str) -> Option<&'a str>) -> (Vec<PathBuf>, Vec<PathBuf>) {
+    let (mut open, mut closed) = (Vec::new(), Vec::new());
+    for (variable, reads, logins) in MOVED {
+        // GOPATH may be a list.
+        let places = value(variable).unwrap_or_default().split(':');
+        for place in places.map(Path::new).filter(|place| place.is_absolute()) {
+            open.extend(reads.iter().map(|name| place.join(name)));
+            let real = std::fs::canonicalize(place).unwrap_or_else(|_| place.to_owned());
+            closed.extend(logins.iter().map(|name| real.join(name)));
+        }
+    }
+    (open, closed)
+}
+
+/// The places of the system that exist, the directories of `path` (as PATH has them), the tools in `home` and those of `moved`
+/// among them.
+pub fn reads(path: &str, moved: &[PathBuf], home: &Path) -> Vec<PathBuf> {
     let system = SYSTEM.iter().map(PathBuf::from);
     // Programs are found by absolute names only, and the root or a whole home is no place for programs.
     let programs = path.split(':').map(PathBuf::from);
@@ -123,6 +152,7 @@ pub fn reads(path: &str, home: &Path) -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = system
         .chain(programs)
         .chain(tools)
+        .chain(moved.iter().cloned())
         .filter_map(|path| std::fs::canonicalize(path).ok())
         .filter(|path| path != Path::new("/") && !home.starts_with(path))
         .collect();
@@ -163,7 +193,7 @@ pub fn secrets(
 
 #[cfg(test)]
 mod tests {
-    use super::reads;
+    use super::{moved, reads};
     use std::path::Path;
 
     #[test]
@@ -174,10 +204,25 @@ mod tests {
         std::fs::create_dir_all(home.join("own/bin")).unwrap();
         let own = home.join("own/bin");
         let path = format!("/usr/bin:{}:relative:/:{}", own.display(), home.display());
-        let found = reads(&path, &home);
+        std::fs::create_dir_all(home.join("else/cargo/registry")).unwrap();
+        std::fs::create_dir_all(home.join("else/rustup")).unwrap();
+        let (cargo, rustup) = (home.join("else/cargo"), home.join("else/rustup"));
+        let (moved, closed) = moved(|name| match name {
+            "CARGO_HOME" => cargo.to_str(),
+            "RUSTUP_HOME" => rustup.to_str(),
+            "PYENV_ROOT" => Some("relative"),
+            "NVM_DIR" => home.to_str(),
+            _ => None,
+        });
+        assert_eq!(
+            closed,
+            ["credentials", "credentials.toml"].map(|name| cargo.join(name))
+        );
+        let found = reads(&path, &moved, &home);
         let has = |path: &Path| found.iter().any(|known| known == path);
         assert!(has(Path::new("/usr")) && has(Path::new("/proc")));
         assert!(has(&home.join(".cargo/bin")) && has(&own));
+        assert!(has(&rustup) && has(&cargo.join("registry")) && !has(&cargo));
         assert!(!has(Path::new("/usr/bin")) && !has(Path::new("/")) && !has(&home));
     }
 }

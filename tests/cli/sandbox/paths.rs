@@ -407,3 +407,61 @@ fn our_own_files_are_closed_where_the_directory_contains_them() {
     assert_eq!(told[1], "remembered");
     assert_eq!(told[2], "new");
 }
+
+/// Who means a start-up file grants that very file, and nothing beside it.
+#[test]
+fn a_kept_file_that_is_granted_by_name_is_written() {
+    for has_namespaces in [true, false] {
+        let mut yard = Yard::new(User::Us);
+        if !has_namespaces {
+            yard = yard.without(UNSHARE);
+        }
+        let dir = yard.story.dir();
+        for name in [".git/HEAD", ".git/config", ".envrc"] {
+            yard.file(&dir.join(name), "mine\n");
+        }
+        let told = yard.run(
+            &["--write", "--write=.git/config"],
+            &[
+                "echo new > .git/config.lock && mv .git/config.lock .git/config",
+                "echo new > .envrc",
+                "mkdir -p .git/hooks; echo new > .git/hooks/pre-commit",
+            ],
+        );
+        assert_eq!(told[0], "(no output)");
+        let read = |name: &str| std::fs::read_to_string(dir.join(name)).ok();
+        assert_eq!(read(".git/config").as_deref(), Some("new\n"));
+        assert_eq!(read(".envrc").as_deref(), Some("mine\n"));
+        assert_eq!(read(".git/hooks/pre-commit"), None);
+    }
+}
+
+/// What holds a closed place can be listed where mounts hide that, and else it is said why not.
+#[test]
+fn a_directory_that_holds_a_closed_place_is_listed_or_it_is_said_why_not() {
+    for has_namespaces in [true, false] {
+        let mut yard = Yard::new(User::Us);
+        if !has_namespaces {
+            yard = yard.without(UNSHARE);
+        }
+        let home = yard.story.home();
+        yard.file(&home.join(".ssh/id_ed25519"), CANARY);
+        yard.file(&home.join("notes.txt"), "open\n");
+        let home = home.to_str().unwrap();
+        let told = yard.run(
+            &["-C", home],
+            &["ls && cat notes.txt", "cat .ssh/*; ls .ssh"],
+        );
+        let is_listed = told[0].contains("notes.txt") && told[0].contains("open");
+        assert!(
+            is_listed || told[0].contains("`list_dir` can"),
+            "{}",
+            told[0]
+        );
+        assert!(
+            !told[1].contains(CANARY) && !told[1].contains("id_ed25519"),
+            "{}",
+            told[1]
+        );
+    }
+}

@@ -125,6 +125,83 @@ fn what_may_not_change_is_put_back_and_said() {
 }
 
 #[test]
+fn what_is_refused_says_which_flag_would_do() {
+    let yard = Yard::new(User::Us);
+    for name in [
+        ".git/HEAD",
+        ".git/config",
+        "sub/.git/HEAD",
+        "sub/.git/config",
+    ] {
+        yard.file(&yard.story.dir().join(name), "mine\n");
+    }
+    let told = yard.run(
+        &["--write"],
+        &[
+            "mv .git aside",
+            "echo x > sub/.git/config",
+            "echo x > .envrc",
+            "echo x > .git/config; echo x > .git/hooks",
+        ],
+    );
+    assert!(
+        told[0].contains("--write=.git/config") || told[0].contains("put back"),
+        "{}",
+        told[0]
+    );
+    assert!(told[1].contains("`--write=sub/.git/config`"), "{}", told[1]);
+    assert!(!told[1].contains("commit"), "{}", told[1]);
+    assert!(
+        told[2].contains("do not commit") && !told[2].contains("--write"),
+        "{}",
+        told[2]
+    );
+}
+
+#[test]
+fn the_status_of_a_command_by_hand_tells_how_it_went() {
+    let story = Story::new();
+    let run = |command: &str| {
+        let arguments = json!({ "command": command, "timeout": 1 }).to_string();
+        story.run(["tool", "run", "exec", &arguments])
+    };
+    run("echo on").stdout("on\n");
+    run("echo on; exit 3")
+        .status(1)
+        .stdout("on\nExit code: 3\n");
+    run("echo on; sleep 30")
+        .status(1)
+        .stderr("nanobot: Timed out after 1 seconds; all of it was ended\n")
+        .stdout("on\n");
+    // What asks for the network in silence is told apart.
+    run("echo on; sleep 30; curl x")
+        .status(1)
+        .stderr_has("`--net`")
+        .stdout("on\n");
+}
+
+/// Tools that lie elsewhere are found by the user's own variables, and what logs their user in stays closed.
+#[test]
+fn tools_that_lie_elsewhere_are_read_and_their_logins_are_not() {
+    let mut yard = Yard::new(User::Us);
+    let place = yard.outside().join("cargo");
+    yard.file(&place.join("registry/x"), "open\n");
+    yard.file(&place.join("credentials.toml"), "canary\n");
+    yard.story = yard.story.env("CARGO_HOME", place.to_str().unwrap());
+    for flags in [&[][..], &["--read", place.to_str().unwrap()][..]] {
+        let told = yard.run(
+            flags,
+            &[
+                "cat $CARGO_HOME/registry/x",
+                "cat $CARGO_HOME/credentials.toml",
+            ],
+        );
+        assert_eq!(told[0], "open");
+        assert!(!told[1].contains("canary"), "{}", told[1]);
+    }
+}
+
+#[test]
 fn a_program_of_ours_inside_says_what_to_use() {
     let story = Story::bare().env("NANOBOT_INSIDE", "1");
     story
