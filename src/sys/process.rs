@@ -1,7 +1,7 @@
 //! Children: each in a group of its own, with a deadline, its output drained and capped; and none that outlives the run.
 
 use crate::error::Stop;
-use crate::sys::sandbox::{Fence, Remembered};
+use crate::sys::sandbox::{Fence, Ours, Remembered};
 use crate::sys::signal::{self, Patience};
 use rustix::event::PollFlags;
 use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, Signal};
@@ -260,6 +260,7 @@ fn spawn(spec: &Spec, writer: io::PipeWriter) -> io::Result<Running> {
     let mut command = match with_mounts {
         Some(fence) => inner(&Order {
             fence: fence.clone(),
+            ours: Ours::now(),
             program: spec.program.clone(),
             arguments: spec.arguments.clone(),
         })?,
@@ -298,6 +299,8 @@ const INNER: &str = "nanobot-fence";
 #[derive(Serialize, Deserialize)]
 struct Order {
     fence: Fence,
+    /// Who starts it.
+    ours: Ours,
     /// What it becomes. Empty for nothing: then it only tries.
     program: PathBuf,
     arguments: Vec<String>,
@@ -318,6 +321,7 @@ fn inner(order: &Order) -> io::Result<Command> {
 fn try_mounts(fence: &Fence) -> bool {
     let order = Order {
         fence: fence.clone(),
+        ours: Ours::now(),
         program: PathBuf::new(),
         arguments: Vec::new(),
     };
@@ -341,7 +345,7 @@ pub fn become_command() -> Option<io::Result<()>> {
         io::stdin().read_to_end(&mut bytes)?;
         let order: Order = serde_json::from_slice(&bytes).map_err(io::Error::other)?;
         rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
-        order.fence.close_with_mounts()?;
+        order.fence.close_with_mounts(&order.ours)?;
         match order.program.as_os_str().is_empty() {
             true => Ok(()),
             false => Err(Command::new(order.program).args(order.arguments).exec()),

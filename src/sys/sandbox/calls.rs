@@ -1,10 +1,12 @@
-//! The system calls that lead out of the sandbox, refused: sockets, other processes' memory, namespaces and mounts,
-//! the terminal, the kernel itself. All others pass: what they may do to files is Landlock's to say.
+//! The system calls that lead out of the sandbox, refused: sockets, other processes' memory, signals to us, namespaces
+//! and mounts, modes of files, the terminal, the kernel itself. All others pass: what they may do to files is Landlock's
+//! to say.
 
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
     SeccompRule, TargetArch, sock_filter,
 };
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::LazyLock;
@@ -27,6 +29,33 @@ const MISSING: &[i64] = &[
     libc::SYS_io_uring_setup,
     libc::SYS_io_uring_enter,
     libc::SYS_io_uring_register,
+    // It takes its mode from memory too; libraries then call `openat`.
+    libc::SYS_openat2,
+    // A process's directory in `/proc` does for its descriptor, and whose that is no filter sees.
+    libc::SYS_pidfd_send_signal,
+    // What all programs of a user share, by numbers and names that are in no directory.
+    libc::SYS_shmget,
+    libc::SYS_shmat,
+    libc::SYS_shmctl,
+    libc::SYS_semget,
+    libc::SYS_semop,
+    libc::SYS_semtimedop,
+    libc::SYS_semctl,
+    libc::SYS_msgget,
+    libc::SYS_msgsnd,
+    libc::SYS_msgrcv,
+    libc::SYS_msgctl,
+    libc::SYS_mq_open,
+    libc::SYS_mq_unlink,
+];
+
+/// What a file has beside its content, as on a file system that keeps none of it. Lists of who may do what are among it,
+/// which would be modes by another name, and Landlock closes none of it.
+const ATTRIBUTES: &[i64] = &[
+    libc::SYS_setxattr,
+    libc::SYS_lsetxattr,
+    libc::SYS_fsetxattr,
+    SETXATTRAT,
 ];
 
 /// Calls that nobody may make.
@@ -94,8 +123,10 @@ const REFUSED: &[i64] = &[
     libc::SYS_ioperm,
 ];
 
-/// The same number everywhere; newer than the table of names.
+/// The same numbers everywhere; newer than the table of names.
 const OPEN_TREE_ATTR: i64 = 467;
+const SETXATTRAT: i64 = 463;
+const FCHMODAT2: i64 = 452;
 
 /// What `clone` makes a new namespace by.
 const NEW: [libc::c_int; 7] = [
@@ -111,18 +142,90 @@ const NEW: [libc::c_int; 7] = [
 /// What types into a terminal, or moves the system's messages there.
 const TERMINAL: [u64; 3] = [0x5412, 0x541c, 0x541d];
 
-/// Put the filters on this thread.
+/// What says who is signalled when a file or a socket has something to tell.
+const OWNERS: [u64; 2] = [0x8901, 0x8902];
+
+/// More threads than this are not told apart: a filter's length has an end.
+const THREADS: usize = 64;
+
+/// The processes that no command may signal or hamper: we. Landlock sees to that only from Linux 6.12 on.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Ours {
+    /// Every thread: its number does for the process's.
+    threads: Vec<i32>,
+    group: i32,
+}
+
+impl Ours {
+    /// As it is now: threads that start later are not among them.
+    pub fn now() -> Self {
+        let own = rustix::process::getpid().as_raw_nonzero().get();
+        let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten();
+        let tasks = tasks.flatten().filter_map(|task| {
+            let name = task.file_name();
+            name.to_str()?.parse::<i32>().ok()
+        });
+        let mut threads: Vec<i32> = std::iter::once(own).chain(tasks).collect();
+        threads.sort_unstable();
+        threads.dedup();
+        threads.truncate(THREADS);
+        Self {
+            threads,
+            group: rustix::process::getpgrp().as_raw_nonzero().get(),
+        }
+    }
+
+    /// The calls that would reach us, by the argument that says whom.
+    fn rules(&self) -> Option<BTreeMap<i64, Vec<SeccompRule>>> {
+        let them = |argument| -> Option<Vec<SeccompRule>> {
+            let all = self.threads.iter();
+            all.map(|thread| is(argument, number(*thread))).collect()
+        };
+        let first = [
+            libc::SYS_kill,
+            libc::SYS_tkill,
+            libc::SYS_tgkill,
+            libc::SYS_rt_sigqueueinfo,
+            libc::SYS_rt_tgsigqueueinfo,
+            libc::SYS_pidfd_open,
+            libc::SYS_sched_setaffinity,
+            libc::SYS_sched_setscheduler,
+            libc::SYS_sched_setparam,
+            libc::SYS_sched_setattr,
+        ];
+        let mut rules = BTreeMap::new();
+        for call in first {
+            rules.insert(call, them(0)?);
+        }
+        let kill = rules.get_mut(&libc::SYS_kill)?;
+        kill.push(is(0, number(-self.group))?);
+        // Everybody.
+        kill.push(is(0, number(-1))?);
+        Some(rules)
+    }
+}
+
+/// A number as the filter sees it.
+fn number(signed: i32) -> u64 {
+    u64::from(signed.cast_unsigned())
+}
+
+/// Put the filters on this thread, one among them for `ours`.
 ///
 /// # Errors
 /// The kernel takes no filter.
-pub(super) fn apply(net: bool) -> io::Result<()> {
+pub(super) fn apply(net: bool, ours: &Ours) -> io::Result<()> {
     static ALONE: LazyLock<Option<Vec<BpfProgram>>> = LazyLock::new(|| programs(false));
     static NET: LazyLock<Option<Vec<BpfProgram>>> = LazyLock::new(|| programs(true));
     let programs = if net { &NET } else { &ALONE };
     let programs = programs
         .as_ref()
         .ok_or_else(|| io::Error::other("the filter of system calls cannot be made"))?;
-    for program in programs {
+    let spare = ours
+        .rules()
+        .and_then(|rules| program(rules, libc::EPERM))
+        .ok_or_else(|| io::Error::other("the filter of signals cannot be made"))?;
+    for program in programs.iter().chain([&spare]) {
         seccompiler::apply_filter(program).map_err(io::Error::other)?;
     }
     Ok(())
@@ -134,11 +237,17 @@ fn programs(net: bool) -> Option<Vec<BpfProgram>> {
     let mut refused: BTreeMap<i64, Vec<SeccompRule>> = always(REFUSED);
     let new = NEW.iter().map(|flag| has_bits(0, *flag as u64));
     refused.insert(libc::SYS_clone, new.collect::<Option<_>>()?);
-    let typing = TERMINAL.iter().map(|request| is(1, *request));
-    refused.insert(libc::SYS_ioctl, typing.collect::<Option<_>>()?);
+    let requests = TERMINAL.iter().chain(&OWNERS);
+    let requests = requests.map(|request| is(1, *request));
+    refused.insert(libc::SYS_ioctl, requests.collect::<Option<_>>()?);
+    let owners = [libc::F_SETOWN, F_SETOWN_EX];
+    let owners = owners.map(|request| is(1, number(request)));
+    refused.insert(libc::SYS_fcntl, owners.into_iter().collect::<Option<_>>()?);
     refused.extend(others()?);
+    refused.extend(modes()?);
     Some(vec![
         program(always(MISSING), libc::ENOSYS)?,
+        program(always(ATTRIBUTES), libc::EOPNOTSUPP)?,
         program(refused, libc::EPERM)?,
         program(sockets(net)?, libc::EAFNOSUPPORT)?,
         foreign(),
@@ -164,6 +273,57 @@ fn others() -> Option<BTreeMap<i64, Vec<SeccompRule>>> {
         (libc::SYS_ioprio_set, someone(IOPRIO_WHO_USER)?),
     ]))
 }
+
+/// Modes that nobody may give. A file's mode is its owner's to change wherever it lies, which Landlock does not see: what
+/// could not be read any more would be as good as gone. And a program that runs as its owner would be a door for others
+/// that stays open. (That of the group is left: directories that many work in have it.)
+fn modes() -> Option<BTreeMap<i64, Vec<SeccompRule>>> {
+    let runs_as_owner = |mode| condition(mode, SeccompCmpOp::MaskedEq(SET_USER), SET_USER);
+    let unreadable = |mode| condition(mode, SeccompCmpOp::MaskedEq(OWNER_READS), 0);
+    let mut rules = BTreeMap::new();
+    for (call, mode) in [
+        #[cfg(target_arch = "x86_64")]
+        (libc::SYS_chmod, 1),
+        (libc::SYS_fchmod, 1),
+        (libc::SYS_fchmodat, 2),
+        (FCHMODAT2, 2),
+    ] {
+        let given = SeccompRule::new(vec![runs_as_owner(mode)?]).ok()?;
+        let taken = SeccompRule::new(vec![unreadable(mode)?]).ok()?;
+        rules.insert(call, vec![given, taken]);
+    }
+    for (call, mode) in [
+        #[cfg(target_arch = "x86_64")]
+        (libc::SYS_creat, 1),
+        #[cfg(target_arch = "x86_64")]
+        (libc::SYS_mknod, 1),
+        (libc::SYS_mknodat, 2),
+    ] {
+        let made = SeccompRule::new(vec![runs_as_owner(mode)?]).ok()?;
+        rules.insert(call, vec![made]);
+    }
+    for (call, flags) in [
+        #[cfg(target_arch = "x86_64")]
+        (libc::SYS_open, 1),
+        (libc::SYS_openat, 2),
+    ] {
+        // Where nothing is made, the mode is whatever was left there.
+        let made = MAKING.map(|flag| {
+            let makes = condition(flags, SeccompCmpOp::MaskedEq(flag), flag)?;
+            SeccompRule::new(vec![makes, runs_as_owner(flags + 1)?]).ok()
+        });
+        rules.insert(call, made.into_iter().collect::<Option<_>>()?);
+    }
+    Some(rules)
+}
+
+const SET_USER: u64 = 0o4000;
+const OWNER_READS: u64 = 0o400;
+/// The flags by which a file is made: one with a name, and one without.
+const MAKING: [u64; 2] = [0o100, 0o20_000_000];
+
+/// As `F_SETOWN`, for one thread.
+const F_SETOWN_EX: libc::c_int = 15;
 
 /// All processes of a user, for the priority of what they read and write.
 const IOPRIO_WHO_USER: libc::c_int = 3;
@@ -240,15 +400,52 @@ fn is(argument: u8, value: u64) -> Option<SeccompRule> {
 
 #[cfg(test)]
 mod tests {
-    use super::{ARCHITECTURE, programs};
+    use super::{ARCHITECTURE, Ours, apply, programs};
+    use rustix::io::Errno;
+    use rustix::process::{Pid, PidfdFlags};
 
     #[test]
     fn the_filters_can_be_made() {
         assert!(ARCHITECTURE.is_some());
         for net in [false, true] {
             let programs = programs(net).unwrap();
-            assert_eq!(programs.len(), 4);
+            assert_eq!(programs.len(), 5);
             assert!(programs.iter().map(Vec::len).sum::<usize>() < 1000);
         }
+    }
+
+    /// Landlock would hide it on a newer kernel, so it is left out here.
+    #[test]
+    fn we_are_out_of_reach() {
+        let _alone = crate::sys::process::tests::alone();
+        let us = rustix::process::getpid();
+        let thread = rustix::thread::gettid();
+        let group = rustix::process::getpgrp();
+        let processors = rustix::thread::sched_getaffinity(None).unwrap();
+        let reach = |pid: Pid| {
+            [
+                rustix::process::test_kill_process(pid),
+                rustix::process::pidfd_open(pid, PidfdFlags::empty()).map(drop),
+                rustix::thread::sched_setaffinity(Some(pid), &processors),
+            ]
+        };
+        assert_eq!(reach(us), [Ok(()); 3]);
+        let ours = Ours::now();
+        let child = std::process::Command::new("/bin/sleep").arg("60").spawn();
+        let mut child = child.unwrap();
+        let fenced = || {
+            rustix::thread::set_no_new_privs(true).unwrap();
+            apply(false, &ours).unwrap();
+            assert_eq!(reach(us), [Err(Errno::PERM); 3]);
+            assert_eq!(rustix::process::test_kill_process(thread), Err(Errno::PERM));
+            assert_eq!(
+                rustix::process::test_kill_process_group(group),
+                Err(Errno::PERM)
+            );
+            assert_eq!(reach(Pid::from_child(&child)), [Ok(()); 3]);
+        };
+        std::thread::scope(|scope| scope.spawn(fenced).join().unwrap());
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
 }

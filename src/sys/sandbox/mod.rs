@@ -13,6 +13,7 @@ pub mod startup;
 pub mod system;
 pub mod trial;
 
+pub use calls::Ours;
 pub use kept::Remembered;
 
 use landlock::{
@@ -88,7 +89,7 @@ pub fn available() -> Result<(), Lack> {
             }
             let landlock = ruleset(false).and_then(restrict);
             landlock.map_err(|_| Lack::Landlock)?;
-            calls::apply(false).map_err(|_| Lack::Seccomp)
+            calls::apply(false, &Ours::now()).map_err(|_| Lack::Seccomp)
         });
         tried.unwrap_or(Err(Lack::Seccomp))
     });
@@ -122,30 +123,31 @@ impl Fence {
     pub fn around<T: Send>(&self, work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
         available().map_err(io::Error::other)?;
         let ruleset = self.ruleset()?;
+        let ours = Ours::now();
         on_thread(|| {
-            self.close(ruleset)?;
+            self.close(ruleset, &ours)?;
             work()
         })?
     }
 
     /// Put the fence around this thread, for good.
-    fn close(&self, ruleset: RulesetCreated) -> io::Result<()> {
+    fn close(&self, ruleset: RulesetCreated, ours: &Ours) -> io::Result<()> {
         drop_capabilities()?;
         restrict(ruleset)?;
-        calls::apply(self.net)
+        calls::apply(self.net, ours)
     }
 
     /// Put the fence around this whole process, which must have one thread, with mounts of its own: those hold what is
-    /// kept, and hide what is closed, so that what contains it can be granted as a whole.
+    /// kept, and hide what is closed, so that what contains it can be granted as a whole. `ours` is who started it.
     ///
     /// # Errors
     /// The system refuses any part of it; then the process is not to go on.
-    pub fn close_with_mounts(mut self) -> io::Result<()> {
+    pub fn close_with_mounts(mut self, ours: &Ours) -> io::Result<()> {
         mounts::arrange(&self)?;
         self.closed = Vec::new();
         self.writes.push(PathBuf::from(mounts::SHARED_MEMORY));
         let ruleset = self.ruleset()?;
-        self.close(ruleset)
+        self.close(ruleset, ours)
     }
 
     /// Whether commands get mounts of their own. `probe` tries it, once, where that would be of use.

@@ -4,7 +4,7 @@ use super::yard::{User, Yard, has, say, users};
 
 /// Python. `call` makes a system call and gives its result, with `errno()` behind it; `OUTSIDE` is a file that may not be
 /// written, `SECRET` one that may not be read, `US` the process that started the shell. What is true got out.
-const PYTHON: [(&str, &str); 30] = [
+const PYTHON: [(&str, &str); 39] = [
     ("trace the parent", "call(101,16,US,0,0)==0"),
     (
         "read the parent's memory",
@@ -65,10 +65,28 @@ const PYTHON: [(&str, &str); 30] = [
     ),
     ("type into the terminal", "ioctl(0x5412)"),
     ("move the console's messages", "ioctl(0x541d)"),
+    ("signal everybody", "kill(-1,0)"),
+    (
+        "signal the parent by its directory",
+        "call(424,os.open('/proc/%d' % US,os.O_DIRECTORY),0,0,0)==0",
+    ),
+    ("signal a thread of the parent", "call(200,US,0)==0"),
+    ("have the parent signalled", "call(72,1,8,US)==0"),
+    (
+        "take the parent's processor",
+        "call(203,US,8,b'\\1'+bytes(7))==0",
+    ),
+    ("memory by number", "call(29,0,4096,0o1600)>=0"),
+    ("a queue by number", "call(68,0,0o1600)>=0"),
+    (
+        "a queue by name",
+        "call(240,b'nanobot-was-here',0o102,0o600,None)>=0",
+    ),
+    ("a file that runs as its owner", "made(0o4755)"),
 ];
 
 /// The shell.
-const SHELL: [(&str, &str); 14] = [
+const SHELL: [(&str, &str); 18] = [
     (
         "a hard link",
         "ln OUTSIDE $TMPDIR/hard && echo x > $TMPDIR/hard && echo escaped || echo held",
@@ -125,6 +143,22 @@ const SHELL: [(&str, &str); 14] = [
         "a group of control",
         "mkdir /sys/fs/cgroup/nanobot-was-here && echo escaped || echo held",
     ),
+    (
+        "a file of the user's that the user could not read",
+        "chmod 0 SECRET && echo escaped || echo held",
+    ),
+    (
+        "a program that runs as its owner",
+        "cp /bin/sh $TMPDIR/owner && chmod 4755 $TMPDIR/owner && echo escaped || echo held",
+    ),
+    (
+        "the same in letters",
+        "cp /bin/sh $TMPDIR/letters && chmod u+s $TMPDIR/letters && echo escaped || echo held",
+    ),
+    (
+        "all modes but the reader's",
+        "mkdir $TMPDIR/modes && cd $TMPDIR/modes && (chmod 377 . || chmod u-r .) && echo escaped || echo held",
+    ),
 ];
 
 const HEAD: &str = "python3 - <<'end' 2>&1
@@ -144,6 +178,10 @@ def kill(pid, signal):
     try: os.kill(pid, signal); return True
     except PermissionError: return False
     except ProcessLookupError: return False
+def made(mode):
+    path = os.environ['TMPDIR'] + '/made'
+    try: return os.fstat(os.open(path, os.O_CREAT|os.O_RDWR, mode)).st_mode & 0o6000 != 0
+    except PermissionError: return False
 def clone(flags):
     done = call(56, flags, 0, 0, 0, 0)
     if done == 0: os._exit(0)
@@ -211,8 +249,8 @@ fn nothing_gets_out() {
         assert!(out.is_empty(), "{user:?}:\n{}", out.join("\n"));
         assert_eq!(std::fs::read_to_string(&outside).unwrap(), "safe\n");
         // Some that harm nobody do get out where there is no sandbox, so the table is worth something.
-        if user == User::Us && commands.len() > 44 {
-            let some = [5, 8, 11, 30, 31, 32];
+        if user == User::Us && commands.len() > 57 {
+            let some = [5, 8, 11, 39, 40, 41];
             let told = yard.run(&["--sandbox", "off"], &some.map(|number| &commands[number]));
             let out = told.iter().filter(|told| told.contains("escaped")).count();
             assert!(out >= 4, "{told:?}");

@@ -3,7 +3,7 @@
 use super::yard::{Yard, say, users};
 
 /// The program that a machine may lack, the command, and what it must say at its end.
-const TASKS: [(&str, &str, &str); 30] = [
+const TASKS: [(&str, &str, &str); 34] = [
     (
         "git",
         "git init -q r && cd r && echo a > f && git add f && git -c user.name=a -c user.email=a@b commit -qm x && git log --format=%s",
@@ -128,6 +128,27 @@ const TASKS: [(&str, &str, &str); 30] = [
         "",
         "umask 077; mkdir -p w; ln -s ../s w/link; cat w/link; nproc > /dev/null; date > /dev/null; id -u > /dev/null; uname > /dev/null; df . > /dev/null; echo ok",
         "ok",
+    ),
+    (
+        "python3",
+        "python3 -c 'import multiprocessing as m\nwith m.Pool(2) as p: print(p.map(abs, [-1, -2]))'",
+        "[1, 2]",
+    ),
+    (
+        "timeout",
+        "timeout -s KILL 0.1 sleep 60; sleep 60 & kill $!; wait; echo ended",
+        "ended",
+    ),
+    (
+        "",
+        "umask 022; mkdir -p sm; echo a > sm/f; chmod 2775 sm; chmod 1777 sm; chmod 400 sm/f; chmod +x sm/f; cp -a sm sm2; \
+         install -m 755 sm/f sm/g; stat -c %a sm2/f sm/g | paste -sd,",
+        "511,755",
+    ),
+    (
+        "tar",
+        "mkdir -p tp/in; chmod 700 tp/in; tar cpf p.tar tp && rm -r tp && tar xpf p.tar && stat -c %a tp/in",
+        "700",
     ),
     ("zip", "zip -q z.zip s && unzip -p z.zip s", "two"),
 ];
