@@ -3,26 +3,40 @@
 
 use std::path::{Path, PathBuf};
 
-/// Keys of a new repository's config that run nothing, whatever their values are.
-const PLAIN: &[&str] = &[
-    "core.repositoryformatversion",
-    "core.filemode",
-    "core.bare",
-    "core.logallrefupdates",
-    "core.ignorecase",
-    "core.symlinks",
-    "core.precomposeunicode",
-    "core.autocrlf",
-    "core.eol",
-    "user.name",
-    "user.email",
-    "init.defaultbranch",
-    "extensions.objectformat",
-    "extensions.refstorage",
-    "remote.fetch",
-    "branch.remote",
-    "branch.merge",
-    "pull.rebase",
+/// What the value of a key may be.
+#[derive(Clone, Copy)]
+enum Value {
+    /// A word or a number, such as `true`.
+    Word,
+    /// A branch or another repository by its name, or what maps such names.
+    Name,
+    /// Where another repository is, by a scheme of git's own: others name programs that fetch.
+    Address,
+    /// Anything on one line that nobody reads as syntax.
+    Text,
+}
+
+/// Keys of a new repository's config that run nothing, and whether their section is one of many of its kind.
+const PLAIN: &[(&str, bool, &str, Value)] = &[
+    ("core", false, "repositoryformatversion", Value::Word),
+    ("core", false, "filemode", Value::Word),
+    ("core", false, "bare", Value::Word),
+    ("core", false, "logallrefupdates", Value::Word),
+    ("core", false, "ignorecase", Value::Word),
+    ("core", false, "symlinks", Value::Word),
+    ("core", false, "precomposeunicode", Value::Word),
+    ("core", false, "autocrlf", Value::Word),
+    ("core", false, "eol", Value::Word),
+    ("user", false, "name", Value::Text),
+    ("user", false, "email", Value::Text),
+    ("init", false, "defaultbranch", Value::Name),
+    ("extensions", false, "objectformat", Value::Word),
+    ("extensions", false, "refstorage", Value::Word),
+    ("remote", true, "url", Value::Address),
+    ("remote", true, "fetch", Value::Name),
+    ("branch", true, "remote", Value::Name),
+    ("branch", true, "merge", Value::Name),
+    ("pull", false, "rebase", Value::Word),
 ];
 
 /// The `.git` that `path` is in.
@@ -37,43 +51,80 @@ pub(super) fn around(path: &Path) -> Option<PathBuf> {
     None
 }
 
-/// Whether a config has nothing but plain keys. What is not understood is not plain.
+/// Whether a config has nothing but plain keys, one line each, as git itself writes them. Git reads more than that; what
+/// is not understood here is not plain.
 pub(super) fn is_plain(text: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(text) else {
         return false;
     };
-    let mut section = String::new();
-    for line in text.lines().map(str::trim) {
+    let mut section = None;
+    text.split('\n').all(|line| {
+        let line = line.trim_matches([' ', '\t']);
+        if line.contains(|letter: char| letter.is_control() && letter != '\t') {
+            return false;
+        }
         if line.is_empty() || line.starts_with(['#', ';']) {
-            continue;
+            return true;
         }
-        // A line that goes on in the next could hide one.
-        if line.ends_with('\\') {
-            return false;
+        if line.starts_with('[') {
+            section = header(line);
+            return section.is_some();
         }
-        if let Some(rest) = line.strip_prefix('[') {
-            let Some(name) = rest.strip_suffix(']') else {
-                return false;
-            };
-            let name = name.split_whitespace().next().unwrap_or_default();
-            section = name.to_ascii_lowercase();
-            continue;
+        section
+            .as_ref()
+            .is_some_and(|(section, is_one_of_many)| is_plain_line(section, *is_one_of_many, line))
+    })
+}
+
+/// The section that a whole line begins, and whether it is one of many: `[core]`, `[remote "origin"]`.
+fn header(line: &str) -> Option<(String, bool)> {
+    let inner = line.strip_prefix('[')?.strip_suffix(']')?;
+    let (section, one) = match inner.split_once(' ') {
+        None => (inner, None),
+        Some((section, quoted)) => {
+            let one = quoted.strip_prefix('"')?.strip_suffix('"')?;
+            (section, Some(one))
         }
-        let key = line.split('=').next().unwrap_or_default().trim();
-        let key = format!("{section}.{}", key.to_ascii_lowercase());
-        let is_address = key == "remote.url"
-            && line.split_once('=').is_some_and(|(_, address)| {
-                let address = address.trim().trim_matches('"');
-                // Other schemes name programs that fetch.
-                address.starts_with("https://")
-                    || address.starts_with("ssh://")
-                    || address.starts_with("git@")
-            });
-        if !PLAIN.contains(&key.as_str()) && !is_address {
-            return false;
+    };
+    let is_name = !section.is_empty() && section.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    (is_name && one.is_none_or(is_reference)).then(|| (section.to_ascii_lowercase(), one.is_some()))
+}
+
+fn is_plain_line(section: &str, is_one_of_many: bool, line: &str) -> bool {
+    let Some((key, value)) = line.split_once('=') else {
+        return false;
+    };
+    let blank = [' ', '\t'];
+    let (key, value) = (key.trim_end_matches(blank), value.trim_matches(blank));
+    PLAIN.iter().any(|(of, many, name, kind)| {
+        *of == section
+            && *many == is_one_of_many
+            && key.eq_ignore_ascii_case(name)
+            && is_value(*kind, value)
+    })
+}
+
+fn is_value(kind: Value, value: &str) -> bool {
+    match kind {
+        Value::Word => value.bytes().all(|byte| byte.is_ascii_alphanumeric()),
+        Value::Name => is_reference(value),
+        Value::Address => {
+            let schemes = ["https://", "ssh://", "git@"];
+            let rest = schemes.iter().find_map(|scheme| value.strip_prefix(scheme));
+            let is_safe = |letter: char| letter.is_alphanumeric() || "/._~:@+%-".contains(letter);
+            rest.is_some_and(|rest| !rest.starts_with('-') && rest.chars().all(is_safe))
         }
+        // Quotes, comments and lines that go on.
+        Value::Text => !value.contains(['"', '\\', '#', ';']),
     }
-    true
+}
+
+/// The characters of branches, of remotes and of what maps them. No address and no option is among them.
+fn is_reference(name: &str) -> bool {
+    let is_safe = |letter: char| letter.is_alphanumeric() || "/._+*:@-".contains(letter);
+    let is_first = |letter: char| is_safe(letter) && !"-/.".contains(letter);
+    // The dot is this repository itself.
+    name == "." || name.starts_with(is_first) && !name.contains("::") && name.chars().all(is_safe)
 }
 
 #[cfg(test)]
@@ -112,6 +163,47 @@ mod tests {
         check("bare = false\n", false);
         check("[core]\n\thookspath = x\n", false);
         assert!(!is_plain(b"[core]\n\xff"));
+        // Headers, and what may stand in their line.
+        check("[core] fsmonitor = \"touch x; false\" #]\n", false);
+        check("[core] fsmonitor = x ;]\n", false);
+        check("[core]fsmonitor=x[]\n", false);
+        check("[core] bare = false\n", false);
+        check("[core]]\n", false);
+        check("[core] # x\n", false);
+        check("[core\n", false);
+        check("[]\n", false);
+        check("[ core ]\n", false);
+        check("[core \"x\"]\n\tbare = false\n", false);
+        check("[remote]\n\turl = https://x.org/y\n", false);
+        check("[remote \"a\\\"b\"]\n", false);
+        check("[remote \"a\"] url = ext::x \"]\n", false);
+        check("[remote.origin]\n\turl = https://x.org/y\n", false);
+        check("[branch \"feature/a-1.2\"]\n\tremote = up\n", true);
+        check("[includeIf \"gitdir:x\"]\n\tpath = ../x\n", false);
+        check("[CORE]\n\tBare = false\n", true);
+        // Values.
+        check("[core]\n\tbare\n", false);
+        check("[core]\n\tbare = false # x\n", false);
+        check("[core]\n\tbare = \"false\"\n", false);
+        check("[core]\n\tbare = a\\\n\tfsmonitor = x\n", false);
+        check("[user]\n\tname = A \\\n", false);
+        check("[user]\n\tname = \"A\n", false);
+        check("[user]\n\tname = Zo\u{eb} O'Neil (x)\n", true);
+        check("[user]\n\tname = A # B\n", false);
+        check("[branch \"a\"]\n\tremote = ext::sh -c x\n", false);
+        check("[branch \"a\"]\n\tremote = ../x\n", false);
+        check("[branch \"a\"]\n\tremote = .\n", true);
+        check("[branch \"a\"]\n\tremote = --upload-pack=x\n", false);
+        check("[remote \"a\"]\n\turl = ssh://-oProxyCommand=x/y\n", false);
+        check("[remote \"a\"]\n\turl = git@x.org:y/z.git\n", true);
+        // What is no line here, and may be one to git.
+        check("[core]\r\n\tbare = false\r\n", false);
+        check("[core]\r\tfsmonitor = x\n", false);
+        check("# x\r[core]\n", false);
+        check("\u{feff}[core]\n", false);
+        check("[core]\n\u{a0}bare = false\n", false);
+        check("[core]\n\u{b}bare = false\n", false);
+        check("[core]\n  bare\t=\tfalse \t\n", true);
     }
 
     #[test]
