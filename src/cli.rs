@@ -1,6 +1,7 @@
 //! The command line as typed: clap types and nothing else. The doc comments are the help and the man page.
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use std::convert::Infallible;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -275,7 +276,7 @@ pub struct Grants {
     #[arg(long, value_name = "RULE", action = ArgAction::Append)]
     pub deny: Vec<String>,
     /// Offer only these tools, separated by commas
-    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = trimmed)]
     pub tools: Option<Vec<String>>,
     /// Offer no tools
     #[arg(long, conflicts_with = "tools")]
@@ -856,6 +857,11 @@ pub enum DryRun {
 pub enum Directory {
     Cwd,
     Workspace,
+}
+
+/// One of several between commas, which may have blanks around them.
+fn trimmed(text: &str) -> Result<String, Infallible> {
+    Ok(text.trim().to_owned())
 }
 
 /// A time of more than nothing: seconds, or numbers with units.

@@ -48,6 +48,7 @@
 //! ```text
 //! main → lib → command → turn → { session, provider, tool, guard, policy } → { message, event }
 //!                  └──→ { report, answer, attach, diff, ledger, memory, prompt, settings, workspace, history, skill, trust } ──┘
+//!                             settings → policy, for what rules and hosts look like;
 //!                             { history, memory, tool } → prompt, for the marks around a text; guard → history; tool → attach,
 //!                             for its readers; tool → undo, for what it changes
 //! anything above may use sys and error; sys knows only std, its crates, and error

@@ -9,7 +9,7 @@ use crate::settings::expand::refers;
 use crate::settings::keys::{Branch, KEYS, Key, Stage, nearest};
 use crate::settings::kind::Kind;
 use crate::settings::secrets::is_secret;
-use crate::settings::{Config, Layers, file, schema};
+use crate::settings::{Config, Layers, file, rules, schema};
 use crate::sys::input::{self, Reading};
 use anyhow::Result;
 use serde_json::Value;
@@ -189,7 +189,16 @@ fn set(world: &World, key: &str, value: Option<&str>) -> Result<()> {
                     "nanobot: every process can see a key on the command line; `nanobot config set {key} -` reads it from standard input"
                 ));
             }
-            let value = given(key, kind, from_input.as_deref().unwrap_or(text))?;
+            let text = from_input.as_deref().unwrap_or(text);
+            let value = given(key, kind, text)?;
+            if !refers(text)
+                && let Some(words) = rules::objection(&path, &value)
+            {
+                return Err(fail(Exit::Config, words));
+            }
+            if let Some(words) = rules::doubt(&path.join("."), &value) {
+                world.terminal.complain(&format!("nanobot: {words}"));
+            }
             config.set(&path, &value)?;
         }
     }

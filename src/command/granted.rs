@@ -4,11 +4,11 @@ use crate::World;
 use crate::cli::{Grants, Sandbox as SandboxFlag};
 use crate::error::{Exit, fail, fail_hint};
 use crate::memory;
-use crate::policy::net::Net;
+use crate::policy::net::{self, Net};
 use crate::policy::profile::{self, Profile};
 use crate::policy::reach::{Reach, Root};
 use crate::policy::rule::{Effect, Pattern, Rule};
-use crate::policy::{Permission, Policy, Sandbox};
+use crate::policy::{Commands, Permission, Policy, Sandbox};
 use crate::settings::{Directory, Settings};
 use crate::skill;
 use crate::sys::input;
@@ -77,7 +77,18 @@ pub(super) fn profile(world: &World, grants: &Grants, settings: &Settings) -> Re
 /// The profile of that name, built in or the user's own.
 pub(super) fn find(world: &World, name: &str) -> Result<Option<Profile>> {
     if let Some(profile) = Profile::built_in(name) {
-        return Ok(Some(profile));
+        let own = world.paths.profiles().join(format!("{name}.md"));
+        return match own.exists() {
+            true => Err(fail_hint(
+                Exit::Config,
+                format!(
+                    "`{}` has the name of a built-in profile, and is not used",
+                    own.display()
+                ),
+                "another name for it; with `extends` in its head it begins as the built-in one",
+            )),
+            false => Ok(Some(profile)),
+        };
     }
     let is_plain = |letter: char| letter.is_alphanumeric() || "_-.".contains(letter);
     if name.starts_with('.') || !name.chars().all(is_plain) {
@@ -95,7 +106,8 @@ pub(super) fn find(world: &World, name: &str) -> Result<Option<Profile>> {
             format!("the profile `{shown}` cannot be used: {words}"),
         )
     };
-    let (head, body) = skill::head_and_body(&String::from_utf8_lossy(&bytes)).map_err(unusable)?;
+    let text = String::from_utf8(bytes).map_err(|_| unusable("it is not UTF-8".into()))?;
+    let (head, body) = skill::strict_head_and_body(&text).map_err(unusable)?;
     Profile::parse(name, &head, &body)
         .map(Some)
         .map_err(unusable)
@@ -114,11 +126,9 @@ pub(super) fn policy(
     let tools = &settings.tools;
     let mut permissions = Vec::new();
     for (tool, word) in &tools.permissions {
-        let permission = Permission::parse(word).ok_or_else(|| {
-            let cause = format!("`tools.permissions.{tool}` is `{word}`");
-            fail_hint(Exit::Config, cause, "`always`, `ask` or `never`")
-        })?;
-        permissions.push((Pattern::new(tool.as_str()), permission));
+        let written = Permission::written(tool, word)
+            .map_err(|words| fail(Exit::Config, format!("`tools.permissions.{tool}` {words}")))?;
+        permissions.push(written);
     }
     let of_web = |name: &Pattern| ["web_search", "web_fetch"].contains(&name.text());
     // Who grants the network by hand means the web tools too.
@@ -127,7 +137,7 @@ pub(super) fn policy(
     let mut policy = Policy {
         profile: profile.name.clone(),
         reach,
-        net: net(grants, settings, profile)?,
+        net: hosts(grants, settings, profile)?,
         sandbox: match grants.sandbox {
             Some(SandboxFlag::Strict) => Sandbox::Strict,
             Some(SandboxFlag::Off) => Sandbox::Off,
@@ -180,20 +190,18 @@ pub(super) fn policy(
 
 fn expressions(texts: &[String], key: &str) -> Result<Vec<Regex>> {
     let read = |text: &String| {
-        Regex::new(text).map_err(|error| {
-            let cause = format!("`{key}`: `{text}` is no regular expression: {error}");
-            fail(Exit::Config, cause)
-        })
+        Commands::expression(text)
+            .map_err(|words| fail(Exit::Config, format!("`{key}`: `{text}` {words}")))
     };
     texts.iter().map(read).collect()
 }
 
-fn net(grants: &Grants, settings: &Settings, profile: &Profile) -> Result<Net> {
-    let configured = settings
-        .tools
-        .net
-        .iter()
-        .map(|host| Pattern::new(host.as_str()));
+fn hosts(grants: &Grants, settings: &Settings, profile: &Profile) -> Result<Net> {
+    let configured = settings.tools.net.iter().map(|text| {
+        net::host(text)
+            .map_err(|words| fail(Exit::Config, format!("`tools.net`: `{text}` {words}")))
+    });
+    let configured: Vec<Pattern> = configured.collect::<Result<_>>()?;
     match &grants.net {
         Some(hosts) if hosts.is_empty() => return Ok(Net::Any),
         Some(hosts) => {
@@ -205,12 +213,21 @@ fn net(grants: &Grants, settings: &Settings, profile: &Profile) -> Result<Net> {
                     "bare `--net` for all hosts, or leave `exec` out of `--tools`",
                 ));
             }
-            let typed = hosts.iter().map(|host| Pattern::new(host.trim()));
-            return Ok(Net::Hosts(configured.chain(typed).collect()));
+            let typed = hosts.iter().map(|text| {
+                net::host(text).map_err(|words| {
+                    let cause = format!("`--net`: `{text}` {words}");
+                    fail_hint(
+                        Exit::Usage,
+                        cause,
+                        "`--net=example.org,*.example.com`; bare `--net` for all",
+                    )
+                })
+            });
+            let typed: Vec<Pattern> = typed.collect::<Result<_>>()?;
+            return Ok(Net::Hosts([configured, typed].concat()));
         }
         None => {}
     }
-    let configured: Vec<Pattern> = configured.collect();
     Ok(match &profile.net {
         Net::Any => Net::Any,
         Net::Hosts(own) => Net::Hosts([configured, own.clone()].concat()),

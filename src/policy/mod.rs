@@ -8,6 +8,7 @@ use regex::Regex;
 use rule::{Effect, Pattern, Rule};
 use serde_json::Value;
 
+pub mod known;
 pub mod net;
 pub mod profile;
 pub mod reach;
@@ -34,6 +35,18 @@ impl Permission {
             "never" => Some(Self::Never),
             _ => None,
         }
+    }
+
+    /// What the map `permissions` says of a tool.
+    ///
+    /// # Errors
+    /// In words that follow `name`: that it means no tool, or `word` no permission.
+    pub fn written(name: &str, word: &str) -> Result<(Pattern, Self), String> {
+        let name = known::spelled(name);
+        known::check(name)?;
+        let permission = Self::parse(word)
+            .ok_or_else(|| format!("is `{word}`, expected `always`, `ask` or `never`"))?;
+        Ok((Pattern::new(name), permission))
     }
 }
 
@@ -292,6 +305,20 @@ impl Policy {
 }
 
 impl Commands {
+    /// An expression as the config has it.
+    ///
+    /// # Errors
+    /// In words that follow it.
+    pub fn expression(text: &str) -> Result<Regex, String> {
+        // The library draws the place beneath the expression, over several lines; the last one says what it is.
+        Regex::new(text).map_err(|error| {
+            let words = error.to_string();
+            let last = words.lines().last().unwrap_or_default();
+            let cause = last.trim_start_matches("error: ");
+            format!("is no regular expression: {cause}")
+        })
+    }
+
     fn judge(&self, subjects: &[String]) -> Option<Refusal> {
         let command = subjects.first()?.to_lowercase();
         if let Some(denied) = self.denied.iter().find(|denied| denied.is_match(&command)) {

@@ -1,6 +1,8 @@
 //! Which hosts may be reached, as the user said with `--net`.
 
 use super::rule::Pattern;
+// Addresses alone: nothing here reaches them.
+use core::net::{Ipv4Addr, Ipv6Addr};
 
 /// What the user granted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -50,5 +52,90 @@ impl Net {
             }
             _ => Self::Default,
         }
+    }
+}
+
+/// A host as `--net=HOSTS` takes it: `example.org`, `*.example.org` or an address, each with `:PORT` where it is not one of
+/// the web's.
+///
+/// # Errors
+/// In words that follow it: that it is no host, and what one looks like.
+pub fn host(text: &str) -> Result<Pattern, String> {
+    const FORM: &str = "is no host; one is `example.org`, `*.example.org` or `example.org:8000`";
+    let text = text.trim();
+    if text.is_empty() {
+        return Err(FORM.into());
+    }
+    if text.parse::<Ipv6Addr>().is_ok() {
+        return Ok(Pattern::new(format!("[{text}]")));
+    }
+    let (name, port) = match text.rsplit_once(':') {
+        Some((name, port)) => (name, Some(port)),
+        None => (text, None),
+    };
+    let is_port = |port: &str| {
+        let digits = port.bytes().all(|digit| digit.is_ascii_digit());
+        digits && port.parse::<u16>().is_ok_and(|port| port > 0)
+    };
+    if port.is_some_and(|port| port != "*" && !is_port(port)) {
+        return Err(
+            match name.contains(':') || name.is_empty() || text.contains('/') {
+                true => FORM.into(),
+                false => "has no port from 1 to 65535 after its `:`".into(),
+            },
+        );
+    }
+    let bare = name
+        .strip_prefix('[')
+        .and_then(|rest| rest.strip_suffix(']'));
+    let is_address = bare.is_some_and(|bare| bare.parse::<Ipv6Addr>().is_ok())
+        || name.parse::<Ipv4Addr>().is_ok();
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_*?".contains(letter);
+    let labels = || name.split('.');
+    let is_label = |label: &str| !label.is_empty() && label.chars().all(plain);
+    // What ends in a number is read as an address, and this one is none.
+    let numeric = |label: &str| label.bytes().all(|digit| digit.is_ascii_digit());
+    let is_name = labels().all(is_label) && !labels().next_back().is_some_and(numeric);
+    match is_address || is_name {
+        true => Ok(Pattern::new(text)),
+        false if !name.is_ascii() => Err("is no host; write its name in ASCII, as `xn--…`".into()),
+        false => Err(FORM.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::host;
+
+    #[test]
+    fn hosts_as_written() {
+        let check = |text: &str, expect: Result<&str, &str>| match (host(text), expect) {
+            (Ok(host), Ok(shown)) => assert_eq!(host.text(), shown),
+            (Err(words), Err(part)) => assert!(words.contains(part), "{text}: {words}"),
+            (found, _) => panic!("{text}: {found:?}"),
+        };
+        check("example.org", Ok("example.org"));
+        check(" example.org ", Ok("example.org"));
+        check("*.example.org", Ok("*.example.org"));
+        check("*", Ok("*"));
+        check("*:8000", Ok("*:8000"));
+        check("localhost:8000", Ok("localhost:8000"));
+        check("1.2.3.4", Ok("1.2.3.4"));
+        check("1.2.3.4:80", Ok("1.2.3.4:80"));
+        check("::1", Ok("[::1]"));
+        check("[::1]:80", Ok("[::1]:80"));
+        check("", Err("is no host"));
+        check("foo bar", Err("is no host"));
+        check("http://foo/", Err("is no host"));
+        check("http://foo", Err("is no host"));
+        check("example.org/path", Err("is no host"));
+        check("1.2.3.4:99999", Err("65535"));
+        check("a:0", Err("65535"));
+        check("a:", Err("65535"));
+        check(":80", Err("is no host"));
+        check("1.2.3", Err("is no host"));
+        check("a..b", Err("is no host"));
+        check("user@host", Err("is no host"));
+        check("bücher.example", Err("xn--"));
     }
 }

@@ -1,9 +1,9 @@
 //! Profiles: named sets of what a run may do, with a prompt and a model of their own where they have one. Five are built
 //! in, and one for sub-agents; a user's own are files, each with a head of these fields and the prompt below it.
 
-use super::Permission;
-use super::net::Net;
+use super::net::{self, Net};
 use super::rule::{Effect, Pattern, Rule};
+use super::{Permission, known};
 use serde_json::Value;
 
 /// Who it is for.
@@ -140,7 +140,12 @@ impl Profile {
         for (key, value) in fields {
             let key = key.replace('_', "-");
             let wrong = |expected: &str| format!("`{key}` must be {expected}");
-            let text = || value.as_str().map(str::to_owned).ok_or(wrong("text"));
+            // YAML takes `on`, `1.0` and the like for something else than text.
+            let text = || match value {
+                Value::String(text) => Ok(text.clone()),
+                Value::Bool(_) | Value::Number(_) => Err(wrong("text: put it in quotes")),
+                _ => Err(wrong("text")),
+            };
             let texts = || texts(value).ok_or(wrong("a list of text"));
             match key.as_str() {
                 "name" | "extends" => {}
@@ -162,19 +167,23 @@ impl Profile {
                     profile.max_iterations = Some(count.ok_or(wrong("a number from 1"))?);
                 }
                 "tools" => {
-                    profile.tools = Some(texts()?.into_iter().map(Pattern::new).collect());
+                    let names = texts()?;
+                    for name in &names {
+                        known::check(name).map_err(|words| format!("`{key}`: `{name}` {words}"))?;
+                    }
+                    profile.tools = Some(names.into_iter().map(Pattern::new).collect());
                 }
                 "permissions" => {
                     let map = value
                         .as_object()
                         .ok_or(wrong("a map from tools to words"))?;
                     for (tool, word) in map {
-                        let permission = word.as_str().and_then(Permission::parse);
-                        let permission =
-                            permission.ok_or(wrong("a map to `always`, `ask` or `never`"))?;
-                        profile
-                            .permissions
-                            .push((Pattern::new(tool.as_str()), permission));
+                        let word = word
+                            .as_str()
+                            .ok_or(wrong("a map to `always`, `ask` or `never`"))?;
+                        let written = Permission::written(tool, word)
+                            .map_err(|words| format!("`{key}`: `{tool}` {words}"))?;
+                        profile.permissions.push(written);
                     }
                 }
                 "allow" | "deny" => {
@@ -198,7 +207,13 @@ impl Profile {
                     profile.net = match value {
                         Value::Bool(true) => Net::Any,
                         Value::Bool(false) => Net::Default,
-                        _ => Net::Hosts(texts()?.into_iter().map(Pattern::new).collect()),
+                        _ => {
+                            let host = |text: String| {
+                                net::host(&text)
+                                    .map_err(|words| format!("`{key}`: `{text}` {words}"))
+                            };
+                            Net::Hosts(texts()?.into_iter().map(host).collect::<Result<_, _>>()?)
+                        }
                     }
                 }
                 _ => return Err(format!("there is no field `{key}`")),
@@ -270,6 +285,14 @@ mod tests {
         check(json!({"allow": ["exec(git *)"]}), "contained");
         check(json!({"max_iterations": 0}), "from 1");
         check(json!({"sandbox": "off"}), "no field `sandbox`");
+        check(json!({"model": true}), "text: put it in quotes");
+        check(json!({"tools": "exce"}), "did you mean `exec`?");
+        check(json!({"deny": "Exec"}), "did you mean `exec`?");
+        check(
+            json!({"permissions": {"readfile": "never"}}),
+            "did you mean `read_file`?",
+        );
+        check(json!({"net": ["http://x/"]}), "is no host");
         check(json!([1]), "no list");
         assert!(Profile::parse("plan", &json!({}), "").is_err());
         let head =

@@ -1,6 +1,7 @@
 //! Rules as users write them: `TOOL`, or `TOOL(glob)` for some of its arguments. A rule never grants a shell: commands
 //! are contained and not guessed, so that `exec(…)` can only be denied.
 
+use super::known;
 use std::fmt;
 
 /// What a rule does.
@@ -44,6 +45,7 @@ impl Rule {
         if tool.is_empty() || !tool.chars().all(is_name) {
             return Err("is neither `TOOL` nor `TOOL(glob)`".into());
         }
+        known::check(tool)?;
         let tool = Pattern::new(tool);
         if effect == Effect::Allow && argument.is_some() && tool.matches("exec") {
             return Err(
@@ -171,5 +173,7 @@ mod tests {
         check("", Deny, Err("neither"));
         check("rm -rf", Deny, Err("neither"));
         check("(a)", Deny, Err("neither"));
+        check("exce", Deny, Err("did you mean `exec`?"));
+        check("Exec(rm *)", Deny, Err("did you mean `exec`?"));
     }
 }

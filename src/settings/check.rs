@@ -5,7 +5,7 @@ use super::file::{Config, KeyPath};
 use super::keys::{Branch, Key, OLD_TOP, Stage, nearest};
 use super::kind::{Kind, name_of};
 use super::layers::{Layers, Origin};
-use super::{Overrides, Settings};
+use super::{Overrides, Settings, rules};
 use crate::sys::env::Env;
 use crate::sys::paths::Paths;
 use serde_json::Value;
@@ -111,6 +111,19 @@ impl Checker<'_> {
             return;
         }
         let joined = path.join(".");
+        if let Some(words) = rules::objection(path, &typed) {
+            return self.push(Weight::Error, path, &words);
+        }
+        if let Some(words) = rules::doubt(&joined, &typed) {
+            self.push(Weight::Warning, path, &words);
+        }
+        if joined == "tools.restrictToWorkspace" {
+            let words = format!(
+                "`{joined}` means here that the directory is the workspace, wherever a run is started, and that no other place \
+                 can be granted"
+            );
+            self.push(Weight::Note, path, &words);
+        }
         match key.stage {
             Stage::Used | Stage::Written => {}
             Stage::Later => self.push(
@@ -308,6 +321,27 @@ mod tests {
             ],
         );
         check(
+            r#"{"tools": {"permissions": {"exec": "sometimes"}, "allow": ["foo("], "exec": {"denyPatterns": ["("]}}}"#,
+            &[
+                "error: c.json:1:27: `tools.permissions.exec` is `sometimes`, expected `always`, `ask` or `never`",
+                "error: c.json:1:59: `tools.allow`: `foo(` lacks its closing `)`",
+                "error: c.json:1:94: `tools.exec.denyPatterns`: `(` is no regular expression: unclosed group",
+            ],
+        );
+        check(
+            r#"{"tools": {"net": ["http://x/"], "deny": ["exce"]}}"#,
+            &[
+                "error: c.json:1:19: `tools.net`: `http://x/` is no host; one is `example.org`, `*.example.org` or `example.org:8000`",
+                "error: c.json:1:42: `tools.deny`: `exce` names no tool; did you mean `exec`?",
+            ],
+        );
+        check(
+            r#"{"tools": {"ssrfWhitelist": ["10.0.0.0/8", "0.0.0.0/0"]}}"#,
+            &[
+                "warning: c.json:1:29: `tools.ssrfWhitelist` has `0.0.0.0/0`, so a page can send the agent to nearly every machine in reach, this one and the metadata of a cloud included; name the ranges that you need",
+            ],
+        );
+        check(
             r#"{"session": {"sync": "none"}}"#,
             &[
                 "note: c.json:1:13: nanobot 0.1.4 refuses the whole file for `session`, which it does not know",
@@ -316,6 +350,7 @@ mod tests {
         check(
             r#"{"tools": {"exec": {"restrictToWorkspace": true}}}"#,
             &[
+                "note: c.json:1:44: `tools.restrictToWorkspace` means here that the directory is the workspace, wherever a run is started, and that no other place can be granted",
                 "warning: c.json:1:44: `tools.exec.restrictToWorkspace` is an older name of `tools.restrictToWorkspace`",
             ],
         );

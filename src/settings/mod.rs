@@ -12,6 +12,7 @@ pub mod keys;
 pub mod kind;
 pub mod layers;
 pub mod models;
+pub mod rules;
 pub mod schema;
 pub mod secrets;
 

@@ -151,6 +151,37 @@ pub fn head_and_body(text: &str) -> Result<(Value, String), String> {
     Ok((head, body.to_owned()))
 }
 
+/// As [`head_and_body`], for a file whose head must not be missed: one that has a line `---` begins with a whole head.
+///
+/// # Errors
+/// In words: the head does not begin, does not end, is too long, or is no YAML.
+pub fn strict_head_and_body(text: &str) -> Result<(Value, String), String> {
+    let plain = text.replace("\r\n", "\n");
+    let plain = plain.trim_start_matches('\u{feff}');
+    let is_mark = |line: &str| line.trim() == "---";
+    let marks = plain.lines().filter(|line| is_mark(line)).count();
+    let begins = plain.starts_with("---\n") || plain == "---";
+    match (marks, begins) {
+        (0, _) => return Ok((Value::Object(serde_json::Map::new()), plain.to_owned())),
+        (_, false) => {
+            return Err(
+                "it has a line `---` and does not begin with one; a head stands between two lines `---`, of which the first \
+                 is the first line of the file, with nothing before it or after it"
+                    .into(),
+            );
+        }
+        (1, true) => return Err("its head lacks the line `---` that ends it".into()),
+        _ => {}
+    }
+    // A whole head is never taken for text.
+    if split(plain).1.len() == plain.len() {
+        return Err(format!(
+            "its head is longer than {HEAD_LIMIT} bytes, or its last line `---` is indented"
+        ));
+    }
+    head_and_body(plain)
+}
+
 fn yaml_of(head: &str) -> Result<Value, serde_saphyr::Error> {
     match head.lines().all(is_plain) {
         true => Ok(by_lines(head)),
@@ -411,6 +442,32 @@ mod tests {
         check("---\n---\nb", "x", false, &[], "b");
         assert!(skill("---\ndescription: Use when: asked\n---\n").1);
         assert!(!skill("---\ndescription: fine\n---\n").1);
+    }
+
+    #[test]
+    fn a_strict_head_is_whole_or_told() {
+        let check = |text: &str, expect: Result<&str, &str>| match (
+            super::strict_head_and_body(text),
+            expect,
+        ) {
+            (Ok((head, _)), Ok(shown)) => assert_eq!(head.to_string(), shown, "{text:?}"),
+            (Err(words), Err(part)) => assert!(words.contains(part), "{text:?}: {words}"),
+            (found, _) => panic!("{text:?}: {found:?}"),
+        };
+        check("", Ok("{}"));
+        check("Be brief.\n", Ok("{}"));
+        check("---\n---\nBe brief.\n", Ok("{}"));
+        check("---\na: b\n---\n", Ok(r#"{"a":"b"}"#));
+        check("\u{feff}---\r\na: b\r\n---\r\n", Ok(r#"{"a":"b"}"#));
+        check("---\na: b\n--- \nx", Ok(r#"{"a":"b"}"#));
+        check("\n---\na: b\n---\n", Err("does not begin"));
+        check("--- \na: b\n---\n", Err("does not begin"));
+        check(" ---\na: b\n---\n", Err("does not begin"));
+        check("a: b\n---\n", Err("does not begin"));
+        check("---\na: b\n", Err("lacks"));
+        check("---", Err("lacks"));
+        check("---\na: b\n ---\n", Err("indented"));
+        check("---\na: [\n---\n", Err("no YAML"));
     }
 
     #[test]

@@ -93,6 +93,12 @@ impl Range {
             _ => false,
         }
     }
+
+    /// Whether it is so wide that it means all networks rather than one: wider than the widest private one.
+    pub fn is_wide(&self) -> bool {
+        let narrowest = if self.network.is_ipv4() { 8 } else { 7 };
+        self.length < narrowest
+    }
 }
 
 impl FromStr for Range {

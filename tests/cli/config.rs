@@ -351,3 +351,30 @@ fn onboard_writes_nothing_that_cannot_be_right() {
     check(wrong, &[], 78, "expected a number");
     check("{\"agents\": ", &[], 78, "config.json:1:");
 }
+
+#[test]
+fn what_would_stop_every_run_is_not_written() {
+    let story = Story::new();
+    let check = |key: &str, value: &str, words: &str| {
+        story
+            .run(["config", "set", key, value])
+            .status(78)
+            .stderr_has(words);
+    };
+    check("tools.permissions.exec", "sometimes", "`always`, `ask` or");
+    check("tools.permissions.exce", "never", "did you mean `exec`?");
+    check("tools.allow", "[\"foo(\"]", "closing");
+    check(
+        "tools.exec.denyPatterns",
+        "[\"(\"]",
+        "no regular expression",
+    );
+    check("tools.net", "[\"a b\"]", "is no host");
+    story
+        .run(["config", "set", "tools.ssrfWhitelist", "[\"0.0.0.0/0\"]"])
+        .stderr_has("nearly every machine in reach");
+    story
+        .run(["config", "check"])
+        .stdout_has("warning: ")
+        .stdout_has("nearly every machine in reach");
+}

@@ -89,12 +89,80 @@ fn rules_are_kept_and_mistakes_in_them_are_named() {
     };
     check(&["--allow", "exec(git *)"], "contained and not guessed");
     check(&["--deny", "exec("], "closing");
+    check(&["--deny", "exce"], "did you mean `exec`?");
+    check(&["--allow", "Exec"], "did you mean `exec`?");
+    for net in [
+        "",
+        "foo bar",
+        "http://foo/",
+        "1.2.3.4:99999",
+        "a,,b",
+        "example.org/path",
+    ] {
+        check(
+            &[&format!("--net={net}")],
+            "try: `--net=example.org,*.example.com`",
+        );
+    }
     check(&["--profile", "yolo"], "there is no profile `yolo`");
     check(&["--profile", "explore"], "for sub-agents");
     check(&["--profile", "plan", "--write"], "only reads");
     check(
         &["--tools", "exec,read_file", "--net=example.org"],
         "cannot be kept for commands",
+    );
+}
+
+#[test]
+fn every_tool_of_a_run_is_known_by_name() {
+    let story = Story::new().script([says("ok")]);
+    story.run(["agent", "-m", "x"]).stdout("ok\n");
+    let asked = &story.asked()[0].body;
+    let mut offered: Vec<&str> = asked["tools"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|tool| tool["function"]["name"].as_str().unwrap())
+        .collect();
+    let mut known = nanobot::policy::known::TOOLS.to_vec();
+    offered.sort_unstable();
+    known.sort_unstable();
+    assert_eq!(offered, known);
+}
+
+#[test]
+fn names_and_hosts_of_the_config_are_checked() {
+    let check = |tools: Value, words: &str| {
+        let story = config(Story::new(), tools);
+        story.run(["agent", "-m", "x"]).status(78).stderr_has(words);
+        story.run(["config", "check"]).status(78).stdout_has(words);
+    };
+    check(json!({ "deny": ["exce"] }), "did you mean `exec`?");
+    check(json!({ "allow": ["foo("] }), "closing");
+    check(
+        json!({ "permissions": { "exec": "sometimes" } }),
+        "expected `always`, `ask` or `never`",
+    );
+    check(
+        json!({ "permissions": { "read": "never" } }),
+        "names no tool",
+    );
+    check(json!({ "net": ["http://x/"] }), "is no host");
+    check(
+        json!({ "exec": { "denyPatterns": ["("] } }),
+        "no regular expression",
+    );
+    // Variables are written in capitals.
+    let story = Story::new()
+        .env("NANOBOT_TOOLS__PERMISSIONS__EXEC", "never")
+        .script([says("ok")]);
+    story
+        .run(["agent", "-m", "x", "--tools", "exec, read_file"])
+        .stdout("ok\n");
+    let tools = story.asked()[0].body["tools"].to_string();
+    assert!(
+        tools.contains("read_file") && !tools.contains("exec"),
+        "{tools}"
     );
 }
 
@@ -183,6 +251,26 @@ fn profiles_of_ones_own_have_prompt_tools_rules_and_model() {
         .run(["agent", "-m", "x", "--profile", "reviewer"])
         .status(78)
         .stderr_has("there is no field `sandbox`");
+    let wrong = |text: &[u8], words: &str| {
+        crate::story::write(&path, text);
+        story
+            .run(["agent", "-m", "x", "--profile", "reviewer"])
+            .status(78)
+            .stderr_has(words);
+    };
+    wrong(b"\n---\nextends: plan\n---\n", "does not begin with one");
+    wrong(b"--- \nextends: plan\n---\n", "does not begin with one");
+    wrong(b"---\nextends: plan\n", "lacks the line `---`");
+    wrong(b"---\nextends: plan\n---\n\xff", "not UTF-8");
+    wrong(b"---\nmodel: 5\n---\n", "put it in quotes");
+    wrong(b"---\ndeny: exce\n---\n", "did you mean `exec`?");
+    wrong(b"---\nnet: ['a b']\n---\n", "is no host");
+    let named = story.home().join(".nanobot/profiles/plan.md");
+    crate::story::write(&named, b"---\nnet: true\n---\n");
+    story
+        .run(["agent", "-m", "x", "--profile", "plan"])
+        .status(78)
+        .stderr_has("the name of a built-in profile");
     let story = story.env("NANOBOT_AGENTS__DEFAULTS__PROFILE", "full");
     story
         .run(["agent", "-m", "x"])

@@ -18,7 +18,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("skill", &["error", "sys"]),
     ("trust", &["error", "sys"]),
     ("workspace", &["error", "sys"]),
-    ("settings", &["error", "sys"]),
+    ("settings", &["error", "sys", "policy"]),
     ("session", &["error", "sys", "message", "history"]),
     ("ledger", &["error", "sys", "message"]),
     ("memory", &["error", "sys", "message", "prompt", "provider"]),

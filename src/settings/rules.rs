@@ -1,0 +1,66 @@
+//! What a run would not start with, though its type is right: rules, permissions, hosts and expressions, read by the same
+//! parsers as the run's. What is allowed and should be thought over is told here too.
+
+use crate::policy::rule::{Effect, Rule};
+use crate::policy::{Commands, Permission, net};
+use crate::sys::address::Range;
+use serde_json::Value;
+
+/// What is wrong with `value` of the key at `path`, whose type it has.
+pub fn objection(path: &[String], value: &Value) -> Option<String> {
+    let joined = path.join(".");
+    let told = |text: &str, words: String| format!("`{joined}`: `{text}` {words}");
+    let texts = || {
+        value
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+    };
+    let first = |judge: &dyn Fn(&str) -> Result<(), String>| {
+        texts().find_map(|text| judge(text).err().map(|words| told(text, words)))
+    };
+    let rule = |effect: Effect| first(&|text: &str| Rule::parse(text, effect, &joined).map(drop));
+    match joined.as_str() {
+        "tools.permissions" => value.as_object()?.iter().find_map(|(tool, word)| {
+            let words = Permission::written(tool, word.as_str()?).err()?;
+            Some(format!("`{joined}.{tool}` {words}"))
+        }),
+        "tools.allow" => rule(Effect::Allow),
+        "tools.deny" => rule(Effect::Deny),
+        "tools.net" => first(&|text: &str| net::host(text).map(drop)),
+        "tools.exec.allowPatterns" | "tools.exec.denyPatterns" => {
+            first(&|text: &str| Commands::expression(text).map(drop))
+        }
+        "tools.ssrfWhitelist" => first(&|text: &str| {
+            let range = text.parse::<Range>();
+            range
+                .map(drop)
+                .map_err(|()| "is no range of addresses, as `10.0.0.0/8`".into())
+        }),
+        _ => {
+            let (tool, above) = path.split_last()?;
+            let word = value
+                .as_str()
+                .filter(|_| above == ["tools", "permissions"])?;
+            let words = Permission::written(tool, word).err()?;
+            Some(format!("`{joined}` {words}"))
+        }
+    }
+}
+
+/// What whoever sets the key at `path` to `value` should know, where it can be used.
+pub fn doubt(path: &str, value: &Value) -> Option<String> {
+    match path {
+        "tools.ssrfWhitelist" => {
+            let texts = value.as_array()?.iter().filter_map(Value::as_str);
+            let wide = |text: &&str| text.parse().is_ok_and(|range: Range| range.is_wide());
+            let text = texts.into_iter().find(wide)?;
+            Some(format!(
+                "`{path}` has `{text}`, so a page can send the agent to nearly every machine in reach, this one and the \
+                 metadata of a cloud included; name the ranges that you need"
+            ))
+        }
+        _ => None,
+    }
+}
