@@ -254,8 +254,9 @@ pub struct Agent {
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "What the agent may do")]
 pub struct Grants {
-    /// What it may do, by name: default, plan (reads only), accept-edits, auto-approve, full (no sandbox), or one of
-    /// your own in ~/.nanobot/profiles
+    /// What it may do, by name: default, plan (reads only), accept-edits, auto-approve (edits, and consents to what would be
+    /// asked; no web tools unless `--net`), full (no sandbox), or one of your own in ~/.nanobot/profiles. `explore` is for
+    /// sub-agents alone (the tool `spawn`)
     #[arg(long, value_name = "NAME")]
     pub profile: Option<String>,
     /// Let the agent change files in the directory, or beneath PATH
@@ -266,13 +267,14 @@ pub struct Grants {
     #[arg(long, value_name = "PATH", action = ArgAction::Append)]
     pub read: Vec<PathBuf>,
     /// Let it reach the internet, commands included; or only these HOSTS (`example.org,*.example.org`), commands not
-    /// included
+    /// included. An address that is typed here is reached even where it is not public (`127.0.0.1:8000`); a name never is
     #[arg(long, value_name = "HOSTS", num_args = 0.., require_equals = true, value_delimiter = ',')]
     pub net: Option<Vec<String>>,
     /// Let it use a tool that would have to ask: `TOOL`, or `TOOL(glob)` for some arguments; may be given again
     #[arg(long, value_name = "RULE", action = ArgAction::Append)]
     pub allow: Vec<String>,
-    /// Forbid `TOOL`, or `TOOL(glob)` for some arguments; stronger than anything else
+    /// Forbid `TOOL`, or `TOOL(glob)` for some arguments; stronger than anything else. About commands a glob is a tripwire:
+    /// `exec(git *)` does not hold for `/usr/bin/git`
     #[arg(long, value_name = "RULE", action = ArgAction::Append)]
     pub deny: Vec<String>,
     /// Offer only these tools, separated by commas
@@ -634,6 +636,7 @@ pub struct Consolidate {
 #[derive(Args, Clone, Debug, Default)]
 pub struct Undo {
     /// The number of the turn, as `--list` prints it
+    #[arg(value_parser = turn)]
     pub turn: Option<u64>,
     /// List the turns that changed files, newest first, of all directories
     #[arg(long, conflicts_with_all = ["turn", "redo", "dry_run", "force"])]
@@ -857,6 +860,12 @@ pub enum DryRun {
 pub enum Directory {
     Cwd,
     Workspace,
+}
+
+/// The number of a turn.
+fn turn(text: &str) -> Result<u64, String> {
+    let number = text.parse().ok();
+    number.ok_or("no such turn; `nanobot undo --list` has their numbers".into())
 }
 
 /// One of several between commas, which may have blanks around them.

@@ -94,9 +94,11 @@ pub mod turn;
 pub mod undo;
 pub mod workspace;
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, FromArgMatches};
 use cli::{Cli, When};
 use error::{Exit, exit_of, hint_of};
+use policy::quote::quoted;
 use std::ffi::OsString;
 use std::fmt::Write;
 use sys::clock::Clock;
@@ -131,12 +133,13 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
         env.get("NO_COLOR").is_some(),
         env.get("TERM") == Some("dumb"),
     );
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
     let cli = match command()
-        .try_get_matches_from(arguments)
+        .try_get_matches_from(&arguments)
         .and_then(|matches| Cli::from_arg_matches(&matches))
     {
         Ok(cli) => cli,
-        Err(error) => return usage(&error, Terminal::probe(None, no_color, dumb)),
+        Err(error) => return usage(&error, &arguments, Terminal::probe(None, no_color, dumb)),
     };
     let color = match cli.shared.color {
         When::Auto => None,
@@ -160,7 +163,7 @@ fn dispatch(cli: Cli, env: Env, terminal: Terminal) -> anyhow::Result<Exit> {
         return Err(error::fail_hint(
             Exit::Refused,
             "this is a command of an agent, which has neither the network nor nanobot's own files",
-            "the agent's own tools instead: `cron` for jobs, `message` to send, `spawn` to hand over a task",
+            "the agent's own tools instead: `spawn` to hand over a task, `web_fetch` and the file tools for the rest",
         ));
     }
     let paths = Paths::resolve(&env, cli.shared.config.as_deref())?;
@@ -200,24 +203,42 @@ pub fn report(error: &anyhow::Error, terminal: Terminal) -> Exit {
         .downcast_ref::<error::Stop>()
         .is_some_and(|stop| stop.is_known())
     {
-        terminal.fail(&format!("{error:#}"));
+        // What a model or a file's name says may hold a line's end, and would begin a line that looks like one of ours.
+        terminal.fail(&format!("{error:#}").replace('\n', "\n  | "));
         if let Some(hint) = hint_of(error) {
-            terminal.complain(&format!("  try: {hint}"));
+            terminal.complain(&format!("  try: {}", hint.replace(['\n', '\r'], "␊")));
         }
     }
     exit_of(error)
 }
 
 /// Help and version go to standard output with status 0; a mistake goes to standard error with status 2.
-fn usage(error: &clap::Error, terminal: Terminal) -> Exit {
+fn usage(error: &clap::Error, arguments: &[OsString], terminal: Terminal) -> Exit {
     if error.use_stderr() {
         terminal.complain(error.render().to_string().trim_end());
+        if let Some(meant) = joined(error, arguments) {
+            terminal.complain(&format!("  try: {meant}"));
+        }
         return Exit::Usage;
     }
     match terminal.print(&error.render().to_string()) {
         Ok(()) => Exit::Answered,
         Err(error) => report(&error, terminal),
     }
+}
+
+/// Flags whose value is no word of its own.
+const JOINED: &[&str] = &["--write", "--net", "--dry-run"];
+
+/// The flag with its value, where that was given as a word of its own and taken for something else.
+fn joined(error: &clap::Error, arguments: &[OsString]) -> Option<String> {
+    let Some(ContextValue::String(stray)) = error.get(ContextKind::InvalidArg) else {
+        return None;
+    };
+    let pair = arguments
+        .windows(2)
+        .find(|pair| pair[1] == **stray && JOINED.iter().any(|flag| pair[0] == *flag))?;
+    Some(format!("{}={}", pair[0].display(), quoted(stray)))
 }
 
 /// The table of statuses, for help and man page.

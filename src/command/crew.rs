@@ -277,6 +277,7 @@ impl Crew {
         let mut theirs = granted::policy(world, &grants, settings, profile, workspace)?;
         if profile.net == crate::policy::net::Net::Default {
             theirs.net = ours.net.clone();
+            theirs.typed.clone_from(&ours.typed);
         }
         Ok(Arc::new(ours.and(&theirs)))
     }

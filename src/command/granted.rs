@@ -15,6 +15,7 @@ use crate::sys::input;
 use crate::sys::paths::Real;
 use anyhow::{Context, Result};
 use regex::Regex;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 /// The longest profile that is read.
@@ -121,6 +122,16 @@ pub(super) fn policy(
     profile: &Profile,
     workspace: &Path,
 ) -> Result<Policy> {
+    if profile.is_free && grants.sandbox == Some(SandboxFlag::Strict) {
+        return Err(fail_hint(
+            Exit::Usage,
+            format!(
+                "the profile `{}` has no sandbox, and `--sandbox strict` demands one",
+                profile.name
+            ),
+            "leave one of them out",
+        ));
+    }
     let mut real = Real::default();
     let reach = reach(world, grants, settings, profile, workspace, &mut real)?;
     let tools = &settings.tools;
@@ -138,6 +149,7 @@ pub(super) fn policy(
         profile: profile.name.clone(),
         reach,
         net: hosts(grants, settings, profile)?,
+        typed: typed(grants.net.as_deref().unwrap_or_default()),
         sandbox: match grants.sandbox {
             Some(SandboxFlag::Strict) => Sandbox::Strict,
             Some(SandboxFlag::Off) => Sandbox::Off,
@@ -194,6 +206,12 @@ fn expressions(texts: &[String], key: &str) -> Result<Vec<Regex>> {
             .map_err(|words| fail(Exit::Config, format!("`{key}`: `{text}` {words}")))
     };
     texts.iter().map(read).collect()
+}
+
+/// The addresses among `hosts`, which the user typed. A name in their place could lead anywhere.
+fn typed(hosts: &[String]) -> Vec<(IpAddr, Option<u16>)> {
+    let address = |text: &String| net::address(&net::host(text).ok()?);
+    hosts.iter().filter_map(address).collect()
 }
 
 fn hosts(grants: &Grants, settings: &Settings, profile: &Profile) -> Result<Net> {
@@ -357,7 +375,15 @@ fn directory(
     real: &mut Real,
 ) -> Result<PathBuf> {
     if let Some(path) = &grants.directory {
-        return existing(path);
+        let found = existing(path)?;
+        return match found.is_dir() {
+            true => Ok(found),
+            false => Err(fail_hint(
+                Exit::Usage,
+                format!("`-C`: `{}` is no directory", path.display()),
+                "the directory that it lies in",
+            )),
+        };
     }
     if settings.restrict_to_workspace || settings.directory == Directory::Workspace {
         return Ok(workspace.to_owned());
@@ -372,6 +398,27 @@ fn directory(
         workspace.to_owned()
     } else {
         current
+    })
+}
+
+/// What to say where `--write` was typed in the home directory, or above it, and does not mean that.
+pub(super) fn instead_of_home(
+    world: &World,
+    grants: &Grants,
+    settings: &Settings,
+    policy: &Policy,
+) -> Option<String> {
+    let directory = &policy.reach.directory;
+    let means_directory = grants.write.iter().any(|path| path == Path::new("."));
+    let is_chosen = grants.directory.is_some()
+        || settings.restrict_to_workspace
+        || settings.directory == Directory::Workspace;
+    let current = std::env::current_dir().ok()?;
+    (means_directory && !is_chosen && *directory != current).then(|| {
+        format!(
+            "`--write` is for `{}` here: the home directory itself is not worked in, unless `-C` names it",
+            world.paths.display(directory)
+        )
     })
 }
 

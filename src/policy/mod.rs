@@ -2,7 +2,9 @@
 //! parent may. It is made from flags, config and profile by whoever starts a run; the tools open by descriptor, and the
 //! sandbox keeps in the kernel, what is decided here by name.
 
+use core::net::IpAddr;
 use net::Net;
+use quote::quoted;
 use reach::{Access, PathRule, Reach};
 use regex::Regex;
 use rule::{Effect, Pattern, Rule};
@@ -11,6 +13,7 @@ use serde_json::Value;
 pub mod known;
 pub mod net;
 pub mod profile;
+pub mod quote;
 pub mod reach;
 pub mod rule;
 pub mod secrets;
@@ -65,7 +68,7 @@ pub enum Sandbox {
 /// A no of the policy's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// For the model: what is refused, and what would allow it.
+    /// Why, for a model and for people: what is refused, by which name.
     pub words: String,
     /// The flag that would grant it, where one would.
     pub grant: Option<String>,
@@ -79,6 +82,19 @@ impl Refusal {
             grant: None,
         }
     }
+
+    /// What the model is told, whose call of `tool` it was: why, and what it may tell the user.
+    pub fn for_model(&self, tool: &str) -> String {
+        let Self { words, grant } = self;
+        match grant {
+            Some(flag) if words.contains(flag.as_str()) => words.clone(),
+            Some(flag) if CHANGING.contains(&tool) => {
+                format!("{words}; show the change instead, and say that `{flag}` would allow it")
+            }
+            Some(flag) => format!("{words}; the user can grant it with `{flag}`"),
+            None => words.clone(),
+        }
+    }
 }
 
 /// What a run may do.
@@ -88,6 +104,8 @@ pub struct Policy {
     pub profile: String,
     pub reach: Reach,
     pub net: Net,
+    /// Addresses that the user typed, which may be reached though they are not public; without a port, at those of the web.
+    pub typed: Vec<(IpAddr, Option<u16>)>,
     pub sandbox: Sandbox,
     /// Only these tools are offered, where it says which.
     pub offered: Option<Vec<Pattern>>,
@@ -206,12 +224,9 @@ impl Policy {
                 if self.consents {
                     return Decision::Allow(format!("profile `{}`: `ask` is yes", self.profile));
                 }
-                let flag = format!("--allow {tool}");
                 Decision::Ask(Refusal {
-                    words: format!(
-                        "`{tool}` needs a person's consent, and nobody can be asked; the user can grant it with `{flag}`"
-                    ),
-                    grant: Some(flag),
+                    words: format!("`{tool}` needs a person's consent, and nobody can be asked"),
+                    grant: Some(format!("--allow {}", quoted(tool))),
                 })
             }
         }
@@ -226,6 +241,14 @@ impl Policy {
         said.map(|(_, permission)| *permission)
             .min()
             .unwrap_or(Permission::Always)
+    }
+
+    /// Whether the user typed this very address; without a port it is meant for the `usual` ones.
+    pub fn has_typed(&self, address: IpAddr, port: u16, usual: &[u16]) -> bool {
+        let is_it = |(typed, at): &(IpAddr, Option<u16>)| {
+            *typed == address && at.map_or(usual.contains(&port), |at| at == port)
+        };
+        self.typed.iter().any(is_it)
     }
 
     /// The argument of a call that rules are about, in the forms in which they may put it.
@@ -289,6 +312,12 @@ impl Policy {
             profile: self.profile.clone(),
             reach: self.reach.and(&other.reach),
             net: self.net.and(&other.net),
+            typed: self
+                .typed
+                .iter()
+                .filter(|typed| other.typed.contains(typed))
+                .copied()
+                .collect(),
             sandbox: self.sandbox.min(other.sandbox),
             offered,
             permissions: [&self.permissions[..], &other.permissions[..]].concat(),

@@ -2,7 +2,7 @@
 
 use super::rule::Pattern;
 // Addresses alone: nothing here reaches them.
-use core::net::{Ipv4Addr, Ipv6Addr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// What the user granted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -103,9 +103,35 @@ pub fn host(text: &str) -> Result<Pattern, String> {
     }
 }
 
+/// The address and port in a host that is no name.
+pub fn address(host: &Pattern) -> Option<(IpAddr, Option<u16>)> {
+    let text = host.text();
+    let bare = |name: &str| name.trim_matches(['[', ']']).parse().ok();
+    if let Some(address) = bare(text) {
+        return Some((address, None));
+    }
+    let (name, port) = text.rsplit_once(':')?;
+    Some((bare(name)?, Some(port.parse().ok()?)))
+}
+
 #[cfg(test)]
 mod tests {
-    use super::host;
+    use super::{address, host};
+
+    #[test]
+    fn addresses_in_hosts() {
+        let check = |text: &str, expect: Option<(&str, Option<u16>)>| {
+            let expect = expect.map(|(address, port)| (address.parse().unwrap(), port));
+            assert_eq!(address(&host(text).unwrap()), expect, "{text}");
+        };
+        check("127.0.0.1", Some(("127.0.0.1", None)));
+        check("127.0.0.1:80", Some(("127.0.0.1", Some(80))));
+        check("::1", Some(("::1", None)));
+        check("[::1]:80", Some(("::1", Some(80))));
+        check("localhost:80", None);
+        check("*", None);
+        check("127.0.0.*", None);
+    }
 
     #[test]
     fn hosts_as_written() {

@@ -1,6 +1,7 @@
 //! Which files may be touched: the places of a run, and the rules about paths. Here only names are looked at; what a
 //! decision allows is then opened by descriptor, see `tool::files`, and where a link leads is decided about again.
 
+use super::quote::quoted;
 use super::rule::Pattern;
 use super::{Refusal, secrets, startup};
 use std::path::{Component, Path, PathBuf};
@@ -88,34 +89,24 @@ impl Reach {
             )));
         }
         let Some((index, root)) = self.root_of(&path) else {
-            let flag = match access {
-                Access::Read => format!("--read {shown}"),
-                Access::Write => format!("--write={shown}"),
-            };
-            let words = format!(
-                "`{shown}` is outside the places of this run ({}); the user can grant it with `{flag}`",
-                self.places()
-            );
             return Err(Refusal {
-                words,
-                grant: Some(flag),
+                words: format!(
+                    "`{shown}` is outside the places of this run ({})",
+                    self.places()
+                ),
+                grant: Some(flag(access, &path)),
             });
         };
         if let Some(secret) = secrets::around(&path, &self.home)
             && !root.path.starts_with(&secret)
             && !self.is_free
         {
-            let secret = secret.display();
-            let flag = match access {
-                Access::Read => format!("--read {secret}"),
-                Access::Write => format!("--write={secret}"),
-            };
-            let words = format!(
-                "`{secret}` is where secrets are kept, and closed to tools; the user can grant it with `{flag}`"
-            );
             return Err(Refusal {
-                words,
-                grant: Some(flag),
+                words: format!(
+                    "`{}` is where secrets are kept, and closed to tools",
+                    secret.display()
+                ),
+                grant: Some(flag(access, &secret)),
             });
         }
         if access == Access::Write && self.read_only.iter().any(|place| path.starts_with(place)) {
@@ -125,14 +116,15 @@ impl Reach {
         }
         let allowed = |pattern: &Pattern| self.matches(pattern, &path);
         if access == Access::Write && !root.may_write && !self.allowed.iter().any(allowed) {
-            let words = format!(
-                "files in `{}` may be read but not changed in this run; show the change instead, and say that `--write` \
-                 would allow it",
-                root.path.display()
-            );
             return Err(Refusal {
-                words,
-                grant: Some("--write".into()),
+                words: format!(
+                    "`{shown}` may be read but not changed, as all of `{}` in this run",
+                    root.path.display()
+                ),
+                grant: Some(match root.path == self.directory {
+                    true => "--write".into(),
+                    false => flag(access, &root.path),
+                }),
             });
         }
         let relative = path
@@ -141,13 +133,11 @@ impl Reach {
             .to_owned();
         let is_kept = startup::is_kept(&relative) || self.is_kept_of_home(&path, &root.path);
         if access == Access::Write && !self.is_free && is_kept {
-            let flag = format!("--write={shown}");
             return Err(Refusal {
                 words: format!(
-                    "`{shown}` is run, or says what is run, the next time; it stays as it is also where files may be changed, \
-                     unless the user grants it with `{flag}`"
+                    "`{shown}` is run, or says what is run, the next time, and stays as it is also where files may be changed"
                 ),
-                grant: Some(flag),
+                grant: Some(flag(access, &path)),
             });
         }
         Ok(Spot {
@@ -301,6 +291,15 @@ impl Reach {
             .map(|root| root.path.display().to_string())
             .collect::<Vec<_>>()
             .join(", ")
+    }
+}
+
+/// The flag that grants `path`.
+fn flag(access: Access, path: &Path) -> String {
+    let path = quoted(&path.to_string_lossy());
+    match access {
+        Access::Read => format!("--read {path}"),
+        Access::Write => format!("--write={path}"),
     }
 }
 

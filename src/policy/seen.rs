@@ -8,6 +8,7 @@
 
 use super::Refusal;
 use super::net::Net;
+use super::quote::quoted;
 use super::reach::{Access, Reach};
 use crate::message::{Message, Part, Reply, ToolResult, User};
 use addresses::{address, addresses, folded, hosts, is_one, key, names};
@@ -189,11 +190,11 @@ impl Seen {
                 }
             };
         }
-        let flag = format!("--net={host}");
+        let flag = format!("--net={}", quoted(host));
         Err(Refusal {
             words: format!(
                 "the conversation holds text of strangers ({what}), so `{host}` is asked only for addresses that stand word \
-                 for word in search results or in what was read, and this one does not; the user can grant it with `{flag}`"
+                 for word in search results or in what was read, and this one does not"
             ),
             grant: Some(flag),
         })

@@ -2,7 +2,7 @@
 //!
 //! Connections are kept between requests. TLS and its certificates are touched by `https` alone.
 
-use crate::error::{Exit, Stop, fail};
+use crate::error::{Exit, Stop, fail, fail_hint};
 use crate::sys::address::{Range, is_public};
 use crate::sys::env::{self, Env};
 use crate::sys::hosts::Hosts;
@@ -55,6 +55,9 @@ const BUNDLES: &[&str] = &[
     "/etc/ssl/cert.pem",
     "/etc/ssl/certs",
 ];
+
+/// The key of the config that lets addresses be reached that are not public.
+pub const SPARED: &str = "tools.ssrfWhitelist";
 
 /// How many redirects are followed, where any are.
 const REDIRECTS: u32 = 5;
@@ -343,7 +346,10 @@ fn uri_of(url: &Url) -> Option<Uri> {
 fn told(error: &ureq::Error) -> anyhow::Error {
     match (signal::check(), forbidden(error)) {
         (Err(stop), _) => stop.into(),
-        (Ok(()), Some(words)) => fail(Exit::Refused, words),
+        (Ok(()), Some(Forbidden { words, grant })) => match grant {
+            Some(grant) => fail_hint(Exit::Refused, words, grant),
+            None => fail(Exit::Refused, words),
+        },
         (Ok(()), None) => anyhow::Error::msg(words(error)),
     }
 }
@@ -365,8 +371,12 @@ fn prepared<Body>(
 
 /// An address that the client may not reach, in words.
 #[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-struct Forbidden(String);
+#[error("{words}")]
+struct Forbidden {
+    words: String,
+    /// The flag, or the key of the config, that would let it be reached.
+    grant: Option<String>,
+}
 
 impl From<Forbidden> for ureq::Error {
     fn from(forbidden: Forbidden) -> Self {
@@ -375,11 +385,11 @@ impl From<Forbidden> for ureq::Error {
 }
 
 /// Why an address may not be reached, where that is what `error` is about.
-fn forbidden(error: &ureq::Error) -> Option<String> {
+fn forbidden(error: &ureq::Error) -> Option<&Forbidden> {
     let ureq::Error::Other(inner) = error else {
         return None;
     };
-    Some(inner.downcast_ref::<Forbidden>()?.to_string())
+    inner.downcast_ref()
 }
 
 impl Reach {
@@ -396,14 +406,18 @@ impl Reach {
         let mut found = found.iter().map(SocketAddr::ip);
         if let Some(address) = found.clone().find(|ip| !is_public(*ip) && !spared(*ip)) {
             let alone = bare(host).parse() == Ok(address);
-            return Err(Forbidden(match alone {
+            let words = match alone {
                 true => format!("`{host}` is not a public address"),
                 false => format!("`{host}` is at {address}, which is not a public address"),
-            }));
+            };
+            return Err(Forbidden { words, grant: None });
         }
         match uri.scheme_str() == Some("https") || (or_loopback && found.all(spared)) {
             true => Ok(()),
-            false => Err(Forbidden(format!("`{uri}` is not `https`"))),
+            false => Err(Forbidden {
+                words: format!("`{uri}` is not `https`"),
+                grant: None,
+            }),
         }
     }
 }
@@ -422,30 +436,43 @@ impl Bounds {
             true => !spared.is_empty(),
             false => found.iter().all(is_spared),
         };
-        let refuse = |words: String| Err(Forbidden(words));
+        let port = port_of(uri);
+        let is_odd = !web::PORTS.contains(&port);
+        let refuse = |words: String, grant: Option<String>| Err(Forbidden { words, grant });
+        // A name leads where somebody else says: only addresses are granted.
+        let by_range = || Some(SPARED.to_owned());
         if web::is_nearby(host) && !may_be_spared {
-            return refuse(format!("`{host}` is a name for machines nearby"));
+            let words = format!("`{host}` is a name for machines nearby");
+            return refuse(words, by_range());
         }
         for at in found {
             let address = at.ip();
             if *offline && !address.is_loopback() {
-                return refuse(format!("`--offline` forbids to reach `{host}`"));
+                let words = format!("`--offline` forbids to reach `{host}`");
+                return refuse(words, None);
             }
             if !is_public(address) && !is_spared(at) {
-                return refuse(match bare(host).parse() == Ok(address) {
-                    true => format!("`{host}` is not a public address"),
-                    false => format!("`{host}` is at {address}, which is not a public address"),
-                });
+                return match bare(host).parse() == Ok(address) {
+                    true => refuse(
+                        format!("`{host}` is not a public address"),
+                        Some(match is_odd {
+                            true => format!("--net={host}:{port}"),
+                            false => format!("--net={host}"),
+                        }),
+                    ),
+                    false => refuse(
+                        format!("`{host}` is at {address}, which is not a public address"),
+                        by_range(),
+                    ),
+                };
             }
         }
-        let port = port_of(uri);
         // One that is written out is judged as such; what is wrong with its port matters less.
         let waits = found.is_empty() && bare(host).parse::<IpAddr>().is_ok();
         let granted = |(name, granted): &(String, u16)| name == host && *granted == port;
-        if !waits && !web::PORTS.contains(&port) && !ports.iter().any(granted) && !may_be_spared {
-            return refuse(format!(
-                "port {port} of `{host}` is not one of the web; the user can grant it with `--net={host}:{port}`"
-            ));
+        if !waits && is_odd && !ports.iter().any(granted) && !may_be_spared {
+            let words = format!("port {port} of `{host}` is not one of the web");
+            return refuse(words, Some(format!("--net={host}:{port}")));
         }
         Ok(())
     }
@@ -1042,12 +1069,7 @@ mod tests {
             &["10.0.0.1"],
             Err("`10.0.0.1` is not a public"),
         );
-        check(
-            &plain,
-            "http://a.example:9000/",
-            &[],
-            Err("`--net=a.example:9000`"),
-        );
+        check(&plain, "http://a.example:9000/", &[], Err("port 9000"));
         check(&plain, "http://a.example:22/", &[], Err("port 22"));
         check(&plain, "http://localhost/", &[], Err("machines nearby"));
         check(
@@ -1112,7 +1134,7 @@ mod tests {
         assert_eq!(first[..], ["1.1.1.1:80".parse().unwrap()]);
         for _ in 0..1_000 {
             let error = names.find(&uri, true).unwrap_err();
-            assert!(forbidden(&error).unwrap().contains("127.0.0.1"));
+            assert!(forbidden(&error).unwrap().words.contains("127.0.0.1"));
         }
     }
 

@@ -273,8 +273,9 @@ impl Toolbox {
                     }
                     Ok(Err(Failure::Failed(words))) => (Outcome::Failed, vec![Part::Text(words)]),
                     Ok(Err(Failure::Denied(refusal))) => {
+                        let told = refusal.for_model(&call.name);
+                        let told = format!("refused: {}. {FINAL}", hide(&told));
                         let words = hide(&refusal.words).into_owned();
-                        let told = format!("refused: {words}. {FINAL}");
                         refused = Some(Refusal { words, ..refusal });
                         (Outcome::Denied, vec![Part::Text(told)])
                     }

@@ -850,3 +850,37 @@ fn the_web_can_be_switched_off_and_is_configured_with_care() {
         .status(78)
         .stderr_has("`tools.ssrfWhitelist` has `10.0.0.0/99`, which is no range of addresses");
 }
+
+#[test]
+fn an_address_that_was_typed_is_reached_and_no_name_of_it() {
+    let pages = Pages::start(|_| page("text/plain", "hello"));
+    let story = Story::new().env("NANOBOT_TEST_HOSTS", "here.example=127.0.0.2");
+    let port = pages.port();
+    let fetch = |url: &str, net: &str| {
+        story.run([
+            "tool",
+            "run",
+            &format!("--net={net}"),
+            "web_fetch",
+            &json!({ "url": url }).to_string(),
+        ])
+    };
+    let address = format!("127.0.0.2:{port}");
+    let url = format!("http://{address}/");
+    fetch(&url, "example.org")
+        .status(77)
+        .stderr_has(&format!("try: `--net={address}`"));
+    fetch(&url, &address).stdout_has("hello");
+    // Without a port it is meant for those of the web.
+    fetch(&url, "127.0.0.2").status(77).error_text();
+    for name in [format!("here.example:{port}"), format!("*:{port}")] {
+        fetch(&format!("http://here.example:{port}/"), &name)
+            .status(77)
+            .stderr_has("`tools.ssrfWhitelist`");
+        fetch(&url, &format!("*:{port}")).status(77).error_text();
+    }
+    fetch(&format!("http://here.example:{port}/"), &address)
+        .status(77)
+        .error_text();
+    assert_eq!(pages.asked().len(), 1);
+}

@@ -115,6 +115,9 @@ pub(in crate::command) fn set(
         .trusted
         .extend(around.trusted.iter().take(1).cloned());
     let policy = Arc::new(policy);
+    if let Some(instead) = granted::instead_of_home(world, grants, settings, &policy) {
+        notice(&instead);
+    }
     let granted = further(&policy);
     let seen = web::seen(settings, &policy);
     let mut files = Files::new(policy.reach.clone())

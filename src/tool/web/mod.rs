@@ -7,14 +7,15 @@
 
 use super::Failure;
 use crate::attach::pdf;
-use crate::error::{Exit, Stop, exit_of};
+use crate::error::{Exit, Stop, exit_of, hint_of};
+use crate::policy::quote::quoted;
 use crate::policy::seen::addresses;
 use crate::policy::seen::{Free, Grounds, LEADS_ON, Seen};
 use crate::policy::{Decision, Policy, Refusal};
 use crate::sys::address::Range;
 use crate::sys::env::Env;
 use crate::sys::hosts::Hosts;
-use crate::sys::http::{Answer, Bounds, Http, Timeouts, read_failure};
+use crate::sys::http::{Answer, Bounds, Http, SPARED, Timeouts, read_failure};
 use crate::sys::input::image_type;
 use crate::sys::secret::{Secret, leaks};
 use crate::sys::{signal, web};
@@ -158,9 +159,17 @@ impl Web {
             url.host_str().unwrap_or_default(),
             url.port_or_known_default(),
         );
+        let bare = host.trim_matches(['[', ']']);
+        let typed = port.is_some_and(|port| {
+            let found = bare.parse();
+            found.is_ok_and(|address| self.policy.has_typed(address, port, web::PORTS))
+        });
         let port = port.filter(|port| self.policy.net.grants_port(host, *port));
+        let mut spared = self.spared.clone();
+        // A client for this address alone: no name that leads to it is spared with it.
+        spared.extend(bare.parse::<Range>().ok().filter(|_| typed));
         let bounds = Bounds {
-            spared: self.spared.clone(),
+            spared,
             ports: port
                 .map(|port| (host.to_owned(), port))
                 .into_iter()
@@ -248,13 +257,17 @@ fn failed(url: &Url, error: &anyhow::Error) -> Failure {
     if exit_of(error) != Exit::Refused {
         return format!("`{url}` cannot be fetched: {error:#}").into();
     }
-    let (host, port) = (
-        url.host_str().unwrap_or_default(),
-        url.port_or_known_default(),
-    );
-    let odd = port.filter(|port| !web::PORTS.contains(port));
-    Failure::Denied(Refusal {
-        words: format!("`{url}` is not fetched: {error:#}"),
-        grant: odd.map(|port| format!("--net={host}:{port}")),
+    let words = format!("`{url}` is not fetched: {error:#}");
+    Failure::Denied(match hint_of(error) {
+        Some(SPARED) => Refusal::of(format!(
+            "{words}; where it is meant to be reached, the user lists its address in `{SPARED}` of the config"
+        )),
+        flag => Refusal {
+            words,
+            grant: flag.map(|flag| match flag.split_once('=') {
+                Some((name, host)) => format!("{name}={}", quoted(host)),
+                None => flag.to_owned(),
+            }),
+        },
     })
 }
