@@ -204,6 +204,11 @@ const IN_SYSTEM: &[&str] = &[
     "/etc/ssh/ssh_host_dsa_key",
 ];
 
+/// Where people's homes are, each by its user's name.
+pub const HOMES: &[&str] = &["/home", "/Users"];
+/// The home that is in none of them.
+pub const HOME_OF_ROOT: &str = "/root";
+
 /// What the kernel tells of a process and is not for others: its variables, and its memory.
 const OF_PROCESSES: &[&str] = &["environ", "mem", "auxv", "cmdline"];
 

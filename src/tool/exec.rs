@@ -12,6 +12,7 @@ use crate::sys::letters::Letters;
 use crate::sys::process::{self, Spec};
 use crate::sys::sandbox::{self, Fence, private, startup, system};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -134,7 +135,7 @@ impl Exec {
     /// The fence of this run's commands.
     ///
     /// # Errors
-    /// Where their private directory cannot be made.
+    /// Where their private directory cannot be made, or there are too many homes to be closed.
     pub fn fence(&self) -> std::io::Result<Fence> {
         if let Some(fence) = self.fence.get() {
             return Ok(fence.clone());
@@ -145,14 +146,27 @@ impl Exec {
         let mut reads = system::reads(path.map_or("", |(_, path)| path), &self.tools, &reach.home);
         reads.extend(reach.roots.iter().map(|root| root.path.clone()));
         let mut closed = reach.hidden.clone();
+        let mut writes = self.writes();
+        let granted: Vec<&Path> = reach.roots.iter().map(|root| root.path.as_path()).collect();
+        let root_home = Path::new(secrets::HOME_OF_ROOT);
+        let homes = system::homes(&[&reach.home, root_home], secrets::HOMES, &granted)?;
+        // Those of others too: whoever is root may read them all. Of theirs, what is not there cannot be read.
+        let others = homes.iter().filter(|home| **home != reach.home);
+        let others = others
+            .flat_map(|home| secrets::places(home))
+            .filter(|place| {
+                place.is_symlink()
+                    || place.exists()
+                    || writes.iter().any(|root| place.starts_with(root))
+            });
+        let of_homes = secrets::places(&reach.home).chain(others);
         // What the user names, the user means.
         closed.extend(
-            system::secrets(secrets::places(&reach.home), secrets::system_places())
+            system::secrets(of_homes, secrets::system_places())
                 .into_iter()
                 .chain(self.logins.iter().cloned())
                 .filter(|secret| !reach.roots.iter().any(|root| root.path.starts_with(secret))),
         );
-        let mut writes = self.writes();
         // Of places within each other the innermost says what is kept, as for the file tools: who means a start-up file
         // grants that very file.
         let is_innermost = |root: &Path, path: &Path| {
@@ -171,12 +185,26 @@ impl Exec {
             writes.iter().flat_map(of_one).collect()
         };
         let nested = of_all(&startup::kept_beneath);
-        let kept = of_all(&|root| startup::kept(root, NAMES))
+        let of_writes = of_all(&|root| startup::kept(root, NAMES));
+        // What is run at the next start counts from a home too, wherever around it or within it files may be changed. Where we
+        // are ourselves no command gets anyway, and other runs write there meanwhile: that is not put back.
+        let of_homes = homes.iter().flat_map(|home| startup::kept(home, NAMES));
+        let is_ours = |place: &PathBuf| {
+            place.ends_with(".nanobot") && reach.hidden.iter().any(|path| path.starts_with(place))
+        };
+        let only_read = reach.roots.iter().filter(|root| !root.may_write);
+        let only_read = only_read.map(|root| root.path.clone());
+        let kept: BTreeSet<PathBuf> = of_writes
             .into_iter()
+            .chain(of_homes)
+            .filter(|place| !writes.contains(place) && !is_ours(place))
+            .chain(only_read.filter(|path| !writes.contains(path)))
             .chain(reach.read_only.iter().cloned())
             // A command has said something, and so has a stranger, whatever was said before.
             .chain(reach.notes.iter().cloned())
+            .filter(|place| writes.iter().any(|root| place.starts_with(root)))
             .collect();
+        let kept = kept.into_iter().collect();
         writes.push(private);
         let mut fence = Fence::new(reads, writes, closed, kept, self.containment.net);
         fence.nested = nested;
@@ -422,7 +450,13 @@ impl Tool for Exec {
         };
         let mut letters = Letters::default();
         let finished = process::run(&spec, &mut |bytes| say(&letters.pass(bytes)))
-            .map_err(|error| format!("the shell cannot be started: {error}"))?;
+            .map_err(|error| match error.kind() {
+                std::io::ErrorKind::ResourceBusy => format!(
+                    "not run: another command that may change the same files was not done after {} seconds; try it again",
+                    timeout.as_secs()
+                ),
+                _ => format!("the shell cannot be started: {error}"),
+            })?;
         say(&letters.rest());
         let mut text = shown(&finished, self.keep);
         let line = |words: String| format!("\n{words}");

@@ -1,6 +1,7 @@
 //! What every command may read: the system and the tools that people put into their home. And what none may, even where
 //! a place that was granted contains it. Only what exists costs anything.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// Devices that give and take nothing of anybody's. `/dev/tty` is left out: what asks for a password fails at once
@@ -174,6 +175,38 @@ fn with_library(programs: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
+/// More homes than this beneath what is granted are not looked at: each has many places to be closed.
+const HOMES: usize = 1000;
+
+/// The homes that what is `granted` contains or is in: those of `single`, and every directory of `parents`. All without
+/// links, each once.
+///
+/// # Errors
+/// They are more than can be closed one by one.
+pub fn homes(single: &[&Path], parents: &[&str], granted: &[&Path]) -> io::Result<Vec<PathBuf>> {
+    let concerns = |home: &Path| {
+        let mut granted = granted.iter();
+        granted.any(|root| root.starts_with(home) || home.starts_with(root))
+    };
+    let real = |path: &Path| std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let mut found: Vec<PathBuf> = single.iter().map(|home| real(home)).collect();
+    for parent in parents.iter().map(|parent| real(Path::new(parent))) {
+        // What cannot be listed was never looked for by name.
+        let entries = std::fs::read_dir(&parent).into_iter().flatten().flatten();
+        let homes = entries.map(|entry| real(&entry.path()));
+        found.extend(homes.filter(|home| concerns(home)).take(HOMES + 1));
+    }
+    found.retain(|home| home.parent().is_some() && concerns(home));
+    found.sort();
+    found.dedup();
+    match found.len() > HOMES {
+        true => Err(io::Error::other(format!(
+            "there are more than {HOMES} homes in what is granted, and each has secrets to be closed"
+        ))),
+        false => Ok(found),
+    }
+}
+
 /// Where secrets really are: those of a home, and of those of the system what the user we are may read. Where file modes close
 /// them already, `/etc` need not be granted around them.
 pub fn secrets(
@@ -193,7 +226,8 @@ pub fn secrets(
 
 #[cfg(test)]
 mod tests {
-    use super::{moved, reads};
+    use super::{HOMES, homes, moved, reads};
+    use std::os::unix::fs::symlink;
     use std::path::Path;
 
     #[test]
@@ -224,5 +258,36 @@ mod tests {
         assert!(has(&home.join(".cargo/bin")) && has(&own));
         assert!(has(&rustup) && has(&cargo.join("registry")) && !has(&cargo));
         assert!(!has(Path::new("/usr/bin")) && !has(Path::new("/")) && !has(&home));
+    }
+
+    #[test]
+    fn homes_that_a_grant_touches() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = std::fs::canonicalize(temp.path()).unwrap();
+        for name in ["all/a", "all/b", "far/c", "own", "other"] {
+            std::fs::create_dir_all(dir.join(name)).unwrap();
+        }
+        symlink(dir.join("far/c"), dir.join("all/c")).unwrap();
+        symlink("all", dir.join("link")).unwrap();
+        let (own, parent) = (dir.join("own"), dir.join("link"));
+        let check = |granted: &str, expect: &[&str]| {
+            let granted = dir.join(granted);
+            let found = homes(&[&own], &[parent.to_str().unwrap()], &[&granted]).unwrap();
+            let names = found.iter().map(|home| home.strip_prefix(&dir).unwrap());
+            let names: Vec<&str> = names.map(|name| name.to_str().unwrap()).collect();
+            assert_eq!(names, expect, "{}", granted.display());
+        };
+        check("other", &[]);
+        check("own/project", &["own"]);
+        check("all", &["all/a", "all/b"]);
+        check("all/b/.config", &["all/b"]);
+        check("far", &["far/c"]);
+        check("", &["all/a", "all/b", "far/c", "own"]);
+        for number in 0..HOMES {
+            std::fs::create_dir(dir.join(format!("all/{number}"))).unwrap();
+        }
+        let parents = [parent.to_str().unwrap()];
+        assert!(homes(&[&own], &parents, &[&dir]).is_err());
+        assert_eq!(homes(&[&own], &parents, &[&own]).unwrap(), [own.clone()]);
     }
 }

@@ -465,3 +465,155 @@ fn a_directory_that_holds_a_closed_place_is_listed_or_it_is_said_why_not() {
         );
     }
 }
+
+/// A grant around a home, or within one: what is run from there at the next start is where it always is.
+#[test]
+fn startup_files_of_a_home_are_kept_wherever_the_grant_begins() {
+    for user in users() {
+        for has_namespaces in [true, false] {
+            for inside in [".", "home", "home/.config", "home/.config/fish/conf.d"] {
+                let mut yard = Yard::new(user);
+                if !has_namespaces {
+                    yard = yard.without(UNSHARE);
+                }
+                let home = yard.story.home();
+                yard.file(&home.join(".config/fish/config.fish"), "mine\n");
+                yard.file(&home.join(".config/fish/conf.d/a.fish"), "mine\n");
+                yard.file(&home.join(".bashrc"), "mine\n");
+                let names = [".bashrc", ".zlogin", ".config/autostart/x.desktop"];
+                let fish = ".config/fish/config.fish";
+                let granted = home.parent().unwrap().join(inside);
+                let granted = granted.canonicalize().unwrap();
+                let mut commands: Vec<String> = names
+                    .iter()
+                    .chain([&fish])
+                    .map(|name| {
+                        let path = home.join(name);
+                        let parent = path.parent().unwrap().display();
+                        format!("mkdir -p {parent}; echo evil > {}", path.display())
+                    })
+                    .collect();
+                let new = granted.join("new");
+                commands.push(format!("echo good > {}", new.display()));
+                let told = yard.run(&[&format!("--write={}", granted.display())], &commands);
+                let what = format!("{user:?} {has_namespaces} {inside}: {told:?}");
+                let is = |name: &str| std::fs::read_to_string(home.join(name)).ok();
+                assert_eq!(is(".bashrc").as_deref(), Some("mine\n"), "{what}");
+                assert_eq!(is(fish).as_deref(), Some("mine\n"), "{what}");
+                assert_eq!(is(names[1]), None, "{what}");
+                assert_eq!(is(names[2]), None, "{what}");
+                // Beside what is closed, nothing new can be made where there are no namespaces.
+                if inside.ends_with("conf.d") {
+                    assert_eq!(std::fs::read_to_string(new).unwrap(), "good\n", "{what}");
+                }
+            }
+        }
+    }
+}
+
+/// A place that may be read only stays so within one that may be written.
+#[test]
+fn what_is_granted_for_reading_is_not_written_within_what_is() {
+    for user in users() {
+        for has_namespaces in [true, false] {
+            let mut yard = Yard::new(user);
+            if !has_namespaces {
+                yard = yard.without(UNSHARE);
+            }
+            let outer = yard.outside();
+            let inner = outer.join("deep/inner");
+            yard.file(&inner.join("file"), "mine\n");
+            let told = yard.run(
+                &[
+                    &format!("--read={}", inner.display()),
+                    &format!("--write={}", outer.display()),
+                ],
+                &[
+                    format!("echo evil > {}/new", inner.display()),
+                    format!("echo evil >> {}/file", inner.display()),
+                    format!("mv {0} {0}.away; mkdir {0}", inner.display()),
+                    format!("cat {}/file", inner.display()),
+                    format!("echo good > {}/new", outer.display()),
+                ],
+            );
+            let file = std::fs::read_to_string(inner.join("file"));
+            assert_eq!(file.unwrap(), "mine\n", "{told:?}");
+            assert!(!inner.join("new").exists(), "{told:?}");
+            assert_eq!(told[3], "mine");
+            assert!(outer.join("new").exists(), "{told:?}");
+        }
+    }
+}
+
+/// Where a command may make a repository, git's own readings of a config let nothing through.
+#[test]
+fn a_new_repository_says_nothing_that_git_runs() {
+    for user in users() {
+        for has_namespaces in [true, false] {
+            let mut yard = Yard::new(user);
+            if !has_namespaces {
+                yard = yard.without(UNSHARE);
+            }
+            let config = yard.story.dir().join(".git/config");
+            let configs = [
+                "[core] fsmonitor = \"touch pwned; false\" #]\\n",
+                "[core]\\n\\tbare = false\\r\\tfsmonitor = x\\n",
+                "[core]\\n\\tbare = a\\\\\\n\\tfsmonitor = x\\n",
+                "[include]\\n\\tpath = ../x\\n",
+            ];
+            let make = |text: &str| {
+                format!(
+                    "mkdir -p .git/hooks; printf '{text}' > .git/config; test -s .git/config && echo made"
+                )
+            };
+            for text in configs {
+                let told = yard.run(&["--write"], &[make(text)]);
+                assert!(told[0].contains("made"), "{told:?}");
+                assert!(!config.exists(), "{user:?}: {text}: {told:?}");
+                std::fs::remove_dir_all(yard.story.dir().join(".git")).unwrap();
+            }
+            let told = yard.run(&["--write"], &[make("[core]\\n\\tbare = false\\n")]);
+            assert_eq!(told, ["made"]);
+            assert!(config.exists());
+        }
+    }
+}
+
+/// Root may read everybody's files. The homes of this story are where the system's are, for the program alone.
+#[test]
+fn secrets_of_other_homes_are_never_read() {
+    let yard = Yard::new(User::Us);
+    let homes = yard.outside();
+    yard.file(&homes.join("other/.ssh/id_rsa"), CANARY);
+    yard.file(&homes.join("other/.config/gh/hosts.yml"), CANARY);
+    yard.file(&homes.join("other/notes"), "open");
+    yard.file(&homes.join("other/.bashrc"), "mine\n");
+    let bind = format!("mount --bind {} /home && exec \"$@\"", homes.display());
+    let unshare = ["unshare", "-Urm", "sh", "-c", &bind, "sh"];
+    let mut tried = std::process::Command::new("unshare");
+    let tried = tried.args(&unshare[1..]).args(["ls", "/home/other"]);
+    if !tried.output().is_ok_and(|tried| tried.status.success()) {
+        say("not tried, there are no namespaces of mounts or no /home: secrets of other homes");
+        return;
+    }
+    let yard = yard.within(&unshare);
+    for flags in [["--read=/home"], ["--read=/home/other"], ["--write=/home"]] {
+        let told = yard.run(
+            &flags,
+            &[
+                "cat /home/other/.ssh/id_rsa",
+                "cat /home/other/.config/gh/hosts.yml",
+                "cat /home/other/notes",
+                "echo evil >> /home/other/.bashrc; echo evil > /home/other/.zshrc",
+            ],
+        );
+        assert!(
+            !told[0].contains(CANARY) && !told[1].contains(CANARY),
+            "{told:?}"
+        );
+        assert_eq!(told[2], "open");
+        let bashrc = std::fs::read_to_string(homes.join("other/.bashrc"));
+        assert_eq!(bashrc.unwrap(), "mine\n", "{told:?}");
+        assert!(!homes.join("other/.zshrc").exists(), "{told:?}");
+    }
+}

@@ -52,6 +52,8 @@ pub(super) struct Yard {
     user: User,
     /// The number of a system call that is not there.
     without: Option<i64>,
+    /// What starts the program.
+    within: Vec<String>,
 }
 
 /// Python that starts the rest of its arguments where the system call of the number in the first is not there.
@@ -95,12 +97,19 @@ impl Yard {
             story,
             user,
             without: None,
+            within: Vec::new(),
         }
     }
 
     /// On a kernel without a system call.
     pub(super) fn without(mut self, call: i64) -> Self {
         self.without = Some(call);
+        self
+    }
+
+    /// Started by a command that takes the program as its last arguments.
+    pub(super) fn within(mut self, words: &[&str]) -> Self {
+        self.within = words.iter().map(|word| (*word).to_owned()).collect();
         self
     }
 
@@ -155,6 +164,7 @@ impl Yard {
                 "--clear-groups".into(),
             ]);
         }
+        words.extend(self.within.iter().cloned());
         words.extend(self.without.and_then(kernel_without).unwrap_or_default());
         words.push(match self.user {
             User::Us => NANOBOT.into(),
