@@ -4,17 +4,21 @@ use crate::error::Stop;
 use crate::sys::sandbox::{Fence, Ours, Remembered};
 use crate::sys::signal::{self, Patience};
 use rustix::event::PollFlags;
+use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, Signal};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::AtomicBool;
-use std::sync::{Mutex, MutexGuard, Once, PoisonError};
+use std::sync::{Mutex, MutexGuard, Once, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 /// How long a child that was asked to end may take.
@@ -127,15 +131,122 @@ pub struct Finished {
 }
 
 impl Finished {
+    /// The run was to end before it was begun.
+    fn unstarted(stop: Stop) -> Self {
+        Self {
+            head: Vec::new(),
+            tail: Vec::new(),
+            left_out: 0,
+            status: None,
+            stopped: Some(stop),
+            strays: false,
+            restored: Vec::new(),
+        }
+    }
+
     /// The signal that ended it.
     pub fn signal(&self) -> Option<i32> {
         self.status.and_then(|status| status.signal())
     }
 }
 
+/// How often somebody else's command is looked at that may change the same files: a blocking wait could not be given up.
+const TURN: Duration = Duration::from_millis(20);
+
+/// The right to change files where what was changed of [`Fence::kept`] is put back afterwards: one command's at a time,
+/// since two would remember each other's changes as what is to be kept.
+#[derive(Debug)]
+struct Turn {
+    _here: MutexGuard<'static, ()>,
+    /// The writable directories and those above them, locked against other processes.
+    _held: Vec<File>,
+}
+
+impl Turn {
+    /// Wait for it, as long as `patience` lasts.
+    ///
+    /// # Errors
+    /// The run is to end, or `patience` is over.
+    fn take(fence: &Fence, mut patience: Patience) -> Result<Self, NoTurn> {
+        static HERE: Mutex<()> = Mutex::new(());
+        let mut wait = || {
+            if patience.is_over() {
+                return Err(NoTurn::Busy);
+            }
+            patience.spend(TURN);
+            signal::pause(TURN).map_err(NoTurn::Stopped)
+        };
+        let here = loop {
+            match HERE.try_lock() {
+                Ok(here) => break here,
+                Err(TryLockError::Poisoned(poisoned)) => break poisoned.into_inner(),
+                Err(TryLockError::WouldBlock) => wait()?,
+            }
+        };
+        let mut held = Vec::new();
+        for (file, exclusive) in places_of_turn(fence) {
+            let kind = match exclusive {
+                true => FlockOperation::NonBlockingLockExclusive,
+                false => FlockOperation::NonBlockingLockShared,
+            };
+            loop {
+                match rustix::fs::flock(&file, kind) {
+                    Err(Errno::WOULDBLOCK) => wait()?,
+                    Err(Errno::INTR) => {}
+                    // Not every file system has locks for directories; then other processes are not waited for.
+                    Ok(()) | Err(_) => break,
+                }
+            }
+            held.push(file);
+        }
+        Ok(Self {
+            _here: here,
+            _held: held,
+        })
+    }
+}
+
+/// Why it is not somebody's turn.
+enum NoTurn {
+    Busy,
+    Stopped(Stop),
+}
+
+/// What is locked for a turn: the directories that may be written, which are for one alone, and those above them, which
+/// whoever writes all of one is not to share. In an order that is everybody's, so that no two wait for each other.
+fn places_of_turn(fence: &Fence) -> Vec<(File, bool)> {
+    let mut places: BTreeMap<(u64, u64), (File, bool)> = BTreeMap::new();
+    // The last is the private one.
+    let roots = fence.writes.iter().rev().skip(1);
+    for (path, exclusive) in roots.flat_map(|root| {
+        root.ancestors()
+            .zip([true].into_iter().chain(std::iter::repeat(false)))
+    }) {
+        // A file's lock is for the programs that use it; the directory it is in will do.
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let Ok(file) = rustix::fs::open(path, flags, Mode::empty()).map(File::from) else {
+            continue;
+        };
+        let Ok(about) = file.metadata() else { continue };
+        // Others could keep theirs locked.
+        if !exclusive && about.uid() != rustix::process::geteuid().as_raw() {
+            continue;
+        }
+        let place = places
+            .entry((about.dev(), about.ino()))
+            .or_insert((file, exclusive));
+        place.1 |= exclusive;
+    }
+    places.into_values().collect()
+}
+
 /// Run a command to its end, or to its deadline. `say` takes its output as it comes, both streams in their true order.
 ///
-/// When the run itself is to end, so does the command, and [`Finished::stopped`] says so.
+/// When the run itself is to end, so does the command, and [`Finished::stopped`] says so. One that may change files waits
+/// until others that may are done, as long again as it may take.
+///
+/// # Errors
+/// It cannot be started; [`io::ErrorKind::ResourceBusy`] where others are not done in time.
 pub fn run(spec: &Spec, say: &mut dyn FnMut(&[u8])) -> io::Result<Finished> {
     static FIRST: Once = Once::new();
     FIRST.call_once(|| {
@@ -148,12 +259,19 @@ pub fn run(spec: &Spec, say: &mut dyn FnMut(&[u8])) -> io::Result<Finished> {
         // What a child leaves behind becomes ours, so that it can be ended. Not everywhere to be had, and then it is not.
         let _: Result<_, _> = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
     });
+    let writing = spec.fence.as_ref().filter(|fence| fence.writes.len() > 1);
+    let turn = match writing.map(|fence| Turn::take(fence, Patience::of(spec.timeout))) {
+        None => None,
+        Some(Ok(turn)) => Some(turn),
+        Some(Err(NoTurn::Busy)) => return Err(io::ErrorKind::ResourceBusy.into()),
+        Some(Err(NoTurn::Stopped(stop))) => return Ok(Finished::unstarted(stop)),
+    };
     let remembered = match &spec.fence {
-        Some(fence) if fence.writes.len() > 1 || fence.hides => {
+        Some(fence) if writing.is_some() || fence.hides => {
             let has_mounts = fence.has_mounts(|| try_mounts(fence));
             Some(fence.remember(has_mounts)?)
         }
-        _ => None,
+        None => None,
     };
     let (mut pipe, writer) = io::pipe()?;
     let mut child = spawn(spec, writer)?;
@@ -203,6 +321,8 @@ pub fn run(spec: &Spec, say: &mut dyn FnMut(&[u8])) -> io::Result<Finished> {
     while open && may_read(&pipe, Patience::of(Duration::ZERO)) && signal::now() < hold {
         open = take(&mut pipe, &mut block, &mut kept, &mut |_| {})? > 0;
     }
+    let restored = remembered.map(Remembered::restore).unwrap_or_default();
+    drop(turn);
     Ok(Finished {
         head: kept.head,
         tail: kept.tail,
@@ -210,7 +330,7 @@ pub fn run(spec: &Spec, say: &mut dyn FnMut(&[u8])) -> io::Result<Finished> {
         status,
         stopped,
         strays,
-        restored: remembered.map(Remembered::restore).unwrap_or_default(),
+        restored,
     })
 }
 

@@ -6,6 +6,7 @@ mod everyday;
 mod paths;
 mod refusals;
 mod sockets;
+mod turns;
 mod yard;
 
 pub(crate) use refusals::without_landlock;

@@ -1,0 +1,63 @@
+//! Commands that may change the same files take turns, so that none takes another's changes for what was there.
+
+use super::yard::{User, Yard};
+use crate::story::Story;
+use serde_json::json;
+use std::path::Path;
+use std::process::Child;
+use std::time::{Duration, Instant};
+
+/// A run that does nothing but `command`.
+fn start(story: &Story, command: &str, seconds: u64, flags: &[&str]) -> Child {
+    let arguments = json!({ "command": command, "timeout": seconds }).to_string();
+    let words = ["tool", "run", "exec", &arguments];
+    let mut command = story.command(words.iter().chain(flags).copied());
+    command.spawn().unwrap()
+}
+
+/// Until `path` is there.
+fn await_file(path: &Path) {
+    let end = Instant::now() + Duration::from_secs(30);
+    while !path.exists() {
+        assert!(Instant::now() < end, "{} never came", path.display());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn what_two_runs_may_change_one_changes_at_a_time() {
+    let yard = Yard::new(User::Us);
+    let story = &yard.story;
+    let dir = story.dir();
+    std::fs::create_dir(dir.join("sub")).unwrap();
+    let plant = "echo evil > .bashrc; touch on; while [ ! -e go ]; do sleep 0.02; done";
+    let first = start(story, plant, 60, &["--write"]);
+    await_file(&dir.join("on"));
+    // The same directory, one in it and one around it; each of them waits as long as its command may take.
+    let sub = format!("--write={}", dir.join("sub").display());
+    let around = format!("--write={}", dir.parent().unwrap().display());
+    let waiting =
+        [["--write"], [&sub], [&around]].map(|flags| start(story, "touch ran", 1, &flags));
+    for child in waiting {
+        let ran = story.wait(child);
+        assert_ne!(ran.code(), 0);
+        let told = ran.text() + &ran.error_text();
+        assert!(
+            told.contains("another command that may change the same files"),
+            "{told}"
+        );
+        assert!(!dir.join("ran").exists());
+    }
+    // What changes nothing waits for nobody.
+    story
+        .wait(start(story, "echo read", 60, &[]))
+        .stdout("read\n");
+    let last = start(story, "cat .bashrc; touch ran", 60, &["--write"]);
+    std::fs::write(dir.join("go"), "").unwrap();
+    let planted = story.wait(first).status(77);
+    planted.stdout("").stderr_has("put back");
+    let ran = story.wait(last);
+    assert!(!(ran.text() + &ran.error_text()).contains("evil"));
+    ran.stdout_has("No such file");
+    assert!(dir.join("ran").exists() && !dir.join(".bashrc").exists());
+}
