@@ -288,6 +288,6 @@ mod tests {
         }
         let parents = [parent.to_str().unwrap()];
         assert!(homes(&[&own], &parents, &[&dir]).is_err());
-        assert_eq!(homes(&[&own], &parents, &[&own]).unwrap(), [own.clone()]);
+        assert_eq!(homes(&[&own], &parents, &[&own]).unwrap(), [own.as_path()]);
     }
 }
