@@ -30,7 +30,8 @@ pub fn run(world: &World, arguments: &Arguments) -> Result<Exit> {
         return Ok(Exit::Answered);
     }
     let way = if redo { Way::Forth } else { Way::Back };
-    let turn = chosen(&turns, turn, way)?;
+    let is_found = turn.is_none();
+    let turn = chosen(world, &turns, turn, way)?;
     let plan = Plan::of(turn, way)?;
     let mut wrong: Vec<String> = plan.blocked.iter().map(objection).collect();
     if !force {
@@ -48,6 +49,10 @@ pub fn run(world: &World, arguments: &Arguments) -> Result<Exit> {
         });
     }
     let steps = plan.steps();
+    if is_found {
+        // The last turn may have run commands alone, and then it is not this one.
+        notice(world, &told(turn));
+    }
     if !dry_run {
         plan.carry_out(&world.clock.stamp())?;
     }
@@ -77,6 +82,33 @@ fn notice(world: &World, text: &str) {
     }
 }
 
+/// Which turn it is, for whoever named none.
+fn told(turn: &Turn) -> String {
+    let time: String = turn.about.time.replace('T', " ").chars().take(16).collect();
+    let files = match turn.entries.len() {
+        1 => "1 file".to_owned(),
+        count => format!("{count} files"),
+    };
+    let session = harmless(&turn.about.session).replace('\n', "?");
+    format!(
+        "turn {} of {time} in `{session}`, {files}; what commands changed is not among them",
+        turn.id
+    )
+}
+
+/// Whether `turn` was run in the directory `here` or worked on it: there, beneath it, or in what it lies in; though a home
+/// is not one piece of work.
+fn concerns(turn: &Turn, here: &Path, home: &Path) -> bool {
+    let about = &turn.about;
+    let is_inside = here.starts_with(&about.directory) && !home.starts_with(&about.directory);
+    let is_touched = || {
+        turn.entries
+            .iter()
+            .any(|entry| entry.path.starts_with(here))
+    };
+    about.directory == here || about.from == here || is_inside || is_touched()
+}
+
 fn objection((path, what): &(PathBuf, &'static str)) -> String {
     format!("`{}`: {what}", shown(path))
 }
@@ -90,7 +122,7 @@ fn shown(path: &Path) -> String {
 }
 
 /// The turn that is meant.
-fn chosen(turns: &[Turn], id: Option<u64>, way: Way) -> Result<&Turn> {
+fn chosen<'a>(world: &World, turns: &'a [Turn], id: Option<u64>, way: Way) -> Result<&'a Turn> {
     if let Some(id) = id {
         let turn = turns.iter().find(|turn| turn.id == id).ok_or_else(|| {
             fail_hint(
@@ -107,9 +139,10 @@ fn chosen(turns: &[Turn], id: Option<u64>, way: Way) -> Result<&Turn> {
         };
     }
     let here = std::env::current_dir().unwrap_or_default();
-    let mut ours = turns
-        .iter()
-        .filter(|turn| turn.about.directory == here || turn.about.from == here);
+    // The journal has real paths.
+    let home = &world.paths.home;
+    let home = std::fs::canonicalize(home).unwrap_or_else(|_| home.clone());
+    let mut ours = turns.iter().filter(|turn| concerns(turn, &here, &home));
     let (found, what) = match way {
         Way::Back => (ours.find(|turn| turn.undone.is_none()), "take back"),
         // The last one that was taken back; where that was in the same instant, the one further back.

@@ -136,21 +136,31 @@ fn a_turn_of_fifty_changes_is_taken_back_and_done_again() {
     assert!(ran.error_text().contains("refused"));
     let after = tree(&story.dir());
     assert_ne!(before, after);
-    let told = story.run(["undo", "--dry-run"]).text();
+    let told = story
+        .run(["undo", "--dry-run"])
+        .stderr_has("what commands changed")
+        .text();
     assert!(
         told.contains("would restore f/0.txt\n") && told.contains("would remove new/a/b/c.txt\n")
     );
     assert_eq!(tree(&story.dir()), after);
-    let told = story.run(["undo"]).text();
+    let told = story
+        .run(["undo"])
+        .stderr_has("what commands changed")
+        .text();
     assert!(told.contains("restored f/0.txt\n") && told.contains("removed new/a/b/c.txt\n"));
     assert_eq!(tree(&story.dir()), before);
     story
         .run(["undo", "--redo"])
+        .stderr_has("what commands changed")
         .stdout_has("restored f/0.txt\n");
     let mut again = tree(&story.dir());
     // What was made and is new again has the mode of new files, and these are the same here.
     assert_eq!(again, after);
-    story.run(["undo"]).stdout_has("restored");
+    story
+        .run(["undo"])
+        .stderr_has("what commands changed")
+        .stdout_has("restored");
     again = tree(&story.dir());
     assert_eq!(again, before);
 }
@@ -176,9 +186,15 @@ fn turns_are_taken_back_one_after_the_other() {
         .run(["undo", "1"])
         .status(1)
         .stderr_has("`a`: it was changed");
-    story.run(["undo"]).stdout("restored a\n");
+    story
+        .run(["undo"])
+        .stderr_has("what commands changed")
+        .stdout("restored a\n");
     assert_eq!(now(), "two");
-    story.run(["undo"]).stdout("restored a\n");
+    story
+        .run(["undo"])
+        .stderr_has("what commands changed")
+        .stdout("restored a\n");
     assert_eq!(now(), "one");
     story
         .run(["undo"])
@@ -193,9 +209,15 @@ fn turns_are_taken_back_one_after_the_other() {
     let line: Value = serde_json::from_str(lines.lines().next().unwrap()).unwrap();
     assert_eq!(line["id"], 2);
     assert_eq!(line["paths"][0], "$DIR/a");
-    story.run(["undo", "--redo"]).stdout("restored a\n");
+    story
+        .run(["undo", "--redo"])
+        .stderr_has("what commands changed")
+        .stdout("restored a\n");
     assert_eq!(now(), "two");
-    story.run(["undo", "--redo"]).stdout("restored a\n");
+    story
+        .run(["undo", "--redo"])
+        .stderr_has("what commands changed")
+        .stdout("restored a\n");
     assert_eq!(now(), "three");
     story
         .run(["undo", "--redo"])
@@ -227,10 +249,45 @@ fn the_directory_decides_which_turn() {
     // Both where the work was and where the command was typed.
     let dir = story.dir();
     run(&["agent", "-m", "x", "-C", dir.to_str().unwrap(), "--write"]).stdout("ok\n");
-    run(&["undo"]).stdout("restored $DIR/a\n");
+    run(&["undo"])
+        .stderr_has("what commands changed")
+        .stdout("restored $DIR/a\n");
     run(&["undo"]).status(66).stderr_has("nothing to take back");
     run(&["undo", "1"]).stdout("restored $DIR/a\n");
     assert_eq!(std::fs::read(story.dir().join("a")).unwrap(), b"one");
+}
+
+#[test]
+fn what_was_worked_on_counts_and_what_lies_in_it() {
+    let put = |path: &str| calls("write_file", json!({ "path": path, "content": "two" }));
+    let story = Story::new().file("a", "one").file("sub/x", "x").script([
+        put("a"),
+        says("ok"),
+        put("~/other/b"),
+        says("ok"),
+    ]);
+    let other = story.home().join("other");
+    write(&other.join("b"), b"one");
+    let undo = |dir: &Path| {
+        let mut command = story.command(["undo"]);
+        command.current_dir(dir);
+        story.wait(command.spawn().unwrap())
+    };
+    story.run(["agent", "-m", "x", "--write"]).stdout("ok\n");
+    let flag = format!("--write={}", other.display());
+    story.run(["agent", "-m", "x", &flag]).stdout("ok\n");
+    // Another turn has written here.
+    undo(&other)
+        .stderr("nanobot: turn 2 of 2026-01-02 03:04 in `cli:direct`, 1 file; what commands changed is not among them\n")
+        .stdout("restored b\n");
+    undo(&other).status(66).stderr_has("nothing to take back");
+    // And this one in the directory that holds this.
+    undo(&story.dir().join("sub"))
+        .stderr_has("turn 1 of")
+        .stdout("restored $DIR/a\n");
+    let outside = story.home().join("outside");
+    std::fs::create_dir(&outside).unwrap();
+    undo(&outside).status(66).stderr_has("nothing to take back");
 }
 
 #[test]
@@ -254,12 +311,16 @@ fn what_somebody_else_changed_since_is_left_alone() {
     assert_eq!(tree(&story.dir()), now);
     story
         .run(["undo", "--force"])
+        .stderr_has("what commands changed")
         .stdout("restored a\nrestored b\nremoved new/c\n");
     let text = |name: &str| std::fs::read_to_string(story.dir().join(name)).unwrap();
     assert_eq!((text("a"), text("b")), ("one".into(), "two".into()));
     // A directory that was made stays for what others put there.
     assert_eq!(text("new/other"), "theirs");
-    story.run(["undo", "--redo"]).stdout_has("restored a\n");
+    story
+        .run(["undo", "--redo"])
+        .stderr_has("what commands changed")
+        .stdout_has("restored a\n");
     assert_eq!(tree(&story.dir()), now);
 
     // A command of the same turn is somebody else, too.
@@ -302,7 +363,10 @@ fn no_link_leads_the_undo_elsewhere() {
     std::fs::remove_file(sub.join("a")).unwrap();
     symlink(outside.join("a"), sub.join("a")).unwrap();
     story.run(["undo"]).status(1).stderr_has("it was changed");
-    story.run(["undo", "--force"]).stdout("restored sub/a\n");
+    story
+        .run(["undo", "--force"])
+        .stderr_has("what commands changed")
+        .stdout("restored sub/a\n");
     assert_eq!(std::fs::read(outside.join("a")).unwrap(), b"ours");
     assert_eq!(text_of(&story, "sub/a"), "one");
 }
@@ -317,7 +381,7 @@ fn what_is_kept_is_its_owners_alone() {
         let ran = story.wait(command.spawn().unwrap()).stdout("done\n");
         assert!(ran.error_text().contains("refused"));
         let mut command = story.program("sh");
-        let script = format!("umask {umask}; exec \"$0\" undo");
+        let script = format!("umask {umask}; exec \"$0\" undo -q");
         command.args(["-c", &script, crate::story::NANOBOT]);
         story.wait(command.spawn().unwrap()).stdout_has("restored");
         let kept = tree(&story.home().join(".nanobot/undo"));
@@ -359,7 +423,10 @@ fn a_turn_under_way_is_left_alone() {
         .stderr_has("turn 1 is under way");
     child.kill().unwrap();
     child.wait().unwrap();
-    story.run(["undo"]).stdout("removed a\n");
+    story
+        .run(["undo"])
+        .stderr_has("what commands changed")
+        .stdout("removed a\n");
     assert!(!story.dir().join("a").exists());
 }
 
@@ -420,7 +487,7 @@ fn kills(rounds: usize, seed: u64) {
         child.kill().unwrap();
         child.wait().unwrap();
         changed += usize::from(tree(&story.dir()) != before);
-        let ran = story.run(["undo"]);
+        let ran = story.run(["undo"]).stderr_has("what commands changed");
         match ours {
             // It was killed before it had told of any.
             0 if ran.code() == 66 => drop((ran.text(), ran.error_text())),
@@ -472,7 +539,10 @@ fn a_journal_that_breaks_off_is_understood() {
     )
     .unwrap();
     std::fs::write(&journal, format!("{text}{{\"change\":{{\"path\":\"/x")).unwrap();
-    story.run(["undo"]).stdout("restored a\n");
+    story
+        .run(["undo"])
+        .stderr_has("what commands changed")
+        .stdout("restored a\n");
     assert_eq!(text_of(&story, "a"), "one");
     assert!(!story.dir().join("new").exists());
     // One that cannot be read is told, and others are not kept from being taken back.
@@ -559,7 +629,10 @@ fn the_copies_are_closed_to_the_tools() {
     assert_eq!(results[1], "no matches found");
     assert!(!results[2].contains("undo"), "{}", results[2]);
     assert!(results[3].contains("belongs to nanobot itself"));
-    story.run(["undo"]).stdout("restored a\n");
+    story
+        .run(["undo"])
+        .stderr_has("what commands changed")
+        .stdout("restored a\n");
 }
 
 #[test]
