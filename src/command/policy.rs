@@ -4,12 +4,14 @@ use crate::World;
 use crate::cli::{Grants, Policy as Command, PolicyExplain};
 use crate::command::agent::places::{self, Scene};
 use crate::command::tool::scene;
-use crate::error::{Exit, fail_hint};
+use crate::error::{Exit, fail, fail_hint};
 use crate::policy::reach::Access;
-use crate::policy::{Decision, Policy, Sandbox};
-use crate::settings::{Config, Overrides, Settings};
+use crate::policy::{Decision, Policy, Refusal, Sandbox, known};
+use crate::settings::{Config, Layers, Overrides, Settings};
 use crate::sys::sandbox::{self, trial, trial::Trial};
+use crate::tool::arguments::cast_and_check;
 use crate::tool::files::Files;
+use crate::tool::{Failure, Tool};
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -35,27 +37,14 @@ fn explain(world: &World, arguments: &PolicyExplain) -> Result<Exit> {
     let Some(tool) = tool else {
         return all(world, &policy, *json);
     };
-    let Some(found) = toolbox.find(tool) else {
-        let names: Vec<&str> = toolbox
-            .specs()
-            .iter()
-            .map(|spec| spec.name.as_str())
-            .collect();
-        let cause = format!("a run with these flags has no tool `{tool}`");
-        return Err(fail_hint(Exit::Refused, cause, names.join(", ")));
+    let decided = match toolbox.find(tool) {
+        Some(found) => {
+            let call = reading(arguments, &found.spec().parameters)?;
+            (decide(&policy, found, &call), call)
+        }
+        None => (absent(&policy, grants, tool)?, json!(arguments)),
     };
-    let call = reading(arguments, &found.spec().parameters);
-    let mut decision = policy.decide(tool, &call);
-    // What is decided about a place is the places' word.
-    if let (Decision::Allow(rule), Some((path, access))) = (&decision, path_of(tool, &call)) {
-        decision = match policy.reach.decide(path, access) {
-            Ok(spot) => Decision::Allow(format!(
-                "{rule}; it lies in `{}`",
-                policy.reach.roots[spot.root].path.display()
-            )),
-            Err(refusal) => Decision::Deny(refusal),
-        };
-    }
+    let (decision, call) = decided;
     let (word, why, grant) = match decision {
         Decision::Allow(rule) => ("allowed", rule, None),
         Decision::Ask(refusal) => ("refused", refusal.words, refusal.grant),
@@ -79,16 +68,97 @@ fn explain(world: &World, arguments: &PolicyExplain) -> Result<Exit> {
     })
 }
 
-/// The arguments as JSON; or as the one text that the tool needs.
-fn reading(text: &str, schema: &Value) -> Value {
+/// What is decided about a call of `tool`, as far as it can be told without making it.
+fn decide(policy: &Policy, tool: &dyn Tool, call: &Value) -> Decision {
+    let name = tool.spec().name.as_str();
+    let rule = match policy.decide(name, call) {
+        Decision::Allow(rule) => rule,
+        no => return no,
+    };
+    // What is decided about a place is the places' word.
+    if let Some((path, access)) = path_of(name, call) {
+        return match policy.reach.decide(path, access) {
+            Ok(spot) => Decision::Allow(format!(
+                "{rule}; it lies in `{}`",
+                policy.reach.roots[spot.root].path.display()
+            )),
+            Err(refusal) => Decision::Deny(refusal),
+        };
+    }
+    match tool.foresee(call) {
+        Ok(()) => {}
+        Err(Failure::Denied(refusal)) => return Decision::Deny(refusal),
+        Err(Failure::Failed(words)) => return Decision::Deny(Refusal::of(words)),
+    }
+    if name != "exec" {
+        return Decision::Allow(rule);
+    }
+    if policy.sandbox != Sandbox::Off
+        && let Err(lack) = sandbox::available()
+    {
+        return Decision::Deny(Refusal {
+            words: format!("commands run in a sandbox, and here is none: {lack}"),
+            grant: Some("--sandbox off".into()),
+        });
+    }
+    Decision::Allow(format!("{rule}; {}", policy.containment()))
+}
+
+/// Why a run with these flags has no `tool`, or what holds for one that only a turn has.
+///
+/// # Errors
+/// There is no such tool at all.
+fn absent(policy: &Policy, grants: &Grants, tool: &str) -> Result<Decision> {
+    if !known::TOOLS.contains(&tool) {
+        let words = known::check(tool).err();
+        let words = words.unwrap_or_else(|| "names no tool of this run".into());
+        return Err(fail_hint(
+            Exit::Usage,
+            format!("`{tool}` {words}"),
+            "nanobot tool list",
+        ));
+    }
+    if let Some(refusal) = policy.withholds(tool) {
+        return Ok(Decision::Deny(refusal));
+    }
+    let listed = |names: &Vec<String>| names.iter().any(|name| name == tool);
+    let why = match &grants.tools {
+        _ if grants.no_tools => "`--no-tools` offers none",
+        Some(names) if !listed(names) => "`--tools` leaves it out",
+        _ if tool == "spawn" => {
+            return Ok(Decision::Allow(
+                "in a turn of `agent`; a sub-agent may do what both it and the turn may".into(),
+            ));
+        }
+        _ => "the config turns it off (`enable` in `tools.file`, `tools.exec` or `tools.web`)",
+    };
+    Ok(Decision::Deny(Refusal::of(format!(
+        "`{tool}` is not offered: {why}"
+    ))))
+}
+
+/// The arguments that are decided about.
+const KNOWN: &[&str] = &["path", "command", "url", "query"];
+
+/// The arguments as JSON, which make a whole call; or as the one text that is decided about.
+///
+/// # Errors
+/// Neither: JSON that is broken or that the tool does not take, or no text where one is needed.
+fn reading(text: &str, schema: &Value) -> Result<Value> {
     if let Ok(call @ Value::Object(_)) = serde_json::from_str(text) {
-        return call;
+        return cast_and_check(schema, &call).map_err(|words| fail(Exit::Usage, words));
+    }
+    if text.trim().is_empty() || text.trim_start().starts_with('{') {
+        return Err(fail_hint(
+            Exit::Usage,
+            "the arguments are no JSON object",
+            "`{\"path\": \"notes.md\"}`, or the path, command or address alone",
+        ));
     }
     let needed = schema["required"][0].as_str();
-    let known = ["path", "command", "url", "query"];
     let has = |name: &&&str| schema["properties"].get(**name).is_some();
-    let name = needed.or(known.iter().find(has).copied()).unwrap_or("text");
-    json!({ name: text })
+    let name = needed.or(KNOWN.iter().find(has).copied()).unwrap_or("text");
+    Ok(json!({ name: text }))
 }
 
 fn path_of<'a>(tool: &str, call: &'a Value) -> Option<(&'a str, Access)> {
@@ -101,7 +171,19 @@ fn path_of<'a>(tool: &str, call: &'a Value) -> Option<(&'a str, Access)> {
 }
 
 fn all(world: &World, policy: &Policy, as_json: bool) -> Result<Exit> {
-    let lines = policy.for_people(&|path: &Path| world.paths.display(path));
+    let mut lines = policy.for_people(&|path: &Path| world.paths.display(path));
+    let config = Config::load(&world.paths.config)?;
+    let spared = Layers::new(&config, &world.env).read(&["tools", "ssrfWhitelist"])?;
+    for range in spared.iter().filter_map(Value::as_array).flatten() {
+        let range = range.as_str().unwrap_or_default();
+        lines.push(("reached", format!("{range} (tools.ssrfWhitelist)")));
+    }
+    for (address, port) in &policy.typed {
+        let port = port
+            .map(|port| format!(", port {port}"))
+            .unwrap_or_default();
+        lines.push(("reached", format!("{address}{port} (--net)")));
+    }
     if as_json {
         let lines: Vec<Value> = lines
             .iter()

@@ -184,16 +184,51 @@ impl Policy {
             && !(self.reads_only && CHANGING.contains(&tool))
     }
 
+    /// Why `tool` is not offered: by which rule, permission, profile or list.
+    pub fn withholds(&self, tool: &str) -> Option<Refusal> {
+        let denied = |rule: &&Rule| {
+            rule.effect == Effect::Deny && rule.argument.is_none() && rule.tool.matches(tool)
+        };
+        if let Some(rule) = self.rules.iter().find(denied) {
+            let words = format!("`{tool}` is denied by the rule `{rule}` ({})", rule.origin);
+            return Some(Refusal::of(words));
+        }
+        if self.reads_only && CHANGING.contains(&tool) {
+            return Some(self.only_reads(tool));
+        }
+        let is_never = |(name, permission): &&(Pattern, Permission)| {
+            *permission == Permission::Never && name.matches(tool)
+        };
+        if let Some((name, _)) = self.permissions.iter().find(is_never) {
+            return Some(Refusal::of(format!(
+                "`{tool}` is never allowed: the permission of `{}` is `never`, by `tools.permissions` or the profile `{}`",
+                name.text(),
+                self.profile
+            )));
+        }
+        (!self.offers(tool)).then(|| {
+            let words = format!(
+                "`{tool}` is none of the tools of the profile `{}`",
+                self.profile
+            );
+            Refusal::of(words)
+        })
+    }
+
+    fn only_reads(&self, tool: &str) -> Refusal {
+        Refusal {
+            words: format!(
+                "`{tool}` changes files, and the profile `{}` only reads",
+                self.profile
+            ),
+            grant: Some("--profile default".into()),
+        }
+    }
+
     /// Decide about a call of `tool`. Its paths are decided about again when they are opened, see [`Reach::decide`].
     pub fn decide(&self, tool: &str, arguments: &Value) -> Decision {
         if self.reads_only && CHANGING.contains(&tool) {
-            return Decision::Deny(Refusal {
-                words: format!(
-                    "`{tool}` changes files, and the profile `{}` only reads",
-                    self.profile
-                ),
-                grant: Some("--profile default".into()),
-            });
+            return Decision::Deny(self.only_reads(tool));
         }
         let subjects = self.subjects(tool, arguments);
         let covers = |rule: &&Rule| rule.covers(tool, &subjects);

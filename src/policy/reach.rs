@@ -337,7 +337,10 @@ mod tests {
             let found = reach().decide(given, access);
             match (&found, expect) {
                 (Ok(spot), Ok(path)) => assert_eq!(spot.path.to_str(), Some(path), "{given}"),
-                (Err(no), Err(word)) => assert!(no.words.contains(word), "{given}: {no:?}"),
+                (Err(no), Err(word)) => {
+                    let told = format!("{}; {}", no.words, no.grant.as_deref().unwrap_or_default());
+                    assert!(told.contains(word), "{given}: {no:?}");
+                }
                 _ => panic!("{given}: {found:?}"),
             }
         };

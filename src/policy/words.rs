@@ -87,6 +87,27 @@ impl Policy {
         )
     }
 
+    /// What contains a command, for people, as the end of a sentence.
+    pub fn containment(&self) -> String {
+        if self.sandbox == Sandbox::Off {
+            return "not contained: it can change and reach whatever you can".into();
+        }
+        let writes: Vec<String> = self
+            .exec_roots()
+            .filter(|root| root.may_write)
+            .map(|root| root.path.display().to_string())
+            .collect();
+        let writes = match writes.is_empty() {
+            true => "nothing but a private $TMPDIR".to_owned(),
+            false => format!("{} and a private $TMPDIR", writes.join(", ")),
+        };
+        let net = match self.net {
+            Net::Any => "internet sockets",
+            _ => "no network",
+        };
+        format!("in the sandbox: writes {writes}, {net}")
+    }
+
     /// The places as commands have them: the workspace is changed by the file tools alone, unless the work is there.
     pub fn exec_roots(&self) -> impl Iterator<Item = Root> {
         let Reach {
@@ -126,12 +147,21 @@ impl Policy {
             Sandbox::Off => "off: commands are not contained",
         };
         lines.push(("sandbox", sandbox.into()));
+        let commands = match (self.sandbox, &self.net) {
+            (Sandbox::Off, _) => "all that you have",
+            (_, Net::Any) => "internet sockets",
+            _ => "none",
+        };
         lines.push((
             "network",
             match &self.net {
-                Net::Default => "commands: none; web tools: public hosts, once untrusted text was read only named ones".into(),
-                Net::Hosts(hosts) => format!("commands: none; web tools: {} always", list(hosts)),
-                Net::Any => "commands: internet sockets; web tools: public hosts".into(),
+                Net::Default => format!(
+                    "commands: {commands}; web tools: public hosts, once untrusted text was read only named ones"
+                ),
+                Net::Hosts(hosts) => {
+                    format!("commands: {commands}; web tools: {} always", list(hosts))
+                }
+                Net::Any => format!("commands: {commands}; web tools: public hosts"),
             },
         ));
         if let Some(only) = &self.offered {
@@ -150,14 +180,34 @@ impl Policy {
                 Effect::Allow => "allow",
                 Effect::Deny => "deny",
             };
-            lines.push((name, format!("{rule} ({})", rule.origin)));
+            // Commands are contained and not guessed.
+            let is_tripwire = rule.argument.is_some() && rule.tool.matches("exec");
+            let worth = if is_tripwire { ": a tripwire" } else { "" };
+            lines.push((name, format!("{rule} ({}){worth}", rule.origin)));
+        }
+        for (name, what) in [
+            ("deny", self.commands.denied.iter().collect::<Vec<_>>()),
+            ("allow", self.commands.allowed.iter().flatten().collect()),
+        ] {
+            for expression in what {
+                lines.push((
+                    name,
+                    format!("commands like `{expression}` (tools.exec.{name}Patterns): a tripwire"),
+                ));
+            }
         }
         let ask = match self.consents {
             true => "yes",
             false => "no: `agent` never asks",
         };
         lines.push(("ask means", ask.into()));
-        lines
+        let mut told: Vec<(&'static str, String)> = Vec::new();
+        for line in lines {
+            if !told.contains(&line) {
+                told.push(line);
+            }
+        }
+        told
     }
 }
 

@@ -9,6 +9,7 @@ use crate::sys::hosts::Hosts;
 use crate::sys::secret::Secret;
 use crate::sys::signal::{self, Patience};
 use crate::sys::web;
+use anyhow::Context;
 use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
 use std::io::{Error, ErrorKind, Read, Write};
@@ -346,10 +347,7 @@ fn uri_of(url: &Url) -> Option<Uri> {
 fn told(error: &ureq::Error) -> anyhow::Error {
     match (signal::check(), forbidden(error)) {
         (Err(stop), _) => stop.into(),
-        (Ok(()), Some(Forbidden { words, grant })) => match grant {
-            Some(grant) => fail_hint(Exit::Refused, words, grant),
-            None => fail(Exit::Refused, words),
-        },
+        (Ok(()), Some(forbidden)) => forbidden.clone().told(),
         (Ok(()), None) => anyhow::Error::msg(words(error)),
     }
 }
@@ -370,12 +368,22 @@ fn prepared<Body>(
 }
 
 /// An address that the client may not reach, in words.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 #[error("{words}")]
 struct Forbidden {
     words: String,
     /// The flag, or the key of the config, that would let it be reached.
     grant: Option<String>,
+}
+
+impl Forbidden {
+    fn told(self) -> anyhow::Error {
+        let Self { words, grant } = self;
+        match grant {
+            Some(grant) => fail_hint(Exit::Refused, words, grant),
+            None => fail(Exit::Refused, words),
+        }
+    }
 }
 
 impl From<Forbidden> for ureq::Error {
@@ -423,6 +431,20 @@ impl Reach {
 }
 
 impl Bounds {
+    /// What can be said against `url` without the network: its port, its name, and its address where that is written out.
+    ///
+    /// # Errors
+    /// As a request for it would fail.
+    pub fn judge(&self, url: &Url) -> anyhow::Result<()> {
+        let uri = uri_of(url).context("read the address")?;
+        let address = bare(url.host_str().unwrap_or_default()).parse().ok();
+        let found: Vec<SocketAddr> = address
+            .map(|address: IpAddr| SocketAddr::new(address, port_of(&uri)))
+            .into_iter()
+            .collect();
+        self.check(&uri, &found).map_err(Forbidden::told)
+    }
+
     /// As [`Reach::check`]; without anything found it says what no answer would allow.
     fn check(&self, uri: &Uri, found: &[SocketAddr]) -> Result<(), Forbidden> {
         let Self {

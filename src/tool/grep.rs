@@ -509,11 +509,11 @@ mod tests {
         fails(json!({ "pattern": "a", "glob": "[" }), "no pattern");
         fails(
             json!({ "pattern": "root", "path": "/etc/passwd" }),
-            "--read /etc/passwd",
+            "outside the places",
         );
         fails(
             json!({ "pattern": "root", "path": "link" }),
-            "--read /etc/passwd",
+            "outside the places",
         );
         fails(
             json!({ "pattern": "fn", "path": "a.rs", "offset": 9 }),

@@ -152,7 +152,7 @@ mod tests {
             run(json!({ "path": "/etc" }))
                 .unwrap_err()
                 .words()
-                .contains("--read /etc")
+                .contains("outside the places")
         );
         assert!(run(json!({ "path": "link" })).is_err());
     }

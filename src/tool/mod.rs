@@ -48,6 +48,11 @@ pub trait Tool: Send + Sync {
     /// has to show meanwhile. The error is text for the model and says what to do next.
     fn run(&self, arguments: &Value, say: &mut dyn FnMut(&str)) -> Result<Output, Failure>;
 
+    /// What can be said against a call without making it, as far as the policy does not know it already.
+    fn foresee(&self, _arguments: &Value) -> Result<(), Failure> {
+        Ok(())
+    }
+
     /// As [`Self::run`], for a tool whose work outlasts the call: `call` is the id under which it speaks afterwards.
     fn run_as(
         &self,

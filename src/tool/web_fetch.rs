@@ -93,6 +93,11 @@ impl Tool for WebFetch {
         Effect::Reads
     }
 
+    fn foresee(&self, arguments: &Value) -> Result<(), Failure> {
+        self.web
+            .foresee(arguments["url"].as_str().unwrap_or_default())
+    }
+
     fn run(&self, arguments: &Value, _: &mut dyn FnMut(&str)) -> Result<Output, Failure> {
         let given = arguments["url"].as_str().unwrap_or_default();
         let plain = arguments["extractMode"] == "text";

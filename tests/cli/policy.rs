@@ -297,7 +297,10 @@ fn the_policy_explains_itself() {
         text.contains("profile     default") && text.contains("sandbox"),
         "{text}"
     );
-    assert!(explain(&["write_file", "{\"path\": \"a\"}"], 77).contains("grant: --write"));
+    assert!(
+        explain(&["write_file", "{\"path\": \"a\", \"content\": \"x\"}"], 77)
+            .contains("grant: --write")
+    );
     assert!(explain(&["write_file", "a", "--write"], 0).starts_with("allowed: "));
     assert!(
         explain(&["exec", "rm x", "--deny", "exec(rm *)"], 77)
@@ -549,4 +552,99 @@ fn a_turn_to_undo_is_a_number() {
         .run(["undo", "abc"])
         .status(2)
         .stderr_has("no such turn");
+}
+
+#[test]
+fn an_explanation_is_what_a_run_would_do() {
+    let story = Story::new();
+    let explain = |arguments: &[&str], status: i32, words: &str| {
+        let all = ["policy", "explain"].iter().chain(arguments).copied();
+        let ran = story.run(all).status(status);
+        match status {
+            2 => ran.stderr_has(words),
+            _ => ran.stdout_has(words),
+        };
+    };
+    // No call at all.
+    explain(&["exec"], 2, "command");
+    explain(&["exec", "{bad"], 2, "no JSON object");
+    explain(&["read_file", ""], 2, "no JSON object");
+    explain(
+        &["read_file", "{\"path\": \"\"}"],
+        2,
+        "`path` must not be empty",
+    );
+    explain(&["read_file", "{\"pth\": 1}"], 2, "path");
+    explain(&["fly", "x"], 2, "`fly` names no tool");
+    explain(&["exce", "x"], 2, "did you mean `exec`?");
+    // What the web tools would say.
+    for (url, words) in [
+        ("http://127.0.0.1/", "is not a public address"),
+        ("http://10.0.0.1/", "grant: --net=10.0.0.1"),
+        ("http://localhost/", "tools.ssrfWhitelist"),
+        ("http://example.org:22/", "grant: --net=example.org:22"),
+        ("file:///etc/passwd", "is not `http` or `https`"),
+    ] {
+        explain(&["web_fetch", url], 77, words);
+    }
+    explain(&["web_fetch", "https://example.org/"], 0, "allowed: ");
+    explain(
+        &[
+            "web_fetch",
+            "http://127.0.0.1:8000/",
+            "--net=127.0.0.1:8000",
+        ],
+        0,
+        "allowed: ",
+    );
+    // What contains a command.
+    explain(
+        &["exec", "ls"],
+        0,
+        "in the sandbox: writes nothing but a private $TMPDIR, no network",
+    );
+    explain(&["exec", "ls", "--sandbox", "off"], 0, "not contained");
+    // Why a tool is not there.
+    let absent = |arguments: &[&str], words: &str| {
+        explain(arguments, 77, words);
+        explain(&[arguments, &["--json"]].concat(), 77, words);
+    };
+    absent(
+        &["write_file", "a", "--deny", "write_file"],
+        "the rule `write_file` (--deny)",
+    );
+    absent(
+        &["exec", "ls", "--tools", "read_file"],
+        "`--tools` leaves it out",
+    );
+    absent(&["exec", "ls", "--no-tools"], "`--no-tools` offers none");
+    absent(&["write_file", "a", "--profile", "plan"], "only reads");
+    absent(
+        &["web_fetch", "https://a/", "--profile", "auto-approve"],
+        "never allowed: the permission of `web_fetch`",
+    );
+    explain(&["spawn", "x"], 0, "in a turn of `agent`");
+    // The overview.
+    explain(&["--sandbox", "off"], 0, "commands: all that you have");
+    explain(
+        &["--deny", "exec(git *)"],
+        0,
+        "exec(git *) (--deny): a tripwire",
+    );
+    let story = config(
+        story,
+        json!({ "ssrfWhitelist": ["10.0.0.0/8"], "exec": { "denyPatterns": ["curl"] }, "read": ["/etc"] }),
+    );
+    let text = story.run(["policy", "explain", "--read", "/etc"]).text();
+    for words in [
+        "10.0.0.0/8 (tools.ssrfWhitelist)",
+        "`curl` (tools.exec.denyPatterns)",
+    ] {
+        assert!(text.contains(words), "{text}");
+    }
+    let mut lines: Vec<&str> = text.lines().collect();
+    let count = lines.len();
+    lines.sort_unstable();
+    lines.dedup();
+    assert_eq!(lines.len(), count, "{text}");
 }

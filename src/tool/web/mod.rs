@@ -122,6 +122,15 @@ impl Web {
         Err(format!("`{url}` leads on more than {REDIRECTS} times").into())
     }
 
+    /// What can be said against the address that the model wrote, without asking for it.
+    pub(super) fn foresee(&self, given: &str) -> Result<(), Failure> {
+        let url = web::read(addresses::bare(given))
+            .map_err(|words| Failure::Denied(Refusal::of(words)))?;
+        self.judge(&url)?;
+        let judged = self.bounds(&url).judge(&url);
+        judged.map_err(|error| failed(&url, &error))
+    }
+
     /// Whether `text`, which is to go out, holds a key of ours.
     pub(super) fn keeps_secrets(text: &str) -> Result<(), Refusal> {
         match leaks(text) {
@@ -153,8 +162,8 @@ impl Web {
         self.seen.allows(url, &self.free)
     }
 
-    /// A client for `url` and no other.
-    fn client(&self, url: &Url, left: Duration) -> Result<Http, Failure> {
+    /// What binds a client for `url` and no other.
+    fn bounds(&self, url: &Url) -> Bounds {
         let (host, port) = (
             url.host_str().unwrap_or_default(),
             url.port_or_known_default(),
@@ -168,14 +177,18 @@ impl Web {
         let mut spared = self.spared.clone();
         // A client for this address alone: no name that leads to it is spared with it.
         spared.extend(bare.parse::<Range>().ok().filter(|_| typed));
-        let bounds = Bounds {
+        Bounds {
             spared,
             ports: port
                 .map(|port| (host.to_owned(), port))
                 .into_iter()
                 .collect(),
             offline: self.offline,
-        };
+        }
+    }
+
+    fn client(&self, url: &Url, left: Duration) -> Result<Http, Failure> {
+        let bounds = self.bounds(url);
         let timeouts = Timeouts {
             total: left,
             ..TIMEOUTS
