@@ -271,7 +271,7 @@ pub fn run(spec: &Spec, say: &mut dyn FnMut(&[u8])) -> io::Result<Finished> {
             let has_mounts = fence.has_mounts(|| try_mounts(fence));
             Some(fence.remember(has_mounts)?)
         }
-        None => None,
+        _ => None,
     };
     let (mut pipe, writer) = io::pipe()?;
     let mut child = spawn(spec, writer)?;

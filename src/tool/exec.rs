@@ -229,6 +229,15 @@ impl Exec {
             .chain(ours)
             .collect();
         env.push((INSIDE.into(), "1".into()));
+        // What git tidies up in a process of its own would be ended with the command, and be told as left behind.
+        let attached = [
+            ("GIT_CONFIG_COUNT", "2"),
+            ("GIT_CONFIG_KEY_0", "gc.autoDetach"),
+            ("GIT_CONFIG_VALUE_0", "false"),
+            ("GIT_CONFIG_KEY_1", "maintenance.autoDetach"),
+            ("GIT_CONFIG_VALUE_1", "false"),
+        ];
+        env.extend(attached.map(|(name, value)| (name.to_owned(), value.to_owned())));
         if !self.containment.net {
             let set = |(name, _): &&(&str, &str)| !self.env.iter().any(|(other, _)| other == name);
             let ours = IMPATIENT.iter().filter(set);
