@@ -337,7 +337,7 @@ fn answer(
     });
     let mut tell = |event: Event<'_>| report.tell(event);
     let memory = Memory::new(&settings.workspace, &world.clock);
-    let remembered = memory.read().ok().flatten().unwrap_or_default();
+    let remembered = memory.read()?.unwrap_or_default();
     let ending = match compact {
         Some(instructions) => {
             turn::compact::now(&mut agent, &mut session, instructions.as_deref(), &mut tell)
@@ -350,7 +350,10 @@ fn answer(
     }
     if let Some(what) = scene.common.seen.untrusted()
         // Whoever wrote it, a tool of ours or a command.
-        && memory.read().ok().flatten().unwrap_or_default() != remembered
+        // What cannot be read may have been changed too.
+        && memory
+            .read()
+            .map_or(true, |text| text.unwrap_or_default() != remembered)
     {
         // The answer is out: what is in the way of a label is told, and no failure of this run.
         if let Err(error) = label(&memory, &remembered, &place, &what) {
