@@ -338,7 +338,7 @@ fn answer(
     let mut tell = |event: Event<'_>| report.tell(event);
     let memory = Memory::new(&settings.workspace, &world.clock);
     let remembered = memory.read()?.unwrap_or_default();
-    let ending = match compact {
+    let mut ending = match compact {
         Some(instructions) => {
             turn::compact::now(&mut agent, &mut session, instructions.as_deref(), &mut tell)
         }
@@ -348,16 +348,18 @@ fn answer(
     if ending.cause == Cause::Answered && ending.error.is_none() {
         *afterwards = afterwards::due(arguments, &settings, &session, Some(&chosen));
     }
-    if let Some(what) = scene.common.seen.untrusted()
-        // Whoever wrote it, a tool of ours or a command.
-        // What cannot be read may have been changed too.
-        && memory
-            .read()
-            .map_or(true, |text| text.unwrap_or_default() != remembered)
-    {
-        // The answer is out: what is in the way of a label is told, and no failure of this run.
-        if let Err(error) = label(&memory, &remembered, &place, &what) {
-            report.notice(&format!("the memory's new version has no label: {error:#}"));
+    if let Some(what) = scene.common.seen.untrusted() {
+        // Whoever changed it, a tool of ours or a command. The answer is out, and given all the same.
+        let labelled = memory.read().and_then(|text| {
+            let is_changed = text.unwrap_or_default() != remembered;
+            match is_changed {
+                true => label(&memory, &remembered, &place, &what),
+                false => Ok(()),
+            }
+        });
+        if let Err(error) = labelled {
+            let error = error.context("note that the memory may be a stranger's");
+            ending.error = ending.error.or(Some(error));
         }
     }
     if key.starts_with("pipe:") {
