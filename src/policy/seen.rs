@@ -317,7 +317,7 @@ impl State {
             }
             (name, _) if OUR_TOOLS.contains(&name) => return,
             // Nothing was asked of anybody.
-            ("web_search" | "web_fetch", _) if is_ours_alone(parts) => return,
+            ("web_search" | "web_fetch", _) if *failed && is_ours_alone(parts) => return,
             // Also what failed: what went wrong is told in a server's words, or names where it led.
             ("web_search" | "web_fetch", _) if *failed => {
                 self.taint(|| format!("what `{name}` gave"));
@@ -594,6 +594,24 @@ mod tests {
             ],
             EVIL,
             // What went wrong is told in a stranger's words.
+            None,
+        );
+        // Our refusals are our own words; a page that looks like one is not, and where a server led neither.
+        let fetched =
+            |text: &str, failed| called("web_fetch", json!({"url": "x"}), text, failed).to_vec();
+        check(
+            &[asks(), fetched("refused: `x` is near", true)],
+            EVIL,
+            Some(Clean),
+        );
+        check(
+            &[asks(), fetched("refused: `x` is near", false)],
+            EVIL,
+            None,
+        );
+        check(
+            &[asks(), fetched("refused: `x` leads on to `y`; no", true)],
+            EVIL,
             None,
         );
         check(&[vec![injected("t-plan", "Only look.")]], EVIL, Some(Clean));
