@@ -237,6 +237,17 @@ impl Reach {
             || speaks.contains(&true) && self.trusted.iter().any(|root| path.starts_with(root))
     }
 
+    /// The places that commands may change: the workspace is changed by the file tools alone, unless the work is there.
+    pub fn written_by_commands(&self) -> impl Iterator<Item = &Path> {
+        let written = |root: &&Root| {
+            root.may_write && (root.path != self.workspace || self.directory == self.workspace)
+        };
+        self.roots
+            .iter()
+            .filter(written)
+            .map(|root| root.path.as_path())
+    }
+
     /// What both allow; relative paths start where ours do.
     pub fn and(&self, other: &Self) -> Self {
         let mut roots = Vec::new();

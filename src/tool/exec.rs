@@ -63,8 +63,6 @@ pub struct Containment {
     pub fenced: bool,
     /// Whether they may open sockets of the internet.
     pub net: bool,
-    /// The agent's home, which its commands change only when it is the directory.
-    pub workspace: PathBuf,
 }
 
 /// Runs commands.
@@ -122,14 +120,8 @@ impl Exec {
 
     /// The places that commands may change, beside their private directory.
     fn writes(&self) -> Vec<PathBuf> {
-        let reach = &self.files.reach;
-        let home = &self.containment.workspace;
-        reach
-            .roots
-            .iter()
-            .filter(|root| root.may_write && (root.path != *home || reach.directory == *home))
-            .map(|root| root.path.clone())
-            .collect()
+        let written = self.files.reach.written_by_commands();
+        written.map(Path::to_owned).collect()
     }
 
     /// The fence of this run's commands.
@@ -186,18 +178,14 @@ impl Exec {
         };
         let nested = of_all(&startup::kept_beneath);
         let of_writes = of_all(&|root| startup::kept(root, NAMES));
-        // What is run at the next start counts from a home too, wherever around it or within it files may be changed. Where we
-        // are ourselves no command gets anyway, and other runs write there meanwhile: that is not put back.
+        // What is run at the next start counts from a home too, wherever around it or within it files may be changed.
         let of_homes = homes.iter().flat_map(|home| startup::kept(home, NAMES));
-        let is_ours = |place: &PathBuf| {
-            place.ends_with(".nanobot") && reach.hidden.iter().any(|path| path.starts_with(place))
-        };
         let only_read = reach.roots.iter().filter(|root| !root.may_write);
         let only_read = only_read.map(|root| root.path.clone());
         let kept: BTreeSet<PathBuf> = of_writes
             .into_iter()
             .chain(of_homes)
-            .filter(|place| !writes.contains(place) && !is_ours(place))
+            .filter(|place| !writes.contains(place))
             .chain(only_read.filter(|path| !writes.contains(path)))
             .chain(reach.read_only.iter().cloned())
             // A command has said something, and so has a stranger, whatever was said before.
@@ -675,7 +663,6 @@ mod tests {
         let containment = Containment {
             fenced: true,
             net: false,
-            workspace: "/nowhere".into(),
         };
         let exec = Exec::new(
             Arc::new(files(&dir, false)),

@@ -215,7 +215,6 @@ pub(in crate::command) fn exec(
     let containment = Containment {
         fenced: policy.sandbox != Sandbox::Off,
         net: policy.net == Net::Any,
-        workspace: policy.reach.workspace.clone(),
     };
     Exec::new(Arc::clone(files), &limits, &world.env, containment)
 }

@@ -168,7 +168,17 @@ impl Fence {
             self.writes.iter().any(|root| path.starts_with(root)) && !path.exists()
         };
         let closed = self.closed.iter().filter(is_new);
-        let kept: Vec<PathBuf> = self.kept.iter().chain(closed).cloned().collect();
+        // Around a closed place only what is there is granted, part by part: nothing new comes into being, and what our other
+        // runs write there meanwhile must not be put back. Where mounts hide it, a mount holds it too.
+        let is_around = |place: &&PathBuf| {
+            let beneath = |closed: &PathBuf| closed != *place && closed.starts_with(place);
+            self.closed.iter().any(beneath)
+        };
+        let kept = self
+            .kept
+            .iter()
+            .filter(|place| has_mounts || !is_around(place));
+        let kept: Vec<PathBuf> = kept.chain(closed).cloned().collect();
         Remembered::of(&self.writes, &kept, &self.nested, has_mounts)
     }
 

@@ -617,3 +617,33 @@ fn secrets_of_other_homes_are_never_read() {
         assert!(!homes.join("other/.zshrc").exists(), "{told:?}");
     }
 }
+
+/// With the home as the directory: nothing of ours comes into being, whichever way it is kept, and what was there stays.
+#[test]
+fn nothing_new_appears_beside_what_is_ours() {
+    for has_namespaces in [true, false] {
+        let mut yard = Yard::new(User::Us);
+        if !has_namespaces {
+            yard = yard.without(UNSHARE);
+        }
+        let home = yard.story.home();
+        let ours = home.join(".nanobot");
+        let flags = ["-C", home.to_str().unwrap(), "--write"];
+        yard.run(
+            &flags,
+            &[
+                "echo evil > .nanobot/new",
+                "mkdir -p .nanobot/profiles && echo evil > .nanobot/profiles/a.md",
+                "echo evil > .nanobot/trust.json",
+                "mkdir -p .nanobot/cron && echo evil > .nanobot/cron/jobs.json",
+                "mv .nanobot .elsewhere && mkdir .nanobot && echo evil > .nanobot/config.json",
+            ],
+        );
+        for name in ["new", "profiles/a.md", "trust.json", "cron/jobs.json"] {
+            assert!(!ours.join(name).exists(), "{has_namespaces}: {name}");
+        }
+        assert!(!home.join(".elsewhere").exists());
+        let config = std::fs::read_to_string(ours.join("config.json")).unwrap();
+        assert!(!config.contains("evil"));
+    }
+}
