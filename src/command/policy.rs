@@ -5,17 +5,16 @@ use crate::cli::{Grants, Policy as Command, PolicyExplain};
 use crate::command::agent::places::{self, Scene};
 use crate::command::tool::scene;
 use crate::error::{Exit, fail, fail_hint};
+use crate::policy::known::{CHANGING, LOOKING};
 use crate::policy::reach::Access;
 use crate::policy::{Decision, Policy, Refusal, Sandbox, known};
 use crate::settings::{Config, Layers, Overrides, Settings};
 use crate::sys::sandbox::{self, trial, trial::Trial};
 use crate::tool::arguments::cast_and_check;
-use crate::tool::files::Files;
 use crate::tool::{Failure, Tool};
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 pub fn run(world: &World, command: &Command) -> Result<Exit> {
     match command {
@@ -163,8 +162,8 @@ fn reading(text: &str, schema: &Value) -> Result<Value> {
 
 fn path_of<'a>(tool: &str, call: &'a Value) -> Option<(&'a str, Access)> {
     let access = match tool {
-        "write_file" | "edit_file" | "delete_file" => Access::Write,
-        "read_file" | "list_dir" | "glob" | "grep" => Access::Read,
+        tool if CHANGING.contains(&tool) => Access::Write,
+        tool if LOOKING.contains(&tool) => Access::Read,
         _ => return None,
     };
     Some((call["path"].as_str().unwrap_or("."), access))
@@ -202,7 +201,7 @@ fn all(world: &World, policy: &Policy, as_json: bool) -> Result<Exit> {
 const CLOSED: &[&str] = &[".ssh", ".aws", ".gnupg", ".netrc", ".git-credentials"];
 
 fn test(world: &World, grants: &Grants, as_json: bool) -> Result<Exit> {
-    let Scene { policy, .. } = scene(world, grants, false, false)?;
+    let Scene { policy, common, .. } = scene(world, grants, false, false)?;
     if policy.sandbox == Sandbox::Off {
         return Err(fail_hint(
             Exit::Failed,
@@ -219,8 +218,7 @@ fn test(world: &World, grants: &Grants, as_json: bool) -> Result<Exit> {
     }
     let config = Config::load(&world.paths.config)?;
     let settings = Settings::resolve(&config, &world.env, &Overrides::default(), &world.paths)?;
-    let files = Files::new(policy.reach.clone()).context("open the places of the run")?;
-    let exec = places::exec(world, &settings, &policy, &Arc::new(files));
+    let exec = places::exec(world, &settings, &policy, &common.files);
     let fence = exec.fence().context("set the sandbox up")?;
     let home = &policy.reach.home;
     let may_write = |path: &PathBuf| fence.writes.iter().any(|place| path.starts_with(place));

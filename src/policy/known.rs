@@ -17,6 +17,11 @@ pub const TOOLS: &[&str] = &[
     "spawn",
 ];
 
+/// Those that look at files, and those that change them: rules about their paths hold for all of a kind, since what one may
+/// not show, another may not either.
+pub const LOOKING: &[&str] = &["read_file", "list_dir", "glob", "grep"];
+pub const CHANGING: &[&str] = &["write_file", "edit_file", "delete_file"];
+
 /// Whether `name` can mean a tool.
 ///
 /// # Errors

@@ -3,6 +3,7 @@
 //! sandbox keeps in the kernel, what is decided here by name.
 
 use core::net::IpAddr;
+use known::{CHANGING, LOOKING};
 use net::Net;
 use quote::quoted;
 use reach::{Access, PathRule, Reach};
@@ -138,11 +139,6 @@ pub enum Decision {
     Deny(Refusal),
 }
 
-/// The tools that look at files, and those that change them: rules about their paths hold for all of a kind, since what
-/// one may not show, another may not either.
-const LOOKING: &[&str] = &["read_file", "list_dir", "glob", "grep"];
-const CHANGING: &[&str] = &["write_file", "edit_file", "delete_file"];
-
 impl Policy {
     /// Take in `rule`. One about paths goes to the places, which links are held against too.
     pub fn add(&mut self, rule: Rule) {
@@ -171,17 +167,7 @@ impl Policy {
 
     /// Whether the model is told of `tool` at all.
     pub fn offers(&self, tool: &str) -> bool {
-        let offered = self
-            .offered
-            .as_ref()
-            .is_none_or(|only| only.iter().any(|name| name.matches(tool)));
-        let denied = |rule: &Rule| {
-            rule.effect == Effect::Deny && rule.argument.is_none() && rule.tool.matches(tool)
-        };
-        offered
-            && self.permission(tool) != Permission::Never
-            && !self.rules.iter().any(denied)
-            && !(self.reads_only && CHANGING.contains(&tool))
+        self.withholds(tool).is_none()
     }
 
     /// Why `tool` is not offered: by which rule, permission, profile or list.
@@ -206,7 +192,8 @@ impl Policy {
                 self.profile
             )));
         }
-        (!self.offers(tool)).then(|| {
+        let is_offered = |only: &Vec<Pattern>| only.iter().any(|name| name.matches(tool));
+        (!self.offered.as_ref().is_none_or(is_offered)).then(|| {
             let words = format!(
                 "`{tool}` is none of the tools of the profile `{}`",
                 self.profile

@@ -2,7 +2,6 @@
 //! for people who ask. Both are made from the policy itself, so that neither can say what it is not.
 
 use super::net::Net;
-use super::reach::{Reach, Root};
 use super::rule::{Effect, Pattern};
 use super::{Permission, Policy, Sandbox};
 use std::fmt::Write;
@@ -68,18 +67,14 @@ impl Policy {
             return "Commands are not contained: they can change and reach whatever the user can."
                 .into();
         }
-        let writes: Vec<String> = self
-            .exec_roots()
-            .filter(|root| root.may_write)
-            .map(|root| root.path.display().to_string())
-            .collect();
-        let writes = match writes.is_empty() {
-            true => "may write nothing but a private $TMPDIR".to_owned(),
-            false => format!("may write to {} and a private $TMPDIR", writes.join(", ")),
+        let (writes, has_net) = self.reached_by_commands();
+        let writes = match writes.strip_prefix("nothing") {
+            Some(_) => format!("may write {writes}"),
+            None => format!("may write to {writes}"),
         };
-        let net = match self.net {
-            Net::Any => "may use internet sockets",
-            _ => "have no network",
+        let net = match has_net {
+            true => "may use internet sockets",
+            false => "have no network",
         };
         format!(
             "Commands run in a sandbox of the kernel: they read the system and the places above, {writes}, and {net}. What fails \
@@ -92,36 +87,26 @@ impl Policy {
         if self.sandbox == Sandbox::Off {
             return "not contained: it can change and reach whatever you can".into();
         }
-        let writes: Vec<String> = self
-            .exec_roots()
-            .filter(|root| root.may_write)
-            .map(|root| root.path.display().to_string())
-            .collect();
-        let writes = match writes.is_empty() {
-            true => "nothing but a private $TMPDIR".to_owned(),
-            false => format!("{} and a private $TMPDIR", writes.join(", ")),
-        };
-        let net = match self.net {
-            Net::Any => "internet sockets",
-            _ => "no network",
+        let (writes, has_net) = self.reached_by_commands();
+        let net = match has_net {
+            true => "internet sockets",
+            false => "no network",
         };
         format!("in the sandbox: writes {writes}, {net}")
     }
 
-    /// The places as commands have them: the workspace is changed by the file tools alone, unless the work is there.
-    pub fn exec_roots(&self) -> impl Iterator<Item = Root> {
-        let Reach {
-            directory,
-            workspace,
-            roots,
-            ..
-        } = &self.reach;
-        roots.iter().map(move |root| Root {
-            may_write: root.may_write
-                && !self.reads_only
-                && (root.path != *workspace || directory == workspace),
-            ..root.clone()
-        })
+    /// What commands may change, in words, and whether they may use the network.
+    fn reached_by_commands(&self) -> (String, bool) {
+        let written = self.reach.written_by_commands();
+        let places: Vec<String> = match self.reads_only {
+            true => Vec::new(),
+            false => written.map(|path| path.display().to_string()).collect(),
+        };
+        let words = match places.is_empty() {
+            true => "nothing but a private $TMPDIR".to_owned(),
+            false => format!("{} and a private $TMPDIR", places.join(", ")),
+        };
+        (words, self.net == Net::Any)
     }
 
     /// What a person is told who asks, as pairs of what and how.
