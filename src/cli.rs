@@ -1,6 +1,7 @@
 //! The command line as typed: clap types and nothing else. The doc comments are the help and the man page.
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use serde::{Deserialize, Serialize};
 use std::convert::Infallible;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -251,7 +252,8 @@ pub struct Agent {
 }
 
 /// What a run may do, from flags
-#[derive(Args, Clone, Debug, Default)]
+#[derive(Args, Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 #[command(next_help_heading = "What the agent may do")]
 pub struct Grants {
     /// What it may do, by name: default, plan (reads only), accept-edits, auto-approve (edits, and consents to what would be
@@ -833,7 +835,8 @@ pub enum When {
     Never,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Sandbox {
     Auto,
     Off,

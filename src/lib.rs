@@ -37,6 +37,7 @@
 //! | [`ledger`] | what every call of a model cost, and what may still be spent |
 //! | [`history`] | what is sent of a conversation: which messages may be, what they weigh, what stands for the others: pure |
 //! | [`skill`] | what a workspace can teach |
+//! | [`cron`] | jobs: when they are due, the file they are kept in, the lines of the crontab that stand for them |
 //! | [`trust`] | which directories may say how to work. A room of its own: it is neither the workspace's nor the policy's |
 //! | [`provider`] | one trait, one file for each wire format, wrappers, the table of providers |
 //! | [`tool`] | one trait, the box of tools, one file for each tool |
@@ -47,8 +48,8 @@
 //!
 //! ```text
 //! main → lib → command → turn → { session, provider, tool, guard, policy } → { message, event }
-//!                  └──→ { report, answer, attach, diff, ledger, memory, prompt, settings, workspace, history, skill, trust } ──┘
-//!                             settings → policy, for what rules and hosts look like;
+//!                  └──→ { report, answer, attach, diff, ledger, memory, prompt, settings, workspace, history, skill, cron, trust } ──┘
+//!                             settings → policy, for what rules and hosts look like; cron → policy, for quotes;
 //!                             { history, memory, tool } → prompt, for the marks around a text; guard → history; tool → attach,
 //!                             for its readers; tool → undo, for what it changes
 //! anything above may use sys and error; sys knows only std, its crates, and error
@@ -70,6 +71,7 @@ pub mod answer;
 pub mod attach;
 pub mod cli;
 pub mod command;
+pub mod cron;
 pub mod diff;
 pub mod error;
 pub mod event;

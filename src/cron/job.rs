@@ -1,0 +1,112 @@
+//! A job: what the job file has of it, which the Python program shares, and the terms that only this program knows.
+
+use super::schedule::{CatchUp, Schedule};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::path::PathBuf;
+
+/// A job.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// Eight hexadecimal digits, unless somebody chose it: letters, digits, `_` and `-`, 64 at most.
+    pub id: String,
+    pub name: String,
+    pub enabled: bool,
+    /// Or in words, why it never runs.
+    pub schedule: Result<Schedule, String>,
+    pub message: String,
+    /// Where the answer goes, as the job file has it.
+    pub delivery: Delivery,
+    /// The session, where it is another than `cron:ID`.
+    pub session: Option<String>,
+    pub created: Timestamp,
+    /// As of the last run, whoever did it.
+    pub state: State,
+    /// It is removed once it has run.
+    pub delete_after_run: bool,
+    /// `None` for a job that another program made.
+    pub terms: Option<Terms>,
+}
+
+/// Where an answer is to go.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Delivery {
+    pub deliver: bool,
+    pub channel: Option<String>,
+    pub to: Option<String>,
+}
+
+/// What the job file says of runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct State {
+    pub next_run: Option<Timestamp>,
+    pub last_run: Option<Timestamp>,
+    /// `ok` or `error`.
+    pub last_status: Option<String>,
+    pub last_error: Option<String>,
+}
+
+/// What only this program knows of a job. It lies beside the job file and not in it, since the Python program drops what it
+/// does not know; and since what runs commands of the user's must not come from a file that others write.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Terms {
+    /// Version of this layout.
+    pub v: u32,
+    /// What it is granted, as the flags of `cron add` write themselves; paths absolute.
+    pub grants: Value,
+    /// What its creator might do, as [`crate::policy::snapshot`] has it: it never may more.
+    pub policy: Option<Value>,
+    /// A run made it and not a person.
+    pub by_model: bool,
+    pub model: Option<String>,
+    /// A command that says whether there is anything to do.
+    pub when: Option<String>,
+    /// Seconds; 0 for none.
+    pub timeout: Option<u64>,
+    pub max_cost: Option<f64>,
+    pub catch_up: CatchUp,
+    pub after_crash: AfterCrash,
+    /// A command that is told of failures.
+    pub on_failure: Option<String>,
+    /// The answer is not printed.
+    pub quiet: bool,
+    /// Where the answer goes on this machine.
+    pub sink: Option<Sink>,
+    /// What the run does.
+    pub kind: Kind,
+    /// From when on times count, in milliseconds since 1970; 0 for since it was made.
+    pub since_ms: i64,
+}
+
+/// What a run does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// A turn with the job's message.
+    #[default]
+    Turn,
+    /// A look at HEARTBEAT.md.
+    Heartbeat,
+}
+
+/// What becomes of a run of which nobody knows how it ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AfterCrash {
+    /// It is not run again.
+    #[default]
+    Skip,
+    Again,
+}
+
+/// Where an answer goes on this machine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Sink {
+    /// It is appended to this file.
+    File(PathBuf),
+    /// A shell runs this, with the answer as its input.
+    Command(String),
+}
