@@ -188,6 +188,8 @@ fn dispatch(cli: Cli, env: Env, terminal: Terminal) -> anyhow::Result<Exit> {
         cli::Command::Policy { command } => command::policy::run(&world, &command),
         cli::Command::Tool { command } => command::tool::run(&world, &command),
         cli::Command::Trust(arguments) => command::trust::run(&world, &arguments),
+        cli::Command::Cron { command } => command::cron::run(&world, &command),
+        cli::Command::Heartbeat(arguments) => command::heartbeat::run(&world, &arguments),
         cli::Command::Undo(arguments) => command::undo::run(&world, &arguments),
         cli::Command::Usage(arguments) => command::usage::run(&world, &arguments),
         cli::Command::Provider { command } => command::provider::run(&world, &command),

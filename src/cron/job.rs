@@ -52,7 +52,7 @@ pub struct State {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Terms {
-    /// Version of this layout.
+    /// The version of the layout.
     pub v: u32,
     /// What it is granted, as the flags of `cron add` write themselves; paths absolute.
     pub grants: Value,
@@ -76,8 +76,15 @@ pub struct Terms {
     pub sink: Option<Sink>,
     /// What the run does.
     pub kind: Kind,
+    /// Milliseconds between two runs, for a job that stands in no job file.
+    pub every_ms: Option<i64>,
     /// From when on times count, in milliseconds since 1970; 0 for since it was made.
     pub since_ms: i64,
+}
+
+impl Terms {
+    /// The version of this layout.
+    pub const V: u32 = 1;
 }
 
 /// What a run does.
@@ -89,6 +96,32 @@ pub enum Kind {
     Turn,
     /// A look at HEARTBEAT.md.
     Heartbeat,
+}
+
+impl Job {
+    /// The conversation of its runs, and whether it is its own: then only the last run is sent again.
+    pub fn conversation(&self) -> (String, bool) {
+        match &self.session {
+            Some(key) => (key.clone(), key == super::store::HEARTBEAT),
+            None => (format!("cron:{}", self.id), true),
+        }
+    }
+
+    /// From when on times count.
+    pub fn since(&self) -> Timestamp {
+        let since = self.terms.as_ref().map_or(0, |terms| terms.since_ms);
+        let since = Timestamp::from_millisecond(since).unwrap_or_default();
+        since.max(self.created)
+    }
+
+    /// What becomes of a missed time: of one that comes but once, nobody would want to hear nothing.
+    pub fn catch_up(&self) -> CatchUp {
+        match (&self.terms, &self.schedule) {
+            (Some(terms), _) => terms.catch_up,
+            (None, Ok(Schedule::At(_))) => CatchUp::Once,
+            (None, _) => CatchUp::None,
+        }
+    }
 }
 
 /// What becomes of a run of which nobody knows how it ended.

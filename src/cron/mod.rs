@@ -6,4 +6,6 @@
 
 pub mod expression;
 pub mod job;
+pub mod record;
 pub mod schedule;
+pub mod store;
