@@ -90,6 +90,16 @@ pub fn sections(brief: &Brief<'_>) -> Vec<Section> {
     sections
 }
 
+/// What a job's run is told of itself: the same in each, so that providers' caches hit.
+pub fn job(briefing: &str) -> Section {
+    Section {
+        name: "job".to_owned(),
+        why: "what runs by itself is told so",
+        text: format!("# Scheduled job\n\n{briefing}"),
+        follows: false,
+    }
+}
+
 /// The system text.
 pub fn joined(sections: &[Section]) -> String {
     let mut text = String::new();

@@ -23,6 +23,8 @@ pub enum Form {
     Json,
     /// Every event as a line.
     StreamJson,
+    /// Nothing: the answer is for somebody else to print.
+    Held,
 }
 
 /// Turns the events of one turn into what is printed.
@@ -51,6 +53,10 @@ impl Report {
         }
     }
 
+    pub fn form(&self) -> Form {
+        self.form
+    }
+
     /// Also write every event, but pieces of text, as a line of the file at `path`.
     pub fn log_to(&mut self, path: &Path) {
         self.log = Some(Log::new(path));
@@ -66,7 +72,7 @@ impl Report {
             self.log(|stamp| json::event(&event, stamp));
         }
         match self.form {
-            Form::Json => Ok(()),
+            Form::Json | Form::Held => Ok(()),
             Form::StreamJson => self.line(&json::event(&event, &self.stamp)),
             Form::Text if self.terminal.out && !self.whole => self.stream.tell(&event),
             Form::Text => match event {
@@ -97,6 +103,7 @@ impl Report {
             // What was cut off is followed by why, on a line of its own.
             Form::Text => self.stream.end_line(),
             Form::Json | Form::StreamJson => self.line(result),
+            Form::Held => Ok(()),
         }
     }
 

@@ -19,6 +19,7 @@ use crate::history::spawned;
 use crate::ledger::Account;
 use crate::memory::Memory;
 use crate::message::{Part, User};
+use crate::policy::Policy;
 use crate::policy::seen::PIPED;
 use crate::prompt;
 use crate::report::{Form, Level, Progress, Report, json};
@@ -46,61 +47,42 @@ pub(super) mod places;
 mod rehearsal;
 mod web;
 
+/// A turn that nobody typed: a job's.
+pub(super) struct Duty<'a> {
+    /// The job's id, for the ledger.
+    pub(super) job: &'a str,
+    /// What the model is told of it besides the message.
+    pub(super) briefing: &'a str,
+    /// More than this it may not do.
+    pub(super) bound: Option<&'a Policy>,
+    /// What came in with it, as if it had been piped in.
+    pub(super) input: Option<Vec<u8>>,
+    /// Of what was said before, only the last turn is sent.
+    pub(super) last_turn_only: bool,
+}
+
+/// How a turn went.
+pub(super) struct Gone {
+    pub(super) ending: Ending,
+    pub(super) exit: Exit,
+    pub(super) about: json::Run,
+    afterwards: Option<Afterwards>,
+}
+
 /// Run the turn, print what is to be printed, and say how it ended.
 pub fn run(world: &World, arguments: &Arguments) -> Exit {
-    let started = Instant::now();
     let form = match (arguments.json, arguments.output_format) {
         (true, _) | (_, OutputFormat::Json) => Form::Json,
         (_, OutputFormat::StreamJson) => Form::StreamJson,
         (_, OutputFormat::Text) => Form::Text,
     };
-    let level = match (world.shared.quiet, arguments.verbose || arguments.logs) {
-        (true, _) => Level::Quiet,
-        (_, true) => Level::Lines,
-        _ => Level::Notices,
-    };
-    let stamp = json::Stamp {
-        session: String::new(),
-        turn: random_hex(5),
-        clock: world.clock.clone(),
-    };
-    let mut report = Report::new(
-        world.terminal,
-        form,
-        Progress::new(world.terminal, level),
-        stamp,
-    );
-    let mut about = json::Run::default();
-    let mut afterwards = None;
-    if arguments.schema.is_some() {
-        report.show_whole();
-    }
-    if let Some(path) = world.env.get(sys::env::LOG) {
-        report.log_to(Path::new(path));
-    }
-    // A defect of ours ends as every failure does: with its status, and with a result where one is printed.
-    let ending = catch_unwind(AssertUnwindSafe(|| {
-        answer(world, arguments, &mut report, &mut about, &mut afterwards)
-    }));
-    let ending = ending.unwrap_or_else(|_| Err(Stop(Exit::Defect).into()));
-    let mut ending = ending.unwrap_or_else(|error| Ending {
-        cause: Cause::Failed,
-        error: Some(error),
-        ..Ending::default()
-    });
-    if ending.error.is_none() {
-        ending.error = shortfall(&ending, arguments, about.max_iterations);
-    }
-    // The answer as text is out by now; the result object is not.
-    if ending.error.is_none() && form != Form::Text {
-        ending.error = signal::check().err().map(Into::into);
-    }
-    if ending.error.is_some() {
-        signal::last_words();
-    }
-    let mut exit = ending.error.as_ref().map_or(Exit::Answered, exit_of);
-    about.has_schema = arguments.schema.is_some();
-    about.duration = started.elapsed();
+    let mut report = report(world, arguments, form);
+    let Gone {
+        ending,
+        mut exit,
+        about,
+        afterwards,
+    } = attempt(world, arguments, None, &mut report);
     if arguments.dry_run.is_some() && ending.error.is_none() {
         return exit;
     }
@@ -129,9 +111,93 @@ pub fn run(world: &World, arguments: &Arguments) -> Exit {
         }
     }
     if let Some(afterwards) = afterwards {
-        afterwards.run(world, exit, level == Level::Lines);
+        afterwards.run(world, exit, level(world, arguments) == Level::Lines);
     }
     exit
+}
+
+/// Run a turn of which nothing is printed but what goes on; the answer is for whoever asked.
+pub(super) fn work(world: &World, arguments: &Arguments, duty: Duty<'_>) -> Gone {
+    let mut report = report(world, arguments, Form::Held);
+    let gone = attempt(world, arguments, Some(duty), &mut report);
+    // Nothing is printed in this form, so that nothing can fail; the log has the result.
+    drop(report.finish(&json::result(&gone.ending, gone.exit, &gone.about, &report.stamp)));
+    gone
+}
+
+impl Gone {
+    /// Do what is left to do once the answer is where it belongs.
+    pub(super) fn tidy(&self, world: &World) {
+        if let Some(afterwards) = &self.afterwards {
+            afterwards.run(world, self.exit, false);
+        }
+    }
+}
+
+fn level(world: &World, arguments: &Arguments) -> Level {
+    match (world.shared.quiet, arguments.verbose || arguments.logs) {
+        (true, _) => Level::Quiet,
+        (_, true) => Level::Lines,
+        _ => Level::Notices,
+    }
+}
+
+fn report(world: &World, arguments: &Arguments, form: Form) -> Report {
+    let stamp = json::Stamp {
+        session: String::new(),
+        turn: random_hex(5),
+        clock: world.clock.clone(),
+    };
+    let progress = Progress::new(world.terminal, level(world, arguments));
+    let mut report = Report::new(world.terminal, form, progress, stamp);
+    if arguments.schema.is_some() {
+        report.show_whole();
+    }
+    if let Some(path) = world.env.get(sys::env::LOG) {
+        report.log_to(Path::new(path));
+    }
+    report
+}
+
+/// Run the turn, whatever happens: a defect of ours ends as every failure does, with its status, and with a result where one
+/// is printed.
+fn attempt(
+    world: &World,
+    arguments: &Arguments,
+    duty: Option<Duty<'_>>,
+    report: &mut Report,
+) -> Gone {
+    let started = Instant::now();
+    let mut about = json::Run::default();
+    let mut afterwards = None;
+    let form = report.form();
+    let ending = catch_unwind(AssertUnwindSafe(|| {
+        answer(world, arguments, duty, report, &mut about, &mut afterwards)
+    }));
+    let ending = ending.unwrap_or_else(|_| Err(Stop(Exit::Defect).into()));
+    let mut ending = ending.unwrap_or_else(|error| Ending {
+        cause: Cause::Failed,
+        error: Some(error),
+        ..Ending::default()
+    });
+    if ending.error.is_none() {
+        ending.error = shortfall(&ending, arguments, about.max_iterations);
+    }
+    // The answer as text is out by now; the result object is not.
+    if ending.error.is_none() && form != Form::Text {
+        ending.error = signal::check().err().map(Into::into);
+    }
+    if ending.error.is_some() {
+        signal::last_words();
+    }
+    about.has_schema = arguments.schema.is_some();
+    about.duration = started.elapsed();
+    Gone {
+        exit: ending.error.as_ref().map_or(Exit::Answered, exit_of),
+        ending,
+        about,
+        afterwards,
+    }
 }
 
 /// What to say of an answer that is not a whole one, or not all that was asked for.
@@ -179,18 +245,25 @@ fn shortfall(ending: &Ending, arguments: &Arguments, max_iterations: u32) -> Opt
 fn answer(
     world: &World,
     arguments: &Arguments,
+    duty: Option<Duty<'_>>,
     report: &mut Report,
     about: &mut json::Run,
     afterwards: &mut Option<Afterwards>,
 ) -> Result<Ending> {
-    signal::arm(arguments.timeout).context("wait for signals")?;
+    if duty.is_none() {
+        signal::arm(arguments.timeout).context("wait for signals")?;
+    }
     assert!(
         world.env.get(sys::env::TEST_DEFECT).is_none(),
         "asked for by {}",
         sys::env::TEST_DEFECT
     );
     let schema = arguments.schema.as_deref().map(read_schema).transpose()?;
-    let piped = read_piped(world, arguments, report)?;
+    let mut duty = duty;
+    let piped = match &mut duty {
+        Some(duty) => duty.input.take(),
+        None => read_piped(world, arguments, report)?,
+    };
     let config = Config::load(&world.paths.config)?;
     let mut flags = overrides(world, arguments);
     let resolve = |flags: &Overrides| Settings::resolve(&config, &world.env, flags, &world.paths);
@@ -214,7 +287,7 @@ fn answer(
     let parts = message(world, arguments, &settings, piped, report)?;
     let command = single_text(&parts)
         .map(str::trim)
-        .filter(|_| arguments.message.is_some());
+        .filter(|_| arguments.message.is_some() && duty.is_none());
     if command == Some("/help") {
         return said(HELP, report);
     }
@@ -230,6 +303,9 @@ fn answer(
     if command == Some("/new") {
         *afterwards = afterwards::due(arguments, &settings, &session, None);
         return said("New session started.", report);
+    }
+    if duty.as_ref().is_some_and(|duty| duty.last_turn_only) {
+        session.keep_last_turn()?;
     }
     let compact = command.and_then(compacts);
     if compact.is_some() && session.interrupted() {
@@ -267,8 +343,9 @@ fn answer(
         offline: arguments.offline,
         rehearsal: arguments.replay.is_some() || arguments.dry_run.is_some(),
         crew: Some(&crew),
+        bound: duty.as_ref().and_then(|duty| duty.bound),
     };
-    let scene = places::set(world, &cast, &mut |text| report.notice(text))?;
+    let mut scene = places::set(world, &cast, &mut |text| report.notice(text))?;
     if let Some(path) = scene.ignored.first() {
         about.ignored.clone_from(&scene.ignored);
         if world.terminal.err {
@@ -281,6 +358,9 @@ fn answer(
                 "`{path}`{more} ignored: read it, and then say `nanobot trust`, if it is to be heeded"
             ));
         }
+    }
+    if let Some(duty) = &duty {
+        scene.sections.push(prompt::job(duty.briefing));
     }
     let input = (!parts.is_empty()).then(|| User {
         id: format!("{}-{mark}", report.stamp.turn),
@@ -304,7 +384,7 @@ fn answer(
     let account = Account {
         session: session.key().to_owned(),
         turn: report.stamp.turn.clone(),
-        job: None,
+        job: duty.as_ref().map(|duty| duty.job.to_owned()),
         cause: "turn",
     };
     let chosen = asker::choose(world, arguments, &settings, &account, report)?;

@@ -56,6 +56,7 @@ pub(super) fn scene(
         offline,
         rehearsal,
         crew: None,
+        bound: None,
     };
     places::set(world, &cast, &mut |text| {
         if !world.shared.quiet {

@@ -341,6 +341,36 @@ impl Session {
         }
     }
 
+    /// Send of what was said so far the last turn alone, from now on. The log keeps the rest, of which no memory is made.
+    pub fn keep_last_turn(&mut self) -> Result<()> {
+        let begins = |message: &Message| matches!(message, Message::User(user) if !user.injected);
+        let Some(at) = self.messages.iter().rposition(begins) else {
+            return Ok(());
+        };
+        if at == 0 {
+            return Ok(());
+        }
+        self.messages.drain(..at);
+        self.weight = weight::of_messages(&self.messages);
+        self.summary = None;
+        let from = self.outline().count.saturating_sub(self.messages.len());
+        (self.outline.consolidated, self.outline.start) = (from, from);
+        let closing = Closing {
+            turn: &self.turn,
+            ending: "new",
+            summary: None,
+        };
+        match &mut self.log {
+            Some(log) if log.file.is_some() => {
+                log.close(&self.key, &closing, &|metadata, _| {
+                    metadata.consolidated(from);
+                    metadata.summary_at = None;
+                })
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Whether its last turn stopped in the middle.
     pub fn interrupted(&self) -> bool {
         let is_summary = self.messages.len() == 1 && self.summary.is_some();

@@ -79,6 +79,8 @@ pub(in crate::command) struct Cast<'a> {
     pub(in crate::command) rehearsal: bool,
     /// Who starts sub-agents; `None` where there is no turn that could hear of them.
     pub(in crate::command) crew: Option<&'a Crew>,
+    /// What the run may do at most, whatever its flags say.
+    pub(in crate::command) bound: Option<&'a Policy>,
 }
 
 /// Set the scene of a turn.
@@ -100,6 +102,9 @@ pub(in crate::command) fn set(
     let mut real = Real::default();
     let home = real.of(&granted::absolute(&workspace.root));
     let mut policy = granted::policy(world, grants, settings, profile, &home)?;
+    if let Some(bound) = cast.bound {
+        policy = policy.and(bound);
+    }
     let directory = policy.reach.directory.clone();
     // What lies around the work speaks only where somebody said that it may; and then it is not changed by what it reads.
     let around = match directory == home {
