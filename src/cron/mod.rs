@@ -6,6 +6,7 @@
 
 pub mod expression;
 pub mod job;
+pub mod line;
 pub mod record;
 pub mod schedule;
 pub mod store;

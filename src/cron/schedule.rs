@@ -1,7 +1,11 @@
-//! When a job runs.
+//! When a job runs, and whether it is due.
+//!
+//! A schedule names slots: whole minutes, since cron has no others. All else follows from which slot was handled last.
 
-use super::expression::Expression;
-use jiff::Timestamp;
+use super::expression::{Expression, moment};
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
 use std::time::Duration;
 
 /// When a job runs.
@@ -26,4 +30,309 @@ pub enum CatchUp {
     Once,
     #[default]
     None,
+}
+
+/// Whether a run is due.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Nothing is; and when something will be.
+    NotYet { next: Option<Timestamp> },
+    /// This slot is. Once it is begun, it is the one that was handled last.
+    Due { slot: Timestamp },
+    /// This slot was, so long ago that the job is not to run for it. It is handled by being recorded.
+    Missed { slot: Timestamp },
+    /// The slot that was handled last lies so far ahead that the clock must have been wrong. Take `handled` for it, and
+    /// ask again: what fell to the very minute that it is now is due then.
+    ClockWasWrong { handled: Timestamp },
+}
+
+/// How late a run may begin that is not caught up: cron itself begins late when it has many jobs, or after a clock change.
+pub const GRACE: SignedDuration = SignedDuration::from_mins(10);
+/// How far ahead the last slot may lie: less is a clock that was set back, and what ran is not run again.
+pub const AHEAD: SignedDuration = SignedDuration::from_hours(24);
+
+const MINUTE: i64 = 60;
+const NANOS: i128 = 1_000_000_000;
+
+/// What is due of a job at `now`.
+///
+/// `handled` is the last slot that was run, skipped or recorded as missed; `since` is from when on slots count, at the
+/// earliest from when the job was `created`. The zone is the schedule's.
+pub fn due(
+    schedule: &Schedule,
+    catch_up: CatchUp,
+    handled: Option<Timestamp>,
+    since: Timestamp,
+    created: Timestamp,
+    now: Timestamp,
+    zone: &TimeZone,
+) -> Verdict {
+    let far = |time: Timestamp| time.duration_since(now) > AHEAD;
+    // The job itself may have been made by the wrong clock; then what was handled decides alone.
+    let since = (!far(since)).then_some(since);
+    let baseline = match handled.into_iter().chain(since).max() {
+        Some(baseline) if !far(baseline) => baseline,
+        _ => {
+            let handled = before(now);
+            return Verdict::ClockWasWrong { handled };
+        }
+    };
+    match schedule.latest(now, created, zone) {
+        Some(slot) if slot > baseline => {
+            match catch_up == CatchUp::None && now.duration_since(slot) > GRACE {
+                true => Verdict::Missed { slot },
+                false => Verdict::Due { slot },
+            }
+        }
+        _ => Verdict::NotYet {
+            next: schedule.next(baseline.max(now), created, zone),
+        },
+    }
+}
+
+impl Schedule {
+    /// The first slot after `after`, for a job that was made at `created`. The zone is the schedule's.
+    pub fn next(&self, after: Timestamp, created: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
+        match self {
+            Self::Cron { expression, .. } => expression.next(after, zone),
+            // The first that is a whole minute after it.
+            Self::Every(period) => every_from(*period, created, minute_after(after)?),
+            Self::At(time) => minute_of(*time).filter(|slot| *slot > after),
+        }
+    }
+
+    /// The last slot that is not after `at`.
+    pub fn latest(&self, at: Timestamp, created: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
+        match self {
+            Self::Cron { expression, .. } => expression.latest(at, zone),
+            Self::Every(period) => every_until(*period, created, at),
+            Self::At(time) => minute_of(*time).filter(|slot| *slot <= at),
+        }
+    }
+
+    /// In words, for people. The zone is the schedule's.
+    pub fn words(&self, zone: &TimeZone) -> String {
+        match self {
+            Self::Cron {
+                expression,
+                zone: None,
+            } => expression.words(),
+            Self::Cron {
+                expression,
+                zone: Some(name),
+            } => format!("{}, {name} time", expression.words()),
+            Self::Every(period) => format!("every {}", period_words(*period)),
+            Self::At(time) => {
+                let shown = zone.to_datetime(*time);
+                format!("once, on {} at {}", shown.date(), shown.strftime("%H:%M"))
+            }
+        }
+    }
+}
+
+/// Read a period: a bare number is seconds, as the Python program has it.
+///
+/// # Errors
+/// In words, with the right form.
+pub fn every(text: &str) -> Result<Duration, String> {
+    length(text, "--every 90m")
+}
+
+/// Read a moment, by the clock of `zone` where the text names no other.
+///
+/// # Errors
+/// In words, with the right form: it is none, or past.
+pub fn at(text: &str, zone: &TimeZone, now: Timestamp) -> Result<Timestamp, String> {
+    let text = text.trim();
+    let shown = zone.to_datetime(now);
+    let time = match (text.parse::<Timestamp>(), text.parse::<DateTime>()) {
+        // A zone's name in brackets would be read and not heeded.
+        _ if text.contains('[') => None,
+        (Ok(time), _) => Some(time),
+        (_, Ok(time)) => moment(time, zone),
+        _ => None,
+    };
+    let Some(time) = time else {
+        let day = match text.parse::<jiff::civil::Time>() {
+            // Only a time of the day: the day is the next on which it comes.
+            Ok(time) if time > shown.time() => Some((shown.date(), time)),
+            Ok(time) => shown.date().tomorrow().ok().map(|day| (day, time)),
+            Err(_) => None,
+        };
+        return Err(match day {
+            Some((day, time)) => {
+                format!("`{text}` has no date: `{day}T{}`", time.strftime("%H:%M"))
+            }
+            None => format!(
+                "`{text}` is no date and time, which are written as `{}T18:00`; a `Z` or `+02:00` after it names another zone",
+                shown.date()
+            ),
+        });
+    };
+    match time > now {
+        true => Ok(time),
+        false => Err(format!(
+            "`{text}` is past: it is {} now",
+            shown.strftime("%Y-%m-%dT%H:%M")
+        )),
+    }
+}
+
+/// Read how long from `now` a job is to run: the first whole minute then.
+///
+/// # Errors
+/// In words, with the right form.
+pub fn after(text: &str, now: Timestamp) -> Result<Timestamp, String> {
+    let length = length(text, "--in 2h")?;
+    let seconds = i64::try_from(length.as_secs()).ok();
+    seconds
+        .and_then(|seconds| now.checked_add(SignedDuration::from_secs(seconds)).ok())
+        .and_then(minute_of)
+        .ok_or_else(|| format!("`{text}` is too long"))
+}
+
+/// What to say of a zone that is none, of those that there are.
+pub fn unknown_zone(name: &str, zones: &[String]) -> String {
+    let wanted = name.to_lowercase().replace(' ', "_");
+    let likeness = |zone: &String| {
+        let zone = zone.to_lowercase();
+        let city = zone.rsplit('/').next().unwrap_or_default();
+        strsim::jaro_winkler(&wanted, &zone).max(strsim::jaro_winkler(&wanted, city))
+    };
+    let mut near: Vec<(f64, &String)> = zones
+        .iter()
+        .map(|zone| (likeness(zone), zone))
+        .filter(|(likeness, _)| *likeness > 0.85)
+        .collect();
+    near.sort_by(|(one, a), (other, b)| other.total_cmp(one).then(a.cmp(b)));
+    let near: Vec<String> = near
+        .iter()
+        .take(3)
+        .map(|(_, zone)| format!("`{zone}`"))
+        .collect();
+    match near.is_empty() {
+        true => {
+            format!("there is no time zone `{name}`; zones are named as `Europe/Berlin` or `UTC`")
+        }
+        false => format!(
+            "there is no time zone `{name}`; there is {}",
+            near.join(", ")
+        ),
+    }
+}
+
+/// `90m`, `1h30m`, `2 days`, or seconds.
+fn length(text: &str, example: &str) -> Result<Duration, String> {
+    let text = text.trim();
+    let wrong = || {
+        format!(
+            "`{text}` is no length of time: a number with `m`, `h` or `d`, as in `{example}`, or of seconds"
+        )
+    };
+    let (mut rest, mut seconds) = (text, 0_u64);
+    while !rest.is_empty() {
+        let digits = rest
+            .find(|letter: char| !letter.is_ascii_digit())
+            .unwrap_or(rest.len());
+        let (number, tail) = rest.split_at(digits);
+        let tail = tail.trim_start();
+        let letters = tail
+            .find(|letter: char| !letter.is_ascii_alphabetic())
+            .unwrap_or(tail.len());
+        let (unit, tail) = tail.split_at(letters);
+        let unit = match &*unit.to_ascii_lowercase() {
+            // Seconds need no unit, but only as the whole text.
+            "" if number.len() == text.len() => 1,
+            "s" | "sec" | "secs" | "second" | "seconds" => 1,
+            "m" | "min" | "mins" | "minute" | "minutes" => 60,
+            "h" | "hr" | "hrs" | "hour" | "hours" => 3600,
+            "d" | "day" | "days" => 86_400,
+            "w" | "week" | "weeks" => 604_800,
+            _ => return Err(wrong()),
+        };
+        let number: u64 = number.parse().map_err(|_| wrong())?;
+        seconds = number
+            .checked_mul(unit)
+            .and_then(|part| seconds.checked_add(part))
+            .filter(|seconds| *seconds <= LONGEST)
+            .ok_or_else(|| format!("`{text}` is too long: a hundred years are the most"))?;
+        rest = tail.trim_start();
+    }
+    match seconds {
+        _ if text.is_empty() => Err(wrong()),
+        0..60 => Err(format!(
+            "`{text}` is less than a minute, and cron fires once a minute at most: `1m`, or 60 as a bare number"
+        )),
+        seconds => Ok(Duration::from_secs(seconds)),
+    }
+}
+
+/// A hundred years, in seconds.
+const LONGEST: u64 = 100 * 366 * 86_400;
+
+fn period_words(period: Duration) -> String {
+    let seconds = period.as_secs();
+    let units = [
+        (604_800, "week"),
+        (86_400, "day"),
+        (3600, "hour"),
+        (60, "minute"),
+    ];
+    let whole = units
+        .into_iter()
+        .find(|(unit, _)| seconds > 0 && seconds % unit == 0);
+    let (number, unit) = whole.map_or((seconds, "second"), |(size, unit)| (seconds / size, unit));
+    match number {
+        1 => unit.into(),
+        _ => format!("{number} {unit}s"),
+    }
+}
+
+// The slots of a period lie at `created`, floored to its minute, and whole periods from there on, each at the first minute
+// that is not before it. Those before `created` are counted too, so that a job made by a wrong clock has slots.
+
+fn every_from(period: Duration, created: Timestamp, from: Timestamp) -> Option<Timestamp> {
+    let (start, period) = grid(period, created)?;
+    // The first point after the minute before.
+    let from = from.as_nanosecond() - i128::from(MINUTE) * NANOS;
+    let number = (from - start).div_euclid(period) + 1;
+    minute_of(Timestamp::from_nanosecond(number.checked_mul(period)?.checked_add(start)?).ok()?)
+}
+
+fn every_until(period: Duration, created: Timestamp, until: Timestamp) -> Option<Timestamp> {
+    let (start, period) = grid(period, created)?;
+    let until = floor(until).as_nanosecond();
+    let number = (until - start).div_euclid(period);
+    minute_of(Timestamp::from_nanosecond(number.checked_mul(period)?.checked_add(start)?).ok()?)
+}
+
+fn grid(period: Duration, created: Timestamp) -> Option<(i128, i128)> {
+    let period = i128::try_from(period.as_nanos())
+        .ok()
+        .filter(|period| *period > 0)?;
+    Some((floor(created).as_nanosecond(), period))
+}
+
+/// The minute that `time` is in.
+pub(crate) fn floor(time: Timestamp) -> Timestamp {
+    let seconds = time.as_nanosecond().div_euclid(NANOS) as i64;
+    Timestamp::from_second(seconds - seconds.rem_euclid(MINUTE)).unwrap_or(Timestamp::MIN)
+}
+
+/// The first minute that is not before `time`.
+pub(crate) fn minute_of(time: Timestamp) -> Option<Timestamp> {
+    match floor(time) {
+        whole if whole == time => Some(time),
+        _ => minute_after(time),
+    }
+}
+
+fn minute_after(time: Timestamp) -> Option<Timestamp> {
+    floor(time).checked_add(SignedDuration::from_mins(1)).ok()
+}
+
+/// The minute before that of `time`.
+fn before(time: Timestamp) -> Timestamp {
+    let minute = SignedDuration::from_mins(1);
+    floor(time).checked_sub(minute).unwrap_or(Timestamp::MIN)
 }
