@@ -1,9 +1,12 @@
 //! What time it is, as a value: the system's, or one that a test fixed.
 
 use crate::error::{Exit, Stop, fail};
-use crate::sys::env::{Env, TEST_TIME};
+use crate::sys::env::{Env, TEST_TIME, TEST_ZONE};
 use crate::sys::signal;
 use jiff::{Timestamp, Zoned, tz::TimeZone};
+use std::fs::File;
+use std::io::Read;
+use std::path::{Component, Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -25,27 +28,88 @@ impl Default for Clock {
 /// Where systems keep what is known of time zones.
 const ZONES: &str = "/usr/share/zoneinfo";
 
-/// The zone that `name` stands for, read from its one file: to look it up in the library's index would mean to read the
+/// The system's own zone, whatever a shell says.
+const LOCAL: &str = "/etc/localtime";
+
+/// The zone that `TZ` stands for, read from its one file: to look it up in the library's index would mean to read the
 /// names of all zones first.
 fn zone(name: Option<&str>) -> TimeZone {
-    let (path, name) = match name.map(|name| name.trim_start_matches(':')) {
-        None => {
-            let target = std::fs::read_link("/etc/localtime").unwrap_or_default();
-            let name = target
-                .to_str()
-                .and_then(|target| target.split_once("zoneinfo/"));
-            (
-                "/etc/localtime".into(),
-                name.map_or("Local", |(_, name)| name).to_owned(),
-            )
-        }
-        Some(path) if path.starts_with('/') => (path.into(), path.to_owned()),
-        Some(name) => (format!("{ZONES}/{name}"), name.to_owned()),
+    let read = match name.map(|name| name.trim_start_matches(':')) {
+        None => tzif(Path::new(LOCAL), linked().as_deref().unwrap_or("Local")),
+        Some(path) if path.starts_with('/') => tzif(Path::new(path), path),
+        Some(name) => named_zone(name),
     };
-    let read = std::fs::read(path).ok();
-    read.and_then(|bytes| TimeZone::tzif(&name, &bytes).ok())
-        // A rule instead of a name, or a system that keeps its zones elsewhere.
-        .unwrap_or_else(TimeZone::system)
+    // A rule instead of a name, or a system that keeps its zones elsewhere.
+    read.unwrap_or_else(TimeZone::system)
+}
+
+/// The zone of this name; there may be none.
+pub fn named_zone(name: &str) -> Option<TimeZone> {
+    let parts = Path::new(name).components();
+    let inside = parts.clone().count() > 0
+        && parts
+            .into_iter()
+            .all(|part| matches!(part, Component::Normal(_)));
+    inside
+        .then(|| tzif(&Path::new(ZONES).join(name), name))
+        .flatten()
+}
+
+/// The zone that the system's cron goes by, whatever `TZ` says; its name is known where it is a link. UTC where there is
+/// none, and where a test fixed the time and names no other.
+pub fn system_zone(env: &Env) -> (TimeZone, Option<String>) {
+    let utc = || (TimeZone::UTC, Some("UTC".to_owned()));
+    if let Some(name) = env.get(TEST_ZONE) {
+        return named_zone(name).map_or_else(utc, |zone| (zone, Some(name.to_owned())));
+    }
+    if env.get(TEST_TIME).is_some() {
+        return utc();
+    }
+    let name = linked();
+    let read = tzif(Path::new(LOCAL), name.as_deref().unwrap_or("Local"));
+    read.map_or_else(utc, |zone| (zone, name))
+}
+
+/// The names of all zones, to find the one that was meant.
+pub fn zone_names() -> Vec<String> {
+    let mut names = Vec::new();
+    let mut folders = vec![PathBuf::from(ZONES)];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+            let path = entry.path();
+            let name = path.strip_prefix(ZONES).ok().and_then(Path::to_str);
+            let Some(name) = name.map(str::to_owned) else {
+                continue;
+            };
+            match path.is_dir() {
+                // The same zones once more, with and without leap seconds.
+                true if matches!(&*name, "posix" | "right") => {}
+                true => folders.push(path),
+                false if is_zone(&path) => names.push(name),
+                false => {}
+            }
+        }
+    }
+    names.sort();
+    names
+}
+
+/// What `/etc/localtime` is a link to.
+fn linked() -> Option<String> {
+    let target = std::fs::read_link(LOCAL).ok()?;
+    let (_, name) = target.to_str()?.split_once("zoneinfo/")?;
+    Some(name.to_owned())
+}
+
+fn tzif(path: &Path, name: &str) -> Option<TimeZone> {
+    TimeZone::tzif(name, &std::fs::read(path).ok()?).ok()
+}
+
+/// Tables and notes lie beside the zones.
+fn is_zone(path: &Path) -> bool {
+    let mut head = [0; 4];
+    let read = File::open(path).and_then(|mut file| file.read_exact(&mut head));
+    read.is_ok() && &head == b"TZif"
 }
 
 impl Clock {
@@ -97,7 +161,8 @@ impl Clock {
 
 #[cfg(test)]
 mod tests {
-    use super::zone;
+    use super::{named_zone, system_zone, zone, zone_names};
+    use crate::sys::env::{Env, TEST_TIME, TEST_ZONE};
     use jiff::Timestamp;
 
     #[test]
@@ -111,5 +176,48 @@ mod tests {
         check(":Europe/Berlin", "14:00 CEST");
         check("/usr/share/zoneinfo/Asia/Tokyo", "21:00 JST");
         check("UTC", "12:00 UTC");
+    }
+
+    #[test]
+    fn zones_that_a_job_may_name() {
+        assert!(named_zone("Europe/Berlin").is_some());
+        assert_eq!(named_zone("UTC").unwrap().iana_name(), Some("UTC"));
+        for name in [
+            "",
+            ".",
+            "..",
+            "Europe",
+            "Europe/Nowhere",
+            "../zoneinfo/UTC",
+            "Europe/../UTC",
+            "/usr/share/zoneinfo/UTC",
+            "tzdata.zi",
+            "CET-1CEST",
+            "UTC\0",
+        ] {
+            assert!(named_zone(name).is_none(), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn the_zone_of_the_system_is_no_variable() {
+        let name =
+            |variables: &[(&str, &str)]| system_zone(&variables.iter().copied().collect::<Env>()).1;
+        assert_eq!(name(&[("TZ", "Asia/Tokyo")]), name(&[]));
+        let fixed = (TEST_TIME, "2026-01-02T03:04:05Z");
+        assert_eq!(name(&[fixed]).as_deref(), Some("UTC"));
+        let named = (TEST_ZONE, "Asia/Tokyo");
+        assert_eq!(name(&[fixed, named]).as_deref(), Some("Asia/Tokyo"));
+    }
+
+    #[test]
+    fn names_of_zones_and_nothing_else() {
+        let names = zone_names();
+        for name in ["Europe/Berlin", "America/Argentina/Ushuaia", "UTC"] {
+            assert!(names.iter().any(|found| found == name), "{name}");
+        }
+        let wrong = ["zone.tab", "tzdata.zi", "leapseconds", "posix/UTC"];
+        assert!(names.iter().all(|name| !wrong.contains(&&**name)));
+        assert!(names.is_sorted());
     }
 }

@@ -19,6 +19,8 @@ pub const STDIN: &str = "NANOBOT_STDIN";
 pub const STDIN_SILENCE: &str = "NANOBOT_STDIN_TIMEOUT_S";
 /// The time that every clock shows, as `2026-01-02T03:04:05Z`; waits then take no time. For tests.
 pub const TEST_TIME: &str = "NANOBOT_TEST_TIME";
+/// The system's time zone, as `Europe/Berlin`. For tests.
+pub const TEST_ZONE: &str = "NANOBOT_TEST_ZONE";
 /// A file that every event is appended to.
 pub const LOG: &str = "NANOBOT_LOG";
 /// Any value makes a turn fail by a defect of ours, to see what becomes of it. For tests.
