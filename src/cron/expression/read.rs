@@ -1,0 +1,571 @@
+//! Reading an expression: its items, their spelling for cron, and what to say of mistakes.
+
+use super::{Days, Expression, Weekdays, bits};
+use jiff::civil::Date;
+use std::ops::RangeInclusive;
+
+/// A field's place in the expression, its name and its values.
+struct Field {
+    name: &'static str,
+    values: RangeInclusive<u32>,
+    names: &'static [&'static str],
+}
+
+const DAY: usize = 2;
+const WEEKDAY: usize = 4;
+
+const FIELDS: [Field; 5] = [
+    Field {
+        name: "minute",
+        values: 0..=59,
+        names: &[],
+    },
+    Field {
+        name: "hour",
+        values: 0..=23,
+        names: &[],
+    },
+    Field {
+        name: "day of the month",
+        values: 1..=31,
+        names: &[],
+    },
+    Field {
+        name: "month",
+        values: 1..=12,
+        names: &[
+            "JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC",
+        ],
+    },
+    // 7 is Sunday too.
+    Field {
+        name: "weekday",
+        values: 0..=6,
+        names: &["SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"],
+    },
+];
+
+const ALIASES: &[(&str, &str)] = &[
+    ("@hourly", "0 * * * *"),
+    ("@daily", "0 0 * * *"),
+    ("@midnight", "0 0 * * *"),
+    ("@weekly", "0 0 * * 0"),
+    ("@monthly", "0 0 1 * *"),
+    ("@yearly", "0 0 1 1 *"),
+    ("@annually", "0 0 1 1 *"),
+];
+
+/// What every error ends with.
+const FORM: &str = "minute, hour, day of the month, month and weekday, as in `0 8 * * 1-5`";
+/// The longest expression; cron's lines have an end too.
+const LONGEST: usize = 200;
+
+impl Expression {
+    /// Read an expression.
+    ///
+    /// # Errors
+    /// In words: what is wrong, and how it would be right.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let text = text.trim_ascii();
+        if text.is_empty() {
+            return Err(format!("a cron expression has five fields: {FORM}"));
+        }
+        if text.len() > LONGEST {
+            return Err(format!(
+                "a cron expression has {LONGEST} characters at most: {FORM}"
+            ));
+        }
+        if !text.is_ascii()
+            || text.contains(|letter: char| letter.is_ascii_control() && letter != '\t')
+        {
+            return Err(format!(
+                "`{}` has letters that no cron expression has: {FORM}",
+                text.escape_debug()
+            ));
+        }
+        let meant = match text.strip_prefix('@') {
+            None => text,
+            Some(_) => alias(text)?,
+        };
+        let fields: Vec<&str> = meant.split_ascii_whitespace().collect();
+        let fields: [&str; 5] = fields
+            .try_into()
+            .map_err(|fields: Vec<&str>| wrong_number(text, &fields))?;
+
+        let mut read = fields.map(|_| Read::default());
+        for (at, (field, read)) in fields.iter().zip(&mut read).enumerate() {
+            *read = Read::field(at, field).map_err(|cause| format!("`{text}`: {cause}"))?;
+        }
+        let star = |at: usize| read[at].spelling.starts_with('*');
+        let expression = Self {
+            both: star(DAY) || star(WEEKDAY),
+            fixed: !star(0) && !star(1),
+            exact: read.iter().all(|read| read.exact),
+            minutes: read[0].plain,
+            hours: read[1].plain,
+            months: read[3].plain,
+            days: Days {
+                plain: read[DAY].plain,
+                ..read[DAY].days.clone()
+            },
+            weekdays: Weekdays {
+                plain: read[WEEKDAY].plain,
+                ..read[WEEKDAY].weekdays.clone()
+            },
+            spelling: read.map(|read| read.spelling),
+            text: text.into(),
+        };
+        let some_day = Date::constant(2000, 1, 1).at(0, 0, 0, 0);
+        match expression.first_from(some_day) {
+            Some(_) => Ok(expression),
+            None => Err(format!(
+                "`{text}` never comes: no month it names has such a day"
+            )),
+        }
+    }
+}
+
+/// What one field, or one item of its list, comes to.
+#[derive(Default)]
+struct Read {
+    plain: u64,
+    days: Days,
+    weekdays: Weekdays,
+    spelling: String,
+    /// The values that the spelling names.
+    spelled: u64,
+    exact: bool,
+}
+
+impl Read {
+    fn field(at: usize, text: &str) -> Result<Self, String> {
+        let mut whole = Self {
+            exact: true,
+            ..Self::default()
+        };
+        for item in text.split(',') {
+            let item = Self::item(at, item, item == text)?;
+            whole.plain |= item.plain;
+            whole.days.last |= item.days.last;
+            whole.days.last_working |= item.days.last_working;
+            whole.days.nearest |= item.days.nearest;
+            whole.weekdays.last |= item.weekdays.last;
+            for (all, one) in (whole.weekdays.numbered.iter_mut()).zip(item.weekdays.numbered) {
+                *all |= one;
+            }
+            whole.exact &= item.exact;
+            whole.spelled |= item.spelled;
+            if !whole.spelling.is_empty() {
+                whole.spelling.push(',');
+            }
+            whole.spelling.push_str(&item.spelling);
+        }
+        // Ranges that wrap around may have been written out many times over.
+        if whole.spelling.len() > LONGEST {
+            let first = whole.spelling.split(',').next().unwrap_or_default();
+            whole.spelling = match first.starts_with('*') {
+                true => format!("{first},{}", list(bits(whole.spelled))),
+                false => list(bits(whole.spelled)),
+            };
+        }
+        Ok(whole)
+    }
+
+    /// One item of a list; `alone` where it is all of the list.
+    fn item(at: usize, text: &str, alone: bool) -> Result<Self, String> {
+        let field = &FIELDS[at];
+        let upper = text.to_ascii_uppercase();
+        let (low, high) = field.values.clone().into_inner();
+        if text == "?" {
+            return match alone && (at == DAY || at == WEEKDAY) {
+                true => Ok(Self::of(low..=high, "*".into())),
+                false => Err("`?` stands alone, as the day of the month or the weekday".into()),
+            };
+        }
+        if let Some(special) = match at {
+            DAY => Self::day(&upper)?,
+            WEEKDAY => Self::weekday(&upper)?,
+            _ => None,
+        } {
+            return Ok(special);
+        }
+        if matches!(upper.split(['(', '/']).next(), Some("H" | "R")) {
+            return Err(format!(
+                "`{text}` leaves the {} to chance; name one from {low} to {high}",
+                field.name
+            ));
+        }
+        let (range, step) = match upper.split_once('/') {
+            Some((range, step)) => (range, Some(field.step(step, range)?)),
+            None => (&*upper, None),
+        };
+        let by = step.unwrap_or(1) as usize;
+        if range == "*" {
+            return Ok(Self::of((low..=high).step_by(by), text.into()));
+        }
+        let (first, last) = match range.split_once('-') {
+            Some((first, "L")) if at == DAY => (field.value(first)?, 31),
+            Some((first, last)) => (field.value(first)?, field.value(last)?),
+            None if step.is_some() => {
+                // `5/15`: from there on.
+                let first = sunday(at, field.value(range)?);
+                let spelling = format!("{first}-{high}/{by}");
+                return Ok(Self::of((first..=high).step_by(by), spelling));
+            }
+            None => {
+                let value = field.value(range)?;
+                return Ok(Self::of([sunday(at, value)], text.into()));
+            }
+        };
+        let written = first <= last && last <= high && !range.ends_with('L');
+        // Sunday as 7 ends a week, as 0 it begins one.
+        let (first, last) = match (first, last) {
+            (7, 7) if at == WEEKDAY => (0, 0),
+            (0, 7) if at == WEEKDAY => (0, 6),
+            (first, last) => (sunday(at, first), sunday(at, last)),
+        };
+        // The same day twice is that day, as cron has it; croniter takes it for all days.
+        let values: Vec<u32> = match first <= last {
+            true => (first..=last).step_by(by).collect(),
+            false => (first..=high).chain(low..=last).step_by(by).collect(),
+        };
+        let spelling = match written {
+            true => text.into(),
+            false => list(values.iter().copied()),
+        };
+        Ok(Self::of(values, spelling))
+    }
+
+    fn of(values: impl IntoIterator<Item = u32>, spelling: String) -> Self {
+        let plain = values.into_iter().fold(0, |all, value| all | 1 << value);
+        Self {
+            plain,
+            spelled: plain,
+            spelling,
+            exact: true,
+            ..Self::default()
+        }
+    }
+
+    /// Days of which no crontab can say more than that they are among `among`.
+    fn among(among: RangeInclusive<u32>, days: Days, weekdays: Weekdays) -> Self {
+        Self {
+            spelling: format!("{}-{}", among.start(), among.end()),
+            spelled: among.fold(0, |all, value| all | 1 << value),
+            days,
+            weekdays,
+            ..Self::default()
+        }
+    }
+
+    /// `L`, `LW`, `15W`.
+    fn day(text: &str) -> Result<Option<Self>, String> {
+        let days = Days::default();
+        let (among, days) = match text {
+            "L" => (28..=31, Days { last: true, ..days }),
+            "LW" | "WL" => (
+                26..=31,
+                Days {
+                    last_working: true,
+                    ..days
+                },
+            ),
+            _ => {
+                let Some(day) = text.strip_suffix('W').or(text.strip_prefix('W')) else {
+                    return Ok(None);
+                };
+                let day = FIELDS[DAY].value(day)?;
+                // Two days off at most, and the last days are any month's last.
+                let among = match day {
+                    29.. => 26..=31,
+                    _ => day.saturating_sub(2).max(1)..=day + 2,
+                };
+                let nearest = 1 << day;
+                (among, Days { nearest, ..days })
+            }
+        };
+        Ok(Some(Self::among(among, days, Weekdays::default())))
+    }
+
+    /// `5#2`, `L5`, `5L`.
+    fn weekday(text: &str) -> Result<Option<Self>, String> {
+        let field = &FIELDS[WEEKDAY];
+        let value = |text| field.value(text).map(|value| sunday(WEEKDAY, value));
+        let mut weekdays = Weekdays::default();
+        let day = if let Some((day, number)) = text.split_once('#') {
+            let day = value(day)?;
+            match number.parse::<usize>() {
+                Ok(number @ 1..=5) => weekdays.numbered[number] = 1 << day,
+                _ => {
+                    return Err(format!(
+                        "`{text}` names no day: after `#` stands a number from 1 to 5, as in `5#2`, the second Friday"
+                    ));
+                }
+            }
+            day
+        } else if text == "L" {
+            return Err("`L` needs a weekday, as in `L5`, the last Friday of the month".into());
+        } else if let Some(day) = text.strip_prefix('L').or(text.strip_suffix('L')) {
+            let day = value(day)?;
+            weekdays.last = 1 << day;
+            day
+        } else {
+            return Ok(None);
+        };
+        let read = Self::among(day..=day, Days::default(), weekdays);
+        Ok(Some(Self {
+            spelling: day.to_string(),
+            ..read
+        }))
+    }
+}
+
+impl Field {
+    fn value(&self, text: &str) -> Result<u32, String> {
+        let (low, high) = self.values.clone().into_inner();
+        let named = self.names.iter().position(|name| *name == text);
+        if let Some(at) = named {
+            return Ok(low + at as u32);
+        }
+        let high = if self.names.len() == 7 { 7 } else { high };
+        let names = match (self.names.first(), self.names.last()) {
+            (Some(first), Some(last)) => format!(", or `{first}` to `{last}`"),
+            _ => String::new(),
+        };
+        let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        match text.parse() {
+            Ok(value) if digits && (low..=high).contains(&value) => Ok(value),
+            _ => Err(format!(
+                "`{text}` is no {}: {low} to {high}{names}",
+                self.name
+            )),
+        }
+    }
+
+    fn step(&self, text: &str, range: &str) -> Result<u32, String> {
+        let (low, high) = self.values.clone().into_inner();
+        let most = high - low + 1;
+        let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+        match text.parse() {
+            Ok(step) if digits && (1..=most).contains(&step) => Ok(step),
+            Ok(step) if digits && step > most && range == "*" && low == 0 && most > 7 => {
+                let unit = if most == 60 { "m" } else { "h" };
+                Err(format!(
+                    "`*/{step}` begins anew each time the {} is 0; `--every {step}{unit}` does not, and is no cron expression",
+                    self.name
+                ))
+            }
+            _ => Err(format!(
+                "`{text}` is no step for a {}: 1 to {most}, as in `*/{}`",
+                self.name,
+                most.min(5)
+            )),
+        }
+    }
+}
+
+/// 7 is Sunday, which is 0.
+fn sunday(at: usize, value: u32) -> u32 {
+    match at {
+        WEEKDAY => value % 7,
+        _ => value,
+    }
+}
+
+fn list(values: impl Iterator<Item = u32>) -> String {
+    let values: Vec<String> = values.map(|value| value.to_string()).collect();
+    values.join(",")
+}
+
+/// What a word stands for.
+fn alias(text: &str) -> Result<&'static str, String> {
+    let known = ALIASES
+        .iter()
+        .find(|(name, _)| name.eq_ignore_ascii_case(text));
+    if let Some((_, meant)) = known {
+        return Ok(meant);
+    }
+    let word = text.split_ascii_whitespace().next().unwrap_or_default();
+    Err(match &*word.to_ascii_lowercase() {
+        "@reboot" => {
+            "`@reboot` is no time: a job runs by the clock; what is to run when the machine starts is a line of your own crontab".into()
+        }
+        "@every" => format!(
+            "`{text}` is no cron expression: `--every {}` says it",
+            text[word.len()..].trim()
+        ),
+        _ => {
+            let names: Vec<&str> = ALIASES.iter().map(|(name, _)| *name).collect();
+            format!("`{text}` is unknown: {}", names.join(", "))
+        }
+    })
+}
+
+/// What to say of any number of fields but five.
+fn wrong_number(text: &str, fields: &[&str]) -> String {
+    let count = match fields.len() {
+        1 => "one field",
+        2 => "two fields",
+        3 => "three fields",
+        4 => "four fields",
+        6 => "six fields",
+        7 => "seven fields",
+        _ => "too many fields",
+    };
+    if fields.len() < 5 {
+        return format!("`{text}` has {count}; cron has five: {FORM}");
+    }
+    // Some programs have seconds first, others last; a year is last.
+    let middle = &fields[1..fields.len().min(6)];
+    let order = match fields {
+        [_, _, _, _, _, "0" | "00"] if !matches!(fields[0], "0" | "00") => [&fields[..5], middle],
+        _ => [middle, &fields[..5]],
+    };
+    let without = order
+        .iter()
+        .filter(|fields| fields.len() == 5)
+        .map(|fields| fields.join(" "))
+        .find(|text| Expression::parse(text).is_ok());
+    let years = if fields.len() == 7 {
+        " and no years"
+    } else {
+        ""
+    };
+    format!(
+        "`{text}` has {count}; cron has five, and no seconds{years}: `{}`",
+        without.as_deref().unwrap_or("0 8 * * 1-5")
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::cron::expression::Expression;
+
+    #[test]
+    fn what_cron_is_told() {
+        let check = |text: &str, expect: &str| {
+            let read = Expression::parse(text).unwrap_or_else(|error| panic!("{error}"));
+            assert_eq!(read.spelling().join(" "), expect, "{text}");
+            assert_eq!(read.text(), text.trim());
+        };
+        // As it was written, wherever cron takes that.
+        check("*/15 9-17 * jan,JUL Mon-fri", "*/15 9-17 * jan,JUL Mon-fri");
+        check(" 05  8\t1,15 */3 7 ", "05 8 1,15 */3 7");
+        check("1-59/2 * * * *", "1-59/2 * * * *");
+        check("@daily", "0 0 * * *");
+        check("@Weekly", "0 0 * * 0");
+        // Ranges that wrap around, Sunday at a week's end, starts without an end.
+        check("0 22-2 * * *", "0 22,23,0,1,2 * * *");
+        check("0 22-3/2 * * *", "0 22,0,2 * * *");
+        check("0 0 * 11-2 FRI-MON", "0 0 * 11,12,1,2 5,6,0,1");
+        check("0 0 * * 5-7", "0 0 * * 5,6,0");
+        check("0 0 * * 0-7", "0 0 * * 0,1,2,3,4,5,6");
+        check("0 0 * * 1-7/2", "0 0 * * 1,3,5,0");
+        check("5/15 3/7 20/5 * 4/2", "5-59/15 3-23/7 20-31/5 * 4-6/2");
+        check("0 0 ? * ?", "0 0 * * *");
+        // Days that cron cannot name, as those that they may be.
+        check("0 0 L * *", "0 0 28-31 * *");
+        check("0 0 1,L * *", "0 0 1,28-31 * *");
+        check("0 0 */9,L * 1", "0 0 */9,28-31 * 1");
+        check("0 0 LW * *", "0 0 26-31 * *");
+        check("0 0 15W * *", "0 0 13-17 * *");
+        check("0 0 1w * *", "0 0 1-3 * *");
+        check("0 0 w30 * *", "0 0 26-31 * *");
+        check("0 0 * * 5#2,L1,fri#4,0L", "0 0 * * 5,1,5,0");
+    }
+
+    #[test]
+    fn mistakes_show_the_right_form() {
+        let check = |text: &str, expect: &str| {
+            assert_eq!(Expression::parse(text).unwrap_err(), expect, "{text}");
+        };
+        check(
+            "0 0 8 * * 1-5",
+            "`0 0 8 * * 1-5` has six fields; cron has five, and no seconds: `0 8 * * 1-5`",
+        );
+        check(
+            "30 8 * * 1-5 0",
+            "`30 8 * * 1-5 0` has six fields; cron has five, and no seconds: `30 8 * * 1-5`",
+        );
+        check(
+            "0 0 8 * * ? 2030",
+            "`0 0 8 * * ? 2030` has seven fields; cron has five, and no seconds and no years: `0 8 * * ?`",
+        );
+        check(
+            "0 8 * *",
+            "`0 8 * *` has four fields; cron has five: minute, hour, day of the month, month and weekday, as in `0 8 * * 1-5`",
+        );
+        check(
+            "",
+            "a cron expression has five fields: minute, hour, day of the month, month and weekday, as in `0 8 * * 1-5`",
+        );
+        check("60 * * * *", "`60 * * * *`: `60` is no minute: 0 to 59");
+        check("0 24 * * *", "`0 24 * * *`: `24` is no hour: 0 to 23");
+        check(
+            "0 0 0 * *",
+            "`0 0 0 * *`: `0` is no day of the month: 1 to 31",
+        );
+        check(
+            "0 0 * 13 *",
+            "`0 0 * 13 *`: `13` is no month: 1 to 12, or `JAN` to `DEC`",
+        );
+        check(
+            "0 0 * * 8",
+            "`0 0 * * 8`: `8` is no weekday: 0 to 7, or `SUN` to `SAT`",
+        );
+        check(
+            "0 0 * * monday",
+            "`0 0 * * monday`: `MONDAY` is no weekday: 0 to 7, or `SUN` to `SAT`",
+        );
+        check("+1 * * * *", "`+1 * * * *`: `+1` is no minute: 0 to 59");
+        check("1,,2 * * * *", "`1,,2 * * * *`: `` is no minute: 0 to 59");
+        check(
+            "*/0 * * * *",
+            "`*/0 * * * *`: `0` is no step for a minute: 1 to 60, as in `*/5`",
+        );
+        check(
+            "*/90 * * * *",
+            "`*/90 * * * *`: `*/90` begins anew each time the minute is 0; `--every 90m` does not, and is no cron expression",
+        );
+        check(
+            "0 0 31 2 *",
+            "`0 0 31 2 *` never comes: no month it names has such a day",
+        );
+        check(
+            "0 0 30,31 2 */2",
+            "`0 0 30,31 2 */2` never comes: no month it names has such a day",
+        );
+        check(
+            "R * * * *",
+            "`R * * * *`: `R` leaves the minute to chance; name one from 0 to 59",
+        );
+        check(
+            "0 H(1-3) * * *",
+            "`0 H(1-3) * * *`: `H(1-3)` leaves the hour to chance; name one from 0 to 23",
+        );
+        check(
+            "? * * * *",
+            "`? * * * *`: `?` stands alone, as the day of the month or the weekday",
+        );
+        check(
+            "0 0 * * L",
+            "`0 0 * * L`: `L` needs a weekday, as in `L5`, the last Friday of the month",
+        );
+        check(
+            "0 0 * * 5#6",
+            "`0 0 * * 5#6`: `5#6` names no day: after `#` stands a number from 1 to 5, as in `5#2`, the second Friday",
+        );
+        check(
+            "@reboot",
+            "`@reboot` is no time: a job runs by the clock; what is to run when the machine starts is a line of your own crontab",
+        );
+        check(
+            "@every 90m",
+            "`@every 90m` is no cron expression: `--every 90m` says it",
+        );
+        check(
+            "@noon",
+            "`@noon` is unknown: @hourly, @daily, @midnight, @weekly, @monthly, @yearly, @annually",
+        );
+    }
+}
