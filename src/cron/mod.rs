@@ -10,3 +10,4 @@ pub mod line;
 pub mod record;
 pub mod schedule;
 pub mod store;
+pub mod table;
