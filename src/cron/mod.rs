@@ -4,6 +4,7 @@
 //! job file, which the Python program shares; [`record`] is what only this program keeps of a job, in a folder of its own:
 //! its terms, what was started, and what each run came to.
 
+pub mod command;
 pub mod expression;
 pub mod job;
 pub mod line;

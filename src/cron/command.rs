@@ -1,0 +1,328 @@
+//! What a line of the crontab runs: this program and a job's id, with what cron's environment lacks. Pure.
+//!
+//! The words are spelled so that every cron and every shell between here and there reads the same. A `%` would end the
+//! command: it stands escaped and outside of quotes, where a cron that takes the backslash away and one that leaves it to
+//! the shell come to the same. Some crons also read two backslashes as one: a quote always parts them.
+
+use std::path::Path;
+
+/// Bytes of a command: Debian's cron refuses a table with a longer one.
+pub const LONGEST: usize = 998;
+
+/// The PATH where there is none.
+const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+
+/// Directories that a PATH keeps, however long it is.
+const SYSTEM: [&str; 6] = [
+    "/usr/local/sbin",
+    "/usr/local/bin",
+    "/usr/sbin",
+    "/usr/bin",
+    "/sbin",
+    "/bin",
+];
+
+/// What a command is made of. Paths are absolute.
+#[derive(Clone, Copy, Debug)]
+pub struct Parts<'a> {
+    pub home: &'a Path,
+    /// `NANOBOT_HOME`, where it is set.
+    pub root: Option<&'a Path>,
+    /// `PATH`, where it is set.
+    pub path: Option<&'a str>,
+    pub program: &'a Path,
+    /// The file of `-c`.
+    pub config: Option<&'a Path>,
+    /// The directory of `-w`.
+    pub workspace: Option<&'a Path>,
+    /// The job.
+    pub id: &'a str,
+}
+
+/// A command as it stands in a crontab.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Command {
+    pub text: String,
+    /// The directories of the PATH that are not in it: there is no room for them, or they are relative.
+    pub left_out: Vec<String>,
+}
+
+/// The command of a line.
+///
+/// # Errors
+/// In words, where a path cannot stand in a crontab, or the paths are too long for it.
+pub fn command(parts: &Parts) -> Result<Command, String> {
+    let Parts {
+        home,
+        root,
+        path,
+        program,
+        config,
+        workspace,
+        id,
+    } = *parts;
+    let mut start = format!("/usr/bin/env HOME={}", word(home)?);
+    if let Some(root) = root {
+        start += &format!(" NANOBOT_HOME={}", word(root)?);
+    }
+    // It would be taken for one more variable.
+    if program.as_os_str().as_encoded_bytes().contains(&b'=') {
+        return Err(format!(
+            "`{}` cannot stand in a crontab: its path has a `=`",
+            program.display()
+        ));
+    }
+    let mut end = format!(" {}", word(program)?);
+    for (flag, path) in [("-c", config), ("-w", workspace)] {
+        if let Some(path) = path {
+            end += &format!(" {flag} {}", word(path)?);
+        }
+    }
+    end += &format!(" cron run {id} --scheduled");
+
+    let (mut entries, mut left_out) = entries(path.unwrap_or(PATH));
+    loop {
+        let text = format!("{start} PATH={}{end}", escaped(&entries.join(":")));
+        if text.len() <= LONGEST {
+            left_out.reverse();
+            return Ok(Command { text, left_out });
+        }
+        let Some(at) = entries.iter().rposition(|entry| !SYSTEM.contains(entry)) else {
+            let cause = "the paths of home, program, config and workspace are too long for a line of a crontab";
+            return Err(format!(
+                "{cause}: they make it {} bytes, and {LONGEST} is the most",
+                text.len()
+            ));
+        };
+        left_out.push(entries.remove(at).to_owned());
+    }
+}
+
+/// The directories of a PATH that mean the same everywhere, each once; and, last first, the others.
+fn entries(path: &str) -> (Vec<&str>, Vec<String>) {
+    let (mut entries, mut left_out) = (Vec::new(), Vec::new());
+    for entry in path.split(':').filter(|entry| !entry.is_empty()) {
+        if !entry.starts_with('/') || entry.contains(char::is_control) {
+            left_out.insert(0, entry.to_owned());
+        } else if !entries.contains(&entry) {
+            entries.push(entry);
+        }
+    }
+    (entries, left_out)
+}
+
+/// A path as one word of a command.
+fn word(path: &Path) -> Result<String, String> {
+    let cannot = |why: &str| {
+        Err(format!(
+            "`{}` cannot stand in a crontab: {why}",
+            path.display()
+        ))
+    };
+    match path.to_str() {
+        None => cannot("its name is no text"),
+        Some(text) if text.contains(char::is_control) => {
+            cannot("its name holds a line's end or another control character")
+        }
+        Some(_) if !path.is_absolute() => cannot("it is relative"),
+        Some(text) => Ok(escaped(text)),
+    }
+}
+
+/// `text`, which has no control characters, as one word or the end of one, for cron and then for a shell.
+fn escaped(text: &str) -> String {
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || "_@+=:,./-".contains(letter);
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some(letter) = rest.chars().next() {
+        let end = rest.find(['%', '\'', '\\']).unwrap_or(rest.len());
+        let (run, after) = rest.split_at(end);
+        match letter {
+            '%' | '\'' => out.extend(['\\', letter]),
+            '\\' => out.push_str(r"'\'"),
+            _ if run.chars().all(plain) => out.push_str(run),
+            _ => out.extend(["'", run, "'"]),
+        }
+        rest = match end {
+            0 => &after[1..],
+            _ => after,
+        };
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Command, LONGEST, Parts, command, escaped};
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    use std::path::Path;
+
+    fn parts<'a>() -> Parts<'a> {
+        Parts {
+            home: Path::new("/home/u"),
+            root: None,
+            path: Some("/usr/bin:/bin"),
+            program: Path::new("/usr/bin/nanobot"),
+            config: None,
+            workspace: None,
+            id: "a1b2",
+        }
+    }
+
+    #[track_caller]
+    fn check(parts: &Parts, expect: &str) {
+        assert_eq!(command(parts).unwrap().text, expect);
+    }
+
+    #[test]
+    fn a_command_has_what_cron_lacks() {
+        check(
+            &parts(),
+            "/usr/bin/env HOME=/home/u PATH=/usr/bin:/bin /usr/bin/nanobot cron run a1b2 --scheduled",
+        );
+        let all = Parts {
+            root: Some(Path::new("/srv/50%/n")),
+            config: Some(Path::new("/etc/it's.json")),
+            workspace: Some(Path::new("/srv/my work")),
+            path: None,
+            ..parts()
+        };
+        check(
+            &all,
+            r"/usr/bin/env HOME=/home/u NANOBOT_HOME=/srv/50\%/n PATH=/usr/local/bin:/usr/bin:/bin /usr/bin/nanobot -c /etc/it\'s.json -w '/srv/my work' cron run a1b2 --scheduled",
+        );
+    }
+
+    #[test]
+    fn what_no_line_can_say_is_refused() {
+        let check = |parts: Parts, words: &str| assert_eq!(command(&parts).unwrap_err(), words);
+        let home = Path::new("/home/a\nb");
+        check(
+            Parts { home, ..parts() },
+            "`/home/a\nb` cannot stand in a crontab: its name holds a line's end or another control character",
+        );
+        let config = Some(Path::new(OsStr::from_bytes(b"/x\xff")));
+        check(
+            Parts { config, ..parts() },
+            "`/x\u{fffd}` cannot stand in a crontab: its name is no text",
+        );
+        let workspace = Some(Path::new("w"));
+        check(
+            Parts {
+                workspace,
+                ..parts()
+            },
+            "`w` cannot stand in a crontab: it is relative",
+        );
+        let program = Path::new("/a=b/nanobot");
+        check(
+            Parts { program, ..parts() },
+            "`/a=b/nanobot` cannot stand in a crontab: its path has a `=`",
+        );
+        let long = format!("/{}", "x".repeat(950));
+        check(
+            Parts {
+                home: Path::new(&long),
+                ..parts()
+            },
+            "the paths of home, program, config and workspace are too long for a line of a crontab: they make it 1031 bytes, and 998 is the most",
+        );
+    }
+
+    #[test]
+    fn a_path_has_room_or_is_cut() {
+        let path = Some("/usr/bin::/opt/a:/usr/bin:rel:/opt/a:.:/bin/:/bin:~/x");
+        let made = command(&Parts { path, ..parts() }).unwrap();
+        assert!(
+            made.text.contains(" PATH=/usr/bin:/opt/a:/bin/:/bin /usr"),
+            "{}",
+            made.text
+        );
+        assert_eq!(made.left_out, ["rel", ".", "~/x"]);
+        let dirs: Vec<String> = (0..9)
+            .map(|n| format!("/opt/{n}/{}", "y".repeat(150)))
+            .collect();
+        let path = format!("rel:{}:/usr/bin:/opt/tiny:/bin", dirs.join(":"));
+        let Command { text, left_out } = command(&Parts {
+            path: Some(&path),
+            ..parts()
+        })
+        .unwrap();
+        assert!(
+            text.len() <= LONGEST && text.contains(":/usr/bin:/bin /usr"),
+            "{text}"
+        );
+        let kept = dirs.iter().filter(|dir| text.contains(*dir)).count();
+        assert_eq!(kept, 5, "as many as there is room for");
+        let mut expect = vec!["rel".to_owned()];
+        expect.extend(dirs[kept..].iter().cloned());
+        expect.push("/opt/tiny".into());
+        let mut left_out = left_out;
+        left_out.sort();
+        expect.sort();
+        assert_eq!(left_out, expect);
+    }
+
+    /// What Debian's cron makes of a command, and what it passes to it as input.
+    fn by_cron(text: &str) -> (String, Option<String>) {
+        let mut out = String::new();
+        let mut letters = text.chars();
+        while let Some(letter) = letters.next() {
+            match letter {
+                '%' => return (out, Some(letters.collect())),
+                '\\' => match letters.next() {
+                    Some(escaped @ ('%' | '\\')) => out.push(escaped),
+                    Some(other) => out.extend(['\\', other]),
+                    None => out.push('\\'),
+                },
+                other => out.push(other),
+            }
+        }
+        (out, None)
+    }
+
+    /// What a shell makes of a word of ours.
+    fn by_shell(text: &str) -> String {
+        let mut out = String::new();
+        let mut letters = text.chars();
+        while let Some(letter) = letters.next() {
+            match letter {
+                '\'' => out.extend(letters.by_ref().take_while(|letter| *letter != '\'')),
+                '\\' => out.extend(letters.next()),
+                other => {
+                    assert!(
+                        !" \t;&|<>()$`\"*?[#~!{}^".contains(other),
+                        "{other:?} is bare in {text}"
+                    );
+                    out.push(other);
+                }
+            }
+        }
+        out
+    }
+
+    #[test]
+    fn every_word_arrives() {
+        let check = |text: &str, expect: &str| assert_eq!(escaped(text), expect);
+        check("/a%b", r"/a\%b");
+        check("/a b%c d", r"'/a b'\%'c d'");
+        check("%%", r"\%\%");
+        check(r"a\\%b", r"a'\''\'\%b");
+        check("it's", r"it\'s");
+        check("ä", "'ä'");
+        let seeds: [&[u8]; 3] = [
+            b"/home/it's 100% \"me\"/$HOME `x`",
+            br"a\\b\%c\'%''%\\",
+            "~/ä 🙂 *?[x] #!{a,b}".as_bytes(),
+        ];
+        crate::fuzz::hold(&seeds, |input, _| {
+            let text = crate::fuzz::text(input).replace(char::is_control, "");
+            let word = escaped(&text);
+            // One that knows about `%` and one that does not.
+            let (passed, input) = by_cron(&word);
+            assert_eq!((by_shell(&passed), input), (text.clone(), None), "{word}");
+            assert_eq!(by_shell(&word), text, "{word}");
+        });
+    }
+}
