@@ -19,6 +19,7 @@ pub mod reach;
 pub mod rule;
 pub mod secrets;
 pub mod seen;
+pub mod snapshot;
 pub mod startup;
 pub mod words;
 
