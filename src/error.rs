@@ -61,6 +61,12 @@ impl Exit {
         self as u8
     }
 
+    /// The one that a shell sees as `code`; a number of nobody's is a failure without a finer cause.
+    pub fn of_code(code: i32) -> Self {
+        let same = |exit: &Self| i32::from(exit.code()) == code;
+        Self::ALL.into_iter().find(same).unwrap_or(Self::Failed)
+    }
+
     /// The name used in `--json` and in the log, stable across releases.
     pub fn name(self) -> &'static str {
         match self {

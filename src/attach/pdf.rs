@@ -46,6 +46,7 @@ pub fn text(bytes: &[u8], origin: Origin<'_>, env: &Env) -> Result<String> {
             let closed = system::secrets(std::iter::empty(), secrets::system_places());
             Fence::new(reads, Vec::new(), closed, Vec::new(), false)
         }),
+        input: None,
     };
     let finished = match process::run(&spec, &mut |_| {}) {
         Err(error) if error.kind() == ErrorKind::NotFound => {

@@ -66,6 +66,7 @@ pub(super) struct Gone {
     pub(super) ending: Ending,
     pub(super) exit: Exit,
     pub(super) about: json::Run,
+    pub(super) turn: String,
     afterwards: Option<Afterwards>,
 }
 
@@ -82,6 +83,7 @@ pub fn run(world: &World, arguments: &Arguments) -> Exit {
         mut exit,
         about,
         afterwards,
+        ..
     } = attempt(world, arguments, None, &mut report);
     if arguments.dry_run.is_some() && ending.error.is_none() {
         return exit;
@@ -196,6 +198,7 @@ fn attempt(
         exit: ending.error.as_ref().map_or(Exit::Answered, exit_of),
         ending,
         about,
+        turn: report.stamp.turn.clone(),
         afterwards,
     }
 }

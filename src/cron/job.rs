@@ -107,6 +107,11 @@ impl Job {
         }
     }
 
+    /// Whether it has but one time.
+    pub fn is_once(&self) -> bool {
+        matches!(self.schedule, Ok(Schedule::At(_)))
+    }
+
     /// From when on times count.
     pub fn since(&self) -> Timestamp {
         let since = self.terms.as_ref().map_or(0, |terms| terms.since_ms);

@@ -157,6 +157,16 @@ pub struct Spent {
     pub denied: Vec<String>,
 }
 
+impl Spent {
+    /// Count what was spent before it.
+    pub fn add(&mut self, before: &Self) {
+        self.iterations += before.iterations;
+        self.input_tokens += before.input_tokens;
+        self.output_tokens += before.output_tokens;
+        self.cost_usd = self.cost_usd.zip(before.cost_usd).map(|(a, b)| a + b);
+    }
+}
+
 impl Folder {
     pub fn new(path: PathBuf) -> Self {
         Self { path }

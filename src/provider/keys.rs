@@ -122,6 +122,7 @@ fn from_command(command: &str, env: &[(String, String)]) -> Result<Secret> {
         timeout: COMMAND,
         keep: LONGEST,
         fence: None,
+        input: None,
     };
     let finished = process::run(&spec, &mut |_| ())?;
     if let Some(stop) = finished.stopped {

@@ -3,6 +3,7 @@
 use crate::error::Stop;
 use crate::sys::sandbox::{Fence, Ours, Remembered};
 use crate::sys::signal::{self, Patience};
+use crate::sys::store;
 use rustix::event::PollFlags;
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
@@ -72,6 +73,8 @@ pub struct Spec {
     pub keep: usize,
     /// What it may reach. `None` for all that we may.
     pub fence: Option<Fence>,
+    /// What it can read; for commands without a fence.
+    pub input: Option<Vec<u8>>,
 }
 
 /// Whether there is a terminal that a person may sit at, wherever the streams lead.
@@ -84,13 +87,7 @@ static DETACHED: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
 
 /// Start this program once more, with `arguments`, without streams; nobody waits for it.
 pub fn detach(arguments: &[OsString]) -> io::Result<()> {
-    // The link leads to the program that runs, also where another has taken its place on disk.
-    let link = Path::new("/proc/self/exe");
-    let program = match link.exists() {
-        true => link.to_owned(),
-        false => std::env::current_exe()?,
-    };
-    let mut command = Command::new(program);
+    let mut command = Command::new(ourselves()?);
     // In a group of its own from its first instant on: a terminal's signals go to those in front, and when the terminal
     // itself goes away a moment later, one that had yet to start a session of its own would go with it.
     command.arg0("nanobot").args(arguments).process_group(0);
@@ -101,6 +98,30 @@ pub fn detach(arguments: &[OsString]) -> io::Result<()> {
     let mut detached = DETACHED.lock().unwrap_or_else(PoisonError::into_inner);
     detached.push(Pid::from_child(&command.spawn()?));
     Ok(())
+}
+
+/// Start this program once more, with `arguments` and our streams, but without input.
+pub fn beside(arguments: &[OsString]) -> io::Result<std::process::Child> {
+    let mut command = Command::new(ourselves()?);
+    command.arg0("nanobot").args(arguments).stdin(Stdio::null());
+    command.spawn()
+}
+
+/// Become the shell's `command` in `directory`, with `env` alone and without input. It returns only where that failed.
+pub fn become_shell(command: &str, env: &[(String, String)], directory: &Path) -> io::Error {
+    let mut shell = Command::new("/bin/sh");
+    shell.args(["-c", command]).current_dir(directory).env_clear();
+    shell.envs(env.iter().map(|(name, value)| (name, value)));
+    shell.stdin(Stdio::null()).exec()
+}
+
+/// The program that runs, also where another has taken its place on disk.
+fn ourselves() -> io::Result<PathBuf> {
+    let link = Path::new("/proc/self/exe");
+    match link.exists() {
+        true => Ok(link.to_owned()),
+        false => std::env::current_exe(),
+    }
 }
 
 /// Let a person work with `program`, a command for a shell, on the file at `path`. Whether it ended well.
@@ -386,7 +407,12 @@ fn spawn(spec: &Spec, writer: io::PipeWriter) -> io::Result<Running> {
         })?,
         None => {
             let mut command = Command::new(&spec.program);
-            command.args(&spec.arguments).stdin(Stdio::null());
+            let input = match &spec.input {
+                // A file and no pipe: nobody has to write while it runs.
+                Some(bytes) => store::temporary(bytes)?.reopen()?.into(),
+                None => Stdio::null(),
+            };
+            command.args(&spec.arguments).stdin(input);
             command
         }
     };
@@ -649,6 +675,7 @@ pub(crate) mod tests {
             timeout: Duration::from_secs(seconds),
             keep: 1000,
             fence: None,
+            input: None,
         };
         let mut said = Vec::new();
         let finished = run(&spec, &mut |bytes| said.extend_from_slice(bytes)).unwrap();

@@ -444,6 +444,7 @@ impl Tool for Exec {
             timeout,
             keep: self.keep,
             fence,
+            input: None,
         };
         let mut letters = Letters::default();
         let finished = process::run(&spec, &mut |bytes| say(&letters.pass(bytes)))

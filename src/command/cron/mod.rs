@@ -2,15 +2,49 @@
 
 use crate::World;
 use crate::cli::Cron;
-use crate::cron::job::Job;
+use crate::cron::job::{Job, Terms};
 use crate::cron::store::Store;
 use crate::error::{Exit, fail_hint};
 use crate::settings::{Config, Overrides, Settings};
 use anyhow::Result;
+use std::path::PathBuf;
+
+mod delivery;
+mod heartbeat;
+mod logs;
+mod run;
+mod sync;
 
 pub fn run(world: &World, command: &Cron) -> Result<Exit> {
-    let _ = (world, command);
-    todo!()
+    match command {
+        Cron::Run(arguments) => run::run(world, arguments),
+        Cron::Logs {
+            job,
+            follow,
+            lines,
+            output,
+            json,
+        } => logs::run(
+            world,
+            &settings(world)?,
+            &logs::Wanted {
+                job: job.as_deref(),
+                follow: *follow,
+                lines: *lines,
+                output: *output,
+                json: *json,
+            },
+        ),
+        _ => todo!(),
+    }
+}
+
+/// Where a job works: in the workspace, unless it was told another place.
+pub(in crate::command) fn directory(settings: &Settings, terms: &Terms) -> PathBuf {
+    match terms.grants["directory"].as_str() {
+        Some(path) => PathBuf::from(path),
+        None => settings.workspace.clone(),
+    }
 }
 
 /// The settings that all of these commands share.

@@ -1,0 +1,179 @@
+//! Where a run's answer goes, and who is told of a failure. The commands are the user's own: a shell runs them outside the
+//! sandbox, and they come from our own folder, never from the job file.
+
+use super::directory;
+use crate::World;
+use crate::cron::job::{Job, Sink, Terms};
+use crate::cron::record::Record;
+use crate::error::{Exit, fail};
+use crate::settings::Settings;
+use crate::sys::process::{self, Spec};
+use crate::sys::store;
+use anyhow::{Context, Result};
+use jiff::Timestamp;
+use std::path::Path;
+use std::time::Duration;
+
+/// How long a command that gets an answer or a failure may take.
+const LIMIT: Duration = Duration::from_secs(600);
+/// Bytes of its output that are kept, for errors.
+const KEEP: usize = 4 << 10;
+
+/// What became of an answer.
+#[derive(Default)]
+pub(super) struct Given {
+    /// Where it went.
+    pub(super) to: Option<String>,
+    pub(super) error: Option<anyhow::Error>,
+}
+
+/// Give the answer to whoever is to have it. What cannot be delivered is printed, so that it is not lost.
+pub(super) fn give(
+    world: &World,
+    settings: &Settings,
+    job: &Job,
+    terms: &Terms,
+    text: &str,
+) -> Given {
+    let print = || world.terminal.print(&format!("{text}\n")).err();
+    let Some(sink) = &terms.sink else {
+        return match terms.quiet {
+            true => Given::default(),
+            false => Given {
+                to: None,
+                error: print(),
+            },
+        };
+    };
+    let done = match sink {
+        Sink::File(path) => append(path, text),
+        Sink::Command(command) => pipe(world, settings, job, command, text),
+    };
+    match done {
+        Ok(()) => Given {
+            to: Some(shown(sink)),
+            error: None,
+        },
+        Err(error) => {
+            let error = error.context("the answer was not delivered");
+            Given {
+                to: None,
+                error: Some(print().map_or(error, |other| {
+                    fail(Exit::Io, format!("{other:#}")).context("print it instead")
+                })),
+            }
+        }
+    }
+}
+
+/// Where answers go, in words that follow `Your answer`.
+pub(super) fn words(terms: &Terms) -> String {
+    match (&terms.sink, terms.quiet) {
+        (Some(Sink::File(path)), _) => format!("is appended to the file {}", path.display()),
+        (Some(Sink::Command(_)), _) => "is passed on by a command of the user's".into(),
+        (None, true) => "is kept, and not shown by itself".into(),
+        (None, false) => "is printed, and cron may mail it to the user".into(),
+    }
+}
+
+pub(super) fn shown(sink: &Sink) -> String {
+    match sink {
+        Sink::File(path) => format!("file:{}", path.display()),
+        Sink::Command(command) => format!("command:{command}"),
+    }
+}
+
+/// Tell the command that is to know of failures.
+pub(super) fn tell_failure(
+    world: &World,
+    settings: &Settings,
+    job: &Job,
+    terms: &Terms,
+    record: &Record,
+) {
+    let Some(command) = &terms.on_failure else {
+        return;
+    };
+    let words = record.error.clone().unwrap_or_default();
+    let slot = record.slot.as_deref().and_then(|slot| slot.parse().ok());
+    let mut spec = shell(
+        world,
+        settings,
+        job,
+        slot,
+        command,
+        Some(format!("{words}\n").into_bytes()),
+    );
+    spec.env.extend([
+        ("NANOBOT_STATUS".to_owned(), record.status.to_string()),
+        ("NANOBOT_CAUSE".to_owned(), record.cause.clone()),
+    ]);
+    if let Err(error) = finish(&spec) {
+        let error = error.context(format!("`--on-failure` of the job `{}`", job.name));
+        crate::report(&error, world.terminal);
+    }
+}
+
+/// A command of the user's, for a shell: it has our environment, and knows which job it is for.
+pub(super) fn shell(
+    world: &World,
+    settings: &Settings,
+    job: &Job,
+    slot: Option<Timestamp>,
+    command: &str,
+    input: Option<Vec<u8>>,
+) -> Spec {
+    let mut env: Vec<(String, String)> = world
+        .env
+        .iter()
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect();
+    env.extend([
+        ("NANOBOT_JOB".to_owned(), job.id.clone()),
+        ("NANOBOT_JOB_NAME".to_owned(), job.name.clone()),
+    ]);
+    env.extend(slot.map(|slot| ("NANOBOT_SLOT".to_owned(), slot.to_string())));
+    Spec {
+        program: "/bin/sh".into(),
+        arguments: vec!["-c".into(), command.to_owned()],
+        directory: directory(settings, &job.terms.clone().unwrap_or_default()),
+        env,
+        timeout: LIMIT,
+        keep: KEEP,
+        fence: None,
+        input,
+    }
+}
+
+fn append(path: &Path, text: &str) -> Result<()> {
+    if let Some(folder) = path.parent() {
+        store::create_dir(folder)?;
+    }
+    store::append(path, format!("{text}\n").as_bytes())
+}
+
+fn pipe(world: &World, settings: &Settings, job: &Job, command: &str, text: &str) -> Result<()> {
+    let input = Some(format!("{text}\n").into_bytes());
+    finish(&shell(world, settings, job, None, command, input))
+}
+
+/// Run a command to its end.
+///
+/// # Errors
+/// Any end but success, with what it said.
+fn finish(spec: &Spec) -> Result<()> {
+    let command = spec.arguments.last().map_or("", String::as_str);
+    let finished = process::run(spec, &mut |_| {}).with_context(|| format!("run `{command}`"))?;
+    if let Some(stop) = finished.stopped {
+        return Err(stop.into());
+    }
+    let how = match (finished.status, finished.signal()) {
+        (Some(status), _) if status.success() => return Ok(()),
+        (_, Some(number)) => format!("was ended by signal {number}"),
+        (Some(status), None) => format!("failed with status {}", status.code().unwrap_or(-1)),
+        (None, None) => "took too long".to_owned(),
+    };
+    let said = String::from_utf8_lossy(&finished.head).trim().to_owned();
+    let colon = if said.is_empty() { "" } else { ": " };
+    Err(fail(Exit::Failed, format!("`{command}` {how}{colon}{said}")))
+}

@@ -1,0 +1,246 @@
+//! A look at HEARTBEAT.md: whether it has tasks at all, and what the model says is to be done of them now.
+
+use crate::World;
+use crate::cli::Agent as Arguments;
+use crate::command::asker;
+use crate::command::session::place;
+use crate::cron::job::Job;
+use crate::error::without_turn;
+use crate::ledger::Account;
+use crate::message::{Message, Part, Usage, User, plain_text};
+use crate::provider::{Calls, Request, ToolSpec};
+use crate::report::{Form, Level, Progress, Report, json};
+use crate::session::Session;
+use crate::settings::{Overrides, Settings};
+use crate::sys::secret::random_hex;
+use crate::sys::store;
+use anyhow::Result;
+use serde_json::json;
+
+/// The file, in the workspace.
+const FILE: &str = "HEARTBEAT.md";
+/// Bytes of it that are read.
+const LONGEST: usize = 64 << 10;
+/// Characters of the last run's task and answer that the model is shown.
+const LAST: usize = 2000;
+const TOOL: &str = "heartbeat";
+
+const SYSTEM: &str = "You look through a list of standing tasks at regular intervals, and decide whether any of them is to be \
+done now. Go by the time that you are given, by when and how the list says that each is to be done, and by what the last run \
+did. Call the tool `heartbeat` once. Choose `skip` when nothing is to be done now; that is the usual case. Choose `run` when \
+something is, and say in `tasks` what is to be done, so that somebody who does not see the list can do it.";
+
+/// What the model decided, and what that cost.
+pub(super) struct Decision {
+    /// What is to be done now; `None` for nothing.
+    pub(super) tasks: Option<String>,
+    pub(super) model: String,
+    pub(super) usage: Usage,
+    pub(super) cost: Option<f64>,
+}
+
+/// The text of HEARTBEAT.md, where it has tasks.
+pub(super) fn tasks(settings: &Settings) -> Result<Option<String>> {
+    let path = settings.workspace.join(FILE);
+    let bytes = store::read(&path)?.unwrap_or_default();
+    let mut text = String::from_utf8_lossy(&bytes).into_owned();
+    let end = text.floor_char_boundary(LONGEST);
+    text.truncate(end);
+    Ok(has_tasks(&text).then_some(text))
+}
+
+/// Whether a text has tasks: lines that are neither blank, nor headings, nor comments, nor done. Where there is a heading
+/// `Active Tasks`, only what is under it counts; and nothing under `Completed` does.
+fn has_tasks(text: &str) -> bool {
+    let bare = without_comments(text);
+    let title = |line: &str| {
+        let depth = line.bytes().take_while(|byte| *byte == b'#').count();
+        let is_title = (1..=6).contains(&depth) && line[depth..].starts_with([' ', '\t']);
+        is_title.then(|| (depth, line[depth..].trim().to_lowercase()))
+    };
+    let is_active = |name: &str| name.trim_end_matches(':') == "active tasks";
+    let is_done = |name: &str| ["completed", "done"].contains(&name.trim_end_matches(':'));
+    let lines = || bare.lines().map(str::trim);
+    let only_active = lines().any(|line| title(line).is_some_and(|(_, name)| is_active(&name)));
+    // Under which heading we are, and whether it counts; deeper headings belong to it.
+    let (mut counts, mut at) = (!only_active, 0);
+    for line in lines() {
+        if let Some((depth, name)) = title(line) {
+            if is_active(&name) || is_done(&name) {
+                (counts, at) = (is_active(&name), depth);
+            } else if depth <= at {
+                (counts, at) = (!only_active, 0);
+            }
+            continue;
+        }
+        let item = line.trim_start_matches(['-', '*', '+', ' ']);
+        let is_ticked = item.starts_with("[x]") || item.starts_with("[X]");
+        let is_bare = item.trim_start_matches("[ ]").trim().is_empty();
+        if counts && !is_bare && !is_ticked {
+            return true;
+        }
+    }
+    false
+}
+
+/// What is between `<!--` and `-->` is nothing; so is what is after one that does not end.
+fn without_comments(text: &str) -> String {
+    let mut bare = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once("<!--") {
+        bare.push_str(before);
+        rest = after.split_once("-->").map_or("", |(_, after)| after);
+    }
+    bare + rest
+}
+
+/// Ask the model what of `list` is to be done now. It costs no more than the job may.
+pub(super) fn decide(
+    world: &World,
+    settings: &Settings,
+    job: &Job,
+    arguments: &Arguments,
+    list: &str,
+) -> Result<Decision> {
+    let mut settings = settings.clone();
+    if arguments.model.is_some() {
+        let flags = Overrides {
+            model: arguments.model.clone(),
+            workspace: world.shared.workspace.clone(),
+            ..Overrides::default()
+        };
+        let config = crate::settings::Config::load(&world.paths.config)?;
+        settings = Settings::resolve(&config, &world.env, &flags, &world.paths)?;
+    }
+    let (session, _) = job.conversation();
+    let turn = random_hex(5);
+    let account = Account {
+        session: session.clone(),
+        turn: turn.clone(),
+        job: Some(job.id.clone()),
+        cause: "heartbeat",
+    };
+    let stamp = json::Stamp {
+        session: session.clone(),
+        turn: turn.clone(),
+        clock: world.clock.clone(),
+    };
+    let level = if world.shared.quiet {
+        Level::Quiet
+    } else {
+        Level::Notices
+    };
+    let progress = Progress::new(world.terminal, level);
+    let mut report = Report::new(world.terminal, Form::Held, progress, stamp);
+    let last = Session::read(&place(world, &settings)?, &session, &mut |_| {})?;
+    let text = question(&world.clock.now().to_string(), list, &last_run(&last));
+    let chosen = asker::choose(world, arguments, &settings, &account, &mut report)?;
+    let sampling = asker::sampling(&settings.asked[0]);
+    let messages = [Message::User(User {
+        id: turn.clone(),
+        parts: vec![Part::Text(text)],
+        ..User::default()
+    })];
+    let request = Request {
+        system: SYSTEM,
+        messages: &messages,
+        tools: &[spec()],
+        calls: Calls::Must(TOOL),
+        model: &chosen.model,
+        sampling: &sampling,
+        reply_id: &turn,
+        schema: None,
+    };
+    let reply = chosen
+        .answers
+        .reply(&request, &mut |delta| report.tell(delta.event("")))
+        .map_err(|error| without_turn(error.into_failure(), "the look at HEARTBEAT.md"))?;
+    // No call is no: a model that only talks has found nothing to do.
+    let call = reply.calls.iter().find(|call| call.name == TOOL);
+    let said = call.map(|call| call.arguments_object()).unwrap_or_default();
+    let tasks = said["tasks"].as_str().unwrap_or_default().trim().to_owned();
+    let is_run = said["action"].as_str().map(str::trim) == Some("run");
+    Ok(Decision {
+        tasks: is_run.then(|| match tasks.is_empty() {
+            true => format!("Do what is to be done now of this list:\n\n{list}"),
+            false => tasks,
+        }),
+        model: chosen.model.clone(),
+        usage: reply.usage,
+        cost: reply.cost,
+    })
+}
+
+/// What the model is asked.
+fn question(now: &str, list: &str, last: &str) -> String {
+    format!("Now: {now}\n\n{last}\n\nThe list, {FILE}:\n\n{list}")
+}
+
+/// What the last run was to do, and what it said.
+fn last_run(session: &Session) -> String {
+    let messages = session.messages().iter().rev();
+    let (mut answer, mut task) = (None, None);
+    for message in messages {
+        match message {
+            Message::Assistant(reply) if answer.is_none() && !reply.text.is_empty() => {
+                answer = Some(reply.text.clone());
+            }
+            Message::User(user) if !user.injected => {
+                task = Some((plain_text(&user.parts), user.facts.clone()));
+                break;
+            }
+            _ => {}
+        }
+    }
+    let short = |text: &str| text.chars().take(LAST).collect::<String>();
+    match task {
+        None => "There was no run before.".to_owned(),
+        Some((task, facts)) => format!(
+            "The last run that did something:\n{}\nIts task: {}\nIts answer: {}",
+            short(facts.trim()),
+            short(&task),
+            answer.map_or_else(|| "none".to_owned(), |text| short(&text))
+        ),
+    }
+}
+
+fn spec() -> ToolSpec {
+    ToolSpec {
+        name: TOOL.into(),
+        description: "Say whether anything on the list is to be done now.".into(),
+        parameters: json!({
+            "type": "object",
+            "properties": {
+                "action": { "type": "string", "enum": ["skip", "run"], "description": "skip when nothing is to be done now" },
+                "tasks": { "type": "string", "description": "With `run`: what is to be done now, in full" },
+            },
+            "required": ["action"],
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::has_tasks;
+
+    #[test]
+    fn what_is_a_task() {
+        let check = |text: &str, expect: bool| assert_eq!(has_tasks(text), expect, "{text:?}");
+        check("", false);
+        check("\n \n", false);
+        check("# Heartbeat\n\nThings to look at.\n\n## Active Tasks\n\n## Completed\n", false);
+        check("## Active Tasks\n<!-- add tasks\n- like this -->\n", false);
+        check("## Active Tasks\n<!-- never closed\n- x", false);
+        check("## Active Tasks\n- look at the mail\n", true);
+        check("## Active Tasks\n### Mornings\n- look\n", true);
+        check("## Active Tasks\n- [x] done\n- [ ] \n-\n", false);
+        check("## Active Tasks\n- [ ] open\n", true);
+        check("## Active Tasks\n## Completed\n- old\n", false);
+        check("## Completed\n- old\n## Active Tasks\n- new", true);
+        check("## Active Tasks\n\n## Notes\nsome prose", false);
+        check("- a list without headings", true);
+        check("# Title\nprose is a task where nothing says what is", true);
+        check("## Completed\n- old\n## More\n- new", true);
+        check("#no heading", true);
+    }
+}

@@ -1,0 +1,229 @@
+//! `nanobot cron logs`: what came of runs.
+
+use super::store;
+use crate::World;
+use crate::command::columns::{Side, aligned};
+use crate::cron::record::{Folder, Outcome, Record};
+use crate::cron::store::{Store, is_plain};
+use crate::error::{Exit, fail, fail_hint};
+use crate::settings::Settings;
+use crate::sys::signal;
+use crate::sys::terminal::harmless;
+use anyhow::{Context, Result};
+use jiff::Timestamp;
+use std::time::Duration;
+
+/// How often it is looked whether there is something new.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// What is to be shown.
+pub(super) struct Wanted<'a> {
+    pub(super) job: Option<&'a str>,
+    pub(super) follow: bool,
+    pub(super) lines: usize,
+    pub(super) output: bool,
+    pub(super) json: bool,
+}
+
+pub(super) fn run(world: &World, settings: &Settings, wanted: &Wanted<'_>) -> Result<Exit> {
+    let store = store(world, settings);
+    let ids = match wanted.job {
+        Some(word) => vec![named(&store, word)?],
+        None => folders(&store)?,
+    };
+    if wanted.output {
+        return output(world, &store, &ids[0]);
+    }
+    let mut records = records(&store, &ids, usize::MAX)?;
+    let shown = records.split_off(records.len().saturating_sub(wanted.lines));
+    if wanted.json {
+        for record in &shown {
+            world.terminal.print_json(&serde_json::to_value(record)?)?;
+        }
+    } else if shown.is_empty() && !wanted.follow {
+        world.terminal.print("No runs yet.\n")?;
+    } else {
+        let rows: Vec<Vec<String>> = shown.iter().map(|record| row(world, record)).collect();
+        for line in aligned(COLUMNS, &rows) {
+            world.terminal.print(&format!("{line}\n"))?;
+        }
+    }
+    if !wanted.follow {
+        return Ok(Exit::Answered);
+    }
+    signal::arm(None).context("wait for signals")?;
+    let mut last = shown.last().map(|record| record.end.clone());
+    loop {
+        signal::pause(LOOK)?;
+        let ids = match wanted.job {
+            Some(_) => ids.clone(),
+            None => folders(&store)?,
+        };
+        let new = self::records(&store, &ids, usize::MAX)?;
+        for record in new.iter().filter(|record| is_after(record, last.as_deref())) {
+            match wanted.json {
+                true => world.terminal.print_json(&serde_json::to_value(record)?)?,
+                false => world.terminal.print(&format!("{}\n", row(world, record).join("  ")))?,
+            }
+        }
+        last = new.last().map(|record| record.end.clone()).or(last);
+    }
+}
+
+const COLUMNS: &[(&str, Side)] = &[
+    ("STARTED", Side::Left),
+    ("JOB", Side::Left),
+    ("OUTCOME", Side::Left),
+    ("TOOK", Side::Right),
+    ("TOKENS", Side::Right),
+    ("COST", Side::Right),
+    ("", Side::Left),
+];
+
+/// A run in a line.
+fn row(world: &World, record: &Record) -> Vec<String> {
+    let Record {
+        spent, name, job, ..
+    } = record;
+    let plain = |text: &str| harmless(text).replace(['\n', '\t'], " ");
+    let outcome = match (record.outcome, record.status) {
+        (Outcome::Failed | Outcome::Busy, status) => format!("{} ({status})", record.outcome.words()),
+        (outcome, _) => outcome.words().to_owned(),
+    };
+    let tokens = spent.input_tokens + spent.output_tokens;
+    let took = match (time(&record.start), time(&record.end)) {
+        (Some(start), Some(end)) if record.outcome.is_run() && record.outcome != Outcome::Unknown => {
+            duration(end.duration_since(start).unsigned_abs())
+        }
+        _ => String::new(),
+    };
+    let called = match name == job {
+        true => plain(job),
+        false => format!("{} ({})", plain(name), plain(job)),
+    };
+    let mut about = record.error.as_deref().map(plain).unwrap_or_default();
+    if let Some(place) = &record.delivered {
+        about = plain(place);
+    }
+    vec![
+        time(&record.start).map_or_else(
+            || plain(&record.start),
+            |time| {
+                let zone = world.clock.now().time_zone().clone();
+                time.to_zoned(zone).strftime("%Y-%m-%d %H:%M:%S").to_string()
+            },
+        ),
+        called,
+        outcome,
+        took,
+        match tokens {
+            0 => String::new(),
+            tokens => tokens.to_string(),
+        },
+        match (spent.cost_usd, tokens) {
+            (Some(usd), tokens) if tokens > 0 => format!("${usd:.4}"),
+            _ => String::new(),
+        },
+        about,
+    ]
+}
+
+/// How long something took, as short as it can be said.
+fn duration(took: Duration) -> String {
+    match took.as_secs() {
+        0..60 => format!("{:.1}s", took.as_secs_f64()),
+        seconds @ 60..3600 => format!("{}m{:02}s", seconds / 60, seconds % 60),
+        seconds => format!("{}h{:02}m", seconds / 3600, seconds % 3600 / 60),
+    }
+}
+
+fn time(text: &str) -> Option<Timestamp> {
+    text.parse().ok()
+}
+
+fn is_after(record: &Record, last: Option<&str>) -> bool {
+    last.is_none_or(|last| time(&record.end) > time(last))
+}
+
+/// The id of the job that `word` names: one that is there, or one that was and left records.
+fn named(store: &Store, word: &str) -> Result<String> {
+    if let Ok(job) = super::find(store, word) {
+        return Ok(job.id);
+    }
+    if is_plain(word) && store.folder(word).is_dir() {
+        return Ok(word.to_owned());
+    }
+    for id in folders(store)? {
+        let last = Folder::new(store.folder(&id)).records(1)?;
+        if last.iter().any(|record| record.name == word) {
+            return Ok(id);
+        }
+    }
+    super::find(store, word).map(|job| job.id)
+}
+
+/// The ids of all jobs that left something.
+fn folders(store: &Store) -> Result<Vec<String>> {
+    let entries = match std::fs::read_dir(store.own()) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.with_context(|| format!("look into `{}`", store.own().display()))?,
+    };
+    let mut ids: Vec<String> = entries
+        .filter_map(Result::ok)
+        .filter(|entry| entry.path().is_dir())
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .filter(|name| is_plain(name))
+        .collect();
+    ids.sort();
+    Ok(ids)
+}
+
+/// The records of some jobs, in the order in which they ended.
+fn records(store: &Store, ids: &[String], count: usize) -> Result<Vec<Record>> {
+    let mut records = Vec::new();
+    for id in ids {
+        records.extend(Folder::new(store.folder(id)).records(count)?);
+    }
+    records.sort_by_key(|record| time(&record.end));
+    Ok(records)
+}
+
+/// Print what the last run said.
+fn output(world: &World, store: &Store, id: &str) -> Result<Exit> {
+    let path = Folder::new(store.folder(id)).last_output()?.ok_or_else(|| {
+        fail_hint(
+            Exit::NoInput,
+            "no run of this job has said anything yet",
+            format!("`nanobot cron run {id}`"),
+        )
+    })?;
+    let text = std::fs::read(&path).map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => fail(
+            Exit::NoInput,
+            format!("`{}` is gone: the last 50 answers are kept", path.display()),
+        ),
+        _ => anyhow::Error::new(error).context(format!("read `{}`", path.display())),
+    })?;
+    let text = String::from_utf8_lossy(&text);
+    world.terminal.print(&format!("{text}\n"))?;
+    Ok(Exit::Answered)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::duration;
+    use std::time::Duration;
+
+    #[test]
+    fn durations_are_short() {
+        let check = |millis: u64, expect: &str| {
+            assert_eq!(duration(Duration::from_millis(millis)), expect);
+        };
+        check(0, "0.0s");
+        check(1250, "1.2s");
+        check(59_940, "59.9s");
+        check(61_000, "1m01s");
+        check(3_600_000, "1h00m");
+        check(5_430_000, "1h30m");
+    }
+}

@@ -1,0 +1,698 @@
+//! `nanobot cron run`: a job's run, from the question whether it is due to its record.
+//!
+//! The order is that of a promise: the stamp is on the disk before anything is paid for, the record before the stamp is
+//! taken back, and the job file is told last. Whatever dies in between is found by whoever comes next.
+
+use super::delivery::{self, Given};
+use super::{directory, find, heartbeat, settings, store, sync};
+use crate::World;
+use crate::cli::{Agent, CronRun, Grants};
+use crate::command::agent::{self, Duty, Gone};
+use crate::cron::job::{AfterCrash, Job, Kind, Terms};
+use crate::cron::record::{Folder, Outcome, Record, Spent, Stamps, Started, Trigger};
+use crate::cron::schedule::{self, Schedule, Verdict};
+use crate::cron::store::{Store, is_plain};
+use crate::error::{Exit, fail, fail_hint};
+use crate::policy::Policy;
+use crate::settings::Settings;
+use crate::sys::process::{self, Spec};
+use crate::sys::{clock, signal};
+use anyhow::{Context, Result, anyhow};
+use jiff::{Timestamp, tz::TimeZone};
+use std::ffi::OsString;
+use std::time::Duration;
+
+/// How long a run may take that says nothing of it.
+const DEADLINE: u64 = 3600;
+/// An answer whose last line is this has nothing to tell.
+pub(super) const NOTHING: &str = "NOTHING_TO_REPORT";
+/// Bytes of what `--when` prints that are kept, from its beginning and from its end.
+const WHEN_KEEP: usize = 256 << 10;
+/// A failure's words in a record and in the job file, in characters.
+const WORDS: usize = 500;
+
+pub(super) fn run(world: &World, arguments: &CronRun) -> Result<Exit> {
+    let settings = settings(world)?;
+    let store = store(world, &settings);
+    if arguments.due {
+        return due(world, &store);
+    }
+    let word = arguments.job.as_deref().unwrap_or_default();
+    if arguments.scheduled {
+        let job = store.job(word)?.ok_or_else(|| {
+            fail_hint(
+                Exit::NoInput,
+                format!("there is no job `{word}` any more"),
+                "`nanobot cron sync`, which takes its line out of the crontab",
+            )
+        })?;
+        return scheduled(world, &settings, &store, job);
+    }
+    let job = find(&store, word)?;
+    if arguments.as_cron {
+        return Err(sync::as_cron(world, &settings, &job));
+    }
+    by_hand(world, &settings, &store, &job, true)
+}
+
+/// Run a job because somebody asks for it. `is_kept` where it is in the store.
+pub(super) fn by_hand(
+    world: &World,
+    settings: &Settings,
+    store: &Store,
+    job: &Job,
+    is_kept: bool,
+) -> Result<Exit> {
+    let folder = Folder::new(store.folder(&job.id));
+    let lock = folder.lock(&job.name, &world.clock.stamp())?;
+    let mut stamps = folder.stamps()?;
+    let work = Work {
+        world,
+        settings,
+        store,
+        folder: &folder,
+        is_kept,
+    };
+    work.find_crash(job, &mut stamps)?;
+    let exit = work.run(job, Trigger::Hand, None, stamps);
+    drop(lock);
+    exit
+}
+
+/// Run a job if it is due; say nothing if it is not.
+fn scheduled(world: &World, settings: &Settings, store: &Store, job: Job) -> Result<Exit> {
+    if !job.enabled || !is_plain(&job.id) {
+        return Ok(Exit::Answered);
+    }
+    let folder = Folder::new(store.folder(&job.id));
+    let (mut job, mut stamps) = (job, folder.stamps()?);
+    if stamps.started.is_none() && matches!(verdict(world, &job, &stamps)?, Verdict::NotYet { .. })
+    {
+        return Ok(Exit::Answered);
+    }
+    let work = Work {
+        world,
+        settings,
+        store,
+        folder: &folder,
+        is_kept: true,
+    };
+    let lock = match folder.lock(&job.name, &world.clock.stamp()) {
+        Ok(lock) => lock,
+        // It runs, and is not due again meanwhile.
+        Err(_) if matches!(verdict(world, &job, &stamps)?, Verdict::NotYet { .. }) => {
+            return Ok(Exit::Answered);
+        }
+        Err(error) => return Err(work.skipped(&job, error)),
+    };
+    // Whoever had the lock may have changed all of it.
+    let Some(now) = store.job(&job.id)?.filter(|job| job.enabled) else {
+        return Ok(Exit::Answered);
+    };
+    (job, stamps) = (now, folder.stamps()?);
+    let again = work.find_crash(&job, &mut stamps)?;
+    let mut verdict_now = verdict(world, &job, &stamps)?;
+    if let Verdict::ClockWasWrong { handled } = verdict_now {
+        stamps.handled_ms = Some(handled.as_millisecond());
+        folder.stamp(&stamps)?;
+        verdict_now = verdict(world, &job, &stamps)?;
+    }
+    let exit = match (verdict_now, again) {
+        (Verdict::Due { slot }, _) => {
+            let is_done = job.state.last_run.is_some_and(|last| last >= slot);
+            stamps.handled_ms = Some(slot.as_millisecond());
+            match is_done {
+                true => work.passed_over(&job, slot, Outcome::Elsewhere, stamps)?,
+                false => work.run(&job, Trigger::Schedule, Some(slot), stamps)?,
+            }
+        }
+        (_, Some(slot)) => work.run(&job, Trigger::Schedule, Some(slot), stamps)?,
+        (Verdict::Missed { slot }, None) => {
+            stamps.handled_ms = Some(slot.as_millisecond());
+            work.passed_over(&job, slot, Outcome::Missed, stamps)?
+        }
+        (Verdict::NotYet { .. } | Verdict::ClockWasWrong { .. }, None) => Exit::Answered,
+    };
+    drop(lock);
+    Ok(exit)
+}
+
+/// Start every job that is due, side by side, each as a process of its own, and wait for them. The status is the first one
+/// that is none of success, in the order of the jobs.
+fn due(world: &World, store: &Store) -> Result<Exit> {
+    let mut running = Vec::new();
+    for job in store.jobs()? {
+        if !job.enabled || !is_plain(&job.id) || job.schedule.is_err() {
+            continue;
+        }
+        let stamps = Folder::new(store.folder(&job.id)).stamps()?;
+        let is_due = stamps.started.is_some()
+            || !matches!(verdict(world, &job, &stamps)?, Verdict::NotYet { .. });
+        if is_due {
+            let mut arguments: Vec<OsString> = Vec::new();
+            for (flag, path) in [
+                ("--config", &world.shared.config),
+                ("--workspace", &world.shared.workspace),
+            ] {
+                arguments.extend(path.iter().flat_map(|path| [flag.into(), path.into()]));
+            }
+            if world.shared.quiet {
+                arguments.push("--quiet".into());
+            }
+            arguments.extend(["cron", "run", job.id.as_str(), "--scheduled"].map(OsString::from));
+            let child = process::beside(&arguments).context("start a job")?;
+            running.push(child);
+        }
+    }
+    let mut worst = Exit::Answered;
+    for mut child in running {
+        let status = child.wait().context("wait for a job")?;
+        let exit = status.code().map_or(Exit::Failed, Exit::of_code);
+        if worst == Exit::Answered {
+            worst = exit;
+        }
+    }
+    Ok(worst)
+}
+
+/// Whether the job is due now.
+fn verdict(world: &World, job: &Job, stamps: &Stamps) -> Result<Verdict> {
+    let schedule = match &job.schedule {
+        Ok(schedule) => schedule,
+        Err(words) => {
+            return Err(fail(
+                Exit::Config,
+                format!("the job `{}` cannot run: {words}", job.name),
+            ));
+        }
+    };
+    Ok(schedule::due(
+        schedule,
+        job.catch_up(),
+        stamps.handled(),
+        job.since(),
+        job.created,
+        world.clock.timestamp(),
+        &zone(world, schedule)?,
+    ))
+}
+
+/// The zone by whose clock a schedule goes.
+pub(super) fn zone(world: &World, schedule: &Schedule) -> Result<TimeZone> {
+    match schedule {
+        Schedule::Cron {
+            zone: Some(name), ..
+        } => clock::named_zone(name).ok_or_else(|| {
+            fail(
+                Exit::Config,
+                format!("the time zone `{name}` is not known on this machine"),
+            )
+        }),
+        _ => Ok(clock::system_zone(&world.env).0),
+    }
+}
+
+/// A job's run, and what it works with.
+struct Work<'a> {
+    world: &'a World,
+    settings: &'a Settings,
+    store: &'a Store,
+    folder: &'a Folder,
+    /// The job is in the store, and not one that was made up for this run.
+    is_kept: bool,
+}
+
+/// What came of the work of a run.
+#[derive(Default)]
+struct Came {
+    outcome: Option<Outcome>,
+    text: String,
+    error: Option<anyhow::Error>,
+    exit: Option<Exit>,
+    spent: Spent,
+    gone: Option<Gone>,
+}
+
+impl Work<'_> {
+    /// Run the job, whose lock is held, and leave a record.
+    fn run(
+        &self,
+        job: &Job,
+        trigger: Trigger,
+        slot: Option<Timestamp>,
+        mut stamps: Stamps,
+    ) -> Result<Exit> {
+        let world = self.world;
+        let start = world.clock.timestamp();
+        let terms = job.terms.clone().unwrap_or_default();
+        let limit = terms.timeout.unwrap_or(DEADLINE);
+        signal::arm((limit > 0).then(|| Duration::from_secs(limit))).context("wait for signals")?;
+        stamps.started = Some(Started {
+            at_ms: start.as_millisecond(),
+            slot_ms: slot.map(Timestamp::as_millisecond),
+            pid: std::process::id(),
+        });
+        self.folder.stamp(&stamps)?;
+        let mut came = self.work(job, &terms, slot).unwrap_or_else(|error| Came {
+            error: Some(error),
+            ..Came::default()
+        });
+        let exit = came.exit.unwrap_or_else(|| {
+            let failed = came.error.as_ref();
+            failed.map_or(Exit::Answered, crate::error::exit_of)
+        });
+        if came.error.is_some() {
+            signal::last_words();
+        }
+        let text = came.text.trim_end().to_owned();
+        let is_given = !text.is_empty()
+            && matches!(
+                exit,
+                Exit::Answered | Exit::Denied | Exit::Limit | Exit::Budget
+            );
+        let outcome = came.outcome.unwrap_or(match (&came.error, silent(&text)) {
+            (Some(_), _) => Outcome::Failed,
+            (None, true) => Outcome::Nothing,
+            (None, false) => Outcome::Ok,
+        });
+        let mut record = self.record(job, trigger, slot, outcome, start);
+        record.spent = std::mem::take(&mut came.spent);
+        if !text.is_empty() {
+            record.output = Some(self.folder.keep(start, &text)?);
+        }
+        let speaks = is_given && !silent(&text);
+        let given = match speaks {
+            true => delivery::give(world, self.settings, job, &terms, &text),
+            false => Given::default(),
+        };
+        record.delivered = given.to;
+        let mut errors: Vec<anyhow::Error> = Vec::new();
+        errors.extend(given.error);
+        errors.extend(came.error.take());
+        // What could not be delivered is the finer cause only where the run itself went well.
+        let exit = match (exit, errors.first()) {
+            (Exit::Answered, Some(error)) => crate::error::exit_of(error),
+            (exit, _) => exit,
+        };
+        if !errors.is_empty() {
+            record.outcome = Outcome::Failed;
+            let words: Vec<String> = errors.iter().map(|error| format!("{error:#}")).collect();
+            record.error = Some(shortened(&words.join("; ")));
+        }
+        record.status = exit.code();
+        record.cause = exit.name().to_owned();
+        record.end = world.clock.timestamp().to_string();
+        self.folder.record(&record)?;
+        stamps.started = None;
+        self.folder.stamp(&stamps)?;
+        let settled = self.settle(job, &record, start, trigger);
+        for error in errors.iter().chain(&settled.err()) {
+            self.complain(job, error);
+        }
+        if record.outcome == Outcome::Failed {
+            delivery::tell_failure(world, self.settings, job, &terms, &record);
+        }
+        if let Some(gone) = &came.gone {
+            gone.tidy(world);
+        }
+        Ok(exit)
+    }
+
+    /// What the run is for: the condition, the turn.
+    fn work(&self, job: &Job, terms: &Terms, slot: Option<Timestamp>) -> Result<Came> {
+        let mut world = self.world.clone();
+        // What is not a failure is no reason for a mail.
+        world.shared.quiet |= !world.terminal.err;
+        let input = match &terms.when {
+            None => None,
+            Some(command) => match self.when(job, command, slot)? {
+                When::Yes(output) => (!output.trim_ascii().is_empty()).then_some(output),
+                When::No => {
+                    return Ok(Came {
+                        outcome: Some(Outcome::No),
+                        ..Came::default()
+                    });
+                }
+            },
+        };
+        let mut arguments = self.arguments(job, terms)?;
+        let mut decided = None;
+        if terms.kind == Kind::Heartbeat {
+            let nothing = |spent: Spent| Came {
+                outcome: Some(Outcome::Nothing),
+                spent,
+                ..Came::default()
+            };
+            let Some(list) = heartbeat::tasks(self.settings)? else {
+                return Ok(nothing(Spent::default()));
+            };
+            let decision = heartbeat::decide(&world, self.settings, job, &arguments, &list)?;
+            let spent = Spent {
+                session: job.conversation().0,
+                model: decision.model.clone(),
+                iterations: 1,
+                input_tokens: decision.usage.input,
+                output_tokens: decision.usage.output,
+                cost_usd: decision.cost,
+                ..Spent::default()
+            };
+            let Some(tasks) = decision.tasks else {
+                return Ok(nothing(spent));
+            };
+            arguments.message = Some(tasks);
+            // What the look has cost is gone.
+            arguments.max_cost = arguments
+                .max_cost
+                .map(|most| most - decision.cost.unwrap_or(0.0));
+            decided = Some(spent);
+        }
+        let bound = terms.policy.as_ref().map(Policy::restored).transpose();
+        let bound = bound.map_err(|words| {
+            fail_hint(
+                Exit::Config,
+                format!("what the job may do cannot be read: {words}"),
+                format!("`nanobot cron edit {}`, which fixes it anew", job.id),
+            )
+        })?;
+        let (session, is_own) = job.conversation();
+        let gone = agent::work(
+            &world,
+            &Agent {
+                session: Some(session.clone()),
+                ..arguments
+            },
+            Duty {
+                job: &job.id,
+                briefing: &self.briefing(job, terms)?,
+                bound: bound.as_ref(),
+                input,
+                last_turn_only: is_own,
+            },
+        );
+        let mut came = came(session, gone);
+        if let Some(before) = decided {
+            came.spent.add(&before);
+        }
+        Ok(came)
+    }
+
+    /// What `nanobot agent` would have been told.
+    fn arguments(&self, job: &Job, terms: &Terms) -> Result<Agent> {
+        let mut grants: Grants = match terms.grants.is_null() {
+            true => Grants::default(),
+            false => serde_json::from_value(terms.grants.clone())
+                .map_err(|error| anyhow!("what the job is granted cannot be read: {error}"))?,
+        };
+        grants.directory = Some(directory(self.settings, terms));
+        Ok(Agent {
+            message: Some(job.message.clone()),
+            model: terms.model.clone(),
+            max_cost: terms.max_cost,
+            grants,
+            max_parallel: 8,
+            strict: true,
+            ..Agent::default()
+        })
+    }
+
+    /// What the model is told of the run: the same in each.
+    fn briefing(&self, job: &Job, terms: &Terms) -> Result<String> {
+        let when = match &job.schedule {
+            Ok(schedule) => schedule.words(&zone(self.world, schedule)?),
+            Err(words) => words.clone(),
+        };
+        let goes = delivery::words(terms);
+        Ok(format!(
+            "This run is the job `{}` (id {}), started by the clock: {when}. No person reads along, and nobody can answer. Your \
+             answer {goes}. Of its earlier runs you see the last one at most. When there is nothing worth telling, answer \
+             with {NOTHING} alone: then nobody is disturbed.",
+            job.name, job.id
+        ))
+    }
+
+    /// Ask the job's condition.
+    fn when(&self, job: &Job, command: &str, slot: Option<Timestamp>) -> Result<When> {
+        let spec = Spec {
+            keep: WHEN_KEEP,
+            ..delivery::shell(self.world, self.settings, job, slot, command, None)
+        };
+        let finished = process::run(&spec, &mut |_| {}).context("run `--when`")?;
+        if let Some(stop) = finished.stopped {
+            return Err(stop.into());
+        }
+        let said = || shortened(String::from_utf8_lossy(&finished.head).trim());
+        let failed = |how: String| {
+            let said = said();
+            let colon = if said.is_empty() { "" } else { ": " };
+            fail(Exit::Failed, format!("`--when` {how}{colon}{said}"))
+        };
+        match finished.status.and_then(|status| status.code()) {
+            Some(0) => {
+                let mut output = finished.head;
+                if finished.left_out > 0 {
+                    let gap = format!("\n[… {} bytes left out …]\n", finished.left_out);
+                    output.extend(gap.as_bytes());
+                }
+                output.extend(finished.tail);
+                Ok(When::Yes(output))
+            }
+            Some(code @ (126 | 127)) => {
+                Err(failed(format!("cannot be run (status {code})")))
+            }
+            Some(_) => Ok(When::No),
+            None => match finished.signal() {
+                Some(number) => Err(failed(format!("was ended by signal {number}"))),
+                None => Err(failed("took too long".into())),
+            },
+        }
+    }
+
+    /// Look for a run that began and did not end. The time that it was for, where it is to be run again.
+    fn find_crash(&self, job: &Job, stamps: &mut Stamps) -> Result<Option<Timestamp>> {
+        let Some(started) = stamps.started.take() else {
+            return Ok(None);
+        };
+        let time = |at: i64| Timestamp::from_millisecond(at).unwrap_or_default();
+        let slot = started.slot_ms.map(time);
+        let trigger = match slot {
+            Some(_) => Trigger::Schedule,
+            None => Trigger::Hand,
+        };
+        // Its record may be there: then only the stamp was not taken back.
+        let start = time(started.at_ms).to_string();
+        let last = self.folder.records(1)?.pop();
+        if last.is_some_and(|last| last.start == start) {
+            self.folder.stamp(stamps)?;
+            return Ok(None);
+        }
+        let mut record = self.record(job, trigger, slot, Outcome::Unknown, time(started.at_ms));
+        let words = format!(
+            "it began at {start} as process {} and nobody knows how it ended; it may have done its work, or a part",
+            started.pid
+        );
+        record.error = Some(words.clone());
+        (record.status, record.cause) = (Exit::Failed.code(), Exit::Failed.name().to_owned());
+        self.folder.record(&record)?;
+        self.folder.stamp(stamps)?;
+        self.complain(job, &anyhow!("the last run was cut off: {words}"));
+        let terms = job.terms.clone().unwrap_or_default();
+        let again = terms.after_crash == AfterCrash::Again;
+        if !again {
+            delivery::tell_failure(self.world, self.settings, job, &terms, &record);
+            let now = self.world.clock.timestamp();
+            self.store.update(&job.id, now, |job| {
+                job.state.last_status = Some("error".into());
+                job.state.last_error = Some(words.clone());
+                false
+            })?;
+        }
+        Ok(slot.filter(|_| again))
+    }
+
+    /// Note that a time was not run.
+    fn passed_over(
+        &self,
+        job: &Job,
+        slot: Timestamp,
+        outcome: Outcome,
+        stamps: Stamps,
+    ) -> Result<Exit> {
+        let now = self.world.clock.timestamp();
+        let record = self.record(job, Trigger::Schedule, Some(slot), outcome, now);
+        self.folder.record(&record)?;
+        self.folder.stamp(&stamps)?;
+        if job.is_once() {
+            self.retire(job, &record)?;
+        }
+        Ok(Exit::Answered)
+    }
+
+    /// Note that the job was running already, which is how this one ends.
+    fn skipped(&self, job: &Job, error: anyhow::Error) -> anyhow::Error {
+        let now = self.world.clock.timestamp();
+        let mut record = self.record(job, Trigger::Schedule, None, Outcome::Busy, now);
+        let exit = crate::error::exit_of(&error);
+        record.error = Some(format!("{error:#}"));
+        (record.status, record.cause) = (exit.code(), exit.name().to_owned());
+        match self.folder.record(&record) {
+            Ok(()) => error,
+            Err(other) => error.context(format!("no record is left: {other:#}")),
+        }
+    }
+
+    fn record(
+        &self,
+        job: &Job,
+        trigger: Trigger,
+        slot: Option<Timestamp>,
+        outcome: Outcome,
+        start: Timestamp,
+    ) -> Record {
+        Record {
+            v: 1,
+            job: job.id.clone(),
+            name: job.name.clone(),
+            trigger,
+            slot: slot.map(|slot| slot.to_string()),
+            start: Timestamp::from_millisecond(start.as_millisecond())
+                .unwrap_or(start)
+                .to_string(),
+            end: self.world.clock.timestamp().to_string(),
+            outcome,
+            status: Exit::Answered.code(),
+            cause: Exit::Answered.name().to_owned(),
+            error: None,
+            spent: Spent::default(),
+            output: None,
+            delivered: None,
+        }
+    }
+
+    /// Tell the job file how it went, as the Python program does; a job that runs once has run.
+    fn settle(
+        &self,
+        job: &Job,
+        record: &Record,
+        start: Timestamp,
+        trigger: Trigger,
+    ) -> Result<()> {
+        let now = self.world.clock.timestamp();
+        let next = match &job.schedule {
+            Ok(schedule) => schedule.next(now, job.created, &zone(self.world, schedule)?),
+            Err(_) => None,
+        };
+        if !self.is_kept {
+            return Ok(());
+        }
+        let found = self.store.update(&job.id, now, |job| {
+            job.state.last_run = Some(start);
+            job.state.last_status = Some(match record.outcome {
+                Outcome::Failed => "error".into(),
+                _ => "ok".into(),
+            });
+            job.state.last_error.clone_from(&record.error);
+            job.state.next_run = next.filter(|_| job.enabled);
+            false
+        })?;
+        if !found {
+            // It was removed while it ran: nothing of it stays.
+            return self.store.remove_folder(&job.id);
+        }
+        match job.is_once() && trigger == Trigger::Schedule {
+            true => self.retire(job, record),
+            false => Ok(()),
+        }
+    }
+
+    /// A job that runs once has had its time: it goes, and its record stays; or it is kept, but not run again.
+    fn retire(&self, job: &Job, record: &Record) -> Result<()> {
+        let is_done = record.outcome.is_run() && record.outcome != Outcome::Failed;
+        if is_done && job.delete_after_run {
+            self.store.remove(&job.id)?;
+        } else {
+            let now = self.world.clock.timestamp();
+            self.store.update(&job.id, now, |job| {
+                job.enabled = false;
+                job.state.next_run = None;
+                false
+            })?;
+        }
+        sync::project(self.world, self.settings, self.store)
+            .map(drop)
+            .context("its line stays in the crontab")
+    }
+
+    /// One clear line for whoever gets cron's mail.
+    fn complain(&self, job: &Job, error: &anyhow::Error) {
+        let cause = format!("the job `{}` ({}): {error:#}", job.name, job.id);
+        let exit = crate::error::exit_of(error);
+        let told = match crate::error::hint_of(error) {
+            Some(hint) => fail_hint(exit, cause, hint),
+            None => fail(exit, cause),
+        };
+        crate::report(&told, self.world.terminal);
+    }
+}
+
+/// What a condition said.
+enum When {
+    Yes(Vec<u8>),
+    No,
+}
+
+/// What came of a turn.
+fn came(session: String, mut gone: Gone) -> Came {
+    let tally = &gone.ending.tally;
+    let spent = Spent {
+        session,
+        turn: gone.turn.clone(),
+        model: tally.model.clone(),
+        iterations: tally.iterations,
+        input_tokens: tally.usage.input,
+        output_tokens: tally.usage.output,
+        cost_usd: tally.cost,
+        denied: tally.denials.iter().map(|denial| denial.tool.clone()).collect(),
+    };
+    Came {
+        outcome: None,
+        text: gone.ending.text.clone(),
+        error: gone.ending.error.take(),
+        exit: Some(gone.exit),
+        spent,
+        gone: Some(gone),
+    }
+}
+
+/// Whether an answer says that it has nothing to say: its last line is the mark.
+fn silent(text: &str) -> bool {
+    let last = text.trim_end().lines().next_back().unwrap_or_default();
+    let bare = last.trim_matches(|letter: char| letter.is_whitespace() || "`*_.\"'".contains(letter));
+    bare == NOTHING
+}
+
+/// The beginning of what is too long.
+fn shortened(text: &str) -> String {
+    match text.char_indices().nth(WORDS) {
+        Some((at, _)) => format!("{} …", &text[..at]),
+        None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::silent;
+
+    #[test]
+    fn the_mark_of_silence() {
+        let check = |text: &str, expect: bool| assert_eq!(silent(text), expect, "{text:?}");
+        check("NOTHING_TO_REPORT", true);
+        check("  NOTHING_TO_REPORT.\n", true);
+        check("`NOTHING_TO_REPORT`", true);
+        check("**NOTHING_TO_REPORT**", true);
+        check("I looked: all is well.\n\nNOTHING_TO_REPORT", true);
+        check("NOTHING_TO_REPORT\nbut the disk is full", false);
+        check("say NOTHING_TO_REPORT", false);
+        check("nothing to report", false);
+        check("", false);
+    }
+}
