@@ -158,7 +158,7 @@ pub(super) fn policy(
             None if profile.is_free => Sandbox::Off,
             None => Sandbox::Auto,
         },
-        offered: profile.tools.clone(),
+        offered: profile.tools.iter().cloned().collect(),
         permissions,
         rules: Vec::new(),
         consents: profile.consents,

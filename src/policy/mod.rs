@@ -109,8 +109,8 @@ pub struct Policy {
     /// Addresses that the user typed, which may be reached though they are not public; without a port, at those of the web.
     pub typed: Vec<(IpAddr, Option<u16>)>,
     pub sandbox: Sandbox,
-    /// Only these tools are offered, where it says which.
-    pub offered: Option<Vec<Pattern>>,
+    /// Of each of these lists a tool must be on one to be offered.
+    pub offered: Vec<Vec<Pattern>>,
     /// The strictest that is said of a tool counts; where nothing is said, it is always.
     pub permissions: Vec<(Pattern, Permission)>,
     pub rules: Vec<Rule>,
@@ -194,7 +194,7 @@ impl Policy {
             )));
         }
         let is_offered = |only: &Vec<Pattern>| only.iter().any(|name| name.matches(tool));
-        (!self.offered.as_ref().is_none_or(is_offered)).then(|| {
+        (!self.offered.iter().all(is_offered)).then(|| {
             let words = format!(
                 "`{tool}` is none of the tools of the profile `{}`",
                 self.profile
@@ -303,20 +303,10 @@ impl Policy {
 
     /// What both this policy and `other` allow: a sub-agent's, and a scheduled job's.
     pub fn and(&self, other: &Self) -> Self {
-        let offered = match (&self.offered, &other.offered) {
-            (None, only) | (only, None) => only.clone(),
-            (Some(ours), Some(theirs)) => {
-                let both = |name: &&Pattern| theirs.iter().any(|other| other.matches(name.text()));
-                let reverse = |name: &&Pattern| ours.iter().any(|other| other.matches(name.text()));
-                let mut names: Vec<Pattern> = ours.iter().filter(both).cloned().collect();
-                names.extend(theirs.iter().filter(reverse).cloned());
-                names.dedup();
-                Some(names)
-            }
-        };
         // Of what is granted, only what both grant; of what is forbidden, all.
         let mut rules: Vec<Rule> = Vec::new();
-        for (mine, yours) in [(self, other), (other, self)] {
+        let theirs: Vec<Rule> = other.rules_from(&self.reach).collect();
+        for (mine, yours, others) in [(&self.rules, other, &theirs), (&theirs, self, &self.rules)] {
             let holds = |rule: &&Rule| {
                 let same = |other: &Rule| {
                     other.effect == Effect::Allow
@@ -327,9 +317,9 @@ impl Policy {
                 let names_one = !rule.tool.text().contains(['*', '?']);
                 let is_free = yours.consents
                     || names_one && yours.permission(rule.tool.text()) == Permission::Always;
-                rule.effect == Effect::Deny || is_free || yours.rules.iter().any(same)
+                rule.effect == Effect::Deny || is_free || others.iter().any(same)
             };
-            rules.extend(mine.rules.iter().filter(holds).cloned());
+            rules.extend(mine.iter().filter(holds).cloned());
         }
         Self {
             profile: self.profile.clone(),
@@ -342,7 +332,7 @@ impl Policy {
                 .copied()
                 .collect(),
             sandbox: self.sandbox.min(other.sandbox),
-            offered,
+            offered: [&self.offered[..], &other.offered[..]].concat(),
             permissions: [&self.permissions[..], &other.permissions[..]].concat(),
             rules,
             // Where either would have to ask and the other does not consent, nobody has.
@@ -353,6 +343,31 @@ impl Policy {
                 allowed: [&self.commands.allowed[..], &other.commands.allowed[..]].concat(),
             },
         }
+    }
+
+    /// The rules, as they read where the work is in the directory of `reach`: those that let paths be touched keep to the
+    /// places that they were written for.
+    fn rules_from(&self, reach: &Reach) -> impl Iterator<Item = Rule> {
+        let ours = &self.reach;
+        let moves = ours.directory != reach.directory;
+        let moved = move |rule: &Rule| {
+            let is_of_paths = LOOKING
+                .iter()
+                .chain(CHANGING)
+                .any(|it| rule.tool.matches(it));
+            let Some(argument) = &rule.argument else {
+                return Some(rule.clone());
+            };
+            if !moves || rule.effect == Effect::Deny || !is_of_paths {
+                return Some(rule.clone());
+            }
+            let argument = Some(ours.anchored(argument)?);
+            Some(Rule {
+                argument,
+                ..rule.clone()
+            })
+        };
+        self.rules.iter().filter_map(moved)
     }
 }
 
@@ -386,22 +401,34 @@ impl Commands {
 
 #[cfg(test)]
 mod tests {
+    use super::net::Net;
     use super::profile::Profile;
     use super::reach::{Access, Reach, Root};
     use super::rule::{Effect, Pattern, Rule};
-    use super::{Decision, Permission, Policy};
+    use super::{Decision, Permission, Policy, Sandbox};
     use serde_json::{Value, json};
+    use std::path::Path;
 
-    /// A policy as `words` say: `deny RULE`, `allow RULE`, `TOOL=PERMISSION`, `only TOOL`, `consents`, `reads`, `write PATH`.
-    fn policy(words: &[&str]) -> Policy {
+    /// A policy as `words` say: `deny RULE`, `allow RULE`, `TOOL=PERMISSION`, `only TOOL`, `consents`, `reads`, `write PATH`,
+    /// `read PATH`, `in DIRECTORY`, `home PATH`, `net HOST`, `typed ADDRESS`, `trust DIRECTORY`, `free`, `net`.
+    pub(super) fn policy(words: &[&str]) -> Policy {
         let mut policy = Policy {
             reach: Reach {
                 directory: "/d".into(),
+                workspace: "/h/w".into(),
                 home: "/h".into(),
-                roots: vec![Root {
-                    path: "/d".into(),
-                    may_write: false,
-                }],
+                roots: vec![
+                    Root {
+                        path: "/d".into(),
+                        may_write: false,
+                    },
+                    Root {
+                        path: "/h/w".into(),
+                        may_write: true,
+                    },
+                ],
+                hidden: vec!["/h/w/sessions".into()],
+                notes: vec!["/h/w/AGENTS.md".into()],
                 ..Reach::default()
             },
             ..Policy::default()
@@ -414,25 +441,51 @@ mod tests {
                 Some(("allow", rule)) => {
                     policy.add(Rule::parse(rule, Effect::Allow, "--allow").unwrap());
                 }
-                Some(("only", tool)) => policy
-                    .offered
-                    .get_or_insert_default()
-                    .push(Pattern::new(tool)),
-                Some(("write", path)) => policy.reach.roots.push(Root {
+                Some(("only", tool)) => {
+                    if policy.offered.is_empty() {
+                        policy.offered.push(Vec::new());
+                    }
+                    policy.offered[0].push(Pattern::new(tool));
+                }
+                Some((way @ ("write" | "read"), path)) => policy.reach.roots.push(Root {
                     path: path.into(),
-                    may_write: true,
+                    may_write: way == "write",
                 }),
+                Some(("in", path)) => {
+                    policy.reach.directory = path.into();
+                    policy.reach.roots.push(Root {
+                        path: path.into(),
+                        may_write: false,
+                    });
+                }
+                Some(("home", path)) => policy.reach.home = path.into(),
+                Some(("net", host)) => policy.net = Net::Hosts(vec![Pattern::new(host)]),
+                Some(("typed", address)) => {
+                    policy.typed.push((address.parse().unwrap(), Some(80)));
+                }
+                Some(("trust", path)) => policy.reach.trusted.push(path.into()),
                 Some((tool, permission)) => policy
                     .permissions
                     .push((Pattern::new(tool), Permission::parse(permission).unwrap())),
                 None if *word == "consents" => policy.consents = true,
+                None if *word == "net" => policy.net = Net::Any,
+                None if *word == "free" => {
+                    policy.reach.is_free = true;
+                    policy.sandbox = Sandbox::Off;
+                    policy.reach.hidden.clear();
+                    policy.reach.notes.clear();
+                    policy.reach.roots.push(Root {
+                        path: "/".into(),
+                        may_write: true,
+                    });
+                }
                 None => policy.reads_only = true,
             }
         }
         policy
     }
 
-    fn verdict(policy: &Policy, tool: &str, arguments: &Value) -> &'static str {
+    pub(super) fn verdict(policy: &Policy, tool: &str, arguments: &Value) -> &'static str {
         let closed = |path| policy.reach.decide(path, Access::Read).is_err();
         match policy.decide(tool, arguments) {
             _ if !policy.offers(tool) => "absent",
@@ -531,63 +584,181 @@ mod tests {
         assert!(!may("a.txt", Access::Write));
     }
 
-    /// All that can be said of a run, in every combination of two.
-    #[test]
-    fn an_intersection_allows_nothing_that_either_forbids() {
-        let words = [
-            "deny exec",
-            "deny exec(rm *)",
-            "allow exec",
-            "exec=ask",
-            "exec=never",
-            "consents",
-            "reads",
-            "only exec",
-            "only *_file",
-            "write /d",
-            "write /d/sub",
-            "write /e",
-            "mcp_*=ask",
-            "allow mcp_a",
-            "deny write_file(*.md)",
-            "allow write_file(*.md)",
-        ];
+    /// All that can be said of a run.
+    pub(super) const WORDS: &[&str] = &[
+        "deny exec",
+        "deny exec(rm *)",
+        "allow exec",
+        "exec=ask",
+        "exec=never",
+        "consents",
+        "reads",
+        "only exec",
+        "only *_file",
+        "write /d",
+        "write /d/sub",
+        "write /e",
+        "mcp_*=ask",
+        "allow mcp_a",
+        "deny write_file(*.md)",
+        "allow write_file(*.md)",
+        "in /e",
+        "in /h/w",
+        "home /e",
+        "write /h",
+        "read /h/.ssh",
+        "write /d/.git",
+        "write /d/.config",
+        "write /h/w/sub",
+        "free",
+        "allow write_file(sub/*)",
+        "deny read_file(sub/*)",
+        "write_file=ask",
+        "only mcp_?",
+        "only mcp_*",
+        "net",
+        "net a.example",
+        "net a.example:22",
+        "typed 10.0.0.1",
+        "trust /d",
+        "deny grep(~/sub/*)",
+    ];
+    pub(super) const PATHS: &[&str] = &[
+        "/d/a",
+        "/d/a.md",
+        "/d/sub/x",
+        "/d/sub/.bashrc",
+        "/d/.git/config",
+        "/d/.config/nvim/init.lua",
+        "/d/AGENTS.md",
+        "/e/x",
+        "/e/sub/x",
+        "/e/.ssh/id",
+        "/f",
+        "/h/.ssh/id",
+        "/h/.bashrc",
+        "/h/sub/x",
+        "/h/w/x",
+        "/h/w/AGENTS.md",
+        "/h/w/sub/x",
+        "/h/w/sessions/x",
+    ];
+
+    const SHARE: usize = 199;
+
+    /// What each of these questions is answered, as a policy sees it; paths are absolute, since each starts elsewhere.
+    pub(super) fn answers(policy: &Policy) -> Vec<(String, bool)> {
+        let mut answers = Vec::new();
+        let mut ask = |what: String, is_allowed: bool| answers.push((what, is_allowed));
         let calls = [
             ("exec", json!({"command": "rm x"})),
             ("exec", json!({"command": "ls"})),
             ("mcp_a", json!({})),
-            ("mcp_b", json!({})),
-            ("write_file", json!({"path": "a.md"})),
-            ("read_file", json!({"path": "a"})),
+            ("mcp_bb", json!({})),
+            ("cron", json!({"action": "add"})),
         ];
-        let paths = ["/d/a", "/d/a.md", "/d/sub/x", "/e/x", "/f"];
-        let sets: Vec<Vec<&str>> = words
-            .iter()
-            .flat_map(|one| words.iter().map(move |other| vec![*one, *other]))
-            .collect();
-        for one in &sets {
-            for other in sets.iter().step_by(7) {
-                let (ours, theirs) = (policy(one), policy(other));
-                let both = ours.and(&theirs);
-                for (tool, arguments) in &calls {
-                    let allowed = |policy| verdict(policy, tool, arguments) == "allow";
-                    assert!(
-                        !allowed(&both) || allowed(&ours) && allowed(&theirs),
-                        "{one:?} {other:?} {tool}"
-                    );
-                }
-                for path in paths {
-                    for access in [Access::Read, Access::Write] {
-                        let may = |policy: &Policy| policy.reach.decide(path, access).is_ok();
-                        assert!(
-                            !may(&both) || may(&ours) && may(&theirs),
-                            "{one:?} {other:?} {path}"
-                        );
-                    }
+        for (tool, arguments) in &calls {
+            let is_allowed = verdict(policy, tool, arguments) == "allow";
+            ask(format!("{tool} {arguments}"), is_allowed);
+        }
+        for path in PATHS {
+            for (tool, access) in [("read_file", Access::Read), ("write_file", Access::Write)] {
+                let may = policy.reach.decide(path, access).is_ok();
+                let is_allowed = verdict(policy, tool, &json!({ "path": path })) == "allow";
+                ask(format!("{tool} {path}"), may && is_allowed);
+            }
+            ask(format!("show {path}"), policy.reach.shows(path.as_ref()));
+            let path: &Path = path.as_ref();
+            let mut written = policy.reach.written_by_commands();
+            let is_written = written.any(|root| path.starts_with(root));
+            ask(format!("command {path:?}"), is_written);
+            ask(format!("believe {path:?}"), policy.reach.is_own_word(path));
+            // The other way round: what either closes to a run that has read strangers is closed.
+            ask(format!("change {path:?}"), !policy.reach.is_note(path));
+        }
+        for secret in ["/h/.ssh", "/e/.ssh"] {
+            let is_open = policy.reach.is_free || policy.reach.names(secret.as_ref());
+            ask(format!("open {secret}"), is_open);
+        }
+        for port in [22, 443] {
+            let grants = policy.net.grants("a.example", Some(port));
+            ask(format!("net {port}"), grants);
+        }
+        ask("port 22".into(), policy.net.grants_port("a.example", 22));
+        ask("sockets".into(), policy.net == Net::Any);
+        let typed = policy.has_typed("10.0.0.1".parse().unwrap(), 80, &[80]);
+        ask("typed".into(), typed);
+        ask("uncontained".into(), policy.sandbox == Sandbox::Off);
+        ask("changes".into(), !policy.reads_only);
+        answers
+    }
+
+    /// Policies of one word and of two.
+    pub(super) fn policies() -> Vec<(String, Policy)> {
+        let others = |at: usize| WORDS[at..].iter();
+        let pairs =
+            (0..WORDS.len()).flat_map(|at| others(at).map(move |other| [WORDS[at], *other]));
+        let named = |words: [&str; 2]| (words.join(" + "), policy(&words));
+        pairs.map(named).collect()
+    }
+
+    /// A share of all pairs of them: with [`SHARE`] at 1, which takes a quarter of an hour, it is every one.
+    #[test]
+    fn an_intersection_allows_nothing_that_either_forbids() {
+        let all = policies();
+        let said: Vec<_> = all.iter().map(|(_, policy)| answers(policy)).collect();
+        for ours in 0..all.len() {
+            for theirs in (ours % SHARE..all.len()).step_by(SHARE) {
+                let both = answers(&all[ours].1.and(&all[theirs].1));
+                for (at, (what, is_allowed)) in both.iter().enumerate() {
+                    let either = said[ours][at].1 && said[theirs][at].1;
+                    let names = (&all[ours].0, &all[theirs].0);
+                    assert!(!is_allowed || either, "{what}: {names:?}");
                 }
             }
         }
         let plan = Profile::built_in("plan").unwrap();
         assert!(plan.reads_only);
+    }
+
+    #[test]
+    fn an_intersection_allows_what_both_allow() {
+        let check = |ours: &[&str], theirs: &[&str], path: &str, access: Access, expect: bool| {
+            let both = policy(ours).and(&policy(theirs));
+            let found = both.reach.decide(path, access);
+            assert_eq!(
+                found.is_ok(),
+                expect,
+                "{ours:?} {theirs:?} {path} {found:?}"
+            );
+        };
+        use Access::{Read, Write};
+        check(&[], &[], "/d/a", Read, true);
+        check(&["write /d"], &["write /d"], "a", Write, true);
+        check(&["write /d"], &["write /d/sub"], "sub/x", Write, true);
+        check(&["write /d"], &["write /d/sub"], "x", Write, false);
+        // The other's rules start from its own directory.
+        let theirs = ["in /e", "deny read_file(sub/*)"];
+        check(&["in /e", "in /d"], &theirs, "/d/sub/x", Read, true);
+        check(&["in /e", "in /d"], &theirs, "/e/sub/x", Read, false);
+        // What is closed within a place of the one stays closed where a place of the other begins there.
+        check(&["read /h"], &["read /h/.ssh"], "/h/.ssh/id", Read, false);
+        check(&["free"], &["read /h/.ssh"], "/h/.ssh/id", Read, true);
+        check(
+            &["read /h/.ssh"],
+            &["read /h/.ssh"],
+            "/h/.ssh/id",
+            Read,
+            true,
+        );
+        let within = |path| check(&["write /d"], &["write /d/.config"], path, Write, false);
+        within("/d/.config/nvim/init.lua");
+        check(
+            &["write /d"],
+            &["write /d/.config"],
+            "/d/.config/app/x",
+            Write,
+            true,
+        );
     }
 }

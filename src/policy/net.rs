@@ -45,6 +45,14 @@ impl Net {
     /// What both allow.
     pub fn and(&self, other: &Self) -> Self {
         match (self, other) {
+            (Self::Any, Self::Hosts(hosts)) | (Self::Hosts(hosts), Self::Any) => {
+                // All public hosts are those at the ports of the web: others are reached where they are named alone.
+                let is_usual = |host: &&Pattern| {
+                    let port = host.text().rsplit_once(':').map(|(_, port)| port);
+                    port.is_none_or(|port| port.parse::<u16>().is_err())
+                };
+                Self::Hosts(hosts.iter().filter(is_usual).cloned().collect())
+            }
             (Self::Any, net) | (net, Self::Any) => net.clone(),
             (Self::Hosts(ours), Self::Hosts(theirs)) => {
                 let both = ours.iter().filter(|host| theirs.contains(host));

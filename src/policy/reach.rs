@@ -44,6 +44,9 @@ pub struct Reach {
     pub is_free: bool,
     /// What rules let be changed in roots that are only read otherwise.
     pub allowed: Vec<Pattern>,
+    /// Where these are the places of several at once: theirs. Each of them has a word on every path, from its own directory,
+    /// since what it grants and closes cannot all be said as places that both have.
+    pub of: Vec<Self>,
 }
 
 /// A rule about paths.
@@ -71,7 +74,10 @@ impl Reach {
     /// # Errors
     /// A refusal in words for the model, with the flag that would grant it.
     pub fn decide(&self, given: &str, access: Access) -> Result<Spot, Refusal> {
-        let path = self.absolute(given);
+        self.judge(self.absolute(given), access)
+    }
+
+    fn judge(&self, path: PathBuf, access: Access) -> Result<Spot, Refusal> {
         let shown = path.display();
         if self.hidden.iter().any(|hidden| path.starts_with(hidden)) {
             return Err(Refusal::of(format!(
@@ -140,6 +146,9 @@ impl Reach {
                 grant: Some(flag(access, &path)),
             });
         }
+        for one in &self.of {
+            one.judge(path.clone(), access)?;
+        }
         Ok(Spot {
             root: index,
             relative,
@@ -159,6 +168,7 @@ impl Reach {
                 .iter()
                 .any(|denied| denied.access == Access::Read && self.matches(&denied.pattern, path))
             && (self.is_free || secrets::around(path, &self.home).is_none_or(is_granted))
+            && self.of.iter().all(|one| one.shows(path))
     }
 
     /// The deepest root that `path` is beneath.
@@ -203,6 +213,18 @@ impl Reach {
         beneath.is_ok_and(|beneath| wanted.matches(&beneath.to_string_lossy()))
     }
 
+    /// `pattern` of a rule so that it means the same from another directory. Nothing where that cannot be written: in the name
+    /// of a directory a star is a star.
+    pub(super) fn anchored(&self, pattern: &Pattern) -> Option<Pattern> {
+        let text = pattern.text();
+        if text.starts_with(['/', '~']) || !text.contains('/') {
+            return Some(pattern.clone());
+        }
+        let base = self.directory.to_str()?;
+        let is_plain = !base.contains(['*', '?']);
+        is_plain.then(|| Pattern::new(format!("{}/{text}", base.trim_end_matches('/'))))
+    }
+
     /// `given` from the directory, `~` expanded, `.` and `..` resolved by name.
     pub fn absolute(&self, given: &str) -> PathBuf {
         let expanded = match given.strip_prefix('~') {
@@ -237,15 +259,53 @@ impl Reach {
             || speaks.contains(&true) && self.trusted.iter().any(|root| path.starts_with(root))
     }
 
+    /// Whether what stands at `path` is the user's own word. A note of one alone is closed to changes, and believed by none.
+    pub fn is_own_word(&self, path: &Path) -> bool {
+        self.is_note(path) && self.of.iter().all(|one| one.is_own_word(path))
+    }
+
     /// The places that commands may change: the workspace is changed by the file tools alone, unless the work is there.
     pub fn written_by_commands(&self) -> impl Iterator<Item = &Path> {
-        let written = |root: &&Root| {
-            root.may_write && (root.path != self.workspace || self.directory == self.workspace)
-        };
         self.roots
             .iter()
-            .filter(written)
             .map(|root| root.path.as_path())
+            .filter(|path| self.commands_write(path))
+    }
+
+    fn commands_write(&self, path: &Path) -> bool {
+        let written = self.root_of(path).is_some_and(|(_, root)| {
+            root.may_write && (root.path != self.workspace || self.directory == self.workspace)
+        });
+        written && self.of.iter().all(|one| one.commands_write(path))
+    }
+
+    /// Whether `secret`, a place where secrets are kept, is open to commands: who names such a place means it.
+    pub fn names(&self, secret: &Path) -> bool {
+        let is_in_it = |root: &Root| root.path.starts_with(secret);
+        self.roots.iter().any(is_in_it)
+            && self.of.iter().all(|one| one.is_free || one.names(secret))
+    }
+
+    /// These places, and all those that they are made of.
+    pub fn each(&self) -> Vec<&Self> {
+        let inner = self.of.iter().flat_map(Self::each);
+        std::iter::once(self).chain(inner).collect()
+    }
+
+    /// What may be done to a root of another's that lies beneath one of ours: whether it is open at all, and to changes. What
+    /// is closed within our root stays closed where the other's begins right there.
+    fn opens(&self, place: &Path) -> (bool, bool) {
+        let Some((_, root)) = self.root_of(place) else {
+            return (false, false);
+        };
+        let is_named = |secret: PathBuf| root.path.starts_with(secret);
+        let is_open = secrets::around(place, &self.home).is_none_or(is_named);
+        let relative = place.strip_prefix(&root.path).unwrap_or(Path::new(""));
+        let is_kept = startup::is_kept(relative) || self.is_kept_of_home(place, &root.path);
+        (
+            self.is_free || is_open,
+            root.may_write && (self.is_free || !is_kept),
+        )
     }
 
     /// What both allow; relative paths start where ours do.
@@ -264,15 +324,13 @@ impl Reach {
                     continue;
                 }
                 // What counts for a place is the deepest root around it, on either side.
-                let may_write = |reach: &Self| {
-                    reach
-                        .root_of(deeper)
-                        .is_some_and(|(_, root)| root.may_write)
-                };
-                roots.push(Root {
-                    path: deeper.clone(),
-                    may_write: may_write(self) && may_write(other),
-                });
+                let (here, there) = (self.opens(deeper), other.opens(deeper));
+                if here.0 && there.0 {
+                    roots.push(Root {
+                        path: deeper.clone(),
+                        may_write: here.1 && there.1,
+                    });
+                }
             }
         }
         let joined = |ours: &[PathBuf], theirs: &[PathBuf]| [ours, theirs].concat();
@@ -290,9 +348,11 @@ impl Reach {
             read_only: joined(&self.read_only, &other.read_only),
             notes: joined(&self.notes, &other.notes),
             trusted: joined(&self.trusted, &other.trusted),
-            denied: [&self.denied[..], &other.denied[..]].concat(),
+            // The other's may be about paths from another directory, and are its own word.
+            denied: self.denied.clone(),
             is_free: self.is_free && other.is_free,
             allowed: allowed.cloned().collect(),
+            of: vec![self.clone(), other.clone()],
         }
     }
 

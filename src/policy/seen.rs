@@ -377,7 +377,7 @@ impl Ground {
     /// the memory, which has a label where they had. All else in the workspace an earlier run may have written for them.
     fn is_ours(&self, place: &Path) -> bool {
         let memory = self.workspace.join("memory/MEMORY.md");
-        self.reach.is_note(place) || place == memory
+        self.reach.is_own_word(place) || place == memory
     }
 
     /// Whether this run can change `place`, or something beneath it.

@@ -149,7 +149,7 @@ impl Policy {
                 Net::Any => format!("commands: {commands}; web tools: public hosts"),
             },
         ));
-        if let Some(only) = &self.offered {
+        for only in &self.offered {
             lines.push(("tools", list(only)));
         }
         for (tool, permission) in &self.permissions {

@@ -157,35 +157,24 @@ impl Exec {
             system::secrets(of_homes, secrets::system_places())
                 .into_iter()
                 .chain(self.logins.iter().cloned())
-                .filter(|secret| !reach.roots.iter().any(|root| root.path.starts_with(secret))),
+                .filter(|secret| !reach.names(secret)),
         );
-        // Of places within each other the innermost says what is kept, as for the file tools: who means a start-up file
-        // grants that very file.
-        let is_innermost = |root: &Path, path: &Path| {
-            let inner = |other: &&PathBuf| *other != root && other.starts_with(root);
-            !writes
-                .iter()
-                .filter(inner)
-                .any(|other| path.starts_with(other))
-        };
-        let of_all = |of: &dyn Fn(&Path) -> Vec<PathBuf>| -> Vec<PathBuf> {
-            let of_one = |root: &PathBuf| {
-                let mut places = of(root);
-                places.retain(|path| is_innermost(root, path));
-                places
-            };
-            writes.iter().flat_map(of_one).collect()
-        };
-        let nested = of_all(&startup::kept_beneath);
-        let of_writes = of_all(&|root| startup::kept(root, NAMES));
-        // What is run at the next start counts from a home too, wherever around it or within it files may be changed.
-        let of_homes = homes.iter().flat_map(|home| startup::kept(home, NAMES));
+        let nested = of_all(&writes, &startup::kept_beneath);
+        // Where these are the places of several at once, each of them keeps its own.
+        let bound = reach.each().into_iter();
+        let of_writes = bound.filter(|one| !one.is_free || reach.is_free);
+        let of_writes = of_writes.flat_map(|one| {
+            let writes: Vec<PathBuf> = one.written_by_commands().map(Path::to_owned).collect();
+            // What is run at the next start counts from a home too, wherever around it or within it files may be changed.
+            let of_homes = homes.iter().flat_map(|home| startup::kept(home, NAMES));
+            let mut kept = of_all(&writes, &|root| startup::kept(root, NAMES));
+            kept.extend(of_homes);
+            kept.retain(|place| !writes.contains(place));
+            kept
+        });
         let only_read = reach.roots.iter().filter(|root| !root.may_write);
         let only_read = only_read.map(|root| root.path.clone());
         let kept: BTreeSet<PathBuf> = of_writes
-            .into_iter()
-            .chain(of_homes)
-            .filter(|place| !writes.contains(place))
             .chain(only_read.filter(|path| !writes.contains(path)))
             .chain(reach.read_only.iter().cloned())
             // A command has said something, and so has a stranger, whatever was said before.
@@ -347,6 +336,24 @@ impl Exec {
                 .to_owned()
         })
     }
+}
+
+/// What `of` names beneath `writes`. Of places within each other the innermost says what is kept, as for the file tools: who
+/// means a start-up file grants that very file.
+fn of_all(writes: &[PathBuf], of: &dyn Fn(&Path) -> Vec<PathBuf>) -> Vec<PathBuf> {
+    let is_innermost = |root: &Path, path: &Path| {
+        let inner = |other: &&PathBuf| *other != root && other.starts_with(root);
+        !writes
+            .iter()
+            .filter(inner)
+            .any(|other| path.starts_with(other))
+    };
+    let of_one = |root: &PathBuf| {
+        let mut places = of(root);
+        places.retain(|path| is_innermost(root, path));
+        places
+    };
+    writes.iter().flat_map(of_one).collect()
 }
 
 /// What programs say when a place holds what is kept, or is kept itself, by a mount.
@@ -608,9 +615,13 @@ fn accident(command: &str) -> Option<&'static str> {
 mod tests {
     use super::{Containment, Exec, Limits, accident, environment};
     use crate::message::plain_text;
+    use crate::policy::reach::{Reach, Root};
     use crate::sys::env::Env;
-    use crate::tool::{Failure, Tool, files::tests::files};
+    use crate::sys::sandbox::Fence;
+    use crate::tool::files::{Files, tests::files};
+    use crate::tool::{Failure, Tool};
     use serde_json::json;
+    use std::path::PathBuf;
     use std::sync::Arc;
     use std::time::Duration;
 
@@ -721,6 +732,61 @@ mod tests {
                 or `--write`)",
             ),
         );
+        crate::sys::sandbox::private::tidy();
+    }
+
+    #[test]
+    fn of_several_each_closes_and_keeps_its_own() {
+        let temp = tempfile::tempdir().unwrap();
+        let home = std::fs::canonicalize(temp.path()).unwrap();
+        for name in ["d/.config/nvim", ".aws", "w"] {
+            std::fs::create_dir_all(home.join(name)).unwrap();
+        }
+        let _alone = crate::sys::process::tests::alone();
+        let reach = |directory: &str, roots: &[(&str, bool)]| Reach {
+            directory: home.join(directory),
+            workspace: home.join("w"),
+            home: home.clone(),
+            roots: roots
+                .iter()
+                .map(|(path, may_write)| Root {
+                    path: home.join(path),
+                    may_write: *may_write,
+                })
+                .collect(),
+            ..Reach::default()
+        };
+        let ours = reach("w", &[("d", true), ("w", true), ("", false)]);
+        let theirs = reach("d", &[("d/.config", true), ("w", true), (".aws", false)]);
+        let fence = |reach: Reach| {
+            let containment = Containment {
+                fenced: true,
+                net: false,
+            };
+            let files = Arc::new(Files::new(reach).unwrap());
+            let exec = Exec::new(files, &limits(), &Env::default(), containment);
+            exec.fence().unwrap()
+        };
+        let of = |fence: &Fence, name: &str| {
+            let path = &home.join(name);
+            let is_in = |places: &[PathBuf]| places.iter().any(|place| path.starts_with(place));
+            let changes = is_in(&fence.writes) && !is_in(&fence.kept);
+            (is_in(&fence.reads) && !is_in(&fence.closed), changes)
+        };
+        let places = ["d/x", "d/.config/x", "d/.config/nvim/x", "w/x", ".aws/x"];
+        let both = fence(ours.and(&theirs));
+        for name in places {
+            let (one, other) = (
+                of(&fence(ours.clone()), name),
+                of(&fence(theirs.clone()), name),
+            );
+            assert_eq!(
+                of(&both, name),
+                (one.0 && other.0, one.1 && other.1),
+                "{name}"
+            );
+        }
+        assert_eq!(of(&both, "d/.config/x"), (true, true));
         crate::sys::sandbox::private::tidy();
     }
 
