@@ -123,7 +123,12 @@ pub(super) fn work(world: &World, arguments: &Arguments, duty: Duty<'_>) -> Gone
     let mut report = report(world, arguments, Form::Held);
     let gone = attempt(world, arguments, Some(duty), &mut report);
     // Nothing is printed in this form, so that nothing can fail; the log has the result.
-    drop(report.finish(&json::result(&gone.ending, gone.exit, &gone.about, &report.stamp)));
+    drop(report.finish(&json::result(
+        &gone.ending,
+        gone.exit,
+        &gone.about,
+        &report.stamp,
+    )));
     gone
 }
 

@@ -114,7 +114,8 @@ impl Outcome {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Record {
-    pub v: u32,
+    /// The version of this layout.
+    pub version: u32,
     pub job: String,
     /// As the job was called then.
     pub name: String,
@@ -155,6 +156,10 @@ pub struct Spent {
     /// What it was denied: tools, each as often as it was.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub denied: Vec<String>,
+}
+
+impl Record {
+    pub const VERSION: u32 = 1;
 }
 
 impl Spent {

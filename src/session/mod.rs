@@ -361,12 +361,10 @@ impl Session {
             summary: None,
         };
         match &mut self.log {
-            Some(log) if log.file.is_some() => {
-                log.close(&self.key, &closing, &|metadata, _| {
-                    metadata.consolidated(from);
-                    metadata.summary_at = None;
-                })
-            }
+            Some(log) if log.file.is_some() => log.close(&self.key, &closing, &|metadata, _| {
+                metadata.consolidated(from);
+                metadata.summary_at = None;
+            }),
             _ => Ok(()),
         }
     }

@@ -110,7 +110,10 @@ pub fn beside(arguments: &[OsString]) -> io::Result<std::process::Child> {
 /// Become the shell's `command` in `directory`, with `env` alone and without input. It returns only where that failed.
 pub fn become_shell(command: &str, env: &[(String, String)], directory: &Path) -> io::Error {
     let mut shell = Command::new("/bin/sh");
-    shell.args(["-c", command]).current_dir(directory).env_clear();
+    shell
+        .args(["-c", command])
+        .current_dir(directory)
+        .env_clear();
     shell.envs(env.iter().map(|(name, value)| (name, value)));
     shell.stdin(Stdio::null()).exec()
 }

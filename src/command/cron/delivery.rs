@@ -175,5 +175,8 @@ fn finish(spec: &Spec) -> Result<()> {
     };
     let said = String::from_utf8_lossy(&finished.head).trim().to_owned();
     let colon = if said.is_empty() { "" } else { ": " };
-    Err(fail(Exit::Failed, format!("`{command}` {how}{colon}{said}")))
+    Err(fail(
+        Exit::Failed,
+        format!("`{command}` {how}{colon}{said}"),
+    ))
 }

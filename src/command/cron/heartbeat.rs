@@ -228,7 +228,10 @@ mod tests {
         let check = |text: &str, expect: bool| assert_eq!(has_tasks(text), expect, "{text:?}");
         check("", false);
         check("\n \n", false);
-        check("# Heartbeat\n\nThings to look at.\n\n## Active Tasks\n\n## Completed\n", false);
+        check(
+            "# Heartbeat\n\nThings to look at.\n\n## Active Tasks\n\n## Completed\n",
+            false,
+        );
         check("## Active Tasks\n<!-- add tasks\n- like this -->\n", false);
         check("## Active Tasks\n<!-- never closed\n- x", false);
         check("## Active Tasks\n- look at the mail\n", true);

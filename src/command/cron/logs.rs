@@ -60,10 +60,15 @@ pub(super) fn run(world: &World, settings: &Settings, wanted: &Wanted<'_>) -> Re
             None => folders(&store)?,
         };
         let new = self::records(&store, &ids, usize::MAX)?;
-        for record in new.iter().filter(|record| is_after(record, last.as_deref())) {
+        for record in new
+            .iter()
+            .filter(|record| is_after(record, last.as_deref()))
+        {
             match wanted.json {
                 true => world.terminal.print_json(&serde_json::to_value(record)?)?,
-                false => world.terminal.print(&format!("{}\n", row(world, record).join("  ")))?,
+                false => world
+                    .terminal
+                    .print(&format!("{}\n", row(world, record).join("  ")))?,
             }
         }
         last = new.last().map(|record| record.end.clone()).or(last);
@@ -87,12 +92,16 @@ fn row(world: &World, record: &Record) -> Vec<String> {
     } = record;
     let plain = |text: &str| harmless(text).replace(['\n', '\t'], " ");
     let outcome = match (record.outcome, record.status) {
-        (Outcome::Failed | Outcome::Busy, status) => format!("{} ({status})", record.outcome.words()),
+        (Outcome::Failed | Outcome::Busy, status) => {
+            format!("{} ({status})", record.outcome.words())
+        }
         (outcome, _) => outcome.words().to_owned(),
     };
     let tokens = spent.input_tokens + spent.output_tokens;
     let took = match (time(&record.start), time(&record.end)) {
-        (Some(start), Some(end)) if record.outcome.is_run() && record.outcome != Outcome::Unknown => {
+        (Some(start), Some(end))
+            if record.outcome.is_run() && record.outcome != Outcome::Unknown =>
+        {
             duration(end.duration_since(start).unsigned_abs())
         }
         _ => String::new(),
@@ -110,7 +119,9 @@ fn row(world: &World, record: &Record) -> Vec<String> {
             || plain(&record.start),
             |time| {
                 let zone = world.clock.now().time_zone().clone();
-                time.to_zoned(zone).strftime("%Y-%m-%d %H:%M:%S").to_string()
+                time.to_zoned(zone)
+                    .strftime("%Y-%m-%d %H:%M:%S")
+                    .to_string()
             },
         ),
         called,
@@ -190,13 +201,15 @@ fn records(store: &Store, ids: &[String], count: usize) -> Result<Vec<Record>> {
 
 /// Print what the last run said.
 fn output(world: &World, store: &Store, id: &str) -> Result<Exit> {
-    let path = Folder::new(store.folder(id)).last_output()?.ok_or_else(|| {
-        fail_hint(
-            Exit::NoInput,
-            "no run of this job has said anything yet",
-            format!("`nanobot cron run {id}`"),
-        )
-    })?;
+    let path = Folder::new(store.folder(id))
+        .last_output()?
+        .ok_or_else(|| {
+            fail_hint(
+                Exit::NoInput,
+                "no run of this job has said anything yet",
+                format!("`nanobot cron run {id}`"),
+            )
+        })?;
     let text = std::fs::read(&path).map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => fail(
             Exit::NoInput,

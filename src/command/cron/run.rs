@@ -119,7 +119,9 @@ fn scheduled(world: &World, settings: &Settings, store: &Store, job: Job) -> Res
     }
     let exit = match (verdict_now, again) {
         (Verdict::Due { slot }, _) => {
-            let is_done = job.state.last_run.is_some_and(|last| last >= slot);
+            let now = world.clock.timestamp();
+            let mut last = job.state.last_run.into_iter();
+            let is_done = last.any(|last| slot <= last && last <= now);
             stamps.handled_ms = Some(slot.as_millisecond());
             match is_done {
                 true => work.passed_over(&job, slot, Outcome::Elsewhere, stamps)?,
@@ -456,9 +458,7 @@ impl Work<'_> {
                 output.extend(finished.tail);
                 Ok(When::Yes(output))
             }
-            Some(code @ (126 | 127)) => {
-                Err(failed(format!("cannot be run (status {code})")))
-            }
+            Some(code @ (126 | 127)) => Err(failed(format!("cannot be run (status {code})"))),
             Some(_) => Ok(When::No),
             None => match finished.signal() {
                 Some(number) => Err(failed(format!("was ended by signal {number}"))),
@@ -549,7 +549,7 @@ impl Work<'_> {
         start: Timestamp,
     ) -> Record {
         Record {
-            v: 1,
+            version: Record::VERSION,
             job: job.id.clone(),
             name: job.name.clone(),
             trigger,
@@ -569,13 +569,7 @@ impl Work<'_> {
     }
 
     /// Tell the job file how it went, as the Python program does; a job that runs once has run.
-    fn settle(
-        &self,
-        job: &Job,
-        record: &Record,
-        start: Timestamp,
-        trigger: Trigger,
-    ) -> Result<()> {
+    fn settle(&self, job: &Job, record: &Record, start: Timestamp, trigger: Trigger) -> Result<()> {
         let now = self.world.clock.timestamp();
         let next = match &job.schedule {
             Ok(schedule) => schedule.next(now, job.created, &zone(self.world, schedule)?),
@@ -651,7 +645,11 @@ fn came(session: String, mut gone: Gone) -> Came {
         input_tokens: tally.usage.input,
         output_tokens: tally.usage.output,
         cost_usd: tally.cost,
-        denied: tally.denials.iter().map(|denial| denial.tool.clone()).collect(),
+        denied: tally
+            .denials
+            .iter()
+            .map(|denial| denial.tool.clone())
+            .collect(),
     };
     Came {
         outcome: None,
@@ -666,7 +664,8 @@ fn came(session: String, mut gone: Gone) -> Came {
 /// Whether an answer says that it has nothing to say: its last line is the mark.
 fn silent(text: &str) -> bool {
     let last = text.trim_end().lines().next_back().unwrap_or_default();
-    let bare = last.trim_matches(|letter: char| letter.is_whitespace() || "`*_.\"'".contains(letter));
+    let bare =
+        last.trim_matches(|letter: char| letter.is_whitespace() || "`*_.\"'".contains(letter));
     bare == NOTHING
 }
 

@@ -1,0 +1,431 @@
+//! A job's run: when it happens, what it sends, where its answer goes, and what stays of it.
+
+use crate::server::{calls, fails, says};
+use crate::story::{Story, write};
+use serde_json::{Value, json};
+use std::path::PathBuf;
+
+/// When the jobs of these stories were made, in milliseconds: five minutes before the stories' time.
+pub(crate) const MADE: i64 = 1_767_322_745_000;
+pub(crate) const ID: &str = "0a1b2c3d";
+
+/// A job as the Python program has it.
+pub(crate) fn job(schedule: &Value) -> Value {
+    json!({
+        "id": ID, "name": "digest", "enabled": true, "schedule": schedule,
+        "payload": { "kind": "agent_turn", "message": "What is new?", "deliver": false, "channel": null, "to": null },
+        "state": { "nextRunAtMs": null, "lastRunAtMs": null, "lastStatus": null, "lastError": null },
+        "createdAtMs": MADE, "updatedAtMs": MADE, "deleteAfterRun": false,
+    })
+}
+
+/// Each minute.
+pub(crate) fn minutely() -> Value {
+    json!({ "kind": "cron", "atMs": null, "everyMs": null, "expr": "* * * * *", "tz": null })
+}
+
+pub(crate) fn jobs(story: &Story, jobs: &[Value]) {
+    let file = json!({ "version": 1, "jobs": jobs });
+    write(
+        &story.workspace().join("cron/jobs.json"),
+        serde_json::to_string_pretty(&file).unwrap().as_bytes(),
+    );
+}
+
+pub(crate) fn folder(story: &Story) -> PathBuf {
+    story.home().join(".nanobot/cron").join(ID)
+}
+
+/// What only this program knows of the job.
+pub(crate) fn terms(story: &Story, terms: &Value) {
+    let path = folder(story).join("job.json");
+    write(&path, terms.to_string().as_bytes());
+}
+
+pub(crate) fn records(story: &Story) -> Vec<Value> {
+    let text = std::fs::read_to_string(folder(story).join("runs.jsonl")).unwrap_or_default();
+    text.lines()
+        .map(|line| serde_json::from_str(line).expect("a record is JSON"))
+        .collect()
+}
+
+pub(crate) fn outcomes(story: &Story) -> Vec<String> {
+    let outcome = |record: &Value| record["outcome"].as_str().unwrap_or_default().to_owned();
+    records(story).iter().map(outcome).collect()
+}
+
+/// The job as the job file has it by now; null where it is gone.
+pub(crate) fn kept(story: &Story) -> Value {
+    let text = std::fs::read(story.workspace().join("cron/jobs.json")).unwrap();
+    let file: Value = serde_json::from_slice(&text).unwrap();
+    file["jobs"][0].clone()
+}
+
+const SCHEDULED: [&str; 4] = ["cron", "run", ID, "--scheduled"];
+
+fn at(story: Story, time: &str) -> Story {
+    story.env("NANOBOT_TEST_TIME", time)
+}
+
+#[test]
+fn a_time_is_run_once() {
+    let story = Story::new().script([says("All is well.")]);
+    jobs(&story, &[job(&minutely())]);
+    story.run(SCHEDULED).stdout("All is well.\n");
+    // The same minute again.
+    story.run(SCHEDULED);
+    assert_eq!(outcomes(&story), ["ok"]);
+    let record = &records(&story)[0];
+    assert_eq!(record["slot"], "2026-01-02T03:04:00Z");
+    assert_eq!(record["trigger"], "schedule");
+    assert_eq!(record["status"], 0);
+    assert_eq!(record["session"], format!("cron:{ID}"));
+    assert!(record["inputTokens"].as_u64().unwrap() > 0, "{record}");
+    let output = std::fs::read_to_string(record["output"].as_str().unwrap()).unwrap();
+    assert_eq!(output, "All is well.");
+    let state = &kept(&story)["state"];
+    assert_eq!(state["lastStatus"], "ok");
+    assert_eq!(state["lastRunAtMs"], 1_767_323_045_000_i64);
+    assert_eq!(state["nextRunAtMs"], 1_767_323_100_000_i64);
+    let story = at(story, "2026-01-02T03:05:00Z").script([says("Still well.")]);
+    story.run(SCHEDULED).stdout("Still well.\n");
+    assert_eq!(outcomes(&story), ["ok", "ok"]);
+}
+
+#[test]
+fn of_its_own_conversation_a_job_sends_the_last_run_alone() {
+    let story = Story::new().script([says("one"), says("two"), says("three")]);
+    jobs(&story, &[job(&minutely())]);
+    for answer in ["one\n", "two\n", "three\n"] {
+        story.run(["cron", "run", "digest"]).stdout(answer);
+    }
+    let sent = |request: usize| -> Vec<String> {
+        let messages = story.asked()[request].messages();
+        let others = messages
+            .iter()
+            .filter(|message| message["role"] != "system");
+        others
+            .map(|message| message["role"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    assert_eq!(sent(0), ["user"]);
+    assert_eq!(sent(1), ["user", "assistant", "user"]);
+    assert_eq!(sent(2), ["user", "assistant", "user"]);
+    assert!(story.asked()[2].raw.contains("two"));
+    assert!(!story.asked()[2].raw.contains("\"one\""));
+    // The log has all of it.
+    let log = story.session(&format!("cron_{ID}.jsonl"));
+    let answers = log
+        .iter()
+        .filter(|line| line["role"] == "assistant")
+        .count();
+    assert_eq!(answers, 3);
+}
+
+#[test]
+fn what_the_model_is_told_of_the_run() {
+    let story = Story::new().script([says("x")]);
+    jobs(&story, &[job(&minutely())]);
+    story.run(SCHEDULED).stdout("x\n");
+    let asked = &story.asked()[0];
+    let system = asked.messages()[0]["content"].as_str().unwrap().to_owned();
+    for words in ["`digest`", "NOTHING_TO_REPORT", "nobody can answer"] {
+        assert!(system.contains(words), "{words} in {system}");
+    }
+    assert!(asked.last().contains("What is new?"));
+}
+
+#[test]
+fn silence_when_there_is_nothing_to_say() {
+    let story = Story::new().script([says("I looked.\n\nNOTHING_TO_REPORT")]);
+    jobs(&story, &[job(&minutely())]);
+    let to = story.dir().join("out.txt");
+    terms(&story, &json!({ "v": 1, "sink": { "file": to } }));
+    story.run(SCHEDULED);
+    assert_eq!(outcomes(&story), ["nothing"]);
+    assert!(!to.exists());
+}
+
+#[test]
+fn an_answer_goes_to_a_file_or_a_command() {
+    let story = Story::new().script([
+        says("one"),
+        says("two % 'three' \"four\"\n🐈"),
+        says("five"),
+    ]);
+    jobs(&story, &[job(&minutely())]);
+    let to = story.dir().join("new/out.txt");
+    terms(&story, &json!({ "v": 1, "sink": { "file": to } }));
+    story.run(["cron", "run", ID]);
+    story.run(["cron", "run", ID]);
+    let text = std::fs::read_to_string(&to).unwrap();
+    assert_eq!(text, "one\ntwo % 'three' \"four\"\n🐈\n");
+    assert_eq!(
+        records(&story)[0]["delivered"],
+        format!("file:{}", to.display())
+    );
+    let command = format!(
+        "cat > {}; echo $NANOBOT_JOB_NAME >> {0}",
+        story.dir().join("piped").display()
+    );
+    terms(&story, &json!({ "v": 1, "sink": { "command": command } }));
+    story.run(["cron", "run", ID]);
+    let text = std::fs::read_to_string(story.dir().join("piped")).unwrap();
+    assert_eq!(text, "five\ndigest\n");
+}
+
+#[test]
+fn what_cannot_be_delivered_is_printed_and_a_failure() {
+    let story = Story::new().script([says("precious")]);
+    jobs(&story, &[job(&minutely())]);
+    terms(
+        &story,
+        &json!({ "v": 1, "sink": { "command": "echo no such user; exit 3" } }),
+    );
+    story
+        .run(SCHEDULED)
+        .status(1)
+        .stdout("precious\n")
+        .stderr_has("the answer was not delivered: `echo no such user; exit 3` failed with status 3: no such user");
+    assert_eq!(outcomes(&story), ["failed"]);
+    assert_eq!(kept(&story)["state"]["lastStatus"], "error");
+}
+
+#[test]
+fn a_delivery_that_only_the_job_file_names_is_not_made() {
+    // Whoever writes the job file would have a shell.
+    let story = Story::new().script([says("x")]);
+    let mut job = job(&minutely());
+    let to = format!("touch {}", story.dir().join("owned").display());
+    job["payload"]["deliver"] = json!(true);
+    job["payload"]["channel"] = json!("command");
+    job["payload"]["to"] = json!(to);
+    jobs(&story, &[job]);
+    story.run(SCHEDULED).stdout("x\n");
+    assert!(!story.dir().join("owned").exists());
+}
+
+#[test]
+fn a_condition_decides_whether_anything_is_spent() {
+    let story = Story::new().script([says("seen")]);
+    jobs(&story, &[job(&minutely())]);
+    let when = |command: &str| terms(&story, &json!({ "v": 1, "when": command }));
+    when("echo new mail; exit 1");
+    story.run(["cron", "run", ID]);
+    when("echo new mail");
+    story.run(["cron", "run", ID]).stdout("seen\n");
+    let last = story.asked()[0].last();
+    assert!(
+        last.contains("What is new?") && last.contains("new mail"),
+        "{last}"
+    );
+    for (command, status, words) in [
+        ("nanobot-is-not-here", 1, "cannot be run (status 127)"),
+        ("/etc/passwd", 1, "cannot be run (status 126)"),
+        ("kill -9 $$", 1, "was ended by signal 9"),
+    ] {
+        when(command);
+        story
+            .run(["cron", "run", ID])
+            .status(status)
+            .stderr_has(words);
+    }
+    assert_eq!(outcomes(&story), ["no", "ok", "failed", "failed", "failed"]);
+}
+
+#[test]
+fn a_failure_is_one_line_and_is_told_to_a_command() {
+    let story = Story::new().script([fails(401, "no such key")]);
+    jobs(&story, &[job(&minutely())]);
+    let told = story.dir().join("told");
+    let command = format!(
+        "{{ cat; echo $NANOBOT_JOB $NANOBOT_STATUS $NANOBOT_CAUSE; }} > {}",
+        told.display()
+    );
+    terms(&story, &json!({ "v": 1, "onFailure": command }));
+    let ran = story.run(SCHEDULED).status(77);
+    let error = ran.error_text();
+    assert!(
+        error.starts_with("nanobot: the job `digest` (0a1b2c3d): "),
+        "{error}"
+    );
+    let text = std::fs::read_to_string(&told).unwrap();
+    assert!(text.ends_with(&format!("{ID} 77 refused\n")), "{text}");
+    assert!(text.contains("no such key"), "{text}");
+    let state = &kept(&story)["state"];
+    assert_eq!(state["lastStatus"], "error");
+    assert!(state["lastError"].as_str().unwrap().contains("no such key"));
+}
+
+#[test]
+fn what_was_denied_makes_a_run_fail_that_answered() {
+    let story = Story::new().script([
+        calls("write_file", json!({ "path": "/etc/motd", "content": "x" })),
+        says("I could not."),
+    ]);
+    jobs(&story, &[job(&minutely())]);
+    story
+        .run(SCHEDULED)
+        .status(5)
+        .stdout("I could not.\n")
+        .stderr_has("`write_file` was denied something");
+    assert_eq!(records(&story)[0]["denied"], json!(["write_file"]));
+    assert_eq!(outcomes(&story), ["failed"]);
+}
+
+#[test]
+fn quiet_jobs_keep_their_answer() {
+    let story = Story::new().script([says("for the record")]);
+    jobs(&story, &[job(&minutely())]);
+    terms(&story, &json!({ "v": 1, "quiet": true }));
+    story.run(SCHEDULED);
+    story
+        .run(["cron", "logs", ID, "--output"])
+        .stdout("for the record\n");
+}
+
+#[test]
+fn missed_times_are_caught_up_once_or_not_at_all() {
+    let daily = json!({ "kind": "cron", "expr": "0 2 * * *", "tz": null });
+    let mut job = job(&daily);
+    job["createdAtMs"] = json!(MADE - 5 * 86_400_000);
+    let story = Story::new().script([says("late")]);
+    jobs(&story, &[job]);
+    // An hour late, and five times missed.
+    story.run(SCHEDULED);
+    story.run(SCHEDULED);
+    assert_eq!(outcomes(&story), ["missed"]);
+    std::fs::remove_dir_all(folder(&story)).unwrap();
+    terms(&story, &json!({ "v": 1, "catchUp": "once" }));
+    story.run(SCHEDULED).stdout("late\n");
+    story.run(SCHEDULED);
+    assert_eq!(outcomes(&story), ["ok"]);
+    assert_eq!(records(&story)[0]["slot"], "2026-01-02T02:00:00Z");
+}
+
+#[test]
+fn a_time_that_another_program_has_run_is_passed_over() {
+    let story = Story::new();
+    let mut job = job(&minutely());
+    job["state"]["lastRunAtMs"] = json!(MADE + 300_000);
+    jobs(&story, &[job]);
+    story.run(SCHEDULED);
+    assert_eq!(outcomes(&story), ["elsewhere"]);
+}
+
+#[test]
+fn a_clock_that_was_set_back_repeats_nothing() {
+    let story = Story::new().script([says("once")]);
+    jobs(&story, &[job(&minutely())]);
+    story.run(SCHEDULED).stdout("once\n");
+    let story = at(story, "2026-01-02T03:01:00Z");
+    story.run(SCHEDULED);
+    assert_eq!(outcomes(&story), ["ok"]);
+    // A year ahead was no time at all.
+    let state = json!({ "v": 1, "handledMs": MADE + 365 * 86_400_000_i64, "started": null });
+    write(
+        &folder(&story).join("state.json"),
+        state.to_string().as_bytes(),
+    );
+    let story = story.script([says("again")]);
+    story.run(SCHEDULED).stdout("again\n");
+}
+
+#[test]
+fn a_run_that_was_cut_off_is_told_and_not_repeated() {
+    let story = Story::new().script([says("after")]);
+    let mut job = job(&minutely());
+    job["createdAtMs"] = json!(MADE - 3_600_000);
+    jobs(&story, &[job]);
+    let slot = MADE + 300_000 - 5000;
+    let cut_off = |after: i64| {
+        let started = json!({ "atMs": slot + after, "slotMs": slot, "pid": 4_000_000 });
+        let state = json!({ "v": 1, "handledMs": slot, "started": started });
+        let path = folder(&story).join("state.json");
+        write(&path, state.to_string().as_bytes());
+    };
+    cut_off(1000);
+    let told = story.dir().join("told");
+    terms(
+        &story,
+        &json!({ "v": 1, "onFailure": format!("cat > {}", told.display()) }),
+    );
+    story.run(SCHEDULED).stderr_has(
+        "the last run was cut off: it began at 2026-01-02T03:04:01Z as process 4000000",
+    );
+    assert_eq!(outcomes(&story), ["unknown"]);
+    assert!(told.exists());
+    story.run(SCHEDULED);
+    // Where the job says so, it is run again.
+    cut_off(2000);
+    terms(&story, &json!({ "v": 1, "afterCrash": "again" }));
+    story
+        .run(SCHEDULED)
+        .stdout("after\n")
+        .stderr_has("was cut off");
+    assert_eq!(outcomes(&story), ["unknown", "unknown", "ok"]);
+    assert_eq!(records(&story)[2]["slot"], records(&story)[1]["slot"]);
+}
+
+#[test]
+fn jobs_that_run_once_go_when_they_have() {
+    let once = json!({ "kind": "at", "atMs": MADE + 60_000 });
+    let mut first = job(&once);
+    first["deleteAfterRun"] = json!(true);
+    let story = Story::new().script([says("reminder"), fails(401, "no")]);
+    jobs(&story, &[first.clone()]);
+    story.run(SCHEDULED).stdout("reminder\n");
+    assert_eq!(kept(&story), Value::Null);
+    assert_eq!(outcomes(&story), ["ok"]);
+    story
+        .run(["cron", "logs", ID])
+        .stdout_has("digest (0a1b2c3d)");
+    // One that failed is kept, and not run again.
+    std::fs::remove_dir_all(folder(&story)).unwrap();
+    jobs(&story, &[first]);
+    let ran = story.run(SCHEDULED).status(77);
+    ran.error_text();
+    assert_eq!(kept(&story)["enabled"], false);
+    story.run(SCHEDULED);
+}
+
+#[test]
+fn jobs_that_cannot_run() {
+    let story = Story::new();
+    let mut off = job(&minutely());
+    off["enabled"] = json!(false);
+    jobs(&story, &[off]);
+    story.run(SCHEDULED);
+    let broken = json!({ "kind": "cron", "expr": "61 * * * *", "tz": null });
+    jobs(&story, &[job(&broken)]);
+    story.run(SCHEDULED).status(78).stderr_has("61");
+    jobs(&story, &[]);
+    story
+        .run(SCHEDULED)
+        .status(66)
+        .stderr_has("nanobot cron sync");
+    story
+        .run(["cron", "run", "nightly"])
+        .status(66)
+        .stderr_has("nanobot cron list --all");
+}
+
+#[test]
+fn all_that_are_due_run_side_by_side() {
+    let story = Story::new().script([says("x"), says("x")]);
+    let mut second = job(&minutely());
+    second["id"] = json!("ffffffff");
+    let mut not_due = job(&json!({ "kind": "cron", "expr": "0 0 1 7 *", "tz": null }));
+    not_due["id"] = json!("eeeeeeee");
+    jobs(&story, &[job(&minutely()), second, not_due]);
+    story.run(["cron", "run", "--due"]).stdout("x\nx\n");
+    story.run(["cron", "run", "--due"]);
+}
+
+#[test]
+fn what_a_run_spent_stands_in_the_ledger_under_its_job() {
+    let story = Story::new().script([says("x")]);
+    jobs(&story, &[job(&minutely())]);
+    story.run(SCHEDULED).stdout("x\n");
+    story.run(["usage", "--by", "job"]).stdout_has(ID);
+}
