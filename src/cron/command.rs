@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn every_word_arrives() {
+    fn fuzz_words_arrive() {
         let check = |text: &str, expect: &str| assert_eq!(escaped(text), expect);
         check("/a%b", r"/a\%b");
         check("/a b%c d", r"'/a b'\%'c d'");

@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_of_others_is_ever_lost() {
+    fn fuzz_nothing_of_others_is_lost() {
         let own = text(MADE, &["a", "b"]);
         let other = own.replace(NAME, "/other");
         let mixed = format!("# c\nA=b\n{own}0 1 * * * x\n{other}y\n{own}z");

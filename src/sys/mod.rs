@@ -3,6 +3,7 @@
 pub mod address;
 pub mod beneath;
 pub mod clock;
+pub mod crontab;
 pub mod env;
 pub mod hosts;
 pub mod http;

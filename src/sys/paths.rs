@@ -211,6 +211,11 @@ impl Paths {
         self.root.join("undo")
     }
 
+    /// Where what is ours of jobs is kept, a folder for each.
+    pub fn cron(&self) -> PathBuf {
+        self.root.join("cron")
+    }
+
     /// Where releases up to 0.1.3.post7 kept sessions, and where 0.3 keeps its store.
     pub fn old_sessions(&self) -> PathBuf {
         self.root.join("sessions")

@@ -19,7 +19,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::AtomicBool;
-use std::sync::{Mutex, MutexGuard, Once, PoisonError, TryLockError};
+use std::sync::{Mutex, MutexGuard, Once, PoisonError, TryLockError, mpsc};
 use std::time::{Duration, Instant};
 
 /// How long a child that was asked to end may take.
@@ -272,6 +272,36 @@ fn places_of_turn(fence: &Fence) -> Vec<(File, bool)> {
 /// # Errors
 /// It cannot be started; [`io::ErrorKind::ResourceBusy`] where others are not done in time.
 pub fn run(spec: &Spec, say: &mut dyn FnMut(&[u8])) -> io::Result<Finished> {
+    run_with(spec, None, say)
+}
+
+/// Bytes that are kept of what a command complains of.
+const COMPLAINTS: u64 = 16 << 10;
+
+/// As [`run`], with what the command writes on standard error apart: the beginning of that, and all else in [`Finished`].
+///
+/// # Errors
+/// It cannot be started.
+pub fn run_apart(spec: &Spec) -> io::Result<(Finished, Vec<u8>)> {
+    let (mut pipe, errors) = io::pipe()?;
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut said = Vec::new();
+        // Where nobody can read any more, what was read is what there is; and whoever asked may be gone.
+        drop(pipe.by_ref().take(COMPLAINTS).read_to_end(&mut said));
+        drop(io::copy(&mut pipe, &mut io::sink()));
+        drop(sender.send(said));
+    });
+    let finished = run_with(spec, Some(errors), &mut |_| ())?;
+    // What it left behind has ended; what could not be ended is not waited for.
+    Ok((finished, receiver.recv_timeout(GIVE_UP).unwrap_or_default()))
+}
+
+fn run_with(
+    spec: &Spec,
+    errors: Option<io::PipeWriter>,
+    say: &mut dyn FnMut(&[u8]),
+) -> io::Result<Finished> {
     static FIRST: Once = Once::new();
     FIRST.call_once(|| {
         // Whoever started us may have it ignored, and then the system takes leave of our children before we can.
@@ -298,7 +328,7 @@ pub fn run(spec: &Spec, say: &mut dyn FnMut(&[u8])) -> io::Result<Finished> {
         _ => None,
     };
     let (mut pipe, writer) = io::pipe()?;
-    let mut child = spawn(spec, writer)?;
+    let mut child = spawn(spec, writer, errors)?;
     let mut kept = Kept {
         limit: spec.keep,
         ..Kept::default()
@@ -396,7 +426,11 @@ impl Drop for Running {
     }
 }
 
-fn spawn(spec: &Spec, writer: io::PipeWriter) -> io::Result<Running> {
+fn spawn(
+    spec: &Spec,
+    writer: io::PipeWriter,
+    errors: Option<io::PipeWriter>,
+) -> io::Result<Running> {
     let with_mounts = spec
         .fence
         .as_ref()
@@ -423,7 +457,8 @@ fn spawn(spec: &Spec, writer: io::PipeWriter) -> io::Result<Running> {
     command
         .envs(spec.env.iter().map(|(name, value)| (name, value)))
         .process_group(0);
-    command.stdout(writer.try_clone()?).stderr(writer);
+    command.stdout(writer.try_clone()?);
+    command.stderr(errors.unwrap_or(writer));
     let mut groups = groups();
     let process = match (&spec.fence, with_mounts) {
         (Some(fence), None) => fence.around(|| command.spawn())?,

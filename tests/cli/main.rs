@@ -11,6 +11,7 @@ mod cron_run;
 mod crowd;
 mod docs;
 mod endurance;
+mod fake_crontab;
 mod faults;
 mod files;
 mod formats;

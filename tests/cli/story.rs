@@ -3,6 +3,7 @@
 //! Whatever is not expected must not happen: an unmentioned stdout or stderr is empty, an unmentioned status is 0, and
 //! a script is used up.
 
+use crate::fake_crontab::FakeCrontab;
 use crate::formats::Format;
 use crate::server::{Asked, Server, Turn};
 use serde_json::{Value, json};
@@ -35,6 +36,7 @@ impl Story {
         let temp = tempfile::tempdir_in(place).expect("a temporary directory");
         std::fs::create_dir(temp.path().join("home")).unwrap();
         std::fs::create_dir(temp.path().join("dir")).unwrap();
+        FakeCrontab::install(&temp.path().join("bin"));
         Self {
             temp,
             server: OnceCell::new(),
@@ -87,6 +89,11 @@ impl Story {
 
     pub(crate) fn workspace(&self) -> PathBuf {
         self.home().join(".nanobot/workspace")
+    }
+
+    /// The crontab of this story, which is nobody else's.
+    pub(crate) fn crontab(&self) -> FakeCrontab {
+        FakeCrontab::at(&self.temp.path().join("bin"))
     }
 
     pub(crate) fn config(self, config: &Value) -> Self {
@@ -161,7 +168,7 @@ impl Story {
         command.current_dir(self.dir()).env_clear();
         command
             .env("HOME", self.home())
-            .env("PATH", "/usr/local/bin:/usr/bin:/bin")
+            .env("PATH", self.path())
             .env("NANOBOT_TEST_TIME", TIME)
             // Otherwise it would depend on where the tests run. Those that are about it say so.
             .env("NANOBOT_MEMORY__CONSOLIDATE", "manual");
@@ -171,6 +178,12 @@ impl Story {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         command
+    }
+
+    /// Where programs are.
+    pub(crate) fn path(&self) -> String {
+        let own = self.temp.path().join("bin");
+        format!("{}:/usr/local/bin:/usr/bin:/bin", own.display())
     }
 
     pub(crate) fn run<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Ran<'_> {
@@ -200,11 +213,12 @@ impl Story {
         }
     }
 
-    /// `text` with this story's paths as `$HOME` and `$DIR`.
+    /// `text` with this story's paths as `$HOME`, `$DIR` and `$BIN`.
     pub(crate) fn generalise(&self, text: &str) -> String {
-        let (home, dir) = (self.home(), self.dir());
+        let (home, dir, bin) = (self.home(), self.dir(), self.temp.path().join("bin"));
         text.replace(home.to_str().unwrap(), "$HOME")
             .replace(dir.to_str().unwrap(), "$DIR")
+            .replace(bin.to_str().unwrap(), "$BIN")
     }
 
     pub(crate) fn asked(&self) -> Vec<Asked> {

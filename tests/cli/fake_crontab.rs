@@ -1,0 +1,98 @@
+//! A `crontab` for stories, so that none of them touches that of whoever runs the tests. What it can do is at the top of
+//! `fake_crontab.sh`.
+
+use crate::story::Story;
+use std::path::{Path, PathBuf};
+
+const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cli/fake_crontab.sh");
+
+pub(crate) struct FakeCrontab {
+    dir: PathBuf,
+}
+
+impl FakeCrontab {
+    /// Put the program into the directory `dir`, which is made.
+    pub(crate) fn install(dir: &Path) {
+        std::fs::create_dir(dir).unwrap();
+        // A link, since a file that was just written may be found busy when it is to be run.
+        std::os::unix::fs::symlink(PROGRAM, dir.join("crontab")).unwrap();
+    }
+
+    /// The one in the directory `dir`.
+    pub(crate) fn at(dir: &Path) -> Self {
+        Self { dir: dir.into() }
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.dir.join(format!("crontab.{name}"))
+    }
+
+    /// Let it behave as this kind from now on.
+    pub(crate) fn behave(&self, kind: &str) {
+        std::fs::write(self.file("kind"), format!("{kind}\n")).unwrap();
+    }
+
+    /// Give it this table.
+    pub(crate) fn set(&self, table: impl AsRef<[u8]>) {
+        std::fs::write(self.file("table"), table).unwrap();
+    }
+
+    /// Let somebody else add this to the table once it has been listed.
+    pub(crate) fn interfere(&self, lines: &str) {
+        std::fs::write(self.file("next"), lines).unwrap();
+    }
+
+    /// The table; `None` where there is none.
+    pub(crate) fn table(&self) -> Option<String> {
+        let bytes = std::fs::read(self.file("table")).ok()?;
+        Some(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    /// The first argument of each call so far, without its directory.
+    pub(crate) fn calls(&self) -> Vec<String> {
+        let calls = std::fs::read_to_string(self.file("calls")).unwrap_or_default();
+        calls.lines().map(str::to_owned).collect()
+    }
+}
+
+/// What a shell of the story prints, and how it ends.
+fn shell(story: &Story, command: &str) -> (String, i32) {
+    let child = story.program("/bin/sh").args(["-c", command]).spawn();
+    let ran = story.wait(child.unwrap());
+    (ran.text() + &ran.error_text(), ran.code())
+}
+
+#[test]
+fn a_story_has_a_crontab_of_its_own() {
+    let story = Story::bare();
+    let crontab = story.crontab();
+    let check = |command: &str, expect: &str, status: i32| {
+        assert_eq!(
+            shell(&story, command),
+            (expect.to_owned(), status),
+            "{command}"
+        );
+    };
+    check("command -v crontab", "$BIN/crontab\n", 0);
+    check("crontab -l", "no crontab for me\n", 1);
+    check("echo '* * * * * x' > t; crontab \"$PWD/t\"", "", 0);
+    assert_eq!(crontab.table().unwrap(), "* * * * * x\n");
+    assert_eq!(crontab.calls(), ["-l", "t"]);
+    crontab.interfere("y\n");
+    check("crontab -l; crontab -l", "* * * * * x\n* * * * * x\ny\n", 0);
+    let refused = "new crontab file is missing newline before EOF, can't install.\n";
+    check("printf x > t; crontab \"$PWD/t\"", refused, 1);
+    crontab.behave("forgetful");
+    check("echo z > t; crontab \"$PWD/t\"", "", 0);
+    assert_eq!(crontab.table().unwrap(), "* * * * * x\ny\n");
+    check("crontab -r", "", 0);
+    assert_eq!(crontab.table(), None);
+    crontab.set("1\n");
+    check("crontab -l", "1\n", 0);
+    crontab.behave("torn");
+    check(
+        "crontab -l",
+        "# no crontab for anybody\ncrontab: input/output error\n",
+        1,
+    );
+}
