@@ -61,6 +61,8 @@ pub struct Terms {
     /// A run made it and not a person.
     pub by_model: bool,
     pub model: Option<String>,
+    /// The config file, where it is not the usual one.
+    pub config: Option<PathBuf>,
     /// A command that says whether there is anything to do.
     pub when: Option<String>,
     /// Seconds; 0 for none.

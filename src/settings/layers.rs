@@ -97,6 +97,11 @@ impl<'a> Layers<'a> {
         &self.strays
     }
 
+    /// The variables that set something, some perhaps more than once.
+    pub fn variables(&self) -> impl Iterator<Item = &str> {
+        self.variables.values().map(String::as_str)
+    }
+
     /// The value at `path`, expanded and of its key's type; `None` when it is absent or null. Fails with 78.
     pub fn read(&self, path: &[impl AsRef<str>]) -> Result<Option<Value>> {
         let path: KeyPath = path.iter().map(|name| name.as_ref().to_owned()).collect();

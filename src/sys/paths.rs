@@ -168,6 +168,11 @@ impl Paths {
         })
     }
 
+    /// The config file where none is named.
+    pub fn usual_config(&self) -> PathBuf {
+        self.root.join("config.json")
+    }
+
     /// `path` with a leading `~` as the home directory. A default below `~/.nanobot` follows `NANOBOT_HOME`.
     pub fn expand(&self, path: &str) -> PathBuf {
         if let Some(rest) = path.strip_prefix("~/.nanobot")

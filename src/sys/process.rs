@@ -82,6 +82,31 @@ pub fn has_terminal() -> bool {
     File::open("/dev/tty").is_ok()
 }
 
+/// Where this program is, as whoever started it had it: a link stays one, so that it leads to the next release too. `path`
+/// is what the variable says. Where that is another program, it is the file that runs.
+pub fn program(path: Option<&str>) -> io::Result<PathBuf> {
+    let own = std::env::current_exe()?;
+    let same = |found: &PathBuf| match (std::fs::metadata(found), std::fs::metadata(&own)) {
+        (Ok(found), Ok(own)) => (found.dev(), found.ino()) == (own.dev(), own.ino()),
+        _ => false,
+    };
+    let typed = std::env::args_os().next().map(PathBuf::from);
+    let Some(typed) = typed.filter(|typed| !typed.as_os_str().is_empty()) else {
+        return Ok(own);
+    };
+    let found = match typed.components().count() {
+        1 if !typed.starts_with("/") => {
+            let folders = path.unwrap_or_default().split(':');
+            folders
+                .filter(|folder| folder.starts_with('/'))
+                .map(|folder| Path::new(folder).join(&typed))
+                .find(|found| found.is_file())
+        }
+        _ => Some(std::path::absolute(typed)?),
+    };
+    Ok(found.filter(same).unwrap_or(own))
+}
+
 /// Those that go on by themselves: they are nobody's strays.
 static DETACHED: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
 

@@ -170,6 +170,7 @@ impl Story {
             .env("HOME", self.home())
             .env("PATH", self.path())
             .env("NANOBOT_TEST_TIME", TIME)
+            .env("NANOBOT_TEST_DAEMON", "yes")
             // Otherwise it would depend on where the tests run. Those that are about it say so.
             .env("NANOBOT_MEMORY__CONSOLIDATE", "manual");
         command.envs(self.env.iter().map(|(name, value)| (name, value)));
