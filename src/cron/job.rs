@@ -1,10 +1,12 @@
 //! A job: what the job file has of it, which the Python program shares, and the terms that only this program knows.
 
 use super::schedule::{CatchUp, Schedule};
+use super::store::HEARTBEAT;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// A job.
 #[derive(Clone, Debug)]
@@ -100,11 +102,34 @@ pub enum Kind {
     Heartbeat,
 }
 
+/// How often HEARTBEAT.md is looked at where nobody said: half an hour, as in the Python program.
+pub const PERIOD: Duration = Duration::from_secs(1800);
+
 impl Job {
+    /// The job that looks at HEARTBEAT.md, as nobody has changed it yet.
+    pub fn heartbeat(made: Timestamp) -> Self {
+        Self {
+            id: HEARTBEAT.into(),
+            name: HEARTBEAT.into(),
+            enabled: true,
+            schedule: Ok(Schedule::Every(PERIOD)),
+            message: String::new(),
+            delivery: Delivery::default(),
+            session: Some(HEARTBEAT.into()),
+            created: made,
+            state: State::default(),
+            delete_after_run: false,
+            terms: Some(Terms {
+                kind: Kind::Heartbeat,
+                ..Terms::default()
+            }),
+        }
+    }
+
     /// The conversation of its runs, and whether it is its own: then only the last run is sent again.
     pub fn conversation(&self) -> (String, bool) {
         match &self.session {
-            Some(key) => (key.clone(), key == super::store::HEARTBEAT),
+            Some(key) => (key.clone(), key == HEARTBEAT),
             None => (format!("cron:{}", self.id), true),
         }
     }

@@ -192,17 +192,9 @@ impl Store {
             None => Err("its terms name no time".into()),
         };
         Ok(Some(Job {
-            id: HEARTBEAT.into(),
-            name: HEARTBEAT.into(),
-            enabled: true,
             schedule,
-            message: String::new(),
-            delivery: Delivery::default(),
-            session: Some(HEARTBEAT.into()),
-            created: made,
-            state: State::default(),
-            delete_after_run: false,
             terms: Some(terms),
+            ..Job::heartbeat(made)
         }))
     }
 

@@ -251,6 +251,7 @@ impl Crontab {
             timeout: self.deadline,
             keep: LARGEST,
             fence: None,
+            input: None,
         };
         let (finished, complaints) = process::run_apart(&spec)
             .map_err(|error| Trouble::Failed(format!("`{name}` cannot be started: {error}")))?;

@@ -4,20 +4,38 @@ use crate::World;
 use crate::cli::Cron;
 use crate::cron::job::{Job, Terms};
 use crate::cron::store::Store;
-use crate::error::{Exit, fail_hint};
+use crate::error::{Exit, fail, fail_hint};
 use crate::settings::{Config, Overrides, Settings};
 use anyhow::Result;
 use std::path::PathBuf;
 
+pub(super) mod add;
 mod delivery;
-mod heartbeat;
+mod edit;
+pub(super) mod heartbeat;
+mod list;
 mod logs;
-mod run;
-mod sync;
+pub(super) mod near;
+pub(super) mod run;
+mod show;
+mod stand;
+pub(super) mod switch;
+pub(super) mod sync;
+pub(super) mod terms;
+pub(super) mod words;
+pub(super) mod zones;
 
 pub fn run(world: &World, command: &Cron) -> Result<Exit> {
     match command {
+        Cron::Add(arguments) => add::run(&with_config(world, &arguments.config), arguments),
+        Cron::List(arguments) => list::run(world, arguments),
+        Cron::Show { job, json } => show::run(world, job, *json),
+        Cron::Edit(arguments) => edit::run(&with_config(world, &arguments.config), arguments),
         Cron::Run(arguments) => run::run(world, arguments),
+        Cron::Enable { jobs, disable } => switch::switch(world, jobs, !disable),
+        Cron::Disable { jobs } => switch::switch(world, jobs, false),
+        Cron::Remove { jobs } => switch::remove(world, jobs),
+        Cron::Sync { dry_run } => sync::run(world, *dry_run),
         Cron::Logs {
             job,
             follow,
@@ -35,8 +53,18 @@ pub fn run(world: &World, command: &Cron) -> Result<Exit> {
                 json: *json,
             },
         ),
-        _ => todo!(),
+        Cron::Export(_) => Err(fail(Exit::Failed, "`cron export` is not there yet")),
     }
+}
+
+/// The world with the config that stands behind a command whose `-c` means something else.
+fn with_config(world: &World, config: &Option<std::path::PathBuf>) -> World {
+    let mut world = world.clone();
+    if let Some(path) = config {
+        world.paths.config.clone_from(path);
+        world.shared.config = Some(path.clone());
+    }
+    world
 }
 
 /// Where a job works: in the workspace, unless it was told another place.
@@ -57,9 +85,11 @@ pub(in crate::command) fn settings(world: &World) -> Result<Settings> {
     Settings::resolve(&config, &world.env, &flags, &world.paths)
 }
 
-/// The jobs of the workspace. What older releases keep in the data directory belongs to the workspace of the config.
+/// The jobs of the workspace. What older releases keep in the data directory belongs to the workspace of the config,
+/// however that was come to.
 pub(in crate::command) fn store(world: &World, settings: &Settings) -> Store {
-    let older = world.shared.workspace.is_none();
+    let older =
+        near::workspace(world, &world.paths.config).as_deref() == Some(&*settings.workspace);
     Store::new(&settings.workspace, &world.paths.root, older)
 }
 
@@ -72,11 +102,7 @@ pub(in crate::command) fn find(store: &Store, word: &str) -> Result<Job> {
     let named: Vec<&Job> = jobs.iter().filter(|job| job.name == word).collect();
     match named[..] {
         [job] => Ok(job.clone()),
-        [] => Err(fail_hint(
-            Exit::NoInput,
-            format!("there is no job `{word}`"),
-            "`nanobot cron list --all`, which prints their ids",
-        )),
+        [] => Err(nobody(word)),
         _ => {
             let ids: Vec<&str> = named.iter().map(|job| job.id.as_str()).collect();
             Err(fail_hint(
@@ -85,5 +111,22 @@ pub(in crate::command) fn find(store: &Store, word: &str) -> Result<Job> {
                 format!("their ids instead: {}", ids.join(", ")),
             ))
         }
+    }
+}
+
+fn nobody(word: &str) -> anyhow::Error {
+    fail_hint(
+        Exit::NoInput,
+        format!("there is no job `{word}`"),
+        "`nanobot cron list --all`, which prints their ids",
+    )
+}
+
+/// Tell what a person should know, unless nothing is to be said.
+pub(in crate::command) fn notice(world: &World, text: &str) {
+    if !world.shared.quiet {
+        world
+            .terminal
+            .complain(&format!("nanobot: {}", text.replace('\n', " ")));
     }
 }

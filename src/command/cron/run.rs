@@ -4,14 +4,15 @@
 //! taken back, and the job file is told last. Whatever dies in between is found by whoever comes next.
 
 use super::delivery::{self, Given};
-use super::{directory, find, heartbeat, settings, store, sync};
+use super::sync::{self, Which};
+use super::{directory, find, heartbeat, settings, store};
 use crate::World;
 use crate::cli::{Agent, CronRun, Grants};
 use crate::command::agent::{self, Duty, Gone};
 use crate::cron::job::{AfterCrash, Job, Kind, Terms};
 use crate::cron::record::{Folder, Outcome, Record, Spent, Stamps, Started, Trigger};
 use crate::cron::schedule::{self, Schedule, Verdict};
-use crate::cron::store::{Store, is_plain};
+use crate::cron::store::{HEARTBEAT, Store, is_plain};
 use crate::error::{Exit, fail, fail_hint};
 use crate::policy::Policy;
 use crate::settings::Settings;
@@ -50,13 +51,25 @@ pub(super) fn run(world: &World, arguments: &CronRun) -> Result<Exit> {
     }
     let job = find(&store, word)?;
     if arguments.as_cron {
-        return Err(sync::as_cron(world, &settings, &job));
+        let (command, env) = sync::as_cron(world, &settings, &job)?;
+        let error = process::become_shell(&command, &env, &world.paths.home);
+        return Err(error).context("start a shell, as cron would");
     }
     by_hand(world, &settings, &store, &job, true)
 }
 
+/// Look at HEARTBEAT.md now, whether cron looks or not.
+pub(in crate::command) fn look(world: &World) -> Result<Exit> {
+    let settings = settings(world)?;
+    let store = store(world, &settings);
+    let there = store.job(HEARTBEAT)?;
+    let is_kept = there.is_some();
+    let job = there.unwrap_or_else(|| Job::heartbeat(world.clock.timestamp()));
+    by_hand(world, &settings, &store, &job, is_kept)
+}
+
 /// Run a job because somebody asks for it. `is_kept` where it is in the store.
-pub(super) fn by_hand(
+fn by_hand(
     world: &World,
     settings: &Settings,
     store: &Store,
@@ -611,7 +624,7 @@ impl Work<'_> {
                 false
             })?;
         }
-        sync::project(self.world, self.settings, self.store)
+        sync::project(self.world, self.settings, self.store, Which::Known)
             .map(drop)
             .context("its line stays in the crontab")
     }

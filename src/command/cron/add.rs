@@ -1,0 +1,240 @@
+//! `cron add`, and what it shares with `cron edit` and `heartbeat enable`: when a job runs, and what is answered.
+
+use super::sync::{self, Which};
+use super::terms;
+use super::{store, words, zones};
+use crate::World;
+use crate::cli::{CronAdd, CronSchedule};
+use crate::cron::expression::Expression;
+use crate::cron::job::{Delivery, Job, State, Terms};
+use crate::cron::schedule::{self, Schedule};
+use crate::cron::store::Store;
+use crate::error::{Exit, fail, fail_hint};
+use crate::settings::Settings;
+use crate::sys::input::{self, Reading};
+use crate::sys::secret::random_hex;
+use crate::sys::signal;
+use anyhow::{Context, Result};
+use jiff::Timestamp;
+use std::time::Duration;
+
+/// Letters of the message that name a job without a name.
+const NAME: usize = 30;
+/// How many runs are told ahead.
+const AHEAD: usize = 3;
+
+pub(super) fn run(world: &World, arguments: &CronAdd) -> Result<Exit> {
+    let CronAdd {
+        name,
+        message,
+        schedule,
+        terms,
+        grants,
+        config: _,
+    } = arguments;
+    let settings = super::settings(world)?;
+    let store = store(world, &settings);
+    // A file that cannot be read is told before anything is written.
+    let jobs = store.jobs()?;
+    let now = world.clock.timestamp();
+    let mut notices = Vec::new();
+    let when = when(world, schedule, now, &mut notices)?.ok_or_else(without_schedule)?;
+    let message = message_of(message)?;
+    let name = match name.as_deref().map(words::one_line) {
+        Some(name) if !name.is_empty() => name,
+        _ => words::one_line(&message).chars().take(NAME).collect(),
+    };
+    let id = loop {
+        let id = random_hex(4);
+        if jobs.iter().all(|job| job.id != id) && !store.folder(&id).exists() {
+            break id;
+        }
+    };
+    let mut job = Job {
+        id,
+        name,
+        enabled: true,
+        delete_after_run: matches!(when, Schedule::At(_)),
+        schedule: Ok(when),
+        message,
+        delivery: Delivery::default(),
+        session: None,
+        created: to_the_millisecond(now),
+        state: State::default(),
+        terms: Some(Terms::default()),
+    };
+    let catch_up = schedule.catch_up.or(default_catch_up(&job));
+    let given = terms::put(world, &mut job, terms, catch_up, grants)?;
+    note_next(world, &mut job, now);
+    store.add(&job, now)?;
+    notices.extend(terms::consequences(world, &job, grants, &given));
+    answer(
+        world,
+        &settings,
+        &store,
+        &job,
+        &format!("✓ Added job '{}' ({})", job.name, job.id),
+        notices,
+    )
+}
+
+/// What becomes of a missed time, unless it is said: one that comes but once is caught up.
+pub(super) fn default_catch_up(job: &Job) -> Option<crate::cli::CatchUp> {
+    matches!(job.schedule, Ok(Schedule::At(_))).then_some(crate::cli::CatchUp::Once)
+}
+
+/// A time as the job file can keep it.
+pub(super) fn to_the_millisecond(time: Timestamp) -> Timestamp {
+    Timestamp::from_millisecond(time.as_millisecond()).unwrap_or(time)
+}
+
+fn without_schedule() -> anyhow::Error {
+    fail_hint(
+        Exit::Usage,
+        "nothing says when the job runs",
+        "`--cron '0 8 * * 1-5'`, `--every 90m`, `--at 2026-12-24T18:00`, or `--in 2h`",
+    )
+}
+
+/// The message, which `-` reads from standard input.
+pub(super) fn message_of(message: &str) -> Result<String> {
+    let text = match message {
+        "-" => {
+            signal::arm(None).context("wait for signals")?;
+            let bytes = input::read(Reading::Always, input::GIVE_UP_AFTER, &mut |_| {})?;
+            String::from_utf8(bytes.unwrap_or_default())
+                .map_err(|_| fail(Exit::BadInput, "standard input is not UTF-8"))?
+                .trim_end()
+                .to_owned()
+        }
+        message => message.to_owned(),
+    };
+    match text.trim().is_empty() {
+        true => Err(fail_hint(
+            Exit::Usage,
+            "the message is empty",
+            "`-m 'what the agent is to do'`",
+        )),
+        false => Ok(text),
+    }
+}
+
+/// When a job runs, as the flags say; `None` where they do not.
+pub(super) fn when(
+    world: &World,
+    flags: &CronSchedule,
+    now: Timestamp,
+    notices: &mut Vec<String>,
+) -> Result<Option<Schedule>> {
+    let CronSchedule {
+        cron,
+        tz,
+        every,
+        at,
+        r#in,
+        catch_up: _,
+    } = flags;
+    let wrong = |flag: &str, words: String| fail(Exit::Usage, format!("`{flag}`: {words}"));
+    if let Some(text) = cron {
+        let expression = Expression::parse(text)
+            .map_err(|words| wrong("--cron", format!("`{text}` {words}")))?;
+        let zone = match tz.as_deref().filter(|name| !name.is_empty()) {
+            Some(name) => Some(zones::known(name)?),
+            None if tz.is_some() => None,
+            None => zones::of_shell(world, now, notices),
+        };
+        return Ok(Some(Schedule::Cron { expression, zone }));
+    }
+    if let Some(text) = every {
+        let period = schedule::every(text).map_err(|words| wrong("--every", words))?;
+        return Ok(Some(Schedule::Every(period)));
+    }
+    let time = match (at, r#in) {
+        (Some(text), _) => {
+            schedule::at(text, &zones::local(world), now).map_err(|words| wrong("--at", words))?
+        }
+        (_, Some(text)) => schedule::after(text, now).map_err(|words| wrong("--in", words))?,
+        _ => return Ok(None),
+    };
+    Ok(Some(Schedule::At(to_the_millisecond(time))))
+}
+
+/// Keep for the other program when the job runs next.
+pub(super) fn note_next(world: &World, job: &mut Job, now: Timestamp) {
+    job.state.next_run = match job.enabled {
+        true => coming(world, job, now, 1).first().copied(),
+        false => None,
+    };
+}
+
+/// The next times at which `job` runs, so many at most.
+pub(super) fn coming(world: &World, job: &Job, now: Timestamp, count: usize) -> Vec<Timestamp> {
+    let Ok((schedule, zone)) = zones::plan(world, job) else {
+        return Vec::new();
+    };
+    let first = schedule.next(now.max(job.since()), job.created, &zone);
+    let follow = |time: &Timestamp| schedule.next(*time, job.created, &zone);
+    std::iter::successors(first, follow).take(count).collect()
+}
+
+/// When `job` runs, in words.
+pub(in crate::command) fn schedule_words(world: &World, job: &Job) -> String {
+    match zones::plan(world, job) {
+        // A moment is told by the clock of whoever asks.
+        Ok((schedule @ Schedule::At(_), _)) => schedule.words(&zones::local(world)),
+        Ok((schedule, zone)) => schedule.words(&zone),
+        Err(words) => format!("never: {words}"),
+    }
+}
+
+/// Let the heartbeat beat each time `period` has passed, from `now` on.
+pub(in crate::command) fn begin_every(job: &mut Job, period: Duration, now: Timestamp) {
+    let now = to_the_millisecond(now);
+    job.created = now;
+    job.schedule = Ok(Schedule::Every(period));
+    if let Some(terms) = &mut job.terms {
+        terms.since_ms = now.as_millisecond();
+        terms.every_ms = Some(i64::try_from(period.as_millis()).unwrap_or(i64::MAX));
+    }
+}
+
+/// Bring the crontab up to date, and say what was done and when the job runs.
+pub(in crate::command) fn answer(
+    world: &World,
+    settings: &Settings,
+    store: &Store,
+    job: &Job,
+    done: &str,
+    notices: Vec<String>,
+) -> Result<Exit> {
+    let projected = sync::project(world, settings, store, Which::Known);
+    let now = zones::now(world);
+    let mut lines = vec![words::one_line(done), schedule_words(world, job)];
+    let times = coming(world, job, now.timestamp(), AHEAD);
+    if job.enabled && !times.is_empty() {
+        lines.push(format!("next: {}", words::moments(&times, &now)));
+    }
+    let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    world.terminal.print(&text)?;
+    for text in notices {
+        super::notice(world, &text);
+    }
+    Ok(sync::tell(
+        world,
+        projected,
+        "the job is kept all the same, but cron does not start it",
+    ))
+}
+
+/// Whether anything says when a job runs.
+pub(super) fn is_given(flags: &CronSchedule) -> bool {
+    let CronSchedule {
+        cron,
+        tz: _,
+        every,
+        at,
+        r#in,
+        catch_up: _,
+    } = flags;
+    [cron, every, at, r#in].iter().any(|flag| flag.is_some())
+}

@@ -1,0 +1,129 @@
+//! `cron edit`: what is given changes, all else stays.
+
+use super::{add, terms, words};
+use crate::World;
+use crate::cli::{self, CronEdit};
+use crate::cron::job::{Job, Kind, Terms};
+use crate::cron::schedule::Schedule;
+use crate::error::{Exit, fail_hint};
+use anyhow::Result;
+
+pub(super) fn run(world: &World, arguments: &CronEdit) -> Result<Exit> {
+    let CronEdit {
+        job: word,
+        name,
+        message,
+        schedule,
+        terms,
+        grants,
+        config: _,
+    } = arguments;
+    let settings = super::settings(world)?;
+    let store = super::store(world, &settings);
+    let mut job = super::find(&store, word)?;
+    let now = world.clock.timestamp();
+    let mut notices = Vec::new();
+    let is_heartbeat = job
+        .terms
+        .as_ref()
+        .is_some_and(|terms| terms.kind == Kind::Heartbeat);
+    if is_heartbeat
+        && (name.is_some()
+            || message.is_some()
+            || add::is_given(schedule) && schedule.every.is_none())
+    {
+        return Err(fail_hint(
+            Exit::Usage,
+            "the heartbeat has no name, no message and no times but `--every`",
+            "`nanobot cron add` for a job of its own",
+        ));
+    }
+    // From now on it is ours, and what came before is not made up for.
+    if job.terms.is_none() {
+        job.terms = Some(Terms {
+            catch_up: job.catch_up(),
+            since_ms: now.as_millisecond(),
+            ..Terms::default()
+        });
+    }
+    let mut catch_up = schedule.catch_up;
+    if let Some(when) = add::when(world, schedule, now, &mut notices)? {
+        let was_once = matches!(job.schedule, Ok(Schedule::At(_)));
+        let is_once = matches!(when, Schedule::At(_));
+        if was_once != is_once {
+            catch_up = catch_up.or(Some(match is_once {
+                true => cli::CatchUp::Once,
+                false => cli::CatchUp::None,
+            }));
+            job.delete_after_run = is_once;
+        }
+        match when {
+            Schedule::Every(period) if is_heartbeat => add::begin_every(&mut job, period, now),
+            when => {
+                if let Some(terms) = &mut job.terms {
+                    terms.since_ms = now.as_millisecond();
+                }
+                job.schedule = Ok(when);
+            }
+        }
+    }
+    if let Some(text) = name.as_deref().map(words::one_line) {
+        if text.is_empty() {
+            return Err(fail_hint(
+                Exit::Usage,
+                "a job cannot be without a name",
+                "`--name` with what it is called",
+            ));
+        }
+        job.name = text;
+    }
+    if let Some(text) = message {
+        job.message = add::message_of(text)?;
+    }
+    let before = job.terms.as_ref().map(terms::grants_of).transpose()?;
+    let given = terms::put(world, &mut job, terms, catch_up, grants)?;
+    add::note_next(world, &mut job, now);
+    let edited = job.clone();
+    let is_there = store.update(&job.id, now, |found| {
+        let Job {
+            name,
+            schedule,
+            message,
+            delivery,
+            session,
+            delete_after_run,
+            terms,
+            ..
+        } = edited.clone();
+        *found = Job {
+            name,
+            schedule,
+            message,
+            delivery,
+            session,
+            delete_after_run,
+            terms,
+            ..found.clone()
+        };
+        found.state.next_run = edited.state.next_run;
+        true
+    })?;
+    if !is_there {
+        return Err(super::nobody(word));
+    }
+    if let Some(before) = before
+        && terms::is_given(grants)?
+        && terms::is_given(&before)?
+    {
+        let flags = match terms::flags(&given.grants) {
+            flags if flags.is_empty() => "nothing further".to_owned(),
+            flags => format!("`{flags}`"),
+        };
+        notices.push(format!(
+            "what it was granted before is replaced: it has {flags} now"
+        ));
+    }
+    notices.extend(terms::consequences(world, &job, grants, &given));
+    let done = format!("✓ Changed job '{}' ({})", job.name, job.id);
+    add::answer(world, &settings, &store, &job, &done, notices)
+}

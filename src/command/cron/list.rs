@@ -1,0 +1,223 @@
+//! `cron list`: the jobs, when each runs next, and how it last went.
+
+use super::add::{coming, schedule_words};
+use super::stand::{Stand, Stands};
+use super::{terms, words, zones};
+use crate::World;
+use crate::cli::CronList;
+use crate::command::columns::{Side, aligned, clipped};
+use crate::cron::job::Job;
+use crate::cron::record::{Folder, Outcome, Record, Stamps};
+use crate::cron::schedule::Schedule;
+use crate::cron::store::Store;
+use crate::error::Exit;
+use crate::ledger::dollars;
+use crate::sys::terminal::harmless;
+use anyhow::Result;
+use jiff::{Timestamp, Zoned};
+use serde_json::{Value, json};
+
+/// Columns that names and schedules take at most, and what went wrong.
+const WIDEST: usize = 40;
+/// Runs ahead, for programs.
+const AHEAD: usize = 5;
+
+/// A job with all that is known of it.
+pub(super) struct Known {
+    pub(super) job: Job,
+    pub(super) stand: Stand,
+    pub(super) last: Option<Record>,
+    pub(super) stamps: Stamps,
+    pub(super) next: Vec<Timestamp>,
+}
+
+impl Known {
+    pub(super) fn of(world: &World, store: &Store, stands: &Stands, job: Job) -> Result<Self> {
+        let folder = Folder::new(store.folder(&job.id));
+        let now = world.clock.timestamp();
+        let next = match job.enabled {
+            true => coming(world, &job, now, AHEAD),
+            false => Vec::new(),
+        };
+        Ok(Self {
+            stand: stands.of_job(world, &job),
+            last: folder.records(1)?.pop(),
+            stamps: folder.stamps()?,
+            next,
+            job,
+        })
+    }
+}
+
+pub(super) fn run(world: &World, arguments: &CronList) -> Result<Exit> {
+    let CronList { all, json } = arguments;
+    let settings = super::settings(world)?;
+    let store = super::store(world, &settings);
+    let mut jobs = store.jobs()?;
+    let count = jobs.len();
+    jobs.retain(|job| *all || job.enabled);
+    let hidden = count - jobs.len();
+    let stands = Stands::of(world, &settings);
+    let mut known = Vec::new();
+    for job in jobs {
+        known.push(Known::of(world, &store, &stands, job)?);
+    }
+    // What never runs comes last.
+    known.sort_by_key(|known| known.next.first().copied().unwrap_or(Timestamp::MAX));
+    if *json {
+        for known in &known {
+            world.terminal.print_json(&line(world, known))?;
+        }
+        return Ok(Exit::Answered);
+    }
+    if known.is_empty() {
+        world.terminal.print("No scheduled jobs.\n")?;
+    } else {
+        let now = zones::now(world);
+        world.terminal.print(&table(world, &known, &now))?;
+    }
+    if hidden > 0 {
+        let (jobs, show) = match hidden {
+            1 => ("1 job is", "shows it"),
+            _ => ("some jobs are", "shows them"),
+        };
+        super::notice(world, &format!("{jobs} disabled; `--all` {show}"));
+    }
+    stands.tell(world, known.iter().map(|known| (&known.job, &known.stand)));
+    for known in &known {
+        if let Some(words) = terms::undelivered(&known.job) {
+            super::notice(world, &words);
+        }
+    }
+    Ok(Exit::Answered)
+}
+
+fn table(world: &World, known: &[Known], now: &Zoned) -> String {
+    let columns = [
+        ("ID", Side::Left),
+        ("NAME", Side::Left),
+        ("SCHEDULE", Side::Left),
+        ("NEXT", Side::Left),
+        ("LAST", Side::Left),
+        ("COST", Side::Right),
+    ];
+    let row = |known: &Known| {
+        let cost = known.last.as_ref().and_then(|last| last.spent.cost_usd);
+        let cost = cost.map(|cost| format!("${}", dollars(cost)));
+        vec![
+            cell(&known.job.id),
+            clipped(&cell(&known.job.name), Some(WIDEST)),
+            clipped(&cell(&schedule_words(world, &known.job)), Some(WIDEST)),
+            cell(&next(known, now)),
+            clipped(&cell(&last(known, now)), Some(WIDEST)),
+            cost.unwrap_or_default(),
+        ]
+    };
+    let rows: Vec<Vec<String>> = known.iter().map(row).collect();
+    aligned(&columns, &rows)
+        .iter()
+        .map(|line| format!("{line}\n"))
+        .collect()
+}
+
+/// Text on one line that a terminal can show.
+pub(super) fn cell(text: &str) -> String {
+    harmless(&words::one_line(text))
+}
+
+/// When it runs next, in words.
+pub(super) fn next(known: &Known, now: &Zoned) -> String {
+    let Known {
+        job, stand, next, ..
+    } = known;
+    match (next.first(), stand) {
+        _ if !job.enabled => "disabled".into(),
+        (_, Stand::Foreign) => "not in the crontab".into(),
+        (Some(time), _) => words::moment(*time, now),
+        (None, _) => "never".into(),
+    }
+}
+
+/// How it last went, in words.
+pub(super) fn last(known: &Known, now: &Zoned) -> String {
+    let at = |text: &str| match text.parse::<Timestamp>() {
+        Ok(time) => words::moment(time, now),
+        Err(_) => text.to_owned(),
+    };
+    if let Some(started) = known.stamps.started
+        && let Ok(time) = Timestamp::from_millisecond(started.at_ms)
+    {
+        return format!("begun, {}", words::moment(time, now));
+    }
+    let state = &known.job.state;
+    match &known.last {
+        Some(record) => format!("{}, {}", outcome(record), at(&record.start)),
+        None => match (&state.last_status, state.last_run) {
+            (Some(status), Some(time)) => {
+                format!("{status} elsewhere, {}", words::moment(time, now))
+            }
+            _ => String::new(),
+        },
+    }
+}
+
+/// What came of a run, with the cause where it failed.
+pub(super) fn outcome(record: &Record) -> String {
+    match record.outcome {
+        Outcome::Failed => {
+            let cause = record.error.as_deref().unwrap_or(&record.cause);
+            format!("failed ({}: {})", record.status, words::one_line(cause))
+        }
+        outcome => outcome.words().to_owned(),
+    }
+}
+
+/// All of it, for programs.
+pub(super) fn line(world: &World, known: &Known) -> Value {
+    let Known {
+        job,
+        stand,
+        last,
+        stamps,
+        next,
+    } = known;
+    let (session, is_own) = job.conversation();
+    let schedule = match &job.schedule {
+        Ok(Schedule::Cron { expression, zone }) => {
+            json!({ "kind": "cron", "expr": expression.text(), "tz": zone })
+        }
+        Ok(Schedule::Every(period)) => json!({ "kind": "every", "seconds": period.as_secs() }),
+        Ok(Schedule::At(time)) => json!({ "kind": "at", "time": time.to_string() }),
+        Err(words) => json!({ "kind": null, "error": words }),
+    };
+    let times: Vec<String> = next.iter().map(Timestamp::to_string).collect();
+    let state = &job.state;
+    let mut line = json!({
+        "id": job.id, "name": job.name, "enabled": job.enabled, "schedule": schedule,
+        "words": schedule_words(world, job), "next": times.first(), "coming": times, "message": job.message,
+        "session": session, "own_session": is_own, "created": job.created.to_string(),
+        "delete_after_run": job.delete_after_run,
+        "delivery": {
+            "deliver": job.delivery.deliver, "channel": job.delivery.channel, "to": job.delivery.to,
+            "supported": terms::undelivered(job).is_none(),
+        },
+        "foreign": job.terms.is_none(), "crontab": stand.name(),
+        "last": last,
+        "cost_usd": last.as_ref().and_then(|last| last.spent.cost_usd),
+        "elsewhere": {
+            "last_run": state.last_run.map(|time| time.to_string()), "last_status": state.last_status,
+            "last_error": state.last_error,
+        },
+        "begun": stamps.started.and_then(|started| Timestamp::from_millisecond(started.at_ms).ok()).map(|time| time.to_string()),
+    });
+    line["terms"] = match &job.terms {
+        Some(terms) => json!({
+            "grants": terms.grants, "by_model": terms.by_model, "model": terms.model, "when": terms.when,
+            "timeout_s": terms.timeout, "max_cost_usd": terms.max_cost, "catch_up": job.catch_up(),
+            "after_crash": terms.after_crash, "on_failure": terms.on_failure, "quiet": terms.quiet, "sink": terms.sink,
+            "config": terms.config, "kind": terms.kind,
+        }),
+        None => Value::Null,
+    };
+    line
+}

@@ -1,0 +1,116 @@
+//! What is at hand here and not in cron: variables, and the keys in them. It is told when a job is made, since a job that
+//! fails for the lack of a key fails at night.
+
+use super::terms::Given;
+use crate::World;
+use crate::command::asker::{self, Way};
+use crate::cron::job::Job;
+use crate::settings::{Config, Layers, Overrides, Settings};
+use crate::sys::env::{self, Env};
+use anyhow::Result;
+use std::path::{Path, PathBuf};
+
+/// The variables that a line of ours hands over, besides what cron itself sets.
+const HANDED_OVER: &[&str] = &["HOME", "LOGNAME", "PATH", env::HOME_DIR];
+/// Variables that no key of the config stands for, and without which a run may fail.
+const NEEDED: &[&str] = &[
+    "HTTPS_PROXY",
+    "https_proxy",
+    "HTTP_PROXY",
+    "http_proxy",
+    "ALL_PROXY",
+    "all_proxy",
+    env::LOG,
+    env::FIRST_BYTE,
+    env::STREAM_IDLE,
+];
+
+/// The environment of a job that cron starts.
+pub(in crate::command) fn of_cron(env: &Env) -> Env {
+    let handed = HANDED_OVER
+        .iter()
+        .filter_map(|name| Some((*name, env.get(name)?)));
+    handed.chain([("SHELL", "/bin/sh")]).collect()
+}
+
+/// The workspace that cron finds without being told: that of the config at `path`. `None` where it names none that can be
+/// used.
+pub(super) fn workspace(world: &World, path: &Path) -> Option<PathBuf> {
+    let config = Config::load(path).ok()?;
+    let env = of_cron(&world.env);
+    let settings = Settings::resolve(&config, &env, &Overrides::default(), &world.paths);
+    Some(settings.ok()?.workspace)
+}
+
+/// What a run of `job` will lack that is here now, in words.
+pub(super) fn lacks(world: &World, job: &Job, given: &Given) -> Vec<String> {
+    let mut words = Vec::new();
+    words.extend(variables(world));
+    words.extend(key(world, job, given));
+    words
+}
+
+/// The variables that change what a run does, and that cron does not have.
+fn variables(world: &World) -> Option<String> {
+    let config = Config::load(&world.paths.config).ok()?;
+    let layers = Layers::new(&config, &world.env);
+    let mut names: Vec<String> = layers.variables().map(str::to_owned).collect();
+    let needed = NEEDED.iter().filter(|name| world.env.get(name).is_some());
+    names.extend(needed.map(|name| (*name).to_owned()));
+    names.sort();
+    names.dedup();
+    (!names.is_empty()).then(|| {
+        format!(
+            "cron will not have {}: what is to hold for jobs too belongs into the config (`nanobot config set`)",
+            names.join(", ")
+        )
+    })
+}
+
+/// Who is asked here, and who by cron, where that is not the same.
+fn key(world: &World, job: &Job, given: &Given) -> Option<String> {
+    let asked = |world: &World, settings: &Settings| -> Result<Way> {
+        asker::way(world, settings, &settings.asked[0], false, true)
+    };
+    let here = asked(world, &given.settings);
+    let there = World {
+        env: of_cron(&world.env),
+        ..world.clone()
+    };
+    let settings = || {
+        let terms = job.terms.clone().unwrap_or_default();
+        Ok(super::terms::cast_of(&there, &terms)?.settings)
+    };
+    let there = settings().and_then(|settings| asked(&there, &settings));
+    match (here, there) {
+        (Ok(here), Err(error)) => {
+            let choice = &here.choice;
+            let from = choice.key_place.strip_prefix('$');
+            Some(match from {
+                Some(variable) => {
+                    let provider = &choice.provider;
+                    format!(
+                        "the key is only in ${variable}, which cron does not have: `printenv {variable} | nanobot config set \
+                         providers.{provider}.apiKey -` puts it where cron finds it"
+                    )
+                }
+                None => format!("a run that cron starts will fail: {error:#}"),
+            })
+        }
+        (Ok(here), Ok(there)) => {
+            let who = |way: &Way| (way.choice.provider.clone(), way.choice.model.clone());
+            (who(&here) != who(&there)).then(|| {
+                format!(
+                    "cron will ask `{}` of {} and not `{}` of {}, whose key is only in {}",
+                    there.choice.model,
+                    there.choice.provider,
+                    here.choice.model,
+                    here.choice.provider,
+                    here.choice.key_place
+                )
+            })
+        }
+        (Err(_), Err(error)) => Some(format!("a run will fail as things are: {error:#}")),
+        (Err(_), Ok(_)) => None,
+    }
+}

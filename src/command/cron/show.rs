@@ -1,0 +1,227 @@
+//! `cron show`: all that is known of a job.
+
+use super::add::schedule_words;
+use super::list::{Known, last, line};
+use super::stand::{Stand, Stands};
+use super::{terms, words, zones};
+use crate::World;
+use crate::cron::job::{Job, Sink, Terms};
+use crate::cron::record::{Folder, Record};
+use crate::cron::schedule::CatchUp;
+use crate::error::Exit;
+use crate::ledger::dollars;
+use crate::sys::terminal::harmless;
+use anyhow::Result;
+use jiff::{SignedDuration, Timestamp};
+use serde_json::json;
+
+/// What of a policy says what a job may do; the rest is the same for all.
+const TOLD: &[&str] = &[
+    "profile",
+    "directory",
+    "change",
+    "read",
+    "sandbox",
+    "network",
+    "tools",
+    "permission",
+    "allow",
+    "deny",
+];
+/// How long a run may take, unless it is said.
+const TIMEOUT: i64 = 3600;
+
+pub(super) fn run(world: &World, word: &str, as_json: bool) -> Result<Exit> {
+    let settings = super::settings(world)?;
+    let store = super::store(world, &settings);
+    let job = super::find(&store, word)?;
+    let stands = Stands::of(world, &settings);
+    let known = Known::of(world, &store, &stands, job)?;
+    let lines = stands.lines(&known.job);
+    let may = may(world, &known.job);
+    if as_json {
+        let mut line = line(world, &known);
+        line["lines"] = json!(lines);
+        line["may"] = json!(
+            may.iter()
+                .map(|(name, value)| json!({ "what": name, "value": value }))
+                .collect::<Vec<_>>()
+        );
+        world.terminal.print_json(&line)?;
+        return Ok(Exit::Answered);
+    }
+    let mut rows = about(world, &known);
+    rows.extend(may.into_iter().map(|(name, value)| (name, value)));
+    match lines {
+        [] => rows.push(("crontab", "no line".into())),
+        lines => rows.extend(lines.iter().map(|line| ("crontab", line.clone()))),
+    }
+    let folder = Folder::new(store.folder(&known.job.id));
+    rows.extend(runs(world, &known, &folder.records(usize::MAX)?));
+    let shown = |text: &str| harmless(text).replace('\n', &format!("\n{:13}", ""));
+    let text: String = rows
+        .iter()
+        .map(|(name, value)| format!("{name:<11}  {}\n", shown(value)))
+        .collect();
+    world.terminal.print(&text)?;
+    stands.tell(world, std::iter::once((&known.job, &known.stand)));
+    if let Some(words) = terms::undelivered(&known.job) {
+        super::notice(world, &words);
+    }
+    Ok(Exit::Answered)
+}
+
+/// What it is, and how it runs.
+fn about(world: &World, known: &Known) -> Vec<(&'static str, String)> {
+    let job = &known.job;
+    let now = zones::now(world);
+    let mut rows = vec![
+        (
+            "job",
+            format!("{} ({})", words::one_line(&job.name), job.id),
+        ),
+        ("state", state(known)),
+        ("schedule", schedule_words(world, job)),
+    ];
+    if !known.next.is_empty() {
+        rows.push(("next", words::moments(&known.next, &now)));
+    }
+    rows.push((
+        "missed",
+        match job.catch_up() {
+            CatchUp::Once => "is run later, once".into(),
+            CatchUp::None => "is passed over".into(),
+        },
+    ));
+    if !job.message.is_empty() {
+        rows.push(("message", job.message.clone()));
+    }
+    let (session, is_own) = job.conversation();
+    rows.push((
+        "session",
+        match is_own {
+            true => format!("{session}, its own: the last run is sent again"),
+            false => session,
+        },
+    ));
+    rows.push(("answer", delivery(world, job)));
+    let standard = Terms::default();
+    let terms = job.terms.as_ref().unwrap_or(&standard);
+    let mut add =
+        |name: &'static str, value: Option<String>| rows.extend(value.map(|value| (name, value)));
+    add("model", terms.model.clone());
+    add("only if", terms.when.clone());
+    let seconds = terms.timeout.map_or(TIMEOUT, |seconds| {
+        i64::try_from(seconds).unwrap_or(i64::MAX)
+    });
+    add(
+        "timeout",
+        Some(match seconds {
+            0 => "none".into(),
+            seconds => words::length(SignedDuration::from_secs(seconds)),
+        }),
+    );
+    add(
+        "max cost",
+        terms.max_cost.map(|cost| format!("${}", dollars(cost))),
+    );
+    add("on failure", terms.on_failure.clone());
+    add(
+        "config",
+        terms.config.as_ref().map(|path| path.display().to_string()),
+    );
+    rows
+}
+
+fn state(known: &Known) -> String {
+    let job = &known.job;
+    let mut words = vec![match job.enabled {
+        true => "enabled",
+        false => "disabled",
+    }];
+    words.extend(match known.stand {
+        Stand::Foreign => Some("another program's, and not in the crontab"),
+        _ if job.terms.is_none() => Some("another program's"),
+        Stand::Missing => Some("not in the crontab"),
+        Stand::Stale => Some("with other times in the crontab"),
+        _ => None,
+    });
+    if job.terms.as_ref().is_some_and(|terms| terms.by_model) {
+        words.push("made by a model");
+    }
+    if job.delete_after_run {
+        words.push("removed once it has run");
+    }
+    words.join(", ")
+}
+
+/// Where its answer goes.
+fn delivery(world: &World, job: &Job) -> String {
+    let terms = job.terms.as_ref();
+    match terms.and_then(|terms| terms.sink.as_ref()) {
+        Some(Sink::File(path)) => format!("appended to `{}`", world.paths.display(path)),
+        Some(Sink::Command(command)) => format!("piped into `{command}`"),
+        None if terms.is_some_and(|terms| terms.quiet) => "kept, and not printed".into(),
+        None => match (&job.delivery.channel, &job.delivery.to) {
+            (Some(channel), Some(to)) => format!("printed; not sent to {channel} {to}"),
+            _ => "printed".into(),
+        },
+    }
+}
+
+/// What it may do.
+fn may(world: &World, job: &Job) -> Vec<(&'static str, String)> {
+    let terms = job.terms.clone().unwrap_or_default();
+    let given = match terms::cast_of(world, &terms) {
+        Ok(given) => given,
+        Err(error) => return vec![("may", format!("nothing as things are: {error:#}"))],
+    };
+    let flags = terms::flags(&given.grants);
+    let mut rows = Vec::new();
+    if !flags.is_empty() {
+        rows.push(("flags", flags));
+    }
+    let lines = given.policy.for_people(&|path| world.paths.display(path));
+    rows.extend(lines.into_iter().filter(|(name, _)| TOLD.contains(name)));
+    rows
+}
+
+/// What came of it so far.
+fn runs(world: &World, known: &Known, records: &[Record]) -> Vec<(&'static str, String)> {
+    let now = zones::now(world);
+    let told = last(known, &now);
+    if told.is_empty() {
+        return vec![("last", "never run".into())];
+    }
+    let mut rows = vec![("last", told)];
+    let Some(record) = records.last() else {
+        return rows;
+    };
+    let time = |text: &str| text.parse::<Timestamp>().ok();
+    if let (Some(start), Some(end)) = (time(&record.start), time(&record.end)) {
+        let spent = &record.spent;
+        let cost = spent.cost_usd.map(|cost| format!(", ${}", dollars(cost)));
+        rows.push((
+            "took",
+            format!(
+                "{}, {} tokens{}",
+                words::length(end.duration_since(start)),
+                spent.input_tokens + spent.output_tokens,
+                cost.unwrap_or_default()
+            ),
+        ));
+        if !spent.denied.is_empty() {
+            rows.push(("denied", spent.denied.join(", ")));
+        }
+    }
+    if let Some(path) = &record.output {
+        rows.push(("output", world.paths.display(path)));
+    }
+    let ran = records
+        .iter()
+        .filter(|record| record.outcome.is_run())
+        .count();
+    let costs = records.iter().filter_map(|record| record.spent.cost_usd);
+    rows.push(("runs", format!("{ran}, ${} in all", dollars(costs.sum()))));
+    rows
+}

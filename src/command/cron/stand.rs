@@ -1,0 +1,125 @@
+//! How jobs stand in the crontab, for those who only look.
+
+use super::sync;
+use super::zones;
+use crate::World;
+use crate::cron::job::Job;
+use crate::cron::line;
+use crate::settings::Settings;
+use crate::sys::clock;
+use anyhow::Result;
+use std::collections::BTreeMap;
+
+/// How a job stands in the crontab.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stand {
+    /// As it is.
+    There,
+    /// With other times than its own.
+    Stale,
+    /// Not, though it should.
+    Missing,
+    /// Not, as another program's that nobody has taken over.
+    Foreign,
+    /// Not, and it should not: it is disabled, or never runs.
+    None,
+    /// Nobody knows: the crontab cannot be read.
+    Unknown,
+}
+
+impl Stand {
+    /// For programs.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::There => "there",
+            Self::Stale => "stale",
+            Self::Missing => "missing",
+            Self::Foreign => "foreign",
+            Self::None => "none",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+/// The lines that stand in the crontab for each job; or why nobody knows.
+pub(super) struct Stands {
+    lines: Result<BTreeMap<String, Vec<String>>>,
+}
+
+impl Stands {
+    pub(super) fn of(world: &World, settings: &Settings) -> Self {
+        let by_id = |lines: Vec<String>| {
+            let mut by_id: BTreeMap<String, Vec<String>> = BTreeMap::new();
+            for line in lines {
+                if let Some(id) = sync::id_of(&line) {
+                    by_id.entry(id.to_owned()).or_default().push(line);
+                }
+            }
+            by_id
+        };
+        Self {
+            lines: sync::lines(world, settings).map(by_id),
+        }
+    }
+
+    /// The lines of `job`.
+    pub(super) fn lines(&self, job: &Job) -> &[String] {
+        let lines = self
+            .lines
+            .as_ref()
+            .ok()
+            .and_then(|lines| lines.get(&job.id));
+        lines.map_or(&[], Vec::as_slice)
+    }
+
+    pub(super) fn of_job(&self, world: &World, job: &Job) -> Stand {
+        if self.lines.is_err() {
+            return Stand::Unknown;
+        }
+        let there: Vec<&str> = self
+            .lines(job)
+            .iter()
+            .map(|line| sync::fields_of(line))
+            .collect();
+        let wanted = match zones::plan(world, job) {
+            Ok((schedule, zone)) if job.enabled => {
+                let (system, _) = clock::system_zone(&world.env);
+                line::fields(schedule, job.catch_up(), job.created, &zone, &system)
+            }
+            _ => Vec::new(),
+        };
+        match (there.is_empty(), wanted.is_empty()) {
+            (true, true) => Stand::None,
+            (true, false) if job.terms.is_none() => Stand::Foreign,
+            (true, false) => Stand::Missing,
+            _ if there == wanted => Stand::There,
+            _ => Stand::Stale,
+        }
+    }
+
+    /// Say what a person should know of jobs that the crontab has not as they are.
+    pub(super) fn tell<'a>(&self, world: &World, jobs: impl Iterator<Item = (&'a Job, &'a Stand)>) {
+        let stands: Vec<Stand> = jobs.map(|(_, stand)| *stand).collect();
+        if let Err(error) = &self.lines
+            && !stands.is_empty()
+        {
+            super::notice(
+                world,
+                &format!("nobody knows what the crontab has: {error:#}"),
+            );
+        }
+        let has = |wanted: &[Stand]| stands.iter().any(|stand| wanted.contains(stand));
+        if has(&[Stand::Missing, Stand::Stale]) {
+            super::notice(
+                world,
+                "the crontab is not as the jobs are; `nanobot cron sync` mends that",
+            );
+        }
+        if has(&[Stand::Foreign]) {
+            super::notice(
+                world,
+                "some jobs are another program's; `nanobot cron sync` lets cron run them too",
+            );
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! `cron enable`, `disable` and `remove`, which take several jobs.
+
+use super::sync::{self, Which};
+use super::{add, words};
+use crate::World;
+use crate::command::session;
+use crate::cron::job::{Job, Kind};
+use crate::cron::record::Folder;
+use crate::cron::schedule::Schedule;
+use crate::cron::store::Store;
+use crate::error::{Exit, exit_of, fail_hint};
+use crate::session as sessions;
+use crate::settings::Settings;
+use anyhow::Result;
+
+/// Let jobs run at their times, or not.
+pub(super) fn switch(world: &World, names: &[String], on: bool) -> Result<Exit> {
+    let (word, kept) = match on {
+        true => (
+            "enabled",
+            "the jobs are enabled all the same, but cron does not start them",
+        ),
+        false => (
+            "disabled",
+            "the jobs are disabled all the same: what starts them ends at once",
+        ),
+    };
+    each(world, names, kept, &mut |_, store, job| {
+        if is_heartbeat(job) {
+            let verb = if on { "enable" } else { "disable" };
+            return Err(fail_hint(
+                Exit::Usage,
+                "the heartbeat is no job of the job file",
+                format!("`nanobot heartbeat {verb}`"),
+            ));
+        }
+        let now = world.clock.timestamp();
+        let found = store.update(&job.id, now, |job| {
+            job.enabled = on;
+            // What was missed meanwhile is not made up for.
+            if let (true, Some(terms)) = (on, &mut job.terms) {
+                terms.since_ms = now.as_millisecond();
+            }
+            add::note_next(world, job, now);
+            on && job.terms.is_some()
+        })?;
+        if !found {
+            return Err(super::nobody(&job.id));
+        }
+        if let (true, Ok(Schedule::At(time))) = (on, &job.schedule)
+            && *time <= now
+        {
+            super::notice(
+                world,
+                &format!(
+                    "the time of `{}` has passed; `nanobot cron edit {} --at …` names another",
+                    job.name, job.id
+                ),
+            );
+        }
+        let name = words::one_line(&job.name);
+        world.terminal.print(&format!("✓ Job '{name}' {word}\n"))
+    })
+}
+
+/// Remove jobs with all that belongs to them.
+pub(super) fn remove(world: &World, names: &[String]) -> Result<Exit> {
+    each(
+        world,
+        names,
+        "the jobs are removed all the same: a line of theirs that is left starts nothing",
+        &mut |settings, store, job| {
+            if !store.remove(&job.id)? {
+                return Err(super::nobody(&job.id));
+            }
+            clear(world, settings, store, job)?;
+            world
+                .terminal
+                .print(&format!("✓ Removed job {}\n", words::one_line(&job.id)))
+        },
+    )
+}
+
+/// Remove what is kept of a job that stands in no file any more: its folder, and the conversation that is its own.
+pub(in crate::command) fn clear(
+    world: &World,
+    settings: &Settings,
+    store: &Store,
+    job: &Job,
+) -> Result<()> {
+    if !crate::cron::store::is_plain(&job.id) {
+        return Ok(());
+    }
+    if store.folder(&job.id).exists() {
+        match Folder::new(store.folder(&job.id)).lock(&job.name, &world.clock.stamp()) {
+            Ok(lock) => {
+                store.remove_folder(&job.id)?;
+                drop(lock);
+            }
+            // Its run finds the job gone when it has ended, and clears up itself.
+            Err(error) if exit_of(&error) == Exit::TryAgain => {
+                super::notice(
+                    world,
+                    &format!("`{}` is running: that run goes on to its end", job.name),
+                );
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    let (key, is_own) = job.conversation();
+    // The heartbeat's is known to the other program by this name.
+    if !is_own || is_heartbeat(job) {
+        return Ok(());
+    }
+    let place = session::place(world, settings)?;
+    match sessions::discard(&place, &key, &|_| true) {
+        Ok(true) => super::notice(
+            world,
+            &format!(
+                "its conversation is in the trash; `nanobot session restore {key}` brings it back"
+            ),
+        ),
+        Ok(false) => {}
+        Err(error) if exit_of(&error) == Exit::NoInput => {}
+        Err(error) if exit_of(&error) == Exit::TryAgain => {
+            super::notice(world, &format!("its conversation `{key}` stays: {error:#}"));
+        }
+        Err(error) => return Err(error),
+    }
+    Ok(())
+}
+
+fn is_heartbeat(job: &Job) -> bool {
+    job.terms
+        .as_ref()
+        .is_some_and(|terms| terms.kind == Kind::Heartbeat)
+}
+
+/// Do something with each of the jobs that `names` name, and then bring the crontab up to date. One that is missing keeps
+/// none of the others from it.
+fn each(
+    world: &World,
+    names: &[String],
+    kept: &str,
+    act: &mut dyn FnMut(&Settings, &Store, &Job) -> Result<()>,
+) -> Result<Exit> {
+    let settings = super::settings(world)?;
+    let store = super::store(world, &settings);
+    let mut exit = Exit::Answered;
+    let mut has_changed = false;
+    for name in names {
+        let acted = super::find(&store, name).and_then(|job| act(&settings, &store, &job));
+        match acted {
+            Ok(()) => has_changed = true,
+            Err(error) => {
+                let failed = crate::report(&error, world.terminal);
+                if exit == Exit::Answered {
+                    exit = failed;
+                }
+            }
+        }
+    }
+    if has_changed {
+        let projected = sync::project(world, &settings, &store, Which::Known);
+        let told = sync::tell(world, projected, kept);
+        if exit == Exit::Answered {
+            exit = told;
+        }
+    }
+    Ok(exit)
+}

@@ -1,0 +1,362 @@
+//! The jobs in the crontab: `cron sync`, and what every other command does when it has changed a job.
+//!
+//! The block is made from the job file each time, while the crontab is locked: whoever comes last has seen what all others
+//! wrote, so that no order of commands leaves another block than the file says.
+
+use super::{near, words, zones};
+use crate::World;
+use crate::command::granted;
+use crate::cron::command::{Parts, command};
+use crate::cron::job::Job;
+use crate::cron::line;
+use crate::cron::schedule::Schedule;
+use crate::cron::store::{self, Store};
+use crate::cron::table;
+use crate::error::{Exit, fail};
+use crate::settings::Settings;
+use crate::sys::crontab::{self, Crontab, Trouble};
+use crate::sys::{clock, env, process};
+use anyhow::{Context, Result};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+/// Which jobs stand in the crontab.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::command) enum Which {
+    /// Ours, and those of the other program that stand there already.
+    Known,
+    /// All.
+    All,
+}
+
+/// What became of the crontab.
+#[derive(Clone, Debug, Default)]
+pub(in crate::command) struct Projected {
+    /// The lines that came, and those that went.
+    pub(in crate::command) added: Vec<String>,
+    pub(in crate::command) removed: Vec<String>,
+    /// Jobs that cannot stand there: the name, and why.
+    pub(in crate::command) left_out: Vec<(String, String)>,
+    /// What else there is to say.
+    pub(in crate::command) notes: Vec<String>,
+}
+
+/// The block of a workspace, as it is to be.
+#[derive(Clone, Debug, Default)]
+struct Block {
+    lines: Vec<String>,
+    left_out: Vec<(String, String)>,
+    notes: Vec<String>,
+}
+
+pub(super) fn run(world: &World, dry_run: bool) -> Result<Exit> {
+    let settings = super::settings(world)?;
+    let store = super::store(world, &settings);
+    let projected = match dry_run {
+        true => rehearse(world, &settings, &store)?,
+        false => project(world, &settings, &store, Which::All)?,
+    };
+    warn(world, &projected);
+    let sign = |sign: &'static str| move |line: &String| format!("{sign} {line}\n");
+    let mut text: String = projected.removed.iter().map(sign("-")).collect();
+    text.extend(projected.added.iter().map(sign("+")));
+    if text.is_empty() {
+        text = "The crontab is as the jobs are.\n".into();
+    }
+    world.terminal.print(&text)?;
+    Ok(Exit::Answered)
+}
+
+/// Make the block of this workspace as its jobs are.
+///
+/// # Errors
+/// There is no crontab, or it cannot be changed; the jobs are what they are all the same.
+pub(in crate::command) fn project(
+    world: &World,
+    settings: &Settings,
+    store: &Store,
+    which: Which,
+) -> Result<Projected> {
+    let name = name(settings)?;
+    let mut first = None;
+    let mut block = Ok(Block::default());
+    let crontab = Crontab::new(&world.env, &world.paths);
+    let changed = crontab.change(&mut |table| {
+        let there = table::block(table, &name).unwrap_or_default();
+        block = self::block(world, settings, store, which, &there);
+        first.get_or_insert(there);
+        match &block {
+            Ok(block) => table::with_block(table, &name, &block.lines),
+            Err(_) => table.to_vec(),
+        }
+    });
+    changed.map_err(Trouble::told)?;
+    Ok(compared(&first.unwrap_or_default(), block?))
+}
+
+/// What [`project`] would do with all jobs.
+fn rehearse(world: &World, settings: &Settings, store: &Store) -> Result<Projected> {
+    let before = lines(world, settings)?;
+    let block = block(world, settings, store, Which::All, &before)?;
+    Ok(compared(&before, block))
+}
+
+/// The lines of this workspace's block.
+pub(in crate::command) fn lines(world: &World, settings: &Settings) -> Result<Vec<String>> {
+    let crontab = Crontab::new(&world.env, &world.paths);
+    let table = crontab.read().map_err(Trouble::told)?;
+    Ok(table::block(&table, &name(settings)?).unwrap_or_default())
+}
+
+/// What the block of this workspace is called.
+fn name(settings: &Settings) -> Result<String> {
+    let path = settings.workspace.to_str();
+    Ok(path
+        .context("the workspace's path is no text, which a crontab cannot name")?
+        .to_owned())
+}
+
+fn compared(before: &[String], block: Block) -> Projected {
+    let Block {
+        lines,
+        left_out,
+        notes,
+    } = block;
+    let not_in = |lines: &[String], others: &[String]| -> Vec<String> {
+        lines
+            .iter()
+            .filter(|line| !others.contains(line))
+            .cloned()
+            .collect()
+    };
+    Projected {
+        added: not_in(&lines, before),
+        removed: not_in(before, &lines),
+        left_out,
+        notes,
+    }
+}
+
+/// The id of the job that `line` stands for.
+pub(super) fn id_of(line: &str) -> Option<&str> {
+    let (_, id) = line
+        .strip_suffix(" --scheduled")?
+        .rsplit_once(" cron run ")?;
+    Some(id)
+}
+
+/// The five fields of `line`.
+pub(super) fn fields_of(line: &str) -> &str {
+    let fields = line.match_indices(' ').nth(4);
+    fields.map_or(line, |(end, _)| &line[..end])
+}
+
+fn block(
+    world: &World,
+    settings: &Settings,
+    store: &Store,
+    which: Which,
+    before: &[String],
+) -> Result<Block> {
+    let known: BTreeSet<&str> = before.iter().filter_map(|line| id_of(line)).collect();
+    let mut block = Block::default();
+    let jobs = store.jobs()?;
+    let surroundings = Surroundings::of(world, settings, &jobs)?;
+    for job in jobs {
+        let is_meant =
+            job.terms.is_some() || which == Which::All || known.contains(job.id.as_str());
+        if !job.enabled || !is_meant {
+            continue;
+        }
+        match lines_of(world, &surroundings, &job) {
+            Ok((lines, left_out)) => {
+                block.lines.extend(lines);
+                if !left_out.is_empty() {
+                    let note = format!("the PATH of cron's runs lacks {}", left_out.join(", "));
+                    if !block.notes.contains(&note) {
+                        block.notes.push(note);
+                    }
+                }
+            }
+            Err(why) => block.left_out.push((words::one_line(&job.name), why)),
+        }
+    }
+    Ok(block)
+}
+
+/// What all lines of a block share.
+struct Surroundings {
+    home: PathBuf,
+    root: Option<PathBuf>,
+    path: Option<String>,
+    program: PathBuf,
+    workspace: PathBuf,
+    /// The workspaces that cron finds without being told, by the config.
+    usual: BTreeMap<Option<PathBuf>, Option<PathBuf>>,
+}
+
+impl Surroundings {
+    fn of(world: &World, settings: &Settings, jobs: &[Job]) -> Result<Self> {
+        let path = world.env.get("PATH").map(str::to_owned);
+        let program = process::program(path.as_deref()).context("find this program's own path")?;
+        let mut usual = BTreeMap::new();
+        for job in jobs {
+            let config = config_of(world, job);
+            let path = config.clone();
+            let path = path.unwrap_or_else(|| world.paths.usual_config());
+            usual
+                .entry(config)
+                .or_insert_with(|| near::workspace(world, &path));
+        }
+        Ok(Self {
+            home: std::path::absolute(&world.paths.home).context("find the home directory")?,
+            root: world
+                .env
+                .get(env::HOME_DIR)
+                .map(|_| world.paths.root.clone()),
+            path,
+            program,
+            workspace: settings.workspace.clone(),
+            usual,
+        })
+    }
+}
+
+/// The config file of `job`, where it is not the usual one. Of another program's job that is what was typed.
+fn config_of(world: &World, job: &Job) -> Option<PathBuf> {
+    match &job.terms {
+        Some(terms) => terms.config.clone(),
+        None => world.shared.config.as_deref().map(granted::absolute),
+    }
+}
+
+/// The lines of `job`, and the directories of the PATH that have no room in them.
+///
+/// # Errors
+/// In words, why it can have none.
+fn lines_of(
+    world: &World,
+    surroundings: &Surroundings,
+    job: &Job,
+) -> Result<(Vec<String>, Vec<String>), String> {
+    if !store::is_plain(&job.id) {
+        return Err("its id is no word of letters, digits, `_` and `-`".into());
+    }
+    let (schedule, zone) = zones::plan(world, job)?;
+    // The other program never runs a time that was missed; taking its jobs over is no reason to.
+    if let (Schedule::At(time), None) = (schedule, &job.terms)
+        && *time <= world.clock.timestamp()
+    {
+        return Err("its time has passed".into());
+    }
+    let (command, left_out) = command_of(world, surroundings, job)?;
+    let (system, _) = clock::system_zone(&world.env);
+    let fields = line::fields(schedule, job.catch_up(), job.created, &zone, &system);
+    let lines = fields
+        .iter()
+        .map(|fields| format!("{fields} {command}"))
+        .collect();
+    Ok((lines, left_out))
+}
+
+/// What the lines of `job` start, and the directories of the PATH that have no room in them.
+///
+/// # Errors
+/// In words, why it can have none.
+fn command_of(
+    world: &World,
+    surroundings: &Surroundings,
+    job: &Job,
+) -> Result<(String, Vec<String>), String> {
+    let Surroundings {
+        home,
+        root,
+        path,
+        program,
+        workspace,
+        usual,
+    } = surroundings;
+    let config = config_of(world, job);
+    let is_usual = usual.get(&config).and_then(Option::as_ref) == Some(workspace);
+    let command = command(&Parts {
+        home,
+        root: root.as_deref(),
+        path: path.as_deref(),
+        program,
+        config: config.as_deref(),
+        workspace: (!is_usual).then_some(workspace.as_path()),
+        id: &job.id,
+    })?;
+    Ok((command.text, command.left_out))
+}
+
+/// What the crontab's line of `job` starts, told a shell, but now and whether it is due or not; and the environment that cron
+/// gives it.
+///
+/// # Errors
+/// It can have no line.
+pub(super) fn as_cron(
+    world: &World,
+    settings: &Settings,
+    job: &Job,
+) -> Result<(String, Vec<(String, String)>)> {
+    let surroundings = Surroundings::of(world, settings, std::slice::from_ref(job))?;
+    let (command, _) = command_of(world, &surroundings, job).map_err(|words| {
+        fail(
+            Exit::Config,
+            format!("`{}` can have no line: {words}", job.name),
+        )
+    })?;
+    // What cron would take away before a shell sees it.
+    let command = command.replace("\\%", "%");
+    let command = command.strip_suffix(" --scheduled").unwrap_or(&command);
+    let user = ["LOGNAME", "USER"]
+        .into_iter()
+        .find_map(|name| world.env.get(name));
+    let env = [
+        ("HOME", world.paths.home.display().to_string()),
+        ("LOGNAME", user.unwrap_or("root").to_owned()),
+        ("SHELL", "/bin/sh".to_owned()),
+        ("PATH", "/usr/bin:/bin".to_owned()),
+    ];
+    let env = env.map(|(name, value)| (name.to_owned(), value));
+    Ok((command.to_owned(), env.to_vec()))
+}
+
+/// Say what became of the crontab after a job was changed; `kept` says what holds all the same.
+pub(in crate::command) fn tell(world: &World, projected: Result<Projected>, kept: &str) -> Exit {
+    let projected = match projected {
+        Ok(projected) => projected,
+        Err(error) => {
+            let exit = crate::report(&error, world.terminal);
+            world.terminal.complain(&format!("  {kept}"));
+            return match exit {
+                // It is no word about the job.
+                Exit::Io => Exit::Failed,
+                exit => exit,
+            };
+        }
+    };
+    warn(world, &projected);
+    Exit::Answered
+}
+
+/// Say which jobs are not in the crontab, and whatever else keeps them from running.
+fn warn(world: &World, projected: &Projected) {
+    for (name, why) in &projected.left_out {
+        super::notice(world, &format!("`{name}` is not in the crontab: {why}"));
+    }
+    for text in &projected.notes {
+        super::notice(world, text);
+    }
+    let runs = match world.env.get(env::TEST_DAEMON) {
+        None => crontab::is_cron_running(),
+        Some(word) => Some(word == "yes"),
+    };
+    if runs == Some(false) {
+        super::notice(
+            world,
+            "no cron runs on this machine: until one does, nothing starts the jobs",
+        );
+    }
+}

@@ -1,0 +1,374 @@
+//! What a job is told on the command line, put into it; and what it may do by that. `cron add`, `cron edit` and `heartbeat
+//! enable` share this, and a run asks here too, so that a job may do when it runs what it might when it was made.
+
+use super::near;
+use crate::World;
+use crate::cli::{self, CronTerms, Grants};
+use crate::command::granted;
+use crate::cron::job::{AfterCrash, Job, Kind, Sink, Terms};
+use crate::cron::schedule::CatchUp;
+use crate::error::{Exit, fail, fail_hint};
+use crate::policy::Policy;
+use crate::policy::profile::Profile;
+use crate::settings::{Config, Directory, Overrides, Settings};
+use crate::sys::paths::Real;
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+
+/// What a job works with.
+pub(in crate::command) struct Given {
+    pub(in crate::command) grants: Grants,
+    /// With the job's model, or its profile's; the directory is the workspace, unless the grants name one.
+    pub(in crate::command) settings: Settings,
+    pub(in crate::command) profile: Profile,
+    pub(in crate::command) policy: Policy,
+}
+
+/// What a job with these `terms` works with, by the config as it is now.
+pub(in crate::command) fn cast_of(world: &World, terms: &Terms) -> Result<Given> {
+    let world = &with_config(world, terms);
+    let grants = grants_of(terms)?;
+    let config = Config::load(&world.paths.config)?;
+    let mut flags = Overrides {
+        model: terms.model.clone(),
+        workspace: world.shared.workspace.clone(),
+        ..Overrides::default()
+    };
+    let resolve = |flags: &Overrides| Settings::resolve(&config, &world.env, flags, &world.paths);
+    let mut settings = resolve(&flags)?;
+    let profile = granted::profile(world, &grants, &settings)?;
+    if profile.model.is_some() || profile.max_iterations.is_some() {
+        flags.model = flags.model.or_else(|| profile.model.clone());
+        flags.max_iterations = profile.max_iterations;
+        settings = resolve(&flags)?;
+    }
+    // Where a command happened to be typed means nothing to cron.
+    settings.directory = Directory::Workspace;
+    let workspace = Real::default().of(&granted::absolute(&settings.workspace));
+    let policy = granted::policy(world, &grants, &settings, &profile, &workspace)?;
+    Ok(Given {
+        grants,
+        settings,
+        profile,
+        policy,
+    })
+}
+
+/// The world with the config of a job, unless another was typed.
+pub(in crate::command) fn with_config(world: &World, terms: &Terms) -> World {
+    let mut world = world.clone();
+    if let (None, Some(path)) = (&world.shared.config, &terms.config) {
+        world.paths.config.clone_from(path);
+    }
+    world
+}
+
+/// The flags that a job was given.
+pub(in crate::command) fn grants_of(terms: &Terms) -> Result<Grants> {
+    match &terms.grants {
+        Value::Null => Ok(Grants::default()),
+        grants => serde_json::from_value(grants.clone()).map_err(|error| {
+            fail(
+                Exit::Config,
+                format!("what the job may do cannot be read: {error}"),
+            )
+        }),
+    }
+}
+
+/// Whether any of these flags was given.
+pub(super) fn is_given(grants: &Grants) -> Result<bool> {
+    let written = |grants: &Grants| serde_json::to_value(grants).context("write the flags down");
+    Ok(written(grants)? != written(&Grants::default())?)
+}
+
+/// `grants` as they are kept: what they name is named from the root on, since cron starts a job elsewhere.
+fn written(grants: &Grants) -> Result<Value> {
+    let rooted = |path: &PathBuf| match path == Path::new(".") {
+        true => path.clone(),
+        false => granted::absolute(path),
+    };
+    let mut grants = grants.clone();
+    grants.write = grants.write.iter().map(rooted).collect();
+    grants.read = grants
+        .read
+        .iter()
+        .map(|path| granted::absolute(path))
+        .collect();
+    grants.directory = grants.directory.map(|path| granted::absolute(&path));
+    serde_json::to_value(&grants).map_err(|_| {
+        fail(
+            Exit::Usage,
+            "a path that is no text cannot be kept with a job",
+        )
+    })
+}
+
+/// What the flags say, put into `job`, which has terms by then: what is not given stays, and an empty text takes away.
+/// What it may do is fixed as of now.
+///
+/// # Errors
+/// Flags that make no sense together, and all that would keep a run from beginning.
+pub(in crate::command) fn put(
+    world: &World,
+    job: &mut Job,
+    flags: &CronTerms,
+    catch_up: Option<cli::CatchUp>,
+    grants: &Grants,
+) -> Result<Given> {
+    let CronTerms {
+        session,
+        model,
+        when,
+        timeout,
+        max_cost,
+        after_crash,
+        deliver,
+        no_deliver,
+        channel,
+        to,
+        on_failure,
+    } = flags;
+    let is_foreign = job.terms.is_none();
+    let mut terms = job.terms.take().unwrap_or_default();
+    terms.v = Terms::V;
+    if let Some(key) = session {
+        if terms.kind == Kind::Heartbeat {
+            return Err(fail_hint(
+                Exit::Usage,
+                "the heartbeat has a conversation of its own",
+                "leave `--session` out",
+            ));
+        }
+        job.session = text(key);
+    }
+    let set = |place: &mut Option<String>, flag: &Option<String>| {
+        if let Some(flag) = flag {
+            *place = text(flag);
+        }
+    };
+    set(&mut terms.model, model);
+    set(&mut terms.when, when);
+    set(&mut terms.on_failure, on_failure);
+    if let Some(time) = timeout {
+        // A part of a second is not worth a limit of none.
+        terms.timeout = Some(time.as_secs().max(1));
+    }
+    terms.max_cost = max_cost.or(terms.max_cost);
+    if let Some(what) = after_crash {
+        terms.after_crash = match what {
+            cli::AfterCrash::Skip => AfterCrash::Skip,
+            cli::AfterCrash::Again => AfterCrash::Again,
+        };
+    }
+    if let Some(what) = catch_up {
+        terms.catch_up = match what {
+            cli::CatchUp::Once => CatchUp::Once,
+            cli::CatchUp::None => CatchUp::None,
+        };
+    }
+    terms.quiet |= world.shared.quiet;
+    if let Some(path) = &world.shared.config {
+        terms.config = Some(granted::absolute(path));
+    }
+    if *deliver || *no_deliver || channel.is_some() || to.is_some() {
+        // What another program wrote into the file is no command of this user's: it has to be typed.
+        let is_typed = channel.is_some() && to.is_some();
+        let was_local = job.delivery.channel.as_deref().is_some_and(is_local);
+        if is_foreign && was_local && !is_typed && !no_deliver {
+            return Err(fail_hint(
+                Exit::Usage,
+                "another program wrote where this job delivers to",
+                "`--channel` and `--to`, both typed",
+            ));
+        }
+        let delivery = &mut job.delivery;
+        set(&mut delivery.channel, channel);
+        set(&mut delivery.to, to);
+        if channel.as_deref() == Some("") {
+            delivery.to = None;
+        }
+        let local = delivery.channel.as_deref().is_some_and(is_local);
+        delivery.deliver = !no_deliver
+            && delivery.channel.is_some()
+            && (*deliver || delivery.deliver || local && (channel.is_some() || to.is_some()));
+        terms.sink = sink(world, job)?;
+        if *deliver && job.delivery.channel.is_none() {
+            return Err(nowhere());
+        }
+        if terms.kind == Kind::Heartbeat && terms.sink.is_none() && job.delivery.channel.is_some() {
+            return Err(fail_hint(
+                Exit::Usage,
+                "the heartbeat delivers to a file or to a command",
+                "`--channel file --to FILE`, or `--channel command --to CMD`",
+            ));
+        }
+    }
+    if is_foreign || terms.grants.is_null() || is_given(grants)? {
+        terms.grants = written(grants)?;
+    }
+    terms.by_model = false;
+    let given = cast_of(world, &terms)?;
+    terms.policy = None;
+    job.terms = Some(terms);
+    Ok(given)
+}
+
+/// `None` for an empty text.
+fn text(flag: &str) -> Option<String> {
+    (!flag.trim().is_empty()).then(|| flag.to_owned())
+}
+
+/// The channels that lead to this machine.
+pub(in crate::command) fn is_local(channel: &str) -> bool {
+    ["file", "command"].contains(&channel)
+}
+
+fn nowhere() -> anyhow::Error {
+    fail_hint(
+        Exit::Usage,
+        "`--deliver` does not say where to",
+        "`--channel file --to FILE`, or `--channel command --to CMD`",
+    )
+}
+
+/// Where the answers of `job` go on this machine, as its delivery says.
+fn sink(world: &World, job: &mut Job) -> Result<Option<Sink>> {
+    let delivery = &mut job.delivery;
+    let (Some(channel), true) = (delivery.channel.as_deref(), delivery.deliver) else {
+        return Ok(None);
+    };
+    if !is_local(channel) {
+        return match delivery.to {
+            Some(_) => Ok(None),
+            None => Err(fail_hint(
+                Exit::Usage,
+                format!("`--deliver` does not say to whom on `{channel}`"),
+                "`--to ID`",
+            )),
+        };
+    }
+    let Some(to) = &delivery.to else {
+        return Err(fail_hint(
+            Exit::Usage,
+            format!("`--channel {channel}` does not say where to"),
+            match channel {
+                "file" => "`--to FILE`, which answers are appended to",
+                _ => "`--to CMD`, a command whose input is the answer",
+            },
+        ));
+    };
+    if channel == "command" {
+        return Ok(Some(Sink::Command(to.clone())));
+    }
+    let path = granted::absolute(&world.paths.expand(to));
+    if path.is_dir() {
+        return Err(fail_hint(
+            Exit::Usage,
+            format!("`--to`: `{}` is a directory", path.display()),
+            "a file in it",
+        ));
+    }
+    if let Some(folder) = path.parent().filter(|folder| !folder.is_dir()) {
+        return Err(fail(
+            Exit::NoInput,
+            format!("`--to`: there is no directory `{}`", folder.display()),
+        ));
+    }
+    delivery.to = Some(path.display().to_string());
+    Ok(Some(Sink::File(path)))
+}
+
+/// What a person should know of a job that was made or changed just now: not what the flags say, but what follows.
+pub(in crate::command) fn consequences(
+    world: &World,
+    job: &Job,
+    grants: &Grants,
+    given: &Given,
+) -> Vec<String> {
+    let mut notices = Vec::new();
+    let policy = &given.policy;
+    let means_directory = grants.write.iter().any(|path| path == Path::new("."));
+    let here = std::env::current_dir().is_ok_and(|here| here == policy.reach.directory);
+    if means_directory && grants.directory.is_none() && !here {
+        let place = world.paths.display(&policy.reach.directory);
+        notices.push(format!(
+            "`--write` is for `{place}`, where jobs work; `-C DIR` lets this one work elsewhere"
+        ));
+    }
+    if let Some(words) = undelivered(job) {
+        notices.push(words);
+    }
+    notices.extend(near::lacks(world, job, given));
+    notices
+}
+
+/// What to say of a job whose answers this version cannot deliver.
+pub(in crate::command) fn undelivered(job: &Job) -> Option<String> {
+    let channel = job.delivery.channel.as_deref()?;
+    (job.delivery.deliver && job.terms.as_ref().is_none_or(|terms| terms.sink.is_none())).then(|| {
+        match is_local(channel) {
+            true => format!(
+                "`{}` delivers nothing: another program wrote where to; `nanobot cron edit {} --channel {channel} --to …` does",
+                job.name, job.id
+            ),
+            false => format!(
+                "this version does not deliver to `{channel}`: what `{}` answers is printed, and cron mails it",
+                job.name
+            ),
+        }
+    })
+}
+
+/// What is granted, in the flags that grant it.
+pub(super) fn flags(grants: &Grants) -> String {
+    let Grants {
+        profile,
+        write,
+        read,
+        net,
+        allow,
+        deny,
+        tools,
+        no_tools,
+        directory,
+        sandbox,
+    } = grants;
+    let mut words = Vec::new();
+    let mut add = |flag: &str, value: &str| match value {
+        "" => words.push(flag.to_owned()),
+        value => words.push(format!("{flag}={}", crate::policy::quote::quoted(value))),
+    };
+    if let Some(name) = profile {
+        add("--profile", name);
+    }
+    if let Some(path) = directory {
+        add("--directory", &path.display().to_string());
+    }
+    for path in write {
+        match path == Path::new(".") {
+            true => add("--write", ""),
+            false => add("--write", &path.display().to_string()),
+        }
+    }
+    read.iter()
+        .for_each(|path| add("--read", &path.display().to_string()));
+    if let Some(hosts) = net {
+        add("--net", &hosts.join(","));
+    }
+    allow.iter().for_each(|rule| add("--allow", rule));
+    deny.iter().for_each(|rule| add("--deny", rule));
+    if let Some(names) = tools {
+        add("--tools", &names.join(","));
+    }
+    if *no_tools {
+        add("--no-tools", "");
+    }
+    if let Some(sandbox) = sandbox
+        && let Value::String(word) = json!(sandbox)
+    {
+        add("--sandbox", &word);
+    }
+    words.join(" ")
+}

@@ -1,0 +1,102 @@
+//! Times and lengths of time, as people say them. Pure.
+
+use jiff::{SignedDuration, Timestamp, Zoned};
+
+/// A time by the clock on the wall: `Mon 23 Nov 08:00`, with the year where that is not this one.
+pub(in crate::command) fn moment(time: Timestamp, now: &Zoned) -> String {
+    let local = time.to_zoned(now.time_zone().clone());
+    let day = match local.year() == now.year() {
+        true => "%a %-d %b",
+        false => "%a %-d %b %Y",
+    };
+    let clock = match local.second() {
+        0 => "%H:%M",
+        _ => "%H:%M:%S",
+    };
+    local.strftime(&format!("{day} {clock}")).to_string()
+}
+
+/// Times one after the other, with how long the first is away.
+pub(super) fn moments(times: &[Timestamp], now: &Zoned) -> String {
+    let words = times.iter().enumerate().map(|(index, time)| {
+        let moment = moment(*time, now);
+        match index {
+            0 => format!("{moment} ({})", until(*time, now.timestamp())),
+            _ => moment,
+        }
+    });
+    words.collect::<Vec<_>>().join(", ")
+}
+
+/// How far away a time is: `in 1 day 12 h`.
+pub(super) fn until(time: Timestamp, now: Timestamp) -> String {
+    match time.duration_since(now) {
+        time if time <= SignedDuration::ZERO => "now".into(),
+        time => format!("in {}", length(time)),
+    }
+}
+
+/// A length of time in its two largest units: `1 day 12 h`.
+pub(in crate::command) fn length(time: SignedDuration) -> String {
+    let seconds = time.as_secs();
+    if seconds < 60 {
+        return match seconds {
+            ..1 => "less than 1 s".into(),
+            seconds => format!("{seconds} s"),
+        };
+    }
+    // To the minute, as cron counts.
+    let minutes = seconds / 60;
+    let (days, hours, minutes) = (minutes / 1440, minutes / 60 % 24, minutes % 60);
+    let parts = [
+        (days, if days == 1 { "day" } else { "days" }),
+        (hours, "h"),
+        (minutes, "min"),
+    ];
+    // Of a time in days, minutes are no news.
+    let largest = parts.iter().position(|(count, _)| *count > 0).unwrap_or(2);
+    let named = parts.iter().skip(largest).take(2);
+    let named = named.filter(|(count, _)| *count > 0);
+    let words = named.map(|(count, unit)| format!("{count} {unit}"));
+    words.collect::<Vec<_>>().join(" ")
+}
+
+/// `text` on one line.
+pub(in crate::command) fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{length, moments, one_line, until};
+    use jiff::{SignedDuration, Timestamp, Zoned};
+
+    #[test]
+    fn lengths_have_two_units_at_most() {
+        let check = |seconds: i64, expect: &str| {
+            assert_eq!(length(SignedDuration::from_secs(seconds)), expect);
+        };
+        check(0, "less than 1 s");
+        check(59, "59 s");
+        check(60, "1 min");
+        check(3600, "1 h");
+        check(5400, "1 h 30 min");
+        check(86_400, "1 day");
+        check(86_400 + 12 * 3600 + 59, "1 day 12 h");
+        check(86_400 + 60, "1 day");
+        check(40 * 86_400 + 3600, "40 days 1 h");
+    }
+
+    #[test]
+    fn times_are_those_of_the_clock_on_the_wall() {
+        let now: Zoned = "2026-11-21T20:00:00+01:00[Europe/Berlin]".parse().unwrap();
+        let time = |text: &str| -> Timestamp { text.parse().unwrap() };
+        let times = [time("2026-11-23T07:00:00Z"), time("2027-01-01T00:00:05Z")];
+        assert_eq!(
+            moments(&times, &now),
+            "Mon 23 Nov 08:00 (in 1 day 12 h), Fri 1 Jan 2027 01:00:05"
+        );
+        assert_eq!(until(now.timestamp(), now.timestamp()), "now");
+        assert_eq!(one_line(" a\n\tb "), "a b");
+    }
+}
