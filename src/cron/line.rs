@@ -140,3 +140,319 @@ fn minute(time: Timestamp, zone: &TimeZone) -> u32 {
 fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::fields;
+    use crate::cron::expression::Expression;
+    use crate::cron::schedule::{CatchUp, Schedule};
+    use jiff::civil::DateTime;
+    use jiff::tz::{AmbiguousOffset, TimeZone};
+    use jiff::{Timestamp, ToSpan};
+    use std::time::Duration;
+
+    const CREATED: &str = "2026-01-01T00:03:20Z";
+    const ZONES: [&str; 8] = [
+        "Europe/Berlin",
+        "America/New_York",
+        "Australia/Lord_Howe",
+        "Asia/Kolkata",
+        "Asia/Kathmandu",
+        "Pacific/Chatham",
+        "Africa/Casablanca",
+        "UTC",
+    ];
+
+    fn zone(name: &str) -> TimeZone {
+        TimeZone::get(name).unwrap()
+    }
+
+    fn cron(text: &str) -> Schedule {
+        Schedule::Cron {
+            expression: Expression::parse(text).unwrap(),
+            zone: None,
+        }
+    }
+
+    fn every(minutes: u64) -> Schedule {
+        Schedule::Every(Duration::from_secs(60 * minutes))
+    }
+
+    fn check(schedule: &Schedule, catch_up: CatchUp, zones: [&str; 2], expect: &[&str]) {
+        let [of, system] = zones.map(zone);
+        let found = fields(schedule, catch_up, CREATED.parse().unwrap(), &of, &system);
+        assert_eq!(found, expect, "{schedule:?}");
+    }
+
+    #[test]
+    fn what_cron_can_say_is_said_as_it_was_written() {
+        let here = ["Europe/Berlin"; 2];
+        let check = |text: &str, expect: &[&str]| check(&cron(text), CatchUp::None, here, expect);
+        check("*/15 9-17 * * MON-FRI", &["*/15 9-17 * * MON-FRI"]);
+        check("@daily", &["0 0 * * *"]);
+        check("0 9 L * ?", &["0 9 28-31 * *"]);
+    }
+
+    #[test]
+    fn other_zones() {
+        let check = |text: &str, zones: [&str; 2], expect: &str| {
+            check(&cron(text), CatchUp::None, zones, &[expect]);
+        };
+        check("5 9 * * 1-5", ["Asia/Kolkata", "UTC"], "5,20,35,50 * * * *");
+        // A skipped time is made up for at the end of the gap.
+        check(
+            "5 9 * * 1-5",
+            ["Europe/Berlin", "UTC"],
+            "0,5,15,20,30,35,45,50 * * * *",
+        );
+        check("5 * * * *", ["Europe/Berlin", "UTC"], "5,20,35,50 * * * *");
+        check("* * * * *", ["Europe/Berlin", "UTC"], "* * * * *");
+    }
+
+    #[test]
+    fn periods() {
+        let check = |minutes, zone: &str, expect: &str| {
+            check(&every(minutes), CatchUp::None, [zone; 2], &[expect]);
+        };
+        check(90, "UTC", "3,33 * * * *");
+        check(60, "Europe/Berlin", "3 * * * *");
+        check(1440, "Asia/Kolkata", "33 * * * *");
+        check(7, "UTC", "* * * * *");
+        check(45, "UTC", "3,18,33,48 * * * *");
+        // A clock that is changed by half an hour.
+        check(60, "Australia/Lord_Howe", "3,33 * * * *");
+        super::tests::check(
+            &Schedule::Every(Duration::from_secs(90)),
+            CatchUp::None,
+            ["UTC"; 2],
+            &["* * * * *"],
+        );
+    }
+
+    #[test]
+    fn one_time() {
+        let check = |time: &str, zone: &str, expect: &[&str]| {
+            let schedule = Schedule::At(time.parse().unwrap());
+            check(&schedule, CatchUp::Once, [zone; 2], expect);
+        };
+        let checks = "3,13,23,33,43,53 * * * *";
+        check(
+            "2026-12-24T17:00:00Z",
+            "Europe/Berlin",
+            &["0 18 24 12 *", checks],
+        );
+        check(
+            "2026-12-24T16:59:30Z",
+            "Europe/Berlin",
+            &["0 18 24 12 *", checks],
+        );
+        // Not at a minute at which its own line fires.
+        check(
+            "2026-12-24T17:43:00Z",
+            "UTC",
+            &["43 17 24 12 *", "4,14,24,34,44,54 * * * *"],
+        );
+        // 02:30 for the second time.
+        check(
+            "2026-10-25T01:30:00Z",
+            "Europe/Berlin",
+            &["30 * 25 10 *", checks],
+        );
+    }
+
+    #[test]
+    fn checks_for_what_was_missed() {
+        let check = |schedule: Schedule, zones: [&str; 2], expect: &[&str]| {
+            check(&schedule, CatchUp::Once, zones, expect);
+        };
+        let here = ["UTC"; 2];
+        check(
+            cron("0 8 * * *"),
+            here,
+            &["0 8 * * *", "3,13,23,33,43,53 * * * *"],
+        );
+        check(
+            cron("*/10 8 * * *"),
+            here,
+            &["*/10 8 * * *", "3,13,23,33,43,53 * * * *"],
+        );
+        // What fires so often anyway needs none.
+        check(cron("*/5 * * * *"), here, &["*/5 * * * *"]);
+        check(
+            cron("*/15 * * * *"),
+            here,
+            &["*/15 * * * *", "3,13,23,33,43,53 * * * *"],
+        );
+        check(
+            every(5),
+            here,
+            &["3,8,13,18,23,28,33,38,43,48,53,58 * * * *"],
+        );
+        // One line where both are for every hour.
+        check(every(60), here, &["3,13,23,33,43,53 * * * *"]);
+        check(
+            cron("5 9 * * *"),
+            ["Asia/Kolkata", "UTC"],
+            &["5,15,20,25,35,45,50,55 * * * *"],
+        );
+    }
+
+    /// Whether Debian's cron starts a line at `time`, from what its manual says; with none of our code.
+    fn fires(line: &str, time: Timestamp, zone: &TimeZone) -> bool {
+        let fields: Vec<&str> = line.split(' ').collect();
+        let shown = zone.to_datetime(time);
+        if fields[0].starts_with('*') || fields[1].starts_with('*') {
+            return matches(&fields, shown);
+        }
+        if let AmbiguousOffset::Fold { after, .. } = zone.to_ambiguous_timestamp(shown).offset() {
+            return zone.to_offset(time) != after && matches(&fields, shown);
+        }
+        // Times of the day that the clock has just skipped, too.
+        let mut skipped = shown;
+        loop {
+            if matches(&fields, skipped) {
+                return true;
+            }
+            skipped = skipped.checked_sub(1.minute()).unwrap();
+            let offset = zone.to_ambiguous_timestamp(skipped).offset();
+            if !matches!(offset, AmbiguousOffset::Gap { .. }) {
+                return false;
+            }
+        }
+    }
+
+    fn matches(fields: &[&str], time: DateTime) -> bool {
+        let has = |at: usize, value: i8, low: u32, high: u32| {
+            fields[at].split(',').any(|item| {
+                let (range, step) = item.split_once('/').unwrap_or((item, "1"));
+                let (first, last) = match range.split_once('-') {
+                    _ if range == "*" => (low, high),
+                    None => (number(range), number(range)),
+                    Some((first, last)) => (number(first), number(last)),
+                };
+                assert!(low <= first && first <= last && last <= high, "{item}");
+                assert!(step == "1" || range.contains(['*', '-']), "{item}");
+                let value = value as u32;
+                (first..=last).contains(&value) && (value - first).is_multiple_of(number(step))
+            })
+        };
+        let day = has(2, time.day(), 1, 31);
+        let sunday = time.weekday().to_sunday_zero_offset();
+        let weekday = has(4, sunday, 0, 7) || sunday == 0 && has(4, 7, 0, 7);
+        has(0, time.minute(), 0, 59)
+            && has(1, time.hour(), 0, 23)
+            && has(3, time.month(), 1, 12)
+            && match fields[2].starts_with('*') || fields[4].starts_with('*') {
+                true => day && weekday,
+                false => day || weekday,
+            }
+    }
+
+    fn number(text: &str) -> u32 {
+        let names = [
+            "sun", "mon", "tue", "wed", "thu", "fri", "sat", "", "jan", "feb", "mar", "apr", "may",
+            "jun", "jul", "aug", "sep", "oct", "nov", "dec",
+        ];
+        let named = names
+            .iter()
+            .position(|name| text.eq_ignore_ascii_case(name));
+        match named {
+            Some(at) if at > 7 => at as u32 - 7,
+            Some(at) => at as u32,
+            None => text.parse().unwrap_or_else(|_| panic!("{text}")),
+        }
+    }
+
+    /// Any expression: it is read or refused; its slots are the same forwards and backwards; and cron fires at each.
+    #[test]
+    fn fuzz_lines_miss_no_slot() {
+        let seeds: &[&[u8]] = &[
+            b"*/15 9-17 * * MON-FRI",
+            b"0 8 * * 1-5",
+            b"10,30,50 2,3 */2 3,4,10,11 *",
+            b"30 2 29 2 *",
+            b"0 22-2/2 L,15 jan-MAR,10 5-7",
+            b"5/20 1/3 LW * FRI-MON",
+            b"* 1-3 15W * 5#2,L1",
+            b"59 23 31 * 0",
+            b"@hourly",
+            b"*,7 * 1-31/9 11-2 ?",
+        ];
+        let zones = ZONES.map(zone);
+        crate::fuzz::hold(seeds, |input, random| {
+            let mut text = crate::fuzz::text(input);
+            if random.below(2) == 0 {
+                // Changed at random, few are expressions.
+                let item = |random: &mut crate::fuzz::Random, low: usize, high: usize| {
+                    let value =
+                        |random: &mut crate::fuzz::Random| low + random.below(high - low + 1);
+                    match random.below(6) {
+                        0 | 1 => "*".to_owned(),
+                        2 => format!("*/{}", 1 + random.below(high - low)),
+                        3 => value(random).to_string(),
+                        4 => format!("{}-{}", value(random), value(random)),
+                        _ => format!(
+                            "{}-{}/{},{}",
+                            value(random),
+                            value(random),
+                            1 + random.below(7),
+                            value(random)
+                        ),
+                    }
+                };
+                text = [(0, 59), (0, 23), (1, 31), (1, 12), (0, 7)]
+                    .map(|(low, high)| item(random, low, high))
+                    .join(" ");
+            }
+            let Ok(expression) = Expression::parse(&text) else {
+                return;
+            };
+            assert!(!expression.words().is_empty());
+            let spelling = expression.spelling().join(" ");
+            assert!(spelling.len() <= 400, "{text} {spelling}");
+
+            let [of, system] = [(); 2].map(|()| &zones[random.below(ZONES.len())]);
+            let of = if random.below(2) == 0 { of } else { system };
+            // About a change of the clock, or any time.
+            let mut time =
+                Timestamp::from_second(1_700_000_000 + random.below(150_000_000) as i64).unwrap();
+            if random.below(2) == 0
+                && let Some(change) = of.following(time).next()
+            {
+                time = change.timestamp() - 3.hours();
+            }
+            let created: Timestamp = CREATED.parse().unwrap();
+            let schedules = [
+                Schedule::Cron {
+                    expression,
+                    zone: None,
+                },
+                every(1 + random.below(3000) as u64),
+                Schedule::At(time),
+            ];
+            for schedule in schedules {
+                let lines = fields(&schedule, CatchUp::None, created, of, system);
+                let checked = fields(&schedule, CatchUp::Once, created, of, system);
+                let mut slot = time - 1.second();
+                for _ in 0..4 {
+                    let Some(next) = schedule.next(slot, created, of) else {
+                        break;
+                    };
+                    assert!(next > slot && next.as_second() % 60 == 0);
+                    assert_eq!(schedule.latest(next, created, of), Some(next), "{text}");
+                    let before = schedule.latest(next - 1.second(), created, of);
+                    assert!(before.is_none_or(|before| before <= slot), "{text}");
+                    let zones = (of.iana_name(), system.iana_name());
+                    for lines in [&lines, &checked] {
+                        let starts = lines.iter().any(|line| fires(line, next, system));
+                        assert!(
+                            starts,
+                            "{text} {schedule:?} in {zones:?} at {next}: {lines:?}"
+                        );
+                    }
+                    slot = next;
+                }
+            }
+        });
+    }
+}

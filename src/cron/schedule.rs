@@ -155,6 +155,7 @@ pub fn at(text: &str, zone: &TimeZone, now: Timestamp) -> Result<Timestamp, Stri
     let Some(time) = time else {
         let day = match text.parse::<jiff::civil::Time>() {
             // Only a time of the day: the day is the next on which it comes.
+            _ if text.contains(['-', '[']) => None,
             Ok(time) if time > shown.time() => Some((shown.date(), time)),
             Ok(time) => shown.date().tomorrow().ok().map(|day| (day, time)),
             Err(_) => None,
@@ -335,4 +336,372 @@ fn minute_after(time: Timestamp) -> Option<Timestamp> {
 fn before(time: Timestamp) -> Timestamp {
     let minute = SignedDuration::from_mins(1);
     floor(time).checked_sub(minute).unwrap_or(Timestamp::MIN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CatchUp, Schedule, Verdict, after, at, due, every, unknown_zone};
+    use crate::cron::expression::Expression;
+    use jiff::Timestamp;
+    use jiff::tz::TimeZone;
+    use std::time::Duration;
+
+    const CREATED: &str = "2026-01-01T00:00:20Z";
+
+    fn time(text: &str) -> Timestamp {
+        text.parse().unwrap()
+    }
+
+    fn daily() -> Schedule {
+        Schedule::Cron {
+            expression: Expression::parse("0 8 * * *").unwrap(),
+            zone: None,
+        }
+    }
+
+    fn verdict(schedule: &Schedule, catch_up: CatchUp, handled: &str, now: &str) -> Verdict {
+        let handled = (!handled.is_empty()).then(|| time(handled));
+        let created = time(CREATED);
+        due(
+            schedule,
+            catch_up,
+            handled,
+            created,
+            created,
+            time(now),
+            &TimeZone::UTC,
+        )
+    }
+
+    #[test]
+    fn what_is_due() {
+        let check = |handled: &str, now: &str, expect: Verdict| {
+            assert_eq!(
+                verdict(&daily(), CatchUp::None, handled, now),
+                expect,
+                "{handled} {now}"
+            );
+        };
+        let not_yet = |next| Verdict::NotYet {
+            next: Some(time(next)),
+        };
+        let is_due = |slot| Verdict::Due { slot: time(slot) };
+        let missed = |slot| Verdict::Missed { slot: time(slot) };
+        check("", "2026-01-01T07:59:59Z", not_yet("2026-01-01T08:00:00Z"));
+        check("", "2026-01-01T08:00:00Z", is_due("2026-01-01T08:00:00Z"));
+        check("", "2026-01-01T08:10:00Z", is_due("2026-01-01T08:00:00Z"));
+        check("", "2026-01-01T08:10:01Z", missed("2026-01-01T08:00:00Z"));
+        check(
+            "2026-01-01T08:00:00Z",
+            "2026-01-01T08:00:59Z",
+            not_yet("2026-01-02T08:00:00Z"),
+        );
+        check(
+            "2026-01-01T08:00:00Z",
+            "2026-01-05T08:00:00Z",
+            is_due("2026-01-05T08:00:00Z"),
+        );
+        check(
+            "2026-01-01T08:00:00Z",
+            "2026-01-05T09:00:00Z",
+            missed("2026-01-05T08:00:00Z"),
+        );
+        // The clock was set back: by a day at most, and nothing is repeated.
+        check(
+            "2026-01-03T08:00:00Z",
+            "2026-01-02T08:00:00Z",
+            not_yet("2026-01-04T08:00:00Z"),
+        );
+        check(
+            "2026-01-03T08:00:00Z",
+            "2026-01-03T08:00:00Z",
+            not_yet("2026-01-04T08:00:00Z"),
+        );
+    }
+
+    #[test]
+    fn what_is_caught_up() {
+        let check = |handled: &str, now: &str, expect: &str| {
+            let expect = Verdict::Due { slot: time(expect) };
+            assert_eq!(verdict(&daily(), CatchUp::Once, handled, now), expect);
+        };
+        check("", "2026-01-01T20:00:00Z", "2026-01-01T08:00:00Z");
+        check(
+            "2026-01-01T08:00:00Z",
+            "2026-02-01T07:00:00Z",
+            "2026-01-31T08:00:00Z",
+        );
+    }
+
+    #[test]
+    fn a_clock_that_was_wrong() {
+        let check = |handled: &str, now: &str, again: Verdict| {
+            let Verdict::ClockWasWrong { handled } = verdict(&daily(), CatchUp::Once, handled, now)
+            else {
+                panic!("{handled} {now}");
+            };
+            assert_eq!(
+                verdict(&daily(), CatchUp::Once, &handled.to_string(), now),
+                again
+            );
+        };
+        let slot = time("2026-01-02T08:00:00Z");
+        check(
+            "2036-01-01T08:00:00Z",
+            "2026-01-02T08:00:20Z",
+            Verdict::Due { slot },
+        );
+        // It may have been run before.
+        let next = Some(time("2026-01-03T08:00:00Z"));
+        check(
+            "2036-01-01T08:00:00Z",
+            "2026-01-02T08:01:00Z",
+            Verdict::NotYet { next },
+        );
+        // The job is of the future, too.
+        check(
+            "",
+            "2025-06-01T08:00:00Z",
+            Verdict::Due {
+                slot: time("2025-06-01T08:00:00Z"),
+            },
+        );
+        check(
+            "2036-01-01T08:00:00Z",
+            "2025-06-01T08:00:00Z",
+            Verdict::Due {
+                slot: time("2025-06-01T08:00:00Z"),
+            },
+        );
+        // By less than a day it is only waited for.
+        assert_eq!(
+            verdict(&daily(), CatchUp::Once, "", "2025-12-31T12:00:00Z"),
+            Verdict::NotYet {
+                next: Some(time("2026-01-01T08:00:00Z"))
+            }
+        );
+    }
+
+    #[test]
+    fn periods_begin_at_the_minute_of_their_making() {
+        let check = |seconds: u64, after: &str, next: &str, latest: &str| {
+            let schedule = Schedule::Every(Duration::from_secs(seconds));
+            let created = time(CREATED);
+            let found = schedule.next(time(after), created, &TimeZone::UTC);
+            assert_eq!(found, Some(time(next)), "after {after}");
+            let found = schedule.latest(time(after), created, &TimeZone::UTC);
+            assert_eq!(found, Some(time(latest)), "until {after}");
+        };
+        check(
+            5400,
+            "2026-01-01T00:00:20Z",
+            "2026-01-01T01:30:00Z",
+            "2026-01-01T00:00:00Z",
+        );
+        check(
+            5400,
+            "2026-01-01T01:30:00Z",
+            "2026-01-01T03:00:00Z",
+            "2026-01-01T01:30:00Z",
+        );
+        check(
+            5400,
+            "2026-01-01T01:30:59Z",
+            "2026-01-01T03:00:00Z",
+            "2026-01-01T01:30:00Z",
+        );
+        // What falls between two minutes is for the second.
+        check(
+            90,
+            "2026-01-01T00:00:20Z",
+            "2026-01-01T00:02:00Z",
+            "2026-01-01T00:00:00Z",
+        );
+        check(
+            90,
+            "2026-01-01T00:02:00Z",
+            "2026-01-01T00:03:00Z",
+            "2026-01-01T00:02:00Z",
+        );
+        check(
+            7,
+            "2026-01-01T00:02:30Z",
+            "2026-01-01T00:03:00Z",
+            "2026-01-01T00:02:00Z",
+        );
+        // A month of the shortest kind, from before the job was.
+        check(
+            86_400 * 28,
+            "2025-12-31T00:00:00Z",
+            "2026-01-01T00:00:00Z",
+            "2025-12-04T00:00:00Z",
+        );
+        let schedule = Schedule::Every(Duration::MAX);
+        assert_eq!(
+            schedule.next(time(CREATED), time(CREATED), &TimeZone::UTC),
+            None
+        );
+    }
+
+    #[test]
+    fn one_time() {
+        let schedule = Schedule::At(time("2026-12-24T17:59:30Z"));
+        let (slot, created) = (time("2026-12-24T18:00:00Z"), time(CREATED));
+        let zone = &TimeZone::UTC;
+        assert_eq!(schedule.next(created, created, zone), Some(slot));
+        assert_eq!(schedule.next(slot, created, zone), None);
+        assert_eq!(schedule.latest(slot, created, zone), Some(slot));
+        assert_eq!(schedule.latest(created, created, zone), None);
+        let late = verdict(&schedule, CatchUp::Once, "", "2027-12-24T18:00:00Z");
+        assert_eq!(late, Verdict::Due { slot });
+        let after = verdict(
+            &schedule,
+            CatchUp::Once,
+            "2026-12-24T18:00:00Z",
+            "2027-12-24T18:00:00Z",
+        );
+        assert_eq!(after, Verdict::NotYet { next: None });
+    }
+
+    #[test]
+    fn words() {
+        let check = |schedule: Schedule, expect: &str| {
+            let zone = TimeZone::get("Europe/Berlin").unwrap();
+            assert_eq!(schedule.words(&zone), expect);
+        };
+        let every = |seconds| Schedule::Every(Duration::from_secs(seconds));
+        check(daily(), "at 08:00 each day");
+        check(
+            Schedule::Cron {
+                expression: Expression::parse("@hourly").unwrap(),
+                zone: Some("Asia/Tokyo".into()),
+            },
+            "every hour, Asia/Tokyo time",
+        );
+        check(every(5400), "every 90 minutes");
+        check(every(3600), "every hour");
+        check(every(86_400), "every day");
+        check(every(100), "every 100 seconds");
+        check(every(0), "every 0 seconds");
+        check(
+            Schedule::At(time("2026-12-24T17:00:00Z")),
+            "once, on 2026-12-24 at 18:00",
+        );
+    }
+
+    #[test]
+    fn periods_as_written() {
+        let check = |text: &str, expect: u64| {
+            assert_eq!(every(text), Ok(Duration::from_secs(expect)), "{text}");
+        };
+        check("5400", 5400);
+        check("60", 60);
+        check("90m", 5400);
+        check("1h30m", 5400);
+        check(" 1h 30 min ", 5400);
+        check("2 Days", 172_800);
+        check("1w", 604_800);
+        check("90s", 90);
+        let refuse = |text: &str, expect: &str| {
+            let error = every(text).unwrap_err();
+            assert!(error.contains(expect), "{text}: {error}");
+        };
+        refuse("", "is no length of time");
+        refuse(
+            "1.5h",
+            "is no length of time: a number with `m`, `h` or `d`, as in `--every 90m`",
+        );
+        refuse("-5m", "is no length of time");
+        refuse("m", "is no length of time");
+        refuse("1h30", "is no length of time");
+        refuse("5 fortnights", "is no length of time");
+        refuse(
+            "30",
+            "`30` is less than a minute, and cron fires once a minute at most",
+        );
+        refuse("0", "cron fires once a minute at most");
+        refuse("99999999999999999999", "is no length of time");
+        refuse("999999999999", "a hundred years are the most");
+        refuse("99999999999999999w", "a hundred years are the most");
+    }
+
+    #[test]
+    fn moments_as_written() {
+        let zone = TimeZone::get("Europe/Berlin").unwrap();
+        let now = time("2026-03-01T12:00:00Z");
+        let check = |text: &str, expect: &str| {
+            assert_eq!(at(text, &zone, now), Ok(time(expect)), "{text}");
+        };
+        check("2026-12-24T18:00", "2026-12-24T17:00:00Z");
+        check("2026-12-24 18:00:30", "2026-12-24T17:00:30Z");
+        check("2026-12-24", "2026-12-23T23:00:00Z");
+        check("2026-12-24T18:00Z", "2026-12-24T18:00:00Z");
+        check("2026-12-24T18:00:00-05:00", "2026-12-24T23:00:00Z");
+        // A time that is skipped, and one that comes twice.
+        check("2026-03-29T02:30", "2026-03-29T01:00:00Z");
+        check("2026-10-25T02:30", "2026-10-25T00:30:00Z");
+        let refuse = |text: &str, expect: &str| {
+            assert_eq!(at(text, &zone, now).unwrap_err(), expect);
+        };
+        refuse(
+            "2026-03-01T13:00",
+            "`2026-03-01T13:00` is past: it is 2026-03-01T13:00 now",
+        );
+        refuse(
+            "2020-01-01",
+            "`2020-01-01` is past: it is 2026-03-01T13:00 now",
+        );
+        refuse("18:00", "`18:00` has no date: `2026-03-01T18:00`");
+        refuse("07:30", "`07:30` has no date: `2026-03-02T07:30`");
+        let form = "is no date and time, which are written as `2026-03-01T18:00`; a `Z` or `+02:00` after it names another zone";
+        for text in [
+            "tomorrow",
+            "24.12.2026",
+            "2026-02-30",
+            "",
+            "2026-12-24T18:00[Asia/Tokyo]",
+        ] {
+            refuse(text, &format!("`{text}` {form}"));
+        }
+    }
+
+    #[test]
+    fn from_now_on() {
+        let now = time("2026-03-01T12:00:20Z");
+        assert_eq!(after("2h", now), Ok(time("2026-03-01T14:01:00Z")));
+        assert_eq!(after("60", now), Ok(time("2026-03-01T12:02:00Z")));
+        assert!(after("30s", now).is_err_and(|error| error.contains("less than a minute")));
+        assert!(after("soon", now).is_err_and(|error| error.contains("as in `--in 2h`")));
+        assert_eq!(after("1m", Timestamp::MAX).unwrap_err(), "`1m` is too long");
+    }
+
+    #[test]
+    fn zones_that_are_none() {
+        let zones = [
+            "America/New_York",
+            "Europe/Berlin",
+            "Europe/Bratislava",
+            "UTC",
+        ];
+        let zones = zones.map(str::to_owned);
+        let check = |name: &str, expect: &str| {
+            assert_eq!(unknown_zone(name, &zones), expect);
+        };
+        check(
+            "berlin",
+            "there is no time zone `berlin`; there is `Europe/Berlin`",
+        );
+        check(
+            "Europe/Berlni",
+            "there is no time zone `Europe/Berlni`; there is `Europe/Berlin`, `Europe/Bratislava`",
+        );
+        check(
+            "new york",
+            "there is no time zone `new york`; there is `America/New_York`",
+        );
+        check(
+            "XYZ",
+            "there is no time zone `XYZ`; zones are named as `Europe/Berlin` or `UTC`",
+        );
+    }
 }

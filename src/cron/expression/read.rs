@@ -57,7 +57,9 @@ const ALIASES: &[(&str, &str)] = &[
 
 /// What every error ends with.
 const FORM: &str = "minute, hour, day of the month, month and weekday, as in `0 8 * * 1-5`";
-/// The longest expression; cron's lines have an end too.
+/// A field that is longer in its spelling is written anew; cron's lines have an end.
+const MUCH: usize = 100;
+/// The longest expression.
 const LONGEST: usize = 200;
 
 impl Expression {
@@ -161,7 +163,7 @@ impl Read {
             whole.spelling.push_str(&item.spelling);
         }
         // Ranges that wrap around may have been written out many times over.
-        if whole.spelling.len() > LONGEST {
+        if whole.spelling.len() > MUCH {
             let first = whole.spelling.split(',').next().unwrap_or_default();
             whole.spelling = match first.starts_with('*') {
                 true => format!("{first},{}", list(bits(whole.spelled))),
@@ -372,9 +374,17 @@ fn sunday(at: usize, value: u32) -> u32 {
     }
 }
 
+/// Values as a list, three in a row and more as a range.
 fn list(values: impl Iterator<Item = u32>) -> String {
-    let values: Vec<String> = values.map(|value| value.to_string()).collect();
-    values.join(",")
+    let values: Vec<u32> = values.collect();
+    let runs = values.chunk_by(|one, next| one + 1 == *next);
+    let items: Vec<String> = runs
+        .flat_map(|run| match run {
+            [first, _, .., last] => vec![format!("{first}-{last}")],
+            few => few.iter().map(u32::to_string).collect(),
+        })
+        .collect();
+    items.join(",")
 }
 
 /// What a word stands for.
@@ -455,12 +465,16 @@ mod tests {
         check("@daily", "0 0 * * *");
         check("@Weekly", "0 0 * * 0");
         // Ranges that wrap around, Sunday at a week's end, starts without an end.
-        check("0 22-2 * * *", "0 22,23,0,1,2 * * *");
+        check("0 22-2 * * *", "0 22,23,0-2 * * *");
         check("0 22-3/2 * * *", "0 22,0,2 * * *");
         check("0 0 * 11-2 FRI-MON", "0 0 * 11,12,1,2 5,6,0,1");
         check("0 0 * * 5-7", "0 0 * * 5,6,0");
-        check("0 0 * * 0-7", "0 0 * * 0,1,2,3,4,5,6");
+        check("0 0 * * 0-7", "0 0 * * 0-6");
         check("0 0 * * 1-7/2", "0 0 * * 1,3,5,0");
+        let wrapped = ["22-2"; 15].join(",");
+        check(&format!("0 {wrapped} * * *"), "0 0-2,22,23 * * *");
+        let steps = ["*/30", &["50-10"; 15].join(",")].join(",");
+        check(&format!("{steps} * * * *"), "*/30,0-10,30,50-59 * * * *");
         check("5/15 3/7 20/5 * 4/2", "5-59/15 3-23/7 20-31/5 * 4-6/2");
         check("0 0 ? * ?", "0 0 * * *");
         // Days that cron cannot name, as those that they may be.
