@@ -30,6 +30,15 @@ const LOOK: Duration = Duration::from_millis(2);
 const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 /// What else the program is given of our environment; never a key.
 const PASSED: [&str; 5] = ["PATH", "HOME", "USER", "LOGNAME", "TMPDIR"];
+/// What it is told.
+const TOLD: [(&str, &str); 3] = [
+    // Its words are looked at.
+    ("LC_ALL", "C"),
+    // Debian's hides the first three comments, whosever they are, unless it is told not to.
+    ("CRONTAB_NOHEADER", "N"),
+    // What is to be edited is only looked at.
+    ("VISUAL", "cat"),
+];
 
 /// Why the crontab cannot be used.
 #[derive(Debug)]
@@ -113,10 +122,7 @@ impl Crontab {
             .iter()
             .filter_map(|name| Some(((*name).into(), env.get(name)?.into())))
             .collect();
-        // Its words are looked at; and one program hides three lines, whosever they are, unless it is told not to.
-        for (name, value) in [("LC_ALL", "C"), ("CRONTAB_NOHEADER", "N")] {
-            passed.push((name.into(), value.into()));
-        }
+        passed.extend(TOLD.map(|(name, value)| (name.into(), value.into())));
         Self {
             program: find("crontab", path),
             env: passed,
@@ -234,9 +240,35 @@ impl Crontab {
 
     fn list(&self) -> Result<Table, Trouble> {
         match self.run(&["-l"])? {
-            Ran::Well(listed) => Ok(Table::of(listed)),
+            Ran::Well(listed) => {
+                let mut table = Table::of(listed);
+                if shows_carriage(&table.bytes) {
+                    table.bytes = self.exact(&table.bytes)?;
+                }
+                Ok(table)
+            }
             Ran::Without => Ok(Table::default()),
             Ran::Badly(words) => Err(refused(&words)),
+        }
+    }
+
+    /// The table that is listed as `listed`. Debian's program lists a carriage return as the two characters `\r`, which may
+    /// stand in a table too; but it passes all as it is to an editor.
+    fn exact(&self, listed: &[u8]) -> Result<Vec<u8>, Trouble> {
+        let cannot = |why: &str| {
+            let words = format!("it lists a `\\r` that may stand for another character, and {why}");
+            Err(Trouble::Failed(words))
+        };
+        match self.run(&["-e"])? {
+            Ran::Well(edited) => {
+                let bytes = Table::of(edited).bytes;
+                match bytes == listed || shown(&bytes) == listed {
+                    true => Ok(bytes),
+                    false => cannot("what it edits is something else"),
+                }
+            }
+            Ran::Without => cannot("there is nothing to edit"),
+            Ran::Badly(words) => cannot(&format!("it cannot be edited: {words}")),
         }
     }
 
@@ -291,6 +323,17 @@ enum Ran {
     Without,
     /// With these words.
     Badly(String),
+}
+
+/// Whether a table has what may be a carriage return.
+fn shows_carriage(table: &[u8]) -> bool {
+    table.windows(2).any(|pair| pair == b"\\r")
+}
+
+/// `table` as a program lists it that shows carriage returns.
+fn shown(table: &[u8]) -> Vec<u8> {
+    let parts: Vec<&[u8]> = table.split(|byte| *byte == b'\r').collect();
+    parts.join(b"\\r".as_slice())
 }
 
 /// Whether that is how the program says that there is no table.
@@ -472,6 +515,27 @@ mod tests {
                 .unwrap()
                 .ends_with("test)\n# 1\n# 2\n# 3\nx\na\n")
         );
+    }
+
+    #[test]
+    fn carriage_returns_stay_what_they_are() {
+        let _alone = alone();
+        let table = "printf 'a\\r'\r\n\r\n\\r\n";
+        for (kind, calls) in [("", "-l -e "), ("carriage", "-l -e ")] {
+            let user = User::of(kind).with(table);
+            assert_eq!(user.crontab().read().unwrap(), table.as_bytes());
+            assert_eq!(user.calls(), calls);
+            assert!(user.add("a").unwrap());
+            assert_eq!(user.table().unwrap(), format!("{table}a\n"));
+        }
+        // Where it cannot be known, nothing is written.
+        let user = User::of("uneditable").with(table);
+        let error = user.add("a").unwrap_err().told();
+        assert_eq!(
+            error.to_string(),
+            "the crontab cannot be used: it lists a `\\r` that may stand for another character, and it cannot be edited: no room for a copy"
+        );
+        assert_eq!(user.table().unwrap(), table);
     }
 
     #[test]

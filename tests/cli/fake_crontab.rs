@@ -89,6 +89,10 @@ fn a_story_has_a_crontab_of_its_own() {
     assert_eq!(crontab.table(), None);
     crontab.set("1\n");
     check("crontab -l", "1\n", 0);
+    crontab.set("a\\r\r\n");
+    check("VISUAL=cat crontab -e", "a\\r\r\nNo modification made\n", 0);
+    crontab.behave("carriage");
+    check("crontab -l", "a\\r\\r\n", 0);
     crontab.behave("torn");
     check(
         "crontab -l",

@@ -44,6 +44,8 @@ case $1 in
     esac
     if [ "$kind" = headers ] && [ "$CRONTAB_NOHEADER" != N ]; then
         tail -n +4 "$table"
+    elif [ "$kind" = carriage ]; then
+        awk '{ gsub("\r", "\\r"); print }' "$table"
     else
         cat "$table"
     fi
@@ -51,6 +53,14 @@ case $1 in
         cat "$here/crontab.next" >> "$table"
         rm "$here/crontab.next"
     fi
+    ;;
+-e)
+    [ -e "$table" ] || none
+    [ "$kind" != uneditable ] || fail "no room for a copy"
+    cat "$table" > "$table.$$"
+    sh -c "$VISUAL $table.$$"
+    rm "$table.$$"
+    echo "No modification made" >&2
     ;;
 -r)
     [ -e "$table" ] || none
