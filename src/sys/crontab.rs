@@ -415,7 +415,7 @@ mod tests {
             let temp = tempfile::tempdir().unwrap();
             let user = Self { temp };
             let program = user.file("crontab");
-            // A link, since a file that was just written may be found busy when it is to be run.
+            // A link, since what another test starts meanwhile could keep a copy busy.
             let fake = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cli/fake_crontab.sh");
             std::os::unix::fs::symlink(fake, program).unwrap();
             std::fs::write(user.file("crontab.kind"), format!("{kind}\n")).unwrap();

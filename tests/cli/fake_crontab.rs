@@ -14,8 +14,7 @@ impl FakeCrontab {
     /// Put the program into the directory `dir`, which is made.
     pub(crate) fn install(dir: &Path) {
         std::fs::create_dir(dir).unwrap();
-        // A link, since a file that was just written may be found busy when it is to be run.
-        std::os::unix::fs::symlink(PROGRAM, dir.join("crontab")).unwrap();
+        std::fs::copy(PROGRAM, dir.join("crontab")).unwrap();
     }
 
     /// The one in the directory `dir`.

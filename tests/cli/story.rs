@@ -36,7 +36,7 @@ impl Story {
         let temp = tempfile::tempdir_in(place).expect("a temporary directory");
         std::fs::create_dir(temp.path().join("home")).unwrap();
         std::fs::create_dir(temp.path().join("dir")).unwrap();
-        FakeCrontab::install(&temp.path().join("bin"));
+        FakeCrontab::install(&temp.path().join("programs"));
         Self {
             temp,
             server: OnceCell::new(),
@@ -93,7 +93,7 @@ impl Story {
 
     /// The crontab of this story, which is nobody else's.
     pub(crate) fn crontab(&self) -> FakeCrontab {
-        FakeCrontab::at(&self.temp.path().join("bin"))
+        FakeCrontab::at(&self.temp.path().join("programs"))
     }
 
     pub(crate) fn config(self, config: &Value) -> Self {
@@ -183,7 +183,7 @@ impl Story {
 
     /// Where programs are.
     pub(crate) fn path(&self) -> String {
-        let own = self.temp.path().join("bin");
+        let own = self.temp.path().join("programs");
         format!("{}:/usr/local/bin:/usr/bin:/bin", own.display())
     }
 
@@ -216,7 +216,7 @@ impl Story {
 
     /// `text` with this story's paths as `$HOME`, `$DIR` and `$BIN`.
     pub(crate) fn generalise(&self, text: &str) -> String {
-        let (home, dir, bin) = (self.home(), self.dir(), self.temp.path().join("bin"));
+        let (home, dir, bin) = (self.home(), self.dir(), self.temp.path().join("programs"));
         text.replace(home.to_str().unwrap(), "$HOME")
             .replace(dir.to_str().unwrap(), "$DIR")
             .replace(bin.to_str().unwrap(), "$BIN")
