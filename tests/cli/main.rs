@@ -22,6 +22,7 @@ mod models;
 mod money;
 mod obedient;
 mod oddities;
+mod oracle;
 mod pipes;
 mod policy;
 mod replay;

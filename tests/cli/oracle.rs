@@ -1,0 +1,473 @@
+//! When jobs run, held against what programs that are not ours make of the same jobs: `tests/oracle/make.py` wrote
+//! `slots.json` and `runs.json`. What runs here is a share; `cargo test --release --test cli oracle -- --ignored` does all.
+
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
+use nanobot::cron::expression::Expression;
+use nanobot::cron::line::fields;
+use nanobot::cron::schedule::{CatchUp, Schedule, Verdict, due};
+use nanobot::sys::clock::named_zone;
+use serde::Deserialize;
+use serde_json::json;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Cases {
+    from: i16,
+    to: i16,
+    created: String,
+    zones: Vec<String>,
+    jobs: Vec<Job>,
+    every_year: Vec<Event>,
+    one_year: Vec<Event>,
+}
+
+#[derive(Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Job {
+    name: String,
+    cron: Option<String>,
+    tz: Option<String>,
+    every: Option<u64>,
+    at: Option<String>,
+    catch_up: CatchUp,
+}
+
+/// What happens to the machine, in minutes.
+#[derive(Clone, Deserialize)]
+struct Event {
+    at: String,
+    /// It is switched off for so long.
+    #[serde(default)]
+    down: i64,
+    #[serde(default)]
+    asleep: i64,
+    /// Its clock is set.
+    #[serde(default)]
+    step: i64,
+}
+
+#[derive(Deserialize)]
+struct Slots {
+    zone: String,
+    expression: String,
+    count: usize,
+    quarters: Vec<String>,
+    near: Option<Vec<i64>>,
+}
+
+#[derive(Deserialize)]
+struct Runs {
+    zone: String,
+    job: String,
+    runs: usize,
+    missed: usize,
+    first: String,
+    all: String,
+}
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/oracle")
+}
+
+fn read<T: for<'text> Deserialize<'text>>(name: &str) -> T {
+    let text = std::fs::read_to_string(folder().join(name)).unwrap();
+    serde_json::from_str(&text).unwrap()
+}
+
+impl Cases {
+    fn created(&self) -> Timestamp {
+        self.created.parse().unwrap()
+    }
+
+    /// The beginnings of all quarters, and the end.
+    fn quarters(&self) -> Vec<i64> {
+        let mut starts = Vec::new();
+        for year in self.from..self.to {
+            starts.extend([1, 4, 7, 10].map(|month| midnight(year, month)));
+        }
+        starts.push(midnight(self.to, 1));
+        starts
+    }
+}
+
+fn midnight(year: i16, month: i8) -> i64 {
+    let date = Date::new(year, month, 1).unwrap();
+    TimeZone::UTC.to_timestamp(date.into()).unwrap().as_second()
+}
+
+fn second(time: i64) -> Timestamp {
+    Timestamp::from_second(time).unwrap()
+}
+
+/// FNV-1a, 64 bits, of lines.
+fn hashed(lines: impl Iterator<Item = String>) -> String {
+    let mut value: u64 = 0xcbf2_9ce4_8422_2325;
+    for line in lines {
+        for byte in line.bytes().chain([b'\n']) {
+            value = (value ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+    format!("{value:016x}")
+}
+
+/// Compare the slots; of what has more than `most` of them, the first half year alone.
+fn compare_slots(most: usize) {
+    let cases: Cases = read("cases.json");
+    let rows: Vec<Slots> = read("slots.json");
+    let mut wrong = Vec::new();
+    for row in rows {
+        let zone = named_zone(&row.zone).unwrap();
+        let expression = Expression::parse(&row.expression).unwrap();
+        let edges = cases.quarters();
+        let count = if row.count > most { 2 } else { edges.len() - 1 };
+        let mut slots: Vec<i64> = Vec::new();
+        let mut time = second(edges[0] - 1);
+        while let Some(next) = expression.next(time, &zone)
+            && next.as_second() < edges[count]
+        {
+            slots.push(next.as_second());
+            time = next;
+        }
+        for (part, expect) in edges[..=count].windows(2).zip(&row.quarters) {
+            let inside = slots
+                .iter()
+                .filter(|slot| (part[0]..part[1]).contains(*slot));
+            if hashed(inside.map(i64::to_string)) != *expect {
+                wrong.push(format!(
+                    "{} in {} from {}",
+                    row.expression,
+                    row.zone,
+                    second(part[0])
+                ));
+            }
+        }
+        if row.count <= most && slots.len() != row.count {
+            wrong.push(format!(
+                "{} in {}: {} slots, not {}",
+                row.expression,
+                row.zone,
+                slots.len(),
+                row.count
+            ));
+        }
+        // Both ways about a change of the clock, and asked at each minute.
+        let near = row.near.unwrap_or_default();
+        for (one, next) in near.iter().zip(near.iter().skip(1)) {
+            if next - one > 6 * 3600 {
+                continue;
+            }
+            for minute in (*one..*next).step_by(60) {
+                let found = (
+                    expression.latest(second(minute + 7), &zone),
+                    expression.next(second(minute + 7), &zone),
+                );
+                if found != (Some(second(*one)), Some(second(*next))) {
+                    wrong.push(format!(
+                        "{} in {} at {}: {found:?}",
+                        row.expression,
+                        row.zone,
+                        second(minute)
+                    ));
+                }
+            }
+        }
+    }
+    assert!(
+        wrong.is_empty(),
+        "{} differ:\n{}",
+        wrong.len(),
+        wrong[..wrong.len().min(20)].join("\n")
+    );
+}
+
+#[test]
+fn slots_are_those_of_cron() {
+    compare_slots(2_000);
+}
+
+#[test]
+#[ignore = "a minute in a release build"]
+fn slots_are_those_of_cron_for_five_years() {
+    compare_slots(usize::MAX);
+}
+
+impl Job {
+    fn schedule(&self) -> Schedule {
+        match (&self.cron, self.every, &self.at) {
+            (Some(text), None, None) => Schedule::Cron {
+                expression: Expression::parse(text).unwrap(),
+                zone: self.tz.clone(),
+            },
+            (None, Some(seconds), None) => Schedule::Every(Duration::from_secs(seconds)),
+            (None, None, Some(time)) => Schedule::At(time.parse().unwrap()),
+            _ => panic!("{}", self.name),
+        }
+    }
+
+    fn zone(&self, system: &TimeZone) -> TimeZone {
+        match &self.tz {
+            Some(name) => named_zone(name).unwrap(),
+            None => system.clone(),
+        }
+    }
+}
+
+/// What the script lets its cron interpret: `UPDATE_EXPECT=1` renews it, and then the script is to be run.
+#[test]
+fn lines_are_those_that_were_tried() {
+    let cases: Cases = read("cases.json");
+    let mut all = serde_json::Map::new();
+    for here in &cases.zones {
+        let system = named_zone(here).unwrap();
+        let mut lines = serde_json::Map::new();
+        for job in &cases.jobs {
+            let found = fields(
+                &job.schedule(),
+                job.catch_up,
+                cases.created(),
+                &job.zone(&system),
+                &system,
+            );
+            lines.insert(job.name.clone(), json!(found));
+        }
+        all.insert(here.clone(), lines.into());
+    }
+    let text = serde_json::to_string_pretty(&all).unwrap() + "\n";
+    expect_test::expect_file![folder().join("lines.json")].assert_eq(&text);
+}
+
+/// Debian's cron, as cron(8) has it: by local minutes since 1970.
+struct Cron {
+    /// The minute up to which jobs at fixed times were started.
+    done: i64,
+    seen: i64,
+}
+
+impl Cron {
+    /// The minutes whose lines are started now: those with a star, those without.
+    fn wake(&mut self, local: i64) -> Vec<(i64, bool, bool)> {
+        if local == self.seen {
+            return Vec::new();
+        }
+        self.seen = local;
+        let missed = self.done + 1..=local;
+        let minutes = match local - self.done {
+            1..=5 => missed.map(|minute| (minute, true, true)).collect(),
+            6..=180 => [(local, true, false)]
+                .into_iter()
+                .chain(missed.map(|minute| (minute, false, true)))
+                .collect(),
+            // Until the clock is where it was.
+            -179..=0 => return vec![(local, true, false)],
+            _ => vec![(local, true, true)],
+        };
+        self.done = local;
+        minutes
+    }
+}
+
+/// A line of a crontab.
+struct Line {
+    job: usize,
+    fields: Vec<BTreeSet<i64>>,
+    star: bool,
+    both: bool,
+}
+
+impl Line {
+    fn read(job: usize, text: &str) -> Self {
+        let fields: Vec<&str> = text.split(' ').collect();
+        let star = |at: usize| fields[at].starts_with('*');
+        let ranges = [(0, 59), (0, 23), (1, 31), (1, 12), (0, 6)];
+        Self {
+            job,
+            star: star(0) || star(1),
+            both: star(2) || star(4),
+            fields: fields
+                .iter()
+                .zip(ranges)
+                .map(|(field, range)| values(field, range))
+                .collect(),
+        }
+    }
+
+    fn names(&self, minute: i64) -> bool {
+        let time = TimeZone::UTC.to_datetime(second(minute * 60));
+        let has = |at: usize, value: i8| self.fields[at].contains(&i64::from(value));
+        let day = has(2, time.day());
+        let weekday = has(4, time.weekday().to_sunday_zero_offset());
+        has(0, time.minute())
+            && has(1, time.hour())
+            && has(3, time.month())
+            && if self.both {
+                day && weekday
+            } else {
+                day || weekday
+            }
+    }
+}
+
+fn values(field: &str, (low, high): (i64, i64)) -> BTreeSet<i64> {
+    let item = |item: &str| {
+        let (range, step) = item.split_once('/').unwrap_or((item, "1"));
+        let (first, last) = match range.split_once('-') {
+            _ if range == "*" => (low, high),
+            Some((first, last)) => (first.parse().unwrap(), last.parse().unwrap()),
+            None => (range.parse().unwrap(), range.parse().unwrap()),
+        };
+        (first..=last).step_by(step.parse().unwrap())
+    };
+    field.split(',').flat_map(item).collect()
+}
+
+/// The runs of a machine in `here` until a time: when, for which slot, and whether it was only recorded as missed.
+fn simulate(
+    cases: &Cases,
+    here: &str,
+    until: i64,
+) -> BTreeMap<String, Vec<(i64, i64, &'static str)>> {
+    let system = named_zone(here).unwrap();
+    let start = midnight(cases.from, 1);
+    let mut events = BTreeMap::new();
+    let mut happens = |at: String, event: &Event| {
+        let at: Timestamp = format!("{at}:00Z").parse().unwrap();
+        events.insert((at.as_second() - start) / 60, event.clone());
+    };
+    for year in cases.from..cases.to {
+        for event in &cases.every_year {
+            happens(format!("{year}-{}", event.at), event);
+        }
+    }
+    for event in &cases.one_year {
+        happens(event.at.clone(), event);
+    }
+
+    let mut table: Vec<Vec<Line>> = (0..60).map(|_| Vec::new()).collect();
+    let schedules: Vec<(Schedule, TimeZone)> = cases
+        .jobs
+        .iter()
+        .map(|job| (job.schedule(), job.zone(&system)))
+        .collect();
+    for (at, (job, (schedule, zone))) in cases.jobs.iter().zip(&schedules).enumerate() {
+        for text in fields(schedule, job.catch_up, cases.created(), zone, &system) {
+            for minute in &Line::read(at, &text).fields[0] {
+                table[*minute as usize].push(Line::read(at, &text));
+            }
+        }
+    }
+
+    let mut handled: Vec<Option<Timestamp>> = vec![None; cases.jobs.len()];
+    let mut done: Vec<BTreeSet<Timestamp>> = vec![BTreeSet::new(); cases.jobs.len()];
+    let mut logs = vec![Vec::new(); cases.jobs.len()];
+    let mut run = |at: usize, now: Timestamp| {
+        let (job, (schedule, zone)) = (&cases.jobs[at], &schedules[at]);
+        let created = cases.created();
+        let ask = |handled| due(schedule, job.catch_up, handled, created, created, now, zone);
+        let mut verdict = ask(handled[at]);
+        if let Verdict::ClockWasWrong { handled: instead } = verdict {
+            handled[at] = Some(instead);
+            verdict = ask(handled[at]);
+        }
+        let (slot, kind) = match verdict {
+            Verdict::Due { slot } => (slot, "run"),
+            Verdict::Missed { slot } => (slot, "missed"),
+            Verdict::NotYet { .. } => return,
+            Verdict::ClockWasWrong { .. } => panic!("{} at {now}", job.name),
+        };
+        handled[at] = Some(slot);
+        // A record of it is there.
+        if done[at].contains(&slot) {
+            return;
+        }
+        if kind == "run" {
+            done[at].insert(slot);
+        }
+        logs[at].push((now.as_second(), slot.as_second(), kind));
+    };
+
+    let (mut real, mut skew) = (0, 0);
+    let mut cron: Option<Cron> = None;
+    while start + real * 60 < until {
+        if let Some(event) = events.get(&real) {
+            skew += event.step;
+            real += event.down + event.asleep;
+            if event.down > 0 {
+                cron = None;
+            }
+        }
+        let time = start + (real + skew) * 60;
+        let local = time / 60 + i64::from(system.to_offset(second(time)).seconds()) / 60;
+        let cron = cron.get_or_insert(Cron {
+            done: local,
+            seen: local,
+        });
+        for (minute, with_star, without) in cron.wake(local) {
+            for line in &table[minute.rem_euclid(60) as usize] {
+                let kind = if line.star { with_star } else { without };
+                if kind && line.names(minute) {
+                    run(line.job, second(time) + SignedDuration::from_secs(1));
+                }
+            }
+        }
+        real += 1;
+    }
+    let names = cases.jobs.iter().map(|job| job.name.clone());
+    names.zip(logs).collect()
+}
+
+fn compare_runs(zones: &[&str], first_year: bool) {
+    let cases: Cases = read("cases.json");
+    let rows: Vec<Runs> = read("runs.json");
+    let year = midnight(cases.from + 1, 1);
+    let end = midnight(cases.to, 1) - 2 * 86_400;
+    let mut wrong = Vec::new();
+    for here in cases
+        .zones
+        .iter()
+        .filter(|zone| zones.is_empty() || zones.contains(&&***zone))
+    {
+        let logs = simulate(&cases, here, if first_year { year + 86_400 } else { end });
+        for row in rows.iter().filter(|row| row.zone == *here) {
+            let log = &logs[&row.job];
+            let lines = |until: i64| {
+                let inside = log.iter().filter(move |(now, ..)| *now < until);
+                hashed(inside.map(|(now, slot, kind)| format!("{now} {slot} {kind}")))
+            };
+            let count = |wanted| log.iter().filter(|(.., kind)| *kind == wanted).count();
+            let same = lines(year) == row.first
+                && (first_year
+                    || (lines(i64::MAX) == row.all
+                        && count("run") == row.runs
+                        && count("missed") == row.missed));
+            if !same {
+                wrong.push(format!(
+                    "`{}` in {here}: {} runs, {} missed",
+                    row.job,
+                    count("run"),
+                    count("missed")
+                ));
+            }
+        }
+    }
+    assert!(
+        wrong.is_empty(),
+        "these differ, see `make.py runs`:\n{}",
+        wrong.join("\n")
+    );
+}
+
+#[test]
+fn runs_are_those_of_a_machine_with_cron() {
+    compare_runs(&["Europe/Berlin"], true);
+}
+
+#[test]
+#[ignore = "minutes in a release build"]
+fn runs_are_those_of_a_machine_with_cron_for_five_years() {
+    compare_runs(&[], false);
+}
