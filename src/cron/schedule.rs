@@ -281,7 +281,7 @@ fn period_words(period: Duration) -> String {
     ];
     let whole = units
         .into_iter()
-        .find(|(unit, _)| seconds > 0 && seconds % unit == 0);
+        .find(|(unit, _)| seconds > 0 && seconds.is_multiple_of(*unit));
     let (number, unit) = whole.map_or((seconds, "second"), |(size, unit)| (seconds / size, unit));
     match number {
         1 => unit.into(),

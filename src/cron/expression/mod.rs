@@ -20,7 +20,7 @@ use jiff::{Timestamp, ToSpan};
 pub struct Expression {
     text: String,
     /// The five fields as every cron understands them; they name these minutes or more.
-    spelling: [String; 5],
+    spelling: Box<[String; 5]>,
     /// Whether the spelling names no other minutes.
     exact: bool,
     minutes: u64,

@@ -114,7 +114,7 @@ impl Expression {
                 plain: read[WEEKDAY].plain,
                 ..read[WEEKDAY].weekdays.clone()
             },
-            spelling: read.map(|read| read.spelling),
+            spelling: Box::new(read.map(|read| read.spelling)),
             text: text.into(),
         };
         let some_day = Date::constant(2000, 1, 1).at(0, 0, 0, 0);

@@ -12,7 +12,7 @@ impl Expression {
 
     /// `at 08:00`, `every 15 minutes`.
     fn times(&self) -> Option<String> {
-        let [minute, hour, ..] = &self.spelling;
+        let [minute, hour, ..] = &*self.spelling;
         let step = |field: &str, of: u32| {
             let step: u32 = match field {
                 "*" => 1,
@@ -68,7 +68,7 @@ impl Expression {
 
     /// ` on Monday to Friday`, ` on day 1 of each month`.
     fn on_days(&self) -> Option<String> {
-        let [_, _, day, month, weekday] = &self.spelling;
+        let [_, _, day, month, weekday] = &*self.spelling;
         let months = match &**month {
             "*" => None,
             _ => Some(named(self.months, &MONTHS)),
