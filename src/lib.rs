@@ -165,7 +165,7 @@ fn dispatch(cli: Cli, env: Env, terminal: Terminal) -> anyhow::Result<Exit> {
         return Err(error::fail_hint(
             Exit::Refused,
             "this is a command of an agent, which has neither the network nor nanobot's own files",
-            "the agent's own tools instead: `spawn` to hand over a task, `web_fetch` and the file tools for the rest",
+            "the agent's own tools instead: `spawn` to hand over a task, `cron` to remind, `web_fetch` and the file tools for the rest",
         ));
     }
     let paths = Paths::resolve(&env, cli.shared.config.as_deref())?;

@@ -352,6 +352,7 @@ fn answer(
         rehearsal: arguments.replay.is_some() || arguments.dry_run.is_some(),
         crew: Some(&crew),
         bound: duty.as_ref().and_then(|duty| duty.bound),
+        planner: None,
     };
     let mut scene = places::set(world, &cast, &mut |text| report.notice(text))?;
     if let Some(path) = scene.ignored.first() {

@@ -11,7 +11,7 @@ use crate::policy::{Decision, Policy, Refusal, Sandbox, known};
 use crate::settings::{Config, Layers, Overrides, Settings};
 use crate::sys::sandbox::{self, trial, trial::Trial};
 use crate::tool::arguments::cast_and_check;
-use crate::tool::{Failure, Tool};
+use crate::tool::{Failure, Tool, cron};
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -41,7 +41,19 @@ fn explain(world: &World, arguments: &PolicyExplain) -> Result<Exit> {
             let call = reading(arguments, &found.spec().parameters)?;
             (decide(&policy, found, &call), call)
         }
-        None => (absent(&policy, grants, tool)?, json!(arguments)),
+        None => match absent(&policy, grants, tool)? {
+            // As far as it can be told without a conversation.
+            Decision::Allow(rule) if tool == "cron" => {
+                let schema = &cron::spec().parameters;
+                let call = cast_and_check(schema, &reading(arguments, schema)?);
+                let call = call.map_err(|words| fail(Exit::Usage, words))?;
+                match policy.decide(tool, &call) {
+                    Decision::Allow(_) => (Decision::Allow(rule), call),
+                    no => (no, call),
+                }
+            }
+            decision => (decision, json!(arguments)),
+        },
     };
     let (decision, call) = decided;
     let (word, why, grant) = match decision {
@@ -127,6 +139,13 @@ fn absent(policy: &Policy, grants: &Grants, tool: &str) -> Result<Decision> {
         _ if tool == "spawn" => {
             return Ok(Decision::Allow(
                 "in a turn of `agent`; a sub-agent may do what both it and the turn may".into(),
+            ));
+        }
+        _ if tool == "cron" => {
+            return Ok(Decision::Allow(
+                "in a turn of `agent`, not in a job's own; jobs are added and removed only while nothing that a stranger wrote is \
+                 in what is sent, which no flag changes (`nanobot cron` is for that), and none may do more than the turn"
+                    .into(),
             ));
         }
         _ => "the config turns it off (`enable` in `tools.file`, `tools.exec` or `tools.web`)",

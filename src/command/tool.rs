@@ -57,6 +57,7 @@ pub(super) fn scene(
         rehearsal,
         crew: None,
         bound: None,
+        planner: None,
     };
     places::set(world, &cast, &mut |text| {
         if !world.shared.quiet {

@@ -15,6 +15,7 @@ pub const TOOLS: &[&str] = &[
     "web_search",
     "web_fetch",
     "spawn",
+    "cron",
 ];
 
 /// Those that look at files, and those that change them: rules about their paths hold for all of a kind, since what one may

@@ -17,6 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 pub mod arguments;
+pub mod cron;
 pub mod delete_file;
 pub mod edit_file;
 pub mod exec;

@@ -19,6 +19,7 @@ use crate::skill;
 use crate::sys;
 use crate::sys::paths::Real;
 use crate::sys::{sandbox, store};
+use crate::tool::cron::{Cron, Planner};
 use crate::tool::delete_file::DeleteFile;
 use crate::tool::edit_file::EditFile;
 use crate::tool::exec::{Containment, Exec, Limits};
@@ -81,6 +82,8 @@ pub(in crate::command) struct Cast<'a> {
     pub(in crate::command) crew: Option<&'a Crew>,
     /// What the run may do at most, whatever its flags say.
     pub(in crate::command) bound: Option<&'a Policy>,
+    /// Who keeps the jobs that the model plans; `None` where it may plan none, as in a job's own run.
+    pub(in crate::command) planner: Option<Arc<dyn Planner>>,
 }
 
 /// Set the scene of a turn.
@@ -312,7 +315,7 @@ pub(in crate::command) fn set_beside(
     Ok((toolbox, system))
 }
 
-/// Every tool that a run or a sub-agent can have but `spawn`, those of the Python program in its order.
+/// Every tool that a run or a sub-agent can have but `spawn` and `cron`, those of the Python program in its order.
 fn all_tools(
     world: &World,
     settings: &Settings,
@@ -350,11 +353,17 @@ fn toolbox(
         grants,
         settings,
         crew,
+        session,
         ..
     } = *cast;
     let mut tools = all_tools(world, settings, policy, common);
     if let Some(crew) = crew {
         tools.push(Box::new(Spawn::new(crew.clone(), &crew.profiles())));
+    }
+    if let Some(planner) = &cast.planner {
+        let (policy, seen) = (Arc::clone(policy), Arc::clone(&common.seen));
+        let cron = Cron::new(Arc::clone(planner), policy, seen, session);
+        tools.push(Box::new(cron));
     }
     if let Some(names) = &grants.tools {
         let known: Vec<String> = tools.iter().map(|tool| tool.spec().name.clone()).collect();

@@ -1,0 +1,665 @@
+//! `cron`: reminders and recurring tasks. What the model plans becomes a job like those of the command line, and cannot be
+//! more than a message and a time: no command, file, flag, profile or model. Who keeps the jobs is behind [`Planner`].
+//!
+//! A job outlives its conversation, so what a stranger said must not become one: nothing is added or removed once anything of
+//! his is in what is sent. A job is bound by what its run might do, and there are no more than [`MOST`] that runs have made.
+
+use super::{Effect, Failure, Output, Tool};
+use crate::policy::seen::Seen;
+use crate::policy::{Policy, Refusal};
+use crate::provider::ToolSpec;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// Jobs that runs have made, at most.
+pub const MOST: usize = 20;
+/// The shortest period, in seconds: cron looks once a minute.
+const SHORTEST: u64 = 60;
+/// Characters of a name, where the model gives one, and where it is the beginning of the message.
+const NAME: usize = 60;
+const BEGINNING: usize = 30;
+/// Characters of a message.
+const MESSAGE: usize = 10_000;
+/// Beginnings of session keys that are no channel, and where an answer cannot go because a key says so: those that print or
+/// keep it on this machine are the user's to choose.
+const NO_CHANNELS: &[&str] = &[
+    "cli",
+    "command",
+    "cron",
+    "file",
+    "fork",
+    "heartbeat",
+    "pipe",
+    "system",
+    "tool",
+];
+
+/// Who keeps jobs.
+pub trait Planner: Send + Sync {
+    /// Make a job. Whoever can lock the jobs counts those that runs have made again, see [`full`].
+    ///
+    /// # Errors
+    /// In words for the model, and none that another program wrote: what is wrong with the time, and how it would be right.
+    fn add(&self, plan: &Plan<'_>) -> Result<Planned, Failure>;
+
+    /// All jobs, in the order in which they run next.
+    ///
+    /// # Errors
+    /// As for [`Self::add`].
+    fn list(&self) -> Result<Vec<Listed>, Failure>;
+
+    /// Remove the job of that id; whether there was one. The tool has asked [`Self::list`] whether it may.
+    ///
+    /// # Errors
+    /// As for [`Self::add`].
+    fn remove(&self, id: &str) -> Result<bool, Failure>;
+}
+
+/// What a model plans.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan<'a> {
+    /// One line.
+    pub name: String,
+    /// What the run is told.
+    pub message: &'a str,
+    pub when: When<'a>,
+    /// Where the answer goes; `None` for where runs print.
+    pub chat: Option<&'a Chat>,
+    /// What the run that makes it may do, as [`Policy::snapshot`] has it.
+    pub policy: Value,
+}
+
+/// When, as the model wrote it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When<'a> {
+    /// Seconds, 60 at least.
+    Every(u64),
+    Cron {
+        expression: &'a str,
+        zone: Option<&'a str>,
+    },
+    /// A time as ISO 8601 has it.
+    At(&'a str),
+}
+
+/// A place where somebody reads answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chat {
+    pub channel: String,
+    pub to: String,
+}
+
+/// A job that was made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Planned {
+    pub id: String,
+    /// When it runs first, in words.
+    pub next: String,
+}
+
+/// A job as it is shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    pub id: String,
+    /// `None` where another program made the job: what stands there may be a stranger's.
+    pub name: Option<String>,
+    /// In our words, of numbers and names of zones: `every 5m`, `cron: 0 8 * * 1-5 (Europe/Berlin)`.
+    pub schedule: String,
+    /// When it runs next, in words; `None` for never.
+    pub next: Option<String>,
+    /// A run made it and not a person.
+    pub by_model: bool,
+    pub chat: Option<Chat>,
+}
+
+/// Why there is no room for another job.
+pub fn full() -> Failure {
+    format!(
+        "there are {MOST} jobs that runs have made, which is the most; remove one that is not needed any more, or let the user \
+         add this with `nanobot cron add`"
+    )
+    .into()
+}
+
+impl Chat {
+    /// Where somebody reads who talks in the session `key`, where that is a channel.
+    pub fn of(key: &str) -> Option<Self> {
+        let (channel, to) = key.split_once(':')?;
+        let is_it = |name: &&str| name.eq_ignore_ascii_case(channel.trim());
+        let is_none = channel.trim().is_empty() || to.is_empty() || NO_CHANNELS.iter().any(is_it);
+        (!is_none).then(|| Self {
+            channel: channel.to_owned(),
+            to: to.to_owned(),
+        })
+    }
+}
+
+/// Plans jobs.
+pub struct Cron {
+    spec: ToolSpec,
+    planner: Arc<dyn Planner>,
+    policy: Arc<Policy>,
+    seen: Arc<Seen>,
+    chat: Option<Chat>,
+}
+
+impl Cron {
+    /// For the session `key`, and a run under `policy` that has seen what `seen` says.
+    pub fn new(planner: Arc<dyn Planner>, policy: Arc<Policy>, seen: Arc<Seen>, key: &str) -> Self {
+        Self {
+            spec: spec(),
+            planner,
+            policy,
+            seen,
+            chat: Chat::of(key),
+        }
+    }
+
+    /// Nothing of a stranger's becomes a job, or ends one.
+    fn mind(&self, action: &str, by_hand: &str) -> Result<(), Refusal> {
+        let Some(what) = self.seen.untrusted() else {
+            return Ok(());
+        };
+        Err(Refusal::of(format!(
+            "no job is {action} while the conversation holds text of strangers ({what}); the user can do it with \
+             `{by_hand}`, or ask for it in a session of its own"
+        )))
+    }
+
+    fn add(&self, arguments: &Value) -> Result<String, Failure> {
+        self.mind("added", "nanobot cron add")?;
+        let message = text(arguments, "message").ok_or("message is required for add")?;
+        if message.chars().count() > MESSAGE {
+            return Err(format!(
+                "`message` has more than {MESSAGE} characters; put what is long into a file and name it there"
+            )
+            .into());
+        }
+        let when = when(arguments)?;
+        let made = self.planner.list()?;
+        if made.iter().filter(|job| job.by_model).count() >= MOST {
+            return Err(full());
+        }
+        let name = match text(arguments, "name") {
+            Some(name) => line(name, NAME),
+            None => line(message, BEGINNING),
+        };
+        let planned = self.planner.add(&Plan {
+            name: name.clone(),
+            message,
+            when,
+            chat: self.chat.as_ref(),
+            policy: self.policy.snapshot(),
+        })?;
+        let Planned { id, next } = planned;
+        Ok(format!(
+            "Created job '{name}' (id: {id}), first run: {next}"
+        ))
+    }
+
+    fn list(&self) -> Result<String, Failure> {
+        let jobs = self.planner.list()?;
+        if jobs.is_empty() {
+            return Ok("No scheduled jobs.".into());
+        }
+        let mut text = "Scheduled jobs:".to_owned();
+        for job in jobs {
+            let name = match &job.name {
+                Some(name) => line(name, NAME),
+                None => "(another program's)".into(),
+            };
+            let next = job.next.as_deref().unwrap_or("never");
+            let Listed { id, schedule, .. } = &job;
+            text.push_str(&format!(
+                "\n- {name} (id: {id}, {schedule}), next run: {next}"
+            ));
+        }
+        Ok(text)
+    }
+
+    fn remove(&self, arguments: &Value) -> Result<String, Failure> {
+        let id = text(arguments, "job_id").ok_or("job_id is required for remove")?;
+        self.mind("removed", "nanobot cron remove")?;
+        let jobs = self.planner.list()?;
+        let not_found = || Failure::from(format!("Job {id} not found; `list` shows the ids"));
+        let job = jobs.iter().find(|job| job.id == id).ok_or_else(not_found)?;
+        let why = match job {
+            Listed {
+                by_model: false, ..
+            } => Some("was made by the user, and not by a run"),
+            Listed { chat, .. } if *chat != self.chat => Some("was made in another chat"),
+            Listed { .. } => None,
+        };
+        if let Some(why) = why {
+            return Err(Refusal::of(format!(
+                "the job `{id}` {why}; the user can remove it with `nanobot cron remove {id}`"
+            ))
+            .into());
+        }
+        match self.planner.remove(id)? {
+            true => Ok(format!("Removed job {id}")),
+            false => Err(not_found()),
+        }
+    }
+}
+
+impl Tool for Cron {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn effect(&self, arguments: &Value) -> Effect {
+        match arguments["action"].as_str() {
+            Some("list") => Effect::Reads,
+            _ => Effect::Writes,
+        }
+    }
+
+    fn run(&self, arguments: &Value, _: &mut dyn FnMut(&str)) -> Result<Output, Failure> {
+        let said = match arguments["action"].as_str() {
+            Some("add") => self.add(arguments),
+            Some("remove") => self.remove(arguments),
+            _ => self.list(),
+        };
+        Ok(said?.into())
+    }
+
+    fn foresee(&self, arguments: &Value) -> Result<(), Failure> {
+        match arguments["action"].as_str() {
+            Some("add") => self.mind("added", "nanobot cron add")?,
+            Some("remove") => self.mind("removed", "nanobot cron remove")?,
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// What the model is told of the tool.
+pub fn spec() -> ToolSpec {
+    ToolSpec {
+        name: "cron".into(),
+        description: "Reminders and recurring tasks: at the time, a run of its own gets the message, and its answer goes to \
+                      the user. Remind with this: what is only written to memory reminds nobody"
+            .into(),
+        parameters: json!({ "type": "object", "required": ["action"], "properties": {
+            "action": { "type": "string", "enum": ["add", "list", "remove"] },
+            "message": {
+                "type": "string",
+                "description": "add: the task, with all that is needed, since its run does not know this conversation",
+            },
+            "name": { "type": "string", "description": "add: a few words" },
+            "every_seconds": { "type": "integer", "description": "add: the period, from 60" },
+            "cron_expr": { "type": "string", "description": "add: five fields, as `0 9 * * 1-5`" },
+            "tz": { "type": "string", "description": "the zone of cron_expr, as `Europe/Berlin`" },
+            "at": { "type": "string", "description": "add: once, as `2026-12-24T18:00`" },
+            "job_id": { "type": "string", "description": "remove: which" },
+        } }),
+    }
+}
+
+/// When, as the arguments have it. Models fill what they do not mean with nothing or zero.
+fn when(arguments: &Value) -> Result<When<'_>, String> {
+    let seconds = arguments["every_seconds"].as_i64().filter(|it| *it != 0);
+    let (expression, zone) = (text(arguments, "cron_expr"), text(arguments, "tz"));
+    let when = match (seconds, expression, text(arguments, "at")) {
+        (Some(seconds), None, None) => match u64::try_from(seconds) {
+            Ok(seconds) if seconds >= SHORTEST => When::Every(seconds),
+            _ => {
+                return Err(format!(
+                    "every_seconds must be at least {SHORTEST}: cron looks once a minute"
+                ));
+            }
+        },
+        (None, Some(expression), None) => return Ok(When::Cron { expression, zone }),
+        (None, None, Some(time)) => When::At(time),
+        (None, None, None) => {
+            return Err("either every_seconds, cron_expr, or at is required".into());
+        }
+        _ => return Err("only one of every_seconds, cron_expr and at can be used".into()),
+    };
+    match zone {
+        Some(_) => Err("tz can only be used with cron_expr; a time of `at` takes its offset, as `2026-12-24T18:00+01:00`"
+            .into()),
+        None => Ok(when),
+    }
+}
+
+/// The text of an argument, where there is any in it.
+fn text<'a>(arguments: &'a Value, key: &str) -> Option<&'a str> {
+    let text = arguments[key].as_str().map(str::trim);
+    text.filter(|text| !text.is_empty())
+}
+
+/// `text` on one line, and no longer than `limit` characters.
+fn line(text: &str, limit: usize) -> String {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    words.join(" ").chars().take(limit).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Chat, Cron, Listed, MOST, Plan, Planned, Planner, When};
+    use crate::message::plain_text;
+    use crate::policy::Policy;
+    use crate::policy::reach::Reach;
+    use crate::policy::seen::{Ground, Seen};
+    use crate::tool::arguments::cast_and_check;
+    use crate::tool::{Effect, Failure, Tool};
+    use serde_json::{Value, json};
+    use std::path::Path;
+    use std::sync::{Arc, Mutex};
+
+    /// Keeps jobs in memory, and of each what was planned, in words.
+    #[derive(Default)]
+    struct List {
+        jobs: Mutex<Vec<Listed>>,
+        plans: Mutex<Vec<String>>,
+    }
+
+    impl Planner for List {
+        fn add(&self, plan: &Plan<'_>) -> Result<Planned, Failure> {
+            let Plan {
+                name,
+                message,
+                when,
+                chat,
+                policy,
+            } = plan;
+            if matches!(
+                when,
+                When::Cron {
+                    zone: Some("Mars"),
+                    ..
+                }
+            ) {
+                return Err("unknown timezone 'Mars'".into());
+            }
+            assert!(Policy::restored(policy).is_ok());
+            let plan = format!("{message:?} {when:?}");
+            self.plans.lock().unwrap().push(plan);
+            let mut jobs = self.jobs.lock().unwrap();
+            let id = format!("job{}", jobs.len());
+            jobs.push(Listed {
+                id: id.clone(),
+                name: Some(name.clone()),
+                schedule: "every 5m".into(),
+                next: Some("tomorrow".into()),
+                by_model: true,
+                chat: chat.cloned(),
+            });
+            let next = "tomorrow".into();
+            Ok(Planned { id, next })
+        }
+
+        fn list(&self) -> Result<Vec<Listed>, Failure> {
+            Ok(self.jobs.lock().unwrap().clone())
+        }
+
+        fn remove(&self, id: &str) -> Result<bool, Failure> {
+            let mut jobs = self.jobs.lock().unwrap();
+            let before = jobs.len();
+            jobs.retain(|job| job.id != id);
+            Ok(jobs.len() < before)
+        }
+    }
+
+    fn seen() -> Arc<Seen> {
+        Arc::new(Seen::new(Ground {
+            reach: Reach::default(),
+            workspace: "/w".into(),
+            commands_write_anywhere: false,
+            real: Box::new(Path::to_owned),
+        }))
+    }
+
+    fn tool(list: &Arc<List>, key: &str) -> (Cron, Arc<Seen>) {
+        let seen = seen();
+        let planner = Arc::clone(list) as Arc<dyn Planner>;
+        let policy = Arc::new(Policy::default());
+        (Cron::new(planner, policy, Arc::clone(&seen), key), seen)
+    }
+
+    fn call(cron: &Cron, sent: &Value) -> Result<String, Failure> {
+        let arguments = cast_and_check(&cron.spec().parameters, sent)?;
+        let output = cron.run(&arguments, &mut |_| {})?;
+        Ok(plain_text(&output.parts))
+    }
+
+    #[track_caller]
+    fn check(cron: &Cron, sent: Value, expect: Result<&str, &str>) {
+        match (call(cron, &sent), expect) {
+            (Ok(text), Ok(expect)) => assert_eq!(text, expect, "{sent}"),
+            (Err(failure), Err(expect)) => {
+                let words = failure.words();
+                assert!(words.contains(expect), "{sent}: {words}");
+            }
+            (found, _) => panic!("{sent}: {found:?}"),
+        }
+    }
+
+    #[test]
+    fn jobs_are_added_listed_and_removed() {
+        let list = Arc::new(List::default());
+        let (cron, _) = tool(&list, "cli:direct");
+        let check = |sent: Value, expect| check(&cron, sent, expect);
+        check(json!({"action": "list"}), Ok("No scheduled jobs."));
+        let tea = "Remind the user:\nthe tea is ready, and the cake too";
+        check(
+            json!({"action": "add", "message": tea, "at": "2026-12-24T18:00"}),
+            Ok("Created job 'Remind the user: the tea is re' (id: job0), first run: tomorrow"),
+        );
+        // What is not meant is left empty, or zero.
+        check(
+            json!({"action": "add", "name": " Mail\nnow ", "message": "m", "every_seconds": "300", "cron_expr": "",
+                "tz": "", "at": null}),
+            Ok("Created job 'Mail now' (id: job1), first run: tomorrow"),
+        );
+        check(
+            json!({"action": "add", "message": "m", "cron_expr": "0 9 * * *", "tz": "Europe/Berlin",
+                "every_seconds": 0}),
+            Ok("Created job 'm' (id: job2), first run: tomorrow"),
+        );
+        assert_eq!(
+            *list.plans.lock().unwrap(),
+            [
+                format!("{tea:?} At(\"2026-12-24T18:00\")"),
+                "\"m\" Every(300)".into(),
+                "\"m\" Cron { expression: \"0 9 * * *\", zone: Some(\"Europe/Berlin\") }".into(),
+            ]
+        );
+        check(
+            json!({"action": "remove", "job_id": "job2"}),
+            Ok("Removed job job2"),
+        );
+        check(
+            json!({"action": "remove", "job_id": "job2"}),
+            Err("Job job2 not found"),
+        );
+        check(
+            json!({"action": "list"}),
+            Ok(
+                "Scheduled jobs:\n- Remind the user: the tea is re (id: job0, every 5m), next run: tomorrow\n- Mail now (id: \
+                 job1, every 5m), next run: tomorrow",
+            ),
+        );
+        assert_eq!(cron.effect(&json!({"action": "list"})), Effect::Reads);
+        for action in ["add", "remove", "", "LIST"] {
+            assert_eq!(cron.effect(&json!({ "action": action })), Effect::Writes);
+        }
+    }
+
+    #[test]
+    fn mistakes_are_told() {
+        let list = Arc::new(List::default());
+        let (cron, _) = tool(&list, "cli:direct");
+        let wrong = |sent: Value, expect: &str| check(&cron, sent, Err(expect));
+        wrong(json!({}), "missing");
+        wrong(json!({"action": "edit"}), "must be one of");
+        wrong(
+            json!({"action": "add", "at": "2026-12-24"}),
+            "message is required for add",
+        );
+        wrong(
+            json!({"action": "add", "message": " ", "at": "2026-12-24"}),
+            "message is required for add",
+        );
+        wrong(
+            json!({"action": "add", "message": "m"}),
+            "either every_seconds, cron_expr, or at is required",
+        );
+        wrong(
+            json!({"action": "add", "message": "m", "at": "x", "cron_expr": "* * * * *"}),
+            "only one of",
+        );
+        for seconds in [1, 59, -300] {
+            wrong(
+                json!({"action": "add", "message": "m", "every_seconds": seconds}),
+                "at least 60",
+            );
+        }
+        for when in [json!({"at": "x"}), json!({"every_seconds": 90})] {
+            let mut sent = json!({"action": "add", "message": "m", "tz": "Europe/Berlin"});
+            let fields = sent.as_object_mut().unwrap();
+            fields.extend(when.as_object().unwrap().clone());
+            wrong(sent, "tz can only be used with cron_expr");
+        }
+        wrong(
+            json!({"action": "add", "message": "m", "cron_expr": "* * * * *", "tz": "Mars"}),
+            "unknown timezone 'Mars'",
+        );
+        wrong(
+            json!({"action": "add", "message": "m".repeat(10_001), "every_seconds": 90}),
+            "put what is long into a file",
+        );
+        wrong(json!({"action": "remove"}), "job_id is required for remove");
+        wrong(
+            json!({"action": "remove", "job_id": "x"}),
+            "Job x not found",
+        );
+        assert!(list.plans.lock().unwrap().is_empty());
+    }
+
+    #[test]
+    fn what_a_stranger_said_becomes_no_job_and_ends_none() {
+        let list = Arc::new(List::default());
+        let (cron, seen) = tool(&list, "cli:direct");
+        let add = json!({"action": "add", "message": "m", "every_seconds": 90});
+        let remove = json!({"action": "remove", "job_id": "job0"});
+        assert!(call(&cron, &add).is_ok());
+        assert_eq!(cron.foresee(&add), Ok(()));
+        seen.taint("a web page");
+        for sent in [&add, &remove, &json!({"action": "add"})] {
+            for found in [call(&cron, sent).err(), cron.foresee(sent).err()] {
+                let Some(Failure::Denied(refusal)) = found else {
+                    panic!("{sent}: {found:?}");
+                };
+                assert!(refusal.words.contains("a web page"), "{}", refusal.words);
+                assert!(refusal.words.contains("nanobot cron"), "{}", refusal.words);
+                assert_eq!(refusal.grant, None);
+            }
+        }
+        let jobs = "Scheduled jobs:\n- m (id: job0, every 5m), next run: tomorrow";
+        check(&cron, json!({"action": "list"}), Ok(jobs));
+        assert_eq!(cron.foresee(&json!({"action": "list"})), Ok(()));
+    }
+
+    #[test]
+    fn only_jobs_of_runs_in_this_chat_are_removed() {
+        let list = Arc::new(List::default());
+        let add = json!({"action": "add", "message": "m", "every_seconds": 90});
+        let (ours, _) = tool(&list, "telegram:1");
+        let (theirs, _) = tool(&list, "telegram:2");
+        let (here, _) = tool(&list, "cli:direct");
+        for cron in [&ours, &theirs, &here] {
+            assert!(call(cron, &add).is_ok());
+        }
+        let foreign = |id: &str, name: Option<&str>| Listed {
+            id: id.into(),
+            name: name.map(str::to_owned),
+            schedule: "at 2026-12-24T18:00".into(),
+            next: None,
+            by_model: false,
+            chat: None,
+        };
+        list.jobs
+            .lock()
+            .unwrap()
+            .extend([foreign("hers", Some("back\nup")), foreign("its", None)]);
+        let remove = |cron: &Cron, id: &str, expect: Result<&str, &str>| {
+            check(cron, json!({"action": "remove", "job_id": id}), expect);
+        };
+        remove(&ours, "job1", Err("was made in another chat"));
+        remove(&ours, "job2", Err("was made in another chat"));
+        remove(&here, "job0", Err("was made in another chat"));
+        remove(&here, "hers", Err("nanobot cron remove hers"));
+        remove(&here, "its", Err("was made by the user"));
+        // Another session of this machine's is no other chat.
+        let (there, _) = tool(&list, "work");
+        remove(&there, "job2", Ok("Removed job job2"));
+        remove(&ours, "job0", Ok("Removed job job0"));
+        check(
+            &ours,
+            json!({"action": "list"}),
+            Ok(
+                "Scheduled jobs:\n- m (id: job1, every 5m), next run: tomorrow\n- back up (id: hers, at 2026-12-24T18:00), next \
+                 run: never\n- (another program's) (id: its, at 2026-12-24T18:00), next run: never",
+            ),
+        );
+    }
+
+    #[test]
+    fn there_is_a_most() {
+        let list = Arc::new(List::default());
+        let (cron, _) = tool(&list, "cli:direct");
+        let add = json!({"action": "add", "message": "m", "every_seconds": 90});
+        for _ in 0..MOST {
+            assert!(call(&cron, &add).is_ok());
+        }
+        check(&cron, add.clone(), Err("which is the most"));
+        // The user's own do not count.
+        list.jobs.lock().unwrap()[0].by_model = false;
+        assert!(call(&cron, &add).is_ok());
+    }
+
+    #[test]
+    fn chats_of_sessions() {
+        let check = |key: &str, expect: Option<(&str, &str)>| {
+            let chat = Chat::of(key);
+            let found = chat
+                .as_ref()
+                .map(|it| (it.channel.as_str(), it.to.as_str()));
+            assert_eq!(found, expect, "{key}");
+        };
+        check("telegram:123", Some(("telegram", "123")));
+        check("slack:C1:173.4", Some(("slack", "C1:173.4")));
+        check("cli:direct", None);
+        check("work", None);
+        check("pipe:0af3", None);
+        check("fork:0af3", None);
+        check("file:/etc/passwd", None);
+        check("command:rm -r x", None);
+        check("cron:ab12cd34", None);
+        check(" File:/etc/passwd", None);
+        check(":x", None);
+        check("telegram:", None);
+    }
+
+    /// What a job does is a message and a time.
+    #[test]
+    fn nothing_else_can_be_said_of_a_job() {
+        let (cron, _) = tool(&Arc::default(), "cli:direct");
+        let fields = cron.spec().parameters["properties"].as_object().unwrap();
+        let names: Vec<&str> = fields.keys().map(String::as_str).collect();
+        let all = [
+            "action",
+            "message",
+            "name",
+            "every_seconds",
+            "cron_expr",
+            "tz",
+            "at",
+            "job_id",
+        ];
+        assert_eq!(names, all);
+    }
+}
