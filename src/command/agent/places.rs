@@ -10,9 +10,10 @@ use crate::memory::Memory;
 use crate::policy::net::Net;
 use crate::policy::profile::Profile;
 use crate::policy::reach::Reach;
+use crate::policy::rule::Pattern;
 use crate::policy::seen::Seen;
 use crate::policy::seen::addresses::linked_hosts;
-use crate::policy::{Policy, Sandbox};
+use crate::policy::{Permission, Policy, Sandbox};
 use crate::prompt::{self, Brief, Section};
 use crate::settings::Settings;
 use crate::skill;
@@ -361,7 +362,17 @@ fn toolbox(
         tools.push(Box::new(Spawn::new(crew.clone(), &crew.profiles())));
     }
     if let Some(planner) = &cast.planner {
-        let (policy, seen) = (Arc::clone(policy), Arc::clone(&common.seen));
+        let is_chosen = |name: &str| {
+            let listed = grants.tools.as_ref();
+            listed.is_none_or(|names| names.iter().any(|it| it == name))
+        };
+        let names = tools.iter().map(|tool| tool.spec().name.as_str());
+        let policy = Arc::new(bound(
+            policy,
+            names.filter(|name| is_chosen(name)),
+            cast.offline,
+        ));
+        let seen = Arc::clone(&common.seen);
         let cron = Cron::new(Arc::clone(planner), policy, seen, session);
         tools.push(Box::new(cron));
     }
@@ -394,9 +405,49 @@ fn toolbox(
     Ok(Toolbox::new(tools, cast.parallel, Arc::clone(policy)).seeing(seen))
 }
 
+/// What a job may do that a run under `policy` makes: no more than the run itself, whose flags are not all the policy's.
+fn bound<'a>(policy: &Policy, tools: impl Iterator<Item = &'a str>, offline: bool) -> Policy {
+    let mut bound = policy.clone();
+    bound.offered.push(tools.map(Pattern::new).collect());
+    if offline {
+        bound.net = Net::Default;
+        let never = |name: &str| (Pattern::new(name), Permission::Never);
+        bound
+            .permissions
+            .extend(["web_search", "web_fetch"].map(never));
+    }
+    bound
+}
+
 fn capital(word: &str) -> String {
     match word {
         "macos" => "macOS".into(),
         _ => word[..1].to_uppercase() + &word[1..],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::bound;
+    use crate::policy::Policy;
+    use crate::policy::net::Net;
+
+    #[test]
+    fn a_job_has_no_more_than_the_run_that_makes_it() {
+        let run = Policy {
+            net: Net::Any,
+            ..Policy::default()
+        };
+        let check = |offline: bool, expect: &[&str]| {
+            let bound = bound(&run, ["read_file", "web_fetch"].into_iter(), offline);
+            let job = Policy::restored(&bound.snapshot()).unwrap();
+            let job = Policy::default().and(&job);
+            let tools = ["read_file", "write_file", "exec", "web_fetch", "cron"];
+            let offered: Vec<&str> = tools.into_iter().filter(|it| job.offers(it)).collect();
+            assert_eq!(offered, expect);
+            assert_eq!(bound.net == Net::Any, !offline);
+        };
+        check(false, &["read_file", "web_fetch"]);
+        check(true, &["read_file"]);
     }
 }
