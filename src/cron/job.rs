@@ -8,6 +8,9 @@ use serde_json::Value;
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// How long a run may take that says nothing of it, in seconds.
+const DEADLINE: u64 = 3600;
+
 /// A job.
 #[derive(Clone, Debug)]
 pub struct Job {
@@ -137,6 +140,12 @@ impl Job {
     /// Whether it has but one time.
     pub fn is_once(&self) -> bool {
         matches!(self.schedule, Ok(Schedule::At(_)))
+    }
+
+    /// How long a run may take, in seconds; 0 for no limit.
+    pub fn deadline(&self) -> u64 {
+        let said = self.terms.as_ref().and_then(|terms| terms.timeout);
+        said.unwrap_or(DEADLINE)
     }
 
     /// From when on times count.

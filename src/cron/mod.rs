@@ -5,6 +5,7 @@
 //! its terms, what was started, and what each run came to.
 
 pub mod command;
+pub mod export;
 pub mod expression;
 pub mod job;
 pub mod line;

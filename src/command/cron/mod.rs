@@ -4,7 +4,7 @@ use crate::World;
 use crate::cli::Cron;
 use crate::cron::job::{Job, Terms};
 use crate::cron::store::Store;
-use crate::error::{Exit, fail, fail_hint};
+use crate::error::{Exit, fail_hint};
 use crate::settings::{Config, Overrides, Settings};
 use anyhow::Result;
 use std::path::PathBuf;
@@ -12,6 +12,7 @@ use std::path::PathBuf;
 pub(super) mod add;
 mod delivery;
 mod edit;
+mod export;
 pub(super) mod heartbeat;
 mod list;
 mod logs;
@@ -53,7 +54,7 @@ pub fn run(world: &World, command: &Cron) -> Result<Exit> {
                 json: *json,
             },
         ),
-        Cron::Export(_) => Err(fail(Exit::Failed, "`cron export` is not there yet")),
+        Cron::Export(arguments) => export::run(world, arguments),
     }
 }
 

@@ -23,8 +23,6 @@ use jiff::{Timestamp, tz::TimeZone};
 use std::ffi::OsString;
 use std::time::Duration;
 
-/// How long a run may take that says nothing of it.
-const DEADLINE: u64 = 3600;
 /// An answer whose last line is this has nothing to tell.
 pub(super) const NOTHING: &str = "NOTHING_TO_REPORT";
 /// Bytes of what `--when` prints that are kept, from its beginning and from its end.
@@ -260,7 +258,7 @@ impl Work<'_> {
         let world = self.world;
         let start = world.clock.timestamp();
         let terms = job.terms.clone().unwrap_or_default();
-        let limit = terms.timeout.unwrap_or(DEADLINE);
+        let limit = job.deadline();
         signal::arm((limit > 0).then(|| Duration::from_secs(limit))).context("wait for signals")?;
         stamps.started = Some(Started {
             at_ms: start.as_millisecond(),

@@ -18,7 +18,7 @@ use crate::sys::crontab::{self, Crontab, Trouble};
 use crate::sys::{clock, env, process};
 use anyhow::{Context, Result};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Which jobs stand in the crontab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -185,18 +185,18 @@ fn block(
 }
 
 /// What all lines of a block share.
-struct Surroundings {
-    home: PathBuf,
-    root: Option<PathBuf>,
-    path: Option<String>,
-    program: PathBuf,
-    workspace: PathBuf,
+pub(super) struct Surroundings {
+    pub(super) home: PathBuf,
+    pub(super) root: Option<PathBuf>,
+    pub(super) path: Option<String>,
+    pub(super) program: PathBuf,
+    pub(super) workspace: PathBuf,
     /// The workspaces that cron finds without being told, by the config.
     usual: BTreeMap<Option<PathBuf>, Option<PathBuf>>,
 }
 
 impl Surroundings {
-    fn of(world: &World, settings: &Settings, jobs: &[Job]) -> Result<Self> {
+    pub(super) fn of(world: &World, settings: &Settings, jobs: &[Job]) -> Result<Self> {
         let path = world.env.get("PATH").map(str::to_owned);
         let program = process::program(path.as_deref()).context("find this program's own path")?;
         let mut usual = BTreeMap::new();
@@ -220,10 +220,16 @@ impl Surroundings {
             usual,
         })
     }
+
+    /// The workspace that a job has to be told, where its config is this one.
+    pub(super) fn workspace_for(&self, config: &Option<PathBuf>) -> Option<&Path> {
+        let usual = self.usual.get(config).and_then(Option::as_ref);
+        (usual != Some(&self.workspace)).then_some(self.workspace.as_path())
+    }
 }
 
 /// The config file of `job`, where it is not the usual one. Of another program's job that is what was typed.
-fn config_of(world: &World, job: &Job) -> Option<PathBuf> {
+pub(super) fn config_of(world: &World, job: &Job) -> Option<PathBuf> {
     match &job.terms {
         Some(terms) => terms.config.clone(),
         None => world.shared.config.as_deref().map(granted::absolute),
@@ -234,7 +240,7 @@ fn config_of(world: &World, job: &Job) -> Option<PathBuf> {
 ///
 /// # Errors
 /// In words, why it can have none.
-fn lines_of(
+pub(super) fn lines_of(
     world: &World,
     surroundings: &Surroundings,
     job: &Job,
@@ -273,18 +279,17 @@ fn command_of(
         root,
         path,
         program,
-        workspace,
-        usual,
+        workspace: _,
+        usual: _,
     } = surroundings;
     let config = config_of(world, job);
-    let is_usual = usual.get(&config).and_then(Option::as_ref) == Some(workspace);
     let command = command(&Parts {
         home,
         root: root.as_deref(),
         path: path.as_deref(),
         program,
         config: config.as_deref(),
-        workspace: (!is_usual).then_some(workspace.as_path()),
+        workspace: surroundings.workspace_for(&config),
         id: &job.id,
     })?;
     Ok((command.text, command.left_out))

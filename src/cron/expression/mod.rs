@@ -8,6 +8,7 @@
 //! takes. Where that differs from cron, cron is right: croniter runs a time of the day twice where the clock repeats it,
 //! wants `*/10` or the weekday and not both, and takes `1-1` for all days.
 
+pub(in crate::cron) mod calendar;
 mod read;
 mod words;
 

@@ -1,0 +1,344 @@
+//! A job as CronJobs of Kubernetes, and the volume that all of them share.
+//!
+//! A container has no zone of its own and none of this machine's directories: a job that counts on either cannot run there,
+//! and that is said here and not found out there. The cluster's clock leaves out times that no clock shows, and its
+//! `CronJob` has one expression: what takes several becomes several, which the job's lock and stamps keep apart.
+
+use super::{File, MARK, Planned, Site, Times, around, every, list, once, shown, text, yaml};
+use crate::cron::schedule::Schedule;
+use crate::error::Exit;
+use jiff::tz::TimeZone;
+use serde_json::{Value, json};
+use siphasher::sip::SipHasher13;
+use std::hash::Hasher;
+use std::path::Path;
+
+/// Where the volume is: what `~/.nanobot` is elsewhere.
+const DATA: &str = "/data";
+/// Where the keys are. No command of an agent reads there.
+const KEYS: &str = "/run/credentials/nanobot";
+/// The names of what the jobs share.
+const VOLUME: &str = "nanobot";
+const SECRET: &str = "nanobot-keys";
+/// Who a run is, in the container.
+const USER: u32 = 1000;
+/// The longest name of a CronJob that leaves room for a number.
+const LONGEST: usize = 48;
+const UTC: &str = "Etc/UTC";
+const DAY: u64 = 86_400;
+
+/// An expression, and the zone that it goes by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Line {
+    fields: String,
+    zone: String,
+    /// How often it comes in a day, at most.
+    daily: u64,
+}
+
+/// The manifests of a job in one file. `image` is that of its containers.
+///
+/// # Errors
+/// In words, why there can be none.
+pub fn file(site: &Site, planned: &Planned, image: &str) -> Result<File, String> {
+    let job = planned.job;
+    let name = name(&job.id);
+    let lines = lines(site, planned)?;
+    let mut out = format!("{MARK}# {}: {}\n", shown(&job.name), planned.words());
+    for (path, _) in planned.places() {
+        if !path.starts_with(site.workspace) && !path.starts_with(site.root) {
+            out.push_str(&format!(
+                "# It was given {}, which the container has only where you mount it.\n",
+                shown(text(&path)?)
+            ));
+        }
+    }
+    for (at, line) in lines.iter().enumerate() {
+        let name = match at {
+            0 => name.clone(),
+            at => format!("{name}-{}", at + 1),
+        };
+        out.push_str("---\n");
+        out.push_str(&yaml::document(&manifest(
+            site, planned, image, &name, line,
+        )?));
+    }
+    Ok(File {
+        name: format!("{name}.yaml"),
+        text: out,
+    })
+}
+
+/// What the jobs share: the volume, and how the keys come into a secret.
+pub fn shared(site: &Site) -> File {
+    let first = site.keys.first().copied().unwrap_or("OPENAI_API_KEY");
+    let mut out = MARK.to_owned();
+    out.push_str(&format!(
+        "# The image has nanobot on its PATH, /bin/sh, the certificates of the authorities, and the zones (tzdata).\n\
+         #\n\
+         # The volume is what ~/.nanobot is elsewhere: config.json, workspace/ and cron/ are to be copied to it, so that user\n\
+         # {USER} can write them. One that nodes share (ReadWriteMany) has to have locks that hold between them.\n\
+         #\n\
+         # Keys that are not in the config are a secret; each is called as its variable is elsewhere:\n\
+         #   kubectl create secret generic {SECRET} --from-file={first}=/dev/stdin\n"
+    ));
+    for key in site.keys.iter().skip(1) {
+        out.push_str(&format!("# It may hold {key} too.\n"));
+    }
+    out.push_str("---\n");
+    out.push_str(&yaml::document(&json!({
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": { "name": VOLUME, "labels": labels(None) },
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "resources": { "requests": { "storage": "1Gi" } },
+        },
+    })));
+    File {
+        name: "nanobot-volume.yaml".into(),
+        text: out,
+    }
+}
+
+fn manifest(
+    site: &Site,
+    planned: &Planned,
+    image: &str,
+    name: &str,
+    line: &Line,
+) -> Result<Value, String> {
+    let job = planned.job;
+    let mut arguments = vec!["nanobot".to_owned()];
+    if let Some(config) = planned.config {
+        let inside = config.strip_prefix(site.root).map_err(|_| {
+            format!(
+                "its config is `{}`, which is not on the volume: that has what is in `{}`",
+                config.display(),
+                site.root.display()
+            )
+        })?;
+        arguments.extend(["-c".into(), text(&Path::new(DATA).join(inside))?.to_owned()]);
+    }
+    arguments.extend(["cron", "run", job.id.as_str(), "--scheduled"].map(String::from));
+    // A late start: a caught up one, but never so late that the controller counts a hundred that were missed and gives up.
+    let late = match planned.catches_up() {
+        true => (30 * DAY).min(90 * DAY / line.daily.max(1)),
+        false => 600,
+    };
+    let container = json!({
+        "name": "nanobot",
+        "image": image,
+        "command": arguments,
+        "env": [
+            { "name": "HOME", "value": "/tmp" },
+            { "name": "NANOBOT_HOME", "value": DATA },
+            { "name": "NANOBOT_AGENTS__DEFAULTS__WORKSPACE", "value": format!("{DATA}/workspace") },
+            { "name": "CREDENTIALS_DIRECTORY", "value": KEYS },
+        ],
+        "resources": {
+            "requests": { "cpu": "50m", "memory": "64Mi" },
+            "limits": { "memory": "1Gi" },
+        },
+        "securityContext": {
+            "allowPrivilegeEscalation": false,
+            "capabilities": { "drop": ["ALL"] },
+            "readOnlyRootFilesystem": true,
+        },
+        "volumeMounts": [
+            { "name": "data", "mountPath": DATA },
+            { "name": "keys", "mountPath": KEYS, "readOnly": true },
+            { "name": "tmp", "mountPath": "/tmp" },
+        ],
+    });
+    let pod = json!({
+        "restartPolicy": "Never",
+        "automountServiceAccountToken": false,
+        "enableServiceLinks": false,
+        "securityContext": {
+            "runAsNonRoot": true,
+            "runAsUser": USER,
+            "runAsGroup": USER,
+            "fsGroup": USER,
+            "seccompProfile": { "type": "RuntimeDefault" },
+        },
+        "containers": [container],
+        "volumes": [
+            { "name": "data", "persistentVolumeClaim": { "claimName": VOLUME } },
+            { "name": "keys", "secret": { "secretName": SECRET, "optional": true, "defaultMode": 0o440 } },
+            { "name": "tmp", "emptyDir": {} },
+        ],
+    });
+    let mut run = json!({
+        "backoffLimit": 0,
+        // Busy: it is tried again. What was begun has its stamp, and a pod that takes its place begins nothing twice.
+        "podFailurePolicy": { "rules": [
+            {
+                "action": "Ignore",
+                "onExitCodes": { "containerName": "nanobot", "operator": "In", "values": [Exit::TryAgain.code()] },
+            },
+            {
+                "action": "Ignore",
+                "onPodConditions": [{ "type": "DisruptionTarget", "status": "True" }],
+            },
+        ] },
+        "template": {
+            "metadata": { "labels": labels(Some(name)) },
+            "spec": pod,
+        },
+    });
+    if let Some(seconds) = planned.stuck_after() {
+        run["activeDeadlineSeconds"] = json!(seconds);
+    }
+    let mut manifest = json!({
+        "apiVersion": "batch/v1",
+        "kind": "CronJob",
+        "metadata": {
+            "name": name,
+            "labels": labels(Some(name)),
+            "annotations": { "nanobot/job": job.id, "nanobot/name": job.name },
+        },
+        "spec": {
+            "schedule": line.fields,
+            "timeZone": line.zone,
+            "concurrencyPolicy": "Forbid",
+            "startingDeadlineSeconds": late,
+            "successfulJobsHistoryLimit": 3,
+            "failedJobsHistoryLimit": 3,
+            "jobTemplate": { "spec": run },
+        },
+    });
+    if !job.enabled {
+        manifest["spec"]["suspend"] = json!(true);
+    }
+    Ok(manifest)
+}
+
+fn labels(name: Option<&str>) -> Value {
+    let mut labels = json!({ "app.kubernetes.io/name": "nanobot" });
+    if let Some(name) = name {
+        labels["app.kubernetes.io/instance"] = json!(name);
+    }
+    labels
+}
+
+/// The expressions of a job: at each slot, and at times when there is none.
+fn lines(site: &Site, planned: &Planned) -> Result<Vec<Line>, String> {
+    let job = planned.job;
+    match planned.schedule {
+        Schedule::Cron { expression, zone } => {
+            let mut fields = expression.spelling().clone();
+            // Here Sunday is 0 and never 7.
+            let weekdays = fields[4]
+                .split(',')
+                .map(|day| if day == "7" { "0" } else { day });
+            fields[4] = weekdays.collect::<Vec<_>>().join(",");
+            let zone = match zone {
+                Some(zone) => zone.clone(),
+                None if is_utc(site) || is_of_each_hour(site, &fields) => UTC.into(),
+                None => {
+                    let name = site.system_name.unwrap_or("ZONE");
+                    return Err(format!(
+                        "it goes by this system's clock, and a container has none of its own; `nanobot cron edit {} --cron {} --tz {name}` names one",
+                        job.id,
+                        shown(expression.text())
+                    ));
+                }
+            };
+            let daily = u64::from(expression.minutes().count_ones()) * 24;
+            let daily = if fields[1].contains(['*', '-', ',', '/']) {
+                daily
+            } else {
+                daily / 24
+            };
+            let first = Line {
+                fields: fields.join(" "),
+                zone,
+                daily,
+            };
+            let more = around(planned, site.now, false)
+                .into_iter()
+                .map(|around| Line {
+                    fields: format!(
+                        "{} {} {}-{} {} *",
+                        list(around.minutes, 60),
+                        around.hour,
+                        around.first_day,
+                        around.last_day,
+                        around.month
+                    ),
+                    zone: UTC.into(),
+                    daily: u64::from(around.minutes.count_ones()),
+                });
+            Ok([first].into_iter().chain(more).collect())
+        }
+        Schedule::Every(period) => {
+            // One with all minutes and hours, rather than one for each hour.
+            let times = every(*period, job.created);
+            let all = times.iter().copied().reduce(|one, other| Times {
+                minutes: one.minutes | other.minutes,
+                hours: one.hours | other.hours,
+                weekday: one.weekday,
+            });
+            let Times {
+                minutes,
+                hours,
+                weekday,
+            } = all.ok_or("its period has no times")?;
+            let weekday = weekday.map_or_else(|| "*".into(), |day| day.to_string());
+            Ok(vec![Line {
+                fields: format!("{} {} * * {weekday}", list(minutes, 60), list(hours, 24)),
+                zone: UTC.into(),
+                daily: u64::from(minutes.count_ones() * hours.count_ones()),
+            }])
+        }
+        Schedule::At(time) => {
+            let time = once(planned, *time, site.now)?;
+            let time = TimeZone::UTC.to_datetime(time);
+            Ok(vec![Line {
+                fields: time.strftime("%-M %-H %-d %-m *").to_string(),
+                zone: UTC.into(),
+                daily: 1,
+            }])
+        }
+    }
+}
+
+fn is_utc(site: &Site) -> bool {
+    let names = [
+        "UTC",
+        "Etc/UTC",
+        "Etc/GMT",
+        "GMT",
+        "Universal",
+        "Etc/Universal",
+        "Zulu",
+        "UCT",
+    ];
+    site.system_name.is_some_and(|name| names.contains(&name))
+}
+
+/// Whether the times are the same in every zone whose clock differs by whole hours from this system's, as UTC does.
+fn is_of_each_hour(site: &Site, fields: &[String; 5]) -> bool {
+    let is_whole = |offset: jiff::tz::Offset| offset.seconds() % 3600 == 0;
+    let changes = site.system.following(site.now).take(super::CHANGES);
+    fields[1..].iter().all(|field| field == "*")
+        && is_whole(site.system.to_offset(site.now))
+        && changes.map(|change| change.offset()).all(is_whole)
+}
+
+/// The name of a job's manifests: its id, where that is a name there; else with a few letters that no other id has.
+fn name(id: &str) -> String {
+    let plain =
+        |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-';
+    let whole = format!("nanobot-{id}");
+    if whole.chars().all(plain) && !whole.ends_with('-') && whole.len() <= LONGEST {
+        return whole;
+    }
+    let mut hasher = SipHasher13::new();
+    hasher.write(id.as_bytes());
+    let hash = format!("{:08x}", hasher.finish() as u32);
+    let made: String = whole.to_ascii_lowercase().replace('_', "-");
+    let kept: String = made.chars().take(LONGEST - hash.len() - 1).collect();
+    format!("{}-{hash}", kept.trim_end_matches('-'))
+}

@@ -1,0 +1,260 @@
+//! A job as a timer and a service of systemd.
+//!
+//! A timer goes by the clock on the wall: of an hour that the clock skips or shows twice it leaves out what cron does not.
+//! So where slots lie there, lines by UTC are added for the days on which that happens.
+
+use super::{File, MARK, Planned, Site, Times, around, every, once, shown, text};
+use crate::cron::expression::calendar::values;
+use crate::cron::schedule::Schedule;
+use crate::error::Exit;
+use jiff::tz::TimeZone;
+use std::fmt::Write;
+use std::path::Path;
+
+/// The path of a program's directories where none is known.
+const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+
+/// The units of a job: the service, then its timer.
+///
+/// # Errors
+/// In words, why there can be none.
+pub fn files(site: &Site, planned: &Planned) -> Result<[File; 2], String> {
+    let id = &planned.job.id;
+    Ok([
+        File {
+            name: format!("nanobot-{id}.service"),
+            text: service(site, planned)?,
+        },
+        File {
+            name: format!("nanobot-{id}.timer"),
+            text: timer(site, planned)?,
+        },
+    ])
+}
+
+fn timer(site: &Site, planned: &Planned) -> Result<String, String> {
+    let mut out = format!(
+        "{MARK}[Unit]\nDescription={}\n\n[Timer]\n",
+        description(planned)
+    );
+    let clock = match (planned.schedule, site.system_name) {
+        (Schedule::Cron { zone: None, .. }, Some(name)) => {
+            format!(", by the clock of this system, which was that of {name}")
+        }
+        _ => String::new(),
+    };
+    writeln!(out, "# {}{clock}", planned.words()).expect(INFALLIBLE);
+    let (lines, more) = calendar(planned, site)?;
+    for line in lines {
+        writeln!(out, "OnCalendar={line}").expect(INFALLIBLE);
+    }
+    if !more.is_empty() {
+        out.push_str("# For the days on which the clock is changed.\n");
+    }
+    for line in more {
+        writeln!(out, "OnCalendar={line}").expect(INFALLIBLE);
+    }
+    let persistent = planned.catches_up();
+    write!(
+        out,
+        "Persistent={persistent}\nAccuracySec=1s\nUnit=nanobot-{}.service\n\n[Install]\nWantedBy=timers.target\n",
+        planned.job.id
+    )
+    .expect(INFALLIBLE);
+    Ok(out)
+}
+
+const INFALLIBLE: &str = "writing to a string cannot fail";
+
+/// When the timer elapses: at each slot, and at times when there is none. The second ones are for changes of the clock.
+pub fn calendar(planned: &Planned, site: &Site) -> Result<(Vec<String>, Vec<String>), String> {
+    let utc = |times: &Times| {
+        let weekday = times.weekday.map_or(String::new(), |weekday| {
+            let names = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
+            format!("{} ", names[weekday as usize])
+        });
+        let (hours, minutes) = (values(times.hours, 0..=23), values(times.minutes, 0..=59));
+        format!("{weekday}*-*-* {hours}:{minutes}:00 UTC")
+    };
+    let lines = match planned.schedule {
+        Schedule::Cron { expression, zone } => {
+            let zone = zone
+                .as_ref()
+                .map_or(String::new(), |zone| format!(" {zone}"));
+            let lines = expression.calendar();
+            lines
+                .into_iter()
+                .map(|line| format!("{line}{zone}"))
+                .collect()
+        }
+        Schedule::Every(period) => {
+            let times = every(*period, planned.job.created);
+            times.iter().map(utc).collect()
+        }
+        Schedule::At(time) => {
+            let time = once(planned, *time, site.now)?;
+            let time = TimeZone::UTC.to_datetime(time);
+            vec![time.strftime("%Y-%m-%d %H:%M:00 UTC").to_string()]
+        }
+    };
+    let changes = around(planned, site.now, true);
+    let more = changes.iter().map(|around| {
+        let days = match (around.first_day, around.last_day) {
+            (first, last) if first == last => format!("{first:02}"),
+            (first, last) => format!("{first:02}..{last:02}"),
+        };
+        let minutes = values(around.minutes, 0..=59);
+        format!(
+            "*-{:02}-{days} {:02}:{minutes}:00 UTC",
+            around.month, around.hour
+        )
+    });
+    Ok((lines, more.collect()))
+}
+
+fn service(site: &Site, planned: &Planned) -> Result<String, String> {
+    let id = &planned.job.id;
+    let mut out = MARK.to_owned();
+    write!(
+        out,
+        "# A unit of the user's: in ~/.config/systemd/user, with `loginctl enable-linger` so that it runs while nobody is logged in.\n\
+         # As one of the system's, in /etc/systemd/system, it needs User= below, and in [Unit]:\n\
+         #After=network-online.target\n\
+         #Wants=network-online.target\n\
+         [Unit]\n\
+         Description={}\n\
+         \n\
+         [Service]\n\
+         # Not oneshot, which may not be started again when it was busy.\n\
+         Type=exec\n\
+         #User=NAME\n",
+        description(planned)
+    )
+    .expect(INFALLIBLE);
+    writeln!(out, "ExecStart={}", command(site, planned)?).expect(INFALLIBLE);
+    let path = site.path.unwrap_or(PATH);
+    if path.contains(char::is_control) {
+        return Err("its PATH holds a line's end or another control character".into());
+    }
+    writeln!(out, "Environment={}", word(&format!("PATH={path}"))).expect(INFALLIBLE);
+    if site.root_is_named {
+        let root = text(site.root)?;
+        writeln!(out, "Environment={}", word(&format!("NANOBOT_HOME={root}"))).expect(INFALLIBLE);
+    }
+    out.push_str(
+        "# A key that is not in the config: the file holds nothing else. `man systemd-creds` tells how to encrypt it.\n",
+    );
+    let keys: &[&str] = match site.keys {
+        [] => &["OPENAI_API_KEY"],
+        keys => keys,
+    };
+    for key in keys {
+        writeln!(out, "#LoadCredential={key}:%h/.config/nanobot/{key}").expect(INFALLIBLE);
+    }
+    let again = Exit::TryAgain.code();
+    write!(
+        out,
+        "# {again}: the job or its conversation is busy. That is no failure; it is tried again, for a time that had no run yet.\n\
+         # Every other status but 0 is a failure: `nanobot agent --help` lists them, `nanobot cron logs {id}` tells more.\n\
+         SuccessExitStatus={again}\n\
+         RestartForceExitStatus={again}\n\
+         RestartSec=60\n"
+    )
+    .expect(INFALLIBLE);
+    let stuck = match planned.stuck_after() {
+        Some(seconds) => format!("{seconds}"),
+        None => "infinity".into(),
+    };
+    // A run ends what it has started when it is told to end.
+    writeln!(out, "RuntimeMaxSec={stuck}\nKillMode=mixed\nUMask=0077").expect(INFALLIBLE);
+    out.push_str(&hardening(site, planned)?);
+    Ok(out)
+}
+
+/// What confines a run. The commands of an agent have a sandbox of their own, which needs Landlock, seccomp and, where it
+/// can have them, namespaces: none of that is taken away.
+fn hardening(site: &Site, planned: &Planned) -> Result<String, String> {
+    if planned.runs_commands() || site.asks_command {
+        return Ok(
+            "# Not hardened: it runs commands of yours, which may need all that you may. Those of the agent are in a sandbox.\n"
+                .into(),
+        );
+    }
+    let mut out = String::from(
+        "NoNewPrivileges=yes\n\
+         CapabilityBoundingSet=\n\
+         LockPersonality=yes\n\
+         RestrictRealtime=yes\n\
+         RestrictSUIDSGID=yes\n\
+         RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6 AF_NETLINK\n\
+         SystemCallArchitectures=native\n\
+         # The rest takes a manager that can make namespaces: the system's, or a user's where users may (status 217 or 226 where\n\
+         # they may not: then take these lines out).\n\
+         ProtectSystem=strict\n",
+    );
+    let places = planned.places();
+    let writes = places.iter().filter(|(_, writes)| *writes);
+    let mut paths: Vec<&Path> = vec![site.root, site.workspace];
+    paths.extend(writes.map(|(path, _)| path.as_path()));
+    for (at, path) in paths.iter().enumerate() {
+        if paths[..at].iter().any(|other| path.starts_with(other)) {
+            continue;
+        }
+        // With a dash it need not be there.
+        let path = word(&format!("-{}", text(path)?));
+        writeln!(out, "ReadWritePaths={path}").expect(INFALLIBLE);
+    }
+    let reads = places.iter().map(|(path, _)| path.as_path());
+    let config = planned.config.into_iter();
+    let used = paths
+        .iter()
+        .copied()
+        .chain(reads)
+        .chain(config)
+        .chain([site.program, site.home]);
+    let mut used = used.filter(|path| path.starts_with("/tmp") || path.starts_with("/var/tmp"));
+    let private = match used.next() {
+        None => "PrivateTmp=yes".into(),
+        Some(path) => format!("# No PrivateTmp: {} is there.", shown(text(path)?)),
+    };
+    writeln!(out, "{private}").expect(INFALLIBLE);
+    out.push_str(
+        "ProtectControlGroups=yes\n\
+         ProtectHostname=yes\n\
+         ProtectKernelLogs=yes\n\
+         ProtectKernelModules=yes\n\
+         ProtectKernelTunables=yes\n",
+    );
+    Ok(out)
+}
+
+/// The command line. A `$` in it stands for itself.
+fn command(site: &Site, planned: &Planned) -> Result<String, String> {
+    let mut words = vec![text(site.program)?];
+    if let Some(config) = planned.config {
+        words.extend(["-c", text(config)?]);
+    }
+    if let Some(workspace) = planned.workspace {
+        words.extend(["-w", text(workspace)?]);
+    }
+    words.extend(["cron", "run", planned.job.id.as_str(), "--scheduled"]);
+    let has_dollar = words.iter().any(|word| word.contains('$'));
+    let words: Vec<String> = words.into_iter().map(word).collect();
+    let literally = if has_dollar { ":" } else { "" };
+    Ok(format!("{literally}{}", words.join(" ")))
+}
+
+fn description(planned: &Planned) -> String {
+    let name = shown(&planned.job.name).replace('%', "%%");
+    format!("nanobot: {name} (job {})", planned.job.id)
+}
+
+/// `text`, which has no control characters, as one word of a setting.
+fn word(text: &str) -> String {
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || "_@%+=:,./-".contains(letter);
+    let escaped = text.replace('%', "%%");
+    match text.chars().all(plain) {
+        true => escaped,
+        false => format!("\"{}\"", escaped.replace('\\', r"\\").replace('"', "\\\"")),
+    }
+}

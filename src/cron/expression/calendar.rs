@@ -1,0 +1,236 @@
+//! An expression as systemd writes times.
+
+use super::{Expression, bits, has};
+use std::ops::RangeInclusive;
+
+const EVERY_DAY: u64 = 0xffff_fffe;
+const EVERY_WEEKDAY: u64 = 0x7f;
+/// Monday to Friday, Sunday being bit 0.
+const WORKING: u64 = 0b011_1110;
+
+/// Days that fit one way of choosing them: of the month, and of the week.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Choice {
+    days: Days,
+    weekdays: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Days {
+    /// A bit for each.
+    Plain(u64),
+    /// So many at the month's end.
+    Last(u32),
+}
+
+impl Expression {
+    /// The minutes that it names, each line as systemd's `OnCalendar` takes it, without a zone. The lines together may name
+    /// more: of the days, where it has no words for them, and in minutes that a clock shows twice.
+    pub fn calendar(&self) -> Vec<String> {
+        let time = format!(
+            "{}:{}:00",
+            values(self.hours, 0..=23),
+            values(self.minutes, 0..=59)
+        );
+        let months = values(self.months, 1..=12);
+        let days = self.days.choices();
+        let weekdays = self.weekdays.choices();
+        let mut choices: Vec<Choice> = match self.both {
+            true => days
+                .iter()
+                .flat_map(|day| weekdays.iter().filter_map(|weekday| day.and(*weekday)))
+                .collect(),
+            false => days.into_iter().chain(weekdays).collect(),
+        };
+        let all = Choice {
+            days: Days::Plain(EVERY_DAY),
+            weekdays: EVERY_WEEKDAY,
+        };
+        if choices.contains(&all) {
+            choices = vec![all];
+        }
+        let mut lines: Vec<String> = Vec::new();
+        for Choice { days, weekdays } in choices {
+            let days = match days {
+                Days::Plain(days) => format!("-{}", values(days, 1..=31)),
+                Days::Last(1) => "~01".into(),
+                Days::Last(days) => format!("~{days:02}/1"),
+            };
+            let weekdays = match weekdays {
+                EVERY_WEEKDAY => String::new(),
+                weekdays => format!("{} ", named(weekdays)),
+            };
+            let line = format!("{weekdays}*-{months}{days} {time}");
+            if !lines.contains(&line) {
+                lines.push(line);
+            }
+        }
+        lines
+    }
+}
+
+impl super::Days {
+    fn choices(&self) -> Vec<Choice> {
+        let Self {
+            plain,
+            last,
+            last_working,
+            nearest,
+        } = self;
+        let mut choices = Vec::new();
+        let mut choose = |days, weekdays| choices.push(Choice { days, weekdays });
+        if *plain != 0 {
+            choose(Days::Plain(*plain), EVERY_WEEKDAY);
+        }
+        if *last {
+            choose(Days::Last(1), EVERY_WEEKDAY);
+        }
+        if *last_working {
+            choose(Days::Last(3), WORKING);
+        }
+        for day in bits(*nearest) {
+            // Two days off at most, and the last days are any month's last.
+            let among = match day {
+                29.. => 26..=31,
+                _ => day.saturating_sub(2).max(1)..=day + 2,
+            };
+            choose(Days::Plain(all(among)), WORKING);
+        }
+        choices
+    }
+}
+
+impl super::Weekdays {
+    fn choices(&self) -> Vec<Choice> {
+        let Self {
+            plain,
+            numbered,
+            last,
+        } = self;
+        let mut choices = Vec::new();
+        let mut choose = |days, weekdays| {
+            if weekdays != 0 {
+                choices.push(Choice { days, weekdays });
+            }
+        };
+        choose(Days::Plain(EVERY_DAY), *plain);
+        for (number, weekdays) in (1..).zip(&numbered[1..]) {
+            let week = number * 7 - 6..=(number * 7).min(31);
+            choose(Days::Plain(all(week)), *weekdays);
+        }
+        choose(Days::Last(7), *last);
+        choices
+    }
+}
+
+impl Choice {
+    /// What fits both; `None` where nothing does.
+    fn and(self, other: Self) -> Option<Self> {
+        let days = match (self.days, other.days) {
+            (Days::Plain(days), Days::Plain(others)) => Days::Plain(days & others),
+            (Days::Last(days), Days::Last(others)) => Days::Last(days.min(others)),
+            (Days::Plain(EVERY_DAY), last @ Days::Last(_))
+            | (last @ Days::Last(_), Days::Plain(EVERY_DAY)) => last,
+            // No line can say both: the days that may be the last, in some month.
+            (Days::Plain(days), Days::Last(last)) | (Days::Last(last), Days::Plain(days)) => {
+                Days::Plain(days & all(29 - last..=31))
+            }
+        };
+        let weekdays = self.weekdays & other.weekdays;
+        (days != Days::Plain(0) && weekdays != 0).then_some(Self { days, weekdays })
+    }
+}
+
+fn all(range: RangeInclusive<u32>) -> u64 {
+    range.fold(0, |all, bit| all | 1 << bit)
+}
+
+/// The values of a field: `*`, `00/15`, `09..17`, `01,15`.
+pub(crate) fn values(set: u64, range: RangeInclusive<u32>) -> String {
+    let (low, high) = range.clone().into_inner();
+    if bits(set).eq(range) {
+        return "*".into();
+    }
+    let found: Vec<u32> = bits(set).filter(|bit| (low..=high).contains(bit)).collect();
+    if let [first, second, .., last] = found[..] {
+        let step = second - first;
+        let is_even = found.windows(2).all(|pair| pair[1] - pair[0] == step);
+        if is_even && step > 1 && last + step > high {
+            return format!("{first:02}/{step}");
+        }
+    }
+    runs(&found, |value| format!("{value:02}"))
+}
+
+fn named(weekdays: u64) -> String {
+    const NAMES: [&str; 7] = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
+    let found: Vec<u32> = (0..7).filter(|day| has(weekdays, (day + 1) % 7)).collect();
+    runs(&found, |day| NAMES[day as usize].into())
+}
+
+/// Rising values, three or more in a row as a range.
+fn runs(values: &[u32], name: impl Fn(u32) -> String) -> String {
+    let runs = values.chunk_by(|one, next| one + 1 == *next);
+    let words = runs.map(|run| match run {
+        [first, _, .., last] if run.len() > 2 => format!("{}..{}", name(*first), name(*last)),
+        _ => run
+            .iter()
+            .map(|value| name(*value))
+            .collect::<Vec<_>>()
+            .join(","),
+    });
+    words.collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Expression;
+
+    #[test]
+    fn systemd_has_words_for_it() {
+        let check = |text: &str, expect: &[&str]| {
+            assert_eq!(
+                Expression::parse(text).unwrap().calendar(),
+                expect,
+                "{text}"
+            );
+        };
+        check("0 8 * * 1-5", &["Mon..Fri *-*-* 08:00:00"]);
+        check("*/15 * * * *", &["*-*-* *:00/15:00"]);
+        check("* * * * *", &["*-*-* *:*:00"]);
+        check(
+            "5,35 9-17 * jan,JUL 0,6",
+            &["Sat,Sun *-01,07-* 09..17:05,35:00"],
+        );
+        check("7-52/9 */2 1-7,15 * *", &["*-*-01..07,15 00/2:07/9:00"]);
+        check("1-40/9 * * * *", &["*-*-* *:01,10,19,28,37:00"]);
+        check("@weekly", &["Sun *-*-* 00:00:00"]);
+        // Either day, where both are named; both, where one begins with a star.
+        check("0 9 13 * 5", &["*-*-13 09:00:00", "Fri *-*-* 09:00:00"]);
+        check("0 9 */2 * 1", &["Mon *-*-01/2 09:00:00"]);
+        check("0 9 1-31 * 1", &["*-*-* 09:00:00"]);
+        check("0 9 ? * 1-7", &["*-*-* 09:00:00"]);
+        // What cron itself has no words for.
+        check("0 0 L * *", &["*-*~01 00:00:00"]);
+        check("0 0 1,L 2 *", &["*-02-01 00:00:00", "*-02~01 00:00:00"]);
+        check("0 0 LW * *", &["Mon..Fri *-*~03/1 00:00:00"]);
+        check("0 0 15W * *", &["Mon..Fri *-*-13..17 00:00:00"]);
+        check(
+            "0 0 1W,31W * *",
+            &[
+                "Mon..Fri *-*-01..03 00:00:00",
+                "Mon..Fri *-*-26..31 00:00:00",
+            ],
+        );
+        check("0 9 * * 5#2", &["Fri *-*-08..14 09:00:00"]);
+        check(
+            "0 9 * * 1#5,L5",
+            &["Mon *-*-29..31 09:00:00", "Fri *-*~07/1 09:00:00"],
+        );
+        check(
+            "0 9 */9,L * 5L",
+            &["Fri *-*-28 09:00:00", "Fri *-*~01 09:00:00"],
+        );
+        check("0 9 L * L5", &["*-*~01 09:00:00", "Fri *-*~07/1 09:00:00"]);
+    }
+}
