@@ -7,6 +7,7 @@ mod compaction;
 mod config;
 mod context;
 pub(crate) mod crash;
+mod cron;
 mod cron_run;
 mod crowd;
 mod docs;

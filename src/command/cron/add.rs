@@ -145,6 +145,13 @@ pub(super) fn when(
         };
         return Ok(Some(Schedule::Cron { expression, zone }));
     }
+    if tz.is_some() {
+        return Err(fail_hint(
+            Exit::Usage,
+            "`--tz` can only be used with `--cron`",
+            "an offset in the time itself: `--at 2026-12-24T18:00+02:00`",
+        ));
+    }
     if let Some(text) = every {
         let period = schedule::every(text).map_err(|words| wrong("--every", words))?;
         return Ok(Some(Schedule::Every(period)));

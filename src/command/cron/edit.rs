@@ -3,7 +3,7 @@
 use super::{add, terms, words};
 use crate::World;
 use crate::cli::{self, CronEdit};
-use crate::cron::job::{Job, Kind, Terms};
+use crate::cron::job::{Job, Kind};
 use crate::cron::schedule::Schedule;
 use crate::error::{Exit, fail_hint};
 use anyhow::Result;
@@ -37,14 +37,6 @@ pub(super) fn run(world: &World, arguments: &CronEdit) -> Result<Exit> {
             "the heartbeat has no name, no message and no times but `--every`",
             "`nanobot cron add` for a job of its own",
         ));
-    }
-    // From now on it is ours, and what came before is not made up for.
-    if job.terms.is_none() {
-        job.terms = Some(Terms {
-            catch_up: job.catch_up(),
-            since_ms: now.as_millisecond(),
-            ..Terms::default()
-        });
     }
     let mut catch_up = schedule.catch_up;
     if let Some(when) = add::when(world, schedule, now, &mut notices)? {

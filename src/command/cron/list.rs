@@ -8,8 +8,8 @@ use crate::cli::CronList;
 use crate::command::columns::{Side, aligned, clipped};
 use crate::cron::job::Job;
 use crate::cron::record::{Folder, Outcome, Record, Stamps};
-use crate::cron::schedule::Schedule;
-use crate::cron::store::Store;
+use crate::cron::schedule::{self, Schedule, Verdict};
+use crate::cron::store::{Store, is_plain};
 use crate::error::Exit;
 use crate::ledger::dollars;
 use crate::sys::terminal::harmless;
@@ -28,21 +28,46 @@ pub(super) struct Known {
     pub(super) stand: Stand,
     pub(super) last: Option<Record>,
     pub(super) stamps: Stamps,
+    /// The time that it should have run by now.
+    pub(super) due: Option<Timestamp>,
     pub(super) next: Vec<Timestamp>,
 }
 
 impl Known {
     pub(super) fn of(world: &World, store: &Store, stands: &Stands, job: Job) -> Result<Self> {
         let folder = Folder::new(store.folder(&job.id));
+        let (mut last, mut stamps) = (None, Stamps::default());
+        if is_plain(&job.id) {
+            last = folder.records(1)?.pop();
+            // Of one job nothing is known then; of the others all the same.
+            match folder.stamps() {
+                Ok(found) => stamps = found,
+                Err(error) => super::notice(world, &format!("{error:#}")),
+            }
+        }
         let now = world.clock.timestamp();
-        let next = match job.enabled {
-            true => coming(world, &job, now, AHEAD),
-            false => Vec::new(),
-        };
+        let (mut due, mut next) = (None, Vec::new());
+        if let (true, Ok((schedule, zone))) = (job.enabled, zones::plan(world, &job)) {
+            let (since, handled) = (job.since(), stamps.handled());
+            let verdict = schedule::due(
+                schedule,
+                job.catch_up(),
+                handled,
+                since,
+                job.created,
+                now,
+                &zone,
+            );
+            if let (Verdict::Due { slot }, true) = (verdict, job.terms.is_some()) {
+                due = Some(slot);
+            }
+            next = coming(world, &job, now, AHEAD);
+        }
         Ok(Self {
             stand: stands.of_job(world, &job),
-            last: folder.records(1)?.pop(),
-            stamps: folder.stamps()?,
+            last,
+            stamps,
+            due,
             next,
             job,
         })
@@ -53,17 +78,20 @@ pub(super) fn run(world: &World, arguments: &CronList) -> Result<Exit> {
     let CronList { all, json } = arguments;
     let settings = super::settings(world)?;
     let store = super::store(world, &settings);
-    let mut jobs = store.jobs()?;
-    let count = jobs.len();
-    jobs.retain(|job| *all || job.enabled);
-    let hidden = count - jobs.len();
     let stands = Stands::of(world, &settings);
-    let mut known = Vec::new();
-    for job in jobs {
-        known.push(Known::of(world, &store, &stands, job)?);
-    }
+    let jobs = store.jobs()?.into_iter();
+    let known = jobs.map(|job| Known::of(world, &store, &stands, job));
+    let mut known: Vec<Known> = known.collect::<Result<_>>()?;
+    let trouble = stands.trouble(&known);
+    let hidden = match all {
+        true => 0,
+        false => known.extract_if(.., |known| !known.job.enabled).count(),
+    };
     // What never runs comes last.
-    known.sort_by_key(|known| known.next.first().copied().unwrap_or(Timestamp::MAX));
+    known.sort_by_key(|known| {
+        let next = known.due.or(known.next.first().copied());
+        next.unwrap_or(Timestamp::MAX)
+    });
     if *json {
         for known in &known {
             world.terminal.print_json(&line(world, known))?;
@@ -83,7 +111,7 @@ pub(super) fn run(world: &World, arguments: &CronList) -> Result<Exit> {
         };
         super::notice(world, &format!("{jobs} disabled; `--all` {show}"));
     }
-    stands.tell(world, known.iter().map(|known| (&known.job, &known.stand)));
+    trouble.iter().for_each(|words| super::notice(world, words));
     for known in &known {
         if let Some(words) = terms::undelivered(&known.job) {
             super::notice(world, &words);
@@ -128,12 +156,18 @@ pub(super) fn cell(text: &str) -> String {
 /// When it runs next, in words.
 pub(super) fn next(known: &Known, now: &Zoned) -> String {
     let Known {
-        job, stand, next, ..
+        job,
+        stand,
+        due,
+        next,
+        ..
     } = known;
-    match (next.first(), stand) {
+    match (due.or(next.first().copied()), &job.schedule) {
         _ if !job.enabled => "disabled".into(),
-        (_, Stand::Foreign) => "not in the crontab".into(),
-        (Some(time), _) => words::moment(*time, now),
+        _ if *stand == Stand::Foreign => "not in the crontab".into(),
+        _ if due.is_some() => "now".into(),
+        (Some(time), _) => words::moment(time, now),
+        (None, Ok(Schedule::At(_))) => "past".into(),
         (None, _) => "never".into(),
     }
 }
@@ -179,6 +213,7 @@ pub(super) fn line(world: &World, known: &Known) -> Value {
         stand,
         last,
         stamps,
+        due,
         next,
     } = known;
     let (session, is_own) = job.conversation();
@@ -194,7 +229,7 @@ pub(super) fn line(world: &World, known: &Known) -> Value {
     let state = &job.state;
     let mut line = json!({
         "id": job.id, "name": job.name, "enabled": job.enabled, "schedule": schedule,
-        "words": schedule_words(world, job), "next": times.first(), "coming": times, "message": job.message,
+        "words": schedule_words(world, job), "due": due.map(|time| time.to_string()), "next": times.first(), "coming": times, "message": job.message,
         "session": session, "own_session": is_own, "created": job.created.to_string(),
         "delete_after_run": job.delete_after_run,
         "delivery": {

@@ -99,14 +99,11 @@ fn key(world: &World, job: &Job, given: &Given) -> Option<String> {
         }
         (Ok(here), Ok(there)) => {
             let who = |way: &Way| (way.choice.provider.clone(), way.choice.model.clone());
+            let (choice, other) = (&there.choice, &here.choice);
             (who(&here) != who(&there)).then(|| {
                 format!(
-                    "cron will ask `{}` of {} and not `{}` of {}, whose key is only in {}",
-                    there.choice.model,
-                    there.choice.provider,
-                    here.choice.model,
-                    here.choice.provider,
-                    here.choice.key_place
+                    "cron will ask `{}` of {}, and not `{}` of {} as here",
+                    choice.model, choice.provider, other.model, other.provider,
                 )
             })
         }

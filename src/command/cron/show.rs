@@ -51,7 +51,7 @@ pub(super) fn run(world: &World, word: &str, as_json: bool) -> Result<Exit> {
         return Ok(Exit::Answered);
     }
     let mut rows = about(world, &known);
-    rows.extend(may.into_iter().map(|(name, value)| (name, value)));
+    rows.extend(may);
     match lines {
         [] => rows.push(("crontab", "no line".into())),
         lines => rows.extend(lines.iter().map(|line| ("crontab", line.clone()))),
@@ -64,7 +64,6 @@ pub(super) fn run(world: &World, word: &str, as_json: bool) -> Result<Exit> {
         .map(|(name, value)| format!("{name:<11}  {}\n", shown(value)))
         .collect();
     world.terminal.print(&text)?;
-    stands.tell(world, std::iter::once((&known.job, &known.stand)));
     if let Some(words) = terms::undelivered(&known.job) {
         super::notice(world, &words);
     }
@@ -83,6 +82,9 @@ fn about(world: &World, known: &Known) -> Vec<(&'static str, String)> {
         ("state", state(known)),
         ("schedule", schedule_words(world, job)),
     ];
+    if known.due.is_some() {
+        rows.push(("due", "now".into()));
+    }
     if !known.next.is_empty() {
         rows.push(("next", words::moments(&known.next, &now)));
     }
@@ -182,7 +184,11 @@ fn may(world: &World, job: &Job) -> Vec<(&'static str, String)> {
         rows.push(("flags", flags));
     }
     let lines = given.policy.for_people(&|path| world.paths.display(path));
-    rows.extend(lines.into_iter().filter(|(name, _)| TOLD.contains(name)));
+    let told = lines.into_iter().filter(|(name, _)| TOLD.contains(name));
+    rows.extend(told.map(|(name, words)| match name {
+        "profile" => (name, format!("{words}: {}", given.profile.about)),
+        _ => (name, words),
+    }));
     rows
 }
 

@@ -1,5 +1,6 @@
 //! How jobs stand in the crontab, for those who only look.
 
+use super::list::Known;
 use super::sync;
 use super::zones;
 use crate::World;
@@ -97,29 +98,27 @@ impl Stands {
         }
     }
 
-    /// Say what a person should know of jobs that the crontab has not as they are.
-    pub(super) fn tell<'a>(&self, world: &World, jobs: impl Iterator<Item = (&'a Job, &'a Stand)>) {
-        let stands: Vec<Stand> = jobs.map(|(_, stand)| *stand).collect();
-        if let Err(error) = &self.lines
-            && !stands.is_empty()
-        {
-            super::notice(
-                world,
-                &format!("nobody knows what the crontab has: {error:#}"),
+    /// What a person should know of `jobs`, which are all that there are, and the crontab.
+    pub(super) fn trouble(&self, jobs: &[Known]) -> Vec<String> {
+        let lines = match &self.lines {
+            Ok(lines) => lines,
+            Err(_) if jobs.is_empty() => return Vec::new(),
+            Err(error) => return vec![format!("nobody knows what the crontab has: {error:#}")],
+        };
+        let mut words = Vec::new();
+        let stands = |wanted: &[Stand]| jobs.iter().any(|known| wanted.contains(&known.stand));
+        let is_nobodys = |id: &String| jobs.iter().all(|known| known.job.id != *id);
+        if stands(&[Stand::Missing, Stand::Stale]) || lines.keys().any(is_nobodys) {
+            words.push(
+                "the crontab is not as the jobs are; `nanobot cron sync` mends that".to_owned(),
             );
         }
-        let has = |wanted: &[Stand]| stands.iter().any(|stand| wanted.contains(stand));
-        if has(&[Stand::Missing, Stand::Stale]) {
-            super::notice(
-                world,
-                "the crontab is not as the jobs are; `nanobot cron sync` mends that",
+        if stands(&[Stand::Foreign]) {
+            words.push(
+                "some jobs are another program's; `nanobot cron sync` lets cron run them too"
+                    .into(),
             );
         }
-        if has(&[Stand::Foreign]) {
-            super::notice(
-                world,
-                "some jobs are another program's; `nanobot cron sync` lets cron run them too",
-            );
-        }
+        words
     }
 }

@@ -20,6 +20,9 @@ use anyhow::{Context, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+/// How many directories are named that a line has no room for.
+const NAMED: usize = 3;
+
 /// Which jobs stand in the crontab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::command) enum Which {
@@ -78,26 +81,33 @@ pub(in crate::command) fn project(
     which: Which,
 ) -> Result<Projected> {
     let name = name(settings)?;
+    // Read once, under the lock: what others write to the file meanwhile they bring into the crontab themselves.
+    let mut jobs = None;
     let mut first = None;
     let mut block = Ok(Block::default());
     let crontab = Crontab::new(&world.env, &world.paths);
     let changed = crontab.change(&mut |table| {
         let there = table::block(table, &name).unwrap_or_default();
-        block = self::block(world, settings, store, which, &there);
+        block = match jobs.get_or_insert_with(|| store.jobs()) {
+            Ok(jobs) => self::block(world, settings, jobs, which, &there),
+            // It is told below.
+            Err(_) => Ok(Block::default()),
+        };
         first.get_or_insert(there);
-        match &block {
-            Ok(block) => table::with_block(table, &name, &block.lines),
-            Err(_) => table.to_vec(),
+        match (&block, &jobs) {
+            (Ok(block), Some(Ok(_))) => table::with_block(table, &name, &block.lines),
+            _ => table.to_vec(),
         }
     });
     changed.map_err(Trouble::told)?;
+    jobs.transpose()?;
     Ok(compared(&first.unwrap_or_default(), block?))
 }
 
 /// What [`project`] would do with all jobs.
 fn rehearse(world: &World, settings: &Settings, store: &Store) -> Result<Projected> {
     let before = lines(world, settings)?;
-    let block = block(world, settings, store, Which::All, &before)?;
+    let block = block(world, settings, &store.jobs()?, Which::All, &before)?;
     Ok(compared(&before, block))
 }
 
@@ -154,25 +164,24 @@ pub(super) fn fields_of(line: &str) -> &str {
 fn block(
     world: &World,
     settings: &Settings,
-    store: &Store,
+    jobs: &[Job],
     which: Which,
     before: &[String],
 ) -> Result<Block> {
     let known: BTreeSet<&str> = before.iter().filter_map(|line| id_of(line)).collect();
     let mut block = Block::default();
-    let jobs = store.jobs()?;
-    let surroundings = Surroundings::of(world, settings, &jobs)?;
+    let surroundings = Surroundings::of(world, settings, jobs)?;
     for job in jobs {
         let is_meant =
             job.terms.is_some() || which == Which::All || known.contains(job.id.as_str());
         if !job.enabled || !is_meant {
             continue;
         }
-        match lines_of(world, &surroundings, &job) {
+        match lines_of(world, &surroundings, job) {
             Ok((lines, left_out)) => {
                 block.lines.extend(lines);
                 if !left_out.is_empty() {
-                    let note = format!("the PATH of cron's runs lacks {}", left_out.join(", "));
+                    let note = format!("the PATH of cron's runs lacks {}", some(&left_out));
                     if !block.notes.contains(&note) {
                         block.notes.push(note);
                     }
@@ -182,6 +191,16 @@ fn block(
         }
     }
     Ok(block)
+}
+
+/// The first of `names`.
+fn some(names: &[String]) -> String {
+    let (first, rest) = names.split_at(names.len().min(NAMED));
+    let more = match rest.len() {
+        0 => String::new(),
+        count => format!(" and {count} more"),
+    };
+    first.join(", ") + &more
 }
 
 /// What all lines of a block share.

@@ -25,7 +25,7 @@ pub(in crate::command) struct Given {
     pub(in crate::command) policy: Policy,
 }
 
-/// What a job with these `terms` works with, by the config as it is now.
+/// What a job with these `terms` works with: by the config as it is now, and no more than its creator might do.
 pub(in crate::command) fn cast_of(world: &World, terms: &Terms) -> Result<Given> {
     let world = &with_config(world, terms);
     let grants = grants_of(terms)?;
@@ -46,7 +46,17 @@ pub(in crate::command) fn cast_of(world: &World, terms: &Terms) -> Result<Given>
     // Where a command happened to be typed means nothing to cron.
     settings.directory = Directory::Workspace;
     let workspace = Real::default().of(&granted::absolute(&settings.workspace));
-    let policy = granted::policy(world, &grants, &settings, &profile, &workspace)?;
+    let mut policy = granted::policy(world, &grants, &settings, &profile, &workspace)?;
+    if let Some(snapshot) = &terms.policy {
+        let then = Policy::restored(snapshot).map_err(|words| {
+            fail_hint(
+                Exit::Config,
+                format!("what the job's creator might do {words}"),
+                "`nanobot cron edit JOB`, which fixes anew what it may do",
+            )
+        })?;
+        policy = policy.and(&then);
+    }
     Ok(Given {
         grants,
         settings,
@@ -130,8 +140,13 @@ pub(in crate::command) fn put(
         to,
         on_failure,
     } = flags;
-    let is_foreign = job.terms.is_none();
-    let mut terms = job.terms.take().unwrap_or_default();
+    let is_strange = job.terms.as_ref().is_none_or(|terms| terms.by_model);
+    // From now on it is ours, and what came before is not made up for.
+    let mut terms = job.terms.take().unwrap_or_else(|| Terms {
+        catch_up: job.catch_up(),
+        since_ms: world.clock.timestamp().as_millisecond(),
+        ..Terms::default()
+    });
     terms.v = Terms::V;
     if let Some(key) = session {
         if terms.kind == Kind::Heartbeat {
@@ -173,13 +188,13 @@ pub(in crate::command) fn put(
         terms.config = Some(granted::absolute(path));
     }
     if *deliver || *no_deliver || channel.is_some() || to.is_some() {
-        // What another program wrote into the file is no command of this user's: it has to be typed.
+        // What somebody else wrote into the file is no command of this user's: it has to be typed.
         let is_typed = channel.is_some() && to.is_some();
         let was_local = job.delivery.channel.as_deref().is_some_and(is_local);
-        if is_foreign && was_local && !is_typed && !no_deliver {
+        if is_strange && was_local && !is_typed && !no_deliver {
             return Err(fail_hint(
                 Exit::Usage,
-                "another program wrote where this job delivers to",
+                "somebody else wrote where this job delivers to",
                 "`--channel` and `--to`, both typed",
             ));
         }
@@ -205,12 +220,13 @@ pub(in crate::command) fn put(
             ));
         }
     }
-    if is_foreign || terms.grants.is_null() || is_given(grants)? {
+    if terms.grants.is_null() || is_given(grants)? {
         terms.grants = written(grants)?;
     }
     terms.by_model = false;
-    let given = cast_of(world, &terms)?;
     terms.policy = None;
+    let given = cast_of(world, &terms)?;
+    terms.policy = Some(given.policy.snapshot());
     job.terms = Some(terms);
     Ok(given)
 }
@@ -291,7 +307,11 @@ pub(in crate::command) fn consequences(
     let policy = &given.policy;
     let means_directory = grants.write.iter().any(|path| path == Path::new("."));
     let here = std::env::current_dir().is_ok_and(|here| here == policy.reach.directory);
-    if means_directory && grants.directory.is_none() && !here {
+    if means_directory
+        && grants.directory.is_none()
+        && !here
+        && !given.settings.restrict_to_workspace
+    {
         let place = world.paths.display(&policy.reach.directory);
         notices.push(format!(
             "`--write` is for `{place}`, where jobs work; `-C DIR` lets this one work elsewhere"
@@ -310,7 +330,7 @@ pub(in crate::command) fn undelivered(job: &Job) -> Option<String> {
     (job.delivery.deliver && job.terms.as_ref().is_none_or(|terms| terms.sink.is_none())).then(|| {
         match is_local(channel) {
             true => format!(
-                "`{}` delivers nothing: another program wrote where to; `nanobot cron edit {} --channel {channel} --to …` does",
+                "`{}` delivers nothing: somebody else wrote where to; `nanobot cron edit {} --channel {channel} --to …` does",
                 job.name, job.id
             ),
             false => format!(

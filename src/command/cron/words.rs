@@ -2,18 +2,14 @@
 
 use jiff::{SignedDuration, Timestamp, Zoned};
 
-/// A time by the clock on the wall: `Mon 23 Nov 08:00`, with the year where that is not this one.
+/// A time by the clock on the wall, to the minute: `Mon 23 Nov 08:00`, with the year where that is not this one.
 pub(in crate::command) fn moment(time: Timestamp, now: &Zoned) -> String {
     let local = time.to_zoned(now.time_zone().clone());
-    let day = match local.year() == now.year() {
-        true => "%a %-d %b",
-        false => "%a %-d %b %Y",
+    let form = match local.year() == now.year() {
+        true => "%a %-d %b %H:%M",
+        false => "%a %-d %b %Y %H:%M",
     };
-    let clock = match local.second() {
-        0 => "%H:%M",
-        _ => "%H:%M:%S",
-    };
-    local.strftime(&format!("{day} {clock}")).to_string()
+    local.strftime(form).to_string()
 }
 
 /// Times one after the other, with how long the first is away.
@@ -28,33 +24,29 @@ pub(super) fn moments(times: &[Timestamp], now: &Zoned) -> String {
     words.collect::<Vec<_>>().join(", ")
 }
 
-/// How far away a time is: `in 1 day 12 h`.
+/// How far away a time is, to the minute, as cron counts: `in 1 day 12 h`.
 pub(super) fn until(time: Timestamp, now: Timestamp) -> String {
-    match time.duration_since(now) {
-        time if time <= SignedDuration::ZERO => "now".into(),
-        time => format!("in {}", length(time)),
+    match time.duration_since(now).as_secs() {
+        ..=0 => "now".into(),
+        seconds @ 1..60 => format!("in {seconds} s"),
+        seconds => format!("in {}", length(SignedDuration::from_mins(seconds / 60))),
     }
 }
 
 /// A length of time in its two largest units: `1 day 12 h`.
 pub(in crate::command) fn length(time: SignedDuration) -> String {
     let seconds = time.as_secs();
-    if seconds < 60 {
-        return match seconds {
-            ..1 => "less than 1 s".into(),
-            seconds => format!("{seconds} s"),
-        };
+    if seconds < 1 {
+        return "less than 1 s".into();
     }
-    // To the minute, as cron counts.
-    let minutes = seconds / 60;
-    let (days, hours, minutes) = (minutes / 1440, minutes / 60 % 24, minutes % 60);
+    let days = seconds / 86_400;
     let parts = [
         (days, if days == 1 { "day" } else { "days" }),
-        (hours, "h"),
-        (minutes, "min"),
+        (seconds / 3600 % 24, "h"),
+        (seconds / 60 % 60, "min"),
+        (seconds % 60, "s"),
     ];
-    // Of a time in days, minutes are no news.
-    let largest = parts.iter().position(|(count, _)| *count > 0).unwrap_or(2);
+    let largest = parts.iter().position(|(count, _)| *count > 0).unwrap_or(3);
     let named = parts.iter().skip(largest).take(2);
     let named = named.filter(|(count, _)| *count > 0);
     let words = named.map(|(count, unit)| format!("{count} {unit}"));
@@ -79,6 +71,7 @@ mod tests {
         check(0, "less than 1 s");
         check(59, "59 s");
         check(60, "1 min");
+        check(90, "1 min 30 s");
         check(3600, "1 h");
         check(5400, "1 h 30 min");
         check(86_400, "1 day");
@@ -94,9 +87,16 @@ mod tests {
         let times = [time("2026-11-23T07:00:00Z"), time("2027-01-01T00:00:05Z")];
         assert_eq!(
             moments(&times, &now),
-            "Mon 23 Nov 08:00 (in 1 day 12 h), Fri 1 Jan 2027 01:00:05"
+            "Mon 23 Nov 08:00 (in 1 day 12 h), Fri 1 Jan 2027 01:00"
         );
-        assert_eq!(until(now.timestamp(), now.timestamp()), "now");
+        let before = |seconds: i64| now.timestamp() - SignedDuration::from_secs(seconds);
+        let check = |seconds: i64, expect: &str| {
+            assert_eq!(until(now.timestamp(), before(seconds)), expect, "{seconds}");
+        };
+        check(0, "now");
+        check(59, "in 59 s");
+        check(119, "in 1 min");
+        check(3659, "in 1 h");
         assert_eq!(one_line(" a\n\tb "), "a b");
     }
 }

@@ -1,0 +1,1444 @@
+//! Jobs from the command line: made, listed, changed, removed, and the crontab that follows them.
+
+use crate::server::says;
+use crate::story::{Ran, Story, write};
+use serde_json::{Value, json};
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// A `cron` command in a shell that cron's own environment lacks nothing of.
+fn command(story: &Story, arguments: &[&str]) -> Command {
+    let mut command = story.command(["cron"].iter().chain(arguments));
+    command.env_remove("NANOBOT_MEMORY__CONSOLIDATE");
+    command
+}
+
+pub(crate) fn cron<'a>(story: &'a Story, arguments: &[&str]) -> Ran<'a> {
+    story.wait(command(story, arguments).spawn().unwrap())
+}
+
+/// As [`cron`], with other variables.
+fn cron_with<'a>(story: &'a Story, variables: &[(&str, &str)], arguments: &[&str]) -> Ran<'a> {
+    let mut command = command(story, arguments);
+    command.envs(variables.iter().copied());
+    story.wait(command.spawn().unwrap())
+}
+
+fn heartbeat<'a>(story: &'a Story, arguments: &[&str]) -> Ran<'a> {
+    let mut command = story.command(["heartbeat"].iter().chain(arguments));
+    command.env_remove("NANOBOT_MEMORY__CONSOLIDATE");
+    story.wait(command.spawn().unwrap())
+}
+
+fn file(story: &Story) -> PathBuf {
+    story.workspace().join("cron/jobs.json")
+}
+
+fn read(path: &PathBuf) -> Value {
+    serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
+}
+
+/// The jobs of the workspace's file.
+pub(crate) fn jobs(story: &Story) -> Vec<Value> {
+    read(&file(story))["jobs"].as_array().unwrap().clone()
+}
+
+/// Add a job in silence; its id.
+#[track_caller]
+pub(crate) fn added(story: &Story, arguments: &[&str]) -> String {
+    let ran = cron(story, &[&["add", "-m", "do it"], arguments].concat());
+    let text = ran.text();
+    drop(ran);
+    let (_, id) = text.lines().next().unwrap().rsplit_once('(').unwrap();
+    id.trim_end_matches(')').to_owned()
+}
+
+/// What only this program keeps of a job.
+fn terms(story: &Story, id: &str) -> Value {
+    read(&folder(story, id).join("job.json"))
+}
+
+fn folder(story: &Story, id: &str) -> PathBuf {
+    story.home().join(".nanobot/cron").join(id)
+}
+
+/// The lines of our block, without what they share.
+fn lines(story: &Story) -> Vec<String> {
+    let table = story.crontab().table().unwrap_or_default();
+    let ours = table.lines().filter(|line| line.ends_with(" --scheduled"));
+    let short = |line: &str| {
+        let (fields, rest) = line.split_once(" /usr/bin/env ").unwrap();
+        let (_, id) = rest.rsplit_once(" cron run ").unwrap();
+        format!("{fields} {}", id.trim_end_matches(" --scheduled"))
+    };
+    ours.map(short).collect()
+}
+
+/// A job file of the Python program.
+fn python(jobs: &Value) -> Vec<u8> {
+    let file = json!({ "version": 1, "jobs": jobs });
+    serde_json::to_vec_pretty(&file).unwrap()
+}
+
+fn foreign(id: &str, name: &str) -> Value {
+    json!({
+        "id": id, "name": name, "enabled": true,
+        "schedule": { "kind": "cron", "atMs": null, "everyMs": null, "expr": "0 9 * * *", "tz": null },
+        "payload": { "kind": "agent_turn", "message": "hi", "deliver": false, "channel": null, "to": null },
+        "state": { "nextRunAtMs": null, "lastRunAtMs": 1_767_258_000_000_u64, "lastStatus": "ok", "lastError": null },
+        "createdAtMs": 1_767_000_000_000_u64, "updatedAtMs": 1_767_000_000_000_u64, "deleteAfterRun": false,
+    })
+}
+
+#[test]
+fn a_job_is_added_to_the_file_and_to_the_crontab() {
+    let story = Story::new();
+    story.crontab().set("MAILTO=me\n5 4 * * * backup\n");
+    let ran = cron(
+        &story,
+        &[
+            "add",
+            "-n",
+            "digest",
+            "-m",
+            "what is new?",
+            "-c",
+            "0 8 * * 1-5",
+        ],
+    );
+    let id = jobs(&story)[0]["id"].as_str().unwrap().to_owned();
+    assert!(id.len() == 8 && id.chars().all(|letter| letter.is_ascii_hexdigit()));
+    ran.stdout(&format!(
+        "✓ Added job 'digest' ({id})\n\
+         at 08:00 on Monday to Friday\n\
+         next: Fri 2 Jan 08:00 (in 4 h 55 min), Mon 5 Jan 08:00, Tue 6 Jan 08:00\n"
+    ));
+    let now = 1_767_323_045_000_u64;
+    assert_eq!(
+        read(&file(&story)),
+        json!({ "version": 1, "jobs": [{
+            "id": id, "name": "digest", "enabled": true,
+            "schedule": { "kind": "cron", "atMs": null, "everyMs": null, "expr": "0 8 * * 1-5", "tz": null },
+            "payload": { "kind": "agent_turn", "message": "what is new?", "deliver": false, "channel": null, "to": null },
+            "state": { "nextRunAtMs": 1_767_340_800_000_u64, "lastRunAtMs": null, "lastStatus": null, "lastError": null },
+            "createdAtMs": now, "updatedAtMs": now, "deleteAfterRun": false,
+        }] })
+    );
+    let table = story.generalise(&story.crontab().table().unwrap());
+    assert_eq!(
+        table,
+        format!(
+            "MAILTO=me\n5 4 * * * backup\n\
+             # >>> nanobot cron: $HOME/.nanobot/workspace (made by `nanobot cron`; changes here are lost)\n\
+             0 8 * * 1-5 /usr/bin/env HOME=$HOME PATH=$BIN:/usr/local/bin:/usr/bin:/bin {} cron run {id} --scheduled\n\
+             # <<< nanobot cron: $HOME/.nanobot/workspace\n",
+            crate::story::NANOBOT
+        )
+    );
+    // Nobody else reads what a job says.
+    for path in [file(&story), folder(&story, &id).join("job.json")] {
+        let mode =
+            std::os::unix::fs::PermissionsExt::mode(&fs::metadata(path).unwrap().permissions());
+        assert_eq!(mode & 0o777, 0o600);
+    }
+}
+
+#[test]
+fn times_are_told_in_every_form() {
+    let story = Story::new();
+    let check = |flags: &[&str], kind: &str, words: &str, next: &str, own: &[&str]| {
+        let ran = cron(&story, &[&["add", "-m", "x"], flags].concat());
+        let text = ran.text();
+        drop(ran);
+        let told: Vec<&str> = text.lines().skip(1).collect();
+        assert_eq!(told, [words, &format!("next: {next}")], "{flags:?}");
+        let job = jobs(&story).pop().unwrap();
+        assert_eq!(job["schedule"]["kind"], kind, "{flags:?}");
+        assert_eq!(job["deleteAfterRun"], kind == "at", "{flags:?}");
+        let id = job["id"].as_str().unwrap();
+        let mine: Vec<String> = lines(&story)
+            .into_iter()
+            .filter_map(|line| line.strip_suffix(&format!(" {id}")).map(str::to_owned))
+            .collect();
+        assert_eq!(mine, own, "{flags:?}");
+        job["schedule"].clone()
+    };
+    check(
+        &["--cron", "*/15 * * * *"],
+        "cron",
+        "every 15 minutes",
+        "Fri 2 Jan 03:15 (in 10 min), Fri 2 Jan 03:30, Fri 2 Jan 03:45",
+        &["*/15 * * * *"],
+    );
+    let every = check(
+        &["-e", "5400"],
+        "every",
+        "every 90 minutes",
+        "Fri 2 Jan 04:34 (in 1 h 29 min), Fri 2 Jan 06:04, Fri 2 Jan 07:34",
+        &["4,34 * * * *"],
+    );
+    assert_eq!(every["everyMs"], 5_400_000);
+    check(
+        &["--every", "1d"],
+        "every",
+        "every day",
+        "Sat 3 Jan 03:04 (in 23 h 59 min), Sun 4 Jan 03:04, Mon 5 Jan 03:04",
+        &["4 * * * *"],
+    );
+    let at = check(
+        &["--at", "2026-12-24T18:00"],
+        "at",
+        "once, on 2026-12-24 at 18:00",
+        "Thu 24 Dec 18:00 (in 356 days 14 h)",
+        &["0 18 24 12 *", "4,14,24,34,44,54 * * * *"],
+    );
+    assert_eq!(at["atMs"], 1_798_135_200_000_u64);
+    check(
+        &["--in", "2h", "--catch-up", "none"],
+        "at",
+        "once, on 2026-01-02 at 05:05",
+        "Fri 2 Jan 05:05 (in 2 h)",
+        &["5 5 2 1 *"],
+    );
+    check(
+        &["-c", "0 8 * * *", "--catch-up", "once"],
+        "cron",
+        "at 08:00 each day",
+        "Fri 2 Jan 08:00 (in 4 h 55 min), Sat 3 Jan 08:00, Sun 4 Jan 08:00",
+        &["0 8 * * *", "4,14,24,34,44,54 * * * *"],
+    );
+}
+
+#[test]
+fn mistakes_are_told_with_the_right_form_and_leave_nothing() {
+    let story = Story::new();
+    let check = |arguments: &[&str], status: i32, words: &str| {
+        cron(&story, &[&["add"], arguments].concat())
+            .status(status)
+            .stderr_has(words);
+    };
+    let m = |flags: &[&'static str]| -> Vec<&'static str> { [&["-m", "x"], flags].concat() };
+    check(&m(&[]), 2, "nothing says when the job runs");
+    check(
+        &m(&[]),
+        2,
+        "`--cron '0 8 * * 1-5'`, `--every 90m`, `--at 2026-12-24T18:00`, or `--in 2h`",
+    );
+    check(&m(&["-c", "0 0 8 * * 1-5"]), 2, "six fields");
+    check(&m(&["-c", "61 * * * *"]), 2, "`--cron`: `61 * * * *`");
+    check(&m(&["-c", "0 0 31 2 *"]), 2, "31");
+    check(&m(&["-c", ""]), 2, "`--cron`");
+    check(&m(&["-c", "@reboot"]), 2, "@reboot");
+    check(&m(&["-e", "30"]), 2, "once a minute");
+    check(&m(&["-e", "-5"]), 2, "'-5'");
+    check(&m(&["--every=-5"]), 2, "`--every`");
+    check(&m(&["-e", "soon"]), 2, "--every 90m");
+    check(
+        &m(&["--at", "2025-01-01T00:00"]),
+        2,
+        "is past: it is 2026-01-02T03:04 now",
+    );
+    check(&m(&["--at", "18:00"]), 2, "2026-01-02T18:00");
+    check(&m(&["--at", "tomorrow"]), 2, "T18:00");
+    check(&m(&["--in=-2h"]), 2, "`--in`");
+    check(
+        &m(&["-c", "0 8 * * *", "--tz", "Europe/Berlim"]),
+        2,
+        "`Europe/Berlin`",
+    );
+    check(&m(&["-e", "90m", "--tz", "Europe/Berlin"]), 2, "--cron");
+    check(
+        &m(&["-e", "90m", "-c", "0 8 * * *"]),
+        2,
+        "cannot be used with",
+    );
+    check(&["-m", " \n", "-e", "90m"], 2, "the message is empty");
+    check(&["-e", "90m"], 2, "--message");
+    check(
+        &m(&["-e", "90m", "--profile", "nobody"]),
+        2,
+        "there is no profile `nobody`",
+    );
+    check(&m(&["-e", "90m", "--allow", "("]), 2, "--allow");
+    check(
+        &m(&["-e", "90m", "--read", "nowhere"]),
+        66,
+        "there is no `$DIR/nowhere`",
+    );
+    check(&m(&["-e", "90m", "-C", "nowhere"]), 66, "nowhere");
+    check(
+        &m(&["-e", "90m", "--deliver"]),
+        2,
+        "`--deliver` does not say where to",
+    );
+    check(
+        &m(&["-e", "90m", "--deliver", "--channel", "telegram"]),
+        2,
+        "to whom on `telegram`",
+    );
+    check(&m(&["-e", "90m", "--channel", "file"]), 2, "`--to FILE`");
+    check(
+        &m(&["-e", "90m", "--channel", "file", "--to", "."]),
+        2,
+        "is a directory",
+    );
+    check(
+        &m(&["-e", "90m", "--channel", "file", "--to", "no/f"]),
+        66,
+        "there is no directory `$DIR/no`",
+    );
+    check(&m(&["-e", "90m", "--channel", "command"]), 2, "`--to CMD`");
+    assert!(!file(&story).exists());
+    assert!(!story.home().join(".nanobot/cron").exists());
+    assert_eq!(story.crontab().calls(), [""; 0]);
+}
+
+#[test]
+fn a_message_survives_whatever_is_in_it() {
+    let story = Story::new().stdin("100 % of \"it\"\n'quoted' \\ $HOME `x` 🦀\n");
+    let mut given = command(&story, &["add", "-m", "-", "--every", "1h"]);
+    given.stdin(std::process::Stdio::piped());
+    let mut child = given.spawn().unwrap();
+    let text = "100 % of \"it\"\n'quoted' \\ $HOME `x` 🦀\n";
+    std::io::Write::write_all(&mut child.stdin.take().unwrap(), text.as_bytes()).unwrap();
+    story
+        .wait(child)
+        .stdout_has("✓ Added job '100 % of \"it\" 'quoted' \\ $HOME' (");
+    let job = &jobs(&story)[0];
+    assert_eq!(job["payload"]["message"], text.trim_end());
+    // The table holds its id and none of it.
+    let table = story.crontab().table().unwrap();
+    assert!(!table.contains('%') && !table.contains("quoted"), "{table}");
+    let id = job["id"].as_str().unwrap();
+    cron(&story, &["show", id])
+        .stdout_has("message      100 % of \"it\"\n             'quoted' \\ $HOME `x` 🦀\n");
+    cron(&story, &["add", "-m", "-x is no flag", "--every", "1h"]).stdout_has("'-x is no flag'");
+    drop(story);
+}
+
+#[test]
+fn the_zone_is_the_systems_unless_somebody_says_another() {
+    let story = Story::new();
+    let zone = || jobs(&story).pop().unwrap()["schedule"]["tz"].clone();
+    let add = ["add", "-m", "x", "-c", "0 8 * * *"];
+    let berlin = ("NANOBOT_TEST_ZONE", "Europe/Berlin");
+    // The system's, whatever that is.
+    cron_with(&story, &[berlin], &add).stdout_has(
+        "at 08:00 each day\nnext: Fri 2 Jan 08:00 (in 3 h 55 min), Sat 3 Jan 08:00, Sun 4 Jan 08:00\n",
+    );
+    assert_eq!(zone(), Value::Null);
+    // A shell in another zone means its own clock.
+    cron_with(&story, &[berlin, ("TZ", "Asia/Tokyo")], &add)
+        .stdout_has("at 08:00 each day, Asia/Tokyo time\nnext: Sat 3 Jan 08:00 (in 19 h 55 min)")
+        .stderr("nanobot: the job follows Asia/Tokyo, as this shell does; `--tz Europe/Berlin` is the system's zone\n");
+    assert_eq!(zone(), "Asia/Tokyo");
+    // Another name of the same zone is none.
+    cron_with(&story, &[berlin, ("TZ", ":Europe/Paris")], &add).stdout_has("at 08:00 each day\n");
+    assert_eq!(zone(), Value::Null);
+    cron_with(
+        &story,
+        &[berlin, ("TZ", "CET-1CEST,M3.5.0,M10.5.0/3")],
+        &add,
+    )
+    .stdout_has("at 08:00 each day\n")
+    .stderr_has("`CET-1CEST,M3.5.0,M10.5.0/3` in TZ is no name of a zone; `--tz` takes one");
+    assert_eq!(zone(), Value::Null);
+    // What is said holds, and is not said again.
+    let named = [&add[..], &["--tz", "America/New_York"]].concat();
+    cron_with(&story, &[berlin, ("TZ", "Asia/Tokyo")], &named)
+        .stdout_has("at 08:00 each day, America/New_York time\nnext: Fri 2 Jan 22:00");
+    assert_eq!(zone(), "America/New_York");
+    // A moment is by the clock of whoever types it.
+    cron_with(
+        &story,
+        &[("TZ", "Asia/Tokyo")],
+        &["add", "-m", "x", "--at", "2026-01-03T09:00"],
+    )
+    .stdout_has("once, on 2026-01-03 at 09:00\nnext: Sat 3 Jan 09:00 (in 20 h 55 min)");
+    assert_eq!(
+        jobs(&story).pop().unwrap()["schedule"]["atMs"],
+        1_767_398_400_000_u64
+    );
+}
+
+#[test]
+fn what_a_job_may_do_is_kept_by_full_paths_and_fixed_as_of_now() {
+    let story = Story::new().file("in/a", "a").file("out/a", "a");
+    fs::create_dir_all(story.workspace()).unwrap();
+    let flags = [
+        "--every",
+        "1h",
+        "--read",
+        "in",
+        "--write=out",
+        "--net=example.org",
+        "--deny",
+        "exec(rm *)",
+        "--model",
+        "other",
+        "--when",
+        "test -e x",
+        "--timeout",
+        "90s",
+        "--max-cost",
+        "0.5",
+        "--on-failure",
+        "mail me",
+        "--session",
+        "work",
+        "--after-crash",
+        "again",
+        "--catch-up",
+        "once",
+    ];
+    let id = added(&story, &flags);
+    let terms = terms(&story, &id);
+    let path = |name: &str| fs::canonicalize(story.dir()).unwrap().join(name);
+    let grants = &terms["grants"];
+    assert_eq!(grants["read"], json!([path("in")]));
+    assert_eq!(grants["write"], json!([path("out")]));
+    assert_eq!(grants["net"], json!(["example.org"]));
+    assert_eq!(grants["deny"], json!(["exec(rm *)"]));
+    for (name, value) in [
+        ("model", json!("other")),
+        ("when", json!("test -e x")),
+        ("timeout", json!(90)),
+        ("maxCost", json!(0.5)),
+        ("onFailure", json!("mail me")),
+        ("afterCrash", json!("again")),
+        ("catchUp", json!("once")),
+        ("byModel", json!(false)),
+        ("quiet", json!(false)),
+        ("v", json!(1)),
+    ] {
+        assert_eq!(terms[name], value, "{name}");
+    }
+    assert!(terms["policy"]["policy"].is_object());
+    assert_eq!(jobs(&story)[0]["payload"]["sessionKey"], "work");
+    cron(&story, &["show", &id]).stdout_has(
+        "flags        --write=$DIR/out --read=$DIR/in --net=example.org --deny='exec(rm *)'",
+    );
+    // The directory is the workspace, wherever this is typed.
+    cron(&story, &["add", "-m", "x", "-e", "1h", "--write"])
+        .stdout_has("✓ Added")
+        .stderr("nanobot: `--write` is for `~/.nanobot/workspace`, where jobs work; `-C DIR` lets this one work elsewhere\n");
+    let id = added(&story, &["-e", "1h", "--write", "-C", "."]);
+    assert_eq!(
+        self::terms(&story, &id)["grants"]["directory"],
+        json!(path("")).as_str().unwrap().trim_end_matches('/')
+    );
+    cron(&story, &["show", &id])
+        .stdout_has("directory    $DIR\n")
+        .text();
+}
+
+#[test]
+fn a_workspace_that_confines_confines_jobs_too() {
+    let story = Story::new().set("tools.restrictToWorkspace", json!(true));
+    cron(&story, &["add", "-m", "x", "-e", "1h", "-C", "."])
+        .status(77)
+        .stderr_has("forbids other places than the workspace");
+    assert!(!file(&story).exists());
+    added(&story, &["-e", "1h", "--write"]);
+}
+
+#[test]
+fn answers_go_to_files_and_commands_and_other_channels_wait() {
+    let story = Story::new();
+    let delivery = || {
+        let payload = jobs(&story).pop().unwrap()["payload"].clone();
+        json!([payload["deliver"], payload["channel"], payload["to"]])
+    };
+    let out = story.dir().join("out.txt");
+    let id = added(
+        &story,
+        &["-e", "1h", "--channel", "file", "--to", "out.txt"],
+    );
+    assert_eq!(delivery(), json!([true, "file", out]));
+    assert_eq!(terms(&story, &id)["sink"], json!({ "file": out }));
+    let id = added(&story, &["-e", "1h", "--channel", "file", "--to", "~/out"]);
+    assert_eq!(
+        terms(&story, &id)["sink"],
+        json!({ "file": story.home().join("out") })
+    );
+    let id = added(
+        &story,
+        &[
+            "-e",
+            "1h",
+            "-d",
+            "--channel",
+            "command",
+            "--to",
+            "mail 'me'",
+        ],
+    );
+    assert_eq!(delivery(), json!([true, "command", "mail 'me'"]));
+    assert_eq!(
+        terms(&story, &id)["sink"],
+        json!({ "command": "mail 'me'" })
+    );
+    // As the Python program has it: kept, and delivered where it is said so.
+    let id = added(
+        &story,
+        &["-e", "1h", "--to", "123", "--channel", "telegram"],
+    );
+    assert_eq!(delivery(), json!([false, "telegram", "123"]));
+    assert_eq!(terms(&story, &id)["sink"], Value::Null);
+    let words = "nanobot: this version does not deliver to `telegram`: what `far` answers is printed, and cron mails it\n";
+    cron(
+        &story,
+        &[
+            "add",
+            "-n",
+            "far",
+            "-m",
+            "x",
+            "-e",
+            "1h",
+            "-d",
+            "--to",
+            "123",
+            "--channel",
+            "telegram",
+        ],
+    )
+    .stdout_has("✓ Added job 'far'")
+    .stderr(words);
+    assert_eq!(delivery(), json!([true, "telegram", "123"]));
+    cron(&story, &["list"]).stdout_has("far").stderr(words);
+}
+
+#[test]
+fn what_cron_lacks_is_told() {
+    let add = ["add", "-m", "x", "-e", "1h"];
+    let check = |story: &Story, variables: &[(&str, &str)], words: &str| {
+        cron_with(story, variables, &add)
+            .stdout_has("✓ Added")
+            .stderr(words);
+    };
+    let config = |value: Value| Story::bare().config(&value);
+    check(
+        &config(
+            json!({ "agents": { "defaults": { "model": "gpt-6-luna", "provider": "openai" } } }),
+        ),
+        &[("OPENAI_API_KEY", "key-of-the-story")],
+        "nanobot: the key is only in $OPENAI_API_KEY, which cron does not have: `printenv OPENAI_API_KEY | nanobot config set \
+         providers.openai.apiKey -` puts it where cron finds it\n",
+    );
+    let block = json!({ "providers": { "openai": { "apiKey": "${MY_KEY}" } } });
+    let story = config(block);
+    let ran = cron_with(&story, &[("MY_KEY", "key-of-the-story")], &add).stdout_has("✓ Added");
+    ran.stderr_has("a run that cron starts will fail")
+        .stderr_has("MY_KEY");
+    let story = Story::bare();
+    cron_with(&story, &[], &add)
+        .stdout_has("✓ Added")
+        .stderr_has("a run will fail as things are");
+    // Another provider than here is asked where its key is the one that is left.
+    check(
+        &config(json!({ "providers": { "deepseek": { "apiKey": "key-of-the-story" } } })),
+        &[
+            ("NANOBOT_AGENTS__DEFAULTS__MODEL", "deepseek-chat"),
+            ("HTTPS_PROXY", "http://127.0.0.1:1"),
+        ],
+        "nanobot: cron will not have HTTPS_PROXY, NANOBOT_AGENTS__DEFAULTS__MODEL: what is to hold for jobs too belongs into the \
+         config (`nanobot config set`)\n\
+         nanobot: cron will ask `deepseek-flash` of deepseek, and not `deepseek-chat` of deepseek as here\n",
+    );
+    // All is there; and who wants to hear nothing hears nothing.
+    check(&Story::new(), &[], "");
+    let story = Story::bare();
+    let id = added(&story, &["-e", "1h", "-q"]);
+    assert_eq!(terms(&story, &id)["quiet"], true);
+}
+
+#[test]
+fn the_command_that_is_named_puts_the_key_where_cron_finds_it() {
+    let story = Story::bare().config(
+        &json!({ "agents": { "defaults": { "model": "gpt-6-luna", "provider": "openai" } } }),
+    );
+    let key = ("OPENAI_API_KEY", "key-of-the-story");
+    let ran = cron_with(&story, &[key], &["add", "-m", "x", "-e", "1h"]).stdout_has("✓ Added");
+    let told = ran.error_text();
+    drop(ran);
+    let line = told
+        .split('`')
+        .nth(1)
+        .unwrap()
+        .replace("nanobot", crate::story::NANOBOT);
+    let mut shell = story.program("/bin/sh");
+    shell.args(["-c", &line]).env(key.0, key.1);
+    story.wait(shell.spawn().unwrap());
+    cron_with(&story, &[key], &["add", "-m", "x", "-e", "1h"]).stdout_has("✓ Added");
+}
+
+#[test]
+fn without_a_crontab_the_job_is_kept_and_that_is_said() {
+    let check = |kind: &str, words: &str| {
+        let story = Story::new();
+        story.crontab().set("1 2 3 4 5 other\n");
+        story.crontab().behave(kind);
+        cron(&story, &["add", "-m", "x", "-e", "1h"])
+            .status(1)
+            .stdout_has("✓ Added job 'x'")
+            .stderr_has(words)
+            .stderr_has("the job is kept all the same, but cron does not start it")
+            .stderr_has("try: `nanobot cron run --due` once a minute, from any other scheduler");
+        assert_eq!(jobs(&story).len(), 1, "{kind}");
+        assert_eq!(
+            story.crontab().table().unwrap(),
+            "1 2 3 4 5 other\n",
+            "{kind}"
+        );
+        let ran = cron(&story, &["list"]).stdout_has("every hour");
+        ran.error_text();
+        drop(ran);
+        // Once it is mended, one command makes up for it.
+        story.crontab().behave("");
+        cron(&story, &["list"]).stdout_has("every hour").stderr(
+            "nanobot: the crontab is not as the jobs are; `nanobot cron sync` mends that\n",
+        );
+        cron(&story, &["sync"]).stdout_has("+ 4 * * * * /usr/bin/env");
+        cron(&story, &["list"]).stdout_has("every hour");
+    };
+    check("forbidden", "not allowed to use this program");
+    check("failing", "bad minute");
+    check("mute", "the crontab cannot be used");
+    check("torn", "input/output error");
+    let story = Story::new();
+    cron_with(
+        &story,
+        &[("PATH", "/nowhere")],
+        &["add", "-m", "x", "-e", "1h"],
+    )
+    .status(1)
+    .stdout_has("✓ Added")
+    .stderr_has("there is no `crontab` program on this system");
+    cron_with(&story, &[("PATH", "/nowhere")], &["list"])
+        .stdout_has("every hour")
+        .stderr("nanobot: nobody knows what the crontab has: there is no `crontab` program on this system\n");
+    // What is removed is removed.
+    story.crontab().behave("forbidden");
+    cron(&story, &["remove", "x"])
+        .status(1)
+        .stdout_has("✓ Removed job")
+        .stderr_has("the jobs are removed all the same");
+    assert_eq!(jobs(&story), [Value::Null; 0]);
+}
+
+#[test]
+fn a_machine_without_a_cron_is_told() {
+    let story = Story::new();
+    cron_with(
+        &story,
+        &[("NANOBOT_TEST_DAEMON", "no")],
+        &["add", "-m", "x", "-e", "1h"],
+    )
+    .stdout_has("✓ Added")
+    .stderr("nanobot: no cron runs on this machine: until one does, nothing starts the jobs\n");
+}
+
+#[test]
+fn the_list_says_when_each_runs_next_and_how_it_went() {
+    let story = Story::new();
+    cron(&story, &["list"]).stdout("No scheduled jobs.\n");
+    cron(&story, &["list", "--json"]).stdout("");
+    let late = added(&story, &["-n", "late", "-c", "0 9 * * *"]);
+    let soon = added(&story, &["-n", "soon", "-e", "1h"]);
+    let off = added(&story, &["-n", "off", "-c", "0 7 * * *"]);
+    cron(&story, &["disable", &off]).stdout("✓ Job 'off' disabled\n");
+    let record = |outcome: &str, status: u8, cause: &str, error: Value| {
+        let mut record = json!({
+            "v": 1, "job": late, "name": "late", "trigger": "schedule", "slot": "2026-01-01T09:00:00Z",
+            "start": "2026-01-01T09:00:01Z", "end": "2026-01-01T09:00:31Z", "outcome": outcome, "status": status,
+            "cause": cause, "session": "s", "turn": "t", "model": "m", "iterations": 2, "inputTokens": 1000,
+            "outputTokens": 10, "costUsd": 0.0123,
+        });
+        record["error"] = error;
+        write(
+            &folder(&story, &late).join("runs.jsonl"),
+            format!("{record}\n").as_bytes(),
+        );
+    };
+    record(
+        "failed",
+        77,
+        "refused",
+        json!("key rejected by\n\u{1b}[2Jserver"),
+    );
+    cron(&story, &["list"])
+        .stdout(&format!(
+            "ID        NAME  SCHEDULE           NEXT             LAST                                         COST\n\
+             {soon}  soon  every hour         Fri 2 Jan 04:04\n\
+             {late}  late  at 09:00 each day  Fri 2 Jan 09:00  failed (77: key rejected by \\u{{1b}}[2Jse…  $0.0123\n"
+        ))
+        .stderr("nanobot: 1 job is disabled; `--all` shows it\n");
+    record("ok", 0, "answered", Value::Null);
+    let all = cron(&story, &["list", "--all"]);
+    let text = all.text();
+    drop(all);
+    assert!(text.contains("ok, Thu 1 Jan 09:00  $0.0123\n"), "{text}");
+    assert!(
+        text.contains(&format!("{off}  off   at 07:00 each day  disabled\n")),
+        "{text}"
+    );
+    let lines = cron(&story, &["list", "--json"]).lines();
+    assert_eq!(lines.len(), 2);
+    let late_line = &lines[1];
+    for (pointer, expect) in [
+        ("/id", json!(late)),
+        ("/next", json!("2026-01-02T09:00:00Z")),
+        ("/schedule/expr", json!("0 9 * * *")),
+        ("/last/outcome", json!("ok")),
+        ("/cost_usd", json!(0.0123)),
+        ("/crontab", json!("there")),
+        ("/foreign", json!(false)),
+        ("/terms/grants/write", json!([])),
+        ("/session", json!(format!("cron:{late}"))),
+        ("/enabled", json!(true)),
+        ("/due", Value::Null),
+    ] {
+        assert_eq!(late_line.pointer(pointer), Some(&expect), "{pointer}");
+    }
+    cron(&story, &["show", "late"])
+        .stdout_has("took         30 s, 1010 tokens, $0.0123\n")
+        .stdout_has("runs         1, $0.0123 in all\n");
+    // What is due and was not run yet is due now.
+    let later = ("NANOBOT_TEST_TIME", "2026-01-02T04:06:00Z");
+    let ran = cron_with(&story, &[later], &["list"])
+        .stdout_has(&format!("{soon}  soon  every hour         now "));
+    ran.error_text();
+    // A line that somebody took away, or that is nobody's, is told.
+    drop(ran);
+    let table = story.crontab().table().unwrap();
+    story.crontab().set(table.replace("0 9 * * *", "1 9 * * *"));
+    let words = "the crontab is not as the jobs are; `nanobot cron sync` mends that";
+    cron(&story, &["list", "-a"])
+        .stdout_has("late")
+        .stderr_has(words);
+    cron(&story, &["show", "late"])
+        .stdout_has("state        enabled, with other times in the crontab\n");
+    story.crontab().set(table.replace(&late, "12345678"));
+    cron(&story, &["list", "-a"])
+        .stdout_has("late")
+        .stderr_has(words);
+    story.crontab().set(table);
+    cron(&story, &["list", "-a"]).stdout_has("late");
+}
+
+#[test]
+fn a_job_that_is_not_there_is_told_and_so_is_a_name_of_two() {
+    let story = Story::new();
+    let one = added(&story, &["-n", "twin", "-e", "1h"]);
+    let other = added(&story, &["-n", "twin", "-e", "2h"]);
+    for arguments in [
+        ["show", "nobody"],
+        ["enable", "nobody"],
+        ["disable", "nobody"],
+        ["remove", "nobody"],
+        ["edit", "nobody"],
+    ] {
+        cron(&story, &arguments)
+            .status(66)
+            .stderr("nanobot: there is no job `nobody`\n  try: `nanobot cron list --all`, which prints their ids\n");
+    }
+    cron(&story, &["remove", "twin"]).status(2).stderr(&format!(
+        "nanobot: 2 jobs are called `twin`\n  try: their ids instead: {one}, {other}\n"
+    ));
+    assert_eq!(jobs(&story).len(), 2);
+}
+
+#[test]
+fn what_is_edited_changes_and_all_else_stays() {
+    let story = Story::new();
+    let id = added(
+        &story,
+        &[
+            "-n",
+            "digest",
+            "-c",
+            "0 8 * * *",
+            "--when",
+            "true",
+            "--write",
+            "-C",
+            ".",
+            "--session",
+            "work",
+        ],
+    );
+    let later = ("NANOBOT_TEST_TIME", "2026-01-02T09:00:00Z");
+    cron_with(
+        &story,
+        &[later],
+        &["edit", "digest", "-c", "30 9 * * *", "--max-cost", "1"],
+    )
+    .stdout(&format!(
+        "✓ Changed job 'digest' ({id})\nat 09:30 each day\n\
+         next: Fri 2 Jan 09:30 (in 30 min), Sat 3 Jan 09:30, Sun 4 Jan 09:30\n"
+    ));
+    let terms = || terms(&story, &id);
+    assert_eq!(terms()["when"], "true");
+    assert_eq!(terms()["maxCost"], 1.0);
+    assert_eq!(terms()["grants"]["write"], json!(["."]));
+    // A time before it was said to count is none that was missed.
+    assert_eq!(terms()["sinceMs"], 1_767_344_400_000_u64);
+    assert_eq!(lines(&story), [format!("30 9 * * * {id}")]);
+    assert_eq!(jobs(&story)[0]["createdAtMs"], 1_767_323_045_000_u64);
+    // Empty texts take away; grants are given as one.
+    cron(
+        &story,
+        &["edit", &id, "--when", "", "--session", "", "--read", "."],
+    )
+    .stdout_has("✓ Changed")
+    .stderr("nanobot: what it was granted before is replaced: it has `--read=$DIR` now\n");
+    assert_eq!(terms()["when"], Value::Null);
+    assert_eq!(terms()["grants"]["write"], json!([]));
+    assert_eq!(jobs(&story)[0]["payload"]["sessionKey"], Value::Null);
+    cron(
+        &story,
+        &[
+            "edit",
+            &id,
+            "--at",
+            "2026-02-01T10:00",
+            "-m",
+            "once",
+            "-n",
+            "single",
+        ],
+    )
+    .stdout_has("✓ Changed job 'single'");
+    let job = &jobs(&story)[0];
+    assert_eq!(
+        (&job["deleteAfterRun"], &job["payload"]["message"]),
+        (&json!(true), &json!("once"))
+    );
+    assert_eq!(terms()["catchUp"], "once");
+    cron(&story, &["edit", &id, "-e", "2h"]).stdout_has("every 2 hours");
+    assert_eq!(terms()["catchUp"], "none");
+    assert_eq!(jobs(&story)[0]["deleteAfterRun"], false);
+    // Delivery on, off, and away.
+    cron(&story, &["edit", &id, "--channel", "file", "--to", "f"]).stdout_has("✓ Changed");
+    assert!(terms()["sink"].is_object());
+    cron(&story, &["edit", &id, "--no-deliver"]).stdout_has("✓ Changed");
+    assert_eq!(terms()["sink"], Value::Null);
+    assert_eq!(jobs(&story)[0]["payload"]["channel"], "file");
+    cron(&story, &["edit", &id, "--deliver"]).stdout_has("✓ Changed");
+    assert!(terms()["sink"].is_object());
+    cron(&story, &["edit", &id, "--channel", ""]).stdout_has("✓ Changed");
+    assert_eq!(terms()["sink"], Value::Null);
+    assert_eq!(
+        jobs(&story)[0]["payload"],
+        json!({
+            "kind": "agent_turn", "message": "once", "deliver": false, "channel": null, "to": null, "sessionKey": null
+        })
+    );
+    // What makes no sense changes nothing.
+    let before = read(&file(&story));
+    for (flags, status) in [
+        (["-m", ""], 2),
+        (["-n", " "], 2),
+        (["-e", "5"], 2),
+        (["--read", "nowhere"], 66),
+    ] {
+        cron(&story, &[&["edit", &id], &flags[..]].concat())
+            .status(status)
+            .error_text();
+    }
+    assert_eq!(read(&file(&story)), before);
+}
+
+#[test]
+fn jobs_are_switched_off_and_on() {
+    let story = Story::new();
+    let one = added(&story, &["-n", "one", "-c", "0 8 * * *"]);
+    let two = added(&story, &["-n", "two", "-c", "0 9 * * *"]);
+    cron(&story, &["disable", "one", "nobody", &two])
+        .status(66)
+        .stdout("✓ Job 'one' disabled\n✓ Job 'two' disabled\n")
+        .stderr_has("there is no job `nobody`");
+    // Nothing of ours is left in the crontab, and none of a crontab.
+    assert_eq!(story.crontab().table(), None);
+    assert_eq!(jobs(&story)[0]["enabled"], false);
+    assert_eq!(jobs(&story)[0]["state"]["nextRunAtMs"], Value::Null);
+    let later = ("NANOBOT_TEST_TIME", "2026-01-05T08:01:00Z");
+    cron_with(&story, &[later], &["enable", "one"]).stdout("✓ Job 'one' enabled\n");
+    assert_eq!(terms(&story, &one)["sinceMs"], 1_767_600_060_000_u64);
+    let ran = cron_with(&story, &[later], &["list"]).stdout_has("Tue 6 Jan 08:00");
+    ran.stderr_has("1 job is disabled");
+    cron(&story, &["enable", "--disable", "one"]).stdout("✓ Job 'one' disabled\n");
+    // One whose time is over does not come back to it.
+    let past = added(&story, &["-n", "past", "--at", "2026-01-03T00:00"]);
+    cron(&story, &["disable", &past]).stdout("✓ Job 'past' disabled\n");
+    cron_with(&story, &[later], &["enable", &past])
+        .stdout("✓ Job 'past' enabled\n")
+        .stderr_has("the time of `past` has passed");
+    let ran = cron_with(&story, &[later], &["list"]).stdout_has(" past\n");
+    ran.error_text();
+}
+
+#[test]
+fn a_job_that_is_removed_leaves_no_trace() {
+    let story = Story::new().script([says("Done.")]);
+    story.crontab().set("5 4 * * * backup");
+    let id = added(&story, &["-n", "one", "-e", "1h"]);
+    let shared = added(&story, &["-n", "two", "-e", "1h", "-s", "work"]);
+    let key = format!("cron:{id}");
+    story
+        .run(["agent", "-m", "x", "-s", &key])
+        .stdout("Done.\n");
+    cron(&story, &["remove", "one", "nobody", "two"])
+        .status(66)
+        .stdout(&format!("✓ Removed job {id}\n✓ Removed job {shared}\n"))
+        .stderr_has(&format!(
+            "nanobot: its conversation is in the trash; `nanobot session restore {key}` brings it back\n"
+        ))
+        .stderr_has("there is no job `nobody`");
+    assert_eq!(jobs(&story), [Value::Null; 0]);
+    assert!(!folder(&story, &id).exists() && !folder(&story, &shared).exists());
+    assert_eq!(story.crontab().table().unwrap(), "5 4 * * * backup\n");
+    story.run(["session", "restore", &key]);
+    story.run(["session", "show", &key]).stdout_has("Done.");
+}
+
+#[test]
+fn a_job_that_runs_is_removed_and_its_run_goes_on() {
+    let story = Story::new();
+    let id = added(&story, &["-n", "one", "-e", "1h"]);
+    let lock = fs::File::create(folder(&story, &id).join("lock")).unwrap();
+    lock.lock().unwrap();
+    cron(&story, &["remove", "one"])
+        .stdout(&format!("✓ Removed job {id}\n"))
+        .stderr("nanobot: `one` is running: that run goes on to its end\n");
+    assert!(folder(&story, &id).exists());
+    assert_eq!(jobs(&story), [Value::Null; 0]);
+    assert_eq!(story.crontab().table(), None);
+}
+
+#[test]
+fn jobs_of_the_other_program_are_shown_and_taken_over_by_sync() {
+    let story = Story::new();
+    let mut event = foreign("ffffffff", "dream");
+    event["payload"]["kind"] = json!("system_event");
+    let mut broken = foreign("bbbbbbbb", "broken");
+    broken["schedule"]["expr"] = json!("every day");
+    let mut odd = foreign("a b", "odd");
+    odd["schedule"]["tz"] = json!("Europe/Berlin");
+    let mut nowhere = foreign("cccccccc", "nowhere");
+    nowhere["schedule"]["tz"] = json!("Mars/Olympus");
+    let mut past = foreign("dddddddd", "past");
+    past["schedule"] = json!({ "kind": "at", "atMs": 1_700_000_000_000_u64 });
+    let theirs = json!([
+        foreign("aaaaaaaa", "theirs"),
+        event,
+        broken,
+        odd,
+        nowhere,
+        past
+    ]);
+    write(&file(&story), &python(&theirs));
+    let ours = added(&story, &["-n", "ours", "-c", "0 8 * * *"]);
+    assert_eq!(lines(&story), [format!("0 8 * * * {ours}")]);
+    let list = cron(&story, &["list"]);
+    let text = list.text();
+    list.stderr(
+        "nanobot: some jobs are another program's; `nanobot cron sync` lets cron run them too\n",
+    );
+    assert!(
+        text.contains("aaaaaaaa  theirs   at 09:00 each day"),
+        "{text}"
+    );
+    assert!(
+        text.contains("not in the crontab  ok elsewhere, Thu 1 Jan 09:00\n"),
+        "{text}"
+    );
+    assert!(
+        text.contains("ffffffff  dream    never: it is a job of the other"),
+        "{text}"
+    );
+    fn left_out(ran: Ran<'_>) {
+        ran.stderr_has("`dream` is not in the crontab: it is a job of the other program's own (`system_event`)")
+            .stderr_has("`broken` is not in the crontab: the expression `every day`")
+            .stderr_has("`odd` is not in the crontab: its id is no word of letters, digits, `_` and `-`")
+            .stderr_has("`nowhere` is not in the crontab: there is no time zone `Mars/Olympus` on this machine")
+            .stderr_has("`past` is not in the crontab: its time has passed");
+    }
+    let before = story.crontab().table();
+    left_out(cron(&story, &["sync", "--dry-run"]).stdout_has("+ 0 9 * * * /usr/bin/env "));
+    assert_eq!(story.crontab().table(), before);
+    left_out(cron(&story, &["sync"]).stdout_has(" cron run aaaaaaaa --scheduled\n"));
+    assert_eq!(
+        lines(&story),
+        ["0 9 * * * aaaaaaaa".to_owned(), format!("0 8 * * * {ours}")]
+    );
+    // Nothing of ours is written for it, and it stays in the crontab as others come and go.
+    assert!(!folder(&story, "aaaaaaaa").exists());
+    cron(&story, &["remove", "ours"]).stdout_has("✓ Removed");
+    assert_eq!(lines(&story), ["0 9 * * * aaaaaaaa"]);
+    left_out(cron(&story, &["sync"]).stdout("The crontab is as the jobs are.\n"));
+    cron(&story, &["disable", "theirs"])
+        .stdout("✓ Job 'theirs' disabled\n")
+        .error_text();
+    assert_eq!(lines(&story), [""; 0]);
+    // Edited, it is ours.
+    cron(&story, &["enable", "theirs"])
+        .stdout("✓ Job 'theirs' enabled\n")
+        .error_text();
+    assert_eq!(lines(&story), [""; 0]);
+    cron(&story, &["edit", "theirs", "-m", "better"])
+        .stdout_has("✓ Changed")
+        .error_text();
+    assert_eq!(lines(&story), ["0 9 * * * aaaaaaaa"]);
+    assert_eq!(terms(&story, "aaaaaaaa")["sinceMs"], 1_767_323_045_000_u64);
+}
+
+#[test]
+fn a_command_in_the_job_file_is_nobodys_until_it_is_typed() {
+    let story = Story::new();
+    let mut job = foreign("aaaaaaaa", "theirs");
+    job["payload"]["deliver"] = json!(true);
+    job["payload"]["channel"] = json!("command");
+    job["payload"]["to"] = json!("touch /tmp/x");
+    write(&file(&story), &python(&json!([job])));
+    cron(&story, &["edit", "theirs", "--deliver"])
+        .status(2)
+        .stderr_has("somebody else wrote where this job delivers to");
+    cron(&story, &["edit", "theirs", "-n", "renamed"])
+        .stdout_has("✓ Changed")
+        .stderr_has("`renamed` delivers nothing: somebody else wrote where to");
+    assert_eq!(terms(&story, "aaaaaaaa")["sink"], Value::Null);
+}
+
+#[test]
+fn sync_mends_what_others_did_to_the_crontab() {
+    let story = Story::new();
+    let one = added(&story, &["-n", "one", "-c", "0 8 * * *"]);
+    let two = added(&story, &["-n", "two", "-c", "0 9 * * *"]);
+    let whole = story.crontab().table().unwrap();
+    let foreign = "# mine\r\nMAILTO=\"a % b\"\n\n";
+    let line = |id: &str| whole.lines().find(|line| line.contains(id)).unwrap();
+    let torn = whole
+        .replace(&format!("{}\n", line(&one)), "")
+        .replace("0 9 * * *", "1 1 * * *");
+    story.crontab().set(format!("{foreign}{torn}tail"));
+    let (stale, new) = (
+        line(&two).replace("0 9 * * *", "1 1 * * *"),
+        [line(&one), line(&two)],
+    );
+    let told = format!("- {stale}\n+ {}\n+ {}\n", new[0], new[1]);
+    cron(&story, &["sync", "--dry-run"]).stdout(&story.generalise(&told));
+    cron(&story, &["sync"]).stdout(&story.generalise(&told));
+    let mended = story.crontab().table().unwrap();
+    assert_eq!(mended, format!("{foreign}{whole}tail\n"));
+    cron(&story, &["sync"]).stdout("The crontab is as the jobs are.\n");
+    story.crontab().set(foreign);
+    cron(&story, &["sync"]).stdout_has("+ 0 8 * * * ");
+    // What is no job's goes.
+    fs::remove_file(file(&story)).unwrap();
+    cron(&story, &["sync"]).stdout_has("- 0 8 * * * ");
+    assert_eq!(story.crontab().table().unwrap(), foreign);
+}
+
+#[test]
+fn both_job_files_are_read_and_each_job_is_changed_where_it_lies() {
+    let story = Story::new();
+    let older = story.home().join(".nanobot/cron/jobs.json");
+    write(&older, &python(&json!([foreign("aaaaaaaa", "older")])));
+    // As long as there is no other, new ones go there too.
+    let ours = added(&story, &["-n", "ours", "-e", "1h"]);
+    assert!(!file(&story).exists());
+    assert_eq!(read(&older)["jobs"][1]["id"], json!(ours));
+    write(
+        &file(&story),
+        &python(&json!([foreign("bbbbbbbb", "newer")])),
+    );
+    let ours = added(&story, &["-n", "here", "-e", "1h"]);
+    assert_eq!(jobs(&story)[1]["id"], json!(ours));
+    let ran = cron(&story, &["list"]);
+    let text = ran.text();
+    ran.error_text();
+    for name in ["older", "newer", "ours", "here"] {
+        assert!(text.contains(&format!("  {name} ")), "{name} in {text}");
+    }
+    cron(&story, &["disable", "older"]).stdout("✓ Job 'older' disabled\n");
+    assert_eq!(read(&older)["jobs"][0]["enabled"], false);
+    // They belong to the workspace of the config, however that is named.
+    let workspace = story.workspace();
+    let workspace = workspace.to_str().unwrap();
+    cron(&story, &["list", "-w", workspace])
+        .stdout_has("  ours ")
+        .error_text();
+    assert_eq!(lines(&story).len(), 2);
+    cron(&story, &["remove", "here", "-w", workspace]).stdout_has("✓ Removed");
+    assert_eq!(lines(&story).len(), 1);
+    assert!(!story.crontab().table().unwrap().contains(" -w "));
+    // And to no other.
+    let other = story.dir().join("other");
+    cron(&story, &["list", "-w", other.to_str().unwrap()]).stdout("No scheduled jobs.\n");
+}
+
+#[test]
+fn a_workspace_of_its_own_has_a_block_of_its_own() {
+    let story = Story::new();
+    let one = added(&story, &["-e", "1h"]);
+    let two = added(&story, &["-e", "1h", "-w", "other"]);
+    let by_variable = (
+        "NANOBOT_AGENTS__DEFAULTS__WORKSPACE",
+        story.dir().join("third"),
+    );
+    let ran = cron_with(
+        &story,
+        &[(by_variable.0, by_variable.1.to_str().unwrap())],
+        &["add", "-m", "x", "-e", "1h"],
+    );
+    ran.stdout_has("✓ Added")
+        .stderr_has("NANOBOT_AGENTS__DEFAULTS__WORKSPACE");
+    let table = story.generalise(&story.crontab().table().unwrap());
+    assert!(
+        table.contains(&format!("nanobot cron run {one} --scheduled")),
+        "{table}"
+    );
+    assert!(
+        table.contains(&format!("nanobot -w $DIR/other cron run {two} --scheduled")),
+        "{table}"
+    );
+    assert!(table.contains("nanobot -w $DIR/third cron run "), "{table}");
+    assert_eq!(table.matches("# >>> nanobot cron: ").count(), 3);
+    cron(&story, &["remove", &two, "-w", "other"]).stdout_has("✓ Removed");
+    assert_eq!(
+        story
+            .crontab()
+            .table()
+            .unwrap()
+            .matches("# >>> nanobot cron: ")
+            .count(),
+        2
+    );
+}
+
+#[test]
+fn what_we_do_not_know_in_the_file_stays() {
+    let story = Story::new();
+    let job = json!({
+        "id": "aaaaaaaa", "name": "snake", "enabled": true, "colour": { "a": [1, 2.5, null] },
+        "schedule": { "kind": "every", "every_ms": "5400000", "jitter": 3 },
+        "payload": { "kind": "agent_turn", "message": "hi", "channel_meta": { "x": 1 }, "originChatId": "7" },
+        "state": { "last_run_at_ms": "1767258000000", "last_status": "error", "last_error": "boom", "run_history": [{ "runAtMs": 1 }] },
+        "created_at_ms": "1767000000000",
+    });
+    let before = json!({ "version": 1, "extra": [true], "jobs": [job, 7, "odd"] });
+    write(&file(&story), before.to_string().as_bytes());
+    let ran = cron(&story, &["list"]).stdout_has("every 90 minutes");
+    ran.stdout_has("error elsewhere, Thu 1 Jan 09:00")
+        .error_text();
+    cron(&story, &["disable", "snake"]).stdout_has("disabled");
+    let after = read(&file(&story));
+    assert_eq!(after["extra"], json!([true]));
+    assert_eq!(after["jobs"][1], 7);
+    assert_eq!(after["jobs"][2], "odd");
+    let job = &after["jobs"][0];
+    assert_eq!(job["enabled"], false);
+    assert_eq!(job["colour"], json!({ "a": [1, 2.5, null] }));
+    assert_eq!(job["schedule"]["every_ms"], 5_400_000);
+    assert_eq!(job["schedule"]["jitter"], 3);
+    assert!(job["schedule"].get("everyMs").is_none());
+    assert_eq!(job["payload"]["channel_meta"], json!({ "x": 1 }));
+    assert_eq!(job["payload"]["originChatId"], "7");
+    assert_eq!(job["state"]["run_history"], json!([{ "runAtMs": 1 }]));
+    assert_eq!(job["state"]["last_run_at_ms"], 1_767_258_000_000_u64);
+    assert_eq!(job["state"]["last_error"], "boom");
+    assert_eq!(job["created_at_ms"], 1_767_000_000_000_u64);
+    added(&story, &["-e", "1h"]);
+    cron(&story, &["edit", "snake", "-m", "new"]).stdout_has("✓ Changed");
+    let after = read(&file(&story));
+    assert_eq!(
+        after["jobs"][0]["payload"]["channel_meta"],
+        json!({ "x": 1 })
+    );
+    assert_eq!(after["jobs"][0]["payload"]["message"], "new");
+    assert_eq!(after["jobs"].as_array().unwrap().len(), 4);
+    cron(&story, &["remove", "snake"]).stdout_has("✓ Removed");
+    assert_eq!(read(&file(&story))["jobs"].as_array().unwrap().len(), 3);
+}
+
+#[test]
+fn a_file_that_cannot_be_used_is_kept_and_nothing_else_is_done() {
+    let commands: [&[&str]; 8] = [
+        &["list"],
+        &["add", "-m", "x", "-e", "1h"],
+        &["show", "x"],
+        &["edit", "x", "-m", "y"],
+        &["enable", "x"],
+        &["disable", "x"],
+        &["remove", "x"],
+        &["sync"],
+    ];
+    for (text, is_copied) in [
+        ("{\"version\": 1, \"jobs\": [{\"id\": \"aaaaaaaa\", ", true),
+        ("", true),
+        ("[]", true),
+        ("{\"jobs\": {}}", true),
+        ("\u{0}\u{0}", true),
+        ("{\"version\": 2, \"jobs\": []}", false),
+    ] {
+        let story = Story::new();
+        write(&file(&story), text.as_bytes());
+        story.crontab().set("1 2 3 4 5 other\n");
+        for command in commands {
+            cron(&story, command)
+                .status(78)
+                .stderr_has("$HOME/.nanobot/workspace/cron/jobs.json");
+            assert_eq!(
+                fs::read_to_string(file(&story)).unwrap(),
+                text,
+                "{command:?}"
+            );
+        }
+        let folder = file(&story).with_file_name("");
+        let names = fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name());
+        let copies: Vec<PathBuf> = names
+            .map(PathBuf::from)
+            .filter(|name| name.to_str().unwrap().starts_with("jobs.json.corrupt-"))
+            .collect();
+        assert_eq!(
+            copies.len(),
+            usize::from(is_copied),
+            "{text:?}: one copy, however often it is looked at"
+        );
+        for copy in copies {
+            assert_eq!(
+                fs::read_to_string(file(&story).with_file_name(copy)).unwrap(),
+                text
+            );
+        }
+        assert_eq!(story.crontab().table().unwrap(), "1 2 3 4 5 other\n");
+        assert!(!story.home().join(".nanobot/cron").join("aaaaaaaa").exists());
+    }
+    let story = Story::new();
+    fs::create_dir_all(file(&story)).unwrap();
+    cron(&story, &["add", "-m", "x", "-e", "1h"])
+        .status(74)
+        .stderr_has("jobs.json`");
+}
+
+#[test]
+fn c_is_an_expression_after_add_and_the_config_elsewhere() {
+    let story = Story::new().file(
+        "other.json",
+        "{\"agents\": {\"defaults\": {\"profile\": \"plan\"}}}",
+    );
+    // The config that is named is the one that is used: this one cannot be.
+    let broken = Story::new().file("broken.json", "{");
+    for command in [
+        &[
+            "add",
+            "-m",
+            "x",
+            "-c",
+            "0 8 * * *",
+            "--config",
+            "broken.json",
+        ][..],
+        &["list", "-c", "broken.json"],
+        &["edit", "x", "--config", "broken.json"],
+    ] {
+        cron(&broken, command).status(78).stderr_has("broken.json");
+    }
+    let ran = cron(
+        &story,
+        &[
+            "add",
+            "-n",
+            "a",
+            "-m",
+            "x",
+            "-c",
+            "0 8 * * *",
+            "--config",
+            "other.json",
+        ],
+    );
+    ran.stdout_has("at 08:00 each day").error_text();
+    // Each job keeps its own, whoever writes the block next.
+    added(&story, &["-n", "b", "-c", "0 9 * * *"]);
+    let table = story.generalise(&story.crontab().table().unwrap());
+    let of = |fields: &str| table.lines().find(|line| line.starts_with(fields)).unwrap();
+    assert!(
+        of("0 8 ").contains("nanobot -c $DIR/other.json cron run "),
+        "{table}"
+    );
+    assert!(of("0 9 ").contains("nanobot cron run "), "{table}");
+    cron(&story, &["show", "a"])
+        .stdout_has("profile      plan: ")
+        .text();
+    cron(&story, &["show", "b"])
+        .stdout_has("profile      default: ")
+        .text();
+    let mut before = story.command(["-c", "other.json", "cron", "add", "-m", "x", "-e", "1h"]);
+    before.env_remove("NANOBOT_MEMORY__CONSOLIDATE");
+    let ran = story.wait(before.spawn().unwrap());
+    ran.stdout_has("✓ Added").error_text();
+    assert_eq!(
+        story
+            .crontab()
+            .table()
+            .unwrap()
+            .matches("other.json cron run")
+            .count(),
+        2
+    );
+}
+
+#[test]
+fn the_crontab_names_the_program_as_it_was_called() {
+    let story = Story::new();
+    let link = story.dir().join("bin/nanobot");
+    fs::create_dir(story.dir().join("bin")).unwrap();
+    std::os::unix::fs::symlink(crate::story::NANOBOT, &link).unwrap();
+    let check = |script: &str, expect: &str| {
+        let mut shell = story.program("/bin/sh");
+        let path = format!("{}:{}", story.dir().join("bin").display(), story.path());
+        shell.args(["-c", script]).env("PATH", path);
+        shell.env_remove("NANOBOT_MEMORY__CONSOLIDATE");
+        let ran = story.wait(shell.spawn().unwrap()).stdout_has("✓ Added");
+        drop(ran);
+        let table = story.generalise(&story.crontab().table().unwrap());
+        assert!(
+            table.contains(&format!(" {expect} cron run ")),
+            "{script}: {table}"
+        );
+        cron(&story, &["remove", "x"]).stdout_has("✓ Removed");
+    };
+    let add = "cron add -m x -e 1h";
+    check(&format!("nanobot {add}"), "$DIR/bin/nanobot");
+    check(&format!("bin/nanobot {add}"), "$DIR/bin/nanobot");
+    check(&format!("cd bin && ./nanobot {add}"), "$DIR/bin/nanobot");
+    // Who goes by another's name is named by its file.
+    let program = crate::story::NANOBOT;
+    check(&format!("bash -c 'exec -a sh {program} {add}'"), program);
+}
+
+#[test]
+fn what_a_line_has_no_room_for_is_told() {
+    let story = Story::new();
+    let long: Vec<String> = (0..60)
+        .map(|number| format!("/opt/some/long/directory/{number}"))
+        .collect();
+    let path = format!("{}:rel:{}", story.path(), long.join(":"));
+    cron_with(&story, &[("PATH", &path)], &["add", "-m", "x", "-e", "1h"])
+        .stdout_has("✓ Added")
+        .stderr_has("the PATH of cron's runs lacks /opt/some/long/directory/30, ")
+        .stderr_has(" and 28 more\n");
+    let table = story.crontab().table().unwrap();
+    assert!(table.lines().all(|line| line.len() <= 1000));
+}
+
+#[test]
+fn the_heartbeat_is_a_line_like_any_other() {
+    let story = Story::new().workspace_file("HEARTBEAT.md", "- look\n");
+    heartbeat(&story, &["enable"]).stdout(
+        "✓ Heartbeat enabled\nevery 30 minutes\n\
+         next: Fri 2 Jan 03:34 (in 29 min), Fri 2 Jan 04:04, Fri 2 Jan 04:34\n",
+    );
+    assert_eq!(lines(&story), ["4,34 * * * * heartbeat"]);
+    assert!(!file(&story).exists());
+    cron(&story, &["list"]).stdout_has("heartbeat  heartbeat  every 30 minutes  Fri 2 Jan 03:34");
+    heartbeat(&story, &["enable", "-e", "2h", "--max-cost", "1"]).stdout_has("every 2 hours");
+    heartbeat(&story, &["enable", "--channel", "file", "--to", "out"]).stdout_has("every 2 hours");
+    let terms = || terms(&story, "heartbeat");
+    assert_eq!(
+        (&terms()["maxCost"], &terms()["kind"]),
+        (&json!(1.0), &json!("heartbeat"))
+    );
+    assert_eq!(terms()["sink"], json!({ "file": story.dir().join("out") }));
+    cron(&story, &["edit", "heartbeat", "--every", "1h"]).stdout_has("every hour");
+    assert_eq!(terms()["everyMs"], 3_600_000);
+    for arguments in [
+        &["enable", "-s", "x"][..],
+        &["enable", "-e", "5"],
+        &["enable", "--channel", "telegram", "--to", "1"],
+    ] {
+        heartbeat(&story, arguments).status(2).error_text();
+    }
+    for arguments in [
+        &["edit", "heartbeat", "-m", "x"][..],
+        &["edit", "heartbeat", "-c", "0 8 * * *"],
+        &["disable", "heartbeat"],
+    ] {
+        cron(&story, arguments)
+            .status(2)
+            .stderr_has("the heartbeat");
+    }
+    heartbeat(&story, &["disable"]).stdout("✓ Heartbeat disabled\n");
+    assert_eq!(story.crontab().table(), None);
+    assert!(!folder(&story, "heartbeat").exists());
+    heartbeat(&story, &["disable"]).stderr("nanobot: the heartbeat was not enabled\n");
+    fs::remove_file(story.workspace().join("HEARTBEAT.md")).unwrap();
+    heartbeat(&story, &["enable"])
+        .stdout_has("✓ Heartbeat enabled")
+        .stderr_has("`~/.nanobot/workspace/HEARTBEAT.md`");
+    cron(&story, &["remove", "heartbeat"]).stdout("✓ Removed job heartbeat\n");
+}
+
+#[test]
+fn many_at_once_leave_what_each_of_them_said() {
+    let story = Story::new();
+    let foreign = "# mine\nMAILTO=x\r\n1 2 3 4 5 echo '100\\%'\n";
+    story.crontab().set(foreign);
+    let old: Vec<String> = (0..32).map(|number| format!("old{number}")).collect();
+    let mut theirs: Vec<Value> = old.iter().map(|name| self::foreign(name, name)).collect();
+    theirs.push(self::foreign("stays", "stays"));
+    write(&file(&story), &python(&json!(theirs)));
+    cron(&story, &["sync"]).stdout_has("cron run stays --scheduled");
+    let add = |number: usize| {
+        let (name, expression) = (format!("new{number}"), format!("{number} 8 * * *"));
+        command(&story, &["add", "-n", &name, "-m", "x", "-c", &expression])
+            .spawn()
+            .unwrap()
+    };
+    let children: Vec<_> = (0..32)
+        .flat_map(|number| {
+            [
+                add(number),
+                command(&story, &["remove", &old[number]]).spawn().unwrap(),
+            ]
+        })
+        .collect();
+    for child in children {
+        let ran = story.wait(child);
+        ran.text();
+    }
+    let mut names: Vec<String> = jobs(&story)
+        .iter()
+        .map(|job| job["name"].as_str().unwrap().to_owned())
+        .collect();
+    names.sort();
+    let mut expect: Vec<String> = (0..32).map(|number| format!("new{number}")).collect();
+    expect.push("stays".into());
+    expect.sort();
+    assert_eq!(names, expect);
+    let id_of = |job: &Value| job["id"].as_str().unwrap().to_owned();
+    let mut expect: Vec<String> = jobs(&story)
+        .iter()
+        .map(|job| {
+            format!(
+                "{} {}",
+                job["schedule"]["expr"].as_str().unwrap(),
+                id_of(job)
+            )
+        })
+        .collect();
+    let mut found = lines(&story);
+    expect.sort();
+    found.sort();
+    assert_eq!(found, expect);
+    let table = story.crontab().table().unwrap();
+    assert!(table.starts_with(foreign), "{table}");
+    assert_eq!(table.matches("nanobot cron: ").count(), 2);
+    cron(&story, &["sync"]).stdout("The crontab is as the jobs are.\n");
+}
