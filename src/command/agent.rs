@@ -5,6 +5,7 @@ use crate::answer::Schema;
 use crate::attach::{self, Accepts, ImageLimits, Origin, Terms};
 use crate::cli::{Agent as Arguments, DryRun, OutputFormat};
 use crate::command::crew::{Crew, Stage};
+use crate::command::cron::planner::Keeper;
 use crate::command::{asker, granted};
 use crate::error::{Exit, Stop, exit_of, fail, fail_hint};
 use crate::event::Event;
@@ -352,7 +353,11 @@ fn answer(
         rehearsal: arguments.replay.is_some() || arguments.dry_run.is_some(),
         crew: Some(&crew),
         bound: duty.as_ref().and_then(|duty| duty.bound),
-        planner: None,
+        // A job makes no jobs: they would grow without end.
+        planner: match duty {
+            Some(_) => None,
+            None => Some(Arc::new(Keeper::new(world, &settings))),
+        },
     };
     let mut scene = places::set(world, &cast, &mut |text| report.notice(text))?;
     if let Some(path) = scene.ignored.first() {

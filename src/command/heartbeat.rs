@@ -40,7 +40,7 @@ fn enable(world: &World, arguments: &HeartbeatEnable) -> Result<Exit> {
         add::begin_every(&mut job, period, now);
     }
     let given = terms::put(world, &mut job, flags, None, grants)?;
-    store.add(&job, now)?;
+    store.add(&job, now, None)?;
     let mut notices = terms::consequences(world, &job, grants, &given);
     let path = settings.workspace.join(FILE);
     if !path.exists() {

@@ -20,6 +20,14 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// The id of the job that looks at HEARTBEAT.md.
 pub const HEARTBEAT: &str = "heartbeat";
 
+/// Whether a job was added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Added {
+    Done,
+    /// Runs have made as many as they may.
+    Full,
+}
+
 /// The jobs of a workspace.
 #[derive(Clone, Debug)]
 pub struct Store {
@@ -91,13 +99,22 @@ impl Store {
 
     /// Add a job that has an id of its own. What only we know of it is written first: a job never stands in the file
     /// without its limits.
-    pub fn add(&self, job: &Job, now: Timestamp) -> Result<()> {
+    ///
+    /// With `most`, only where runs have made fewer jobs than that.
+    pub fn add(&self, job: &Job, now: Timestamp, most: Option<usize>) -> Result<Added> {
         self.write_terms(job)?;
         if job.id == HEARTBEAT {
-            return Ok(());
+            return Ok(Added::Done);
         }
         let path = self.file().to_owned();
-        change(&path, |file| {
+        let is_done = change(&path, |file| {
+            if let Some(most) = most {
+                let jobs = self.jobs()?;
+                let by_model = |job: &&Job| job.terms.as_ref().is_some_and(|terms| terms.by_model);
+                if jobs.iter().filter(by_model).count() >= most {
+                    return Ok(false);
+                }
+            }
             let jobs = file
                 .entry("jobs")
                 .or_insert_with(|| json!([]))
@@ -107,8 +124,16 @@ impl Store {
             fill(&mut value, job, now);
             jobs.push(value);
             Ok(true)
-        })?;
-        Ok(())
+        });
+        match is_done {
+            Ok(true) => Ok(Added::Done),
+            Ok(false) => self.remove_folder(&job.id).map(|()| Added::Full),
+            // What could not be added leaves nothing behind, if that can be had.
+            Err(error) => match self.remove_folder(&job.id) {
+                Ok(()) => Err(error),
+                Err(other) => Err(error.context(format!("{other:#}"))),
+            },
+        }
     }
 
     /// Change the job `id` where it lies, as it is by then. Whether there is one. Its terms are written only where `change`

@@ -106,9 +106,6 @@ pub(in crate::command) fn set(
     let mut real = Real::default();
     let home = real.of(&granted::absolute(&workspace.root));
     let mut policy = granted::policy(world, grants, settings, profile, &home)?;
-    if let Some(bound) = cast.bound {
-        policy = policy.and(bound);
-    }
     let directory = policy.reach.directory.clone();
     // What lies around the work speaks only where somebody said that it may; and then it is not changed by what it reads.
     let around = match directory == home {
@@ -123,6 +120,9 @@ pub(in crate::command) fn set(
         .reach
         .trusted
         .extend(around.trusted.iter().take(1).cloned());
+    if let Some(bound) = cast.bound {
+        policy = policy.and(bound);
+    }
     let policy = Arc::new(policy);
     if let Some(instead) = granted::instead_of_home(world, grants, settings, &policy) {
         notice(&instead);

@@ -34,8 +34,6 @@ pub(super) fn run(world: &World, arguments: &CronAdd) -> Result<Exit> {
     } = arguments;
     let settings = super::settings(world)?;
     let store = store(world, &settings);
-    // A file that cannot be read is told before anything is written.
-    let jobs = store.jobs()?;
     let now = world.clock.timestamp();
     let mut notices = Vec::new();
     let when = when(world, schedule, now, &mut notices)?.ok_or_else(without_schedule)?;
@@ -44,14 +42,8 @@ pub(super) fn run(world: &World, arguments: &CronAdd) -> Result<Exit> {
         Some(name) if !name.is_empty() => name,
         _ => words::one_line(&message).chars().take(NAME).collect(),
     };
-    let id = loop {
-        let id = random_hex(4);
-        if jobs.iter().all(|job| job.id != id) && !store.folder(&id).exists() {
-            break id;
-        }
-    };
     let mut job = Job {
-        id,
+        id: fresh_id(&store)?,
         name,
         enabled: true,
         delete_after_run: matches!(when, Schedule::At(_)),
@@ -66,7 +58,7 @@ pub(super) fn run(world: &World, arguments: &CronAdd) -> Result<Exit> {
     let catch_up = schedule.catch_up.or(default_catch_up(&job));
     let given = terms::put(world, &mut job, terms, catch_up, grants)?;
     note_next(world, &mut job, now);
-    store.add(&job, now)?;
+    store.add(&job, now, None)?;
     notices.extend(terms::consequences(world, &job, grants, &given));
     answer(
         world,
@@ -76,6 +68,18 @@ pub(super) fn run(world: &World, arguments: &CronAdd) -> Result<Exit> {
         &format!("✓ Added job '{}' ({})", job.name, job.id),
         notices,
     )
+}
+
+/// An id that no job has, nor had: a record may be left of it. A file that cannot be read is told here, before anything is
+/// written.
+pub(super) fn fresh_id(store: &Store) -> Result<String> {
+    let jobs = store.jobs()?;
+    loop {
+        let id = random_hex(4);
+        if jobs.iter().all(|job| job.id != id) && !store.folder(&id).exists() {
+            return Ok(id);
+        }
+    }
 }
 
 /// What becomes of a missed time, unless it is said: one that comes but once is caught up.

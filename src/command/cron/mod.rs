@@ -17,6 +17,7 @@ pub(super) mod heartbeat;
 mod list;
 mod logs;
 pub(super) mod near;
+pub(super) mod planner;
 pub(super) mod run;
 mod show;
 mod stand;

@@ -5,21 +5,22 @@
 
 use super::delivery::{self, Given};
 use super::sync::{self, Which};
-use super::{directory, find, heartbeat, settings, store};
+use super::terms::grants_of;
+use super::{add, directory, find, heartbeat, settings, store, switch, zones};
 use crate::World;
-use crate::cli::{Agent, CronRun, Grants};
+use crate::cli::{Agent, CronRun};
 use crate::command::agent::{self, Duty, Gone};
 use crate::cron::job::{AfterCrash, Job, Kind, Terms};
 use crate::cron::record::{Folder, Outcome, Record, Spent, Stamps, Started, Trigger};
-use crate::cron::schedule::{self, Schedule, Verdict};
+use crate::cron::schedule::{self, Verdict};
 use crate::cron::store::{HEARTBEAT, Store, is_plain};
 use crate::error::{Exit, fail, fail_hint};
 use crate::policy::Policy;
 use crate::settings::Settings;
 use crate::sys::process::{self, Spec};
-use crate::sys::{clock, signal};
+use crate::sys::signal;
 use anyhow::{Context, Result, anyhow};
-use jiff::{Timestamp, tz::TimeZone};
+use jiff::Timestamp;
 use std::ffi::OsString;
 use std::time::Duration;
 
@@ -190,15 +191,10 @@ fn due(world: &World, store: &Store) -> Result<Exit> {
 
 /// Whether the job is due now.
 fn verdict(world: &World, job: &Job, stamps: &Stamps) -> Result<Verdict> {
-    let schedule = match &job.schedule {
-        Ok(schedule) => schedule,
-        Err(words) => {
-            return Err(fail(
-                Exit::Config,
-                format!("the job `{}` cannot run: {words}", job.name),
-            ));
-        }
-    };
+    let (schedule, zone) = zones::plan(world, job).map_err(|words| {
+        let cause = format!("the job `{}` cannot run: {words}", job.name);
+        fail(Exit::Config, cause)
+    })?;
     Ok(schedule::due(
         schedule,
         job.catch_up(),
@@ -206,23 +202,8 @@ fn verdict(world: &World, job: &Job, stamps: &Stamps) -> Result<Verdict> {
         job.since(),
         job.created,
         world.clock.timestamp(),
-        &zone(world, schedule)?,
+        &zone,
     ))
-}
-
-/// The zone by whose clock a schedule goes.
-pub(super) fn zone(world: &World, schedule: &Schedule) -> Result<TimeZone> {
-    match schedule {
-        Schedule::Cron {
-            zone: Some(name), ..
-        } => clock::named_zone(name).ok_or_else(|| {
-            fail(
-                Exit::Config,
-                format!("the time zone `{name}` is not known on this machine"),
-            )
-        }),
-        _ => Ok(clock::system_zone(&world.env).0),
-    }
 }
 
 /// A job's run, and what it works with.
@@ -396,7 +377,7 @@ impl Work<'_> {
             },
             Duty {
                 job: &job.id,
-                briefing: &self.briefing(job, terms)?,
+                briefing: &self.briefing(job, terms),
                 bound: bound.as_ref(),
                 input,
                 last_turn_only: is_own,
@@ -411,11 +392,7 @@ impl Work<'_> {
 
     /// What `nanobot agent` would have been told.
     fn arguments(&self, job: &Job, terms: &Terms) -> Result<Agent> {
-        let mut grants: Grants = match terms.grants.is_null() {
-            true => Grants::default(),
-            false => serde_json::from_value(terms.grants.clone())
-                .map_err(|error| anyhow!("what the job is granted cannot be read: {error}"))?,
-        };
+        let mut grants = grants_of(terms)?;
         grants.directory = Some(directory(self.settings, terms));
         Ok(Agent {
             message: Some(job.message.clone()),
@@ -429,18 +406,15 @@ impl Work<'_> {
     }
 
     /// What the model is told of the run: the same in each.
-    fn briefing(&self, job: &Job, terms: &Terms) -> Result<String> {
-        let when = match &job.schedule {
-            Ok(schedule) => schedule.words(&zone(self.world, schedule)?),
-            Err(words) => words.clone(),
-        };
+    fn briefing(&self, job: &Job, terms: &Terms) -> String {
+        let when = add::schedule_words(self.world, job);
         let goes = delivery::words(terms);
-        Ok(format!(
+        format!(
             "This run is the job `{}` (id {}), started by the clock: {when}. No person reads along, and nobody can answer. Your \
              answer {goes}. Of its earlier runs you see the last one at most. When there is nothing worth telling, answer \
              with {NOTHING} alone: then nobody is disturbed.",
             job.name, job.id
-        ))
+        )
     }
 
     /// Ask the job's condition.
@@ -582,10 +556,7 @@ impl Work<'_> {
     /// Tell the job file how it went, as the Python program does; a job that runs once has run.
     fn settle(&self, job: &Job, record: &Record, start: Timestamp, trigger: Trigger) -> Result<()> {
         let now = self.world.clock.timestamp();
-        let next = match &job.schedule {
-            Ok(schedule) => schedule.next(now, job.created, &zone(self.world, schedule)?),
-            Err(_) => None,
-        };
+        let next = add::coming(self.world, job, now, 1).pop();
         if !self.is_kept {
             return Ok(());
         }
@@ -601,7 +572,8 @@ impl Work<'_> {
         })?;
         if !found {
             // It was removed while it ran: nothing of it stays.
-            return self.store.remove_folder(&job.id);
+            self.store.remove_folder(&job.id)?;
+            return switch::forget_conversation(self.world, self.settings, job);
         }
         match job.is_once() && trigger == Trigger::Schedule {
             true => self.retire(job, record),

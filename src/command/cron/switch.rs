@@ -108,6 +108,15 @@ pub(in crate::command) fn clear(
             Err(error) => return Err(error),
         }
     }
+    forget_conversation(world, settings, job)
+}
+
+/// Put the conversation of a job that is gone into the trash, where it is its own.
+pub(in crate::command) fn forget_conversation(
+    world: &World,
+    settings: &Settings,
+    job: &Job,
+) -> Result<()> {
     let (key, is_own) = job.conversation();
     // The heartbeat's is known to the other program by this name.
     if !is_own || is_heartbeat(job) {
