@@ -708,7 +708,7 @@ fn the_list_says_when_each_runs_next_and_how_it_went() {
     // What is due and was not run yet is due now.
     let later = ("NANOBOT_TEST_TIME", "2026-01-02T04:06:00Z");
     let ran = cron_with(&story, &[later], &["list"])
-        .stdout_has(&format!("{soon}  soon  every hour         now "));
+        .stdout_has(&format!("{soon}  soon  every hour         now\n"));
     ran.error_text();
     // A line that somebody took away, or that is nobody's, is told.
     drop(ran);
@@ -1075,6 +1075,12 @@ fn both_job_files_are_read_and_each_job_is_changed_where_it_lies() {
     cron(&story, &["remove", "here", "-w", workspace]).stdout_has("✓ Removed");
     assert_eq!(lines(&story).len(), 1);
     assert!(!story.crontab().table().unwrap().contains(" -w "));
+    let link = story.dir().join("link");
+    std::os::unix::fs::symlink(workspace, &link).unwrap();
+    added(&story, &["-e", "1h", "-w", link.to_str().unwrap()]);
+    let table = story.crontab().table().unwrap();
+    assert_eq!(table.matches("# >>> nanobot cron: ").count(), 1, "{table}");
+    assert!(!table.contains(" -w "), "{table}");
     // And to no other.
     let other = story.dir().join("other");
     cron(&story, &["list", "-w", other.to_str().unwrap()]).stdout("No scheduled jobs.\n");
