@@ -12,6 +12,7 @@ mod cron_run;
 mod crowd;
 mod docs;
 mod endurance;
+mod export;
 mod fake_crontab;
 mod faults;
 mod files;

@@ -4,7 +4,10 @@
 //! and that is said here and not found out there. The cluster's clock leaves out times that no clock shows, and its
 //! `CronJob` has one expression: what takes several becomes several, which the job's lock and stamps keep apart.
 
-use super::{File, MARK, Planned, Site, Times, around, every, list, once, shown, text, yaml};
+use super::{
+    File, MARK, Planned, Site, Times, Width, around, every, is_of_each_hour, list, once, shown,
+    text, yaml,
+};
 use crate::cron::schedule::Schedule;
 use crate::error::Exit;
 use jiff::tz::TimeZone;
@@ -131,7 +134,7 @@ fn manifest(
         "image": image,
         "command": arguments,
         "env": [
-            { "name": "HOME", "value": "/tmp" },
+            { "name": "HOME", "value": DATA },
             { "name": "NANOBOT_HOME", "value": DATA },
             { "name": "NANOBOT_AGENTS__DEFAULTS__WORKSPACE", "value": format!("{DATA}/workspace") },
             { "name": "CREDENTIALS_DIRECTORY", "value": KEYS },
@@ -235,7 +238,9 @@ fn lines(site: &Site, planned: &Planned) -> Result<Vec<Line>, String> {
             fields[4] = weekdays.collect::<Vec<_>>().join(",");
             let zone = match zone {
                 Some(zone) => zone.clone(),
-                None if is_utc(site) || is_of_each_hour(site, &fields) => UTC.into(),
+                None if is_utc(site) || is_of_each_hour(expression, site.system, site.now) => {
+                    UTC.into()
+                }
                 None => {
                     let name = site.system_name.unwrap_or("ZONE");
                     return Err(format!(
@@ -256,19 +261,19 @@ fn lines(site: &Site, planned: &Planned) -> Result<Vec<Line>, String> {
                 zone,
                 daily,
             };
-            let more = around(planned, site.now, false)
+            let more = around(planned, site.now, Width::Gap)
                 .into_iter()
                 .map(|around| Line {
                     fields: format!(
                         "{} {} {}-{} {} *",
                         list(around.minutes, 60),
-                        around.hour,
+                        list(around.hours, 24),
                         around.first_day,
                         around.last_day,
                         around.month
                     ),
                     zone: UTC.into(),
-                    daily: u64::from(around.minutes.count_ones()),
+                    daily: u64::from(around.minutes.count_ones() * around.hours.count_ones()),
                 });
             Ok([first].into_iter().chain(more).collect())
         }
@@ -316,15 +321,6 @@ fn is_utc(site: &Site) -> bool {
         "UCT",
     ];
     site.system_name.is_some_and(|name| names.contains(&name))
-}
-
-/// Whether the times are the same in every zone whose clock differs by whole hours from this system's, as UTC does.
-fn is_of_each_hour(site: &Site, fields: &[String; 5]) -> bool {
-    let is_whole = |offset: jiff::tz::Offset| offset.seconds() % 3600 == 0;
-    let changes = site.system.following(site.now).take(super::CHANGES);
-    fields[1..].iter().all(|field| field == "*")
-        && is_whole(site.system.to_offset(site.now))
-        && changes.map(|change| change.offset()).all(is_whole)
 }
 
 /// The name of a job's manifests: its id, where that is a name there; else with a few letters that no other id has.

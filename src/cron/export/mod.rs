@@ -8,7 +8,7 @@ pub mod kubernetes;
 pub mod systemd;
 mod yaml;
 
-use super::expression::{bits, has};
+use super::expression::{Expression, bits, has};
 use super::job::{Job, Sink};
 use super::schedule::{CatchUp, Schedule, floor, minute_of};
 use crate::policy::quote::quoted;
@@ -146,19 +146,27 @@ fn text(path: &Path) -> Result<&str, String> {
     }
 }
 
-/// Minutes of days by UTC, around the days on which a clock is changed.
+/// Times by UTC, of the days on which a clock is changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Around {
     month: u32,
     first_day: u32,
     last_day: u32,
-    hour: u32,
+    hours: u64,
     minutes: u64,
 }
 
-/// The slots that other schedulers leave out, as they follow the clock on the wall: those at the end of a gap, which stand for
-/// times that no clock shows; and with `repeated` those in the hour that it shows twice, where both count.
-fn around(planned: &Planned, now: Timestamp, repeated: bool) -> Vec<Around> {
+/// How far from a change of the clock slots are looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Width {
+    /// The one at the end of a gap, which stands for times that no clock shows.
+    Gap,
+    /// All of those in the hours that are skipped or shown twice, and in the next.
+    Hours,
+}
+
+/// The slots that a scheduler may leave out which follows the clock on the wall.
+fn around(planned: &Planned, now: Timestamp, width: Width) -> Vec<Around> {
     let Planned {
         job,
         schedule: schedule @ Schedule::Cron { expression, .. },
@@ -168,53 +176,81 @@ fn around(planned: &Planned, now: Timestamp, repeated: bool) -> Vec<Around> {
     else {
         return Vec::new();
     };
-    let mut around: Vec<Around> = Vec::new();
+    let mut slots: Vec<Timestamp> = Vec::new();
     for change in zone.following(now).take(CHANGES) {
         let at = change.timestamp();
         let Ok(before) = at.checked_sub(SignedDuration::from_secs(1)) else {
             continue;
         };
         let shift = change.offset().duration_since(zone.to_offset(before));
-        let (mut after, until) = match shift.is_negative() {
-            true if expression.fixed() || !repeated => continue,
-            true => (at + shift, at - shift),
+        let is_gap = shift.is_positive();
+        let far = shift.abs() + SignedDuration::from_hours(1);
+        let (from, until) = match width {
             // A change in the middle of a minute has its slot in the next.
-            false if expression.fixed() => (at, at + SignedDuration::from_mins(1)),
-            false => continue,
+            Width::Gap if is_gap && expression.fixed() => (at, at + SignedDuration::from_mins(1)),
+            Width::Gap => continue,
+            Width::Hours if is_gap => (at, at + far),
+            // Times of the day come once, and then every scheduler takes the first.
+            Width::Hours if expression.fixed() => continue,
+            Width::Hours => (at - far, at + far),
         };
-        after -= SignedDuration::from_secs(1);
-        while let Some(slot) = schedule
-            .next(after, job.created, zone)
-            .filter(|slot| *slot < until)
-        {
-            add(&mut around, slot);
+        let mut after = from - SignedDuration::from_secs(1);
+        while let Some(slot) = schedule.next(after, job.created, zone) {
+            if slot >= until {
+                break;
+            }
+            slots.push(slot);
             after = slot;
         }
     }
-    around
+    let mut around: Vec<Around> = Vec::new();
+    for slot in slots {
+        let time = TimeZone::UTC.to_datetime(slot);
+        let (month, day) = (time.month() as u32, time.day() as u32);
+        let (hours, minutes) = (1 << time.hour(), 1 << time.minute());
+        let known = around
+            .iter_mut()
+            .find(|known| (known.month, known.hours) == (month, hours));
+        match known {
+            Some(known) => {
+                known.first_day = known.first_day.min(day);
+                known.last_day = known.last_day.max(day);
+                known.minutes |= minutes;
+            }
+            None => around.push(Around {
+                month,
+                first_day: day,
+                last_day: day,
+                hours,
+                minutes,
+            }),
+        }
+    }
+    let mut merged: Vec<Around> = Vec::new();
+    for one in around {
+        let alike = |other: &&mut Around| {
+            Around { hours: 0, ..one }
+                == Around {
+                    hours: 0,
+                    ..**other
+                }
+        };
+        match merged.iter_mut().find(alike) {
+            Some(other) => other.hours |= one.hours,
+            None => merged.push(one),
+        }
+    }
+    merged
 }
 
-fn add(around: &mut Vec<Around>, slot: Timestamp) {
-    let time = TimeZone::UTC.to_datetime(slot);
-    let (month, day) = (time.month() as u32, time.day() as u32);
-    let (hour, minutes) = (time.hour() as u32, 1 << time.minute());
-    let known = around
-        .iter_mut()
-        .find(|known| (known.month, known.hour) == (month, hour));
-    match known {
-        Some(known) => {
-            known.first_day = known.first_day.min(day);
-            known.last_day = known.last_day.max(day);
-            known.minutes |= minutes;
-        }
-        None => around.push(Around {
-            month,
-            first_day: day,
-            last_day: day,
-            hour,
-            minutes,
-        }),
-    }
+/// Whether the times of `expression` are the same by the clock of `zone` and by UTC: those of each hour, where clocks differ
+/// by whole hours.
+fn is_of_each_hour(expression: &Expression, zone: &TimeZone, now: Timestamp) -> bool {
+    let is_whole = |offset: jiff::tz::Offset| offset.seconds() % 3600 == 0;
+    let mut changes = zone.following(now).take(CHANGES);
+    expression.spelling()[1..].iter().all(|field| field == "*")
+        && is_whole(zone.to_offset(now))
+        && changes.all(|change| is_whole(change.offset()))
 }
 
 /// Minutes and hours of each day by UTC, or of one weekday, Sunday being 0: what a period falls on, or more.

@@ -3,7 +3,9 @@
 //! A timer goes by the clock on the wall: of an hour that the clock skips or shows twice it leaves out what cron does not.
 //! So where slots lie there, lines by UTC are added for the days on which that happens.
 
-use super::{File, MARK, Planned, Site, Times, around, every, once, shown, text};
+use super::{
+    File, MARK, Planned, Site, Times, Width, around, every, is_of_each_hour, once, shown, text,
+};
 use crate::cron::expression::calendar::values;
 use crate::cron::schedule::Schedule;
 use crate::error::Exit;
@@ -77,6 +79,12 @@ pub fn calendar(planned: &Planned, site: &Site) -> Result<(Vec<String>, Vec<Stri
         format!("{weekday}*-*-* {hours}:{minutes}:00 UTC")
     };
     let lines = match planned.schedule {
+        Schedule::Cron { expression, .. }
+            if is_of_each_hour(expression, planned.zone, site.now) =>
+        {
+            let minutes = values(expression.minutes(), 0..=59);
+            return Ok((vec![format!("*-*-* *:{minutes}:00 UTC")], Vec::new()));
+        }
         Schedule::Cron { expression, zone } => {
             let zone = zone
                 .as_ref()
@@ -97,17 +105,14 @@ pub fn calendar(planned: &Planned, site: &Site) -> Result<(Vec<String>, Vec<Stri
             vec![time.strftime("%Y-%m-%d %H:%M:00 UTC").to_string()]
         }
     };
-    let changes = around(planned, site.now, true);
+    let changes = around(planned, site.now, Width::Hours);
     let more = changes.iter().map(|around| {
         let days = match (around.first_day, around.last_day) {
             (first, last) if first == last => format!("{first:02}"),
             (first, last) => format!("{first:02}..{last:02}"),
         };
-        let minutes = values(around.minutes, 0..=59);
-        format!(
-            "*-{:02}-{days} {:02}:{minutes}:00 UTC",
-            around.month, around.hour
-        )
+        let (hours, minutes) = (values(around.hours, 0..=23), values(around.minutes, 0..=59));
+        format!("*-{:02}-{days} {hours}:{minutes}:00 UTC", around.month)
     });
     Ok((lines, more.collect()))
 }
@@ -182,14 +187,14 @@ fn hardening(site: &Site, planned: &Planned) -> Result<String, String> {
     }
     let mut out = String::from(
         "NoNewPrivileges=yes\n\
-         CapabilityBoundingSet=\n\
          LockPersonality=yes\n\
          RestrictRealtime=yes\n\
          RestrictSUIDSGID=yes\n\
          RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6 AF_NETLINK\n\
          SystemCallArchitectures=native\n\
-         # The rest takes a manager that can make namespaces: the system's, or a user's where users may (status 217 or 226 where\n\
-         # they may not: then take these lines out).\n\
+         # The rest takes a manager that can make namespaces: the system's, or a user's where users may. Where they may not, the\n\
+         # status is 217, 218 or 226: then take these lines out.\n\
+         CapabilityBoundingSet=\n\
          ProtectSystem=strict\n",
     );
     let places = planned.places();

@@ -1,0 +1,713 @@
+//! Jobs for other schedulers, held against what those schedulers say of them.
+
+use crate::story::{Story, write};
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
+use jsonschema::Validator;
+use nanobot::cron::export::{Planned, Site, systemd};
+use nanobot::cron::expression::Expression;
+use nanobot::cron::job::{Delivery, Job, State};
+use nanobot::cron::schedule::Schedule;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+const ANALYZE: &str = "/usr/bin/systemd-analyze";
+/// How each file begins.
+const MARK: &str = "# Made by `nanobot cron export`";
+
+/// Whether systemd is here to judge its units; said where it is not.
+fn has_systemd() -> bool {
+    let is_there = Path::new(ANALYZE).exists();
+    if !is_there {
+        eprintln!("no systemd-analyze: its own judgement of the units was not asked for");
+    }
+    is_there
+}
+
+fn job(id: &str, name: &str, schedule: &Value) -> Value {
+    json!({
+        "id": id, "name": name, "enabled": true, "schedule": schedule,
+        "payload": { "kind": "agent_turn", "message": "100% of 'it'\nOnCalendar=*:*\n" },
+        "state": {}, "createdAtMs": 1_767_000_000_000_i64,
+    })
+}
+
+/// A story with jobs of all kinds; those with terms are ours.
+fn story() -> Story {
+    let story = Story::new().set(
+        "providers.anthropic",
+        json!({ "apiKeyFile": "/keys/anthropic" }),
+    );
+    let jobs = [
+        job(
+            "a1b2c3d4",
+            "digest",
+            &json!({ "kind": "cron", "expr": "30 2 * * *", "tz": "Europe/Berlin" }),
+        ),
+        job(
+            "odd",
+            "100% \"odd\" $HOME\n[Service]\u{202e}\\",
+            &json!({ "kind": "cron", "expr": "*/20 8-17 L,15W JAN-11 7" }),
+        ),
+        job(
+            "Every_90",
+            "often",
+            &json!({ "kind": "every", "everyMs": 5_400_000 }),
+        ),
+        job(
+            "once",
+            "once",
+            &json!({ "kind": "at", "atMs": 1_798_225_660_000_i64 }),
+        ),
+        job(
+            "wild",
+            "wild",
+            &json!({ "kind": "cron", "expr": "*/30 * * * *", "tz": "Australia/Lord_Howe" }),
+        ),
+    ];
+    let terms = |id: &str, terms: Value| {
+        let path = story.home().join(".nanobot/cron").join(id).join("job.json");
+        write(&path, terms.to_string().as_bytes());
+    };
+    terms(
+        "a1b2c3d4",
+        json!({ "v": 1, "catchUp": "once", "timeout": 90, "grants": { "write": ["/srv/my $notes %h"], "read": ["/srv/in"] } }),
+    );
+    terms("Every_90", json!({ "v": 1, "when": "test -s ~/inbox" }));
+    terms("once", json!({ "v": 1, "catchUp": "once", "timeout": 0 }));
+    terms(
+        "heartbeat",
+        json!({ "v": 1, "kind": "heartbeat", "everyMs": 1_800_000, "sinceMs": 1_767_000_000_000_i64 }),
+    );
+    let jobs = json!({ "version": 1, "jobs": jobs }).to_string();
+    story.workspace_file("cron/jobs.json", jobs)
+}
+
+fn export<'a>(format: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    let mut words = vec!["cron", "export", "--format", format];
+    words.extend(more);
+    words
+}
+
+/// The files of a directory, by name.
+fn files(directory: &Path) -> Vec<(String, String)> {
+    let entries = std::fs::read_dir(directory).unwrap();
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    let name = |path: &Path| path.file_name().unwrap().to_str().unwrap().to_owned();
+    let read = |path: &PathBuf| (name(path), std::fs::read_to_string(path).unwrap());
+    paths.iter().map(read).collect()
+}
+
+#[test]
+fn units_are_what_systemd_takes() {
+    let story = story();
+    let directory = story.dir().join("units");
+    let ran = story.run(export("systemd", &["-o", "units"]));
+    let said = ran.text();
+    assert!(
+        said.starts_with(
+            "wrote units/nanobot-a1b2c3d4.service\nwrote units/nanobot-a1b2c3d4.timer\n"
+        ),
+        "{said}"
+    );
+    assert!(said.ends_with("then: systemctl --user daemon-reload && systemctl --user enable --now nanobot-a1b2c3d4.timer nanobot-odd.timer nanobot-Every_90.timer nanobot-once.timer nanobot-wild.timer nanobot-heartbeat.timer\n"), "{said}");
+    let files = files(&directory);
+    assert_eq!(files.len(), 12, "{said}");
+    for (name, text) in &files {
+        assert!(text.starts_with(MARK), "{text}");
+        assert!(
+            !text.contains("OnCalendar=*:*") && !text.contains("100% of"),
+            "a message: {text}"
+        );
+        let mode = std::fs::metadata(directory.join(name))
+            .unwrap()
+            .permissions()
+            .mode();
+        assert_eq!(mode & 0o777, 0o644);
+    }
+    let text = |name: &str| &files.iter().find(|(known, _)| known == name).unwrap().1;
+    expect_test::expect![[r#"
+        # Made by `nanobot cron export`: changes here are lost when it is made again.
+        [Unit]
+        Description=nanobot: digest (job a1b2c3d4)
+
+        [Timer]
+        # at 02:30 each day, Europe/Berlin time
+        OnCalendar=*-*-* 02:30:00 Europe/Berlin
+        # For the days on which the clock is changed.
+        OnCalendar=*-03-25..31 01:00:00 UTC
+        Persistent=true
+        AccuracySec=1s
+        Unit=nanobot-a1b2c3d4.service
+
+        [Install]
+        WantedBy=timers.target
+    "#]]
+    .assert_eq(text("nanobot-a1b2c3d4.timer"));
+    let service = text("nanobot-a1b2c3d4.service");
+    for line in [
+        "RuntimeMaxSec=210\n",
+        "\nReadWritePaths=\"-/srv/my $notes %%h\"\n",
+        "\n#LoadCredential=ANTHROPIC_API_KEY:%h/.config/nanobot/ANTHROPIC_API_KEY\n",
+        "\nSuccessExitStatus=75\nRestartForceExitStatus=75\n",
+        " cron run a1b2c3d4 --scheduled\n",
+        "\nProtectSystem=strict\n",
+    ] {
+        assert!(service.contains(line), "no {line:?} in {service}");
+    }
+    assert!(!service.contains("/srv/in"), "{service}");
+    assert!(
+        text("nanobot-odd.timer")
+            .contains(r#"Description=nanobot: $'100%% "odd" $HOME\n[Service]\u202e\\' (job odd)"#)
+    );
+    // What runs commands of the user's is not confined.
+    let service = text("nanobot-Every_90.service");
+    assert!(
+        !service.contains("Protect") && !service.contains("NoNewPrivileges"),
+        "{service}"
+    );
+    assert!(text("nanobot-once.service").contains("RuntimeMaxSec=infinity\n"));
+    assert!(
+        text("nanobot-once.timer")
+            .contains("OnCalendar=2026-12-25 19:08:00 UTC\nPersistent=true\n")
+    );
+    verify(&directory);
+}
+
+/// That `systemd-analyze verify` has nothing to say of the units.
+fn verify(directory: &Path) {
+    if !has_systemd() {
+        return;
+    }
+    let units = files(directory);
+    let output = Command::new(ANALYZE)
+        .args(["verify", "--man=no"])
+        .args(units.iter().map(|(name, _)| directory.join(name)))
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.is_empty(), "{said}");
+}
+
+#[test]
+fn odd_paths_stay_what_they_are() {
+    let story = story();
+    let workspace = story.dir().join("w %h \"$HOME\" \\n é");
+    let from = story.workspace().join("cron/jobs.json");
+    write(
+        &workspace.join("cron/jobs.json"),
+        &std::fs::read(from).unwrap(),
+    );
+    let workspace = workspace.to_str().unwrap();
+    story
+        .run(export(
+            "systemd",
+            &["-o", "units", "-w", workspace, "digest"],
+        ))
+        .stdout_has("wrote units/nanobot-a1b2c3d4.timer\n");
+    let directory = story.dir().join("units");
+    let service = std::fs::read_to_string(directory.join("nanobot-a1b2c3d4.service")).unwrap();
+    assert!(
+        service.contains(r#" -w "#) && service.contains(r#"/w %%h \"$HOME\" \\n é" cron run"#),
+        "{service}"
+    );
+    assert!(
+        service.contains("\nExecStart=:/"),
+        "a `$` is none of systemd's: {service}"
+    );
+    verify(&directory);
+    // A pod has no such directory, and needs none.
+    let ran = story.run(export("kubernetes", &["-w", workspace, "digest"]));
+    assert!(!ran.text().contains("w %h"));
+}
+
+#[test]
+fn manifests_are_what_kubernetes_takes() {
+    let story = story();
+    let ran = story.run(export(
+        "kubernetes",
+        &["--image", "registry.example/nanobot:1.2"],
+    ));
+    let mut names = BTreeSet::new();
+    for manifest in documents(&ran.text()) {
+        judge(&manifest).unwrap_or_else(|wrong| panic!("{wrong} in {manifest}"));
+        let name = manifest["metadata"]["name"].as_str().unwrap().to_owned();
+        let is_plain =
+            |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-';
+        assert!(name.len() <= 52 && name.chars().all(is_plain), "{name}");
+        assert!(
+            names.insert((manifest["kind"].to_string(), name)),
+            "twice: {manifest}"
+        );
+        if manifest["kind"] != "CronJob" {
+            continue;
+        }
+        let spec = &manifest["spec"];
+        let fields = spec["schedule"].as_str().unwrap();
+        Expression::parse(fields).unwrap();
+        assert!(
+            !fields.split(' ').next_back().unwrap().contains('7'),
+            "{fields}"
+        );
+        let pod = &spec["jobTemplate"]["spec"]["template"]["spec"];
+        assert_eq!(
+            pod["containers"][0]["image"],
+            "registry.example/nanobot:1.2"
+        );
+        let volumes: BTreeSet<&str> = pod["volumes"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|volume| volume["name"].as_str().unwrap())
+            .collect();
+        let mounts = pod["containers"][0]["volumeMounts"].as_array().unwrap();
+        assert!(
+            mounts
+                .iter()
+                .all(|mount| volumes.contains(mount["name"].as_str().unwrap()))
+        );
+    }
+    let told: Vec<String> = documents(&ran.text())
+        .iter()
+        .filter(|manifest| manifest["kind"] == "CronJob")
+        .map(|manifest| {
+            let spec = &manifest["spec"];
+            format!(
+                "{}: {} {} within {} for {}",
+                manifest["metadata"]["name"].as_str().unwrap(),
+                spec["schedule"].as_str().unwrap(),
+                spec["timeZone"].as_str().unwrap(),
+                spec["startingDeadlineSeconds"],
+                spec["jobTemplate"]["spec"]["activeDeadlineSeconds"],
+            )
+        })
+        .collect();
+    expect_test::expect![[r#"
+        nanobot-a1b2c3d4: 30 2 * * * Europe/Berlin within 2592000 for 210
+        nanobot-a1b2c3d4-2: 0 1 25-31 3 * Etc/UTC within 2592000 for 210
+        nanobot-odd: */20 8-17 28-31,13-17 JAN-11 0 Etc/UTC within 600 for 3720
+        nanobot-every-90-b5bbee31: 20,50 0,1,3,4,6,7,9,10,12,13,15,16,18,19,21,22 * * * Etc/UTC within 600 for 3720
+        nanobot-once: 8 19 25 12 * Etc/UTC within 2592000 for null
+        nanobot-wild: */30 * * * * Australia/Lord_Howe within 600 for 3720
+        nanobot-heartbeat: 20,50 * * * * Etc/UTC within 600 for 3720"#]]
+    .assert_eq(&told.join("\n"));
+    let text = ran.text();
+    assert!(
+        text.contains(
+            "# It was given '/srv/my $notes %h', which the container has only where you mount it.\n"
+        ),
+        "{text}"
+    );
+    assert!(
+        text.contains("--from-file=ANTHROPIC_API_KEY=/dev/stdin\n"),
+        "{text}"
+    );
+    assert!(
+        !text.contains("key-of-the-story") && !text.contains("100% of"),
+        "{text}"
+    );
+}
+
+/// The documents of a YAML text that are not comments alone.
+fn documents(text: &str) -> Vec<Value> {
+    let parts = text
+        .split("---\n")
+        .map(|part| serde_saphyr::from_str(part).unwrap());
+    parts.filter(|value: &Value| !value.is_null()).collect()
+}
+
+/// What Kubernetes' own schema has against a manifest.
+fn judge(manifest: &Value) -> Result<(), String> {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/schemas/kubernetes.json");
+    let schema: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    let kind = manifest["kind"].as_str().unwrap_or_default();
+    let name = schema["kinds"][kind]
+        .as_str()
+        .ok_or(format!("`{kind}` is no kind"))?;
+    let own = json!({ "$schema": schema["$schema"], "$defs": schema["$defs"], "$ref": format!("#/$defs/{name}") });
+    let validator: Validator = jsonschema::validator_for(&own).expect("a schema is a schema");
+    let wrong: Vec<String> = validator
+        .iter_errors(manifest)
+        .map(|error| format!("{}: {error}", error.instance_path()))
+        .collect();
+    if wrong.is_empty() {
+        Ok(())
+    } else {
+        Err(wrong.join("\n"))
+    }
+}
+
+#[test]
+fn the_schema_refuses_what_kubernetes_would() {
+    let ran = story();
+    let ran = ran.run(export("kubernetes", &["digest"]));
+    let manifest = documents(&ran.text()).pop().unwrap();
+    judge(&manifest).unwrap();
+    for (pointer, value) in [
+        ("/spec/schedul", json!("* * * * *")),
+        (
+            "/spec/jobTemplate/spec/template/spec/containers/0/image",
+            json!(7),
+        ),
+        ("/spec/jobTemplate/spec/template/spec/container", json!([])),
+        ("/spec/startingDeadlineSeconds", Value::Null),
+        ("/metadata/annotations/x", json!(1)),
+    ] {
+        let mut bad = manifest.clone();
+        let (place, key) = pointer.rsplit_once('/').unwrap();
+        bad.pointer_mut(place).unwrap()[key] = value;
+        assert!(judge(&bad).is_err(), "{pointer}");
+    }
+}
+
+#[test]
+fn a_container_has_no_clock_of_its_own() {
+    let story = story().env("NANOBOT_TEST_ZONE", "Europe/Berlin");
+    story
+        .run(export("kubernetes", &["odd", "once"]))
+        .status(1)
+        .stdout_has("name: nanobot-once\n")
+        .stderr_has(
+            "nanobot cron edit odd --cron '*/20 8-17 L,15W JAN-11 7' --tz Europe/Berlin` names one",
+        );
+    let ran = story.run(export("systemd", &["odd"]));
+    let text = ran.text();
+    let expect = ", by the clock of this system, which was that of Europe/Berlin
+OnCalendar=*-01..11~01 08..17:00/20:00
+OnCalendar=Mon..Fri *-01..11-13..17 08..17:00/20:00
+OnCalendar=Sun *-01..11-* 08..17:00/20:00
+Persistent=false
+";
+    assert!(text.contains(expect), "{text}");
+}
+
+#[test]
+fn a_table_has_the_lines_that_sync_writes() {
+    let story = story();
+    story.run(["cron", "sync"]).stdout_has("+ ");
+    let table = story.crontab().table().unwrap();
+    story.run(export("crontab", &[])).stdout(&format!(
+        "{MARK}: changes here are lost when it is made again.\n{}",
+        story.generalise(&table)
+    ));
+}
+
+#[test]
+fn files_of_others_stay() {
+    let story = story();
+    let place = story.dir().join("out");
+    write(
+        &place.join("nanobot-once.timer"),
+        b"[Timer]\nOnCalendar=hourly\n",
+    );
+    let ran = story.run(export("systemd", &["-o", "out"]));
+    let ran = ran.status(1);
+    assert_eq!(
+        ran.error_text(),
+        "nanobot: `out/nanobot-once.timer` is left as it is: it was not made by `nanobot cron export`\n"
+    );
+    assert!(!ran.text().contains("nanobot-once.timer"), "{}", ran.text());
+    assert_eq!(
+        std::fs::read(place.join("nanobot-once.timer")).unwrap(),
+        b"[Timer]\nOnCalendar=hourly\n"
+    );
+    std::fs::remove_file(place.join("nanobot-once.timer")).unwrap();
+    // Made again, with a job less.
+    story
+        .run(["cron", "disable", "once"])
+        .stdout("✓ Job 'once' disabled\n");
+    story
+        .run(export("systemd", &["-o", "out"]))
+        .stdout_has("wrote out/nanobot-wild.timer\n")
+        .stderr("nanobot: no job of now is in nanobot-once.service: remove them where they are enabled too\n");
+    story
+        .run(export("systemd", &["once"]))
+        .stdout_has("# nanobot-once.timer\n")
+        .stderr(
+            "nanobot: once is disabled: its runs do nothing until `nanobot cron enable once`\n",
+        );
+}
+
+#[test]
+fn what_cannot_be_exported_is_told() {
+    let story = Story::new().workspace_file(
+        "cron/jobs.json",
+        json!({ "version": 1, "jobs": [
+            job("good", "good", &json!({ "kind": "cron", "expr": "0 8 * * *" })),
+            job("bad", "bad", &json!({ "kind": "cron", "expr": "0 0 8 * * *" })),
+            job("nowhere", "nowhere", &json!({ "kind": "cron", "expr": "0 8 * * *", "tz": "Mars/Olympus" })),
+            job("past", "past", &json!({ "kind": "at", "atMs": 1_700_000_000_000_i64 })),
+            job("../up", "up", &json!({ "kind": "cron", "expr": "0 8 * * *" })),
+        ] })
+        .to_string(),
+    );
+    for format in ["systemd", "kubernetes", "crontab"] {
+        let ran = story.run(export(format, &[])).status(1);
+        let (out, err) = (ran.text(), ran.error_text());
+        assert!(
+            out.contains("good") && !out.contains("nowhere") && !out.contains("past"),
+            "{out}"
+        );
+        for (name, why) in [
+            ("bad", "six fields"),
+            ("nowhere", "Mars/Olympus"),
+            ("past", "its time has passed"),
+            ("up", "its id"),
+        ] {
+            let line = err.lines().find(|line| {
+                line.starts_with(&format!("nanobot: the job {name} cannot be exported: "))
+            });
+            assert!(line.is_some_and(|line| line.contains(why)), "{name}: {err}");
+        }
+    }
+    story
+        .run(export("systemd", &["nobody"]))
+        .status(66)
+        .stderr_has("there is no job `nobody`");
+    Story::new()
+        .run(export("systemd", &[]))
+        .status(66)
+        .stderr_has("no job that is enabled");
+    story
+        .run(["cron", "export"])
+        .status(2)
+        .stderr_has("--format");
+}
+
+/// Numbers that look like chance and are the same in every run.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % end
+    }
+
+    fn one<'a>(&mut self, of: &[&'a str]) -> &'a str {
+        of[self.below(of.len() as u64) as usize]
+    }
+
+    fn field(&mut self, low: u64, high: u64) -> String {
+        let mut value = || low + self.below(high - low + 1);
+        let (a, b, c) = (value(), value(), value());
+        match self.below(8) {
+            0..=2 => "*".into(),
+            3 => a.to_string(),
+            4 => format!("{a},{b},{c}"),
+            5 => format!("{}-{}", a.min(b), a.max(b)),
+            6 => format!("*/{}", 2 + self.below((high - low) / 2)),
+            _ => format!("{}-{}/{}", a.min(b), a.max(b), 1 + self.below(5)),
+        }
+    }
+
+    fn expression(&mut self) -> String {
+        let minute = self.field(0, 59);
+        // Many where clocks are changed.
+        let hour = match self.below(3) {
+            0 => self.field(0, 23),
+            _ => self
+                .one(&["*", "0", "1", "2", "3", "1,2", "0-3", "*/2"])
+                .into(),
+        };
+        let day = match self.below(4) {
+            0 => self.field(1, 31),
+            1 => self.one(&["L", "15W", "LW", "1,L", "31", "1-7"]).into(),
+            _ => "*".into(),
+        };
+        let month = match self.below(4) {
+            0 => self.field(1, 12),
+            _ => "*".into(),
+        };
+        let weekday = match self.below(4) {
+            0 => self.field(0, 6),
+            1 => self
+                .one(&["1-5", "0", "7", "5#2", "L5", "FRI-MON", "6,0"])
+                .into(),
+            _ => "*".into(),
+        };
+        format!("{minute} {hour} {day} {month} {weekday}")
+    }
+}
+
+/// The first `count` times after `base` at which systemd would start each of `lines`.
+fn elapses(lines: &[String], base: Timestamp, count: usize) -> Vec<Vec<Timestamp>> {
+    let output = Command::new(ANALYZE)
+        .env("TZ", "UTC")
+        .arg("calendar")
+        .arg(format!("--base-time=@{}", base.as_second()))
+        .arg(format!("--iterations={count}"))
+        .args(lines)
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{lines:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let mut all: Vec<Vec<Timestamp>> = Vec::new();
+    for line in String::from_utf8_lossy(&output.stdout).lines() {
+        let Some((label, time)) = line.trim_start().split_once(": ") else {
+            continue;
+        };
+        if label == "Next elapse" {
+            all.push(Vec::new());
+        } else if !label.starts_with("Iter. #") {
+            continue;
+        }
+        // `Fri 2026-11-27 09:00:00 UTC`
+        let words: Vec<&str> = time.split(' ').collect();
+        if let [_, date, clock, "UTC"] = words[..] {
+            all.last_mut()
+                .unwrap()
+                .push(format!("{date}T{clock}Z").parse().unwrap());
+        }
+    }
+    assert_eq!(all.len(), lines.len(), "{lines:?}");
+    all
+}
+
+/// That a timer elapses at each slot of `schedule` after `base`, and, but around changes of the clock, at no other time
+/// where it `is_exact`.
+fn compare(schedule: &Schedule, zone: &TimeZone, base: Timestamp, is_exact: bool) {
+    const COUNT: usize = 24;
+    let job = Job {
+        id: "a".into(),
+        name: "a".into(),
+        enabled: true,
+        schedule: Ok(schedule.clone()),
+        message: String::new(),
+        delivery: Delivery::default(),
+        session: None,
+        created: "2026-01-01T10:07:08Z".parse().unwrap(),
+        state: State::default(),
+        delete_after_run: false,
+        terms: None,
+    };
+    let root = Path::new("/");
+    let site = Site {
+        home: root,
+        root,
+        root_is_named: false,
+        path: None,
+        program: root,
+        workspace: root,
+        keys: &[],
+        asks_command: false,
+        system: &TimeZone::UTC,
+        system_name: Some("UTC"),
+        now: base,
+    };
+    let planned = Planned {
+        job: &job,
+        schedule,
+        zone,
+        config: None,
+        workspace: None,
+    };
+    let what = || format!("{schedule:?} after {base}");
+    let (lines, more) = systemd::calendar(&planned, &site).unwrap();
+    let both: Vec<String> = lines.iter().chain(&more).cloned().collect();
+    let times = elapses(&both, base, COUNT);
+    // As far as all of them are known.
+    let ends = times
+        .iter()
+        .filter(|times| times.len() == COUNT)
+        .map(|times| times[COUNT - 1]);
+    let end = ends
+        .min()
+        .unwrap_or(base + SignedDuration::from_hours(24 * 365 * 20));
+    let all: BTreeSet<Timestamp> = times.iter().flatten().copied().collect();
+    let mut slots = BTreeSet::new();
+    let mut time = base;
+    while let Some(slot) = schedule
+        .next(time, job.created, zone)
+        .filter(|slot| *slot <= end && slots.len() < COUNT)
+    {
+        assert!(
+            all.contains(&slot),
+            "{}: systemd has no {slot} in {both:?}",
+            what()
+        );
+        slots.insert(slot);
+        time = slot;
+    }
+    let near = |time: Timestamp| {
+        let day = SignedDuration::from_hours(24);
+        zone.following(time - day)
+            .next()
+            .is_some_and(|change| change.timestamp() < time + day)
+    };
+    if is_exact && let Some(last) = slots.last() {
+        for time in times[..lines.len()].iter().flatten() {
+            assert!(
+                time > last || near(*time) || slots.contains(time),
+                "{}: {time} is no slot: {lines:?}",
+                what()
+            );
+        }
+    }
+}
+
+#[test]
+fn timers_elapse_at_the_slots() {
+    if !has_systemd() {
+        return;
+    }
+    let mut dice = Dice(7);
+    let zones = [
+        "UTC",
+        "Europe/Berlin",
+        "America/New_York",
+        "Australia/Lord_Howe",
+        "Asia/Kolkata",
+        "America/Santiago",
+        "Africa/Casablanca",
+        "Pacific/Chatham",
+    ];
+    let mut tried = 0;
+    while tried < 240 {
+        let (text, name) = (dice.expression(), dice.one(&zones));
+        let Ok(expression) = Expression::parse(&text) else {
+            continue;
+        };
+        tried += 1;
+        let zone = TimeZone::get(name).unwrap();
+        let start: Timestamp = "2026-06-01T00:00:00Z".parse().unwrap();
+        let mut base = start + SignedDuration::from_mins(dice.below(1_500_000) as i64);
+        // Often in the hours before a clock is changed.
+        if let Some(change) = zone.following(base).next().filter(|_| dice.below(3) > 0) {
+            base = change.timestamp() - SignedDuration::from_mins(dice.below(300) as i64);
+        }
+        let is_exact = !text.contains('W') && !text.contains('L');
+        let schedule = Schedule::Cron {
+            expression,
+            zone: Some(name.into()),
+        };
+        compare(&schedule, &zone, base, is_exact);
+    }
+    for minutes in [
+        1, 7, 15, 45, 50, 60, 90, 120, 300, 720, 1440, 2160, 10_080, 20_160,
+    ] {
+        let base = "2026-10-24T20:00:00Z".parse().unwrap();
+        let is_exact = 1440 % minutes == 0 || minutes == 10_080;
+        let period = Duration::from_secs(minutes * 60);
+        compare(&Schedule::Every(period), &TimeZone::UTC, base, is_exact);
+    }
+    let base = "2026-10-24T20:00:00Z".parse().unwrap();
+    compare(
+        &Schedule::Every(Duration::from_secs(3601)),
+        &TimeZone::UTC,
+        base,
+        false,
+    );
+    let time = "2026-12-24T18:00:01Z".parse().unwrap();
+    compare(&Schedule::At(time), &TimeZone::UTC, base, true);
+}
