@@ -42,7 +42,8 @@ pub enum Verdict {
     /// This slot was, so long ago that the job is not to run for it. It is handled by being recorded.
     Missed { slot: Timestamp },
     /// The slot that was handled last lies so far ahead that the clock must have been wrong. Take `handled` for it, and
-    /// ask again: what fell to the very minute that it is now is due then.
+    /// ask again: what fell to the very minute that it is now is due then. From now on only the records of runs tell
+    /// which slots have been: when the clock goes forth again, a slot comes that it has shown before.
     ClockWasWrong { handled: Timestamp },
 }
 
