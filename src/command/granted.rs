@@ -24,6 +24,7 @@ const PROFILE_LIMIT: usize = 1 << 20;
 /// What is in our own directory besides the workspace: closed, also where somebody grants what is around it.
 const OURS: &[&str] = &[
     "auth",
+    "cron",
     "history",
     "limits",
     "profiles",
@@ -355,12 +356,7 @@ fn reach(
         read_only: memory::OWN
             .iter()
             .map(|name| inner("memory").join(name))
-            .chain([
-                inner("cron"),
-                inner(".git"),
-                inner(".nanobot"),
-                root.join("cron"),
-            ])
+            .chain([inner("cron"), inner(".git"), inner(".nanobot")])
             .collect(),
         ..Reach::default()
     })

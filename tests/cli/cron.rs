@@ -651,7 +651,7 @@ fn the_list_says_when_each_runs_next_and_how_it_went() {
     cron(&story, &["disable", &off]).stdout("✓ Job 'off' disabled\n");
     let record = |outcome: &str, status: u8, cause: &str, error: Value| {
         let mut record = json!({
-            "v": 1, "job": late, "name": "late", "trigger": "schedule", "slot": "2026-01-01T09:00:00Z",
+            "version": 1, "job": late, "name": "late", "trigger": "schedule", "slot": "2026-01-01T09:00:00Z",
             "start": "2026-01-01T09:00:01Z", "end": "2026-01-01T09:00:31Z", "outcome": outcome, "status": status,
             "cause": cause, "session": "s", "turn": "t", "model": "m", "iterations": 2, "inputTokens": 1000,
             "outputTokens": 10, "costUsd": 0.0123,

@@ -9,6 +9,7 @@ mod context;
 pub(crate) mod crash;
 mod cron;
 mod cron_run;
+mod cron_tool;
 mod crowd;
 mod docs;
 mod endurance;

@@ -75,7 +75,7 @@ impl Planner for Keeper {
         let now = self.world.clock.timestamp();
         let is_once = matches!(schedule, Schedule::At(_));
         let mut job = Job {
-            id: add::fresh_id(&self.store()).map_err(told)?,
+            id: add::fresh_id(&self.store()).map_err(|error| told(&error))?,
             name: plan.name.clone(),
             enabled: true,
             schedule: Ok(schedule),
@@ -108,7 +108,11 @@ impl Planner for Keeper {
             }),
         };
         add::note_next(&self.world, &mut job, now);
-        match self.store().add(&job, now, Some(MOST)).map_err(told)? {
+        match self
+            .store()
+            .add(&job, now, Some(MOST))
+            .map_err(|error| told(&error))?
+        {
             Added::Done => {}
             Added::Full => return Err(full()),
         }
@@ -124,7 +128,7 @@ impl Planner for Keeper {
 
     fn list(&self) -> Result<Vec<Listed>, Failure> {
         let now = self.world.clock.timestamp();
-        let jobs = self.store().jobs().map_err(told)?;
+        let jobs = self.store().jobs().map_err(|error| told(&error))?;
         let mut jobs: Vec<_> = jobs
             .into_iter()
             .filter(|job| job.enabled)
@@ -155,13 +159,13 @@ impl Planner for Keeper {
 
     fn remove(&self, id: &str) -> Result<bool, Failure> {
         let store = self.store();
-        let Some(job) = store.job(id).map_err(told)? else {
+        let Some(job) = store.job(id).map_err(|error| told(&error))? else {
             return Ok(false);
         };
-        if !store.remove(id).map_err(told)? {
+        if !store.remove(id).map_err(|error| told(&error))? {
             return Ok(false);
         }
-        switch::clear(&self.world, &self.settings, &store, &job).map_err(told)?;
+        switch::clear(&self.world, &self.settings, &store, &job).map_err(|error| told(&error))?;
         match self.project() {
             None => Ok(true),
             Some(why) => {
@@ -172,7 +176,7 @@ impl Planner for Keeper {
 }
 
 /// A failure of ours, without what the files say.
-fn told(error: anyhow::Error) -> Failure {
+fn told(error: &anyhow::Error) -> Failure {
     let outermost = error.to_string();
     format!(
         "the jobs cannot be used: {}",
