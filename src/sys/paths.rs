@@ -114,6 +114,22 @@ pub const PLACES: &[Place] = &[
         meaning: "a conversation that was removed; `nanobot session prune` empties the trash of what is older than 30 days",
     },
     Place {
+        path: "~/.nanobot/workspace/cron/jobs.json",
+        meaning: "the jobs, as the Python program has them; those of its older releases in `~/.nanobot/cron/jobs.json` count too",
+    },
+    Place {
+        path: "~/.nanobot/workspace/cron/jobs.json.lock",
+        meaning: "holds the kernel's lock while the jobs are changed; means nothing else",
+    },
+    Place {
+        path: "~/.nanobot/cron/ID/",
+        meaning: "what is kept of the job `ID` besides: what it may do and how it runs",
+    },
+    Place {
+        path: "~/.nanobot/cron/crontab.lock",
+        meaning: "holds the kernel's lock while the crontab is changed; means nothing else",
+    },
+    Place {
         path: "~/.nanobot/usage.jsonl",
         meaning: "the ledger: what each call of a model cost, only ever appended to",
     },

@@ -826,8 +826,16 @@ fn what_is_edited_changes_and_all_else_stays() {
     cron(&story, &["edit", &id, "--no-deliver"]).stdout_has("✓ Changed");
     assert_eq!(terms()["sink"], Value::Null);
     assert_eq!(jobs(&story)[0]["payload"]["channel"], "file");
-    cron(&story, &["edit", &id, "--deliver"]).stdout_has("✓ Changed");
-    assert!(terms()["sink"].is_object());
+    cron(&story, &["edit", &id, "--deliver"])
+        .status(2)
+        .stderr_has("`--channel` and `--to`, both typed");
+    cron(
+        &story,
+        &["edit", &id, "--channel", "command", "--to", "cat"],
+    )
+    .stdout_has("✓ Changed");
+    cron(&story, &["edit", &id, "--to", "tee log"]).stdout_has("✓ Changed");
+    assert_eq!(terms()["sink"], json!({ "command": "tee log" }));
     cron(&story, &["edit", &id, "--channel", ""]).stdout_has("✓ Changed");
     assert_eq!(terms()["sink"], Value::Null);
     assert_eq!(
@@ -1005,7 +1013,7 @@ fn a_command_in_the_job_file_is_nobodys_until_it_is_typed() {
     write(&file(&story), &python(&json!([job])));
     cron(&story, &["edit", "theirs", "--deliver"])
         .status(2)
-        .stderr_has("somebody else wrote where this job delivers to");
+        .stderr_has("where to deliver stands in the job file alone");
     cron(&story, &["edit", "theirs", "-n", "renamed"])
         .stdout_has("✓ Changed")
         .stderr_has("`renamed` delivers nothing: somebody else wrote where to");

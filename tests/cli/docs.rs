@@ -117,6 +117,11 @@ fn the_files_are_where_the_readme_says() {
     let gone = story.workspace().join("sessions/gone.jsonl");
     crate::story::write(&gone, b"{\"_type\": \"metadata\"}\n");
     story.run(["session", "rm", "gone", "-q"]).stdout("");
+    let job = ["cron", "add", "-m", "x", "-e", "1h"];
+    for arguments in [&job[..], &["heartbeat", "enable"]] {
+        let ran = story.run(arguments).stdout_has("✓");
+        ran.error_text();
+    }
     // One call that changes a file, and one that is to come later.
     let busy = Answer::json(429, &serde_json::json!({})).header("retry-after", "99");
     let put = serde_json::json!({ "path": "made", "content": "x" });
@@ -133,6 +138,7 @@ fn the_files_are_where_the_readme_says() {
         let path = place.path.replace('~', story.home().to_str().unwrap());
         let path = path.replace("PROVIDER", "github-copilot");
         let path = path.replace("undo/N", "undo/1");
+        let path = path.replace("cron/ID", "cron/heartbeat");
         let found = match path.split_once("TIME") {
             None => std::path::Path::new(&path).exists(),
             Some((start, end)) => {
@@ -182,6 +188,51 @@ fn the_readme_tells_of_models_and_money_as_it_is() {
     let check = story.run(["config", "check"]).text();
     let is_note = |line: &str| line.starts_with("note: ") && line.contains("nanobot 0.1.4");
     assert!(check.lines().all(is_note), "{check}");
+}
+
+#[test]
+fn the_readme_tells_of_jobs_as_they_are() {
+    let path = format!("{}/README.md", env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read_to_string(path).unwrap();
+    let (_, section) = text.split_once("## Jobs\n").unwrap();
+    let (section, _) = section.split_once("\n## ").unwrap();
+    let shown = section.lines().filter_map(|line| line.strip_prefix("    "));
+    let shown: Vec<&str> = shown.collect();
+    // What is printed below a command is what it prints, but for ids.
+    let story = Story::new().env("NANOBOT_TEST_TIME", "2026-11-21T20:00:00Z");
+    std::fs::create_dir_all(story.home().join("inbox")).unwrap();
+    let mut id = String::new();
+    let mut lines = shown.iter().peekable();
+    let mut count = 0;
+    while let Some(line) = lines.next() {
+        let command = line.strip_prefix("$ ").unwrap_or(line);
+        let mut expect = String::new();
+        while let Some(line) = lines.next_if(|line| !line.starts_with("$ ") && count < 2) {
+            expect += &format!("{line}\n");
+        }
+        let mut shell = story.program("/bin/sh");
+        shell.env_remove("NANOBOT_MEMORY__CONSOLIDATE");
+        shell.args([
+            "-c",
+            &command
+                .replacen("nanobot", NANOBOT, 1)
+                .replace("3f2a9c1d", &id),
+        ]);
+        let ran = story.wait(shell.spawn().unwrap());
+        assert_eq!(ran.code(), 0, "{command}: {}", ran.error_text());
+        let said = ran.text();
+        ran.error_text();
+        if let Some((_, found)) = said.lines().next().unwrap_or_default().rsplit_once('(')
+            && id.is_empty()
+        {
+            id = found.trim_end_matches(')').to_owned();
+        }
+        if !expect.is_empty() {
+            assert_eq!(said.replace(&id, "3f2a9c1d"), expect, "{command}");
+        }
+        count += 1;
+    }
+    assert!(count > 8, "{count}");
 }
 
 #[test]

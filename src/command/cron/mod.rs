@@ -90,8 +90,8 @@ pub(in crate::command) fn settings(world: &World) -> Result<Settings> {
 /// The jobs of the workspace. What older releases keep in the data directory belongs to the workspace of the config,
 /// however that was come to.
 pub(in crate::command) fn store(world: &World, settings: &Settings) -> Store {
-    let older =
-        near::workspace(world, &world.paths.config).as_deref() == Some(&*settings.workspace);
+    let usual = near::workspace(world, &world.paths.config);
+    let older = usual == Some(near::real(&settings.workspace));
     Store::new(&settings.workspace, &world.paths.root, older)
 }
 

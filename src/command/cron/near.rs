@@ -4,9 +4,11 @@
 use super::terms::Given;
 use crate::World;
 use crate::command::asker::{self, Way};
+use crate::command::granted;
 use crate::cron::job::Job;
 use crate::settings::{Config, Layers, Overrides, Settings};
 use crate::sys::env::{self, Env};
+use crate::sys::paths::Real;
 use anyhow::Result;
 use std::path::{Path, PathBuf};
 
@@ -33,13 +35,18 @@ pub(in crate::command) fn of_cron(env: &Env) -> Env {
     handed.chain([("SHELL", "/bin/sh")]).collect()
 }
 
-/// The workspace that cron finds without being told: that of the config at `path`. `None` where it names none that can be
+/// The workspace that cron finds without being told: that of the config at `path`, by its real path. `None` where it names none that can be
 /// used.
 pub(super) fn workspace(world: &World, path: &Path) -> Option<PathBuf> {
     let config = Config::load(path).ok()?;
     let env = of_cron(&world.env);
     let settings = Settings::resolve(&config, &env, &Overrides::default(), &world.paths);
-    Some(settings.ok()?.workspace)
+    Some(real(&settings.ok()?.workspace))
+}
+
+/// The real path of a workspace, which may not be there yet.
+pub(super) fn real(workspace: &Path) -> PathBuf {
+    Real::default().of(&granted::absolute(workspace))
 }
 
 /// What a run of `job` will lack that is here now, in words.

@@ -159,14 +159,15 @@ fn each(
     let mut exit = Exit::Answered;
     let mut has_changed = false;
     for name in names {
-        let acted = super::find(&store, name).and_then(|job| act(&settings, &store, &job));
-        match acted {
-            Ok(()) => has_changed = true,
-            Err(error) => {
-                let failed = crate::report(&error, world.terminal);
-                if exit == Exit::Answered {
-                    exit = failed;
-                }
+        let acted = super::find(&store, name).and_then(|job| {
+            // Also what went wrong half way.
+            has_changed = true;
+            act(&settings, &store, &job)
+        });
+        if let Err(error) = acted {
+            let failed = crate::report(&error, world.terminal);
+            if exit == Exit::Answered {
+                exit = failed;
             }
         }
     }

@@ -38,6 +38,8 @@ pub(in crate::command) struct Projected {
     /// The lines that came, and those that went.
     pub(in crate::command) added: Vec<String>,
     pub(in crate::command) removed: Vec<String>,
+    /// Whether there is any.
+    pub(in crate::command) has_lines: bool,
     /// Jobs that cannot stand there: the name, and why.
     pub(in crate::command) left_out: Vec<(String, String)>,
     /// What else there is to say.
@@ -118,10 +120,11 @@ pub(in crate::command) fn lines(world: &World, settings: &Settings) -> Result<Ve
     Ok(table::block(&table, &name(settings)?).unwrap_or_default())
 }
 
-/// What the block of this workspace is called.
+/// What the block of this workspace is called: a link to it leads to the same block.
 fn name(settings: &Settings) -> Result<String> {
-    let path = settings.workspace.to_str();
-    Ok(path
+    let path = near::real(&settings.workspace);
+    let name = path.to_str();
+    Ok(name
         .context("the workspace's path is no text, which a crontab cannot name")?
         .to_owned())
 }
@@ -142,6 +145,7 @@ fn compared(before: &[String], block: Block) -> Projected {
     Projected {
         added: not_in(&lines, before),
         removed: not_in(before, &lines),
+        has_lines: !lines.is_empty(),
         left_out,
         notes,
     }
@@ -243,7 +247,7 @@ impl Surroundings {
     /// The workspace that a job has to be told, where its config is this one.
     pub(super) fn workspace_for(&self, config: &Option<PathBuf>) -> Option<&Path> {
         let usual = self.usual.get(config).and_then(Option::as_ref);
-        (usual != Some(&self.workspace)).then_some(self.workspace.as_path())
+        (usual != Some(&near::real(&self.workspace))).then_some(self.workspace.as_path())
     }
 }
 
@@ -377,7 +381,7 @@ fn warn(world: &World, projected: &Projected) {
         None => crontab::is_cron_running(),
         Some(word) => Some(word == "yes"),
     };
-    if runs == Some(false) {
+    if runs == Some(false) && projected.has_lines {
         super::notice(
             world,
             "no cron runs on this machine: until one does, nothing starts the jobs",

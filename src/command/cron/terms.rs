@@ -140,7 +140,6 @@ pub(in crate::command) fn put(
         to,
         on_failure,
     } = flags;
-    let is_strange = job.terms.as_ref().is_none_or(|terms| terms.by_model);
     // From now on it is ours, and what came before is not made up for.
     let mut terms = job.terms.take().unwrap_or_else(|| Terms {
         catch_up: job.catch_up(),
@@ -188,15 +187,28 @@ pub(in crate::command) fn put(
         terms.config = Some(granted::absolute(path));
     }
     if *deliver || *no_deliver || channel.is_some() || to.is_some() {
-        // What somebody else wrote into the file is no command of this user's: it has to be typed.
-        let is_typed = channel.is_some() && to.is_some();
-        let was_local = job.delivery.channel.as_deref().is_some_and(is_local);
-        if is_strange && was_local && !is_typed && !no_deliver {
-            return Err(fail_hint(
-                Exit::Usage,
-                "somebody else wrote where this job delivers to",
-                "`--channel` and `--to`, both typed",
-            ));
+        // The job file is written by others too. What is in it is no file or command of this user's, as what was typed is.
+        match &terms.sink {
+            Some(Sink::File(path)) => {
+                job.delivery.channel = Some("file".into());
+                job.delivery.to = Some(path.display().to_string());
+            }
+            Some(Sink::Command(command)) => {
+                job.delivery.channel = Some("command".into());
+                job.delivery.to = Some(command.clone());
+            }
+            None => {
+                let was_local = job.delivery.channel.as_deref().is_some_and(is_local);
+                let is_typed =
+                    channel.is_some() && (to.is_some() || channel.as_deref() == Some(""));
+                if was_local && !is_typed && !no_deliver {
+                    return Err(fail_hint(
+                        Exit::Usage,
+                        "where to deliver stands in the job file alone, which others write too",
+                        "`--channel` and `--to`, both typed",
+                    ));
+                }
+            }
         }
         let delivery = &mut job.delivery;
         set(&mut delivery.channel, channel);
