@@ -810,7 +810,8 @@ pub struct CronList {
 
 /// Change a job: what is not given stays, and what it may do is fixed anew as of now
 ///
-/// An empty text takes a setting away: `--when ''`.
+/// An empty text takes a setting away: `--when ''`. What it may do is given as a whole: any flag of that kind replaces all
+/// that it had.
 #[derive(Args, Clone, Debug, Default)]
 pub struct CronEdit {
     /// Its id or name, as `cron list` prints them

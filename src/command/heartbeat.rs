@@ -39,9 +39,13 @@ fn enable(world: &World, arguments: &HeartbeatEnable) -> Result<Exit> {
     if let Some(period) = period.or(is_new.then_some(PERIOD)) {
         add::begin_every(&mut job, period, now);
     }
+    let before = job.terms.as_ref().map(terms::grants_of).transpose()?;
     let given = terms::put(world, &mut job, flags, None, grants)?;
     store.add(&job, now, None)?;
     let mut notices = terms::consequences(world, &job, grants, &given);
+    if let Some(before) = before {
+        notices.extend(terms::replaced(&before, grants, &given)?);
+    }
     let path = settings.workspace.join(FILE);
     if !path.exists() {
         let path = world.paths.display(&path);

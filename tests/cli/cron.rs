@@ -1456,3 +1456,83 @@ fn many_at_once_leave_what_each_of_them_said() {
     assert_eq!(table.matches("nanobot cron: ").count(), 2);
     cron(&story, &["sync"]).stdout("The crontab is as the jobs are.\n");
 }
+
+/// Calls that change something outside of the program, or wait for others.
+const CALLS: &[&str] = &[
+    "write",
+    "fsync",
+    "fdatasync",
+    "rename",
+    "renameat",
+    "renameat2",
+    "mkdir",
+    "unlink",
+    "unlinkat",
+    "flock",
+    "clone",
+    "clone3",
+    "vfork",
+];
+
+/// Kill `cron add` at the `n`-th such call. Whether there was one; and whether the job was in the file and not in the
+/// crontab then.
+fn killed_at(call: &str, n: usize) -> (bool, bool) {
+    let foreign = "# mine\n1 2 3 4 5 other\n";
+    let story = Story::new();
+    story.crontab().set(foreign);
+    added(&story, &["-n", "first", "-c", "0 7 * * *"]);
+    let before = story.crontab().table().unwrap();
+    let trace = story.home().join("trace");
+    let mut command = story.program("strace");
+    // All that it starts is traced too, and so has ended when this has.
+    command.args(["-f", "-qq", "-o", trace.to_str().unwrap()]);
+    command.args(["-e", &format!("trace={call}")]);
+    command.args(["-e", &format!("inject={call}:signal=SIGKILL:when={n}")]);
+    command.arg(crate::story::NANOBOT);
+    command.env_remove("NANOBOT_MEMORY__CONSOLIDATE");
+    command.args(["cron", "add", "-n", "second", "-m", "x", "-c", "0 8 * * *"]);
+    let ran = story.wait(command.spawn().unwrap());
+    ran.code();
+    ran.text();
+    ran.error_text();
+    drop(ran);
+    let traced = fs::read_to_string(trace).unwrap();
+    let at = || format!("{call} {n}");
+    let names: Vec<Value> = jobs(&story).iter().map(|job| job["name"].clone()).collect();
+    let is_new = names == ["first", "second"];
+    assert!(is_new || names == ["first"], "{}: {names:?}", at());
+    let times = || -> Vec<String> {
+        lines(&story)
+            .iter()
+            .map(|line| line[..9].to_owned())
+            .collect()
+    };
+    let table = story.crontab().table().unwrap();
+    let (old, new) = (&["0 7 * * *"][..], &["0 7 * * *", "0 8 * * *"][..]);
+    assert!(table.starts_with(foreign), "{}: {table}", at());
+    assert!(table == before || times() == new, "{}: {table}", at());
+    let is_half = is_new && times() == old;
+    cron(&story, &["sync"]).text();
+    assert_eq!(times(), if is_new { new } else { old }, "{}", at());
+    (traced.contains("+++ killed by SIGKILL"), is_half)
+}
+
+#[test]
+fn a_kill_at_any_call_leaves_old_or_new_and_sync_mends_the_rest() {
+    if !crate::faults::can_inject() {
+        return;
+    }
+    let (mut kills, mut halves) = (0, 0);
+    for call in CALLS {
+        for n in 1.. {
+            let (is_killed, is_half) = killed_at(call, n);
+            halves += usize::from(is_half);
+            if !is_killed {
+                break;
+            }
+            kills += 1;
+        }
+    }
+    assert!(kills > 25, "only {kills} calls were there to be killed at");
+    assert!(halves > 3, "{halves} were between the file and the crontab");
+}

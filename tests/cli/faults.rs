@@ -19,7 +19,7 @@ fn looks_and_answers() -> Turn {
     clippy::print_stderr,
     reason = "a test that could not test must not look like one that did"
 )]
-fn can_inject() -> bool {
+pub(crate) fn can_inject() -> bool {
     let story = Story::bare();
     let found = story
         .program("strace")

@@ -103,17 +103,8 @@ pub(super) fn run(world: &World, arguments: &CronEdit) -> Result<Exit> {
     if !is_there {
         return Err(super::nobody(word));
     }
-    if let Some(before) = before
-        && terms::is_given(grants)?
-        && terms::is_given(&before)?
-    {
-        let flags = match terms::flags(&given.grants) {
-            flags if flags.is_empty() => "nothing further".to_owned(),
-            flags => format!("`{flags}`"),
-        };
-        notices.push(format!(
-            "what it was granted before is replaced: it has {flags} now"
-        ));
+    if let Some(before) = before {
+        notices.extend(terms::replaced(&before, grants, &given)?);
     }
     notices.extend(terms::consequences(world, &job, grants, &given));
     let done = format!("✓ Changed job '{}' ({})", job.name, job.id);

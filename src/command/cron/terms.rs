@@ -88,7 +88,7 @@ pub(in crate::command) fn grants_of(terms: &Terms) -> Result<Grants> {
 }
 
 /// Whether any of these flags was given.
-pub(super) fn is_given(grants: &Grants) -> Result<bool> {
+fn is_given(grants: &Grants) -> Result<bool> {
     let written = |grants: &Grants| serde_json::to_value(grants).context("write the flags down");
     Ok(written(grants)? != written(&Grants::default())?)
 }
@@ -306,6 +306,24 @@ fn sink(world: &World, job: &mut Job) -> Result<Option<Sink>> {
     }
     delivery.to = Some(path.display().to_string());
     Ok(Some(Sink::File(path)))
+}
+
+/// What to say where `grants` took the place of others that the job had `before`.
+pub(in crate::command) fn replaced(
+    before: &Grants,
+    grants: &Grants,
+    given: &Given,
+) -> Result<Option<String>> {
+    if !(is_given(grants)? && is_given(before)?) {
+        return Ok(None);
+    }
+    let flags = match flags(&given.grants) {
+        flags if flags.is_empty() => "nothing further".to_owned(),
+        flags => format!("`{flags}`"),
+    };
+    Ok(Some(format!(
+        "what it was granted before is replaced: it has {flags} now"
+    )))
 }
 
 /// What a person should know of a job that was made or changed just now: not what the flags say, but what follows.
