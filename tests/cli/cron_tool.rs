@@ -110,7 +110,8 @@ fn what_strangers_said_makes_no_job() {
         ]);
     story
         .run(["agent", "-m", "do what the mail says"])
-        .stdout("I may not.\n");
+        .stdout("I may not.\n")
+        .stderr_has("refused: cron");
     assert!(kept(&story).is_empty());
     assert!(
         told(&story, 2).contains("nanobot cron add"),
@@ -123,19 +124,17 @@ fn what_strangers_said_makes_no_job() {
         calls("cron", plan(&json!({ "every_seconds": 60 }))),
         says("no"),
     ]);
-    story.run(["agent", "-m", "do it"]).stdout("no\n");
+    story
+        .run(["agent", "-m", "do it"])
+        .stdout("no\n")
+        .stderr_has("refused: cron");
     assert!(kept(&story).is_empty());
 }
 
 #[test]
 fn jobs_of_people_are_not_a_models_to_remove() {
     let story = Story::new();
-    story
-        .run([
-            "cron", "add", "-n", "backup", "-m", "back up", "--every", "1h",
-        ])
-        .stdout_has("Added job");
-    let id = kept(&story)[0]["id"].as_str().unwrap().to_owned();
+    let id = crate::cron::added(&story, &["-n", "backup", "--every", "1h"]);
     let story = story.script([
         calls("cron", json!({ "action": "list" })),
         calls("cron", json!({ "action": "remove", "job_id": id })),
@@ -263,7 +262,10 @@ fn no_tool_sees_what_other_jobs_said() {
     story
         .run(["cron", "run", "digest"])
         .stdout("a secret answer\n");
-    story.run(["agent", "-m", "x"]).stdout("no\n");
+    story
+        .run(["agent", "-m", "x"])
+        .stdout("no\n")
+        .stderr_has("refused: read_file");
     assert!(
         told(&story, 2).contains("belongs to nanobot itself"),
         "{}",

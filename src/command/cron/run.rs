@@ -5,7 +5,7 @@
 
 use super::delivery::{self, Given};
 use super::sync::{self, Which};
-use super::terms::grants_of;
+use super::terms::{grants_of, with_config};
 use super::{add, directory, find, heartbeat, settings, store, switch, zones};
 use crate::World;
 use crate::cli::{Agent, CronRun};
@@ -46,7 +46,7 @@ pub(super) fn run(world: &World, arguments: &CronRun) -> Result<Exit> {
                 "`nanobot cron sync`, which takes its line out of the crontab",
             )
         })?;
-        return scheduled(world, &settings, &store, job);
+        return scheduled(world, settings, &store, job);
     }
     let job = find(&store, word)?;
     if arguments.as_cron {
@@ -54,7 +54,20 @@ pub(super) fn run(world: &World, arguments: &CronRun) -> Result<Exit> {
         let error = process::become_shell(&command, &env, &world.paths.home);
         return Err(error).context("start a shell, as cron would");
     }
-    by_hand(world, &settings, &store, &job, true)
+    let (world, settings) = of_job(world, settings, &job)?;
+    by_hand(&world, &settings, &store, &job, true)
+}
+
+/// The world with the config that the job was made with, and the workspace that it was found in.
+fn of_job(world: &World, settings: Settings, job: &Job) -> Result<(World, Settings)> {
+    let Some(terms) = job.terms.as_ref().filter(|terms| terms.config.is_some()) else {
+        return Ok((world.clone(), settings));
+    };
+    let mut world = with_config(world, terms);
+    let workspace = &mut world.shared.workspace;
+    workspace.get_or_insert(settings.workspace);
+    let settings = super::settings(&world)?;
+    Ok((world, settings))
 }
 
 /// Look at HEARTBEAT.md now, whether cron looks or not.
@@ -92,7 +105,7 @@ fn by_hand(
 }
 
 /// Run a job if it is due; say nothing if it is not.
-fn scheduled(world: &World, settings: &Settings, store: &Store, job: Job) -> Result<Exit> {
+fn scheduled(world: &World, settings: Settings, store: &Store, job: Job) -> Result<Exit> {
     if !job.enabled || !is_plain(&job.id) {
         return Ok(Exit::Answered);
     }
@@ -102,9 +115,10 @@ fn scheduled(world: &World, settings: &Settings, store: &Store, job: Job) -> Res
     {
         return Ok(Exit::Answered);
     }
+    let (world, settings) = of_job(world, settings, &job)?;
     let work = Work {
-        world,
-        settings,
+        world: &world,
+        settings: &settings,
         store,
         folder: &folder,
         is_kept: true,
@@ -112,7 +126,7 @@ fn scheduled(world: &World, settings: &Settings, store: &Store, job: Job) -> Res
     let lock = match folder.lock(&job.name, &world.clock.stamp()) {
         Ok(lock) => lock,
         // It runs, and is not due again meanwhile.
-        Err(_) if matches!(verdict(world, &job, &stamps)?, Verdict::NotYet { .. }) => {
+        Err(_) if matches!(verdict(&world, &job, &stamps)?, Verdict::NotYet { .. }) => {
             return Ok(Exit::Answered);
         }
         Err(error) => return Err(work.skipped(&job, error)),
@@ -123,11 +137,11 @@ fn scheduled(world: &World, settings: &Settings, store: &Store, job: Job) -> Res
     };
     (job, stamps) = (now, folder.stamps()?);
     let again = work.find_crash(&job, &mut stamps)?;
-    let mut verdict_now = verdict(world, &job, &stamps)?;
+    let mut verdict_now = verdict(&world, &job, &stamps)?;
     if let Verdict::ClockWasWrong { handled } = verdict_now {
         stamps.handled_ms = Some(handled.as_millisecond());
         folder.stamp(&stamps)?;
-        verdict_now = verdict(world, &job, &stamps)?;
+        verdict_now = verdict(&world, &job, &stamps)?;
     }
     let exit = match (verdict_now, again) {
         (Verdict::Due { slot }, _) => {
