@@ -142,7 +142,8 @@ fn jobs_of_people_are_not_a_models_to_remove() {
     ]);
     story
         .run(["agent", "-m", "clean up"])
-        .stdout("it is yours\n");
+        .stdout("it is yours\n")
+        .stderr_has("was made by the user");
     assert_eq!(kept(&story).len(), 1);
     assert!(
         told(&story, 1).contains(&format!("- backup (id: {id}")),
