@@ -342,7 +342,8 @@ def prove(name, job):
 
 def summed(texts):
     """CRC-32 of lines."""
-    return f"{crc32(''.join(f'{text}\n' for text in texts).encode()):08x}"
+    text = "".join(f"{text}\n" for text in texts)
+    return f"{crc32(text.encode()):08x}"
 
 
 def quarters():
