@@ -399,7 +399,7 @@ def run_rows(here):
         counts = [sum(kind == wanted for _, _, kind in job.log) for wanted in ("run", "missed")]
         # In the order in which they came, which a wrong clock makes another than that of their times.
         text = [(now, f"{now} {slot} {kind}") for now, slot, kind in job.log]
-        first = summed(entry for now, entry in text if now < quarters()[4])
+        first = summed(entry for now, entry in text if now < quarters()[2])
         all_of_them = summed(entry for _, entry in text)
         rows.append({"zone": here, "job": name, "runs": counts[0], "missed": counts[1], "first": first, "all": all_of_them})
     return rows
