@@ -378,9 +378,11 @@ fn a_container_has_no_clock_of_its_own() {
     let ran = story.run(export("systemd", &["odd"]));
     let text = ran.text();
     let expect = ", by the clock of this system, which was that of Europe/Berlin
-OnCalendar=*-01..11~01 08..17:00/20:00
-OnCalendar=Mon..Fri *-01..11-13..17 08..17:00/20:00
-OnCalendar=Sun *-01..11-* 08..17:00/20:00
+OnCalendar=*-01..11~01 08..17:00..40/20:00
+OnCalendar=Mon..Fri *-01..11-13..17 08..17:00..40/20:00
+OnCalendar=Sun *-01..11-* 08..17:00..40/20:00
+# For the days on which the clock is changed.
+OnCalendar=*-03-25..31 01:00:00 UTC
 Persistent=false
 ";
     assert!(text.contains(expect), "{text}");
@@ -537,41 +539,63 @@ impl Dice {
     }
 }
 
-/// The first `count` times after `base` at which systemd would start each of `lines`.
-fn elapses(lines: &[String], base: Timestamp, count: usize) -> Vec<Vec<Timestamp>> {
+/// The first `count` times after `base` at which systemd would start `line`, and whether its search failed then.
+fn search(line: &str, base: Timestamp, count: usize) -> (Vec<Timestamp>, bool) {
     let output = Command::new(ANALYZE)
         .env("TZ", "UTC")
         .arg("calendar")
         .arg(format!("--base-time=@{}", base.as_second()))
         .arg(format!("--iterations={count}"))
-        .args(lines)
+        .arg(line)
         .output()
         .unwrap();
-    assert!(
-        output.status.success(),
-        "{lines:?}: {}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    let mut all: Vec<Vec<Timestamp>> = Vec::new();
+    let said = String::from_utf8_lossy(&output.stderr);
+    // A defect of its own, near changes of the clock.
+    let failed = said.contains("Resource deadlock avoided");
+    assert!(output.status.success() || failed, "{line}: {said}");
+    let mut times = Vec::new();
     for line in String::from_utf8_lossy(&output.stdout).lines() {
         let Some((label, time)) = line.trim_start().split_once(": ") else {
             continue;
         };
-        if label == "Next elapse" {
-            all.push(Vec::new());
-        } else if !label.starts_with("Iter. #") {
-            continue;
-        }
         // `Fri 2026-11-27 09:00:00 UTC`
         let words: Vec<&str> = time.split(' ').collect();
-        if let [_, date, clock, "UTC"] = words[..] {
-            all.last_mut()
-                .unwrap()
-                .push(format!("{date}T{clock}Z").parse().unwrap());
+        if let ([_, date, clock, "UTC"], true) = (
+            &words[..],
+            label == "Next elapse" || label.starts_with("Iter. #"),
+        ) {
+            times.push(format!("{date}T{clock}Z").parse().unwrap());
         }
     }
-    assert_eq!(all.len(), lines.len(), "{lines:?}");
-    all
+    (times, failed)
+}
+
+/// The first times after `base` of a timer with this line. Where systemd's search fails, it searches again when another line
+/// has started the job: one of those in `more` does right after the change of the clock.
+fn elapses(
+    line: &str,
+    more: &[String],
+    zone: &TimeZone,
+    base: Timestamp,
+    count: usize,
+) -> Vec<Timestamp> {
+    let (mut times, mut failed) = search(line, base, count);
+    while failed {
+        let last = times.last().copied().unwrap_or(base);
+        let change = zone.following(last).next().unwrap().timestamp();
+        let before = change - SignedDuration::from_secs(1);
+        let wakes = more
+            .iter()
+            .any(|line| search(line, before, 1).0 == [change]);
+        assert!(
+            wakes,
+            "{line}: nothing starts the timer at {change}: {more:?}"
+        );
+        let (rest, again) = search(line, change, count - times.len());
+        times.extend(rest);
+        failed = again;
+    }
+    times
 }
 
 /// That a timer elapses at each slot of `schedule` after `base`, and, but around changes of the clock, at no other time
@@ -615,7 +639,8 @@ fn compare(schedule: &Schedule, zone: &TimeZone, base: Timestamp, is_exact: bool
     let what = || format!("{schedule:?} after {base}");
     let (lines, more) = systemd::calendar(&planned, &site).unwrap();
     let both: Vec<String> = lines.iter().chain(&more).cloned().collect();
-    let times = elapses(&both, base, COUNT);
+    let of = |line: &String| elapses(line, &more, zone, base, COUNT);
+    let times: Vec<Vec<Timestamp>> = both.iter().map(of).collect();
     // As far as all of them are known.
     let ends = times
         .iter()
@@ -672,8 +697,11 @@ fn timers_elapse_at_the_slots() {
         "Africa/Casablanca",
         "Pacific/Chatham",
     ];
+    // `NANOBOT_FUZZ=5000` tries as many.
+    let asked = std::env::var("NANOBOT_FUZZ").ok();
+    let count = asked.and_then(|count| count.parse().ok()).unwrap_or(240);
     let mut tried = 0;
-    while tried < 240 {
+    while tried < count {
         let (text, name) = (dice.expression(), dice.one(&zones));
         let Ok(expression) = Expression::parse(&text) else {
             continue;

@@ -194,6 +194,9 @@ fn around(planned: &Planned, now: Timestamp, width: Width) -> Vec<Around> {
             Width::Hours if expression.fixed() => continue,
             Width::Hours => (at - far, at + far),
         };
+        // systemd's search may fail that has to cross a gap, and a timer with no time left is never started again: this one
+        // wakes it up behind the gap.
+        slots.extend(minute_of(at).filter(|_| is_gap && width == Width::Hours));
         let mut after = from - SignedDuration::from_secs(1);
         while let Some(slot) = schedule.next(after, job.created, zone) {
             if slot >= until {

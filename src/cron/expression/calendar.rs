@@ -145,18 +145,19 @@ fn all(range: RangeInclusive<u32>) -> u64 {
     range.fold(0, |all, bit| all | 1 << bit)
 }
 
-/// The values of a field: `*`, `00/15`, `09..17`, `01,15`.
+/// The values of a field: `*`, `00..45/15`, `09..17`, `01,15`.
 pub(crate) fn values(set: u64, range: RangeInclusive<u32>) -> String {
-    let (low, high) = range.clone().into_inner();
+    let range_of = range.clone();
     if bits(set).eq(range) {
         return "*".into();
     }
-    let found: Vec<u32> = bits(set).filter(|bit| (low..=high).contains(bit)).collect();
+    let found: Vec<u32> = bits(set).filter(|bit| range_of.contains(bit)).collect();
     if let [first, second, .., last] = found[..] {
         let step = second - first;
         let is_even = found.windows(2).all(|pair| pair[1] - pair[0] == step);
-        if is_even && step > 1 && last + step > high {
-            return format!("{first:02}/{step}");
+        // Without an end, `00/9` is also hour 27: systemd's search goes astray there where a clock is changed.
+        if is_even && step > 1 {
+            return format!("{first:02}..{last:02}/{step}");
         }
     }
     runs(&found, |value| format!("{value:02}"))
@@ -196,18 +197,21 @@ mod tests {
             );
         };
         check("0 8 * * 1-5", &["Mon..Fri *-*-* 08:00:00"]);
-        check("*/15 * * * *", &["*-*-* *:00/15:00"]);
+        check("*/15 * * * *", &["*-*-* *:00..45/15:00"]);
         check("* * * * *", &["*-*-* *:*:00"]);
         check(
             "5,35 9-17 * jan,JUL 0,6",
             &["Sat,Sun *-01,07-* 09..17:05,35:00"],
         );
-        check("7-52/9 */2 1-7,15 * *", &["*-*-01..07,15 00/2:07/9:00"]);
-        check("1-40/9 * * * *", &["*-*-* *:01,10,19,28,37:00"]);
+        check(
+            "7-52/9 */2 1-7,15 * *",
+            &["*-*-01..07,15 00..22/2:07..52/9:00"],
+        );
+        check("1-40/9 * * * *", &["*-*-* *:01..37/9:00"]);
         check("@weekly", &["Sun *-*-* 00:00:00"]);
         // Either day, where both are named; both, where one begins with a star.
         check("0 9 13 * 5", &["*-*-13 09:00:00", "Fri *-*-* 09:00:00"]);
-        check("0 9 */2 * 1", &["Mon *-*-01/2 09:00:00"]);
+        check("0 9 */2 * 1", &["Mon *-*-01..31/2 09:00:00"]);
         check("0 9 1-31 * 1", &["*-*-* 09:00:00"]);
         check("0 9 ? * 1-7", &["*-*-* 09:00:00"]);
         // What cron itself has no words for.
