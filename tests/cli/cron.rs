@@ -59,7 +59,7 @@ fn terms(story: &Story, id: &str) -> Value {
     read(&folder(story, id).join("job.json"))
 }
 
-fn folder(story: &Story, id: &str) -> PathBuf {
+pub(crate) fn folder(story: &Story, id: &str) -> PathBuf {
     story.home().join(".nanobot/cron").join(id)
 }
 

@@ -1,0 +1,401 @@
+//! Debian's own cron and `crontab`, in a place of their own: with the story's files over those that they read and write,
+//! nothing of the machine's cron is seen or changed.
+
+use crate::cron::{folder, jobs};
+use crate::server::{Asked, Turn, fails, says};
+use crate::story::{NANOBOT, Ran, Story};
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// What cron is waited for: two of its minutes, and more for a busy machine.
+const PATIENCE: Duration = Duration::from_secs(200);
+
+/// A mount and a process namespace. All that runs in it ends with it, and it ends with the test.
+struct Place {
+    /// It lives until its standard input is closed.
+    shell: Child,
+    _alive: ChildStdin,
+    /// What cron mails, each a file.
+    mail: PathBuf,
+}
+
+impl Place {
+    /// A place for `story`, in which `start` has been run; `None`, which is said, where there can be none.
+    #[expect(
+        clippy::print_stderr,
+        reason = "a test that could not test must not look like one that did"
+    )]
+    fn of(story: &Story, start: &str) -> Option<Self> {
+        if !Path::new("/usr/sbin/cron").exists() || !Path::new("/usr/bin/crontab").exists() {
+            eprintln!("cron is not installed: no job was started by it");
+            return None;
+        }
+        let dir = story.home().join("../place");
+        for name in ["spool", "sbin", "cron.d", "mail"] {
+            std::fs::create_dir_all(dir.join(name)).unwrap();
+        }
+        let dir = dir.canonicalize().unwrap();
+        std::fs::write(dir.join("crontab"), "").unwrap();
+        let script = format!(
+            "set -e
+            cp -p /usr/sbin/cron sbin/
+            cat > sbin/sendmail << 'end'
+#!/bin/sh
+name=$(mktemp {}/mail/.XXXXXX)
+cat > \"$name\"
+mv \"$name\" \"$name.mail\"
+end
+            chmod 755 sbin/sendmail
+            chgrp crontab spool
+            chmod 1730 spool
+            mount --bind spool /var/spool/cron/crontabs
+            mount --bind crontab /etc/crontab
+            mount --bind cron.d /etc/cron.d
+            mount -t tmpfs tmpfs /run
+            mount --bind sbin /usr/sbin
+            {start}
+            echo ready
+            cat > /dev/null",
+            dir.display()
+        );
+        let mut shell = Command::new("unshare");
+        shell.args(["--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]);
+        shell.args(["/bin/sh", "-c", &script]).current_dir(&dir);
+        shell
+            .env_clear()
+            .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
+        shell.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut shell = shell.stderr(Stdio::piped()).spawn().unwrap();
+        let alive = shell.stdin.take().unwrap();
+        let mut ready = String::new();
+        BufReader::new(shell.stdout.take().unwrap())
+            .read_line(&mut ready)
+            .unwrap();
+        if ready != "ready\n" {
+            drop(alive);
+            let output = shell.wait_with_output().unwrap();
+            let words = String::from_utf8_lossy(&output.stderr);
+            eprintln!("there can be no place for cron, so it started no job: {words}");
+            return None;
+        }
+        Some(Self {
+            shell,
+            _alive: alive,
+            mail: dir.join("mail"),
+        })
+    }
+
+    /// A program in this place, with the environment of somebody who logs in there.
+    fn program(&self, story: &Story, program: &str) -> Command {
+        let mut command = story.program("nsenter");
+        for (kind, file) in [("mount", "mnt"), ("pid", "pid_for_children")] {
+            command.arg(format!("--{kind}=/proc/{}/ns/{file}", self.shell.id()));
+        }
+        for name in ["TEST_TIME", "TEST_DAEMON", "MEMORY__CONSOLIDATE"] {
+            command.env_remove(format!("NANOBOT_{name}"));
+        }
+        command.env("PATH", "/usr/local/bin:/usr/bin:/bin");
+        command.arg(format!("--wd={}", story.dir().display()));
+        command.arg(program);
+        command
+    }
+
+    fn cron<'a>(&self, story: &'a Story, arguments: &[&str]) -> Ran<'a> {
+        let mut command = self.program(story, NANOBOT);
+        story.wait(command.arg("cron").args(arguments).spawn().unwrap())
+    }
+
+    /// Add a job; its id.
+    fn add(&self, story: &Story, name: &str, arguments: &[&str]) -> String {
+        let ran = self.cron(story, &[&["add", "--name", name], arguments].concat());
+        let text = ran.text();
+        drop(ran);
+        let line = text.lines().next().unwrap();
+        let start = format!("✓ Added job '{name}' (");
+        let id = line
+            .strip_prefix(&start)
+            .and_then(|line| line.strip_suffix(')'));
+        id.unwrap_or_else(|| panic!("{text}")).to_owned()
+    }
+
+    /// The crontab, as the program for it lists it.
+    fn table(&self, story: &Story) -> String {
+        let output = self.program(story, "crontab").arg("-l").output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    fn set_table(&self, story: &Story, table: &str) {
+        let mut command = self.program(story, "crontab");
+        let mut child = command.arg("-").stdin(Stdio::piped()).spawn().unwrap();
+        child
+            .stdin
+            .take()
+            .unwrap()
+            .write_all(table.as_bytes())
+            .unwrap();
+        drop(story.wait(child));
+    }
+
+    /// Wait for what cron is to do; `what` says what that is.
+    fn until(&self, what: &str, is: &dyn Fn() -> bool) {
+        let start = Instant::now();
+        while !is() {
+            let told = || self.mails("").concat();
+            assert!(
+                start.elapsed() < PATIENCE,
+                "no {what}; cron mailed:\n{}",
+                told()
+            );
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+
+    /// What cron has mailed of the lines that have `word`, without the mails' heads.
+    fn mails(&self, word: &str) -> Vec<String> {
+        let entries = std::fs::read_dir(&self.mail).unwrap();
+        let paths = entries.map(|entry| entry.unwrap().path());
+        paths
+            .filter(|path| path.extension().is_some_and(|kind| kind == "mail"))
+            .map(|path| std::fs::read_to_string(path).unwrap())
+            .filter_map(|mail| {
+                let (head, body) = mail.split_once("\n\n").unwrap();
+                let subject = head.lines().find(|line| line.starts_with("Subject:"));
+                subject.unwrap().contains(word).then(|| body.to_owned())
+            })
+            .collect()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        drop(self.shell.kill());
+        drop(self.shell.wait());
+    }
+}
+
+fn text(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap_or_default()
+}
+
+fn records(story: &Story, id: &str) -> Vec<Value> {
+    let lines = text(&folder(story, id).join("runs.jsonl"));
+    let record = |line: &str| serde_json::from_str(line).expect("a record is JSON");
+    lines.lines().map(record).collect()
+}
+
+fn outcomes(story: &Story, id: &str) -> Vec<String> {
+    let outcome = |record: &Value| record["outcome"].as_str().unwrap().to_owned();
+    records(story, id).iter().map(outcome).collect()
+}
+
+/// Whatever a shell or cron would make something else of.
+const MESSAGE: &str =
+    "50% of 'it' and \"that\", 100\\% of `date`, $HOME and \\;\n% second line\t# 🐈 é\nlast";
+
+fn answers() -> Turn {
+    Box::new(|asked: &Asked| {
+        let last = asked.last();
+        match last.as_str() {
+            _ if last.contains("say nothing") => says("NOTHING_TO_REPORT")(asked),
+            _ if last.contains("be refused") => fails(401, "no such key")(asked),
+            _ if last.contains("be printed") => says("Printed % 🐈.")(asked),
+            _ => says("Done % 🐈.")(asked),
+        }
+    })
+}
+
+#[test]
+fn jobs_are_started_by_the_real_cron() {
+    let story = Story::new().set("memory", json!({ "consolidate": "manual" }));
+    story.server().always(answers());
+    let Some(place) = Place::of(&story, "/usr/sbin/cron -f -L 0 &") else {
+        return;
+    };
+    let path = |name: &str| story.dir().join(name);
+    let word = |name: &str| path(name).display().to_string();
+    // What a user has there, with variables that hold for all lines below them.
+    let theirs = format!(
+        "# mine\nSHELL=/bin/bash\nPATH=/nowhere\nHOME=/\nWORD='a b'\n\n* * * * * [[ $WORD = 'a b' ]] && echo \"$HOME\" >> {}\n# last\n",
+        word("theirs")
+    );
+    place.set_table(&story, &theirs);
+    let always = ["-c", "* * * * *"];
+    let add = |name: &str, message: &str, more: &[&str]| {
+        place.add(&story, name, &[&["-m", message], more].concat())
+    };
+    let when = format!("env > {}", word("env"));
+    let out = word("out.txt");
+    let filed = add(
+        "filed",
+        MESSAGE,
+        &[
+            &always[..],
+            &["--when", &when, "--channel", "file", "--to", &out],
+        ]
+        .concat(),
+    );
+    let piped = add(
+        "piped",
+        "x",
+        &[
+            "-e",
+            "60",
+            "--channel",
+            "command",
+            "--to",
+            &format!("cat >> {}", word("piped")),
+        ],
+    );
+    let printed = add("printed", "be printed", &always);
+    let quiet = add("quiet", "x", &[&always[..], &["--quiet"]].concat());
+    let silent = add("silent", "say nothing", &always);
+    let refused = add("refused", "be refused", &always);
+    // Not in the hour that it is there, so that what cron starts each minute finds nothing due.
+    let shown = Command::new("date")
+        .env("TZ", "Asia/Kathmandu")
+        .arg("+%-H")
+        .output()
+        .unwrap();
+    let hour: u32 = String::from_utf8(shown.stdout)
+        .unwrap()
+        .trim()
+        .parse()
+        .unwrap();
+    let elsewhere = format!("* {} * * *", (hour + 12) % 24);
+    let zoned = add("zoned", "x", &["-c", &elsewhere, "--tz", "Asia/Kathmandu"]);
+    let once = add(
+        "once",
+        "x",
+        &["--in", "1m", "--channel", "file", "--to", &word("once.txt")],
+    );
+    let table = place.table(&story);
+    assert!(table.starts_with(&theirs), "{table}");
+    for id in [
+        &filed, &piped, &printed, &quiet, &silent, &refused, &zoned, &once,
+    ] {
+        assert!(
+            table.contains(&format!(" cron run {id} --scheduled\n")),
+            "{table}"
+        );
+    }
+
+    // The first minute.
+    let ended = |id: &str, count: usize| outcomes(&story, id).len() >= count;
+    for id in [&filed, &piped, &printed, &quiet, &silent, &refused] {
+        place.until("first run", &|| ended(id, 1));
+    }
+    place.until("mail", &|| !place.mails(&printed).is_empty());
+    place
+        .cron(&story, &["remove", &printed])
+        .stdout(&format!("✓ Removed job {printed}\n"))
+        .stderr_has("its conversation is in the trash");
+    // The second.
+    for id in [&filed, &piped, &quiet, &silent, &refused] {
+        place.until("second run", &|| ended(id, 2));
+    }
+    place.until("run that is the only one", &|| {
+        jobs(&story).iter().all(|job| job["id"] != once.as_str())
+    });
+    place.until("command of theirs", &|| {
+        text(&path("theirs")).lines().count() >= 2
+    });
+    place.until("second mail", &|| place.mails(&refused).len() >= 2);
+    let now = place.table(&story);
+    assert!(!now.contains(&once) && !now.contains(&printed), "{now}");
+
+    // Each slot once, in its minute.
+    for (id, outcome) in [
+        (&filed, "ok"),
+        (&piped, "ok"),
+        (&quiet, "ok"),
+        (&silent, "nothing"),
+        (&refused, "failed"),
+    ] {
+        let records = records(&story, id);
+        let mut slots: Vec<&str> = records
+            .iter()
+            .map(|record| record["slot"].as_str().unwrap())
+            .collect();
+        slots.dedup();
+        assert_eq!(slots.len(), records.len(), "{records:?}");
+        for record in &records {
+            assert_eq!(record["outcome"], outcome, "{record}");
+            assert_eq!(record["trigger"], "schedule", "{record}");
+            let minute = |key: &str| record[key].as_str().unwrap()[..16].to_owned();
+            assert_eq!(minute("slot"), minute("start"), "{record}");
+        }
+    }
+    assert_eq!(outcomes(&story, &once), ["ok"]);
+    assert_eq!(text(&path("once.txt")), "Done % 🐈.\n");
+    assert!(!folder(&story, &zoned).join("runs.jsonl").exists());
+
+    // The environment is cron's, but for what the line brings and what is told of the job.
+    let env = text(&path("env"));
+    let value = |name: &str| {
+        let start = format!("{name}=");
+        env.lines().find_map(|line| line.strip_prefix(&start))
+    };
+    assert_eq!(value("HOME"), Some(story.home().to_str().unwrap()));
+    assert_eq!(value("PATH"), Some("/usr/local/bin:/usr/bin:/bin"));
+    assert_eq!(value("SHELL"), Some("/bin/bash"));
+    assert_eq!(value("WORD"), Some("a b"));
+    assert_eq!(value("LOGNAME"), Some("root"));
+    assert_eq!(value("NANOBOT_TEST_TIME"), None, "{env}");
+
+    // What was said arrived as it was said, each time, and the answers went where they should.
+    let asked = story.asked();
+    let heard = asked.iter().filter(|asked| asked.last().contains(MESSAGE));
+    assert_eq!(heard.count(), outcomes(&story, &filed).len());
+    for (name, id) in [("out.txt", &filed), ("piped", &piped)] {
+        let expect = "Done % 🐈.\n".repeat(outcomes(&story, id).len());
+        assert_eq!(text(&path(name)), expect);
+    }
+    for id in [&filed, &piped, &quiet, &silent, &refused] {
+        let log = story.session(&format!("cron_{id}.jsonl"));
+        assert!(log.iter().any(|line| line["role"] == "user"), "{log:?}");
+    }
+
+    // Mail comes of failures, and of answers that went nowhere else.
+    assert_eq!(place.mails(&printed), ["Printed % 🐈.\n"]);
+    for mail in place.mails(&refused) {
+        let start = format!("nanobot: the job `refused` ({refused}): ");
+        assert!(
+            mail.starts_with(&start) && mail.contains("no such key"),
+            "{mail}"
+        );
+        let lines: Vec<&str> = mail.lines().collect();
+        assert!(
+            lines.len() <= 2 && lines[1..].iter().all(|line| line.contains("try: ")),
+            "{mail}"
+        );
+    }
+    for id in [&filed, &piped, &quiet, &silent, &zoned, &once] {
+        assert_eq!(place.mails(id), [""; 0]);
+    }
+    assert_eq!(place.mails("mine"), [""; 0]);
+
+    // And all of it goes.
+    let all = [&filed, &piped, &quiet, &silent, &refused, &zoned].map(String::as_str);
+    // A third minute may begin meanwhile.
+    let ran = place.cron(&story, &[&["remove"][..], &all].concat());
+    ran.text();
+    ran.error_text();
+    drop(ran);
+    assert_eq!(place.table(&story), theirs);
+    assert_eq!(jobs(&story), [Value::Null; 0]);
+    for id in all {
+        // One that runs at this moment clears up itself.
+        place.until("end", &|| !folder(&story, id).exists());
+        assert!(
+            !story
+                .workspace()
+                .join(format!("sessions/cron_{id}.jsonl"))
+                .exists()
+        );
+    }
+    let lines = text(&path("theirs"));
+    assert!(lines.lines().all(|line| line == "/"), "{lines}");
+}
