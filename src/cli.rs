@@ -851,6 +851,9 @@ pub struct CronRun {
     /// Run all jobs that are due, one after the other: for other schedulers than cron, which call this once a minute
     #[arg(long, conflicts_with_all = ["job", "as_cron", "scheduled"])]
     pub due: bool,
+    /// Run a throw-away job of that name with the built-in demo, and tell what a real one would find (for `status --check`)
+    #[arg(long, hide = true, conflicts_with_all = ["as_cron", "scheduled"])]
+    pub probe: bool,
     /// Also a job that is disabled (accepted; a job that is named runs in any case)
     #[arg(short, long, hide = true)]
     pub force: bool,
@@ -988,10 +991,16 @@ pub enum Provider {
     },
 }
 
-/// Tell what is configured, and how the memory is
+/// Tell what is configured, how the memory is, and what cron does next
 #[derive(Args, Clone, Debug, Default)]
 pub struct Status {
-    /// One JSON object
+    /// Try whether it works: the jobs, their lines in the crontab, and a probe job in cron's small environment
+    ///
+    /// Each line is `ok`, `warn` or `FAILED`, with what to do about it below. The status is 1 when anything failed. Nothing is
+    /// changed, and no model is asked.
+    #[arg(long)]
+    pub check: bool,
+    /// One JSON object; with `--check`, one per line
     #[arg(long)]
     pub json: bool,
 }

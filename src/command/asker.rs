@@ -29,6 +29,7 @@ use crate::sys::http::{self, Http, Timeouts};
 use crate::sys::input;
 use anyhow::Result;
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64};
 
@@ -53,7 +54,7 @@ pub(super) fn choose(
     report: &mut Report,
 ) -> Result<Chosen> {
     let chosen = match &arguments.replay {
-        Some(path) if path.as_os_str() == demo::NAME && !path.exists() => Chosen {
+        Some(path) if is_demo(path) => Chosen {
             provider: demo::NAME.into(),
             model: demo::NAME.into(),
             context: settings.context_window,
@@ -89,6 +90,11 @@ pub(super) fn choose(
         crate::sys::store::replace(path, b"")?;
     }
     Ok(recorded(arguments, chosen))
+}
+
+/// Whether `path` is no recording but the demo.
+fn is_demo(path: &Path) -> bool {
+    path == Path::new(demo::ALWAYS) || path == Path::new(demo::NAME) && !path.exists()
 }
 
 /// Choose who answers a sub-agent that asks another model than its turn, of which `run` is the account. In a replay that is

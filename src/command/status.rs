@@ -1,4 +1,4 @@
-//! `nanobot status`: what is configured, and how the memory is.
+//! `nanobot status`: what is configured, how the memory is, and what cron does next.
 
 use super::asker::{self, Way};
 use crate::World;
@@ -14,7 +14,13 @@ use crate::sys::terminal::harmless;
 use anyhow::Result;
 use serde_json::json;
 
+mod check;
+mod cron;
+
 pub fn run(world: &World, arguments: &Arguments) -> Result<Exit> {
+    if arguments.check {
+        return check::run(world, arguments.json);
+    }
     let config = Config::load(&world.paths.config)?;
     let overrides = Overrides {
         workspace: world.shared.workspace.clone(),
@@ -35,6 +41,7 @@ pub fn run(world: &World, arguments: &Arguments) -> Result<Exit> {
     let is_over = request::is_over(&shown, budget);
     let last = memory.last()?;
     let trouble = memory.trouble()?;
+    let cron = cron::Glance::of(world, &settings);
     if arguments.json {
         let (choice, error) = match &asked {
             Ok(Way { choice, .. }) => (Some(choice), None),
@@ -49,6 +56,7 @@ pub fn run(world: &World, arguments: &Arguments) -> Result<Exit> {
             "model": choice.map(|choice| &choice.model), "provider": choice.map(|choice| &choice.provider),
             "key": choice.map(|choice| choice.key_place.replace('`', "")), "error": error,
             "config": world.paths.config, "workspace": settings.workspace, "sessions": sessions, "memory": memory,
+            "cron": cron.json(),
         });
         world.terminal.print_json(&line)?;
         return Ok(Exit::Answered);
@@ -94,6 +102,7 @@ pub fn run(world: &World, arguments: &Arguments) -> Result<Exit> {
     rows.extend(
         trouble.map(|words| ("trouble", format!("the last consolidation failed: {words}"))),
     );
+    rows.extend(cron.rows(world));
     let lines = rows
         .iter()
         .map(|(name, words)| format!("{name:<9}  {}\n", harmless(words)));

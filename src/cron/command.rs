@@ -98,6 +98,53 @@ pub fn command(parts: &Parts) -> Result<Command, String> {
     }
 }
 
+/// What a command of ours is made of, read back: the variables, and the words from the program on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Started {
+    pub variables: Vec<(String, String)>,
+    pub words: Vec<String>,
+}
+
+impl Started {
+    /// What `command` starts; `None` where it is none of ours.
+    pub fn of(command: &str) -> Option<Self> {
+        let mut words = words(command.strip_prefix("/usr/bin/env ")?)?.into_iter();
+        let mut started = Self::default();
+        for word in words.by_ref() {
+            match word.split_once('=') {
+                Some((name, value)) => started.variables.push((name.into(), value.into())),
+                None => {
+                    started.words.push(word);
+                    break;
+                }
+            }
+        }
+        started.words.extend(words);
+        (!started.words.is_empty()).then_some(started)
+    }
+}
+
+/// The words of a command of ours, as a shell has them. `None` where a quote does not end.
+fn words(text: &str) -> Option<Vec<String>> {
+    let (mut words, mut word) = (Vec::new(), String::new());
+    let mut letters = text.chars();
+    while let Some(letter) = letters.next() {
+        match letter {
+            '\'' => loop {
+                match letters.next()? {
+                    '\'' => break,
+                    quoted => word.push(quoted),
+                }
+            },
+            '\\' => word.push(letters.next()?),
+            ' ' => words.push(std::mem::take(&mut word)),
+            plain => word.push(plain),
+        }
+    }
+    words.push(word);
+    Some(words)
+}
+
 /// The directories of a PATH that mean the same everywhere, each once; and, last first, the others.
 fn entries(path: &str) -> (Vec<&str>, Vec<String>) {
     let (mut entries, mut left_out) = (Vec::new(), Vec::new());
@@ -153,7 +200,7 @@ fn escaped(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Command, LONGEST, Parts, command, escaped};
+    use super::{Command, LONGEST, Parts, Started, command, escaped, words};
     use std::ffi::OsStr;
     use std::os::unix::ffi::OsStrExt;
     use std::path::Path;
@@ -264,6 +311,32 @@ mod tests {
         assert_eq!(left_out, expect);
     }
 
+    #[test]
+    fn a_command_is_read_back() {
+        let made = command(&Parts {
+            home: Path::new("/home/it's 100%"),
+            workspace: Some(Path::new("/srv/a=b c")),
+            ..parts()
+        });
+        let started = Started::of(&made.unwrap().text).unwrap();
+        let variables: Vec<(&str, &str)> = started
+            .variables
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str()))
+            .collect();
+        assert_eq!(
+            variables,
+            [("HOME", "/home/it's 100%"), ("PATH", "/usr/bin:/bin")]
+        );
+        let words = "/usr/bin/nanobot -w";
+        let words = words.split(' ').chain(["/srv/a=b c"]);
+        let words = words.chain("cron run a1b2 --scheduled".split(' '));
+        assert_eq!(started.words, words.collect::<Vec<_>>());
+        for text in ["", "nanobot", "/usr/bin/env A=b", "/usr/bin/env 'x"] {
+            assert_eq!(Started::of(text), None, "{text}");
+        }
+    }
+
     /// What Debian's cron makes of a command, and what it passes to it as input.
     fn by_cron(text: &str) -> (String, Option<String>) {
         let mut out = String::new();
@@ -323,6 +396,7 @@ mod tests {
             let (passed, input) = by_cron(&word);
             assert_eq!((by_shell(&passed), input), (text.clone(), None), "{word}");
             assert_eq!(by_shell(&word), text, "{word}");
+            assert_eq!(words(&word), Some(vec![text.clone()]), "{word}");
         });
     }
 }

@@ -9,6 +9,9 @@ use std::fmt::Write;
 /// The name under which it is replayed.
 pub const NAME: &str = "demo";
 
+/// The same where a file of that name may lie about: nothing can be at this path.
+pub const ALWAYS: &str = "/dev/null/demo";
+
 /// The demo.
 pub struct Demo;
 

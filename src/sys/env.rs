@@ -21,7 +21,7 @@ pub const STDIN_SILENCE: &str = "NANOBOT_STDIN_TIMEOUT_S";
 pub const TEST_TIME: &str = "NANOBOT_TEST_TIME";
 /// The system's time zone, as `Europe/Berlin`. For tests.
 pub const TEST_ZONE: &str = "NANOBOT_TEST_ZONE";
-/// `yes` or `no`: whether a cron runs on this machine. For tests.
+/// `yes`, `no` or `unknown`: whether a cron runs on this machine. For tests.
 pub const TEST_DAEMON: &str = "NANOBOT_TEST_DAEMON";
 /// A file that every event is appended to.
 pub const LOG: &str = "NANOBOT_LOG";

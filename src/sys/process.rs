@@ -82,6 +82,13 @@ pub fn has_terminal() -> bool {
     File::open("/dev/tty").is_ok()
 }
 
+/// Whether a process of that number runs.
+pub fn is_alive(pid: u32) -> bool {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    // Somebody else's may not be asked, which shows that it is there.
+    pid.is_some_and(|pid| !matches!(rustix::process::test_kill_process(pid), Err(Errno::SRCH)))
+}
+
 /// Where this program is, as whoever started it had it: a link stays one, so that it leads to the next release too. `path`
 /// is what the variable says. Where that is another program, it is the file that runs.
 pub fn program(path: Option<&str>) -> io::Result<PathBuf> {

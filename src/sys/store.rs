@@ -6,6 +6,7 @@
 use crate::error::{Exit, fail, fail_hint};
 use crate::sys::signal::{self, Patience};
 use anyhow::{Context, Result};
+use rustix::fs::{Access, AtFlags};
 use rustix::io::Errno;
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{BufWriter, ErrorKind, Read, Seek, SeekFrom, Write};
@@ -397,6 +398,24 @@ pub fn insist<T>(
     let done = work();
     drop(file.unlock());
     done
+}
+
+/// Whether something can be made at `path`, or in the nearest directory above it that is there.
+///
+/// # Errors
+/// Why not, with that directory.
+pub fn may_make(path: &Path) -> Result<()> {
+    let found = path
+        .ancestors()
+        .find(|path| path.symlink_metadata().is_ok());
+    let found = found.unwrap_or(path);
+    let cannot = || format!("write in `{}`", found.display());
+    if !found.is_dir() {
+        return Err(Errno::NOTDIR).with_context(cannot);
+    }
+    let wanted = Access::WRITE_OK | Access::EXEC_OK;
+    // What the file system refuses whoever asks, too.
+    rustix::fs::accessat(rustix::fs::CWD, found, wanted, AtFlags::EACCESS).with_context(cannot)
 }
 
 /// The content of a file; `None` when there is none.

@@ -179,7 +179,12 @@ pub(super) fn note_next(world: &World, job: &mut Job, now: Timestamp) {
 }
 
 /// The next times at which `job` runs, so many at most.
-pub(super) fn coming(world: &World, job: &Job, now: Timestamp, count: usize) -> Vec<Timestamp> {
+pub(in crate::command) fn coming(
+    world: &World,
+    job: &Job,
+    now: Timestamp,
+    count: usize,
+) -> Vec<Timestamp> {
     let Ok((schedule, zone)) = zones::plan(world, job) else {
         return Vec::new();
     };

@@ -18,6 +18,7 @@ mod list;
 mod logs;
 pub(super) mod near;
 pub(super) mod planner;
+pub(super) mod probe;
 pub(super) mod run;
 mod show;
 mod stand;

@@ -53,7 +53,7 @@ pub(super) fn real(workspace: &Path) -> PathBuf {
 pub(super) fn lacks(world: &World, job: &Job, given: &Given) -> Vec<String> {
     let mut words = Vec::new();
     words.extend(variables(world));
-    words.extend(key(world, job, given));
+    words.extend(key(world, job, given).map(|odd| odd.words));
     words
 }
 
@@ -74,8 +74,15 @@ fn variables(world: &World) -> Option<String> {
     })
 }
 
-/// Who is asked here, and who by cron, where that is not the same.
-fn key(world: &World, job: &Job, given: &Given) -> Option<String> {
+/// What is odd about whom a run asks.
+pub(in crate::command) struct Odd {
+    pub(in crate::command) words: String,
+    /// A run would fail.
+    pub(in crate::command) fails: bool,
+}
+
+/// Who is asked here, and who by cron, where that is not the same, or nobody can be.
+pub(in crate::command) fn key(world: &World, job: &Job, given: &Given) -> Option<Odd> {
     let asked = |world: &World, settings: &Settings| -> Result<Way> {
         asker::way(world, settings, &settings.asked[0], false, true)
     };
@@ -89,7 +96,8 @@ fn key(world: &World, job: &Job, given: &Given) -> Option<String> {
         Ok(super::terms::cast_of(&there, &terms)?.settings)
     };
     let there = settings().and_then(|settings| asked(&there, &settings));
-    match (here, there) {
+    let fails = there.is_err();
+    let words = match (here, there) {
         (Ok(here), Err(error)) => {
             let choice = &here.choice;
             let from = choice.key_place.strip_prefix('$');
@@ -116,5 +124,6 @@ fn key(world: &World, job: &Job, given: &Given) -> Option<String> {
         }
         (Err(_), Err(error)) => Some(format!("a run will fail as things are: {error:#}")),
         (Err(_), Ok(_)) => None,
-    }
+    };
+    words.map(|words| Odd { words, fails })
 }

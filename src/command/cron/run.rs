@@ -6,7 +6,7 @@
 use super::delivery::{self, Given};
 use super::sync::{self, Which};
 use super::terms::{grants_of, with_config};
-use super::{add, directory, find, heartbeat, settings, store, switch, zones};
+use super::{add, directory, find, heartbeat, probe, settings, store, switch, zones};
 use crate::World;
 use crate::cli::{Agent, CronRun};
 use crate::command::agent::{self, Duty, Gone};
@@ -22,6 +22,7 @@ use crate::sys::signal;
 use anyhow::{Context, Result, anyhow};
 use jiff::Timestamp;
 use std::ffi::OsString;
+use std::path::Path;
 use std::time::Duration;
 
 /// An answer whose last line is this has nothing to tell.
@@ -38,6 +39,9 @@ pub(super) fn run(world: &World, arguments: &CronRun) -> Result<Exit> {
         return due(world, &store);
     }
     let word = arguments.job.as_deref().unwrap_or_default();
+    if arguments.probe {
+        return probe::run(world, &settings, word);
+    }
     if arguments.scheduled {
         let job = store.job(word)?.ok_or_else(|| {
             fail_hint(
@@ -46,7 +50,7 @@ pub(super) fn run(world: &World, arguments: &CronRun) -> Result<Exit> {
                 "`nanobot cron sync`, which takes its line out of the crontab",
             )
         })?;
-        return scheduled(world, settings, &store, job);
+        return scheduled(world, settings, &store, job, None);
     }
     let job = find(&store, word)?;
     if arguments.as_cron {
@@ -97,6 +101,7 @@ fn by_hand(
         store,
         folder: &folder,
         is_kept,
+        replay: None,
     };
     work.find_crash(job, &mut stamps)?;
     let exit = work.run(job, Trigger::Hand, None, stamps);
@@ -104,8 +109,14 @@ fn by_hand(
     exit
 }
 
-/// Run a job if it is due; say nothing if it is not.
-fn scheduled(world: &World, settings: Settings, store: &Store, job: Job) -> Result<Exit> {
+/// Run a job if it is due; say nothing if it is not. `replay` stands for the model.
+pub(super) fn scheduled(
+    world: &World,
+    settings: Settings,
+    store: &Store,
+    job: Job,
+    replay: Option<&Path>,
+) -> Result<Exit> {
     if !job.enabled || !is_plain(&job.id) {
         return Ok(Exit::Answered);
     }
@@ -122,6 +133,7 @@ fn scheduled(world: &World, settings: Settings, store: &Store, job: Job) -> Resu
         store,
         folder: &folder,
         is_kept: true,
+        replay,
     };
     let lock = match folder.lock(&job.name, &world.clock.stamp()) {
         Ok(lock) => lock,
@@ -228,6 +240,8 @@ struct Work<'a> {
     folder: &'a Folder,
     /// The job is in the store, and not one that was made up for this run.
     is_kept: bool,
+    /// What stands for the model.
+    replay: Option<&'a Path>,
 }
 
 /// What came of the work of a run.
@@ -411,6 +425,7 @@ impl Work<'_> {
         Ok(Agent {
             message: Some(job.message.clone()),
             model: terms.model.clone(),
+            replay: self.replay.map(Path::to_owned),
             max_cost: terms.max_cost,
             grants,
             max_parallel: 8,

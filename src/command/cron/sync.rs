@@ -152,7 +152,7 @@ fn compared(before: &[String], block: Block) -> Projected {
 }
 
 /// The id of the job that `line` stands for.
-pub(super) fn id_of(line: &str) -> Option<&str> {
+pub(in crate::command) fn id_of(line: &str) -> Option<&str> {
     let (_, id) = line
         .strip_suffix(" --scheduled")?
         .rsplit_once(" cron run ")?;
@@ -160,7 +160,7 @@ pub(super) fn id_of(line: &str) -> Option<&str> {
 }
 
 /// The five fields of `line`.
-pub(super) fn fields_of(line: &str) -> &str {
+pub(in crate::command) fn fields_of(line: &str) -> &str {
     let fields = line.match_indices(' ').nth(4);
     fields.map_or(line, |(end, _)| &line[..end])
 }
@@ -208,7 +208,7 @@ fn some(names: &[String]) -> String {
 }
 
 /// What all lines of a block share.
-pub(super) struct Surroundings {
+pub(in crate::command) struct Surroundings {
     pub(super) home: PathBuf,
     pub(super) root: Option<PathBuf>,
     pub(super) path: Option<String>,
@@ -219,7 +219,7 @@ pub(super) struct Surroundings {
 }
 
 impl Surroundings {
-    pub(super) fn of(world: &World, settings: &Settings, jobs: &[Job]) -> Result<Self> {
+    pub(in crate::command) fn of(world: &World, settings: &Settings, jobs: &[Job]) -> Result<Self> {
         let path = world.env.get("PATH").map(str::to_owned);
         let program = process::program(path.as_deref()).context("find this program's own path")?;
         let mut usual = BTreeMap::new();
@@ -263,7 +263,7 @@ pub(super) fn config_of(world: &World, job: &Job) -> Option<PathBuf> {
 ///
 /// # Errors
 /// In words, why it can have none.
-pub(super) fn lines_of(
+pub(in crate::command) fn lines_of(
     world: &World,
     surroundings: &Surroundings,
     job: &Job,
@@ -323,7 +323,7 @@ fn command_of(
 ///
 /// # Errors
 /// It can have no line.
-pub(super) fn as_cron(
+pub(in crate::command) fn as_cron(
     world: &World,
     settings: &Settings,
     job: &Job,
@@ -369,6 +369,15 @@ pub(in crate::command) fn tell(world: &World, projected: Result<Projected>, kept
     Exit::Answered
 }
 
+/// Whether a cron runs here; `None` where that cannot be known.
+pub(in crate::command) fn is_cron_running(world: &World) -> Option<bool> {
+    match world.env.get(env::TEST_DAEMON) {
+        None => crontab::is_cron_running(),
+        Some("unknown") => None,
+        Some(word) => Some(word == "yes"),
+    }
+}
+
 /// Say which jobs are not in the crontab, and whatever else keeps them from running.
 fn warn(world: &World, projected: &Projected) {
     for (name, why) in &projected.left_out {
@@ -377,11 +386,7 @@ fn warn(world: &World, projected: &Projected) {
     for text in &projected.notes {
         super::notice(world, text);
     }
-    let runs = match world.env.get(env::TEST_DAEMON) {
-        None => crontab::is_cron_running(),
-        Some(word) => Some(word == "yes"),
-    };
-    if runs == Some(false) && projected.has_lines {
+    if is_cron_running(world) == Some(false) && projected.has_lines {
         super::notice(
             world,
             "no cron runs on this machine: until one does, nothing starts the jobs",

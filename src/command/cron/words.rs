@@ -25,7 +25,7 @@ pub(super) fn moments(times: &[Timestamp], now: &Zoned) -> String {
 }
 
 /// How far away a time is, to the minute, as cron counts: `in 1 day 12 h`.
-pub(super) fn until(time: Timestamp, now: Timestamp) -> String {
+pub(in crate::command) fn until(time: Timestamp, now: Timestamp) -> String {
     match time.duration_since(now).as_secs() {
         ..=0 => "now".into(),
         seconds @ 1..60 => format!("in {seconds} s"),
