@@ -396,7 +396,7 @@ mod tests {
             let (passed, input) = by_cron(&word);
             assert_eq!((by_shell(&passed), input), (text.clone(), None), "{word}");
             assert_eq!(by_shell(&word), text, "{word}");
-            assert_eq!(words(&word), Some(vec![text.clone()]), "{word}");
+            assert_eq!(words(&word), Some(vec![text]), "{word}");
         });
     }
 }

@@ -47,7 +47,7 @@ fn a_reminder_becomes_a_job_that_runs_and_goes() {
     assert_eq!(job["payload"]["to"], "42");
     assert_eq!(job["deleteAfterRun"], true);
     let table = story.crontab().table().unwrap_or_default();
-    assert!(table.contains(&format!("9 3 2 1 * ")), "{table}");
+    assert!(table.contains("9 3 2 1 * "), "{table}");
     assert!(
         table.contains(&format!("cron run {id} --scheduled")),
         "{table}"

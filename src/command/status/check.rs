@@ -11,8 +11,11 @@ use crate::sys::terminal::harmless;
 use anyhow::Result;
 use serde_json::json;
 
+/// What looks, and says what it found.
+type Check = fn(&Look) -> Vec<Finding>;
+
 /// The checks, in the order in which they are made: the first causes first.
-const CHECKS: &[(&str, fn(&Look) -> Vec<Finding>)] = &[
+const CHECKS: &[(&str, Check)] = &[
     ("places", cron::places),
     ("jobs", cron::jobs),
     ("schedules", cron::schedules),
