@@ -3,6 +3,7 @@
 mod answers;
 mod anthropic;
 mod attach;
+mod check;
 mod compaction;
 mod config;
 mod context;

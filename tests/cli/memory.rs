@@ -1179,7 +1179,8 @@ fn status_tells_how_the_memory_is() {
     let story = due().workspace_file("memory/MEMORY.md", "x".repeat(2000));
     story.run(["status"]).stdout(
         "model      scripted\nprovider   custom\nkey        providers.custom.apiKey\n\
-         workspace  ~/.nanobot/workspace\nsessions   1\nmemory     2.0 KB, some 500 of 4000 tokens\nmade       never\n",
+         workspace  ~/.nanobot/workspace\nsessions   1\nmemory     2.0 KB, some 500 of 4000 tokens\nmade       never\n\
+         cron       no jobs\nheartbeat  off\n",
     );
     let story = story.set("memory", json!({ "budgetTokens": 100 }));
     story.run(["status"]).stdout_has("over its budget");

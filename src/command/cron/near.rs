@@ -53,12 +53,12 @@ pub(super) fn real(workspace: &Path) -> PathBuf {
 pub(super) fn lacks(world: &World, job: &Job, given: &Given) -> Vec<String> {
     let mut words = Vec::new();
     words.extend(variables(world));
-    words.extend(key(world, job, given).map(|odd| odd.words));
+    words.extend(key(world, job, given).map(|odd| odd.told()));
     words
 }
 
 /// The variables that change what a run does, and that cron does not have.
-fn variables(world: &World) -> Option<String> {
+pub(in crate::command) fn variables(world: &World) -> Option<String> {
     let config = Config::load(&world.paths.config).ok()?;
     let layers = Layers::new(&config, &world.env);
     let mut names: Vec<String> = layers.variables().map(str::to_owned).collect();
@@ -77,8 +77,19 @@ fn variables(world: &World) -> Option<String> {
 /// What is odd about whom a run asks.
 pub(in crate::command) struct Odd {
     pub(in crate::command) words: String,
+    /// A command that gives cron the key.
+    pub(in crate::command) mend: Option<String>,
     /// A run would fail.
     pub(in crate::command) fails: bool,
+}
+
+impl Odd {
+    fn told(self) -> String {
+        match self.mend {
+            Some(command) => format!("{}: {command} puts it where cron finds it", self.words),
+            None => self.words,
+        }
+    }
 }
 
 /// Who is asked here, and who by cron, where that is not the same, or nobody can be.
@@ -97,6 +108,7 @@ pub(in crate::command) fn key(world: &World, job: &Job, given: &Given) -> Option
     };
     let there = settings().and_then(|settings| asked(&there, &settings));
     let fails = there.is_err();
+    let mut mend = None;
     let words = match (here, there) {
         (Ok(here), Err(error)) => {
             let choice = &here.choice;
@@ -104,10 +116,10 @@ pub(in crate::command) fn key(world: &World, job: &Job, given: &Given) -> Option
             Some(match from {
                 Some(variable) => {
                     let provider = &choice.provider;
-                    format!(
-                        "the key is only in ${variable}, which cron does not have: `printenv {variable} | nanobot config set \
-                         providers.{provider}.apiKey -` puts it where cron finds it"
-                    )
+                    mend = Some(format!(
+                        "`printenv {variable} | nanobot config set providers.{provider}.apiKey -`"
+                    ));
+                    format!("the key is only in ${variable}, which cron does not have")
                 }
                 None => format!("a run that cron starts will fail: {error:#}"),
             })
@@ -125,5 +137,5 @@ pub(in crate::command) fn key(world: &World, job: &Job, given: &Given) -> Option
         (Err(_), Err(error)) => Some(format!("a run will fail as things are: {error:#}")),
         (Err(_), Ok(_)) => None,
     };
-    words.map(|words| Odd { words, fails })
+    words.map(|words| Odd { words, mend, fails })
 }

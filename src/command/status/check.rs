@@ -23,6 +23,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("lines", cron::lines),
     ("program", cron::program),
     ("cron", cron::daemon),
+    ("variables", cron::variables),
     ("keys", cron::keys),
     ("runs", cron::runs),
     ("delivery", cron::delivery),

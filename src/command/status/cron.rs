@@ -10,7 +10,6 @@ use crate::cron::job::{Delivery, Job, State, Terms};
 use crate::cron::record::{Folder, Outcome};
 use crate::cron::schedule::Schedule;
 use crate::cron::store::{HEARTBEAT, Store, is_plain};
-use crate::error::hint_of;
 use crate::policy::quote::quoted;
 use crate::settings::Settings;
 use crate::sys::process::{self, Spec};
@@ -316,9 +315,9 @@ pub(super) fn lines(look: &Look) -> Vec<Finding> {
     };
     let (mut missing, mut stale, mut foreign) = (Vec::new(), Vec::new(), Vec::new());
     for job in look.enabled() {
-        let Ok((wanted, _)) = sync::lines_of(look.world, &surroundings, job) else {
-            continue;
-        };
+        let wanted = sync::lines_of(look.world, &surroundings, job);
+        // One that never runs is to have none.
+        let wanted = wanted.map_or_else(|_| Vec::new(), |(lines, _)| lines);
         let is_its = |line: &&String| sync::id_of(line) == Some(&job.id);
         let its: Vec<_> = there
             .iter()
@@ -439,45 +438,55 @@ pub(super) fn daemon(look: &Look) -> Vec<Finding> {
     vec![finding]
 }
 
+/// Whether jobs would have other settings than what is run from here.
+pub(super) fn variables(look: &Look) -> Vec<Finding> {
+    let lacking = look
+        .enabled()
+        .next()
+        .and_then(|_| near::variables(look.world));
+    lacking.map(Finding::warn).into_iter().collect()
+}
+
 /// Whether every job has somebody to ask when cron starts it.
 pub(super) fn keys(look: &Look) -> Vec<Finding> {
-    let mut odd: Vec<(Level, String, Option<String>, Vec<&Job>)> = Vec::new();
-    let mut seen = 0;
+    // What is the same for several jobs is told once.
+    let mut odd: Vec<(Finding, Vec<&Job>)> = Vec::new();
     for job in look.enabled() {
-        seen += 1;
-        let terms = job.terms.clone().unwrap_or_default();
-        let found = match terms::cast_of(look.world, &terms) {
-            Ok(given) => near::key(look.world, job, &given).map(|odd| {
-                let level = match odd.fails {
-                    true => Level::Failed,
-                    false => Level::Warn,
-                };
-                (level, odd.words, None)
-            }),
-            Err(error) => {
-                let hint = hint_of(&error).map(str::to_owned);
-                Some((Level::Failed, format!("{error:#}"), hint))
-            }
-        };
-        let Some((level, words, hint)) = found else {
+        let Some(finding) = key(look, job) else {
             continue;
         };
-        match odd.iter_mut().find(|(_, other, ..)| *other == words) {
-            Some((.., jobs)) => jobs.push(job),
-            None => odd.push((level, words, hint, vec![job])),
+        let mut others = odd.iter_mut();
+        match others.find(|(other, _)| other.words == finding.words) {
+            Some((_, jobs)) => jobs.push(job),
+            None => odd.push((finding, vec![job])),
         }
     }
-    if odd.is_empty() && seen > 0 {
+    if odd.is_empty() && look.enabled().next().is_some() {
         return vec![Finding::ok("every job has somebody to ask")];
     }
-    let told = odd.into_iter().map(|(level, words, hint, jobs)| {
-        let words = format!("{}: {words}", all_called(jobs.iter().copied()));
-        Finding {
-            hint,
-            ..Finding::new(level, words).about(jobs)
-        }
+    let told = odd.into_iter().map(|(finding, jobs)| {
+        let words = format!("{}: {}", all_called(jobs.iter().copied()), finding.words);
+        Finding { words, ..finding }.about(jobs)
     });
     told.collect()
+}
+
+/// What is the matter with the key of `job`.
+fn key(look: &Look, job: &Job) -> Option<Finding> {
+    let terms = job.terms.clone().unwrap_or_default();
+    let given = match terms::cast_of(look.world, &terms) {
+        Ok(given) => given,
+        Err(error) => return Some(Finding::of_error(Level::Failed, &error)),
+    };
+    let odd = near::key(look.world, job, &given)?;
+    let level = match odd.fails {
+        true => Level::Failed,
+        false => Level::Warn,
+    };
+    Some(Finding {
+        hint: odd.mend,
+        ..Finding::new(level, odd.words)
+    })
 }
 
 /// How the jobs last went.
@@ -604,7 +613,19 @@ fn probed(look: &Look) -> Result<Vec<Finding>> {
         );
         return Ok(vec![Finding::failed(words).hint(hint)]);
     };
-    Ok(judged(&found, took))
+    let mut findings = judged(&found, took);
+    // Seen from here there is more to say of it.
+    if found["model"]["error"].is_string()
+        && let Ok(given) = terms::cast_of(world, &Terms::default())
+        && let Some(odd) = near::key(world, &made_up(world), &given)
+        && odd.mend.is_some()
+    {
+        findings[0] = Finding {
+            hint: odd.mend,
+            ..Finding::failed(odd.words)
+        };
+    }
+    Ok(findings)
 }
 
 /// What a shell has to say before a command to run it as cron does.

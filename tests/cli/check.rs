@@ -1,0 +1,593 @@
+//! `status --check`: what it finds where all is well, and where it is not; and that it leaves nothing behind.
+
+use crate::cron::{added, cron};
+use crate::cron_run::{self, ID, MADE, job, minutely};
+use crate::story::{NANOBOT, Ran, Story, TIME, write};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+/// `status --check`, in a shell that cron's environment lacks nothing of.
+fn command(story: &Story, arguments: &[&str]) -> Command {
+    let mut command = story.command(["status", "--check"].iter().chain(arguments));
+    command.env_remove("NANOBOT_MEMORY__CONSOLIDATE");
+    command
+}
+
+fn check<'a>(story: &'a Story, variables: &[(&str, &str)]) -> Ran<'a> {
+    let mut command = command(story, &[]);
+    command.envs(variables.iter().copied());
+    story.wait(command.spawn().unwrap())
+}
+
+/// All that the check named `name` found, as `LEVEL: WORDS`; `variables` are the shell's.
+#[track_caller]
+fn found(story: &Story, variables: &[(&str, &str)], name: &str) -> Vec<String> {
+    let mut command = command(story, &["--json"]);
+    command.envs(variables.iter().copied());
+    let ran = story.wait(command.spawn().unwrap());
+    let lines = ran.lines();
+    let level = |line: &Value| line["level"].as_str().unwrap().to_owned();
+    let failed = lines.iter().any(|line| level(line) == "failed");
+    assert_eq!(ran.code(), i32::from(failed), "{lines:?}");
+    let named = lines.iter().filter(|line| line["check"] == name);
+    let words = |line: &Value| format!("{}: {}", level(line), line["words"].as_str().unwrap());
+    named.map(words).collect()
+}
+
+/// A story with a job of ours, each hour.
+fn with_job() -> (Story, String) {
+    let story = Story::new();
+    fs::create_dir_all(story.workspace()).unwrap();
+    let id = added(&story, &["--name", "digest", "--cron", "0 * * * *"]);
+    (story, id)
+}
+
+/// All files below `path`, with what is in them.
+fn tree(path: &Path) -> BTreeSet<(String, Vec<u8>)> {
+    let mut files = BTreeSet::new();
+    let mut folders = vec![path.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.display().to_string();
+            if path.is_dir() {
+                files.insert((name, Vec::new()));
+                folders.push(path);
+            } else {
+                files.insert((name, fs::read(&path).unwrap()));
+            }
+        }
+    }
+    files
+}
+
+#[test]
+fn where_all_is_well_every_line_says_so() {
+    let (story, id) = with_job();
+    let before = tree(&story.home());
+    let table = story.crontab().table();
+    let version = env!("CARGO_PKG_VERSION");
+    check(&story, &[]).stdout(&format!(
+        "ok      config     ~/.nanobot/config.json
+ok      places     workspace `~/.nanobot/workspace`
+ok      jobs       1 job in `~/.nanobot/workspace/cron/jobs.json`
+ok      schedules  every job has its times
+ok      crontab    it can be read: 1 line of ours
+ok      lines      they are as the jobs are
+ok      program    `{NANOBOT}`, nanobot {version}
+ok      cron       it runs
+ok      keys       every job has somebody to ask
+ok      runs       no job failed when it last ran
+ok      probe      a job ran in cron's environment, in less than 1 s, by the built-in demo; a real one asks `scripted` of custom, key from providers.custom.apiKey
+"
+    ));
+    // Nothing was asked, and nothing is left.
+    assert_eq!(tree(&story.home()), before);
+    assert_eq!(story.crontab().table(), table);
+    assert_eq!(story.asked().len(), 0);
+    assert_eq!(
+        story
+            .crontab()
+            .calls()
+            .iter()
+            .filter(|call| *call != "-l")
+            .count(),
+        1
+    );
+    let jobs = story.wait(command(&story, &["--json"]).spawn().unwrap());
+    let lines = jobs.lines();
+    let keys: Vec<&String> = lines[0].as_object().unwrap().keys().collect();
+    assert_eq!(keys, ["check", "level", "words", "try", "jobs"]);
+    drop(jobs);
+    // A PATH of another shell is no news.
+    let path = format!("/opt/x:{}", story.path());
+    assert_eq!(
+        found(&story, &[("PATH", &path)], "lines"),
+        ["ok: they are as the jobs are"]
+    );
+    cron(&story, &["remove", &id]).stdout_has("✓ Removed");
+}
+
+#[test]
+fn without_jobs_the_probe_is_run_all_the_same() {
+    let story = Story::bare().workspace_file("x", "");
+    let ran = check(&story, &[]).status(1);
+    let text = ran.text();
+    drop(ran);
+    for words in [
+        "warn    config     there is none: everything is as it comes\n                   try: `nanobot onboard`\n",
+        "ok      jobs       no jobs\n",
+        "FAILED  probe      a job that cron starts has nobody to ask: no provider is configured\n                   try: ",
+    ] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    // What is wrong with cron harms nobody yet.
+    story.crontab().behave("forbidden");
+    let variables = [("NANOBOT_TEST_DAEMON", "no")];
+    for name in ["crontab", "cron"] {
+        assert!(
+            found(&story, &variables, name)[0].starts_with("warn: "),
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn a_crontab_that_cannot_be_had_is_told() {
+    let (story, id) = with_job();
+    for (kind, words) in [
+        ("forbidden", "this user may have no crontab: "),
+        (
+            "torn",
+            "the crontab cannot be used: crontab: input/output error",
+        ),
+    ] {
+        story.crontab().behave(kind);
+        let crontab = found(&story, &[], "crontab");
+        assert!(
+            crontab[0].starts_with(&format!("failed: {words}")),
+            "{crontab:?}"
+        );
+        assert_eq!(found(&story, &[], "lines"), [""; 0]);
+    }
+    story.crontab().behave("");
+    assert_eq!(
+        found(&story, &[("PATH", "/nowhere")], "crontab"),
+        ["failed: there is no `crontab` program on this system"]
+    );
+    check(&story, &[("PATH", "/nowhere")])
+        .status(1)
+        .stdout_has("try: `nanobot cron run --due` once a minute, from any other scheduler");
+    // Another program's table says nothing of ours.
+    story.crontab().set("0 5 * * * backup\n");
+    assert_eq!(
+        found(&story, &[], "lines"),
+        [format!("failed: not in the crontab: `digest` ({id})")]
+    );
+    cron(&story, &["sync"]).stdout_has("+ 0 * * * *");
+    assert_eq!(
+        found(&story, &[], "lines"),
+        ["ok: they are as the jobs are"]
+    );
+}
+
+#[test]
+fn lines_that_are_not_as_the_jobs_are() {
+    let (story, id) = with_job();
+    let table = story.crontab().table().unwrap();
+    let stale = format!(
+        "failed: in the crontab with other times or places than they have: `digest` ({id})"
+    );
+    for (from, to) in [
+        ("\n0 * * * * ", "\n5 * * * * ".to_owned()),
+        (" HOME=", " HOME=/elsewhere NANOBOT_HOME=".to_owned()),
+        (" cron run ", " -w /elsewhere cron run ".to_owned()),
+    ] {
+        story.crontab().set(table.replace(from, &to));
+        assert_eq!(
+            found(&story, &[], "lines"),
+            std::slice::from_ref(&stale),
+            "{to}"
+        );
+    }
+    let surplus = |line: &str| line.replace(&id, "ffffffff");
+    let line = table
+        .lines()
+        .find(|line| line.ends_with("--scheduled"))
+        .unwrap();
+    story
+        .crontab()
+        .set(table.replace(line, &format!("{line}\n{}", surplus(line))));
+    assert_eq!(
+        found(&story, &[], "lines"),
+        ["failed: lines of jobs that are gone or disabled: ffffffff"]
+    );
+    cron(&story, &["sync"]).stdout_has("- 0 * * * *");
+    check(&story, &[]).stdout_has("ok      lines");
+}
+
+#[test]
+fn another_programs_jobs_are_told_and_no_failure() {
+    let story = Story::new();
+    let mut other = job(&json!({ "kind": "cron", "expr": "61 * * * *" }));
+    other["id"] = json!("ffffffff");
+    other["name"] = json!("odd");
+    cron_run::jobs(&story, &[job(&minutely()), other]);
+    assert_eq!(
+        found(&story, &[], "lines"),
+        [format!(
+            "warn: another program's, which is to run them itself: `digest` ({ID})"
+        )]
+    );
+    let schedules = found(&story, &[], "schedules");
+    assert!(
+        schedules[0].starts_with("warn: `odd` (ffffffff) never runs: the expression"),
+        "{schedules:?}"
+    );
+    cron(&story, &["sync"])
+        .stdout_has("+ * * * * *")
+        .stderr_has("`odd` is not in the crontab");
+    assert_eq!(
+        found(&story, &[], "lines"),
+        ["ok: they are as the jobs are"]
+    );
+}
+
+#[test]
+fn a_job_file_that_cannot_be_read_is_told_and_kept() {
+    let (story, _) = with_job();
+    let folder = story.workspace().join("cron");
+    fs::write(folder.join("jobs.json"), "{\"jobs\": [").unwrap();
+    let jobs = found(&story, &[], "jobs");
+    assert!(
+        jobs[0].contains("jobs.json` cannot be used: EOF"),
+        "{jobs:?}"
+    );
+    assert!(jobs[0].contains("jobs.json.corrupt-"), "{jobs:?}");
+    // Of its lines nobody can say anything, and the rest is looked at all the same.
+    assert_eq!(found(&story, &[], "lines"), [""; 0]);
+    assert!(found(&story, &[], "probe")[0].starts_with("ok: "));
+    let kept = fs::read_to_string(folder.join("jobs.json")).unwrap();
+    assert_eq!(kept, "{\"jobs\": [");
+    // A glance is no reason to fail.
+    story.run(["status"]).stdout_has("cannot be used: EOF");
+}
+
+#[test]
+fn times_that_never_come() {
+    let (story, id) = with_job();
+    let path = story.workspace().join("cron/jobs.json");
+    let text = fs::read_to_string(&path).unwrap();
+    let with_zone = text.replace("\"tz\": null", "\"tz\": \"Mars/Olympus\"");
+    assert_ne!(with_zone, text);
+    fs::write(&path, with_zone).unwrap();
+    assert_eq!(
+        found(&story, &[], "schedules"),
+        [format!(
+            "failed: `digest` ({id}) never runs: there is no time zone `Mars/Olympus` on this machine"
+        )]
+    );
+    let lines = found(&story, &[], "lines");
+    assert!(
+        lines[0].starts_with("failed: in the crontab with"),
+        "{lines:?}"
+    );
+}
+
+#[test]
+fn a_cron_that_does_not_run_is_told() {
+    let (story, _) = with_job();
+    let daemon = |word: &str| found(&story, &[("NANOBOT_TEST_DAEMON", word)], "cron");
+    assert_eq!(
+        daemon("no"),
+        ["failed: no cron runs on this machine: nothing starts the jobs"]
+    );
+    assert_eq!(
+        daemon("unknown"),
+        ["warn: whether a cron runs cannot be seen from here"]
+    );
+}
+
+#[test]
+fn a_program_that_is_gone_or_another_release() {
+    let (story, _) = with_job();
+    let table = story.crontab().table().unwrap();
+    let old = story.dir().join("an old nanobot");
+    let started = |path: &Path| table.replace(NANOBOT, &format!("'{}'", path.display()));
+    story.crontab().set(started(&old));
+    let program = found(&story, &[], "program");
+    assert!(
+        program[0].starts_with(
+            "failed: the lines start `$DIR/an old nanobot`, which cannot be run: No such file"
+        ),
+        "{program:?}"
+    );
+    write(&old, b"#!/bin/sh\necho nanobot 0.0.9\n");
+    let program = found(&story, &[], "program");
+    assert!(program[0].contains("Permission denied"), "{program:?}");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    fs::set_permissions(&old, mode).unwrap();
+    let own = env!("CARGO_PKG_VERSION");
+    assert_eq!(
+        found(&story, &[], "program"),
+        [format!(
+            "warn: the lines start `$DIR/an old nanobot`, which is nanobot 0.0.9, and this is nanobot {own}"
+        )]
+    );
+    // It is not the lines that are wrong.
+    assert_eq!(
+        found(&story, &[], "lines"),
+        ["ok: they are as the jobs are"]
+    );
+    cron(&story, &["sync"]).stdout_has(NANOBOT);
+    check(&story, &[]).stdout_has("ok      program");
+}
+
+#[test]
+fn a_key_that_cron_does_not_have() {
+    let story = Story::bare().config(&json!({
+        "agents": { "defaults": { "provider": "openrouter", "model": "a/b" } },
+    }));
+    fs::create_dir_all(story.workspace()).unwrap();
+    let variables = [("OPENROUTER_API_KEY", "key-of-the-shell")];
+    let words = "the key is only in $OPENROUTER_API_KEY, which cron does not have";
+    assert_eq!(
+        found(&story, &variables, "probe"),
+        [format!("failed: {words}")]
+    );
+    check(&story, &variables).status(1).stdout_has(
+        "try: `printenv OPENROUTER_API_KEY | nanobot config set providers.openrouter.apiKey -`",
+    );
+    let mut add = story.command(["cron", "add", "-m", "x", "-n", "a", "-e", "1h"]);
+    add.envs(variables)
+        .env_remove("NANOBOT_MEMORY__CONSOLIDATE");
+    let ran = story.wait(add.spawn().unwrap());
+    ran.stdout_has("✓ Added").stderr_has(words);
+    let keys = found(&story, &variables, "keys");
+    assert!(keys[0].ends_with(&format!("): {words}")), "{keys:?}");
+    // A command that gives it is run as cron would run it.
+    let story = story.set(
+        "providers",
+        json!({ "openrouter": { "apiKeyCommand": "echo k$SHELL" } }),
+    );
+    let probe = found(&story, &variables, "probe");
+    assert!(probe[0].starts_with("ok: "), "{probe:?}");
+    let story = story.set(
+        "providers",
+        json!({ "openrouter": { "apiKeyCommand": "pass show x" } }),
+    );
+    let probe = found(&story, &variables, "probe");
+    assert!(
+        probe[0].starts_with("failed: a job that cron starts has nobody to ask: read the key from"),
+        "{probe:?}"
+    );
+}
+
+#[test]
+fn settings_that_only_the_shell_has() {
+    let (story, _) = with_job();
+    let proxy = [("HTTPS_PROXY", "http://127.0.0.1:9")];
+    let variables = found(&story, &proxy, "variables");
+    assert!(
+        variables[0].starts_with("warn: cron will not have HTTPS_PROXY: "),
+        "{variables:?}"
+    );
+}
+
+#[test]
+fn runs_that_went_wrong() {
+    let story = Story::new();
+    cron_run::jobs(&story, &[job(&minutely())]);
+    cron_run::terms(&story, &json!({ "v": 1 }));
+    let folder = cron_run::folder(&story);
+    let runs = |outcomes: &[&str]| {
+        let record = |outcome: &&str| {
+            json!({
+                "version": 1, "job": ID, "name": "digest", "trigger": "schedule", "slot": "2026-01-02T02:00:00Z",
+                "start": TIME, "end": TIME, "outcome": outcome, "status": 77, "cause": "refused", "error": "no such key",
+                "session": "", "turn": "", "model": "", "iterations": 0, "inputTokens": 0, "outputTokens": 0, "costUsd": null,
+            })
+            .to_string()
+        };
+        let lines: Vec<String> = outcomes.iter().map(record).collect();
+        write(
+            &folder.join("runs.jsonl"),
+            (lines.join("\n") + "\n").as_bytes(),
+        );
+        found(&story, &[], "runs").remove(0)
+    };
+    let of_job = format!("warn: `digest` ({ID})");
+    assert_eq!(
+        runs(&["ok", "failed"]),
+        format!("{of_job} failed, Fri 2 Jan 03:04: no such key")
+    );
+    check(&story, &[])
+        .status(1)
+        .stdout_has(&format!("try: `nanobot cron logs {ID}`"));
+    // That somebody else ran it, or that it was running, says nothing of how it went.
+    assert!(runs(&["failed", "busy", "elsewhere"]).contains("failed, Fri"));
+    assert_eq!(
+        runs(&["failed", "ok"]),
+        "ok: no job failed when it last ran"
+    );
+    assert_eq!(
+        runs(&["ok", "missed"]),
+        format!("{of_job} missed its time, Fri 2 Jan 02:00")
+    );
+    assert!(runs(&["unknown"]).contains("was cut off, Fri 2 Jan 03:04:"));
+    let began = |pid: u32| {
+        let started = json!({ "atMs": MADE, "slotMs": null, "pid": pid });
+        let state = json!({ "v": 1, "handledMs": null, "started": started });
+        write(&folder.join("state.json"), state.to_string().as_bytes());
+        runs(&["ok"])
+    };
+    assert_eq!(
+        began(4_000_000),
+        format!(
+            "{of_job} was cut off: its run began Fri 2 Jan 02:59, and nobody knows how it ended"
+        )
+    );
+    // One that runs is no news.
+    assert_eq!(
+        began(std::process::id()),
+        "ok: no job failed when it last ran"
+    );
+}
+
+#[test]
+fn answers_that_cannot_be_delivered() {
+    let story = Story::new();
+    let mut job = job(&minutely());
+    job["payload"]["deliver"] = json!(true);
+    job["payload"]["channel"] = json!("telegram");
+    job["payload"]["to"] = json!("1");
+    cron_run::jobs(&story, &[job]);
+    assert_eq!(
+        found(&story, &[], "delivery"),
+        [
+            "warn: this version does not deliver to `telegram`: what `digest` answers is printed, and cron mails it"
+        ]
+    );
+}
+
+#[test]
+fn a_config_that_cannot_be_used_ends_the_look() {
+    let story = Story::bare().config_text("{\"agents\": {\"defaults\": {\"model\": 7}}}");
+    let ran = check(&story, &[]).status(1);
+    let text = ran.text();
+    drop(ran);
+    assert!(text.starts_with("FAILED  config     "), "{text}");
+    assert_eq!(
+        text.lines().filter(|line| !line.starts_with(' ')).count(),
+        1,
+        "{text}"
+    );
+}
+
+#[test]
+fn places_that_are_not_there_or_no_places() {
+    let story = Story::new();
+    assert_eq!(
+        found(&story, &[], "places"),
+        [
+            "warn: the workspace `~/.nanobot/workspace` is not there: the first run makes it, and it is empty then"
+        ]
+    );
+    assert!(!story.workspace().exists());
+    write(&story.home().join(".nanobot/cron"), b"in the way");
+    assert_eq!(
+        found(&story, &[], "places"),
+        [
+            "failed: the records of runs cannot be written: write in `$HOME/.nanobot/cron`: Not a directory (os error 20)"
+        ]
+    );
+}
+
+#[test]
+fn a_home_that_nobody_can_write() {
+    let (story, _) = with_job();
+    // The file system itself refuses, so that it refuses root too.
+    let script = "mount --bind \"$HOME\" \"$HOME\" && mount -o remount,bind,ro \"$HOME\" && exec \"$0\" \"$@\"";
+    let within = |program: &str, arguments: &[&str]| {
+        let mut command = story.program("unshare");
+        command
+            .args(["-Urm", "sh", "-c", script, program])
+            .args(arguments);
+        command.env_remove("NANOBOT_MEMORY__CONSOLIDATE");
+        story.wait(command.spawn().unwrap())
+    };
+    let tried = within("true", &[]);
+    let (code, words) = (tried.code(), tried.error_text());
+    drop(tried);
+    if code != 0 {
+        // Not every kernel lets us.
+        assert!(!words.is_empty());
+        return;
+    }
+    let ran = within(NANOBOT, &["status", "--check"]).status(1);
+    let text = ran.text();
+    drop(ran);
+    assert!(
+        text.contains("FAILED  places     what a run costs cannot be written: write in `$HOME/.nanobot`: Read-only file system"),
+        "{text}"
+    );
+    // The probe needs nothing there.
+    assert!(text.contains("ok      probe"), "{text}");
+}
+
+#[test]
+fn the_probe_is_what_a_line_starts() {
+    let (story, _) = with_job();
+    // What lies at home by the name of the demo is not taken for a recording.
+    write(&story.home().join("demo"), b"x");
+    assert!(found(&story, &[], "probe")[0].starts_with("ok: "));
+    let story = story.set("agents.defaults.profile", json!("careful"));
+    let probe = found(&story, &[], "probe").join("\n");
+    assert!(probe.contains("there is no profile `careful`"), "{probe}");
+    write(
+        &story.home().join(".nanobot/profiles/careful.md"),
+        b"---\nextends: default\n---\nBe careful.\n",
+    );
+    assert!(found(&story, &[], "probe")[0].starts_with("ok: "));
+}
+
+#[test]
+fn cron_at_a_glance() {
+    let (story, id) = with_job();
+    let glance = |story: &Story| {
+        let ran = story.run(["status"]);
+        let text = ran.text();
+        let lines = text.lines().filter(|line| {
+            ["cron ", "failed ", "heartbeat "]
+                .iter()
+                .any(|name| line.starts_with(name))
+        });
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        glance(&story),
+        [
+            "cron       1 job, next `digest` Fri 2 Jan 04:00 (in 55 min)",
+            "heartbeat  off"
+        ]
+    );
+    let ran = story
+        .run(["heartbeat", "enable"])
+        .stdout_has("✓ Heartbeat enabled");
+    ran.error_text();
+    drop(ran);
+    let off = added(&story, &["--name", "off", "-e", "1h"]);
+    cron(&story, &["disable", &off]).stdout_has("disabled");
+    let path = story.workspace().join("cron/jobs.json");
+    let mut file: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    file["jobs"][0]["state"] =
+        json!({ "lastRunAtMs": MADE, "lastStatus": "error", "lastError": "no such\nkey" });
+    fs::write(&path, file.to_string()).unwrap();
+    assert_eq!(
+        glance(&story),
+        [
+            "cron       2 jobs, 1 disabled, next `digest` Fri 2 Jan 04:00 (in 55 min)",
+            "failed     `digest`, Fri 2 Jan 02:59: no such key",
+            "heartbeat  every 30 minutes, next Fri 2 Jan 03:34 (in 29 min)"
+        ]
+    );
+    let calls = story.crontab().calls().len();
+    let cron = story.run(["status", "--json"]).json()["cron"].clone();
+    assert_eq!(
+        cron,
+        json!({
+            "jobs": 2, "enabled": 1, "error": null,
+            "next": { "id": id, "name": "digest", "time": "2026-01-02T04:00:00Z" },
+            "last_failure": { "id": id, "name": "digest", "time": "2026-01-02T02:59:05Z", "error": "no such\nkey" },
+            "heartbeat": { "every_s": 1800, "next": "2026-01-02T03:34:00Z" },
+        })
+    );
+    assert_eq!(
+        story.crontab().calls().len(),
+        calls,
+        "a glance starts nothing"
+    );
+}
