@@ -163,12 +163,18 @@ impl Record {
 }
 
 impl Spent {
-    /// Count what was spent before it.
+    /// Count what was spent before it. Where that is all there was, it stands as it is.
     pub fn add(&mut self, before: &Self) {
+        if self.model.is_empty() {
+            self.model.clone_from(&before.model);
+        }
+        self.cost_usd = match self.input_tokens + self.output_tokens {
+            0 => before.cost_usd,
+            _ => self.cost_usd.zip(before.cost_usd).map(|(a, b)| a + b),
+        };
         self.iterations += before.iterations;
         self.input_tokens += before.input_tokens;
         self.output_tokens += before.output_tokens;
-        self.cost_usd = self.cost_usd.zip(before.cost_usd).map(|(a, b)| a + b);
     }
 }
 

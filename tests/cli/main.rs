@@ -20,6 +20,7 @@ mod fake_crontab;
 mod faults;
 mod files;
 mod formats;
+mod heartbeat;
 mod keys;
 mod login;
 mod memory;

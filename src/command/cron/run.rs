@@ -15,6 +15,7 @@ use crate::cron::record::{Folder, Outcome, Record, Spent, Stamps, Started, Trigg
 use crate::cron::schedule::{self, Verdict};
 use crate::cron::store::{HEARTBEAT, Store, is_plain};
 use crate::error::{Exit, fail, fail_hint};
+use crate::ledger::dollars;
 use crate::policy::Policy;
 use crate::settings::Settings;
 use crate::sys::process::{self, Spec};
@@ -29,6 +30,8 @@ use std::time::Duration;
 pub(super) const NOTHING: &str = "NOTHING_TO_REPORT";
 /// Bytes of what `--when` prints that are kept, from its beginning and from its end.
 const WHEN_KEEP: usize = 256 << 10;
+/// Dollars that are none: what may be left where sums of fractions are taken away.
+const NOTHING_LEFT: f64 = 1e-9;
 /// A failure's words in a record and in the job file, in characters.
 const WORDS: usize = 500;
 
@@ -383,9 +386,17 @@ impl Work<'_> {
             };
             arguments.message = Some(tasks);
             // What the look has cost is gone.
-            arguments.max_cost = arguments
-                .max_cost
-                .map(|most| most - decision.cost.unwrap_or(0.0));
+            if let Some(most) = arguments.max_cost {
+                let cost = decision.cost.unwrap_or(0.0);
+                if cost >= most - NOTHING_LEFT {
+                    return Ok(Came {
+                        error: Some(used_up(most, cost)),
+                        spent,
+                        ..Came::default()
+                    });
+                }
+                arguments.max_cost = Some(most - cost);
+            }
             decided = Some(spent);
         }
         let bound = terms.policy.as_ref().map(Policy::restored).transpose();
@@ -671,6 +682,19 @@ fn came(session: String, mut gone: Gone) -> Came {
         spent,
         gone: Some(gone),
     }
+}
+
+/// The look alone has taken what the heartbeat may cost.
+fn used_up(most: f64, cost: f64) -> anyhow::Error {
+    fail_hint(
+        Exit::Budget,
+        format!(
+            "the look at HEARTBEAT.md took all of what it may cost (${} of ${}), and nothing was done",
+            dollars(cost),
+            dollars(most)
+        ),
+        "`nanobot heartbeat enable --max-cost …`, with more",
+    )
 }
 
 /// Whether an answer says that it has nothing to say: its last line is the mark.
