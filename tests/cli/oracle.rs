@@ -114,7 +114,8 @@ fn summed(lines: impl Iterator<Item = String>) -> String {
     format!("{:08x}", sum.sum())
 }
 
-/// Compare the slots; of what has more than `most` of them, the first half year alone.
+/// Compare the slots. Of what has `most` of them and more only the first half year, and of what has ten times as many only
+/// those about changes of the clock.
 fn compare_slots(most: usize) {
     let cases: Cases = read("cases.json");
     let rows: Vec<Slots> = read("slots.json");
@@ -123,7 +124,11 @@ fn compare_slots(most: usize) {
         let zone = named_zone(&row.zone).unwrap();
         let expression = Expression::parse(&row.expression).unwrap();
         let edges = cases.quarters();
-        let count = if row.count > most { 2 } else { edges.len() - 1 };
+        let count = match row.count / most {
+            0 => edges.len() - 1,
+            1..10 => 2,
+            _ => 0,
+        };
         let mut slots: Vec<i64> = Vec::new();
         let mut time = second(edges[0] - 1);
         while let Some(next) = expression.next(time, &zone)
