@@ -128,6 +128,8 @@ impl Store {
         match is_done {
             Ok(true) => Ok(Added::Done),
             Ok(false) => self.remove_folder(&job.id).map(|()| Added::Full),
+            // It may stand in the file all the same, where only the last call failed; then it keeps its limits.
+            Err(error) if load(&path).map_or(true, |file| has(&file, &job.id)) => Err(error),
             // What could not be added leaves nothing behind, if that can be had.
             Err(error) => match self.remove_folder(&job.id) {
                 Ok(()) => Err(error),
@@ -388,6 +390,10 @@ fn forget(path: &Path) -> Result<()> {
 fn entries(file: &Map<String, Value>) -> impl Iterator<Item = &Value> {
     let jobs = file.get("jobs").and_then(Value::as_array);
     jobs.into_iter().flatten().filter(|value| value.is_object())
+}
+
+fn has(file: &Map<String, Value>, id: &str) -> bool {
+    entries(file).any(|value| is(value, id))
 }
 
 fn entries_mut(file: &mut Map<String, Value>) -> impl Iterator<Item = &mut Value> {
