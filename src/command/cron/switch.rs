@@ -70,7 +70,7 @@ pub(super) fn remove(world: &World, names: &[String]) -> Result<Exit> {
         names,
         "the jobs are removed all the same: a line of theirs that is left starts nothing",
         &mut |settings, store, job| {
-            if !store.remove(&job.id)? {
+            if !store.remove(&job.id)? && !store.folder(&job.id).is_dir() {
                 return Err(super::nobody(&job.id));
             }
             clear(world, settings, store, job)?;
@@ -146,6 +146,19 @@ fn is_heartbeat(job: &Job) -> bool {
         .is_some_and(|terms| terms.kind == Kind::Heartbeat)
 }
 
+/// A job that is gone, but for the records that it leaves when it ran once, or what a killed `cron remove` left.
+fn left_of(world: &World, store: &Store, id: &str) -> Option<Job> {
+    let is_there = crate::cron::store::is_plain(id) && store.folder(id).is_dir();
+    is_there.then(|| Job {
+        id: id.to_owned(),
+        name: id.to_owned(),
+        enabled: false,
+        session: None,
+        terms: None,
+        ..Job::heartbeat(world.clock.timestamp())
+    })
+}
+
 /// Do something with each of the jobs that `names` name, and then bring the crontab up to date. One that is missing keeps
 /// none of the others from it.
 fn each(
@@ -159,7 +172,11 @@ fn each(
     let mut exit = Exit::Answered;
     let mut has_changed = false;
     for name in names {
-        let acted = super::find(&store, name).and_then(|job| {
+        let found = super::find(&store, name).or_else(|error| {
+            let left = left_of(world, &store, name);
+            left.ok_or(error)
+        });
+        let acted = found.and_then(|job| {
             // Also what went wrong half way.
             has_changed = true;
             act(&settings, &store, &job)
