@@ -195,7 +195,10 @@ impl Folder {
         Lock::take(&path, &what, now, Duration::ZERO, busy).map_err(|error| {
             match crate::error::exit_of(&error) {
                 Exit::TryAgain => {
-                    let cause = format!("{error:#}").replace("is in use by", "is still run by");
+                    // Whoever has it may not have said yet who that is.
+                    let cause = format!("{error:#}")
+                        .replace("is in use by", "is still run by")
+                        .replace("is in use", "runs already");
                     fail_hint(
                         Exit::TryAgain,
                         cause,

@@ -12,7 +12,7 @@ use crate::cli::{Agent, CronRun};
 use crate::command::agent::{self, Duty, Gone};
 use crate::cron::job::{AfterCrash, Job, Kind, Terms};
 use crate::cron::record::{Folder, Outcome, Record, Spent, Stamps, Started, Trigger};
-use crate::cron::schedule::{self, Verdict};
+use crate::cron::schedule::{self, Schedule, Verdict};
 use crate::cron::store::{HEARTBEAT, Store, is_plain};
 use crate::error::{Exit, fail, fail_hint};
 use crate::ledger::dollars;
@@ -32,6 +32,9 @@ pub(super) const NOTHING: &str = "NOTHING_TO_REPORT";
 const WHEN_KEEP: usize = 256 << 10;
 /// Dollars that are none: what may be left where sums of fractions are taken away.
 const NOTHING_LEFT: f64 = 1e-9;
+/// Of a run that began so long ago at most, another start is no later look whether it is due, but the same one twice: cron
+/// starts a line once a minute.
+const AT_ONCE: Duration = Duration::from_secs(30);
 /// A failure's words in a record and in the job file, in characters.
 const WORDS: usize = 500;
 
@@ -46,13 +49,20 @@ pub(super) fn run(world: &World, arguments: &CronRun) -> Result<Exit> {
         return probe::run(world, &settings, word);
     }
     if arguments.scheduled {
-        let job = store.job(word)?.ok_or_else(|| {
-            fail_hint(
-                Exit::NoInput,
-                format!("there is no job `{word}` any more"),
-                "`nanobot cron sync`, which takes its line out of the crontab",
-            )
-        })?;
+        let Some(job) = store.job(word)? else {
+            let cause = format!("there is no job `{word}` any more");
+            return Err(match is_withdrawn(world, &settings, &store, word) {
+                true => fail(
+                    Exit::NoInput,
+                    cause + "; its line is out of the crontab now",
+                ),
+                false => fail_hint(
+                    Exit::NoInput,
+                    cause,
+                    "`nanobot cron sync`, which takes its line out of the crontab",
+                ),
+            });
+        };
         return scheduled(world, settings, &store, job, None);
     }
     let job = find(&store, word)?;
@@ -112,6 +122,13 @@ fn by_hand(
     exit
 }
 
+/// Take the line of a job that is not to run out of the crontab, where something left it there. Whether it could be done.
+fn is_withdrawn(world: &World, settings: &Settings, store: &Store, id: &str) -> bool {
+    let is_there = sync::lines(world, settings)
+        .is_ok_and(|lines| lines.iter().any(|line| sync::id_of(line) == Some(id)));
+    is_there && sync::project(world, settings, store, Which::Known).is_ok()
+}
+
 /// Run a job if it is due; say nothing if it is not. `replay` stands for the model.
 pub(super) fn scheduled(
     world: &World,
@@ -121,11 +138,14 @@ pub(super) fn scheduled(
     replay: Option<&Path>,
 ) -> Result<Exit> {
     if !job.enabled || !is_plain(&job.id) {
+        is_withdrawn(world, &settings, store, &job.id);
         return Ok(Exit::Answered);
     }
     let folder = Folder::new(store.folder(&job.id));
     let (mut job, mut stamps) = (job, folder.stamps()?);
-    if stamps.started.is_none() && matches!(verdict(world, &job, &stamps)?, Verdict::NotYet { .. })
+    if stamps.started.is_none()
+        && !is_left_over(&job, &stamps)
+        && matches!(verdict(world, &job, &stamps)?, Verdict::NotYet { .. })
     {
         return Ok(Exit::Answered);
     }
@@ -140,11 +160,22 @@ pub(super) fn scheduled(
     };
     let lock = match folder.lock(&job.name, &world.clock.stamp()) {
         Ok(lock) => lock,
-        // It runs, and is not due again meanwhile.
-        Err(_) if matches!(verdict(&world, &job, &stamps)?, Verdict::NotYet { .. }) => {
-            return Ok(Exit::Answered);
+        Err(error) => {
+            // Whoever has it has begun since.
+            stamps = folder.stamps()?;
+            let is_busy = crate::error::exit_of(&error) == Exit::TryAgain;
+            let is_due = !matches!(verdict(&world, &job, &stamps)?, Verdict::NotYet { .. });
+            let now = world.clock.timestamp().as_millisecond();
+            let twice = AT_ONCE.as_millis();
+            let began = stamps
+                .started
+                .map(|run| u128::from(now.abs_diff(run.at_ms)));
+            return match is_busy && !is_due && began.is_none_or(|ago| ago > twice) {
+                // It runs, and is not due again meanwhile.
+                true => Ok(Exit::Answered),
+                false => Err(work.skipped(&job, error)),
+            };
         }
-        Err(error) => return Err(work.skipped(&job, error)),
     };
     // Whoever had the lock may have changed all of it.
     let Some(now) = store.job(&job.id)?.filter(|job| job.enabled) else {
@@ -174,10 +205,26 @@ pub(super) fn scheduled(
             stamps.handled_ms = Some(slot.as_millisecond());
             work.passed_over(&job, slot, Outcome::Missed, stamps)?
         }
-        (Verdict::NotYet { .. } | Verdict::ClockWasWrong { .. }, None) => Exit::Answered,
+        (Verdict::NotYet { .. } | Verdict::ClockWasWrong { .. }, None) => {
+            if is_left_over(&job, &stamps) {
+                let mut records = folder.records(usize::MAX)?.into_iter().rev();
+                let last = records.find(|record| record.outcome.is_run());
+                work.retire(&job, last.map(|last| last.outcome))?;
+            }
+            Exit::Answered
+        }
     };
     drop(lock);
     Ok(exit)
+}
+
+/// Whether a job that runs once has had its time, and whatever ran it did not come to its end: it would never be due again,
+/// and be asked for ever.
+fn is_left_over(job: &Job, stamps: &Stamps) -> bool {
+    let (Ok(Schedule::At(time)), Some(handled)) = (&job.schedule, stamps.handled()) else {
+        return false;
+    };
+    *time <= handled && job.since() <= handled
 }
 
 /// Start every job that is due, side by side, each as a process of its own, and wait for them. The status is the first one
@@ -505,8 +552,8 @@ impl Work<'_> {
         };
         // Its record may be there: then only the stamp was not taken back.
         let start = time(started.at_ms).to_string();
-        let last = self.folder.records(1)?.pop();
-        if last.is_some_and(|last| last.start == start) {
+        let mut records = self.folder.records(usize::MAX)?.into_iter().rev();
+        if records.any(|record| record.start == start && record.outcome != Outcome::Busy) {
             self.folder.stamp(stamps)?;
             return Ok(None);
         }
@@ -547,7 +594,7 @@ impl Work<'_> {
         self.folder.record(&record)?;
         self.folder.stamp(&stamps)?;
         if job.is_once() {
-            self.retire(job, &record)?;
+            self.retire(job, Some(outcome))?;
         }
         Ok(Exit::Answered)
     }
@@ -616,14 +663,14 @@ impl Work<'_> {
             return switch::forget_conversation(self.world, self.settings, job);
         }
         match job.is_once() && trigger == Trigger::Schedule {
-            true => self.retire(job, record),
+            true => self.retire(job, Some(record.outcome)),
             false => Ok(()),
         }
     }
 
     /// A job that runs once has had its time: it goes, and its record stays; or it is kept, but not run again.
-    fn retire(&self, job: &Job, record: &Record) -> Result<()> {
-        let is_done = record.outcome.is_run() && record.outcome != Outcome::Failed;
+    fn retire(&self, job: &Job, outcome: Option<Outcome>) -> Result<()> {
+        let is_done = matches!(outcome, Some(Outcome::Ok | Outcome::Nothing | Outcome::No));
         if is_done && job.delete_after_run {
             self.store.remove(&job.id)?;
         } else {
