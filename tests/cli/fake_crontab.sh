@@ -48,7 +48,7 @@ case $1 in
         awk '{ gsub("\r", "\\r"); print }' "$table"
     else
         cat "$table"
-    fi
+    fi || fail "crontab: write error"
     if [ -e "$here/crontab.next" ]; then
         cat "$here/crontab.next" >> "$table"
         rm "$here/crontab.next"
@@ -87,7 +87,7 @@ errors in crontab file, can't install."
         } > "$table.$$"
         ;;
     *) cat "$1" > "$table.$$" ;;
-    esac
+    esac || fail "crontab: write error"
     mv "$table.$$" "$table"
     ;;
 *) fail "crontab: usage error: unrecognized option" ;;

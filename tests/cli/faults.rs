@@ -39,12 +39,17 @@ fn calls_of(kind: &str) -> &'static str {
         "fsync" => "fsync,fdatasync",
         "rename" => "rename,renameat,renameat2",
         "open" => "open,openat,openat2",
+        // Whatever changes something outside of the program, or waits for others.
+        "change" => {
+            "write,pwrite64,writev,fsync,fdatasync,rename,renameat,renameat2,unlink,unlinkat,rmdir,mkdir,mkdirat,link,linkat,ftruncate,flock,sendto,sendmsg,clone,clone3,vfork"
+        }
+        "all" => "all",
         other => unreachable!("{other}"),
     }
 }
 
 /// A run in which the `n`-th call of `kind` on one of `paths` fails with `error`; whether there was such a call.
-fn run<'a>(
+pub(crate) fn run<'a>(
     story: &'a Story,
     arguments: &[&str],
     paths: &[PathBuf],

@@ -9,6 +9,7 @@ mod config;
 mod context;
 pub(crate) mod crash;
 mod cron;
+mod cron_kills;
 mod cron_real;
 mod cron_run;
 mod cron_tool;

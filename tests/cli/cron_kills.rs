@@ -1,0 +1,336 @@
+//! Jobs that are killed, that find a disk full, and that are started many times at once: nothing is paid for twice, and
+//! whoever comes next finds what was left.
+
+use crate::cron::added;
+use crate::cron_run::{ID, job, jobs, kept, minutely, outcomes, records};
+use crate::faults::{can_inject, run};
+use crate::server::{Asked, says};
+use crate::story::Story;
+use serde_json::{Value, json};
+use std::process::Child;
+use std::sync::Mutex;
+use std::sync::mpsc::channel;
+
+const SCHEDULED: [&str; 4] = ["cron", "run", ID, "--scheduled"];
+
+/// A table that is not ours.
+const FOREIGN: &str = "# mine\n1 2 3 4 5 other\n";
+
+/// Due a minute before the stories' time, and never again.
+fn once() -> Value {
+    let mut once = job(&json!({ "kind": "at", "atMs": crate::cron_run::MADE + 240_000 }));
+    once["deleteAfterRun"] = json!(true);
+    once
+}
+
+/// A story with this job, whose line is in the crontab.
+fn with(job: Value) -> Story {
+    let story = Story::new().set("memory", json!({ "consolidate": "manual" }));
+    story
+        .server()
+        .always(Box::new(|asked: &Asked| says("Done.")(asked)));
+    story.crontab().set(FOREIGN);
+    crate::cron_run::terms(&story, &json!({ "v": 1, "catchUp": "once" }));
+    jobs(&story, &[job]);
+    story.run(["cron", "sync"]).stdout_has(ID).stderr_has("");
+    story
+}
+
+/// Start a job so many times, with its answer held back until all others have ended; the statuses and words of these.
+fn at_once(story: &Story, count: usize, arguments: &[&str]) -> Vec<(i32, String)> {
+    let (release, held) = channel::<()>();
+    let held = Mutex::new(held);
+    story.server().script([Box::new(move |asked: &Asked| {
+        held.lock().unwrap().recv().unwrap();
+        says("Once.")(asked)
+    }) as crate::server::Turn]);
+    let start = |_| story.command(arguments).spawn().unwrap();
+    let mut running: Vec<Child> = (0..count).map(start).collect();
+    let mut ended = Vec::new();
+    while running.len() > 1 {
+        let is_over = |child: &mut Child| child.try_wait().unwrap().is_some();
+        match running.iter_mut().position(is_over) {
+            Some(index) => {
+                let ran = story.wait(running.swap_remove(index));
+                ran.text();
+                ended.push((ran.code(), ran.error_text()));
+            }
+            None => std::thread::yield_now(),
+        }
+    }
+    release.send(()).unwrap();
+    story.wait(running.remove(0)).stdout("Once.\n");
+    ended
+}
+
+#[test]
+fn of_a_hundred_starts_at_once_one_runs() {
+    let story = Story::new();
+    jobs(&story, &[job(&minutely())]);
+    for arguments in [&SCHEDULED[..], &["cron", "run", ID]] {
+        let is_scheduled = arguments.len() == SCHEDULED.len();
+        for (status, words) in at_once(&story, 100, arguments) {
+            assert_eq!(status, 75, "{words}");
+            let starts = ["is still run by process ", "runs already\n"]
+                .map(|end| format!("nanobot: the job `digest` {end}"));
+            let is_told = starts.iter().any(|start| words.starts_with(start));
+            assert!(is_told, "{words}");
+        }
+        let mut expect = vec!["busy"; 99];
+        expect.push("ok");
+        if !is_scheduled {
+            // Whoever asks by hand is told, and that is all.
+            expect.push("ok");
+        }
+        let mut outcomes = outcomes(&story);
+        outcomes.sort();
+        assert_eq!(outcomes, expect);
+    }
+    assert_eq!(story.asked().len(), 2);
+    // A later look that finds it running, and no further time to run it for, has nothing to say.
+    let (release, held) = channel::<()>();
+    let held = Mutex::new(held);
+    let (asked, is_asked) = channel::<()>();
+    story.server().script([Box::new(move |request: &Asked| {
+        asked.send(()).unwrap();
+        held.lock().unwrap().recv().unwrap();
+        says("Late.")(request)
+    }) as crate::server::Turn]);
+    let at = |time: &str| {
+        let mut command = story.command(SCHEDULED);
+        command.env("NANOBOT_TEST_TIME", time).spawn().unwrap()
+    };
+    let long = at("2026-01-02T03:05:00Z");
+    is_asked.recv().unwrap();
+    drop(story.wait(at("2026-01-02T03:05:59Z")));
+    // The next time is another matter.
+    let ran = story.wait(at("2026-01-02T03:06:00Z")).status(75);
+    assert!(ran.error_text().contains("still run by"));
+    release.send(()).unwrap();
+    story.wait(long).stdout("Late.\n");
+}
+
+/// Kill a scheduled run at the `n`-th of its calls of this kind. Whether there was one.
+fn killed_run(kind: &str, n: usize, job: Value) -> bool {
+    let is_once = job["schedule"]["kind"] == "at";
+    let story = with(job);
+    let (ran, is_killed) = run(&story, &SCHEDULED, &[], (kind, "SIGKILL", n));
+    let about = format!("{kind} {n}, {}", ran.code());
+    ran.text();
+    ran.error_text();
+    drop(ran);
+    let paid = story.asked().len();
+    assert!(is_killed || paid == 1, "{about}");
+    // The same minute again, and again.
+    for _ in 0..2 {
+        let ran = story.run(SCHEDULED);
+        let words = ran.error_text();
+        let is_told = words.is_empty()
+            || words.contains("the last run was cut off")
+            || words.contains("there is no job");
+        assert!(is_told, "{about}: {words}");
+        ran.text();
+        ran.code();
+    }
+    // Never twice; and never at all only where its record says that nobody knows.
+    let asked = story.asked().len();
+    assert!(asked <= 1 && asked >= paid, "{about}: {asked}");
+    let outcomes = outcomes(&story);
+    match &outcomes[..] {
+        [outcome] if outcome == "ok" => assert_eq!(asked, 1, "{about}"),
+        [outcome] if outcome == "unknown" => {}
+        other => panic!("{about}: {other:?}"),
+    }
+    let record = &records(&story)[0];
+    assert_eq!(record["slot"].is_null(), false, "{about}: {record}");
+    // What runs once is not there for ever, and has no line then.
+    let table = story.crontab().table().unwrap();
+    assert!(table.starts_with(FOREIGN), "{about}: {table}");
+    assert_eq!(table.contains(ID), !is_once, "{about}: {table}");
+    if is_once {
+        match outcomes[0].as_str() {
+            "ok" => assert_eq!(kept(&story), Value::Null, "{about}"),
+            _ => assert_eq!(kept(&story)["enabled"], false, "{about}"),
+        }
+    } else {
+        // The next minute is as if nothing had been.
+        let mut command = story.command(SCHEDULED);
+        command.env("NANOBOT_TEST_TIME", "2026-01-02T03:05:00Z");
+        story.wait(command.spawn().unwrap()).stdout("Done.\n");
+    }
+    is_killed
+}
+
+/// Kill a run at every `step`-th of its calls of this kind.
+fn kill_runs(kind: &str, step: usize, job: &Value) -> usize {
+    let mut kills = 0;
+    for n in (1..).step_by(step) {
+        if !killed_run(kind, n, job.clone()) {
+            break;
+        }
+        kills += 1;
+    }
+    kills
+}
+
+#[test]
+fn a_run_that_is_killed_is_never_paid_twice() {
+    if can_inject() {
+        let kills = kill_runs("change", 2, &job(&minutely()));
+        assert!(kills > 8, "only {kills} kills");
+    }
+}
+
+#[test]
+fn a_run_that_happens_once_is_killed_and_does_not_stay() {
+    if can_inject() {
+        let kills = kill_runs("change", 3, &once());
+        assert!(kills > 8, "only {kills} kills");
+    }
+}
+
+#[test]
+#[ignore = "takes minutes; see tests/README.md"]
+fn a_run_that_is_killed_at_any_call_is_never_paid_twice() {
+    if can_inject() {
+        for job in [job(&minutely()), once()] {
+            let kills = kill_runs("all", 1, &job);
+            assert!(kills > 200, "only {kills} kills");
+        }
+    }
+}
+
+/// A story with two jobs, of which the second has a conversation; its id.
+fn two() -> (Story, String) {
+    let story = Story::new().set("memory", json!({ "consolidate": "manual" }));
+    story
+        .server()
+        .always(Box::new(|asked: &Asked| says("Done.")(asked)));
+    story.crontab().set(FOREIGN);
+    added(&story, &["-n", "first", "-c", "0 7 * * *"]);
+    let id = added(&story, &["-n", "second", "-c", "0 8 * * *"]);
+    story.run(["cron", "run", "second"]).stdout("Done.\n");
+    (story, id)
+}
+
+/// The names of the jobs, and the hours of their lines.
+fn both(story: &Story) -> (Vec<String>, Vec<String>) {
+    let names = crate::cron::jobs(story);
+    let names = names
+        .iter()
+        .map(|job| job["name"].as_str().unwrap().to_owned());
+    let table = story.crontab().table().unwrap();
+    assert!(table.starts_with(FOREIGN), "{table}");
+    let hours = table.lines().filter(|line| line.contains(" cron run "));
+    let hours = hours.map(|line| line[2..3].to_owned());
+    (names.collect(), hours.collect())
+}
+
+/// `cron remove` with the `n`-th call of this kind failing so, or killed at it; whether there was one.
+fn removed(kind: &str, error: &str, n: usize) -> bool {
+    let (story, id) = two();
+    let before = story.crontab().table().unwrap();
+    let (ran, injected) = run(&story, &["cron", "remove", "second"], &[], (kind, error, n));
+    let about = format!("{kind} {error} {n}, {}: {}", ran.code(), ran.error_text());
+    let is_done = ran.code() == 0;
+    ran.text();
+    drop(ran);
+    let old = (vec!["first".to_owned(), "second".into()], vec!["7", "8"]);
+    let (names, hours) = both(&story);
+    assert!(names == old.0 || names == ["first"], "{about}: {names:?}");
+    assert!(hours == old.1 || hours == ["7"], "{about}: {hours:?}");
+    assert!(
+        hours == ["7"] || story.crontab().table().unwrap() == before,
+        "{about}"
+    );
+    assert!(
+        !is_done || (names == ["first"] && hours == ["7"]),
+        "{about}"
+    );
+    assert!(names == old.0 || hours == ["7"] || !is_done, "{about}");
+    // The next command of whatever kind brings both together.
+    added(&story, &["-n", "third", "-c", "0 9 * * *"]);
+    let (names, hours) = both(&story);
+    match names.len() {
+        2 => assert_eq!(hours, ["7", "9"], "{about}"),
+        _ => assert_eq!(hours, ["7", "8", "9"], "{about}"),
+    }
+    story
+        .run(["cron", "sync"])
+        .stdout("The crontab is as the jobs are.\n");
+    // And removing it again removes what is left.
+    let again = story.run(["cron", "remove", &id]);
+    assert!(
+        [0, 66].contains(&again.code()),
+        "{about}: {}",
+        again.error_text()
+    );
+    again.text();
+    again.error_text();
+    drop(again);
+    let path = story.home().join(".nanobot/cron").join(&id);
+    assert!(!path.exists(), "{about}: its folder is left");
+    injected
+}
+
+#[test]
+fn a_removal_that_is_killed_or_fails_leaves_old_or_new() {
+    if !can_inject() {
+        return;
+    }
+    for (kind, error, step) in [
+        ("change", "SIGKILL", 2),
+        ("write", "ENOSPC", 1),
+        ("fsync", "EIO", 1),
+        ("rename", "EIO", 1),
+    ] {
+        let injected = (1..).step_by(step).take_while(|n| removed(kind, error, *n));
+        let count = injected.count();
+        assert!(count > 1, "{kind}: only {count}");
+    }
+}
+
+/// `cron add` with the `n`-th call of this kind failing so; whether there was one.
+fn not_added(kind: &str, error: &str, n: usize) -> bool {
+    let (story, _) = two();
+    let before = story.crontab().table().unwrap();
+    let words = ["cron", "add", "-n", "third", "-m", "x", "-c", "0 9 * * *"];
+    let (ran, injected) = run(&story, &words, &[], (kind, error, n));
+    let about = format!("{kind} {error} {n}, {}: {}", ran.code(), ran.error_text());
+    let (code, is_told) = (ran.code(), !ran.error_text().is_empty());
+    ran.text();
+    drop(ran);
+    let (names, hours) = both(&story);
+    let is_new = names.len() == 3;
+    assert!(is_new || names == ["first", "second"], "{about}: {names:?}");
+    assert!(
+        hours == ["7", "8", "9"] || story.crontab().table().unwrap() == before,
+        "{about}"
+    );
+    match code {
+        0 => assert!(is_new && hours == ["7", "8", "9"], "{about}"),
+        // Kept, and not in the crontab; or it is not known what is.
+        1 | 74 => assert!(is_told, "{about}"),
+        _ => panic!("{about}"),
+    }
+    // A job never stands in the file without its limits.
+    for job in crate::cron::jobs(&story) {
+        let folder = crate::cron::folder(&story, job["id"].as_str().unwrap());
+        assert!(folder.join("job.json").exists(), "{about}: {job}");
+    }
+    story.run(["cron", "sync"]).text();
+    let (names, hours) = both(&story);
+    assert_eq!(names.len(), hours.len(), "{about}");
+    injected
+}
+
+#[test]
+fn an_addition_that_fails_leaves_old_or_new() {
+    if !can_inject() {
+        return;
+    }
+    for (kind, error) in [("write", "ENOSPC"), ("fsync", "EIO"), ("rename", "EIO")] {
+        let count = (1..).take_while(|n| not_added(kind, error, *n)).count();
+        assert!(count > 2, "{kind}: only {count}");
+    }
+}
