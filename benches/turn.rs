@@ -243,6 +243,28 @@ impl Bench {
                 false,
             ),
         ];
+        // The least process: it does nothing, and ends.
+        cases.push(theirs("min exit", 1, &["sh", "0"]));
+        for (name, schedule) in [
+            (
+                "not due, zoned",
+                json!({ "kind": "cron", "expr": "7 3 29 2 *", "tz": "Asia/Kathmandu" }),
+            ),
+            (
+                "not due, every",
+                json!({ "kind": "every", "everyMs": 90 * 60_000 }),
+            ),
+        ] {
+            let home = home(name, "hello");
+            jobs(&home, &schedule);
+            cases.push(ours(
+                name,
+                1,
+                &["cron", "run", JOB, "--scheduled"],
+                home,
+                false,
+            ));
+        }
         let mut validate = Duration::MAX;
         for (name, dir, size) in SIZES {
             let home = home(dir, "hello");
@@ -431,6 +453,10 @@ impl Bench {
             "the same of the least client, CPU ms",
             per_turn(cpu("min loop 10"), cpu("min loop 40")),
         );
+        for name in ["not due, zoned", "not due, every"] {
+            let what = format!("{name} / a process that only exits, wall");
+            gates.most(&what, wall(name) / wall("min exit"), 3.0);
+        }
         let exec = per_turn(wall("exec 10"), wall("exec 40"));
         gates.most(
             "a turn with exec, over `sh -c true`, ms",
@@ -634,6 +660,49 @@ fn home(home: &Path, port: u16, path: &str) -> PathBuf {
     std::fs::write(home.join(".nanobot/config.json"), config.to_string()).unwrap();
     std::fs::write(workspace.join("note.txt"), "a short note\n").unwrap();
     home.to_owned()
+}
+
+/// The job that is looked at.
+const JOB: &str = "0a1b2c3d";
+
+/// A hundred jobs, of which the last, which is not due, has this schedule. The home says where it is, as a line does.
+fn jobs(home: &Path, schedule: &Value) {
+    let made = 1_767_322_745_000_i64;
+    let job = |number: usize| {
+        let (id, schedule) = match number {
+            99 => (JOB.to_owned(), schedule.clone()),
+            _ => (
+                format!("{number:08x}"),
+                json!({ "kind": "cron", "expr": "0 8 * * 1-5" }),
+            ),
+        };
+        json!({
+            "id": id, "name": format!("job {number}"), "enabled": true, "schedule": schedule,
+            "payload": { "kind": "agent_turn", "message": "What is new?", "deliver": false, "channel": null, "to": null },
+            "state": { "nextRunAtMs": null, "lastRunAtMs": null, "lastStatus": null, "lastError": null },
+            "createdAtMs": made, "updatedAtMs": made, "deleteAfterRun": false,
+        })
+    };
+    let file = json!({ "version": 1, "jobs": (0..100).map(job).collect::<Vec<_>>() });
+    let folder = home.join(".nanobot/workspace/cron");
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(
+        folder.join("jobs.json"),
+        serde_json::to_string_pretty(&file).unwrap(),
+    )
+    .unwrap();
+    for number in 0..100 {
+        let folder = home
+            .join(".nanobot/cron")
+            .join(job(number)["id"].as_str().unwrap());
+        std::fs::create_dir_all(&folder).unwrap();
+        // Its last time was handled, however old the file is.
+        let far = jiff::Timestamp::now().as_millisecond();
+        let terms = json!({ "v": 1, "sinceMs": far });
+        std::fs::write(folder.join("job.json"), terms.to_string()).unwrap();
+        let stamps = json!({ "v": 1, "handledMs": far, "started": null });
+        std::fs::write(folder.join("state.json"), stamps.to_string()).unwrap();
+    }
 }
 
 fn session_of(home: &Path) -> PathBuf {

@@ -112,6 +112,12 @@ end
     fn add(&self, story: &Story, name: &str, arguments: &[&str]) -> String {
         let ran = self.cron(story, &[&["add", "--name", name], arguments].concat());
         let text = ran.text();
+        // Where no cron runs, that is said.
+        let words = ran.error_text();
+        assert!(
+            words.is_empty() || words.contains("no cron runs"),
+            "{words}"
+        );
         drop(ran);
         let line = text.lines().next().unwrap();
         let start = format!("✓ Added job '{name}' (");
@@ -398,4 +404,79 @@ fn jobs_are_started_by_the_real_cron() {
     }
     let lines = text(&path("theirs"));
     assert!(lines.lines().all(|line| line == "/"), "{lines}");
+}
+
+#[test]
+fn many_at_once_share_the_real_crontab() {
+    let story = Story::new().set("memory", json!({ "consolidate": "manual" }));
+    let Some(place) = Place::of(&story, "") else {
+        return;
+    };
+    let theirs = "# mine\n\nMAILTO=\"\"\n1 2 3 4 5 echo '100\\%' \n#  last\n";
+    place.set_table(&story, theirs);
+    let old: Vec<String> = (0..32)
+        .map(|number| {
+            let expression = format!("{number} 7 * * *");
+            place.add(
+                &story,
+                &format!("old{number}"),
+                &["-m", "x", "-c", &expression],
+            )
+        })
+        .collect();
+    let spawn = |arguments: &[&str]| {
+        let mut command = place.program(&story, NANOBOT);
+        command.arg("cron").args(arguments).spawn().unwrap()
+    };
+    let children: Vec<Child> = (0..32)
+        .flat_map(|number| {
+            let (name, expression) = (format!("new{number}"), format!("{number} 8 * * *"));
+            [
+                spawn(&["add", "-n", &name, "-m", "x", "-c", &expression]),
+                spawn(&["remove", &old[number]]),
+            ]
+        })
+        .collect();
+    for child in children {
+        let ran = story.wait(child);
+        ran.text();
+        // No cron runs in this place, which is said.
+        ran.error_text();
+    }
+    let jobs = jobs(&story);
+    let mut names: Vec<&str> = jobs
+        .iter()
+        .map(|job| job["name"].as_str().unwrap())
+        .collect();
+    names.sort_unstable();
+    let mut expect: Vec<String> = (0..32).map(|number| format!("new{number}")).collect();
+    expect.sort();
+    assert_eq!(names, expect);
+    let table = place.table(&story);
+    let block = table
+        .strip_prefix(theirs)
+        .unwrap_or_else(|| panic!("{table}"));
+    let mut lines: Vec<&str> = block
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .collect();
+    lines.sort_by_key(|line| line.split(' ').next().unwrap().parse::<u32>().unwrap());
+    assert_eq!(lines.len(), 32, "{table}");
+    for (number, line) in lines.iter().enumerate() {
+        assert!(line.starts_with(&format!("{number} 8 * * * ")), "{line}");
+        let of = |job: &&Value| {
+            line.ends_with(&format!(
+                " cron run {} --scheduled",
+                job["id"].as_str().unwrap()
+            ))
+        };
+        let job = jobs.iter().find(of).unwrap_or_else(|| panic!("{line}"));
+        assert_eq!(job["name"], format!("new{number}"));
+    }
+    let all: Vec<&str> = jobs.iter().map(|job| job["id"].as_str().unwrap()).collect();
+    let ran = place.cron(&story, &[&["remove"][..], &all].concat());
+    ran.text();
+    ran.error_text();
+    drop(ran);
+    assert_eq!(place.table(&story), theirs);
 }
