@@ -225,6 +225,11 @@ impl Store {
         }))
     }
 
+    /// Whether there are terms of the job `id`.
+    pub fn has_terms(&self, id: &str) -> Result<bool> {
+        self.terms(id).map(|terms| terms.is_some())
+    }
+
     fn terms_path(&self, id: &str) -> PathBuf {
         self.folder(id).join("job.json")
     }

@@ -45,6 +45,8 @@ static START: OnceLock<Instant> = OnceLock::new();
 static BELL: OnceLock<Option<UnixStream>> = OnceLock::new();
 /// When `--timeout` ends, as [`now`] tells it.
 static END: OnceLock<Duration> = OnceLock::new();
+/// Until when what follows the end of `--timeout` may take, as [`now`] tells it.
+static OVERTIME: OnceLock<Duration> = OnceLock::new();
 /// Since when the run is ending, as [`now`] tells it.
 static ENDS: OnceLock<Duration> = OnceLock::new();
 
@@ -125,7 +127,8 @@ pub fn check() -> Result<(), Stop> {
         return Err(Stop(Exit::Interrupted));
     }
     if let Some(since) = ENDS.get() {
-        let waits = now() < *since + LAST;
+        let over = OVERTIME.get().filter(|_| CAME.load(Ordering::SeqCst) == 0);
+        let waits = now() < *over.unwrap_or(&(*since + LAST));
         return if waits { Ok(()) } else { Err(Stop(ending())) };
     }
     match CAME.load(Ordering::SeqCst) {
@@ -156,6 +159,12 @@ pub fn last_words() {
     if check().is_err() {
         ENDS.get_or_init(now);
     }
+}
+
+/// The time of `--timeout` is over, and what ends the run has told so: what is still to be done has so much time. A signal ends
+/// that too.
+pub fn overtime(limit: Duration) {
+    OVERTIME.get_or_init(|| now().saturating_add(limit));
 }
 
 /// Die by the signal that `exit` stands for. Returns when it stands for none.

@@ -8,14 +8,14 @@ use crate::cron::record::Record;
 use crate::error::{Exit, fail};
 use crate::settings::Settings;
 use crate::sys::process::{self, Spec};
-use crate::sys::store;
+use crate::sys::{signal, store};
 use anyhow::{Context, Result};
 use jiff::Timestamp;
 use std::path::Path;
 use std::time::Duration;
 
 /// How long a command that gets an answer or a failure may take.
-const LIMIT: Duration = Duration::from_secs(600);
+pub(super) const LIMIT: Duration = Duration::from_secs(600);
 /// Bytes of its output that are kept, for errors.
 const KEEP: usize = 4 << 10;
 
@@ -55,12 +55,15 @@ pub(super) fn give(
             error: None,
         },
         Err(error) => {
+            // Where the run is to end, there is a moment left for this.
+            signal::last_words();
             let error = error.context("the answer was not delivered");
             Given {
                 to: None,
-                error: Some(print().map_or(error, |other| {
-                    fail(Exit::Io, format!("{other:#}")).context("print it instead")
-                })),
+                error: Some(match print() {
+                    None => error,
+                    Some(other) => error.context(format!("nor printed: {other:#}")),
+                }),
             }
         }
     }

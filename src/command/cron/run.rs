@@ -12,7 +12,7 @@ use crate::cli::{Agent, CronRun};
 use crate::command::agent::{self, Duty, Gone};
 use crate::cron::job::{AfterCrash, Job, Kind, Terms};
 use crate::cron::record::{Folder, Outcome, Record, Spent, Stamps, Started, Trigger};
-use crate::cron::schedule::{self, Schedule, Verdict};
+use crate::cron::schedule::{self, CatchUp, Schedule, Verdict};
 use crate::cron::store::{HEARTBEAT, Store, is_plain};
 use crate::error::{Exit, fail, fail_hint};
 use crate::ledger::dollars;
@@ -21,7 +21,7 @@ use crate::settings::Settings;
 use crate::sys::process::{self, Spec};
 use crate::sys::signal;
 use anyhow::{Context, Result, anyhow};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use std::ffi::OsString;
 use std::path::Path;
 use std::time::Duration;
@@ -35,6 +35,12 @@ const NOTHING_LEFT: f64 = 1e-9;
 /// Of a run that began so long ago at most, another start is no later look whether it is due, but the same one twice: cron
 /// starts a line once a minute.
 const AT_ONCE: Duration = Duration::from_secs(30);
+/// Among so many of the last records it is looked whether a time was skipped already.
+const BUSY: usize = 100;
+/// How long a job that runs once is tried again.
+const TRY_FOR: SignedDuration = SignedDuration::from_hours(1);
+/// How old a time may be that is run again after a crash.
+const AGAIN: SignedDuration = SignedDuration::from_hours(24);
 /// A failure's words in a record and in the job file, in characters.
 const WORDS: usize = 500;
 
@@ -51,7 +57,7 @@ pub(super) fn run(world: &World, arguments: &CronRun) -> Result<Exit> {
     if arguments.scheduled {
         let Some(job) = store.job(word)? else {
             let cause = format!("there is no job `{word}` any more");
-            return Err(match is_withdrawn(world, &settings, &store, word) {
+            return Err(match withdraw(world, &settings, &store, word) {
                 true => fail(
                     Exit::NoInput,
                     cause + "; its line is out of the crontab now",
@@ -122,11 +128,16 @@ fn by_hand(
     exit
 }
 
-/// Take the line of a job that is not to run out of the crontab, where something left it there. Whether it could be done.
-fn is_withdrawn(world: &World, settings: &Settings, store: &Store, id: &str) -> bool {
-    let is_there = sync::lines(world, settings)
-        .is_ok_and(|lines| lines.iter().any(|line| sync::id_of(line) == Some(id)));
-    is_there && sync::project(world, settings, store, Which::Known).is_ok()
+/// Take the line of a job that is gone out of the crontab, where something left it there. Whether it could be done. Where
+/// there is no job file, its folder may only be away for now.
+fn withdraw(world: &World, settings: &Settings, store: &Store, id: &str) -> bool {
+    let is_there = || {
+        sync::lines(world, settings)
+            .is_ok_and(|lines| lines.iter().any(|line| sync::id_of(line) == Some(id)))
+    };
+    store.file().exists()
+        && is_there()
+        && sync::project(world, settings, store, Which::Known).is_ok()
 }
 
 /// Run a job if it is due; say nothing if it is not. `replay` stands for the model.
@@ -138,7 +149,6 @@ pub(super) fn scheduled(
     replay: Option<&Path>,
 ) -> Result<Exit> {
     if !job.enabled || !is_plain(&job.id) {
-        is_withdrawn(world, &settings, store, &job.id);
         return Ok(Exit::Answered);
     }
     let folder = Folder::new(store.folder(&job.id));
@@ -163,17 +173,16 @@ pub(super) fn scheduled(
         Err(error) => {
             // Whoever has it has begun since.
             stamps = folder.stamps()?;
-            let is_busy = crate::error::exit_of(&error) == Exit::TryAgain;
-            let is_due = !matches!(verdict(&world, &job, &stamps)?, Verdict::NotYet { .. });
-            let now = world.clock.timestamp().as_millisecond();
-            let twice = AT_ONCE.as_millis();
-            let began = stamps
-                .started
-                .map(|run| u128::from(now.abs_diff(run.at_ms)));
-            return match is_busy && !is_due && began.is_none_or(|ago| ago > twice) {
+            if crate::error::exit_of(&error) != Exit::TryAgain {
+                return Err(error);
+            }
+            return match verdict(&world, &job, &stamps)? {
+                Verdict::Due { slot } => work.skipped(&job, Some(slot), error),
+                _ if is_just_begun(&stamps, world.clock.timestamp()) => {
+                    work.skipped(&job, None, error)
+                }
                 // It runs, and is not due again meanwhile.
-                true => Ok(Exit::Answered),
-                false => Err(work.skipped(&job, error)),
+                _ => Ok(Exit::Answered),
             };
         }
     };
@@ -191,16 +200,25 @@ pub(super) fn scheduled(
     }
     let exit = match (verdict_now, again) {
         (Verdict::Due { slot }, _) => {
-            let now = world.clock.timestamp();
-            let mut last = job.state.last_run.into_iter();
-            let is_done = last.any(|last| slot <= last && last <= now);
-            stamps.handled_ms = Some(slot.as_millisecond());
-            match is_done {
-                true => work.passed_over(&job, slot, Outcome::Elsewhere, stamps)?,
-                false => work.run(&job, Trigger::Schedule, Some(slot), stamps)?,
+            let before = stamps.handled_ms.replace(slot.as_millisecond());
+            match work.has_run(&job, slot)? {
+                Ran::Here => {
+                    folder.stamp(&stamps)?;
+                    Exit::Answered
+                }
+                Ran::Elsewhere => work.passed_over(&job, slot, Outcome::Elsewhere, stamps)?,
+                Ran::Not => {
+                    let exit = work.run(&job, Trigger::Schedule, Some(slot), stamps)?;
+                    work.leave(&job, slot, exit, before)?;
+                    exit
+                }
             }
         }
-        (_, Some(slot)) => work.run(&job, Trigger::Schedule, Some(slot), stamps)?,
+        (_, Some(slot)) => {
+            let exit = work.run(&job, Trigger::Schedule, Some(slot), stamps)?;
+            work.leave(&job, slot, exit, stamps.handled_ms)?;
+            exit
+        }
         (Verdict::Missed { slot }, None) => {
             stamps.handled_ms = Some(slot.as_millisecond());
             work.passed_over(&job, slot, Outcome::Missed, stamps)?
@@ -216,6 +234,14 @@ pub(super) fn scheduled(
     };
     drop(lock);
     Ok(exit)
+}
+
+/// Whether a run has begun so short a time ago that another start means the same.
+fn is_just_begun(stamps: &Stamps, now: Timestamp) -> bool {
+    let ago = stamps
+        .started
+        .map(|run| u128::from(now.as_millisecond().abs_diff(run.at_ms)));
+    ago.is_none_or(|ago| ago <= AT_ONCE.as_millis())
 }
 
 /// Whether a job that runs once has had its time, and whatever ran it did not come to its end: it would never be due again,
@@ -294,6 +320,15 @@ struct Work<'a> {
     replay: Option<&'a Path>,
 }
 
+/// Whether a time of a job has been run.
+enum Ran {
+    Not,
+    /// By us: a clock that was set back and forth comes by twice.
+    Here,
+    /// By another program, as the job file says.
+    Elsewhere,
+}
+
 /// What came of the work of a run.
 #[derive(Default)]
 struct Came {
@@ -306,6 +341,56 @@ struct Came {
 }
 
 impl Work<'_> {
+    /// Whether `slot` has been run.
+    fn has_run(&self, job: &Job, slot: Timestamp) -> Result<Ran> {
+        let records = self.folder.records(usize::MAX)?;
+        let at = slot.to_string();
+        let is_it = |record: &Record| {
+            let is_again = job.is_once() && is_for_a_while(record.status);
+            record.outcome.is_run() && record.slot.as_deref() == Some(&at) && !is_again
+        };
+        if records.iter().any(is_it) {
+            return Ok(Ran::Here);
+        }
+        let now = self.world.clock.timestamp();
+        let Some(last) = job
+            .state
+            .last_run
+            .filter(|last| slot <= *last && *last <= now)
+        else {
+            return Ok(Ran::Not);
+        };
+        // What we have a record of was somebody who asked for it, and no run of this time.
+        let last = last.to_string();
+        let is_ours = records.iter().any(|record| record.start == last);
+        Ok(if is_ours { Ran::Not } else { Ran::Elsewhere })
+    }
+
+    /// What is left of a time once it was run. One that comes but once is tried again, where the cause may pass, for an hour. A
+    /// time that fell due meanwhile is skipped, unless what is missed is caught up.
+    fn leave(&self, job: &Job, slot: Timestamp, exit: Exit, before: Option<i64>) -> Result<()> {
+        let mut stamps = self.folder.stamps()?;
+        if self.is_tried_again(job, slot, exit.code()) {
+            stamps.handled_ms = before;
+            return self.folder.stamp(&stamps);
+        }
+        if job.catch_up() == CatchUp::Once || stamps.handled_ms != Some(slot.as_millisecond()) {
+            return Ok(());
+        }
+        if let Verdict::Due { slot } | Verdict::Missed { slot } = verdict(self.world, job, &stamps)?
+        {
+            stamps.handled_ms = Some(slot.as_millisecond());
+            self.folder.stamp(&stamps)?;
+        }
+        Ok(())
+    }
+
+    /// Whether the run of a job that comes but once is to be tried again.
+    fn is_tried_again(&self, job: &Job, slot: Timestamp, status: u8) -> bool {
+        let since = self.world.clock.timestamp().duration_since(slot);
+        job.is_once() && is_for_a_while(status) && since < TRY_FOR
+    }
+
     /// Run the job, whose lock is held, and leave a record.
     fn run(
         &self,
@@ -349,9 +434,6 @@ impl Work<'_> {
         });
         let mut record = self.record(job, trigger, slot, outcome, start);
         record.spent = std::mem::take(&mut came.spent);
-        if !text.is_empty() {
-            record.output = Some(self.folder.keep(start, &text)?);
-        }
         let speaks = is_given && !silent(&text);
         let given = match speaks {
             true => delivery::give(world, self.settings, job, &terms, &text),
@@ -359,13 +441,25 @@ impl Work<'_> {
         };
         record.delivered = given.to;
         let mut errors: Vec<anyhow::Error> = Vec::new();
-        errors.extend(given.error);
+        // Nobody who reads any more is no failure.
+        let is_failure = |error: &anyhow::Error| crate::error::exit_of(error) != Exit::Answered;
+        errors.extend(given.error.filter(is_failure));
         errors.extend(came.error.take());
-        // What could not be delivered is the finer cause only where the run itself went well.
+        if !text.is_empty() {
+            // The answer is out: a disk that is full is told, and ends nothing.
+            match self.folder.keep(start, &text) {
+                Ok(path) => record.output = Some(path),
+                Err(error) => errors.push(error.context("the answer is not kept")),
+            }
+        }
+        // What went wrong around the run is the cause only where the run itself went well.
         let exit = match (exit, errors.first()) {
             (Exit::Answered, Some(error)) => crate::error::exit_of(error),
             (exit, _) => exit,
         };
+        if exit == Exit::Timeout || !errors.is_empty() {
+            signal::last_words();
+        }
         if !errors.is_empty() {
             record.outcome = Outcome::Failed;
             let words: Vec<String> = errors.iter().map(|error| format!("{error:#}")).collect();
@@ -374,16 +468,25 @@ impl Work<'_> {
         record.status = exit.code();
         record.cause = exit.name().to_owned();
         record.end = world.clock.timestamp().to_string();
-        self.folder.record(&record)?;
         stamps.started = None;
-        self.folder.stamp(&stamps)?;
-        let settled = self.settle(job, &record, start, trigger);
-        for error in errors.iter().chain(&settled.err()) {
+        let recorded = self.folder.record(&record);
+        // Without a record the stamp stays, so that whoever comes next knows that there was a run.
+        let stamped = recorded.and_then(|()| self.folder.stamp(&stamps));
+        errors.extend(stamped.err());
+        errors.extend(self.settle(job, &record, start, trigger).err());
+        for error in &errors {
             self.complain(job, error);
         }
         if record.outcome == Outcome::Failed {
+            if exit == Exit::Timeout {
+                signal::overtime(delivery::LIMIT);
+            }
             delivery::tell_failure(world, self.settings, job, &terms, &record);
         }
+        let exit = match (exit, errors.first()) {
+            (Exit::Answered, Some(error)) => crate::error::exit_of(error),
+            (exit, _) => exit,
+        };
         if let Some(gone) = &came.gone {
             gone.tidy(world);
         }
@@ -552,8 +655,11 @@ impl Work<'_> {
         };
         // Its record may be there: then only the stamp was not taken back.
         let start = time(started.at_ms).to_string();
-        let mut records = self.folder.records(usize::MAX)?.into_iter().rev();
-        if records.any(|record| record.start == start && record.outcome != Outcome::Busy) {
+        let records = self.folder.records(usize::MAX)?;
+        if records
+            .iter()
+            .any(|record| record.start == start && record.outcome != Outcome::Busy)
+        {
             self.folder.stamp(stamps)?;
             return Ok(None);
         }
@@ -568,8 +674,18 @@ impl Work<'_> {
         self.folder.stamp(stamps)?;
         self.complain(job, &anyhow!("the last run was cut off: {words}"));
         let terms = job.terms.clone().unwrap_or_default();
-        let again = terms.after_crash == AfterCrash::Again;
-        if !again {
+        // What dies each time is not begun for ever.
+        let is_first = |slot: Timestamp| {
+            let slot = Some(slot.to_string());
+            let was_cut = |other: &Record| other.outcome == Outcome::Unknown && other.slot == slot;
+            !records.iter().any(was_cut)
+        };
+        let is_fresh = |slot: &Timestamp| {
+            self.world.clock.timestamp().duration_since(*slot) < AGAIN && is_first(*slot)
+        };
+        let again = slot.filter(is_fresh);
+        let again = again.filter(|_| terms.after_crash == AfterCrash::Again);
+        if again.is_none() {
             delivery::tell_failure(self.world, self.settings, job, &terms, &record);
             let now = self.world.clock.timestamp();
             self.store.update(&job.id, now, |job| {
@@ -578,7 +694,7 @@ impl Work<'_> {
                 false
             })?;
         }
-        Ok(slot.filter(|_| again))
+        Ok(again)
     }
 
     /// Note that a time was not run.
@@ -599,17 +715,25 @@ impl Work<'_> {
         Ok(Exit::Answered)
     }
 
-    /// Note that the job was running already, which is how this one ends.
-    fn skipped(&self, job: &Job, error: anyhow::Error) -> anyhow::Error {
+    /// The job is running already. That is told and noted once for each time that is skipped by it; what was started for no time
+    /// of its own is told it each time.
+    fn skipped(&self, job: &Job, slot: Option<Timestamp>, error: anyhow::Error) -> Result<Exit> {
         let now = self.world.clock.timestamp();
-        let mut record = self.record(job, Trigger::Schedule, None, Outcome::Busy, now);
+        let mut record = self.record(job, Trigger::Schedule, slot, Outcome::Busy, now);
+        if slot.is_some() {
+            let is_told =
+                |other: &Record| other.outcome == Outcome::Busy && other.slot == record.slot;
+            if self.folder.records(BUSY)?.iter().any(is_told) {
+                return Ok(Exit::Answered);
+            }
+        }
         let exit = crate::error::exit_of(&error);
         record.error = Some(format!("{error:#}"));
         (record.status, record.cause) = (exit.code(), exit.name().to_owned());
-        match self.folder.record(&record) {
+        Err(match self.folder.record(&record) {
             Ok(()) => error,
             Err(other) => error.context(format!("no record is left: {other:#}")),
-        }
+        })
     }
 
     fn record(
@@ -643,26 +767,33 @@ impl Work<'_> {
     /// Tell the job file how it went, as the Python program does; a job that runs once has run.
     fn settle(&self, job: &Job, record: &Record, start: Timestamp, trigger: Trigger) -> Result<()> {
         let now = self.world.clock.timestamp();
-        let next = add::coming(self.world, job, now, 1).pop();
         if !self.is_kept {
             return Ok(());
         }
-        let found = self.store.update(&job.id, now, |job| {
-            job.state.last_run = Some(start);
-            job.state.last_status = Some(match record.outcome {
+        let mut is_same = false;
+        let found = self.store.update(&job.id, now, |there| {
+            is_same = there.schedule == job.schedule;
+            there.state.last_run = Timestamp::from_millisecond(start.as_millisecond()).ok();
+            there.state.last_status = Some(match record.outcome {
                 Outcome::Failed => "error".into(),
                 _ => "ok".into(),
             });
-            job.state.last_error.clone_from(&record.error);
-            job.state.next_run = next.filter(|_| job.enabled);
+            there.state.last_error.clone_from(&record.error);
+            add::note_next(self.world, there, now);
             false
         })?;
         if !found {
-            // It was removed while it ran: nothing of it stays.
+            // Who removes it with our own command leaves no terms; then nothing of it stays. Another program's copy of the file
+            // may only be older than the job.
+            if job.terms.is_none() || self.store.has_terms(&job.id)? {
+                return Ok(());
+            }
             self.store.remove_folder(&job.id)?;
             return switch::forget_conversation(self.world, self.settings, job);
         }
-        match job.is_once() && trigger == Trigger::Schedule {
+        let slot = record.slot.as_deref().and_then(|slot| slot.parse().ok());
+        let again = slot.is_some_and(|slot| self.is_tried_again(job, slot, record.status));
+        match is_same && job.is_once() && trigger == Trigger::Schedule && !again {
             true => self.retire(job, Some(record.outcome)),
             false => Ok(()),
         }
@@ -742,6 +873,13 @@ fn used_up(most: f64, cost: f64) -> anyhow::Error {
         ),
         "`nanobot heartbeat enable --max-cost …`, with more",
     )
+}
+
+/// Whether a run that ended with this status may do better in a while.
+fn is_for_a_while(status: u8) -> bool {
+    [Exit::Unavailable, Exit::TryAgain]
+        .iter()
+        .any(|exit| exit.code() == status)
 }
 
 /// Whether an answer says that it has nothing to say: its last line is the mark.
