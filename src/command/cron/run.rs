@@ -176,8 +176,11 @@ pub(super) fn scheduled(
             if crate::error::exit_of(&error) != Exit::TryAgain {
                 return Err(error);
             }
+            let is_begun = stamps.started.is_some();
             return match verdict(&world, &job, &stamps)? {
-                Verdict::Due { slot } => work.skipped(&job, Some(slot), error),
+                // A later time than the one that is run.
+                Verdict::Due { slot } if is_begun => work.skipped(&job, Some(slot), error),
+                Verdict::Due { .. } => work.skipped(&job, None, error),
                 _ if is_just_begun(&stamps, world.clock.timestamp()) => {
                     work.skipped(&job, None, error)
                 }
