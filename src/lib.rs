@@ -136,10 +136,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
         env.get("TERM") == Some("dumb"),
     );
     let arguments: Vec<OsString> = arguments.into_iter().collect();
-    let cli = match command()
-        .try_get_matches_from(&arguments)
-        .and_then(|matches| Cli::from_arg_matches(&matches))
-    {
+    let cli = match of_line(&arguments).map_or_else(|| parsed(&arguments), Ok) {
         Ok(cli) => cli,
         Err(error) => return usage(&error, &arguments, Terminal::probe(None, no_color, dumb)),
     };
@@ -158,6 +155,44 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
 /// The command tree with the parts that are printed from the code: what man pages and completions are made from.
 pub fn command() -> clap::Command {
     Cli::command().mut_subcommand("agent", |agent| agent.after_long_help(statuses()))
+}
+
+fn parsed(arguments: &[OsString]) -> Result<Cli, clap::Error> {
+    let matches = command().try_get_matches_from(arguments)?;
+    Cli::from_arg_matches(&matches)
+}
+
+/// The arguments as a line of the crontab has them, read as [`parsed`] would. Cron asks each minute whether a job is due, and
+/// to learn all that the command line may be takes longer than all the rest of the answer.
+fn of_line(arguments: &[OsString]) -> Option<Cli> {
+    let (_, mut rest) = arguments.split_first()?;
+    let mut shared = cli::Shared::default();
+    let places = [("-c", &mut shared.config), ("-w", &mut shared.workspace)];
+    for (flag, place) in places {
+        if let [first, path, after @ ..] = rest
+            && first == flag
+            && !path.is_empty()
+            && !path.as_encoded_bytes().starts_with(b"-")
+        {
+            *place = Some(path.into());
+            rest = after;
+        }
+    }
+    let [cron, run, id, scheduled] = rest else {
+        return None;
+    };
+    let is_line = cron == "cron" && run == "run" && scheduled == "--scheduled";
+    let id = id.to_str().filter(|id| cron::store::is_plain(id))?;
+    is_line.then(|| Cli {
+        shared,
+        command: cli::Command::Cron {
+            command: cli::Cron::Run(cli::CronRun {
+                job: Some(id.to_owned()),
+                scheduled: true,
+                ..cli::CronRun::default()
+            }),
+        },
+    })
 }
 
 fn dispatch(cli: Cli, env: Env, terminal: Terminal) -> anyhow::Result<Exit> {
@@ -254,4 +289,38 @@ fn statuses() -> String {
     }
     table.truncate(table.trim_end().len());
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{of_line, parsed};
+    use std::ffi::OsString;
+
+    #[test]
+    fn a_line_of_the_crontab_is_read_the_same_both_ways() {
+        let check = |line: &str, is_line: bool| {
+            let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            let short = of_line(&words).map(|cli| format!("{cli:?}"));
+            assert_eq!(short.is_some(), is_line, "{line}");
+            if let Some(short) = short {
+                assert_eq!(short, format!("{:?}", parsed(&words).unwrap()), "{line}");
+            }
+        };
+        check("nanobot cron run 0a1b2c3d --scheduled", true);
+        check("/usr/bin/nanobot cron run heartbeat --scheduled", true);
+        check("nanobot -c /a/b.json cron run a-b_c --scheduled", true);
+        check("nanobot -w /w cron run 0a1b2c3d --scheduled", true);
+        check("nanobot -c c -w w cron run 0a1b2c3d --scheduled", true);
+        check("nanobot -w w -c c cron run 0a1b2c3d --scheduled", false);
+        check("nanobot -c -w w cron run 0a1b2c3d --scheduled", false);
+        check("nanobot -c  cron run 0a1b2c3d --scheduled", false);
+        check("nanobot cron run --due --scheduled", false);
+        check("nanobot cron run a.b --scheduled", false);
+        check("nanobot cron run 0a1b2c3d --as-cron", false);
+        check("nanobot cron run 0a1b2c3d --scheduled -q", false);
+        check("nanobot -q cron run 0a1b2c3d --scheduled", false);
+        check("nanobot cron run --scheduled 0a1b2c3d", false);
+        check("nanobot cron run", false);
+        check("nanobot", false);
+    }
 }

@@ -9,6 +9,8 @@ use crate::error::{Exit, fail, fail_hint};
 use crate::sys::store::{self, Lock};
 use anyhow::{Context, Result};
 use jiff::Timestamp;
+use serde::Deserialize;
+use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -89,9 +91,8 @@ impl Store {
             return self.heartbeat();
         }
         for path in &self.files {
-            let file = load(path)?;
-            if let Some(value) = entries(&file).find(|value| is(value, id)) {
-                return self.job_of(value).map(Some);
+            if let Some(value) = entry(path, id)? {
+                return self.job_of(&value).map(Some);
             }
         }
         Ok(None)
@@ -336,6 +337,29 @@ fn load(path: &Path) -> Result<Map<String, Value>> {
     let aside = keep_aside(path, &bytes)?;
     let error = damaged(path, &wrong);
     Err(error.context(format!("a copy is kept as `{}`", aside.display())))
+}
+
+/// The job `id` of the file at `path`. The others are only skipped over, since cron asks this way each minute; wherever that
+/// does not do, the whole file is read and judged.
+fn entry(path: &Path, id: &str) -> Result<Option<Value>> {
+    #[derive(Deserialize)]
+    struct Sketch<'a> {
+        version: u64,
+        #[serde(borrow)]
+        jobs: Vec<&'a RawValue>,
+    }
+    let Some(bytes) = store::read(path)? else {
+        return Ok(None);
+    };
+    if let Ok(Sketch { version: 1, jobs }) = serde_json::from_slice(&bytes) {
+        let named = jobs.iter().filter(|job| job.get().contains(id));
+        let mut values = named.flat_map(|job| serde_json::from_str::<Value>(job.get()));
+        if let Some(value) = values.find(|value| is(value, id)) {
+            return Ok(Some(value));
+        }
+    }
+    let file = load(path)?;
+    Ok(entries(&file).find(|value| is(value, id)).cloned())
 }
 
 /// A copy of a damaged file, made once and named for its last change: the file itself stays for whoever mends it.
