@@ -51,6 +51,11 @@ impl Store {
         }
     }
 
+    /// Whether there are jobs where older releases have them.
+    pub fn has_older(data: &Path) -> bool {
+        data.join(FILE).exists()
+    }
+
     /// The file that new jobs go to.
     pub fn file(&self) -> &Path {
         let found = self.files.iter().find(|path| path.exists());

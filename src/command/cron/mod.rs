@@ -91,8 +91,11 @@ pub(in crate::command) fn settings(world: &World) -> Result<Settings> {
 /// The jobs of the workspace. What older releases keep in the data directory belongs to the workspace of the config,
 /// however that was come to.
 pub(in crate::command) fn store(world: &World, settings: &Settings) -> Store {
-    let usual = near::workspace(world, &world.paths.config);
-    let older = usual == Some(near::real(&settings.workspace));
+    // Most have none, and need not be asked whose it would be.
+    let older = Store::has_older(&world.paths.root) && {
+        let usual = near::workspace(world, &world.paths.config);
+        usual == Some(near::real(&settings.workspace))
+    };
     Store::new(&settings.workspace, &world.paths.root, older)
 }
 
