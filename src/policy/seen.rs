@@ -243,7 +243,7 @@ impl State {
             }
             return;
         }
-        let is_piped = user.id.rsplit('-').next() == Some(PIPED);
+        let is_piped = is_piped(user);
         for part in &user.parts {
             let text = match part {
                 Part::Text(text) => text,
@@ -256,7 +256,7 @@ impl State {
                     continue;
                 }
             };
-            if PLACEHOLDERS.iter().any(|start| text.starts_with(start)) {
+            if is_attached(text) {
                 self.taint(|| "an attachment".into());
                 continue;
             }
@@ -408,6 +408,28 @@ fn domain(url: &Url) -> String {
         _ => 2,
     };
     labels[labels.len().saturating_sub(count)..].join(".")
+}
+
+/// What the user said with `message`, without what others wrote in it; `None` where nobody knows whose words they are.
+pub fn own_words(message: &User) -> Option<String> {
+    if message.injected || is_piped(message) {
+        return None;
+    }
+    let texts = message.parts.iter().filter_map(|part| match part {
+        Part::Text(text) if !is_attached(text) => Some(apart(text).0),
+        _ => None,
+    });
+    Some(texts.collect())
+}
+
+/// Whether all of it was piped in.
+fn is_piped(message: &User) -> bool {
+    message.id.rsplit('-').next() == Some(PIPED)
+}
+
+/// Whether `text` stands for something that was attached.
+fn is_attached(text: &str) -> bool {
+    PLACEHOLDERS.iter().any(|start| text.starts_with(start))
 }
 
 /// `text` as the user's own words, and the blocks in it that others wrote, with their kinds. A block ends with its own

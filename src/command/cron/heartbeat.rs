@@ -7,7 +7,8 @@ use crate::command::session::place;
 use crate::cron::job::Job;
 use crate::error::without_turn;
 use crate::ledger::Account;
-use crate::message::{Message, Part, Usage, User, plain_text};
+use crate::message::{Message, Part, Usage, User};
+use crate::policy::seen;
 use crate::provider::{Calls, Request, ToolSpec};
 use crate::report::{Form, Level, Progress, Report, json};
 use crate::session::Session;
@@ -21,13 +22,15 @@ use serde_json::json;
 const FILE: &str = "HEARTBEAT.md";
 /// Bytes of it that are read.
 const LONGEST: usize = 64 << 10;
-/// Characters of the last run's task and answer that the model is shown.
-const LAST: usize = 2000;
+/// How many of the last runs the model is told of.
+const RUNS: usize = 5;
+/// Characters of what one of them was to do.
+const LONGEST_TASK: usize = 1000;
 const TOOL: &str = "heartbeat";
 
 const SYSTEM: &str = "You look through a list of standing tasks at regular intervals, and decide whether any of them is to be \
-done now. Go by the time that you are given, by when and how the list says that each is to be done, and by what the last run \
-did. Call the tool `heartbeat` once. Choose `skip` when nothing is to be done now; that is the usual case. Choose `run` when \
+done now. Go by the time that you are given, by when and how the list says that each is to be done, and by what the last runs \
+were to do. Call the tool `heartbeat` once. Choose `skip` when nothing is to be done now; that is the usual case. Choose `run` when \
 something is, and say in `tasks` what is to be done, so that somebody who does not see the list can do it.";
 
 /// What the model decided, and what that cost.
@@ -133,7 +136,7 @@ pub(super) fn decide(
     let progress = Progress::new(world.terminal, level);
     let mut report = Report::new(world.terminal, Form::Held, progress, stamp);
     let last = Session::read(&place(world, &settings)?, &session, &mut |_| {})?;
-    let text = question(&world.clock.now().to_string(), list, &last_run(&last));
+    let text = question(&world.clock.now().to_string(), list, &last_runs(&last));
     let chosen = asker::choose(world, arguments, &settings, &account, &mut report)?;
     let sampling = asker::sampling(&settings.asked[0]);
     let messages = [Message::User(User {
@@ -176,30 +179,28 @@ fn question(now: &str, list: &str, last: &str) -> String {
     format!("Now: {now}\n\n{last}\n\nThe list, {FILE}:\n\n{list}")
 }
 
-/// What the last run was to do, and what it said.
-fn last_run(session: &Session) -> String {
-    let messages = session.messages().iter().rev();
-    let (mut answer, mut task) = (None, None);
-    for message in messages {
-        match message {
-            Message::Assistant(reply) if answer.is_none() && !reply.text.is_empty() => {
-                answer = Some(reply.text.clone());
+/// When the last runs were, and what they were to do. Not what they said: that may be a stranger's words, and what the look
+/// makes of them would be taken for the user's own.
+fn last_runs(session: &Session) -> String {
+    let runs = session
+        .messages()
+        .iter()
+        .rev()
+        .filter_map(|message| match message {
+            Message::User(user) => {
+                let task = seen::own_words(user)?;
+                let (when, task) = (user.facts.trim(), task.trim());
+                let task: String = task.chars().take(LONGEST_TASK).collect();
+                (!task.is_empty()).then(|| format!("{when}\nIts task: {task}"))
             }
-            Message::User(user) if !user.injected => {
-                task = Some((plain_text(&user.parts), user.facts.clone()));
-                break;
-            }
-            _ => {}
-        }
-    }
-    let short = |text: &str| text.chars().take(LAST).collect::<String>();
-    match task {
-        None => "There was no run before.".to_owned(),
-        Some((task, facts)) => format!(
-            "The last run that did something:\n{}\nIts task: {}\nIts answer: {}",
-            short(facts.trim()),
-            short(&task),
-            answer.map_or_else(|| "none".to_owned(), |text| short(&text))
+            _ => None,
+        });
+    let runs: Vec<String> = runs.take(RUNS).collect();
+    match runs.is_empty() {
+        true => "There was no run before.".to_owned(),
+        false => format!(
+            "The last runs that did something, newest first:\n\n{}",
+            runs.join("\n\n")
         ),
     }
 }
