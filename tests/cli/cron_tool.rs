@@ -85,6 +85,56 @@ fn a_job_of_a_model_may_do_no_more_than_its_run() {
 }
 
 #[test]
+fn what_a_person_changes_of_it_leaves_its_bounds() {
+    let story = Story::new().script([
+        calls("cron", plan(&json!({ "every_seconds": 3600 }))),
+        says("ok"),
+        says("one"),
+        says("two"),
+    ]);
+    story
+        .run(["agent", "--tools", "cron,read_file", "-m", "x"])
+        .stdout("ok\n");
+    let id = kept(&story)[0]["id"].as_str().unwrap().to_owned();
+    let tools = |request: usize| -> usize {
+        let asked = &story.asked()[request];
+        asked.body["tools"].as_array().unwrap().len()
+    };
+    let edited = [
+        "cron",
+        "edit",
+        &id,
+        "--name",
+        "mine",
+        "-m",
+        "y",
+        "--timeout",
+        "5m",
+    ];
+    let ran = story.run(edited).stdout_has("Changed");
+    ran.error_text();
+    drop(ran);
+    story
+        .run(["cron", "show", &id])
+        .stdout_has("made by a model");
+    story.run(["cron", "run", &id]).stdout("one\n");
+    assert_eq!(tools(2), 1);
+    // Whoever says what it may do has it for himself.
+    story
+        .run(["cron", "edit", &id, "--profile", "default"])
+        .stdout_has("Changed")
+        .stderr_has("a model made this job: it may do more now than the run that made it");
+    assert!(
+        !story
+            .run(["cron", "show", &id])
+            .text()
+            .contains("made by a model")
+    );
+    story.run(["cron", "run", &id]).stdout("two\n");
+    assert!(tools(3) > 5, "{}", tools(3));
+}
+
+#[test]
 fn a_run_of_a_job_makes_no_jobs() {
     let story = Story::new().script([
         calls("cron", plan(&json!({ "every_seconds": 3600 }))),

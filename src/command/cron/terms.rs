@@ -23,6 +23,8 @@ pub(in crate::command) struct Given {
     pub(in crate::command) settings: Settings,
     pub(in crate::command) profile: Profile,
     pub(in crate::command) policy: Policy,
+    /// The job was a run's, and is a person's from now on.
+    pub(in crate::command) taken_over: bool,
 }
 
 /// What a job with these `terms` works with: by the config as it is now, and no more than its creator might do.
@@ -52,7 +54,10 @@ pub(in crate::command) fn cast_of(world: &World, terms: &Terms) -> Result<Given>
             fail_hint(
                 Exit::Config,
                 format!("what the job's creator might do {words}"),
-                "`nanobot cron edit JOB`, which fixes anew what it may do",
+                match terms.by_model {
+                    true => "`nanobot cron edit JOB --profile default`, which makes it yours",
+                    false => "`nanobot cron edit JOB`, which fixes anew what it may do",
+                },
             )
         })?;
         policy = policy.and(&then);
@@ -62,6 +67,7 @@ pub(in crate::command) fn cast_of(world: &World, terms: &Terms) -> Result<Given>
         settings,
         profile,
         policy,
+        taken_over: false,
     })
 }
 
@@ -235,9 +241,15 @@ pub(in crate::command) fn put(
     if terms.grants.is_null() || is_given(grants)? {
         terms.grants = written(grants)?;
     }
-    terms.by_model = false;
-    terms.policy = None;
-    let given = cast_of(world, &terms)?;
+    // What a run made stays within what that run might do, whatever else of it is changed, until a person says what it may do.
+    let keeps_bounds = terms.by_model && !is_given(grants)?;
+    let taken_over = terms.by_model && !keeps_bounds;
+    if !keeps_bounds {
+        terms.by_model = false;
+        terms.policy = None;
+    }
+    let mut given = cast_of(world, &terms)?;
+    given.taken_over = taken_over;
     terms.policy = Some(given.policy.snapshot());
     job.terms = Some(terms);
     Ok(given)
@@ -334,6 +346,9 @@ pub(in crate::command) fn consequences(
     given: &Given,
 ) -> Vec<String> {
     let mut notices = Vec::new();
+    if given.taken_over {
+        notices.push("a model made this job: it may do more now than the run that made it".into());
+    }
     let policy = &given.policy;
     let means_directory = grants.write.iter().any(|path| path == Path::new("."));
     let here = std::env::current_dir().is_ok_and(|here| here == policy.reach.directory);
