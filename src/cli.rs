@@ -755,8 +755,8 @@ pub struct CronTerms {
     /// The model to ask, or a preset of the config
     #[arg(long, value_name = "NAME")]
     pub model: Option<String>,
-    /// Run only when this command ends with status 0; its output goes to the model. It runs as you, outside the sandbox.
-    /// Another status means no; 126, 127 and a signal are failures
+    /// Run only when this command ends with status 0; its output goes to the model. Another status means no; 126, 127 and
+    /// a signal are failures. It runs as you: outside the sandbox, in your home directory, with all of the environment
     #[arg(long, value_name = "CMD")]
     pub when: Option<String>,
     /// End a run after so long: seconds, or as `90s`, `5m`, `1h30m` [default: 1h]
@@ -777,10 +777,10 @@ pub struct CronTerms {
     /// does not deliver to them
     #[arg(long, value_name = "NAME")]
     pub channel: Option<String>,
-    /// The file, the command, or who gets it
+    /// The file, the command, which runs as that of `--when` does, or who gets it
     #[arg(long, value_name = "WHERE")]
     pub to: Option<String>,
-    /// Run this command when a run fails; what went wrong is its input
+    /// Run this command when a run fails, as that of `--when` is run; what went wrong is its input
     #[arg(long, value_name = "CMD")]
     pub on_failure: Option<String>,
 }

@@ -6,7 +6,7 @@
 use crate::error::{Exit, fail, fail_hint};
 use crate::sys::signal::{self, Patience};
 use anyhow::{Context, Result};
-use rustix::fs::{Access, AtFlags};
+use rustix::fs::{Access, AtFlags, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{BufWriter, ErrorKind, Read, Seek, SeekFrom, Write};
@@ -117,6 +117,50 @@ pub fn append_to(mut log: &File, path: &Path, before: u64, bytes: &[u8]) -> Resu
 pub fn append(path: &Path, bytes: &[u8]) -> Result<()> {
     let log = open_log(path)?;
     append_to(&log, path, size(&log, path)?, bytes)
+}
+
+/// Append `bytes` to the file at exactly `path`, made where it is missing, and its directory too. No link is followed on the
+/// way to it: who may change the directory cannot lead them elsewhere.
+pub fn append_at(path: &Path, bytes: &[u8]) -> Result<()> {
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    let there = folder
+        .ancestors()
+        .find(|path| path.symlink_metadata().is_ok());
+    if let Some(there) = there {
+        let what = || format!("look at `{}`", there.display());
+        let real = there.canonicalize().with_context(what)?;
+        if real != there {
+            return Err(leads_elsewhere(there));
+        }
+    }
+    create_dir(folder)?;
+    let flags = OFlags::RDWR
+        | OFlags::APPEND
+        | OFlags::CREATE
+        | OFlags::NOFOLLOW
+        | OFlags::NONBLOCK
+        | OFlags::CLOEXEC;
+    let mode = Mode::from_raw_mode(0o600);
+    let no_links = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    let opened = match rustix::fs::openat2(rustix::fs::CWD, path, flags, mode, no_links) {
+        // Before Linux 5.6, and where a filter does not know it.
+        Err(Errno::NOSYS | Errno::PERM) => rustix::fs::open(path, flags, mode),
+        other => other,
+    };
+    let log = match opened {
+        Err(Errno::LOOP) => return Err(leads_elsewhere(path)),
+        other => File::from(other.with_context(|| format!("open `{}`", path.display()))?),
+    };
+    let before = size(&log, path)?;
+    if !log.metadata().is_ok_and(|about| about.is_file()) {
+        return Err(irregular(path));
+    }
+    append_to(&log, path, before, bytes)
+}
+
+fn leads_elsewhere(path: &Path) -> anyhow::Error {
+    let cause = format!("`{}` is a link, or lies behind one", path.display());
+    fail(Exit::Io, cause)
 }
 
 /// Bring a log's data to the disk.

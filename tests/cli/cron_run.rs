@@ -3,7 +3,8 @@
 use crate::server::{calls, fails, says};
 use crate::story::{Story, write};
 use serde_json::{Value, json};
-use std::path::PathBuf;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
 
 /// When the jobs of these stories were made, in milliseconds: five minutes before the stories' time.
 pub(crate) const MADE: i64 = 1_767_322_745_000;
@@ -231,6 +232,178 @@ fn a_condition_decides_whether_anything_is_spent() {
             .stderr_has(words);
     }
     assert_eq!(outcomes(&story), ["no", "ok", "failed", "failed", "failed"]);
+}
+
+/// What a run left where it works is not run: neither a program nor what an interpreter finds beside itself.
+#[test]
+fn commands_run_at_home_and_not_where_runs_write() {
+    let story = Story::new().script([says("one"), fails(401, "no such key")]);
+    jobs(&story, &[job(&minutely())]);
+    let work = story.dir().join("work");
+    for place in [&story.workspace(), &work] {
+        write(&place.join("check"), b"#!/bin/sh\necho planted\n");
+    }
+    let out = story.dir().join("out");
+    let tell = |name: &str| {
+        let out = out.display();
+        format!(
+            "echo {name} \"$PWD\" \"$NANOBOT_DIRECTORY\" $(ls check 2>&1 | wc -l) >> {out}; test ! -e check"
+        )
+    };
+    for directory in [None, Some(&work)] {
+        let mut known = json!({
+            "v": 1, "when": tell("when"), "onFailure": tell("failure"), "sink": { "command": tell("to") },
+        });
+        if let Some(path) = directory {
+            known["grants"] = json!({ "directory": path });
+        }
+        terms(&story, &known);
+        let ran = story.run(["cron", "run", ID]);
+        let failed = i32::from(directory.is_some()) * 77;
+        assert_eq!(
+            (ran.code(), ran.error_text().is_empty()),
+            (failed, failed == 0)
+        );
+    }
+    let home = story.home().display().to_string();
+    let (workspace, work) = (story.workspace(), work.display());
+    let text = std::fs::read_to_string(&out).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(
+        lines,
+        [
+            format!("when {home} {} 1", workspace.display()),
+            format!("to {home} {} 1", workspace.display()),
+            format!("when {home} {work} 1"),
+            format!("failure {home} {work} 1"),
+        ]
+    );
+    story
+        .run(["cron", "edit", ID, "--when", "./check"])
+        .stdout_has("Changed")
+        .stderr_has("`--when` runs in `");
+}
+
+/// A run may change what lies where it works, and must not lead its answer elsewhere by that.
+#[test]
+fn an_answer_follows_no_link_that_was_made_since() {
+    let place = |story: &Story| story.dir().join("work/in");
+    let victim = |story: &Story| story.dir().join("victim");
+    let replaced: [(&str, fn(&Path, &Path)); 3] = [
+        ("the file", |place, victim| {
+            symlink(victim.join("out"), place.join("out")).unwrap();
+        }),
+        ("its directory", |place, victim| {
+            std::fs::rename(place, place.with_extension("old")).unwrap();
+            symlink(victim, place).unwrap();
+        }),
+        ("one above", |place, victim| {
+            let above = place.parent().unwrap();
+            std::fs::rename(above, above.with_extension("old")).unwrap();
+            std::fs::create_dir(victim.join("in")).unwrap();
+            symlink(victim, above).unwrap();
+        }),
+    ];
+    for (what, replace) in replaced {
+        let story = Story::new().script([says("one"), says("two")]);
+        jobs(&story, &[job(&minutely())]);
+        let (place, victim) = (place(&story), victim(&story));
+        std::fs::create_dir_all(&place).unwrap();
+        std::fs::create_dir(&victim).unwrap();
+        // By a link, which is followed when the job is made.
+        symlink(&place, story.dir().join("by")).unwrap();
+        let to = story.dir().join("by/out");
+        let flags = ["--channel", "file", "--to", to.to_str().unwrap()];
+        let ran = story.run(["cron", "edit", ID].iter().chain(&flags));
+        ran.stdout_has("Changed").error_text();
+        story.run(["cron", "run", ID]);
+        assert_eq!(std::fs::read_to_string(place.join("out")).unwrap(), "one\n");
+        std::fs::remove_file(place.join("out")).unwrap();
+        replace(&place, &victim);
+        story
+            .run(["cron", "run", ID])
+            .status(74)
+            .stdout("two\n")
+            .stderr_has("is a link, or lies behind one");
+        assert!(!victim.join("out").exists(), "{what}");
+        assert!(!victim.join("in/out").exists(), "{what}");
+    }
+}
+
+/// What commands hold and print is kept and shown without keys.
+#[test]
+fn keys_in_commands_stay_with_the_job() {
+    const KEY: &str = "sk-ant-api03-Q1w2E3r4T5y6U7i8O9p0A1s2D3f4G5h6J7k8L9z0";
+    const WORD: &str = "hunter2-hunter2";
+    let story = Story::new().script([says("one"), says("two")]);
+    jobs(&story, &[job(&minutely())]);
+    let command =
+        format!("cat >/dev/null; echo {KEY} https://u:{WORD}@h.example/; exit $(cat status)");
+    let flags = [
+        "--channel",
+        "command",
+        "--to",
+        &command,
+        "--on-failure",
+        &command,
+    ];
+    let ran = story.run(["cron", "edit", ID].iter().chain(&flags));
+    let mut told = ran.text() + &ran.error_text();
+    drop(ran);
+    assert_eq!(kept(&story)["payload"]["to"], Value::Null);
+    assert_eq!(kept(&story)["payload"]["channel"], "command");
+    assert_eq!(kept(&story)["payload"]["deliver"], true);
+    for status in ["3", "0"] {
+        write(&story.home().join("status"), status.as_bytes());
+        let ran = story.run(["cron", "run", ID]);
+        assert_eq!(ran.code(), i32::from(status == "3"));
+        told += &(ran.text() + &ran.error_text());
+    }
+    let when = format!("echo {KEY}; kill -9 $$");
+    let ran = story.run(["cron", "edit", ID, "--when", &when]);
+    drop(ran.stdout_has("Changed").error_text());
+    told += &story.run(["cron", "run", ID]).status(1).error_text();
+    assert!(
+        told.contains("failed with status 3") && told.contains("sk-ant-***"),
+        "{told}"
+    );
+    for arguments in [
+        &["cron", "show", ID][..],
+        &["cron", "show", ID, "--json"],
+        &["cron", "list", "--json"],
+        &["cron", "logs", ID],
+        &["cron", "logs", ID, "--json"],
+    ] {
+        told += &story.run(arguments).text();
+    }
+    for path in [
+        story.workspace().join("cron/jobs.json"),
+        folder(&story).join("runs.jsonl"),
+    ] {
+        told += &std::fs::read_to_string(path).unwrap();
+    }
+    for secret in [KEY, WORD] {
+        let at = told.find(secret);
+        assert!(
+            at.is_none(),
+            "{:?}",
+            at.map(|at| &told[at.saturating_sub(300)..at])
+        );
+    }
+    // The command itself is whole, and still the job's after an edit of something else.
+    let ran = story.run([
+        "cron",
+        "edit",
+        ID,
+        "--channel",
+        "command",
+        "--timeout",
+        "60",
+    ]);
+    drop(ran.stdout_has("Changed").error_text());
+    let terms = std::fs::read_to_string(folder(&story).join("job.json")).unwrap();
+    let terms: Value = serde_json::from_str(&terms).unwrap();
+    assert_eq!(terms["sink"]["command"], command);
 }
 
 #[test]

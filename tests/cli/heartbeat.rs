@@ -414,7 +414,7 @@ fn cron_looks_when_it_is_due() {
 #[test]
 fn a_condition_that_says_no_asks_nobody() {
     let story = with_list();
-    enable(&story, &["--when", "test -e mail"]);
+    enable(&story, &["--when", "test -e \"$NANOBOT_DIRECTORY/mail\""]);
     heartbeat(&story, &[]);
     assert_eq!(outcomes(&story), ["no"]);
     assert_eq!(story.asked().len(), 0);
@@ -431,7 +431,7 @@ fn while_it_looks_nobody_else_does() {
     lock.lock().unwrap();
     heartbeat(&story, &[])
         .status(75)
-        .stderr_has("the job `heartbeat` is in use");
+        .stderr_has("the job `heartbeat` runs already");
     assert_eq!(story.asked().len(), 0);
     drop(lock);
     heartbeat(&story, &[]).stdout("done\n");

@@ -1,5 +1,6 @@
 //! Where a run's answer goes, and who is told of a failure. The commands are the user's own: a shell runs them outside the
-//! sandbox, and they come from our own folder, never from the job file.
+//! sandbox, and they come from our own folder, never from the job file. They run in the home directory, as cron itself runs
+//! everything: what a job works on may be written by its runs, and a program found there would be theirs.
 
 use super::directory;
 use crate::World;
@@ -11,7 +12,7 @@ use crate::sys::process::{self, Spec};
 use crate::sys::{signal, store};
 use anyhow::{Context, Result};
 use jiff::Timestamp;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// How long a command that gets an answer or a failure may take.
@@ -135,11 +136,15 @@ pub(super) fn shell(
         ("NANOBOT_JOB".to_owned(), job.id.clone()),
         ("NANOBOT_JOB_NAME".to_owned(), job.name.clone()),
     ]);
+    let works_in = directory(settings, &job.terms.clone().unwrap_or_default());
+    // One that is no text is told to nobody.
+    let works_in = works_in.to_str().map(str::to_owned);
+    env.extend(works_in.map(|path| ("NANOBOT_DIRECTORY".to_owned(), path)));
     env.extend(slot.map(|slot| ("NANOBOT_SLOT".to_owned(), slot.to_string())));
     Spec {
         program: "/bin/sh".into(),
         arguments: vec!["-c".into(), command.to_owned()],
-        directory: directory(settings, &job.terms.clone().unwrap_or_default()),
+        directory: home(world),
         env,
         timeout: LIMIT,
         keep: KEEP,
@@ -148,11 +153,33 @@ pub(super) fn shell(
     }
 }
 
-fn append(path: &Path, text: &str) -> Result<()> {
-    if let Some(folder) = path.parent() {
-        store::create_dir(folder)?;
+/// Where commands of the user's run.
+fn home(world: &World) -> PathBuf {
+    match &world.paths.home {
+        home if home.is_absolute() && home.is_dir() => home.clone(),
+        _ => "/".into(),
     }
-    store::append(path, format!("{text}\n").as_bytes())
+}
+
+/// Whether a shell would look for the program of `command` in the directory that it runs in.
+pub(super) fn is_relative(command: &str) -> bool {
+    let is_setting = |word: &str| {
+        let name = word.split_once('=').map(|(name, _)| name);
+        name.is_some_and(|name| {
+            name.chars()
+                .all(|letter| letter.is_alphanumeric() || letter == '_')
+        })
+    };
+    let mut words = command.split_whitespace();
+    let program = words.find(|word| *word != "!" && !is_setting(word));
+    let program = program
+        .unwrap_or_default()
+        .trim_start_matches(['\'', '"', '(', '{']);
+    program.contains('/') && !program.starts_with(['/', '~', '$'])
+}
+
+fn append(path: &Path, text: &str) -> Result<()> {
+    store::append_at(path, format!("{text}\n").as_bytes())
 }
 
 fn pipe(world: &World, settings: &Settings, job: &Job, command: &str, text: &str) -> Result<()> {
@@ -182,4 +209,28 @@ fn finish(spec: &Spec) -> Result<()> {
         Exit::Failed,
         format!("`{command}` {how}{colon}{said}"),
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_relative;
+
+    #[test]
+    fn what_is_looked_for_where_it_runs() {
+        let check =
+            |command: &str, expect: bool| assert_eq!(is_relative(command), expect, "{command}");
+        check("./check", true);
+        check("bin/check -v", true);
+        check("! ./check", true);
+        check("MODE=a/b ./check", true);
+        check("'./a check'", true);
+        check("(./check)", true);
+        check("/usr/bin/check", false);
+        check("~/bin/check", false);
+        check("$HOME/bin/check", false);
+        check("\"$HOME/bin/check\"", false);
+        check("ping -c1 a/b", false);
+        check("MODE=a/b check", false);
+        check("", false);
+    }
 }

@@ -1,7 +1,7 @@
 //! What a job is told on the command line, put into it; and what it may do by that. `cron add`, `cron edit` and `heartbeat
 //! enable` share this, and a run asks here too, so that a job may do when it runs what it might when it was made.
 
-use super::near;
+use super::{delivery, near};
 use crate::World;
 use crate::cli::{self, CronTerms, Grants};
 use crate::command::granted;
@@ -316,6 +316,8 @@ fn sink(world: &World, job: &mut Job) -> Result<Option<Sink>> {
             format!("`--to`: there is no directory `{}`", folder.display()),
         ));
     }
+    // Links are followed now and never again: a run may change what lies where it works.
+    let path = Real::default().of(&path);
     delivery.to = Some(path.display().to_string());
     Ok(Some(Sink::File(path)))
 }
@@ -365,8 +367,33 @@ pub(in crate::command) fn consequences(
     if let Some(words) = undelivered(job) {
         notices.push(words);
     }
+    notices.extend(in_home(world, job));
     notices.extend(near::lacks(world, job, given));
     notices
+}
+
+/// What to say of commands that name their program from the directory on in which they run.
+fn in_home(world: &World, job: &Job) -> Vec<String> {
+    let Some(terms) = &job.terms else {
+        return Vec::new();
+    };
+    let to = match &terms.sink {
+        Some(Sink::Command(command)) => Some(command),
+        _ => None,
+    };
+    let commands = [
+        ("--when", terms.when.as_ref()),
+        ("--to", to),
+        ("--on-failure", terms.on_failure.as_ref()),
+    ];
+    let odd = commands
+        .into_iter()
+        .filter(|(_, command)| command.is_some_and(|command| delivery::is_relative(command)));
+    let home = world.paths.home.display();
+    odd.map(|(flag, _)| {
+        format!("`{flag}` runs in `{home}`, where jobs change nothing, and its program is looked for there")
+    })
+    .collect()
 }
 
 /// What to say of a job whose answers this version cannot deliver.
