@@ -9,7 +9,7 @@ use crate::cron::record::Record;
 use crate::error::{Exit, fail};
 use crate::settings::Settings;
 use crate::sys::process::{self, Spec};
-use crate::sys::{signal, store};
+use crate::sys::{secret, signal, store};
 use anyhow::{Context, Result};
 use jiff::Timestamp;
 use std::path::{Path, PathBuf};
@@ -80,10 +80,11 @@ pub(super) fn words(terms: &Terms) -> String {
     }
 }
 
-pub(super) fn shown(sink: &Sink) -> String {
+/// A sink in a word. A command may hold keys, which are left out.
+fn shown(sink: &Sink) -> String {
     match sink {
         Sink::File(path) => format!("file:{}", path.display()),
-        Sink::Command(command) => format!("command:{command}"),
+        Sink::Command(command) => format!("command:{}", secret::hide(command)),
     }
 }
 
@@ -192,7 +193,7 @@ fn pipe(world: &World, settings: &Settings, job: &Job, command: &str, text: &str
 /// # Errors
 /// Any end but success, with what it said.
 fn finish(spec: &Spec) -> Result<()> {
-    let command = spec.arguments.last().map_or("", String::as_str);
+    let command = secret::hide(spec.arguments.last().map_or("", String::as_str));
     let finished = process::run(spec, &mut |_| {}).with_context(|| format!("run `{command}`"))?;
     if let Some(stop) = finished.stopped {
         return Err(stop.into());
@@ -204,6 +205,7 @@ fn finish(spec: &Spec) -> Result<()> {
         (None, None) => "took too long".to_owned(),
     };
     let said = String::from_utf8_lossy(&finished.head).trim().to_owned();
+    let said = secret::hide(&said);
     let colon = if said.is_empty() { "" } else { ": " };
     Err(fail(
         Exit::Failed,

@@ -12,6 +12,7 @@ use crate::cron::schedule::{self, Schedule, Verdict};
 use crate::cron::store::{Store, is_plain};
 use crate::error::Exit;
 use crate::ledger::dollars;
+use crate::sys::secret;
 use crate::sys::terminal::harmless;
 use anyhow::Result;
 use jiff::{Timestamp, Zoned};
@@ -254,5 +255,7 @@ pub(super) fn line(world: &World, known: &Known) -> Value {
         }),
         None => Value::Null,
     };
+    // Commands may hold keys, and what is printed goes on to others.
+    line["terms"] = secret::hide_json(&line["terms"]).into_owned();
     line
 }

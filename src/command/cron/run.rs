@@ -19,7 +19,7 @@ use crate::ledger::dollars;
 use crate::policy::Policy;
 use crate::settings::Settings;
 use crate::sys::process::{self, Spec};
-use crate::sys::signal;
+use crate::sys::{secret, signal};
 use anyhow::{Context, Result, anyhow};
 use jiff::{SignedDuration, Timestamp};
 use std::ffi::OsString;
@@ -823,9 +823,11 @@ impl Work<'_> {
     /// One clear line for whoever gets cron's mail.
     fn complain(&self, job: &Job, error: &anyhow::Error) {
         let cause = format!("the job `{}` ({}): {error:#}", job.name, job.id);
+        // Cron mails it, and what a command printed may hold anything.
+        let cause = secret::hide(&cause).into_owned();
         let exit = crate::error::exit_of(error);
         let told = match crate::error::hint_of(error) {
-            Some(hint) => fail_hint(exit, cause, hint),
+            Some(hint) => fail_hint(exit, cause, of_jobs(hint, exit, &job.id)),
             None => fail(exit, cause),
         };
         crate::report(&told, self.world.terminal);
@@ -893,8 +895,19 @@ fn silent(text: &str) -> bool {
     bare == NOTHING
 }
 
-/// The beginning of what is too long.
+/// `hint` as it makes sense for a job, which goes on with nothing.
+fn of_jobs(hint: &str, exit: Exit, id: &str) -> String {
+    match exit {
+        _ if !hint.contains("--resume") && !hint.contains("--new") => hint.to_owned(),
+        Exit::Timeout => format!("`nanobot cron edit {id} --timeout …`, with more"),
+        Exit::Budget => format!("`nanobot cron edit {id} --max-cost …`, with more"),
+        _ => "nothing: the next run begins anew".into(),
+    }
+}
+
+/// The beginning of what is too long, without keys: it is kept where others read it.
 fn shortened(text: &str) -> String {
+    let text = &*secret::hide(text);
     match text.char_indices().nth(WORDS) {
         Some((at, _)) => format!("{} …", &text[..at]),
         None => text.to_owned(),
@@ -903,7 +916,27 @@ fn shortened(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::silent;
+    use super::{of_jobs, silent};
+    use crate::error::Exit;
+
+    #[test]
+    fn hints_of_turns_are_none_of_jobs() {
+        let check =
+            |hint: &str, exit: Exit, expect: &str| assert_eq!(of_jobs(hint, exit, "x"), expect);
+        let more = "a higher `--max-cost`; `--resume` goes on where this stopped";
+        check(
+            more,
+            Exit::Budget,
+            "`nanobot cron edit x --max-cost …`, with more",
+        );
+        check(
+            more,
+            Exit::Timeout,
+            "`nanobot cron edit x --timeout …`, with more",
+        );
+        check(more, Exit::Unavailable, "nothing: the next run begins anew");
+        check("nanobot login", Exit::Refused, "nanobot login");
+    }
 
     #[test]
     fn the_mark_of_silence() {

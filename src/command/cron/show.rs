@@ -10,6 +10,7 @@ use crate::cron::record::{Folder, Record};
 use crate::cron::schedule::CatchUp;
 use crate::error::Exit;
 use crate::ledger::dollars;
+use crate::sys::secret;
 use crate::sys::terminal::harmless;
 use anyhow::Result;
 use jiff::{SignedDuration, Timestamp};
@@ -112,7 +113,8 @@ fn about(world: &World, known: &Known) -> Vec<(&'static str, String)> {
     let mut add =
         |name: &'static str, value: Option<String>| rows.extend(value.map(|value| (name, value)));
     add("model", terms.model.clone());
-    add("only if", terms.when.clone());
+    let shown = |command: &String| secret::hide(command).into_owned();
+    add("only if", terms.when.as_ref().map(shown));
     let seconds = terms.timeout.map_or(TIMEOUT, |seconds| {
         i64::try_from(seconds).unwrap_or(i64::MAX)
     });
@@ -127,7 +129,7 @@ fn about(world: &World, known: &Known) -> Vec<(&'static str, String)> {
         "max cost",
         terms.max_cost.map(|cost| format!("${}", dollars(cost))),
     );
-    add("on failure", terms.on_failure.clone());
+    add("on failure", terms.on_failure.as_ref().map(shown));
     add(
         "config",
         terms.config.as_ref().map(|path| path.display().to_string()),
@@ -162,7 +164,7 @@ fn delivery(world: &World, job: &Job) -> String {
     let terms = job.terms.as_ref();
     match terms.and_then(|terms| terms.sink.as_ref()) {
         Some(Sink::File(path)) => format!("appended to `{}`", world.paths.display(path)),
-        Some(Sink::Command(command)) => format!("piped into `{command}`"),
+        Some(Sink::Command(command)) => format!("piped into `{}`", secret::hide(command)),
         None if terms.is_some_and(|terms| terms.quiet) => "kept, and not printed".into(),
         None => match (&job.delivery.channel, &job.delivery.to) {
             (Some(channel), Some(to)) => format!("printed; not sent to {channel} {to}"),

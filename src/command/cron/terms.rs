@@ -227,6 +227,10 @@ pub(in crate::command) fn put(
             && delivery.channel.is_some()
             && (*deliver || delivery.deliver || local && (channel.is_some() || to.is_some()));
         terms.sink = sink(world, job)?;
+        if let Some(Sink::Command(_)) = &terms.sink {
+            // It may hold keys, and others read the job file.
+            job.delivery.to = None;
+        }
         if *deliver && job.delivery.channel.is_none() {
             return Err(nowhere());
         }
