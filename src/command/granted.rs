@@ -347,6 +347,7 @@ fn reach(
             .iter()
             .map(|name| root.join(name))
             .chain([
+                inner("cron"),
                 inner("sessions"),
                 real.of(&absolute(&world.paths.auth())),
                 real.of(&absolute(&world.paths.config)),
@@ -356,7 +357,7 @@ fn reach(
         read_only: memory::OWN
             .iter()
             .map(|name| inner("memory").join(name))
-            .chain([inner("cron"), inner(".git"), inner(".nanobot")])
+            .chain([inner(".git"), inner(".nanobot")])
             .collect(),
         ..Reach::default()
     })

@@ -353,10 +353,7 @@ fn run_with(
         Some(Err(NoTurn::Stopped(stop))) => return Ok(Finished::unstarted(stop)),
     };
     let remembered = match &spec.fence {
-        Some(fence) if writing.is_some() || fence.hides => {
-            let has_mounts = fence.has_mounts(|| try_mounts(fence));
-            Some(fence.remember(has_mounts)?)
-        }
+        Some(fence) if writing.is_some() || fence.hides => Some(fence.remember(lets_mount(fence))?),
         _ => None,
     };
     let (mut pipe, writer) = io::pipe()?;
@@ -531,6 +528,11 @@ fn inner(order: &Order) -> io::Result<Command> {
     let mut command = Command::new("/proc/self/exe");
     command.arg0(INNER).stdin(reader);
     Ok(command)
+}
+
+/// Whether commands behind `fence` get mounts of their own. It is tried once.
+pub fn lets_mount(fence: &Fence) -> bool {
+    fence.has_mounts(|| try_mounts(fence))
 }
 
 /// Whether this system lets commands have the mounts that `fence` is better kept by.

@@ -79,8 +79,12 @@ pub struct Exec {
     /// Where the user says that tools lie, and what of them is closed.
     tools: Vec<PathBuf>,
     logins: Vec<PathBuf>,
+    whole: Option<Box<Whole>>,
     fence: OnceLock<Fence>,
 }
+
+/// Makes what is missing of the places that a mount is to hold.
+pub type Whole = dyn Fn() -> anyhow::Result<()> + Send + Sync;
 
 impl Exec {
     pub fn new(files: Arc<Files>, limits: &Limits, env: &Env, containment: Containment) -> Self {
@@ -114,8 +118,16 @@ impl Exec {
                 .collect(),
             tools,
             logins,
+            whole: None,
             fence: OnceLock::new(),
         }
+    }
+
+    /// With `whole` done before the first command where mounts hold what none may change: they hold only what is there, and
+    /// what is missing could come into being, and tell other runs what to do until it is taken away again.
+    pub fn making_whole(mut self, whole: Box<Whole>) -> Self {
+        self.whole = Some(whole);
+        self
     }
 
     /// The places that commands may change, beside their private directory.
@@ -186,6 +198,12 @@ impl Exec {
         let mut fence = Fence::new(reads, writes, closed, kept, self.containment.net);
         fence.nested = nested;
         fence.hides = self.holds_closed(&fence.closed);
+        if let Some(make) = &self.whole
+            && process::lets_mount(&fence)
+        {
+            make().map_err(std::io::Error::other)?;
+            fence.hides = self.holds_closed(&fence.closed);
+        }
         Ok(self.fence.get_or_init(|| fence).clone())
     }
 

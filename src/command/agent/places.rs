@@ -207,6 +207,12 @@ pub(in crate::command) fn set(
     })
 }
 
+/// Whether commands may change what is in the workspace, but for what is kept there.
+fn is_open_to_commands(reach: &Reach) -> bool {
+    let mut writes = reach.written_by_commands();
+    !reach.is_free && writes.any(|root| reach.workspace.starts_with(root))
+}
+
 /// The tool that runs commands.
 pub(in crate::command) fn exec(
     world: &World,
@@ -336,7 +342,15 @@ fn all_tools(
         tools.push(Box::new(Grep::new(Arc::clone(files))));
     }
     if settings.exec.enabled {
-        tools.push(Box::new(exec(world, settings, policy, files)));
+        let mut exec = exec(world, settings, policy, files);
+        if is_open_to_commands(&policy.reach) {
+            let workspace = Workspace::new(&settings.workspace);
+            exec = exec.making_whole(Box::new(move || {
+                workspace.create()?;
+                store::create_dir(&workspace.root.join("cron"))
+            }));
+        }
+        tools.push(Box::new(exec));
     }
     tools.push(Box::new(Todo::new()));
     tools.extend(web::tools(world, settings, policy, common));

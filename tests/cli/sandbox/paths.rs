@@ -647,3 +647,48 @@ fn nothing_new_appears_beside_what_is_ours() {
         assert!(!config.contains("evil"));
     }
 }
+
+/// What tells other runs what to do cannot come into being for as long as a command runs, in the workspace or around it; and
+/// what it finds there it cannot change.
+#[test]
+fn no_note_or_job_comes_into_being_while_a_command_runs() {
+    const TOLD: &[&str] = &[
+        "AGENTS.md",
+        "SOUL.md",
+        "USER.md",
+        "TOOLS.md",
+        "IDENTITY.md",
+        "HEARTBEAT.md",
+        "skills/evil/SKILL.md",
+        "cron/jobs.json",
+        "sessions/evil.jsonl",
+    ];
+    for has_namespaces in [true, false] {
+        for is_around in [false, true] {
+            let mut yard = Yard::new(User::Us);
+            if !has_namespaces {
+                yard = yard.without(UNSHARE);
+            }
+            let workspace = yard.story.workspace();
+            let (directory, inner) = match is_around {
+                true => (yard.story.home(), ".nanobot/workspace/"),
+                false => (workspace.clone(), ""),
+            };
+            let commands: Vec<String> = TOLD
+                .iter()
+                .map(|name| {
+                    let path = format!("{inner}{name}");
+                    format!("mkdir -p $(dirname {path}); rm -f {path}; echo ev''il > {path}; grep evil {path}")
+                })
+                .collect();
+            let flags = ["-C", directory.to_str().unwrap(), "--write"];
+            let told = yard.run(&flags, &commands);
+            let what = format!("{has_namespaces} {is_around}");
+            for (name, told) in TOLD.iter().zip(&told) {
+                assert!(!told.contains("evil\n"), "{what}: {name}: {told}");
+                let text = std::fs::read_to_string(workspace.join(name)).unwrap_or_default();
+                assert!(!text.contains("evil"), "{what}: {name}");
+            }
+        }
+    }
+}
