@@ -60,6 +60,8 @@ pub(super) struct Duty<'a> {
     pub(super) input: Option<Vec<u8>>,
     /// Of what was said before, only the last turn is sent.
     pub(super) last_turn_only: bool,
+    /// In words, why the message is no word of the user's.
+    pub(super) stranger: Option<&'static str>,
 }
 
 /// How a turn went.
@@ -288,8 +290,9 @@ fn answer(
     let key = session_key(arguments, piped.is_some());
     report.stamp.session.clone_from(&key);
     // Text that was piped in with no word beside it is a message, and still nobody knows who wrote it.
-    let mark = match piped.is_some() && arguments.message.as_deref().is_none_or(|text| text == "-")
-    {
+    let is_bare = arguments.message.as_deref().is_none_or(|text| text == "-");
+    let stranger = duty.as_ref().and_then(|duty| duty.stranger);
+    let mark = match piped.is_some() && is_bare || stranger.is_some() {
         true => PIPED,
         false => "0",
     };
@@ -375,6 +378,9 @@ fn answer(
     }
     if let Some(duty) = &duty {
         scene.sections.push(prompt::job(duty.briefing));
+    }
+    if let Some(what) = stranger {
+        scene.common.seen.taint(what);
     }
     let input = (!parts.is_empty()).then(|| User {
         id: format!("{}-{mark}", report.stamp.turn),

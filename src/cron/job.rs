@@ -83,6 +83,10 @@ pub struct Terms {
     pub sink: Option<Sink>,
     /// What the run does.
     pub kind: Kind,
+    /// The message and the session that all of this is for, as the job had them when a person, or a run, said so: the job file
+    /// is written by others too.
+    pub message: Option<String>,
+    pub session: Option<String>,
     /// Milliseconds between two runs, for a job that stands in no job file.
     pub every_ms: Option<i64>,
     /// From when on times count, in milliseconds since 1970; 0 for since it was made.
@@ -135,6 +139,23 @@ impl Job {
             Some(key) => (key.clone(), key == HEARTBEAT),
             None => (format!("cron:{}", self.id), true),
         }
+    }
+
+    /// Let its terms hold for what it is told now.
+    pub fn bind(&mut self) {
+        if let Some(terms) = &mut self.terms {
+            terms.message = Some(self.message.clone());
+            terms.session.clone_from(&self.session);
+        }
+    }
+
+    /// Whether another program changed what it is told, after its terms were given. When it runs is anybody's to say.
+    pub fn is_altered(&self) -> bool {
+        let terms = self.terms.iter();
+        let mut turns = terms.filter(|terms| terms.kind == Kind::Turn);
+        turns.any(|terms| {
+            terms.message.as_ref() != Some(&self.message) || terms.session != self.session
+        })
     }
 
     /// Whether it has but one time.

@@ -15,6 +15,8 @@ use std::time::Duration;
 
 /// Bytes of records after which a new file is begun; the one before it is kept.
 const ROTATE: u64 = 1 << 20;
+/// Bytes of stamps that are read.
+const LONGEST: u64 = 64 << 10;
 /// How many answers are kept.
 const OUTPUTS: usize = 50;
 
@@ -214,7 +216,7 @@ impl Folder {
     /// Status 78 where they cannot be read: without them a time might be run twice.
     pub fn stamps(&self) -> Result<Stamps> {
         let path = self.path.join("state.json");
-        let Some(bytes) = store::read(&path)? else {
+        let Some(bytes) = store::read_at_most(&path, LONGEST)? else {
             return Ok(Stamps::default());
         };
         let stamps: Stamps = serde_json::from_slice(&bytes).map_err(|error| {

@@ -12,11 +12,22 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The name of the file, in the workspace and in the data directory.
 const FILE: &str = "cron/jobs.json";
+/// Bytes of a file that are read.
+const LONGEST: u64 = 64 << 20;
+/// Characters of a name that are read.
+const NAME: usize = 200;
+/// What the name of a damaged file's copy begins with.
+const COPY: &str = "jobs.json.corrupt-";
+/// How many copies of damaged files are kept.
+const COPIES: usize = 5;
+/// The mark of another program's job that cron is to run.
+const TAKEN: &str = "taken";
 /// How long another program may keep the file. It takes milliseconds.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The id of the job that looks at HEARTBEAT.md.
@@ -63,8 +74,31 @@ impl Store {
     }
 
     /// The folder of what only this program knows of the job `id`.
-    pub fn folder(&self, id: &str) -> PathBuf {
-        self.own.join(id)
+    ///
+    /// # Errors
+    /// Status 78 where the id is no name of a folder: it would lead elsewhere.
+    pub fn folder(&self, id: &str) -> Result<PathBuf> {
+        match is_plain(id) {
+            true => Ok(self.own.join(id)),
+            false => Err(unusable(id)),
+        }
+    }
+
+    /// Let cron run the job `id` of another program, from now on.
+    pub fn take_over(&self, id: &str) -> Result<()> {
+        let folder = self.folder(id)?;
+        let mark = folder.join(TAKEN);
+        if mark.exists() {
+            return Ok(());
+        }
+        store::create_dir(&folder)?;
+        store::open_log(&mark).map(drop)
+    }
+
+    /// Whether somebody said that cron is to run the job `id`, which another program made.
+    pub fn is_taken_over(&self, id: &str) -> bool {
+        self.folder(id)
+            .is_ok_and(|folder| folder.join(TAKEN).is_file())
     }
 
     /// The directory of these folders.
@@ -77,17 +111,46 @@ impl Store {
     /// # Errors
     /// Status 78 where a file is no job file; it is copied aside.
     pub fn jobs(&self) -> Result<Vec<Job>> {
-        let mut jobs: Vec<Job> = Vec::new();
+        let (mut jobs, mut ids) = (Vec::new(), HashSet::new());
         for path in &self.files {
             for value in entries(&load(path)?) {
-                let id = text(value, "id").unwrap_or_default();
-                if jobs.iter().all(|job| job.id != id) {
+                let id = text(value, "id");
+                // That name is the heartbeat's, which stands in no file.
+                if id.as_deref() == Some(HEARTBEAT) {
+                    continue;
+                }
+                if id.is_none_or(|id| ids.insert(id)) {
                     jobs.push(self.job_of(value)?);
                 }
             }
         }
         jobs.extend(self.heartbeat()?);
         Ok(jobs)
+    }
+
+    /// What is odd about the files, in words.
+    pub fn oddities(&self) -> Result<Vec<String>> {
+        let mut words = Vec::new();
+        for path in &self.files {
+            if has(&load(path)?, HEARTBEAT) {
+                let path = path.display();
+                words.push(format!(
+                    "`{path}` has a job with the id `{HEARTBEAT}`, which is passed over: that name is taken"
+                ));
+            }
+            let places = path
+                .is_file()
+                .then(|| [Some(path.as_path()), path.parent()]);
+            for place in places.into_iter().flatten().flatten() {
+                if let Some(why) = store::changed_by_others(place) {
+                    words.push(format!(
+                        "`{}` {why}, who can so change what the jobs are told",
+                        place.display()
+                    ));
+                }
+            }
+        }
+        Ok(words)
     }
 
     /// The job `id`; `None` where there is none.
@@ -108,6 +171,9 @@ impl Store {
     ///
     /// With `most`, only where runs have made fewer jobs than that.
     pub fn add(&self, job: &Job, now: Timestamp, most: Option<usize>) -> Result<Added> {
+        let mut job = job.clone();
+        job.bind();
+        let job = &job;
         self.write_terms(job)?;
         if job.id == HEARTBEAT {
             return Ok(Added::Done);
@@ -180,13 +246,12 @@ impl Store {
         Ok(false)
     }
 
-    /// Take the job `id` out of the file. Whether there was one. Its folder stays.
+    /// Take the job `id` out of the file, and what it was granted with it: another program may put one back under its id.
+    /// Whether there was one. What is left of its runs stays.
     pub fn remove(&self, id: &str) -> Result<bool> {
         if id == HEARTBEAT {
             let is_there = self.heartbeat()?.is_some();
-            if is_there {
-                forget(&self.terms_path(id))?;
-            }
+            self.forget_terms(id)?;
             return Ok(is_there);
         }
         let mut found = false;
@@ -200,12 +265,25 @@ impl Store {
                 Ok(jobs.len() < before)
             })?;
         }
+        if is_plain(id) {
+            self.forget_terms(id)?;
+        }
         Ok(found)
+    }
+
+    fn forget_terms(&self, id: &str) -> Result<()> {
+        let path = self.terms_path(id)?;
+        match std::fs::remove_file(&path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(error).with_context(|| format!("remove `{}`", path.display()))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Remove all that only this program keeps of the job `id`.
     pub fn remove_folder(&self, id: &str) -> Result<()> {
-        let folder = self.folder(id);
+        let folder = self.folder(id)?;
         match std::fs::remove_dir_all(&folder) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                 Err(error).with_context(|| format!("remove `{}`", folder.display()))
@@ -236,16 +314,16 @@ impl Store {
         self.terms(id).map(|terms| terms.is_some())
     }
 
-    fn terms_path(&self, id: &str) -> PathBuf {
-        self.folder(id).join("job.json")
+    fn terms_path(&self, id: &str) -> Result<PathBuf> {
+        Ok(self.folder(id)?.join("job.json"))
     }
 
     fn terms(&self, id: &str) -> Result<Option<Terms>> {
         if !is_plain(id) {
             return Ok(None);
         }
-        let path = self.terms_path(id);
-        let Some(bytes) = store::read(&path)? else {
+        let path = self.terms_path(id)?;
+        let Some(bytes) = store::read_at_most(&path, LONGEST)? else {
             return Ok(None);
         };
         let terms: Terms = serde_json::from_slice(&bytes)
@@ -263,8 +341,8 @@ impl Store {
         let Some(terms) = &job.terms else {
             return Ok(());
         };
-        let path = self.terms_path(&job.id);
-        store::create_dir(&self.folder(&job.id))?;
+        let path = self.terms_path(&job.id)?;
+        store::create_dir(&self.folder(&job.id)?)?;
         let text = serde_json::to_vec_pretty(terms).context("write a job down")?;
         store::replace(&path, &text)
     }
@@ -280,11 +358,12 @@ impl Store {
         let created = time(value, "createdAtMs").unwrap_or_default();
         let kind = text(payload, "kind").unwrap_or_else(|| "agent_turn".into());
         Ok(Job {
-            name: text(value, "name").unwrap_or_else(|| id.clone()),
+            name: name_of(value).unwrap_or_else(|| id.clone()),
             enabled: either(value, "enabled", "enabled")
                 .as_bool()
                 .unwrap_or(true),
             schedule: match kind.as_str() {
+                _ if !is_plain(&id) => Err(format!("its id `{id}` cannot be used")),
                 "agent_turn" => schedule_of(schedule),
                 _ => Err(format!("it is a job of the other program's own (`{kind}`)")),
             },
@@ -317,9 +396,20 @@ pub fn is_plain(id: &str) -> bool {
     (1..=64).contains(&id.len()) && !id.starts_with('-') && id.chars().all(letter)
 }
 
+/// What to say of a job whose id leads to no folder.
+pub fn unusable(id: &str) -> anyhow::Error {
+    fail_hint(
+        Exit::Config,
+        format!(
+            "the job's id `{id}` cannot be used: it is no word of letters, digits, `_` and `-`"
+        ),
+        "another id in the job file, by hand",
+    )
+}
+
 /// What the file at `path` says; nothing where there is none.
 fn load(path: &Path) -> Result<Map<String, Value>> {
-    let Some(bytes) = store::read(path)? else {
+    let Some(bytes) = store::read_at_most(path, LONGEST)? else {
         return Ok(Map::new());
     };
     let wrong = match serde_json::from_slice(&bytes) {
@@ -373,12 +463,33 @@ fn keep_aside(path: &Path, bytes: &[u8]) -> Result<PathBuf> {
         .and_then(|about| about.modified())
         .with_context(|| format!("look at `{}`", path.display()))?;
     let time = Timestamp::try_from(time).unwrap_or_default();
-    let name = format!("jobs.json.corrupt-{}", time.strftime("%Y%m%dT%H%M%SZ"));
+    let name = format!("{COPY}{}", time.strftime("%Y%m%dT%H%M%SZ"));
     let aside = path.with_file_name(name);
     if !aside.exists() {
         store::replace(&aside, bytes)?;
+        thin_out(&aside)?;
     }
     Ok(aside)
+}
+
+/// Remove the oldest copies beside `newest`, which are named for their times.
+fn thin_out(newest: &Path) -> Result<()> {
+    let folder = newest.parent().unwrap_or(newest);
+    let entries = std::fs::read_dir(folder);
+    let entries = entries.with_context(|| format!("look into `{}`", folder.display()))?;
+    let mut copies: Vec<PathBuf> = entries
+        .filter_map(|entry| entry.ok().map(|entry| entry.path()))
+        .filter(|path| {
+            let name = path.file_name().and_then(|name| name.to_str());
+            path != newest && name.is_some_and(|name| name.starts_with(COPY))
+        })
+        .collect();
+    copies.sort();
+    let surplus = (copies.len() + 1).saturating_sub(COPIES);
+    for old in &copies[..surplus] {
+        std::fs::remove_file(old).with_context(|| format!("remove `{}`", old.display()))?;
+    }
+    Ok(())
 }
 
 fn damaged(path: &Path, wrong: &str) -> anyhow::Error {
@@ -412,15 +523,6 @@ fn change(
     Ok(is_changed)
 }
 
-fn forget(path: &Path) -> Result<()> {
-    match std::fs::remove_file(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(error).with_context(|| format!("remove `{}`", path.display()))
-        }
-        _ => Ok(()),
-    }
-}
-
 fn entries(file: &Map<String, Value>) -> impl Iterator<Item = &Value> {
     let jobs = file.get("jobs").and_then(Value::as_array);
     jobs.into_iter().flatten().filter(|value| value.is_object())
@@ -437,6 +539,14 @@ fn entries_mut(file: &mut Map<String, Value>) -> impl Iterator<Item = &mut Value
 
 fn is(value: &Value, id: &str) -> bool {
     text(value, "id").as_deref() == Some(id)
+}
+
+/// What a job is called, on one line and without what a terminal or a command would take for something else.
+fn name_of(value: &Value) -> Option<String> {
+    let plain = |letter: char| if letter.is_control() { ' ' } else { letter };
+    let name: String = text(value, "name")?.chars().map(plain).take(NAME).collect();
+    let name = name.split_whitespace().collect::<Vec<_>>().join(" ");
+    (!name.is_empty()).then_some(name)
 }
 
 /// A value by either of its names.
@@ -505,7 +615,9 @@ fn schedule_of(value: &Value) -> Result<Schedule, String> {
 fn fill(value: &mut Value, job: &Job, now: Timestamp) {
     let at = |time: Option<Timestamp>| json!(time.map(Timestamp::as_millisecond));
     value["id"] = json!(job.id);
-    value["name"] = json!(job.name);
+    if name_of(value).as_ref() != Some(&job.name) {
+        value["name"] = json!(job.name);
+    }
     value["enabled"] = json!(job.enabled);
     if let Ok(schedule) = &job.schedule {
         let place = object(&mut value["schedule"]);

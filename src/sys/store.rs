@@ -57,7 +57,9 @@ pub fn open_existing(path: &Path) -> Result<Option<File>> {
     match options.read(true).custom_flags(nonblock).open(path) {
         Ok(file) if file.metadata().with_context(what)?.is_file() => Ok(Some(file)),
         Ok(_) => Err(irregular(path)),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            Ok(None)
+        }
         Err(error) => Err(error).with_context(what),
     }
 }
@@ -460,6 +462,40 @@ pub fn may_make(path: &Path) -> Result<()> {
     let wanted = Access::WRITE_OK | Access::EXEC_OK;
     // What the file system refuses whoever asks, too.
     rustix::fs::accessat(rustix::fs::CWD, found, wanted, AtFlags::EACCESS).with_context(cannot)
+}
+
+/// As [`read`], of a file of others: no pipe that would keep its reader waiting, and no more than `limit` bytes.
+pub fn read_at_most(path: &Path, limit: u64) -> Result<Option<Vec<u8>>> {
+    let Some(file) = open_existing(path)? else {
+        return Ok(None);
+    };
+    let mut bytes = Vec::new();
+    let read = file.take(limit.saturating_add(1)).read_to_end(&mut bytes);
+    let count = read.with_context(|| format!("read `{}`", path.display()))?;
+    match u64::try_from(count) {
+        Ok(count) if count <= limit => Ok(Some(bytes)),
+        _ => {
+            let limit = size_in_words(limit);
+            let cause = format!("`{}` is larger than {limit}", path.display());
+            Err(fail(Exit::Io, cause))
+        }
+    }
+}
+
+/// In words, why others than its owner, who is to be us or root, can change the file at `path`; nothing where there is none.
+pub fn changed_by_others(path: &Path) -> Option<String> {
+    let about = std::fs::metadata(path).ok()?;
+    let (user, group, mode) = (about.uid(), about.gid(), about.mode());
+    let own = rustix::process::geteuid().as_raw();
+    // A group of the same number is by custom the user's alone.
+    let is_shared = mode & 0o020 != 0 && group != user;
+    if user != own && user != 0 {
+        Some(format!("belongs to another user ({user})"))
+    } else if mode & 0o002 != 0 {
+        Some("can be written by everybody".into())
+    } else {
+        is_shared.then(|| format!("can be written by a group ({group})"))
+    }
 }
 
 /// The content of a file; `None` when there is none.

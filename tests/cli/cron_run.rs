@@ -37,10 +37,24 @@ pub(crate) fn folder(story: &Story) -> PathBuf {
     story.home().join(".nanobot/cron").join(ID)
 }
 
-/// What only this program knows of the job.
+/// What only this program knows of the job: `terms`, for what the job is told now, with the policy that the program itself
+/// writes down. It is ours from its beginning.
 pub(crate) fn terms(story: &Story, terms: &Value) {
     let path = folder(story).join("job.json");
+    let file = story.workspace().join("cron/jobs.json");
+    let before = std::fs::read(&file).unwrap();
+    if path.exists() {
+        std::fs::remove_file(&path).unwrap();
+    }
+    let edited = story.command(["cron", "edit", ID]).output().unwrap();
+    assert!(edited.status.success(), "{edited:?}");
+    let written: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    let mut terms = terms.clone();
+    for key in ["policy", "message", "session"] {
+        terms[key] = written[key].clone();
+    }
     write(&path, terms.to_string().as_bytes());
+    write(&file, &before);
 }
 
 pub(crate) fn records(story: &Story) -> Vec<Value> {

@@ -12,6 +12,7 @@ mod cron;
 mod cron_kills;
 mod cron_real;
 mod cron_run;
+mod cron_strangers;
 mod cron_tool;
 mod crowd;
 mod docs;

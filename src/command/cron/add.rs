@@ -76,7 +76,7 @@ pub(super) fn fresh_id(store: &Store) -> Result<String> {
     let jobs = store.jobs()?;
     loop {
         let id = random_hex(4);
-        if jobs.iter().all(|job| job.id != id) && !store.folder(&id).exists() {
+        if jobs.iter().all(|job| job.id != id) && !store.folder(&id)?.exists() {
             return Ok(id);
         }
     }

@@ -21,6 +21,8 @@ pub(super) fn run(world: &World, arguments: &CronEdit) -> Result<Exit> {
     let settings = super::settings(world)?;
     let store = super::store(world, &settings);
     let mut job = super::find(&store, word)?;
+    // What only this program knows of it would have no place.
+    store.folder(&job.id)?;
     let now = world.clock.timestamp();
     let mut notices = Vec::new();
     let is_heartbeat = job
@@ -97,6 +99,7 @@ pub(super) fn run(world: &World, arguments: &CronEdit) -> Result<Exit> {
             terms,
             ..found.clone()
         };
+        found.bind();
         found.state.next_run = edited.state.next_run;
         true
     })?;

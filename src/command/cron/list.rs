@@ -9,7 +9,7 @@ use crate::command::columns::{Side, aligned, clipped};
 use crate::cron::job::Job;
 use crate::cron::record::{Folder, Outcome, Record, Stamps};
 use crate::cron::schedule::{self, Schedule, Verdict};
-use crate::cron::store::{Store, is_plain};
+use crate::cron::store::Store;
 use crate::error::Exit;
 use crate::ledger::dollars;
 use crate::sys::secret;
@@ -36,9 +36,8 @@ pub(super) struct Known {
 
 impl Known {
     pub(super) fn of(world: &World, store: &Store, stands: &Stands, job: Job) -> Result<Self> {
-        let folder = Folder::new(store.folder(&job.id));
         let (mut last, mut stamps) = (None, Stamps::default());
-        if is_plain(&job.id) {
+        if let Ok(folder) = store.folder(&job.id).map(Folder::new) {
             last = folder.records(1)?.pop();
             // Of one job nothing is known then; of the others all the same.
             match folder.stamps() {
@@ -114,11 +113,24 @@ pub(super) fn run(world: &World, arguments: &CronList) -> Result<Exit> {
     }
     trouble.iter().for_each(|words| super::notice(world, words));
     for known in &known {
-        if let Some(words) = terms::undelivered(&known.job) {
+        let told = [altered(&known.job), terms::undelivered(&known.job)];
+        for words in told.into_iter().flatten() {
             super::notice(world, &words);
         }
     }
     Ok(Exit::Answered)
+}
+
+/// What to say of a job that is not run any more, since it is told something else now.
+pub(in crate::command) fn altered(job: &Job) -> Option<String> {
+    job.is_altered().then(|| {
+        format!(
+            "`{}` does not run: {}; `nanobot cron edit {}` takes it over as it is now",
+            words::one_line(&job.name),
+            super::run::ALTERED,
+            job.id
+        )
+    })
 }
 
 fn table(world: &World, known: &[Known], now: &Zoned) -> String {
@@ -237,7 +249,7 @@ pub(super) fn line(world: &World, known: &Known) -> Value {
             "deliver": job.delivery.deliver, "channel": job.delivery.channel, "to": job.delivery.to,
             "supported": terms::undelivered(job).is_none(),
         },
-        "foreign": job.terms.is_none(), "crontab": stand.name(),
+        "foreign": job.terms.is_none(), "altered": job.is_altered(), "crontab": stand.name(),
         "last": last,
         "cost_usd": last.as_ref().and_then(|last| last.spent.cost_usd),
         "elsewhere": {

@@ -161,11 +161,11 @@ fn named(store: &Store, word: &str) -> Result<String> {
     if let Ok(job) = super::find(store, word) {
         return Ok(job.id);
     }
-    if is_plain(word) && store.folder(word).is_dir() {
+    if store.folder(word).is_ok_and(|folder| folder.is_dir()) {
         return Ok(word.to_owned());
     }
     for id in folders(store)? {
-        let last = Folder::new(store.folder(&id)).records(1)?;
+        let last = Folder::new(store.folder(&id)?).records(1)?;
         if last.iter().any(|record| record.name == word) {
             return Ok(id);
         }
@@ -193,7 +193,7 @@ fn folders(store: &Store) -> Result<Vec<String>> {
 fn records(store: &Store, ids: &[String], count: usize) -> Result<Vec<Record>> {
     let mut records = Vec::new();
     for id in ids {
-        records.extend(Folder::new(store.folder(id)).records(count)?);
+        records.extend(Folder::new(store.folder(id)?).records(count)?);
     }
     records.sort_by_key(|record| time(&record.end));
     Ok(records)
@@ -201,7 +201,7 @@ fn records(store: &Store, ids: &[String], count: usize) -> Result<Vec<Record>> {
 
 /// Print what the last run said.
 fn output(world: &World, store: &Store, id: &str) -> Result<Exit> {
-    let path = Folder::new(store.folder(id))
+    let path = Folder::new(store.folder(id)?)
         .last_output()?
         .ok_or_else(|| {
             fail_hint(

@@ -14,7 +14,7 @@ mod delivery;
 mod edit;
 mod export;
 pub(super) mod heartbeat;
-mod list;
+pub(super) mod list;
 mod logs;
 pub(super) mod near;
 pub(super) mod planner;

@@ -105,7 +105,7 @@ fn job(world: &World, name: &str) -> Result<Value> {
         }),
     };
     jobs.add(&job, made, None)?;
-    let folder = Folder::new(jobs.folder(name));
+    let folder = Folder::new(jobs.folder(name)?);
     let exit = scheduled(&world, settings, &jobs, job, Some(Path::new(demo::ALWAYS)))?;
     let last: Record = folder
         .records(1)?

@@ -6,7 +6,7 @@
 use super::delivery::{self, Given};
 use super::sync::{self, Which};
 use super::terms::{grants_of, with_config};
-use super::{add, directory, find, heartbeat, probe, settings, store, switch, zones};
+use super::{add, directory, find, heartbeat, probe, settings, store, switch, words, zones};
 use crate::World;
 use crate::cli::{Agent, CronRun};
 use crate::command::agent::{self, Duty, Gone};
@@ -22,12 +22,16 @@ use crate::sys::process::{self, Spec};
 use crate::sys::{secret, signal};
 use anyhow::{Context, Result, anyhow};
 use jiff::{SignedDuration, Timestamp};
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// An answer whose last line is this has nothing to tell.
 pub(super) const NOTHING: &str = "NOTHING_TO_REPORT";
+/// What is told of a job that is not what its terms were given for.
+pub(super) const ALTERED: &str = "another program changed what the job is told";
 /// Bytes of what `--when` prints that are kept, from its beginning and from its end.
 const WHEN_KEEP: usize = 256 << 10;
 /// Dollars that are none: what may be left where sums of fractions are taken away.
@@ -41,6 +45,10 @@ const BUSY: usize = 100;
 const TRY_FOR: SignedDuration = SignedDuration::from_hours(1);
 /// How old a time may be that is run again after a crash.
 const AGAIN: SignedDuration = SignedDuration::from_hours(24);
+/// Characters of a job's name that the model is told.
+const NAME: usize = 80;
+/// How many jobs `--due` runs at once.
+const AT_MOST: usize = 8;
 /// A failure's words in a record and in the job file, in characters.
 const WORDS: usize = 500;
 
@@ -111,7 +119,7 @@ fn by_hand(
     job: &Job,
     is_kept: bool,
 ) -> Result<Exit> {
-    let folder = Folder::new(store.folder(&job.id));
+    let folder = Folder::new(store.folder(&job.id)?);
     let lock = folder.lock(&job.name, &world.clock.stamp())?;
     let mut stamps = folder.stamps()?;
     let work = Work {
@@ -151,7 +159,7 @@ pub(super) fn scheduled(
     if !job.enabled || !is_plain(&job.id) {
         return Ok(Exit::Answered);
     }
-    let folder = Folder::new(store.folder(&job.id));
+    let folder = Folder::new(store.folder(&job.id)?);
     let (mut job, mut stamps) = (job, folder.stamps()?);
     if stamps.started.is_none()
         && !is_left_over(&job, &stamps)
@@ -256,42 +264,75 @@ fn is_left_over(job: &Job, stamps: &Stamps) -> bool {
     *time <= handled && job.since() <= handled
 }
 
-/// Start every job that is due, side by side, each as a process of its own, and wait for them. The status is the first one
-/// that is none of success, in the order of the jobs.
+/// Start every job that is due, some side by side, each as a process of its own, and wait for them. The status is the first
+/// one that is none of success, in the order of the jobs.
+///
+/// Those of another program only where `cron sync` took them over: who writes the job file is not to have them run at once.
 fn due(world: &World, store: &Store) -> Result<Exit> {
-    let mut running = Vec::new();
-    for job in store.jobs()? {
-        if !job.enabled || !is_plain(&job.id) || job.schedule.is_err() {
+    let (mut exits, mut starts) = (BTreeMap::new(), Vec::new());
+    for (place, job) in store.jobs()?.into_iter().enumerate() {
+        let is_ours = job.terms.is_some() || store.is_taken_over(&job.id);
+        if !job.enabled || !is_ours || !is_plain(&job.id) || job.schedule.is_err() {
             continue;
         }
-        let stamps = Folder::new(store.folder(&job.id)).stamps()?;
-        let is_due = stamps.started.is_some()
-            || !matches!(verdict(world, &job, &stamps)?, Verdict::NotYet { .. });
-        if is_due {
-            let mut arguments: Vec<OsString> = Vec::new();
-            for (flag, path) in [
-                ("--config", &world.shared.config),
-                ("--workspace", &world.shared.workspace),
-            ] {
-                arguments.extend(path.iter().flat_map(|path| [flag.into(), path.into()]));
+        match is_due(world, store, &job) {
+            Ok(false) => {}
+            Ok(true) => starts.push((place, job)),
+            // The others are no worse for it.
+            Err(error) => {
+                exits.insert(place, crate::report(&error, world.terminal));
             }
-            if world.shared.quiet {
-                arguments.push("--quiet".into());
-            }
-            arguments.extend(["cron", "run", job.id.as_str(), "--scheduled"].map(OsString::from));
-            let child = process::beside(&arguments).context("start a job")?;
-            running.push(child);
         }
     }
-    let mut worst = Exit::Answered;
-    for mut child in running {
-        let status = child.wait().context("wait for a job")?;
-        let exit = status.code().map_or(Exit::Failed, Exit::of_code);
-        if worst == Exit::Answered {
-            worst = exit;
+    let count = starts.len();
+    let (queue, exits) = (Mutex::new(starts.into_iter()), Mutex::new(exits));
+    let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let work = || {
+        while let Some((place, job)) = next() {
+            let exit = started(world, &job).unwrap_or_else(|error| {
+                let error = error.context(format!("the job `{}` ({})", job.name, job.id));
+                crate::report(&error, world.terminal)
+            });
+            let mut exits = exits.lock().unwrap_or_else(PoisonError::into_inner);
+            exits.insert(place, exit);
         }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..count.min(AT_MOST) {
+            scope.spawn(work);
+        }
+    });
+    let exits = exits.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let mut failed = exits.into_values().filter(|exit| *exit != Exit::Answered);
+    Ok(failed.next().unwrap_or(Exit::Answered))
+}
+
+/// Whether there is anything to do for a job: it is due, or its last run did not end.
+fn is_due(world: &World, store: &Store, job: &Job) -> Result<bool> {
+    let stamps = Folder::new(store.folder(&job.id)?).stamps();
+    let stamps = stamps.with_context(|| format!("the job `{}` cannot run", job.name))?;
+    Ok(
+        stamps.started.is_some()
+            || !matches!(verdict(world, job, &stamps)?, Verdict::NotYet { .. }),
+    )
+}
+
+/// Start a job as a line of the crontab does, and wait for its end.
+fn started(world: &World, job: &Job) -> Result<Exit> {
+    let mut arguments: Vec<OsString> = Vec::new();
+    for (flag, path) in [
+        ("--config", &world.shared.config),
+        ("--workspace", &world.shared.workspace),
+    ] {
+        arguments.extend(path.iter().flat_map(|path| [flag.into(), path.into()]));
     }
-    Ok(worst)
+    if world.shared.quiet {
+        arguments.push("--quiet".into());
+    }
+    arguments.extend(["cron", "run", job.id.as_str(), "--scheduled"].map(OsString::from));
+    let mut child = process::beside(&arguments).context("start it")?;
+    let status = child.wait().context("wait for it")?;
+    Ok(status.code().map_or(Exit::Failed, Exit::of_code))
 }
 
 /// Whether the job is due now.
@@ -498,6 +539,20 @@ impl Work<'_> {
 
     /// What the run is for: the condition, the turn.
     fn work(&self, job: &Job, terms: &Terms, slot: Option<Timestamp>) -> Result<Came> {
+        if job.is_altered() {
+            return Err(fail_hint(
+                Exit::Config,
+                ALTERED,
+                format!("`nanobot cron edit {}` takes it over as it is now", job.id),
+            ));
+        }
+        if job.terms.is_some() && terms.kind == Kind::Turn && terms.policy.is_none() {
+            return Err(fail_hint(
+                Exit::Config,
+                "nothing says what the job may do at most",
+                format!("`nanobot cron edit {}`, which fixes it anew", job.id),
+            ));
+        }
         let mut world = self.world.clone();
         // What is not a failure is no reason for a mail.
         world.shared.quiet |= !world.terminal.err;
@@ -573,6 +628,7 @@ impl Work<'_> {
                 bound: bound.as_ref(),
                 input,
                 last_turn_only: is_own,
+                stranger: job.terms.is_none().then_some("a job of another program"),
             },
         );
         let mut came = came(session, gone);
@@ -606,7 +662,8 @@ impl Work<'_> {
             "This run is the job `{}` (id {}), started by the clock: {when}. No person reads along, and nobody can answer. Your \
              answer {goes}. Of its earlier runs you see the last one at most. When there is nothing worth telling, answer \
              with {NOTHING} alone: then nobody is disturbed.",
-            job.name, job.id
+            called(&job.name),
+            job.id
         )
     }
 
@@ -885,6 +942,13 @@ fn is_for_a_while(status: u8) -> bool {
     [Exit::Unavailable, Exit::TryAgain]
         .iter()
         .any(|exit| exit.code() == status)
+}
+
+/// How a job is called in the text that the model heeds: others write the job file too.
+fn called(name: &str) -> String {
+    let plain = |letter: char| if letter.is_control() { ' ' } else { letter };
+    let name: String = name.chars().map(plain).collect();
+    words::one_line(&name).chars().take(NAME).collect()
 }
 
 /// Whether an answer says that it has nothing to say: its last line is the mark.

@@ -1,7 +1,7 @@
 //! `cron show`: all that is known of a job.
 
 use super::add::schedule_words;
-use super::list::{Known, last, line};
+use super::list::{Known, altered, last, line};
 use super::stand::{Stand, Stands};
 use super::{terms, words, zones};
 use crate::World;
@@ -57,15 +57,17 @@ pub(super) fn run(world: &World, word: &str, as_json: bool) -> Result<Exit> {
         [] => rows.push(("crontab", "no line".into())),
         lines => rows.extend(lines.iter().map(|line| ("crontab", line.clone()))),
     }
-    let folder = Folder::new(store.folder(&known.job.id));
-    rows.extend(runs(world, &known, &folder.records(usize::MAX)?));
+    if let Ok(folder) = store.folder(&known.job.id).map(Folder::new) {
+        rows.extend(runs(world, &known, &folder.records(usize::MAX)?));
+    }
     let shown = |text: &str| harmless(text).replace('\n', &format!("\n{:13}", ""));
     let text: String = rows
         .iter()
         .map(|(name, value)| format!("{name:<11}  {}\n", shown(value)))
         .collect();
     world.terminal.print(&text)?;
-    if let Some(words) = terms::undelivered(&known.job) {
+    let told = [altered(&known.job), terms::undelivered(&known.job)];
+    for words in told.into_iter().flatten() {
         super::notice(world, &words);
     }
     Ok(Exit::Answered)

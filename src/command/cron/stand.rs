@@ -9,7 +9,7 @@ use crate::cron::line;
 use crate::settings::Settings;
 use crate::sys::clock;
 use anyhow::Result;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// How a job stands in the crontab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,7 +107,8 @@ impl Stands {
         };
         let mut words = Vec::new();
         let stands = |wanted: &[Stand]| jobs.iter().any(|known| wanted.contains(&known.stand));
-        let is_nobodys = |id: &String| jobs.iter().all(|known| known.job.id != *id);
+        let ids: BTreeSet<&str> = jobs.iter().map(|known| known.job.id.as_str()).collect();
+        let is_nobodys = |id: &String| !ids.contains(id.as_str());
         if stands(&[Stand::Missing, Stand::Stale]) || lines.keys().any(is_nobodys) {
             words.push(
                 "the crontab is not as the jobs are; `nanobot cron sync` mends that".to_owned(),

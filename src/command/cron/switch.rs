@@ -70,7 +70,7 @@ pub(super) fn remove(world: &World, names: &[String]) -> Result<Exit> {
         names,
         "the jobs are removed all the same: a line of theirs that is left starts nothing",
         &mut |settings, store, job| {
-            if !store.remove(&job.id)? && !store.folder(&job.id).is_dir() {
+            if !store.remove(&job.id)? && !store.folder(&job.id)?.is_dir() {
                 return Err(super::nobody(&job.id));
             }
             clear(world, settings, store, job)?;
@@ -91,8 +91,9 @@ pub(in crate::command) fn clear(
     if !crate::cron::store::is_plain(&job.id) {
         return Ok(());
     }
-    if store.folder(&job.id).exists() {
-        match Folder::new(store.folder(&job.id)).lock(&job.name, &world.clock.stamp()) {
+    let folder = store.folder(&job.id)?;
+    if folder.exists() {
+        match Folder::new(folder).lock(&job.name, &world.clock.stamp()) {
             Ok(lock) => {
                 store.remove_folder(&job.id)?;
                 drop(lock);
@@ -148,7 +149,7 @@ fn is_heartbeat(job: &Job) -> bool {
 
 /// A job that is gone, but for the records that it leaves when it ran once, or what a killed `cron remove` left.
 fn left_of(world: &World, store: &Store, id: &str) -> Option<Job> {
-    let is_there = crate::cron::store::is_plain(id) && store.folder(id).is_dir();
+    let is_there = store.folder(id).is_ok_and(|folder| folder.is_dir());
     is_there.then(|| Job {
         id: id.to_owned(),
         name: id.to_owned(),

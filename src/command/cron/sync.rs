@@ -26,7 +26,7 @@ const NAMED: usize = 3;
 /// Which jobs stand in the crontab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::command) enum Which {
-    /// Ours, and those of the other program that stand there already.
+    /// Ours, and those of the other program that were taken over, or stand there already.
     Known,
     /// All.
     All,
@@ -59,9 +59,16 @@ pub(super) fn run(world: &World, dry_run: bool) -> Result<Exit> {
     let store = super::store(world, &settings);
     let projected = match dry_run {
         true => rehearse(world, &settings, &store)?,
-        false => project(world, &settings, &store, Which::All)?,
+        false => {
+            // First: where there is no crontab, `cron run --due` goes by this.
+            take_over(world, &store)?;
+            project(world, &settings, &store, Which::All)?
+        }
     };
     warn(world, &projected);
+    for words in store.oddities()? {
+        super::notice(world, &words);
+    }
     let sign = |sign: &'static str| move |line: &String| format!("{sign} {line}\n");
     let mut text: String = projected.removed.iter().map(sign("-")).collect();
     text.extend(projected.added.iter().map(sign("+")));
@@ -70,6 +77,18 @@ pub(super) fn run(world: &World, dry_run: bool) -> Result<Exit> {
     }
     world.terminal.print(&text)?;
     Ok(Exit::Answered)
+}
+
+/// Let all jobs of the other program be run from here too. It never runs a time that was missed, so that neither do we.
+fn take_over(world: &World, store: &Store) -> Result<()> {
+    let now = world.clock.timestamp();
+    for job in store.jobs()? {
+        let has_passed = matches!(job.schedule, Ok(Schedule::At(time)) if time <= now);
+        if job.terms.is_none() && job.schedule.is_ok() && !has_passed {
+            store.take_over(&job.id)?;
+        }
+    }
+    Ok(())
 }
 
 /// Make the block of this workspace as its jobs are.
@@ -91,7 +110,7 @@ pub(in crate::command) fn project(
     let changed = crontab.change(&mut |table| {
         let there = table::block(table, &name).unwrap_or_default();
         block = match jobs.get_or_insert_with(|| store.jobs()) {
-            Ok(jobs) => self::block(world, settings, jobs, which, &there),
+            Ok(jobs) => self::block(world, settings, store, jobs, which, &there),
             // It is told below.
             Err(_) => Ok(Block::default()),
         };
@@ -109,7 +128,7 @@ pub(in crate::command) fn project(
 /// What [`project`] would do with all jobs.
 fn rehearse(world: &World, settings: &Settings, store: &Store) -> Result<Projected> {
     let before = lines(world, settings)?;
-    let block = block(world, settings, &store.jobs()?, Which::All, &before)?;
+    let block = block(world, settings, store, &store.jobs()?, Which::All, &before)?;
     Ok(compared(&before, block))
 }
 
@@ -136,11 +155,9 @@ fn compared(before: &[String], block: Block) -> Projected {
         notes,
     } = block;
     let not_in = |lines: &[String], others: &[String]| -> Vec<String> {
-        lines
-            .iter()
-            .filter(|line| !others.contains(line))
-            .cloned()
-            .collect()
+        let others: BTreeSet<&String> = others.iter().collect();
+        let news = lines.iter().filter(|line| !others.contains(line));
+        news.cloned().collect()
     };
     Projected {
         added: not_in(&lines, before),
@@ -168,6 +185,7 @@ pub(in crate::command) fn fields_of(line: &str) -> &str {
 fn block(
     world: &World,
     settings: &Settings,
+    store: &Store,
     jobs: &[Job],
     which: Which,
     before: &[String],
@@ -176,9 +194,13 @@ fn block(
     let mut block = Block::default();
     let surroundings = Surroundings::of(world, settings, jobs)?;
     for job in jobs {
-        let is_meant =
-            job.terms.is_some() || which == Which::All || known.contains(job.id.as_str());
-        if !job.enabled || !is_meant {
+        let is_meant = || {
+            job.terms.is_some()
+                || which == Which::All
+                || known.contains(job.id.as_str())
+                || store.is_taken_over(&job.id)
+        };
+        if !job.enabled || !is_meant() {
             continue;
         }
         match lines_of(world, &surroundings, job) {
@@ -328,6 +350,9 @@ pub(in crate::command) fn as_cron(
     settings: &Settings,
     job: &Job,
 ) -> Result<(String, Vec<(String, String)>)> {
+    if !store::is_plain(&job.id) {
+        return Err(store::unusable(&job.id));
+    }
     let surroundings = Surroundings::of(world, settings, std::slice::from_ref(job))?;
     let (command, _) = command_of(world, &surroundings, job).map_err(|words| {
         fail(

@@ -2,6 +2,7 @@
 
 use super::check::{Finding, Level, Look};
 use crate::World;
+use crate::command::cron::list::altered;
 use crate::command::cron::sync::{self, Surroundings};
 use crate::command::cron::words::{length, moment, one_line, until};
 use crate::command::cron::{add, near, settings, store, terms, zones};
@@ -17,7 +18,7 @@ use crate::sys::store::may_make;
 use anyhow::Result;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Duration;
 
@@ -237,7 +238,15 @@ pub(super) fn jobs(look: &Look) -> Vec<Finding> {
             }
         }
     };
-    vec![finding]
+    let told = look
+        .all()
+        .iter()
+        .filter_map(|job| Some((job, altered(job)?)));
+    let told = told.map(|(job, words)| Finding::failed(words).about([job]));
+    // What cannot be read is told above.
+    let odd = look.store.oddities().unwrap_or_default();
+    let odd = odd.into_iter().map(Finding::warn);
+    std::iter::once(finding).chain(told).chain(odd).collect()
 }
 
 /// Whether every job has times, and can stand in a crontab.
@@ -314,16 +323,17 @@ pub(super) fn lines(look: &Look) -> Vec<Finding> {
         return Vec::new();
     };
     let (mut missing, mut stale, mut foreign) = (Vec::new(), Vec::new(), Vec::new());
+    let mut by_id: BTreeMap<&str, Vec<_>> = BTreeMap::new();
+    for line in there {
+        if let Some(id) = sync::id_of(line) {
+            by_id.entry(id).or_default().push(essence(line));
+        }
+    }
     for job in look.enabled() {
         let wanted = sync::lines_of(look.world, &surroundings, job);
         // One that never runs is to have none.
         let wanted = wanted.map_or_else(|_| Vec::new(), |(lines, _)| lines);
-        let is_its = |line: &&String| sync::id_of(line) == Some(&job.id);
-        let its: Vec<_> = there
-            .iter()
-            .filter(is_its)
-            .map(|line| essence(line))
-            .collect();
+        let its = by_id.get(job.id.as_str()).cloned().unwrap_or_default();
         let wanted: Vec<_> = wanted.iter().map(|line| essence(line)).collect();
         match its.is_empty() {
             _ if its == wanted => {}
@@ -332,11 +342,11 @@ pub(super) fn lines(look: &Look) -> Vec<Finding> {
             false => stale.push(job),
         }
     }
-    let stands = |id: &str| jobs.iter().any(|job| job.enabled && job.id == id);
+    let standing: BTreeSet<&str> = look.enabled().map(|job| job.id.as_str()).collect();
     let surplus: BTreeSet<&str> = there
         .iter()
         .filter_map(|line| sync::id_of(line))
-        .filter(|id| !stands(id))
+        .filter(|id| !standing.contains(id))
         .collect();
     let mut findings = Vec::new();
     for (jobs, what) in [
@@ -519,7 +529,7 @@ fn last_run(look: &Look, job: &Job) -> Result<Option<String>> {
     if !is_plain(&job.id) {
         return Ok(None);
     }
-    let folder = Folder::new(look.store.folder(&job.id));
+    let folder = Folder::new(look.store.folder(&job.id)?);
     if let Some(started) = folder.stamps()?.started {
         if process::is_alive(started.pid) {
             return Ok(None);
