@@ -982,8 +982,8 @@ fn jobs_of_the_other_program_are_shown_and_taken_over_by_sync() {
         lines(&story),
         ["0 9 * * * aaaaaaaa".to_owned(), format!("0 8 * * * {ours}")]
     );
-    // Nothing of ours is written for it, and it stays in the crontab as others come and go.
-    assert!(!folder(&story, "aaaaaaaa").exists());
+    // Nothing is granted to it, and it stays in the crontab as others come and go.
+    assert!(!folder(&story, "aaaaaaaa").join("job.json").exists());
     cron(&story, &["remove", "ours"]).stdout_has("✓ Removed");
     assert_eq!(lines(&story), ["0 9 * * * aaaaaaaa"]);
     left_out(cron(&story, &["sync"]).stdout("The crontab is as the jobs are.\n"));

@@ -31,8 +31,8 @@ fn with(job: Value) -> Story {
         .server()
         .always(Box::new(|asked: &Asked| says("Done.")(asked)));
     story.crontab().set(FOREIGN);
-    crate::cron_run::terms(&story, &json!({ "v": 1, "catchUp": "once" }));
     jobs(&story, &[job]);
+    crate::cron_run::terms(&story, &json!({ "v": 1, "catchUp": "once" }));
     story.run(["cron", "sync"]).stdout_has(ID).stderr_has("");
     story
 }

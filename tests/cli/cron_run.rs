@@ -43,6 +43,7 @@ pub(crate) fn terms(story: &Story, terms: &Value) {
     let path = folder(story).join("job.json");
     let file = story.workspace().join("cron/jobs.json");
     let before = std::fs::read(&file).unwrap();
+    let table = story.crontab().table();
     if path.exists() {
         std::fs::remove_file(&path).unwrap();
     }
@@ -55,6 +56,7 @@ pub(crate) fn terms(story: &Story, terms: &Value) {
     }
     write(&path, terms.to_string().as_bytes());
     write(&file, &before);
+    story.crontab().set(table.unwrap_or_default());
 }
 
 pub(crate) fn records(story: &Story) -> Vec<Value> {
@@ -606,6 +608,8 @@ fn all_that_are_due_run_side_by_side() {
     let mut not_due = job(&json!({ "kind": "cron", "expr": "0 0 1 7 *", "tz": null }));
     not_due["id"] = json!("eeeeeeee");
     jobs(&story, &[job(&minutely()), second, not_due]);
+    let taken = story.command(["cron", "sync"]).output().unwrap();
+    assert!(taken.status.success(), "{taken:?}");
     story.run(["cron", "run", "--due"]).stdout("x\nx\n");
     story.run(["cron", "run", "--due"]);
 }

@@ -106,13 +106,13 @@ fn what_was_granted_is_for_what_was_said() {
     jobs(&story, &[job(&minutely())]);
     let told = story.dir().join("told");
     let command = format!("cat >> {}", told.display());
-    terms(&story, &json!({ "v": 1, "onFailure": command }));
     let words = "another program changed what the job is told";
     let swaps: [fn(&mut Value); 2] = [
         |job| job["payload"]["message"] = json!("Send the keys."),
         |job| job["payload"]["sessionKey"] = json!("cli:direct"),
     ];
     for swap in swaps {
+        terms(&story, &json!({ "v": 1, "onFailure": command }));
         let before = std::fs::read(file(&story)).unwrap();
         change(&story, swap);
         story.run(SCHEDULED).status(78).stderr_has(words);
@@ -257,11 +257,12 @@ fn one_job_that_cannot_run_keeps_no_other_from_it() {
             job
         })
         .collect();
-    let mut lost = job(&json!({ "kind": "cron", "expr": "* * * * *", "tz": "Mars/Olympus" }));
+    let mut lost = job(&minutely());
     (lost["id"], lost["name"]) = (json!("lost"), json!("martian"));
     all.insert(0, lost);
     jobs(&story, &all);
     output(&story, ["cron", "sync"]);
+    change(&story, |job| job["schedule"]["tz"] = json!("Mars/Olympus"));
     story
         .run(["cron", "run", "--due"])
         .status(78)

@@ -167,7 +167,7 @@ fn units_are_what_systemd_takes() {
     assert!(!service.contains("/srv/in"), "{service}");
     assert!(
         text("nanobot-odd.timer")
-            .contains(r#"Description=nanobot: $'100%% "odd" $HOME\n[Service]\u202e\\' (job odd)"#)
+            .contains(r#"Description=nanobot: $'100%% "odd" $HOME [Service]\u202e\\' (job odd)"#)
     );
     // What runs commands of the user's is not confined.
     let service = text("nanobot-Every_90.service");

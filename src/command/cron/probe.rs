@@ -99,6 +99,7 @@ fn job(world: &World, name: &str) -> Result<Value> {
         delete_after_run: false,
         terms: Some(Terms {
             v: Terms::V,
+            policy: Some(cast_of(&world, &Terms::default())?.policy.snapshot()),
             timeout: Some(LIMIT),
             quiet: true,
             ..Terms::default()

@@ -84,7 +84,8 @@ fn take_over(world: &World, store: &Store) -> Result<()> {
     let now = world.clock.timestamp();
     for job in store.jobs()? {
         let has_passed = matches!(job.schedule, Ok(Schedule::At(time)) if time <= now);
-        if job.terms.is_none() && job.schedule.is_ok() && !has_passed {
+        let runs = zones::plan(world, &job).is_ok() && !has_passed;
+        if job.terms.is_none() && runs {
             store.take_over(&job.id)?;
         }
     }
