@@ -727,8 +727,8 @@ pub struct CronSchedule {
     /// At the minutes of a cron expression: minute, hour, day of the month, month, day of the week
     #[arg(short, long, value_name = "EXPR", conflicts_with_all = ["every", "at", "in"])]
     pub cron: Option<String>,
-    /// By the clock of this zone, as `Europe/Paris` [default: the system's]
-    #[arg(long, value_name = "ZONE", requires = "cron")]
+    /// The minutes of `--cron` by the clock of this zone, as `Europe/Paris` [default: the system's]
+    #[arg(long, value_name = "ZONE")]
     pub tz: Option<String>,
     /// Each time this much has passed: `90m`, `2h`, `1d`; a bare number is seconds
     #[arg(short, long, value_name = "TIME", conflicts_with_all = ["at", "in"])]

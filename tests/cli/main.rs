@@ -14,6 +14,7 @@ mod cron_real;
 mod cron_run;
 mod cron_strangers;
 mod cron_tool;
+mod cron_words;
 mod crowd;
 mod docs;
 mod endurance;

@@ -36,7 +36,7 @@ pub(super) fn run(world: &World, arguments: &CronAdd) -> Result<Exit> {
     let store = store(world, &settings);
     let now = world.clock.timestamp();
     let mut notices = Vec::new();
-    let when = when(world, schedule, now, &mut notices)?.ok_or_else(without_schedule)?;
+    let when = when(world, schedule, None, now, &mut notices)?.ok_or_else(without_schedule)?;
     let message = message_of(message)?;
     let name = match name.as_deref().map(words::one_line) {
         Some(name) if !name.is_empty() => name,
@@ -123,10 +123,11 @@ pub(super) fn message_of(message: &str) -> Result<String> {
     }
 }
 
-/// When a job runs, as the flags say; `None` where they do not.
+/// When a job runs, as the flags say; `None` where they do not. What they leave open is as `before`.
 pub(super) fn when(
     world: &World,
     flags: &CronSchedule,
+    before: Option<&Schedule>,
     now: Timestamp,
     notices: &mut Vec<String>,
 ) -> Result<Option<Schedule>> {
@@ -139,22 +140,34 @@ pub(super) fn when(
         catch_up: _,
     } = flags;
     let wrong = |flag: &str, words: String| fail(Exit::Usage, format!("`{flag}`: {words}"));
+    let typed = match tz.as_deref() {
+        Some("") => Some(None),
+        Some(name) => Some(Some(zones::known(name)?)),
+        None => None,
+    };
     if let Some(text) = cron {
         let expression = Expression::parse(text)
             .map_err(|words| wrong("--cron", format!("`{text}` {words}")))?;
-        let zone = match tz.as_deref().filter(|name| !name.is_empty()) {
-            Some(name) => Some(zones::known(name)?),
-            None if tz.is_some() => None,
-            None => zones::of_shell(world, now, notices),
+        let zone = match (typed, before) {
+            (Some(zone), _) => zone,
+            (None, Some(Schedule::Cron { zone, .. })) => zone.clone(),
+            (None, _) => zones::of_shell(world, now, notices),
         };
         return Ok(Some(Schedule::Cron { expression, zone }));
     }
-    if tz.is_some() {
-        return Err(fail_hint(
-            Exit::Usage,
-            "`--tz` can only be used with `--cron`",
-            "an offset in the time itself: `--at 2026-12-24T18:00+02:00`",
-        ));
+    match (typed, before) {
+        (Some(zone), Some(Schedule::Cron { expression, .. })) if !is_given(flags) => {
+            let expression = expression.clone();
+            return Ok(Some(Schedule::Cron { expression, zone }));
+        }
+        (Some(_), _) if before.is_some() || is_given(flags) => {
+            return Err(fail_hint(
+                Exit::Usage,
+                "`--tz` can only be used with `--cron`",
+                "an offset in the time itself: `--at 2026-12-24T18:00+02:00`",
+            ));
+        }
+        _ => {}
     }
     if let Some(text) = every {
         let period = schedule::every(text).map_err(|words| wrong("--every", words))?;

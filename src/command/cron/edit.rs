@@ -32,6 +32,7 @@ pub(super) fn run(world: &World, arguments: &CronEdit) -> Result<Exit> {
     if is_heartbeat
         && (name.is_some()
             || message.is_some()
+            || schedule.tz.is_some()
             || add::is_given(schedule) && schedule.every.is_none())
     {
         return Err(fail_hint(
@@ -41,7 +42,7 @@ pub(super) fn run(world: &World, arguments: &CronEdit) -> Result<Exit> {
         ));
     }
     let mut catch_up = schedule.catch_up;
-    if let Some(when) = add::when(world, schedule, now, &mut notices)? {
+    if let Some(when) = add::when(world, schedule, job.schedule.as_ref().ok(), now, &mut notices)? {
         let was_once = matches!(job.schedule, Ok(Schedule::At(_)));
         let is_once = matches!(when, Schedule::At(_));
         if was_once != is_once {
