@@ -646,9 +646,11 @@ pub enum Cron {
         #[arg(long)]
         json: bool,
     },
+    #[command(alias = "update")]
     Edit(Box<CronEdit>),
     Run(CronRun),
     /// Let jobs run at their times again
+    #[command(alias = "resume")]
     Enable {
         /// Their ids or names
         #[arg(required = true, value_name = "JOB")]
@@ -658,13 +660,14 @@ pub enum Cron {
         disable: bool,
     },
     /// Keep jobs and let them not run any more
+    #[command(alias = "pause")]
     Disable {
         /// Their ids or names
         #[arg(required = true, value_name = "JOB")]
         jobs: Vec<String>,
     },
     /// Remove jobs with their lines, records and conversations
-    #[command(visible_alias = "rm")]
+    #[command(visible_alias = "rm", alias = "delete")]
     Remove {
         /// Their ids or names
         #[arg(required = true, value_name = "JOB")]
@@ -700,6 +703,13 @@ pub enum Cron {
 ///
 /// The job goes to the job file, and a line for it to your crontab; the system's cron does the waiting, and starts
 /// nanobot when it is time. The line holds only the job's id.
+///
+/// The answer is printed, and cron mails what is printed; it is delivered instead with `--channel` and `--to`, and with
+/// `--quiet` it is only kept, for `cron logs JOB --output`. An answer whose last line is NOTHING_TO_REPORT has nothing to tell,
+/// and is only kept too; each run is told so. Failures are always printed.
+///
+/// A job that runs once is removed when it has succeeded. Where it failed, it is disabled and kept; where nobody could be
+/// asked, or the conversation was in use, it is tried again every ten minutes for an hour.
 #[derive(Args, Clone, Debug, Default)]
 pub struct CronAdd {
     /// What it is called
@@ -766,6 +776,7 @@ pub struct CronTerms {
     #[arg(long, value_name = "USD", value_parser = dollars)]
     pub max_cost: Option<f64>,
     /// What becomes of a run of which nobody knows how it ended, since the machine died: it is not run again, or it is
+    /// [default: skip]
     #[arg(long, value_name = "WHAT")]
     pub after_crash: Option<AfterCrash>,
     /// Send the answer where `--channel` and `--to` say, instead of printing it
@@ -780,7 +791,8 @@ pub struct CronTerms {
     /// The file, the command, which runs as that of `--when` does, or who gets it
     #[arg(long, value_name = "WHERE")]
     pub to: Option<String>,
-    /// Run this command when a run fails, as that of `--when` is run; what went wrong is its input
+    /// Run this command when a run fails, as that of `--when` is run; what went wrong is its input, and NANOBOT_JOB,
+    /// NANOBOT_JOB_NAME, NANOBOT_SLOT, NANOBOT_STATUS and NANOBOT_CAUSE are in its environment
     #[arg(long, value_name = "CMD")]
     pub on_failure: Option<String>,
 }

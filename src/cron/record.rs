@@ -47,6 +47,12 @@ pub struct Started {
     pub pid: u32,
 }
 
+impl Started {
+    pub fn at(&self) -> Option<Timestamp> {
+        Timestamp::from_millisecond(self.at_ms).ok()
+    }
+}
+
 impl Stamps {
     /// The version of this layout.
     const V: u32 = 1;
@@ -212,6 +218,11 @@ impl Folder {
         })
     }
 
+    /// Whether the job runs now.
+    pub fn is_running(&self) -> Result<bool> {
+        Lock::is_held(&self.path.join("lock"))
+    }
+
     /// # Errors
     /// Status 78 where they cannot be read: without them a time might be run twice.
     pub fn stamps(&self) -> Result<Stamps> {
@@ -302,13 +313,6 @@ impl Folder {
             std::fs::remove_file(old).with_context(|| format!("remove `{}`", old.display()))?;
         }
         Ok(path)
-    }
-
-    /// The last answer that was kept.
-    pub fn last_output(&self) -> Result<Option<PathBuf>> {
-        let mut records = self.records(usize::MAX)?;
-        records.reverse();
-        Ok(records.into_iter().find_map(|record| record.output))
     }
 }
 

@@ -3,7 +3,7 @@
 //! A schedule names slots: whole minutes, since cron has no others. All else follows from which slot was handled last.
 
 use super::expression::{Expression, moment};
-use jiff::civil::DateTime;
+use jiff::civil::{Date, DateTime};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use std::time::Duration;
@@ -161,6 +161,9 @@ pub fn at(text: &str, zone: &TimeZone, now: Timestamp) -> Result<Timestamp, Stri
             Ok(time) => shown.date().tomorrow().ok().map(|day| (day, time)),
             Err(_) => None,
         };
+        if let Some(words) = no_such_day(text) {
+            return Err(words);
+        }
         return Err(match day {
             Some((day, time)) => {
                 format!("`{text}` has no date: `{day}T{}`", time.strftime("%H:%M"))
@@ -178,6 +181,17 @@ pub fn at(text: &str, zone: &TimeZone, now: Timestamp) -> Result<Timestamp, Stri
             shown.strftime("%Y-%m-%dT%H:%M")
         )),
     }
+}
+
+/// What to say of a date that is written well, of a day that its month has not.
+fn no_such_day(text: &str) -> Option<String> {
+    let mut parts = text.get(..10)?.split('-');
+    let mut number = || parts.next()?.parse::<i16>().ok();
+    let (year, month, day) = (number()?, number()?, number()?);
+    let month = Date::new(year, i8::try_from(month).ok()?, 1).ok()?;
+    let days = month.days_in_month();
+    (day > i16::from(days))
+        .then(|| format!("`{text}`: {} has {days} days", month.strftime("%B %Y")))
 }
 
 /// Read how long from `now` a job is to run: the first whole minute then.

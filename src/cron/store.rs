@@ -29,7 +29,7 @@ const COPIES: usize = 5;
 /// The mark of another program's job that cron is to run.
 const TAKEN: &str = "taken";
 /// How long another program may keep the file. It takes milliseconds.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(30);
 /// The id of the job that looks at HEARTBEAT.md.
 pub const HEARTBEAT: &str = "heartbeat";
 
@@ -311,7 +311,7 @@ impl Store {
 
     /// Whether there are terms of the job `id`.
     pub fn has_terms(&self, id: &str) -> Result<bool> {
-        self.terms(id).map(|terms| terms.is_some())
+        Ok(is_plain(id) && self.terms_path(id)?.exists())
     }
 
     fn terms_path(&self, id: &str) -> Result<PathBuf> {

@@ -352,6 +352,18 @@ impl Lock {
         }
     }
 
+    /// Whether somebody holds the lock at `path`. Nothing is made, and nobody is kept from it for longer than the look takes.
+    pub fn is_held(path: &Path) -> Result<bool> {
+        let Some(file) = open_existing(path)? else {
+            return Ok(false);
+        };
+        match file.try_lock_shared() {
+            Ok(()) => Ok(false),
+            Err(TryLockError::WouldBlock) => Ok(true),
+            Err(TryLockError::Error(error)) => Err(cannot_lock(path, &error)),
+        }
+    }
+
     /// Remove the lock's file and let go. Whoever waits for it notices, and makes a new one.
     pub fn remove(self) -> Result<()> {
         std::fs::remove_file(&self.path)

@@ -364,7 +364,11 @@ fn the_zone_is_the_systems_unless_somebody_says_another() {
 
 #[test]
 fn what_a_job_may_do_is_kept_by_full_paths_and_fixed_as_of_now() {
-    let story = Story::new().file("in/a", "a").file("out/a", "a");
+    let priced = json!({ "other": { "price": { "input": 1.0, "output": 2.0 } } });
+    let story = Story::new()
+        .file("in/a", "a")
+        .file("out/a", "a")
+        .set("models", priced);
     fs::create_dir_all(story.workspace()).unwrap();
     let flags = [
         "--every",
@@ -670,9 +674,9 @@ fn the_list_says_when_each_runs_next_and_how_it_went() {
     );
     cron(&story, &["list"])
         .stdout(&format!(
-            "ID        NAME  SCHEDULE           NEXT             LAST                                         COST\n\
+            "ID        NAME  SCHEDULE           NEXT             LAST                             COST\n\
              {soon}  soon  every hour         Fri 2 Jan 04:04\n\
-             {late}  late  at 09:00 each day  Fri 2 Jan 09:00  failed (77: key rejected by \\u{{1b}}[2Jse…  $0.0123\n"
+             {late}  late  at 09:00 each day  Fri 2 Jan 09:00  failed (77), Thu 1 Jan 09:00  $0.0123\n"
         ))
         .stderr("nanobot: 1 job is disabled; `--all` shows it\n");
     record("ok", 0, "answered", Value::Null);
@@ -778,7 +782,8 @@ fn what_is_edited_changes_and_all_else_stays() {
     .stdout(&format!(
         "✓ Changed job 'digest' ({id})\nat 09:30 each day\n\
          next: Fri 2 Jan 09:30 (in 30 min), Sat 3 Jan 09:30, Sun 4 Jan 09:30\n"
-    ));
+    ))
+    .stderr_has("the price of `scripted` is not known, so `--max-cost` cannot be kept");
     let terms = || terms(&story, &id);
     assert_eq!(terms()["when"], "true");
     assert_eq!(terms()["maxCost"], 1.0);
@@ -900,9 +905,9 @@ fn a_job_that_is_removed_leaves_no_trace() {
         .stdout("Done.\n");
     cron(&story, &["remove", "one", "nobody", "two"])
         .status(66)
-        .stdout(&format!("✓ Removed job {id}\n✓ Removed job {shared}\n"))
+        .stdout(&format!("✓ Removed job {id} ('one')\n✓ Removed job {shared} ('two')\n"))
         .stderr_has(&format!(
-            "nanobot: its conversation is in the trash; `nanobot session restore {key}` brings it back\n"
+            "nanobot: the conversation of `one` is in the trash; `nanobot session restore {key}` brings it back\n"
         ))
         .stderr_has("there is no job `nobody`");
     assert_eq!(jobs(&story), [Value::Null; 0]);
@@ -919,7 +924,7 @@ fn a_job_that_runs_is_removed_and_its_run_goes_on() {
     let lock = fs::File::create(folder(&story, &id).join("lock")).unwrap();
     lock.lock().unwrap();
     cron(&story, &["remove", "one"])
-        .stdout(&format!("✓ Removed job {id}\n"))
+        .stdout(&format!("✓ Removed job {id} ('one')\n"))
         .stderr("nanobot: `one` is running: that run goes on to its end\n");
     assert!(folder(&story, &id).exists());
     assert_eq!(jobs(&story), [Value::Null; 0]);
@@ -1045,7 +1050,7 @@ fn sync_mends_what_others_did_to_the_crontab() {
     story.crontab().set(foreign);
     cron(&story, &["sync"]).stdout_has("+ 0 8 * * * ");
     // What is no job's goes.
-    fs::remove_file(file(&story)).unwrap();
+    write(&file(&story), &python(&json!([])));
     cron(&story, &["sync"]).stdout_has("- 0 8 * * * ");
     assert_eq!(story.crontab().table().unwrap(), foreign);
 }

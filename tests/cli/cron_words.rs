@@ -1,8 +1,9 @@
 //! What a person who has never seen these commands types, and what they are told.
 
-use crate::cron::{added, cron, jobs};
-use crate::story::Story;
-use serde_json::Value;
+use crate::cron::{added, cron, folder, jobs};
+use crate::story::{Story, write};
+use serde_json::{Value, json};
+use std::fs;
 
 /// The schedule of the only job.
 fn schedule(story: &Story) -> (Value, Value) {
@@ -40,4 +41,222 @@ fn a_zone_stays_until_another_is_said() {
     cron(&story, &["add", "-m", "x", "--tz", "UTC"])
         .status(2)
         .stderr_has("nothing says when the job runs");
+}
+
+/// A record of a run of the job `id`.
+fn record(story: &Story, id: &str, name: &str, more: &Value) {
+    let mut record = json!({
+        "version": 1, "job": id, "name": name, "trigger": "schedule", "slot": "2026-01-01T09:00:00Z",
+        "start": "2026-01-01T09:00:01.250Z", "end": "2026-01-01T09:00:31.5Z", "outcome": "ok", "status": 0,
+        "cause": "answered", "session": "s", "turn": "t", "model": "m", "iterations": 2, "inputTokens": 1000,
+        "outputTokens": 10, "costUsd": null,
+    });
+    let record_of = record.as_object_mut().unwrap();
+    record_of.extend(more.as_object().unwrap().clone());
+    let path = folder(story, id).join("runs.jsonl");
+    write(&path, format!("{record}\n").as_bytes());
+}
+
+#[test]
+fn a_reminder_that_failed_is_not_lost() {
+    let story = Story::new();
+    let id = added(&story, &["-n", "call", "--at", "2026-01-02T04:00"]);
+    let cause = "the key was rejected by a server that has a great many words for that";
+    let failed = json!({ "outcome": "failed", "status": 77, "cause": "refused", "error": cause });
+    record(&story, &id, "call", &failed);
+    let off = added(&story, &["-n", "off", "-e", "1h"]);
+    cron(&story, &["disable", &id, &off]).stdout_has("✓ Job 'call' disabled\n");
+    cron(&story, &["list"])
+        .stdout(&format!(
+            "ID        NAME  SCHEDULE                      NEXT           LAST                          COST\n\
+             {id}  call  once, on 2026-01-02 at 04:00  never: failed  failed (77), Thu 1 Jan 09:00\n"
+        ))
+        .stderr("nanobot: 1 job is disabled; `--all` shows it\n");
+    cron(&story, &["show", "call"])
+        .stdout_has("last         failed (77), Thu 1 Jan 09:00\n")
+        .stdout_has(&format!("cause        {cause}\n"))
+        .stdout_has("runs         1\n");
+    cron(&story, &["logs", "call", "--output"])
+        .status(66)
+        .stderr_has("the last run (failed (77), Thu 1 Jan 09:00) said nothing")
+        .stderr_has(&format!("`nanobot cron logs {id}`"));
+}
+
+#[test]
+fn times_and_names_for_programs_have_one_form() {
+    let story = Story::new();
+    let id = added(&story, &["-n", "digest", "-e", "1h"]);
+    record(&story, &id, "digest", &json!({ "costUsd": 0.5 }));
+    let run = cron(&story, &["logs", "--json"]).lines().remove(0);
+    for (key, expect) in [
+        ("start", json!("2026-01-01T09:00:01Z")),
+        ("end", json!("2026-01-01T09:00:31Z")),
+        ("slot", json!("2026-01-01T09:00:00Z")),
+        ("input_tokens", json!(1000)),
+        ("cost_usd", json!(0.5)),
+    ] {
+        assert_eq!(run[key], expect, "{key}");
+    }
+    let job = cron(&story, &["show", &id, "--json"]).lines().remove(0);
+    assert_eq!(job["last"], run);
+    assert_eq!(job["created"], "2026-01-02T03:04:05Z");
+    cron(&story, &["logs"]).stdout(&format!(
+        "STARTED          JOB                OUTCOME   TOOK  TOKENS     COST  CAUSE OR DELIVERY\n\
+         Thu 1 Jan 09:00  digest ({id})  ok       30.2s    1010  $0.5000\n"
+    ));
+    cron(&story, &["logs", "-n", "0"]).stdout("");
+}
+
+#[test]
+fn a_run_that_goes_on_is_told_from_one_that_was_cut_off() {
+    let story = Story::new();
+    let id = added(&story, &["-n", "digest", "-e", "1h"]);
+    let started = json!({ "atMs": 1_767_322_800_000_u64, "slotMs": null, "pid": 4_000_000 });
+    let state = json!({ "v": 1, "handledMs": null, "started": started }).to_string();
+    write(&folder(&story, &id).join("state.json"), state.as_bytes());
+    let told = |words: &str| {
+        let when = format!("{words}, Fri 2 Jan 03:00");
+        cron(&story, &["list"]).stdout_has(&when);
+        cron(&story, &["show", &id]).stdout_has(&format!("last         {when}\n"));
+        cron(&story, &["logs"]).stdout_has(&format!("Fri 2 Jan 03:00  digest ({id})  {words}\n"));
+        let line = cron(&story, &["show", &id, "--json"]).lines().remove(0);
+        assert_eq!(line["running"], words == "running");
+    };
+    told("cut off");
+    assert!(!folder(&story, &id).join("lock").exists());
+    let lock = fs::File::create(folder(&story, &id).join("lock")).unwrap();
+    lock.lock().unwrap();
+    told("running");
+}
+
+#[test]
+fn jobs_whose_file_is_gone_stay_in_the_crontab() {
+    let story = Story::new();
+    let id = added(&story, &["-n", "digest", "-e", "1h"]);
+    let file = story.workspace().join("cron/jobs.json");
+    let (text, table) = (fs::read(&file).unwrap(), story.crontab().table());
+    fs::remove_file(&file).unwrap();
+    let words =
+        format!("the job file is gone; 1 job of it is known by its folder and its line: {id}");
+    cron(&story, &["list"])
+        .stdout("No scheduled jobs.\n")
+        .stderr(&format!("nanobot: {words}\n"));
+    for arguments in [
+        &["sync"][..],
+        &["sync", "--dry-run"],
+        &["add", "-m", "x", "-e", "2h"],
+    ] {
+        cron(&story, arguments).status(78).stderr_has(&words);
+    }
+    story
+        .run(["status", "--check"])
+        .status(1)
+        .stdout_has(&format!("FAILED  jobs       {words}\n"));
+    assert!(!file.exists());
+    assert_eq!(story.crontab().table(), table);
+    // It comes back, or is let go.
+    write(&file, &text);
+    cron(&story, &["sync"]).stdout("The crontab is as the jobs are.\n");
+    fs::remove_file(&file).unwrap();
+    cron(&story, &["remove", &id]).stdout(&format!("✓ Removed job {id}\n"));
+    assert_eq!(story.crontab().table(), None);
+    cron(&story, &["add", "-m", "x", "-e", "2h"]).stdout_has("✓ Added");
+}
+
+#[test]
+fn what_was_mistyped_is_told_with_the_right_form() {
+    let story = Story::new();
+    let check = |flags: &[&str], words: &str| {
+        cron(&story, &[&["add", "-m", "x"], flags].concat())
+            .status(2)
+            .stderr_has(words);
+    };
+    check(
+        &["--at", "2026-02-30T08:00"],
+        "`--at`: `2026-02-30T08:00`: February 2026 has 28 days",
+    );
+    check(
+        &["-e", "1h", "--channel", "fiel", "--to", "x"],
+        "there is no channel `fiel`; did you mean `file`?",
+    );
+    check(
+        &["-e", "1h", "--to", "x"],
+        "`--channel file` or `--channel command`",
+    );
+    cron(
+        &story,
+        &[
+            "add",
+            "-m",
+            "x",
+            "-e",
+            "1h",
+            "--channel",
+            "telegram",
+            "--to",
+            "7",
+            "-d",
+        ],
+    )
+    .stdout_has("✓ Added")
+    .stderr_has("does not deliver to `telegram`");
+}
+
+#[test]
+fn a_tilde_in_quotes_is_the_home() {
+    let story = Story::new();
+    let inbox = story.home().join("inbox");
+    fs::create_dir(&inbox).unwrap();
+    let id = added(&story, &["-e", "1h", "--read", "~/inbox"]);
+    let read = || -> Value {
+        let text = fs::read(folder(&story, &id).join("job.json")).unwrap();
+        let terms: Value = serde_json::from_slice(&text).unwrap();
+        terms["grants"].clone()
+    };
+    assert_eq!(read()["read"], json!([inbox]));
+    cron(&story, &["edit", &id, "--write=~/inbox"])
+        .stdout_has("✓ Changed")
+        .stderr_has("what it was granted before is replaced");
+    assert_eq!(read()["write"], json!([inbox]));
+}
+
+#[test]
+fn other_words_for_the_same_are_understood() {
+    let story = Story::new();
+    let id = added(&story, &["-n", "digest", "-e", "1h"]);
+    cron(&story, &["pause", "digest"]).stdout("✓ Job 'digest' disabled\n");
+    cron(&story, &["resume", "digest"]).stdout("✓ Job 'digest' enabled\n");
+    cron(&story, &["update", "digest", "-e", "2h"]).stdout_has("every 2 hours\n");
+    cron(&story, &["edit", "digest"])
+        .stdout_has("✓ Changed job 'digest'")
+        .stderr(
+            "nanobot: nothing else is different: what the job may do is fixed anew, as of now\n",
+        );
+    cron(&story, &["delete", "digest"]).stdout(&format!("✓ Removed job {id} ('digest')\n"));
+}
+
+#[test]
+fn another_path_is_told_in_a_word() {
+    let story = Story::new();
+    added(&story, &["-n", "one", "-e", "1h"]);
+    let table = story.crontab().table().unwrap();
+    let path = table.split(" PATH=").nth(1).unwrap();
+    let path = path.split(' ').next().unwrap();
+    let old = || {
+        let table = story.crontab().table().unwrap();
+        story.crontab().set(table.replace(path, "/usr/bin"));
+    };
+    old();
+    cron(&story, &["sync", "--dry-run"]).stdout_has("- 4 * * * *");
+    cron(&story, &["sync"]).stdout("1 line changed (PATH)\n");
+    assert_eq!(story.crontab().table().unwrap(), table);
+    old();
+    story.run(["-q", "cron", "sync"]);
+    assert_eq!(story.crontab().table().unwrap(), table);
+    old();
+    cron(&story, &["add", "-m", "x", "-e", "2h"])
+        .stdout_has("✓ Added")
+        .stderr(
+            "nanobot: 1 other job will run with this shell's PATH too, as the crontab has it now\n",
+        );
 }

@@ -1,10 +1,11 @@
 //! `cron add`, and what it shares with `cron edit` and `heartbeat enable`: when a job runs, and what is answered.
 
 use super::sync::{self, Which};
-use super::terms;
+use super::terms::{self, Given};
 use super::{store, words, zones};
 use crate::World;
-use crate::cli::{CronAdd, CronSchedule};
+use crate::cli::{CronAdd, CronSchedule, CronTerms, Grants};
+use crate::command::asker;
 use crate::cron::expression::Expression;
 use crate::cron::job::{Delivery, Job, State, Terms};
 use crate::cron::schedule::{self, Schedule};
@@ -16,10 +17,18 @@ use crate::sys::secret::random_hex;
 use crate::sys::signal;
 use anyhow::{Context, Result};
 use jiff::Timestamp;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Letters of the message that name a job without a name.
 const NAME: usize = 30;
+/// The channels that answers can go to, here or by the Python program.
+const CHANNELS: &[&str] = &[
+    "", "file", "command", "cli", "telegram", "discord", "slack", "whatsapp", "email", "feishu",
+    "dingtalk", "qq", "matrix", "mochat",
+];
+/// How alike a word has to be to a channel's name to be that one, mistyped.
+const LIKE: f64 = 0.8;
 /// How many runs are told ahead.
 const AHEAD: usize = 3;
 
@@ -32,8 +41,10 @@ pub(super) fn run(world: &World, arguments: &CronAdd) -> Result<Exit> {
         grants,
         config: _,
     } = arguments;
+    let grants = &at_home(world, grants);
     let settings = super::settings(world)?;
     let store = store(world, &settings);
+    check_place(terms, None)?;
     let now = world.clock.timestamp();
     let mut notices = Vec::new();
     let when = when(world, schedule, None, now, &mut notices)?.ok_or_else(without_schedule)?;
@@ -57,7 +68,12 @@ pub(super) fn run(world: &World, arguments: &CronAdd) -> Result<Exit> {
     };
     let catch_up = schedule.catch_up.or(default_catch_up(&job));
     let given = terms::put(world, &mut job, terms, catch_up, grants)?;
+    notices.extend(unpriced(world, &job, &given));
     note_next(world, &mut job, now);
+    // A new file would say of all others that they are gone. Where nobody can read the crontab, no line is lost either.
+    if let (false, Ok(lines)) = (store.file().exists(), sync::lines(world, &settings)) {
+        sync::insist_on_file(&store, &lines)?;
+    }
     store.add(&job, now, None)?;
     notices.extend(terms::consequences(world, &job, grants, &given));
     answer(
@@ -68,6 +84,70 @@ pub(super) fn run(world: &World, arguments: &CronAdd) -> Result<Exit> {
         &format!("✓ Added job '{}' ({})", job.name, job.id),
         notices,
     )
+}
+
+/// `grants` with `~` for the home, where a shell has left it as it was typed.
+pub(super) fn at_home(world: &World, grants: &Grants) -> Grants {
+    let expand = |path: &PathBuf| match path.to_str() {
+        Some(text) if text == "~" || text.starts_with("~/") => world.paths.expand(text),
+        _ => path.clone(),
+    };
+    let mut grants = grants.clone();
+    grants.write = grants.write.iter().map(expand).collect();
+    grants.read = grants.read.iter().map(expand).collect();
+    grants.directory = grants.directory.as_ref().map(expand);
+    grants
+}
+
+/// Whether the flags name a place for answers, together with the channel that the job has.
+pub(super) fn check_place(flags: &CronTerms, channel: Option<&str>) -> Result<()> {
+    let typed = flags.channel.as_deref();
+    if let (Some(to), None) = (flags.to.as_deref(), typed.or(channel)) {
+        return Err(fail_hint(
+            Exit::Usage,
+            format!("`--to {to}` does not say what that is"),
+            "`--channel file` or `--channel command` with it",
+        ));
+    }
+    let Some(typed) = typed.filter(|typed| !CHANNELS.contains(typed)) else {
+        return Ok(());
+    };
+    let likeness = |channel: &str| strsim::jaro_winkler(&typed.to_lowercase(), channel);
+    let near = CHANNELS.iter().map(|channel| (likeness(channel), channel));
+    let near = near.max_by(|(one, _), (other, _)| one.total_cmp(other));
+    match near {
+        Some((likeness, channel)) if likeness > LIKE => Err(fail_hint(
+            Exit::Usage,
+            format!("there is no channel `{typed}`; did you mean `{channel}`?"),
+            format!("`--channel {channel}`"),
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// What to say of a limit of dollars where no price is known.
+pub(super) fn unpriced(world: &World, job: &Job, given: &Given) -> Option<String> {
+    let terms = job
+        .terms
+        .as_ref()
+        .filter(|terms| terms.max_cost.is_some())?;
+    let world = terms::with_config(world, terms);
+    // Where nobody can be asked at all, that is told by itself.
+    let way = asker::way(
+        &world,
+        &given.settings,
+        &given.settings.asked[0],
+        false,
+        true,
+    )
+    .ok()?;
+    let model = &way.choice.model;
+    way.choice.prices.is_none().then(|| {
+        format!(
+            "the price of `{model}` is not known, so `--max-cost` cannot be kept, and every run fails; a `price` for it in \
+             `models` of the config mends that"
+        )
+    })
 }
 
 /// An id that no job has, nor had: a record may be left of it. A file that cannot be read is told here, before anything is
@@ -237,6 +317,8 @@ pub(in crate::command) fn answer(
     notices: Vec<String>,
 ) -> Result<Exit> {
     let projected = sync::project(world, settings, store, Which::Known);
+    let others = projected.as_ref().ok();
+    let others = others.and_then(|projected| projected.others(&job.id));
     let now = zones::now(world);
     let mut lines = vec![words::one_line(done), schedule_words(world, job)];
     let times = coming(world, job, now.timestamp(), AHEAD);
@@ -245,7 +327,7 @@ pub(in crate::command) fn answer(
     }
     let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
     world.terminal.print(&text)?;
-    for text in notices {
+    for text in notices.into_iter().chain(others) {
         super::notice(world, &text);
     }
     Ok(sync::tell(

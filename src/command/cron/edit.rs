@@ -6,7 +6,7 @@ use crate::cli::{self, CronEdit};
 use crate::cron::job::{Job, Kind};
 use crate::cron::schedule::Schedule;
 use crate::error::{Exit, fail_hint};
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 pub(super) fn run(world: &World, arguments: &CronEdit) -> Result<Exit> {
     let CronEdit {
@@ -18,11 +18,14 @@ pub(super) fn run(world: &World, arguments: &CronEdit) -> Result<Exit> {
         grants,
         config: _,
     } = arguments;
+    let grants = &add::at_home(world, grants);
     let settings = super::settings(world)?;
     let store = super::store(world, &settings);
     let mut job = super::find(&store, word)?;
     // What only this program knows of it would have no place.
     store.folder(&job.id)?;
+    add::check_place(terms, job.delivery.channel.as_deref())?;
+    let before_all = kept(&job)?;
     let now = world.clock.timestamp();
     let mut notices = Vec::new();
     let is_heartbeat = job
@@ -42,7 +45,13 @@ pub(super) fn run(world: &World, arguments: &CronEdit) -> Result<Exit> {
         ));
     }
     let mut catch_up = schedule.catch_up;
-    if let Some(when) = add::when(world, schedule, job.schedule.as_ref().ok(), now, &mut notices)? {
+    if let Some(when) = add::when(
+        world,
+        schedule,
+        job.schedule.as_ref().ok(),
+        now,
+        &mut notices,
+    )? {
         let was_once = matches!(job.schedule, Ok(Schedule::At(_)));
         let is_once = matches!(when, Schedule::At(_));
         if was_once != is_once {
@@ -77,6 +86,13 @@ pub(super) fn run(world: &World, arguments: &CronEdit) -> Result<Exit> {
     }
     let before = job.terms.as_ref().map(terms::grants_of).transpose()?;
     let given = terms::put(world, &mut job, terms, catch_up, grants)?;
+    if terms.max_cost.is_some() || terms.model.is_some() {
+        notices.extend(add::unpriced(world, &job, &given));
+    }
+    if kept(&job)? == before_all {
+        notices
+            .push("nothing else is different: what the job may do is fixed anew, as of now".into());
+    }
     add::note_next(world, &mut job, now);
     let edited = job.clone();
     let is_there = store.update(&job.id, now, |found| {
@@ -113,4 +129,23 @@ pub(super) fn run(world: &World, arguments: &CronEdit) -> Result<Exit> {
     notices.extend(terms::consequences(world, &job, grants, &given));
     let done = format!("✓ Changed job '{}' ({})", job.name, job.id);
     add::answer(world, &settings, &store, &job, &done, notices)
+}
+
+/// All of a job that flags say, for telling whether they said anything new.
+fn kept(job: &Job) -> Result<String> {
+    let mut terms = serde_json::to_value(&job.terms).context("write the job down")?;
+    if let Some(terms) = terms.as_object_mut() {
+        terms.remove("policy");
+    }
+    let Job {
+        name,
+        schedule,
+        message,
+        delivery,
+        session,
+        ..
+    } = job;
+    Ok(format!(
+        "{name:?} {schedule:?} {message:?} {delivery:?} {session:?} {terms}"
+    ))
 }

@@ -7,7 +7,7 @@ use crate::World;
 use crate::cli::CronList;
 use crate::command::columns::{Side, aligned, clipped};
 use crate::cron::job::Job;
-use crate::cron::record::{Folder, Outcome, Record, Stamps};
+use crate::cron::record::{Folder, Outcome, Record, Spent, Stamps};
 use crate::cron::schedule::{self, Schedule, Verdict};
 use crate::cron::store::Store;
 use crate::error::Exit;
@@ -18,7 +18,7 @@ use anyhow::Result;
 use jiff::{Timestamp, Zoned};
 use serde_json::{Value, json};
 
-/// Columns that names and schedules take at most, and what went wrong.
+/// Columns that names and schedules take at most.
 const WIDEST: usize = 40;
 /// Runs ahead, for programs.
 const AHEAD: usize = 5;
@@ -29,6 +29,8 @@ pub(super) struct Known {
     pub(super) stand: Stand,
     pub(super) last: Option<Record>,
     pub(super) stamps: Stamps,
+    /// Whether a run that has begun goes on.
+    pub(super) is_running: bool,
     /// The time that it should have run by now.
     pub(super) due: Option<Timestamp>,
     pub(super) next: Vec<Timestamp>,
@@ -36,12 +38,12 @@ pub(super) struct Known {
 
 impl Known {
     pub(super) fn of(world: &World, store: &Store, stands: &Stands, job: Job) -> Result<Self> {
-        let (mut last, mut stamps) = (None, Stamps::default());
+        let (mut last, mut stamps, mut is_running) = (None, Stamps::default(), false);
         if let Ok(folder) = store.folder(&job.id).map(Folder::new) {
             last = folder.records(1)?.pop();
             // Of one job nothing is known then; of the others all the same.
-            match folder.stamps() {
-                Ok(found) => stamps = found,
+            match begun_in(&folder) {
+                Ok(found) => (stamps, is_running) = found,
                 Err(error) => super::notice(world, &format!("{error:#}")),
             }
         }
@@ -67,10 +69,18 @@ impl Known {
             stand: stands.of_job(world, &job),
             last,
             stamps,
+            is_running,
             due,
             next,
             job,
         })
+    }
+
+    /// One that was to run once and failed: nobody would hear of it again.
+    fn is_lost(&self) -> bool {
+        let failed = |last: &Record| matches!(last.outcome, Outcome::Failed | Outcome::Unknown);
+        let is_once = matches!(self.job.schedule, Ok(Schedule::At(_)));
+        is_once && !self.job.enabled && self.last.as_ref().is_some_and(failed)
     }
 }
 
@@ -78,14 +88,17 @@ pub(super) fn run(world: &World, arguments: &CronList) -> Result<Exit> {
     let CronList { all, json } = arguments;
     let settings = super::settings(world)?;
     let store = super::store(world, &settings);
-    let stands = Stands::of(world, &settings);
+    let stands = Stands::of(world, &settings, &store);
     let jobs = store.jobs()?.into_iter();
     let known = jobs.map(|job| Known::of(world, &store, &stands, job));
     let mut known: Vec<Known> = known.collect::<Result<_>>()?;
     let trouble = stands.trouble(&known);
     let hidden = match all {
         true => 0,
-        false => known.extract_if(.., |known| !known.job.enabled).count(),
+        false => {
+            let is_hidden = |known: &mut Known| !known.job.enabled && !known.is_lost();
+            known.extract_if(.., is_hidden).count()
+        }
     };
     // What never runs comes last.
     known.sort_by_key(|known| {
@@ -150,14 +163,14 @@ fn table(world: &World, known: &[Known], now: &Zoned) -> String {
             clipped(&cell(&known.job.name), Some(WIDEST)),
             clipped(&cell(&schedule_words(world, &known.job)), Some(WIDEST)),
             cell(&next(known, now)),
-            clipped(&cell(&last(known, now)), Some(WIDEST)),
+            cell(&last(known, now)),
             cost.unwrap_or_default(),
         ]
     };
     let rows: Vec<Vec<String>> = known.iter().map(row).collect();
     aligned(&columns, &rows)
         .iter()
-        .map(|line| format!("{line}\n"))
+        .map(|line| format!("{}\n", clipped(line, world.terminal.width())))
         .collect()
 }
 
@@ -176,6 +189,7 @@ pub(super) fn next(known: &Known, now: &Zoned) -> String {
         ..
     } = known;
     match (due.or(next.first().copied()), &job.schedule) {
+        _ if known.is_lost() => "never: failed".into(),
         _ if !job.enabled => "disabled".into(),
         _ if *stand == Stand::Foreign => "not in the crontab".into(),
         _ if due.is_some() => "now".into(),
@@ -191,10 +205,8 @@ pub(super) fn last(known: &Known, now: &Zoned) -> String {
         Ok(time) => words::moment(time, now),
         Err(_) => text.to_owned(),
     };
-    if let Some(started) = known.stamps.started
-        && let Ok(time) = Timestamp::from_millisecond(started.at_ms)
-    {
-        return format!("begun, {}", words::moment(time, now));
+    if let Some(time) = known.stamps.started.and_then(|started| started.at()) {
+        return format!("{}, {}", begun(known.is_running), words::moment(time, now));
     }
     let state = &known.job.state;
     match &known.last {
@@ -208,15 +220,77 @@ pub(super) fn last(known: &Known, now: &Zoned) -> String {
     }
 }
 
-/// What came of a run, with the cause where it failed.
+/// What came of a run, in a word or two.
 pub(super) fn outcome(record: &Record) -> String {
     match record.outcome {
-        Outcome::Failed => {
-            let cause = record.error.as_deref().unwrap_or(&record.cause);
-            format!("failed ({}: {})", record.status, words::one_line(cause))
+        Outcome::Failed | Outcome::Busy => {
+            format!("{} ({})", record.outcome.words(), record.status)
         }
         outcome => outcome.words().to_owned(),
     }
+}
+
+/// The stamps of a job, and whether its run goes on. The lock is looked at only where one has begun: one that begins at
+/// this moment must not find it taken.
+pub(super) fn begun_in(folder: &Folder) -> Result<(Stamps, bool)> {
+    let stamps = folder.stamps()?;
+    let is_running = stamps.started.is_some() && folder.is_running()?;
+    Ok((stamps, is_running))
+}
+
+/// What there is to say of a run that has begun and left no record.
+pub(super) fn begun(is_running: bool) -> &'static str {
+    match is_running {
+        true => "running",
+        false => "cut off",
+    }
+}
+
+/// A run, for programs.
+pub(super) fn run_line(record: &Record) -> Value {
+    let Record {
+        version: _,
+        job,
+        name,
+        trigger,
+        slot,
+        start,
+        end,
+        outcome,
+        status,
+        cause,
+        error,
+        spent,
+        output,
+        delivered,
+    } = record;
+    let Spent {
+        session,
+        turn,
+        model,
+        iterations,
+        input_tokens,
+        output_tokens,
+        cost_usd,
+        denied,
+    } = spent;
+    json!({
+        "job": job, "name": name, "trigger": trigger, "slot": slot.as_deref().map(to_the_second),
+        "start": to_the_second(start), "end": to_the_second(end), "outcome": outcome, "status": status, "cause": cause,
+        "error": error, "session": session, "turn": turn, "model": model, "iterations": iterations,
+        "input_tokens": input_tokens, "output_tokens": output_tokens, "cost_usd": cost_usd, "denied": denied,
+        "output": output, "delivered": delivered,
+    })
+}
+
+/// A time as it was written down, without the parts of a second.
+fn to_the_second(text: &str) -> String {
+    let time = text.parse::<Timestamp>();
+    time.map_or_else(|_| text.to_owned(), second)
+}
+
+fn second(time: Timestamp) -> String {
+    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
 /// All of it, for programs.
@@ -226,6 +300,7 @@ pub(super) fn line(world: &World, known: &Known) -> Value {
         stand,
         last,
         stamps,
+        is_running,
         due,
         next,
     } = known;
@@ -235,28 +310,28 @@ pub(super) fn line(world: &World, known: &Known) -> Value {
             json!({ "kind": "cron", "expr": expression.text(), "tz": zone })
         }
         Ok(Schedule::Every(period)) => json!({ "kind": "every", "seconds": period.as_secs() }),
-        Ok(Schedule::At(time)) => json!({ "kind": "at", "time": time.to_string() }),
+        Ok(Schedule::At(time)) => json!({ "kind": "at", "time": second(*time) }),
         Err(words) => json!({ "kind": null, "error": words }),
     };
-    let times: Vec<String> = next.iter().map(Timestamp::to_string).collect();
+    let times: Vec<String> = next.iter().copied().map(second).collect();
     let state = &job.state;
     let mut line = json!({
         "id": job.id, "name": job.name, "enabled": job.enabled, "schedule": schedule,
-        "words": schedule_words(world, job), "due": due.map(|time| time.to_string()), "next": times.first(), "coming": times, "message": job.message,
-        "session": session, "own_session": is_own, "created": job.created.to_string(),
+        "words": schedule_words(world, job), "due": due.map(second), "next": times.first(), "coming": times, "message": job.message,
+        "session": session, "own_session": is_own, "created": second(job.created),
         "delete_after_run": job.delete_after_run,
         "delivery": {
             "deliver": job.delivery.deliver, "channel": job.delivery.channel, "to": job.delivery.to,
             "supported": terms::undelivered(job).is_none(),
         },
         "foreign": job.terms.is_none(), "altered": job.is_altered(), "crontab": stand.name(),
-        "last": last,
+        "last": last.as_ref().map(run_line),
         "cost_usd": last.as_ref().and_then(|last| last.spent.cost_usd),
         "elsewhere": {
-            "last_run": state.last_run.map(|time| time.to_string()), "last_status": state.last_status,
+            "last_run": state.last_run.map(second), "last_status": state.last_status,
             "last_error": state.last_error,
         },
-        "begun": stamps.started.and_then(|started| Timestamp::from_millisecond(started.at_ms).ok()).map(|time| time.to_string()),
+        "begun": stamps.started.and_then(|started| started.at()).map(second), "running": is_running,
     });
     line["terms"] = match &job.terms {
         Some(terms) => json!({

@@ -1,6 +1,7 @@
 //! `nanobot cron logs`: what came of runs.
 
-use super::store;
+use super::list::{self, outcome, run_line};
+use super::{store, words, zones};
 use crate::World;
 use crate::command::columns::{Side, aligned};
 use crate::cron::record::{Folder, Outcome, Record};
@@ -35,15 +36,21 @@ pub(super) fn run(world: &World, settings: &Settings, wanted: &Wanted<'_>) -> Re
         return output(world, &store, &ids[0]);
     }
     let mut records = records(&store, &ids, usize::MAX)?;
+    let mut last = records.last().map(|record| record.end.clone());
+    let had_any = !records.is_empty();
     let shown = records.split_off(records.len().saturating_sub(wanted.lines));
     if wanted.json {
         for record in &shown {
-            world.terminal.print_json(&serde_json::to_value(record)?)?;
+            world.terminal.print_json(&run_line(record))?;
         }
-    } else if shown.is_empty() && !wanted.follow {
-        world.terminal.print("No runs yet.\n")?;
     } else {
-        let rows: Vec<Vec<String>> = shown.iter().map(|record| row(world, record)).collect();
+        let mut rows: Vec<Vec<String>> = shown.iter().map(|record| row(world, record)).collect();
+        if wanted.lines > 0 {
+            rows.extend(begun(world, &store, &ids)?);
+        }
+        if rows.is_empty() && !had_any && !wanted.follow {
+            world.terminal.print("No runs yet.\n")?;
+        }
         for line in aligned(COLUMNS, &rows) {
             world.terminal.print(&format!("{line}\n"))?;
         }
@@ -52,7 +59,6 @@ pub(super) fn run(world: &World, settings: &Settings, wanted: &Wanted<'_>) -> Re
         return Ok(Exit::Answered);
     }
     signal::arm(None).context("wait for signals")?;
-    let mut last = shown.last().map(|record| record.end.clone());
     loop {
         signal::pause(LOOK)?;
         let ids = match wanted.job {
@@ -65,7 +71,7 @@ pub(super) fn run(world: &World, settings: &Settings, wanted: &Wanted<'_>) -> Re
             .filter(|record| is_after(record, last.as_deref()))
         {
             match wanted.json {
-                true => world.terminal.print_json(&serde_json::to_value(record)?)?,
+                true => world.terminal.print_json(&run_line(record))?,
                 false => world
                     .terminal
                     .print(&format!("{}\n", row(world, record).join("  ")))?,
@@ -82,8 +88,36 @@ const COLUMNS: &[(&str, Side)] = &[
     ("TOOK", Side::Right),
     ("TOKENS", Side::Right),
     ("COST", Side::Right),
-    ("", Side::Left),
+    ("CAUSE OR DELIVERY", Side::Left),
 ];
+
+/// The runs that have begun and left no record yet, in a line each.
+fn begun(world: &World, store: &Store, ids: &[String]) -> Result<Vec<Vec<String>>> {
+    let jobs = store.jobs()?;
+    let mut rows = Vec::new();
+    for id in ids {
+        let folder = Folder::new(store.folder(id)?);
+        let (stamps, is_running) = list::begun_in(&folder)?;
+        let Some(time) = stamps.started.and_then(|started| started.at()) else {
+            continue;
+        };
+        let job = jobs.iter().find(|job| job.id == *id);
+        let mut row = vec![String::new(); COLUMNS.len()];
+        row[0] = words::moment(time, &zones::now(world));
+        row[1] = called(job.map_or(id, |job| &job.name), id);
+        row[2] = list::begun(is_running).into();
+        rows.push(row);
+    }
+    Ok(rows)
+}
+
+/// A job by its name and its id.
+fn called(name: &str, id: &str) -> String {
+    match name == id {
+        true => list::cell(id),
+        false => format!("{} ({})", list::cell(name), list::cell(id)),
+    }
+}
 
 /// A run in a line.
 fn row(world: &World, record: &Record) -> Vec<String> {
@@ -91,12 +125,6 @@ fn row(world: &World, record: &Record) -> Vec<String> {
         spent, name, job, ..
     } = record;
     let plain = |text: &str| harmless(text).replace(['\n', '\t'], " ");
-    let outcome = match (record.outcome, record.status) {
-        (Outcome::Failed | Outcome::Busy, status) => {
-            format!("{} ({status})", record.outcome.words())
-        }
-        (outcome, _) => outcome.words().to_owned(),
-    };
     let tokens = spent.input_tokens + spent.output_tokens;
     let took = match (time(&record.start), time(&record.end)) {
         (Some(start), Some(end))
@@ -106,10 +134,6 @@ fn row(world: &World, record: &Record) -> Vec<String> {
         }
         _ => String::new(),
     };
-    let called = match name == job {
-        true => plain(job),
-        false => format!("{} ({})", plain(name), plain(job)),
-    };
     let mut about = record.error.as_deref().map(plain).unwrap_or_default();
     if let Some(place) = &record.delivered {
         about = plain(place);
@@ -117,15 +141,10 @@ fn row(world: &World, record: &Record) -> Vec<String> {
     vec![
         time(&record.start).map_or_else(
             || plain(&record.start),
-            |time| {
-                let zone = world.clock.now().time_zone().clone();
-                time.to_zoned(zone)
-                    .strftime("%Y-%m-%d %H:%M:%S")
-                    .to_string()
-            },
+            |time| words::moment(time, &zones::now(world)),
         ),
-        called,
-        outcome,
+        called(name, job),
+        outcome(record),
         took,
         match tokens {
             0 => String::new(),
@@ -201,15 +220,30 @@ fn records(store: &Store, ids: &[String], count: usize) -> Result<Vec<Record>> {
 
 /// Print what the last run said.
 fn output(world: &World, store: &Store, id: &str) -> Result<Exit> {
-    let path = Folder::new(store.folder(id)?)
-        .last_output()?
-        .ok_or_else(|| {
-            fail_hint(
-                Exit::NoInput,
-                "no run of this job has said anything yet",
-                format!("`nanobot cron run {id}`"),
-            )
-        })?;
+    let records = Folder::new(store.folder(id)?).records(usize::MAX)?;
+    let last = records.iter().rfind(|record| record.outcome.is_run());
+    let silent = last.filter(|record| record.output.is_none()).map(|record| {
+        let start = time(&record.start);
+        let start = start.map(|time| words::moment(time, &zones::now(world)));
+        let when = start.unwrap_or_else(|| record.start.clone());
+        format!("the last run ({}, {when}) said nothing", outcome(record))
+    });
+    let said = records
+        .iter()
+        .rev()
+        .find_map(|record| record.output.clone());
+    let path = said.ok_or_else(|| {
+        let cause = silent.clone();
+        let cause = cause.unwrap_or_else(|| "no run of this job has said anything yet".into());
+        let hint = match silent {
+            Some(_) => format!("`nanobot cron logs {id}`"),
+            None => format!("`nanobot cron run {id}`"),
+        };
+        fail_hint(Exit::NoInput, cause, hint)
+    })?;
+    if let Some(words) = silent {
+        super::notice(world, &format!("{words}; this is of an earlier one"));
+    }
     let text = std::fs::read(&path).map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => fail(
             Exit::NoInput,

@@ -36,7 +36,7 @@ pub(super) fn run(world: &World, word: &str, as_json: bool) -> Result<Exit> {
     let settings = super::settings(world)?;
     let store = super::store(world, &settings);
     let job = super::find(&store, word)?;
-    let stands = Stands::of(world, &settings);
+    let stands = Stands::of(world, &settings, &store);
     let known = Known::of(world, &store, &stands, job)?;
     let lines = stands.lines(&known.job);
     let may = may(world, &known.job);
@@ -207,6 +207,12 @@ fn runs(world: &World, known: &Known, records: &[Record]) -> Vec<(&'static str, 
     let Some(record) = records.last() else {
         return rows;
     };
+    // Of a run that has begun since, nothing more is known.
+    if known.stamps.started.is_none()
+        && let Some(words) = &record.error
+    {
+        rows.push(("cause", words.clone()));
+    }
     let time = |text: &str| text.parse::<Timestamp>().ok();
     if let (Some(start), Some(end)) = (time(&record.start), time(&record.end)) {
         let spent = &record.spent;
@@ -232,6 +238,8 @@ fn runs(world: &World, known: &Known, records: &[Record]) -> Vec<(&'static str, 
         .filter(|record| record.outcome.is_run())
         .count();
     let costs = records.iter().filter_map(|record| record.spent.cost_usd);
-    rows.push(("runs", format!("{ran}, ${} in all", dollars(costs.sum()))));
+    let cost = costs.reduce(|sum, cost| sum + cost);
+    let cost = cost.map(|cost| format!(", ${} in all", dollars(cost)));
+    rows.push(("runs", format!("{ran}{}", cost.unwrap_or_default())));
     rows
 }

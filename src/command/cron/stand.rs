@@ -6,6 +6,7 @@ use super::zones;
 use crate::World;
 use crate::cron::job::Job;
 use crate::cron::line;
+use crate::cron::store::Store;
 use crate::settings::Settings;
 use crate::sys::clock;
 use anyhow::Result;
@@ -45,10 +46,12 @@ impl Stand {
 /// The lines that stand in the crontab for each job; or why nobody knows.
 pub(super) struct Stands {
     lines: Result<BTreeMap<String, Vec<String>>>,
+    /// Jobs whose job file is gone.
+    orphans: Vec<String>,
 }
 
 impl Stands {
-    pub(super) fn of(world: &World, settings: &Settings) -> Self {
+    pub(super) fn of(world: &World, settings: &Settings, store: &Store) -> Self {
         let by_id = |lines: Vec<String>| {
             let mut by_id: BTreeMap<String, Vec<String>> = BTreeMap::new();
             for line in lines {
@@ -58,8 +61,10 @@ impl Stands {
             }
             by_id
         };
+        let lines = sync::lines(world, settings);
         Self {
-            lines: sync::lines(world, settings).map(by_id),
+            orphans: sync::orphans(store, lines.as_deref().unwrap_or_default()),
+            lines: lines.map(by_id),
         }
     }
 
@@ -105,6 +110,9 @@ impl Stands {
             Err(_) if jobs.is_empty() => return Vec::new(),
             Err(error) => return vec![format!("nobody knows what the crontab has: {error:#}")],
         };
+        if !self.orphans.is_empty() {
+            return vec![sync::without_file(&self.orphans)];
+        }
         let mut words = Vec::new();
         let stands = |wanted: &[Stand]| jobs.iter().any(|known| wanted.contains(&known.stand));
         let ids: BTreeSet<&str> = jobs.iter().map(|known| known.job.id.as_str()).collect();

@@ -74,9 +74,14 @@ pub(super) fn remove(world: &World, names: &[String]) -> Result<Exit> {
                 return Err(super::nobody(&job.id));
             }
             clear(world, settings, store, job)?;
+            let (id, name) = (words::one_line(&job.id), words::one_line(&job.name));
+            let called = match name == id {
+                true => String::new(),
+                false => format!(" ('{name}')"),
+            };
             world
                 .terminal
-                .print(&format!("✓ Removed job {}\n", words::one_line(&job.id)))
+                .print(&format!("✓ Removed job {id}{called}\n"))
         },
     )
 }
@@ -128,7 +133,8 @@ pub(in crate::command) fn forget_conversation(
         Ok(true) => super::notice(
             world,
             &format!(
-                "its conversation is in the trash; `nanobot session restore {key}` brings it back"
+                "the conversation of `{}` is in the trash; `nanobot session restore {key}` brings it back",
+                words::one_line(&job.name)
             ),
         ),
         Ok(false) => {}

@@ -6,13 +6,13 @@
 use super::{near, words, zones};
 use crate::World;
 use crate::command::granted;
-use crate::cron::command::{Parts, command};
+use crate::cron::command::{Parts, Started, command};
 use crate::cron::job::Job;
 use crate::cron::line;
 use crate::cron::schedule::Schedule;
-use crate::cron::store::{self, Store};
+use crate::cron::store::{self, HEARTBEAT, Store};
 use crate::cron::table;
-use crate::error::{Exit, fail};
+use crate::error::{Exit, fail, fail_hint};
 use crate::settings::Settings;
 use crate::sys::crontab::{self, Crontab, Trouble};
 use crate::sys::{clock, env, process};
@@ -46,6 +46,94 @@ pub(in crate::command) struct Projected {
     pub(in crate::command) notes: Vec<String>,
 }
 
+impl Projected {
+    /// Whether lines were written anew for the sake of another PATH alone.
+    fn is_path_only(&self) -> bool {
+        let Self { added, removed, .. } = self;
+        let removed: Vec<_> = removed.iter().map(|line| but_path(line)).collect();
+        let is_old = |line: &String| {
+            let line = but_path(line);
+            line.is_some() && removed.contains(&line)
+        };
+        !added.is_empty() && added.len() == removed.len() && added.iter().all(is_old)
+    }
+
+    /// What to say where others than the job `id` have another PATH in their lines now. Whatever else has changed is the work
+    /// of whoever changes them at the same time, or of a look that found them wrong.
+    pub(super) fn others(&self, id: &str) -> Option<String> {
+        let of_others = |lines: &[String]| {
+            let lines = lines.iter().filter(|line| id_of(line) != Some(id));
+            lines.cloned().collect::<Vec<_>>()
+        };
+        let others = Self {
+            added: of_others(&self.added),
+            removed: of_others(&self.removed),
+            ..Self::default()
+        };
+        let ids: BTreeSet<_> = others.added.iter().map(|line| id_of(line)).collect();
+        let jobs = match ids.len() {
+            1 => "1 other job".to_owned(),
+            jobs => format!("{jobs} other jobs"),
+        };
+        let words =
+            format!("{jobs} will run with this shell's PATH too, as the crontab has it now");
+        others.is_path_only().then_some(words)
+    }
+}
+
+/// What `line` starts and when, but for the PATH: that is of the shell in which it was written.
+pub(in crate::command) fn but_path(line: &str) -> Option<(&str, Started)> {
+    let fields = fields_of(line);
+    let mut started = Started::of(line.get(fields.len() + 1..)?)?;
+    started.variables.retain(|(name, _)| name != "PATH");
+    Some((fields, started))
+}
+
+/// The jobs that have a line and a folder, while the file that names them is gone.
+pub(in crate::command) fn orphans(store: &Store, lines: &[String]) -> Vec<String> {
+    if store.file().exists() {
+        return Vec::new();
+    }
+    let ids: BTreeSet<&str> = lines.iter().filter_map(|line| id_of(line)).collect();
+    let is_known = |id: &&str| *id != HEARTBEAT && store.has_terms(id).unwrap_or(true);
+    ids.into_iter()
+        .filter(is_known)
+        .map(str::to_owned)
+        .collect()
+}
+
+/// What to say of jobs whose file is gone.
+pub(in crate::command) fn without_file(orphans: &[String]) -> String {
+    let jobs = match orphans {
+        [id] => format!("1 job of it is known by its folder and its line: {id}"),
+        ids => format!(
+            "{} jobs of it are known by their folders and lines: {}",
+            ids.len(),
+            some(ids)
+        ),
+    };
+    format!("the job file is gone; {jobs}")
+}
+
+/// Nothing becomes of jobs whose file is gone: it may come back.
+///
+/// # Errors
+/// Status 78 where there are such jobs.
+pub(super) fn insist_on_file(store: &Store, lines: &[String]) -> Result<()> {
+    let orphans = orphans(store, lines);
+    match orphans.is_empty() {
+        true => Ok(()),
+        false => Err(fail_hint(
+            Exit::Config,
+            without_file(&orphans),
+            format!(
+                "put `{}` back; or `nanobot cron remove ID …`, which lets them go",
+                store.file().display()
+            ),
+        )),
+    }
+}
+
 /// The block of a workspace, as it is to be.
 #[derive(Clone, Debug, Default)]
 struct Block {
@@ -69,9 +157,18 @@ pub(super) fn run(world: &World, dry_run: bool) -> Result<Exit> {
     for words in store.oddities()? {
         super::notice(world, &words);
     }
+    if world.shared.quiet {
+        return Ok(Exit::Answered);
+    }
     let sign = |sign: &'static str| move |line: &String| format!("{sign} {line}\n");
     let mut text: String = projected.removed.iter().map(sign("-")).collect();
     text.extend(projected.added.iter().map(sign("+")));
+    if !dry_run && projected.is_path_only() {
+        text = match projected.added.len() {
+            1 => "1 line changed (PATH)\n".into(),
+            lines => format!("{lines} lines changed (PATH)\n"),
+        };
+    }
     if text.is_empty() {
         text = "The crontab is as the jobs are.\n".into();
     }
@@ -111,7 +208,8 @@ pub(in crate::command) fn project(
     let changed = crontab.change(&mut |table| {
         let there = table::block(table, &name).unwrap_or_default();
         block = match jobs.get_or_insert_with(|| store.jobs()) {
-            Ok(jobs) => self::block(world, settings, store, jobs, which, &there),
+            Ok(jobs) => insist_on_file(store, &there)
+                .and_then(|()| self::block(world, settings, store, jobs, which, &there)),
             // It is told below.
             Err(_) => Ok(Block::default()),
         };
@@ -129,6 +227,7 @@ pub(in crate::command) fn project(
 /// What [`project`] would do with all jobs.
 fn rehearse(world: &World, settings: &Settings, store: &Store) -> Result<Projected> {
     let before = lines(world, settings)?;
+    insist_on_file(store, &before)?;
     let block = block(world, settings, store, &store.jobs()?, Which::All, &before)?;
     Ok(compared(&before, block))
 }

@@ -224,8 +224,17 @@ pub(super) fn places(look: &Look) -> Vec<Finding> {
 
 /// Whether the job file can be read.
 pub(super) fn jobs(look: &Look) -> Vec<Finding> {
+    let orphans = sync::orphans(look.store, look.lines.as_deref().unwrap_or_default());
     let finding = match &look.jobs {
         Err(error) => Finding::of_error(Level::Failed, error),
+        Ok(_) if !orphans.is_empty() => Finding {
+            jobs: orphans.clone(),
+            ..Finding::failed(sync::without_file(&orphans))
+        }
+        .hint(format!(
+            "put `{}` back; or `nanobot cron remove ID …`, which lets them go",
+            look.world.paths.display(look.store.file())
+        )),
         Ok(jobs) if jobs.is_empty() => Finding::ok("no jobs"),
         Ok(jobs) => {
             let file = look.world.paths.display(look.store.file());
@@ -307,9 +316,7 @@ pub(super) fn crontab(look: &Look) -> Vec<Finding> {
 /// What of a line has to be as the job says. Its PATH is that of the shell in which it was written, and its program is a
 /// check of its own.
 fn essence(line: &str) -> Option<(&str, Started)> {
-    let fields = sync::fields_of(line);
-    let mut started = Started::of(line.get(fields.len() + 1..)?)?;
-    started.variables.retain(|(name, _)| name != "PATH");
+    let (fields, mut started) = sync::but_path(line)?;
     started.words.remove(0);
     Some((fields, started))
 }
@@ -342,11 +349,15 @@ pub(super) fn lines(look: &Look) -> Vec<Finding> {
             false => stale.push(job),
         }
     }
-    let standing: BTreeSet<&str> = look.enabled().map(|job| job.id.as_str()).collect();
+    let orphans = sync::orphans(look.store, there);
+    let stands = |id: &str| {
+        let is_wanted = look.enabled().any(|job| job.id == id);
+        is_wanted || orphans.iter().any(|orphan| orphan == id)
+    };
     let surplus: BTreeSet<&str> = there
         .iter()
         .filter_map(|line| sync::id_of(line))
-        .filter(|id| !standing.contains(id))
+        .filter(|id| !stands(id))
         .collect();
     let mut findings = Vec::new();
     for (jobs, what) in [
@@ -381,7 +392,7 @@ pub(super) fn lines(look: &Look) -> Vec<Finding> {
         let hint = format!("{SYNC}, where cron is to run them");
         findings.push(Finding::warn(words).hint(hint).about(foreign));
     }
-    if findings.is_empty() && !there.is_empty() {
+    if findings.is_empty() && orphans.is_empty() && !there.is_empty() {
         findings.push(Finding::ok("they are as the jobs are"));
     }
     findings
