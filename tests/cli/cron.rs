@@ -996,11 +996,11 @@ fn jobs_of_the_other_program_are_shown_and_taken_over_by_sync() {
         .stdout("✓ Job 'theirs' disabled\n")
         .error_text();
     assert_eq!(lines(&story), [""; 0]);
-    // Edited, it is ours.
+    // It stays taken over; edited, it is ours.
     cron(&story, &["enable", "theirs"])
         .stdout("✓ Job 'theirs' enabled\n")
         .error_text();
-    assert_eq!(lines(&story), [""; 0]);
+    assert_eq!(lines(&story), ["0 9 * * * aaaaaaaa"]);
     cron(&story, &["edit", "theirs", "-m", "better"])
         .stdout_has("✓ Changed")
         .error_text();
