@@ -300,12 +300,15 @@ fn commands_run_at_home_and_not_where_runs_write() {
         .stderr_has("`--when` runs in `");
 }
 
+/// Puts a link to the second place where the first is, or was reached by.
+type Replace = fn(&Path, &Path);
+
 /// A run may change what lies where it works, and must not lead its answer elsewhere by that.
 #[test]
 fn an_answer_follows_no_link_that_was_made_since() {
     let place = |story: &Story| story.dir().join("work/in");
     let victim = |story: &Story| story.dir().join("victim");
-    let replaced: [(&str, fn(&Path, &Path)); 3] = [
+    let replaced: [(&str, Replace); 3] = [
         ("the file", |place, victim| {
             symlink(victim.join("out"), place.join("out")).unwrap();
         }),
