@@ -534,6 +534,15 @@ impl Work<'_> {
         if let Some(gone) = &came.gone {
             gone.tidy(world);
         }
+        // Whoever asked for it and sees no answer is told why; cron, which is no terminal, would mail that.
+        let silence = match record.outcome {
+            Outcome::Nothing => Some("nothing to report"),
+            Outcome::No => Some("`--when` said no"),
+            _ => None,
+        };
+        if let (Trigger::Hand, true, Some(words)) = (trigger, world.terminal.err, silence) {
+            super::notice(world, words);
+        }
         Ok(exit)
     }
 
