@@ -1,7 +1,8 @@
 //! What a person who has never seen these commands types, and what they are told.
 
 use crate::cron::{added, cron, folder, jobs};
-use crate::story::{Story, write};
+use crate::server::says;
+use crate::story::{NANOBOT, Story, write};
 use serde_json::{Value, json};
 use std::fs;
 
@@ -259,4 +260,43 @@ fn another_path_is_told_in_a_word() {
         .stderr(
             "nanobot: 1 other job will run with this shell's PATH too, as the crontab has it now\n",
         );
+}
+
+/// What a terminal of 60 columns shows.
+fn on_terminal(story: &Story, arguments: &str) -> String {
+    let mut command = story.program("script");
+    let shell = format!("stty cols 60; {NANOBOT} {arguments}");
+    command.args(["-qec", &shell, "/dev/null"]);
+    command.env("TERM", "xterm").env("NO_COLOR", "1");
+    let text = story.wait(command.spawn().unwrap()).text();
+    text.replace("\r\n", "\n")
+}
+
+#[test]
+fn the_list_is_as_wide_as_the_terminal() {
+    let story = Story::new();
+    let id = added(
+        &story,
+        &["-n", "a name of some length", "-c", "0 8 * * 1-5"],
+    );
+    assert_eq!(
+        on_terminal(&story, "cron list"),
+        format!(
+            "ID        NAME                   SCHEDULE                  …\n\
+             {id}  a name of some length  at 08:00 on Monday to Frid…\n"
+        )
+    );
+}
+
+#[test]
+fn whoever_asks_for_a_run_is_told_why_it_is_silent() {
+    let story = Story::new().script([says("NOTHING_TO_REPORT")]);
+    let id = added(&story, &["-e", "1h"]);
+    let said = on_terminal(&story, &format!("cron run {id}"));
+    assert!(said.ends_with("nanobot: nothing to report\n"), "{said:?}");
+    cron(&story, &["edit", &id, "--when", "false"]).stdout_has("✓ Changed");
+    let said = on_terminal(&story, &format!("cron run {id}"));
+    assert!(said.ends_with("nanobot: `--when` said no\n"), "{said:?}");
+    // Cron, which is no terminal, has nothing to mail.
+    cron(&story, &["run", &id]);
 }
