@@ -177,6 +177,10 @@ fn what_was_mistyped_is_told_with_the_right_form() {
         "`--at`: `2026-02-30T08:00`: February 2026 has 28 days",
     );
     check(
+        &["-c", "61 * * * *"],
+        "nanobot: `--cron`: `61 * * * *`: `61` is no minute: 0 to 59",
+    );
+    check(
         &["-e", "1h", "--channel", "fiel", "--to", "x"],
         "there is no channel `fiel`; did you mean `file`?",
     );

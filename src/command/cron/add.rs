@@ -226,8 +226,7 @@ pub(super) fn when(
         None => None,
     };
     if let Some(text) = cron {
-        let expression = Expression::parse(text)
-            .map_err(|words| wrong("--cron", format!("`{text}` {words}")))?;
+        let expression = Expression::parse(text).map_err(|words| wrong("--cron", words))?;
         let zone = match (typed, before) {
             (Some(zone), _) => zone,
             (None, Some(Schedule::Cron { zone, .. })) => zone.clone(),

@@ -39,7 +39,7 @@ impl Keeper {
             When::Every(seconds) => Schedule::Every(Duration::from_secs(*seconds)),
             When::Cron { expression, zone } => {
                 let parsed = Expression::parse(expression)
-                    .map_err(|words| format!("`cron_expr`: `{expression}` {words}"))?;
+                    .map_err(|words| format!("`cron_expr`: {words}"))?;
                 let zone = match zone {
                     Some(name) => {
                         Some(zones::known(name).map_err(|error| format!("`tz`: {error:#}"))?)
