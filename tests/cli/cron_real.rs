@@ -296,8 +296,8 @@ fn jobs_are_started_by_the_real_cron() {
     place.until("mail", &|| !place.mails(&printed).is_empty());
     place
         .cron(&story, &["remove", &printed])
-        .stdout(&format!("✓ Removed job {printed}\n"))
-        .stderr_has("its conversation is in the trash");
+        .stdout(&format!("✓ Removed job {printed} ('printed')\n"))
+        .stderr_has("the conversation of `printed` is in the trash");
     // The second.
     for id in [&filed, &piped, &quiet, &silent, &refused] {
         place.until("second run", &|| ended(id, 2));
