@@ -210,7 +210,7 @@ fn places_of_a_run() {
             .as_array()
             .unwrap()
             .len(),
-        11
+        12
     );
 }
 
