@@ -1,5 +1,6 @@
 //! `nanobot heartbeat`: one look at HEARTBEAT.md.
 
+use super::cron::heartbeat::FILE;
 use super::cron::run::look;
 use super::cron::sync::{self, Which};
 use super::cron::{add, notice, settings, store, switch, terms};
@@ -11,8 +12,6 @@ use crate::cron::store::HEARTBEAT;
 use crate::error::{Exit, fail};
 use anyhow::Result;
 
-/// What it looks at.
-const FILE: &str = "HEARTBEAT.md";
 
 pub fn run(world: &World, arguments: &Heartbeat) -> Result<Exit> {
     match &arguments.command {

@@ -5,8 +5,9 @@ use crate::cli::Agent as Arguments;
 use crate::command::asker;
 use crate::command::session::place;
 use crate::cron::job::Job;
-use crate::error::without_turn;
-use crate::ledger::Account;
+use crate::cron::record::Spent;
+use crate::error::{Exit, fail_hint, without_turn};
+use crate::ledger::{Account, dollars};
 use crate::message::{Message, Part, Usage, User};
 use crate::policy::seen;
 use crate::provider::{Calls, Request, ToolSpec};
@@ -19,7 +20,9 @@ use anyhow::Result;
 use serde_json::json;
 
 /// The file, in the workspace.
-const FILE: &str = "HEARTBEAT.md";
+pub(in crate::command) const FILE: &str = "HEARTBEAT.md";
+/// Dollars that are none: what may be left where sums of fractions are taken away.
+const NOTHING_LEFT: f64 = 1e-9;
 /// Bytes of it that are read.
 const LONGEST: usize = 64 << 10;
 /// How many of the last runs the model is told of.
@@ -33,17 +36,79 @@ done now. Go by the time that you are given, by when and how the list says that 
 were to do. Call the tool `heartbeat` once. Choose `skip` when nothing is to be done now; that is the usual case. Choose `run` when \
 something is, and say in `tasks` what is to be done, so that somebody who does not see the list can do it.";
 
+/// What came of a look.
+pub(super) struct Looked {
+    pub(super) spent: Spent,
+    /// What is to be done now, and what that may cost; `None` for nothing, and an error where nothing is left for it.
+    pub(super) tasks: Result<Option<(String, Option<f64>)>>,
+}
+
 /// What the model decided, and what that cost.
-pub(super) struct Decision {
+struct Decision {
     /// What is to be done now; `None` for nothing.
-    pub(super) tasks: Option<String>,
-    pub(super) model: String,
-    pub(super) usage: Usage,
-    pub(super) cost: Option<f64>,
+    tasks: Option<String>,
+    model: String,
+    usage: Usage,
+    cost: Option<f64>,
+}
+
+/// Look whether there is something to do now. Where the file has no tasks, nobody is asked.
+pub(super) fn look(
+    world: &World,
+    settings: &Settings,
+    job: &Job,
+    arguments: &Arguments,
+) -> Result<Looked> {
+    let Some(list) = tasks(settings)? else {
+        return Ok(Looked {
+            spent: Spent::default(),
+            tasks: Ok(None),
+        });
+    };
+    let decision = decide(world, settings, job, arguments, &list)?;
+    let left = left(arguments.max_cost, decision.cost.unwrap_or(0.0));
+    let tasks = match (decision.tasks, left) {
+        (None, _) => Ok(None),
+        (Some(tasks), Ok(left)) => Ok(Some((tasks, left))),
+        (Some(_), Err(error)) => Err(error),
+    };
+    Ok(Looked {
+        spent: Spent {
+            session: job.conversation().0,
+            model: decision.model,
+            iterations: 1,
+            input_tokens: decision.usage.input,
+            output_tokens: decision.usage.output,
+            cost_usd: decision.cost,
+            ..Spent::default()
+        },
+        tasks,
+    })
+}
+
+/// What a job may still cost after a look that has cost so much.
+fn left(most: Option<f64>, cost: f64) -> Result<Option<f64>> {
+    match most {
+        Some(most) if cost >= most - NOTHING_LEFT => Err(used_up(most, cost)),
+        most => Ok(most.map(|most| most - cost)),
+    }
+}
+
+/// The look alone has taken what the heartbeat may cost.
+fn used_up(most: f64, cost: f64) -> anyhow::Error {
+    fail_hint(
+        Exit::Budget,
+        format!(
+            "the look at HEARTBEAT.md took all of what it may cost (${} of ${}), and nothing was done",
+            dollars(cost),
+            dollars(most)
+        ),
+        "`nanobot heartbeat enable --max-cost …`, with more",
+    )
 }
 
 /// The text of HEARTBEAT.md, where it has tasks.
-pub(super) fn tasks(settings: &Settings) -> Result<Option<String>> {
+fn tasks(settings: &Settings) -> Result<Option<String>> {
     let path = settings.workspace.join(FILE);
     let bytes = store::read(&path)?.unwrap_or_default();
     let mut text = String::from_utf8_lossy(&bytes).into_owned();
@@ -98,7 +163,7 @@ fn without_comments(text: &str) -> String {
 }
 
 /// Ask the model what of `list` is to be done now. It costs no more than the job may.
-pub(super) fn decide(
+fn decide(
     world: &World,
     settings: &Settings,
     job: &Job,

@@ -140,7 +140,7 @@ pub(in crate::command) fn altered(job: &Job) -> Option<String> {
         format!(
             "`{}` does not run: {}; `nanobot cron edit {}` takes it over as it is now",
             words::one_line(&job.name),
-            super::run::ALTERED,
+            super::work::ALTERED,
             job.id
         )
     })

@@ -26,6 +26,7 @@ pub(super) mod switch;
 pub(super) mod sync;
 pub(super) mod terms;
 pub(super) mod words;
+mod work;
 pub(super) mod zones;
 
 pub fn run(world: &World, command: &Cron) -> Result<Exit> {
