@@ -3,17 +3,20 @@
 //! Text for a pipe (the answer once, byte for byte), text for a terminal (as it comes, made harmless), one JSON object,
 //! or one JSON event per line; and beside each of them progress on standard error.
 
-use crate::event::{Event, Outcome};
-use crate::sys::terminal::{Page, Terminal};
+use crate::event::Event;
+use crate::sys::terminal::Terminal;
 use anyhow::Result;
-use indicatif::{ProgressBar, ProgressStyle};
 use log::Log;
 use serde_json::Value;
 use std::path::Path;
-use std::time::Duration;
+use stream::Stream;
 
 pub mod json;
 mod log;
+mod progress;
+mod stream;
+
+pub use progress::{Level, Progress};
 
 /// What is printed on standard output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,187 +126,6 @@ impl Report {
     }
 }
 
-/// The answer on a terminal, as it comes.
-struct Stream {
-    page: Page,
-    /// Something was printed since the last line ended.
-    open: bool,
-    /// The text of this reply was printed piece by piece.
-    shown: bool,
-}
-
-impl Stream {
-    fn on(terminal: Terminal) -> Self {
-        Self {
-            page: Page::on(terminal),
-            open: false,
-            shown: false,
-        }
-    }
-
-    fn tell(&mut self, event: &Event<'_>) -> Result<()> {
-        match event {
-            Event::Text { text, .. } => self.print(text),
-            Event::Assistant { reply, .. } => {
-                if !std::mem::take(&mut self.shown) && !reply.text.is_empty() {
-                    self.print(&reply.text)?;
-                    self.shown = false;
-                }
-                self.end_line()
-            }
-            _ => Ok(()),
-        }
-    }
-
-    fn end_line(&mut self) -> Result<()> {
-        self.page.settle();
-        if std::mem::take(&mut self.open) {
-            self.page.put("\n")?;
-        }
-        self.page.flush()
-    }
-
-    fn print(&mut self, text: &str) -> Result<()> {
-        self.shown = true;
-        self.open = !text.ends_with('\n');
-        self.page.put(text)?;
-        self.page.flush()
-    }
-}
-
-/// What happens meanwhile, on standard error.
-pub struct Progress {
-    terminal: Terminal,
-    level: Level,
-    /// What was told of refusals.
-    refused: Vec<String>,
-    spinner: Option<ProgressBar>,
-}
-
-/// How much is told meanwhile.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Level {
-    /// Nothing but failures.
-    Quiet,
-    /// Notices.
-    Notices,
-    /// Notices, and lines for tools and retries.
-    Lines,
-}
-
-impl Progress {
-    /// A spinner is shown on a terminal only.
-    pub fn new(terminal: Terminal, level: Level) -> Self {
-        let level = if terminal.err && level == Level::Notices {
-            Level::Lines
-        } else {
-            level
-        };
-        Self {
-            terminal,
-            level,
-            refused: Vec::new(),
-            spinner: None,
-        }
-    }
-
-    fn tell(&mut self, event: &Event<'_>) {
-        match event {
-            Event::User(_) => self.spin(),
-            Event::Text { .. } => self.clear(),
-            Event::Assistant { last: true, .. } => self.clear(),
-            Event::ToolCall(call) => {
-                self.line(&format!("  ↳ {}", hint(&call.name, &call.arguments)));
-                self.spin();
-            }
-            Event::ToolResult {
-                result,
-                denied: Some((words, grant)),
-                ..
-            } => {
-                let line = refusal(&result.name, words, *grant);
-                // Each kind once, however often it is tried.
-                let line = line.replace('\n', "\\n");
-                if !self.refused.contains(&line) {
-                    self.notice(&line);
-                    self.refused.push(line);
-                }
-                self.spin();
-            }
-            Event::ToolResult {
-                result,
-                outcome,
-                duration,
-                ..
-            } if *outcome != Outcome::Ok => {
-                let text = crate::message::plain_text(&result.parts);
-                let first = text.lines().next().unwrap_or_default();
-                self.line(&format!(
-                    "  ✗ {} ({}): {}",
-                    result.name,
-                    short(*duration),
-                    cut(first, 160)
-                ));
-                self.spin();
-            }
-            Event::Retry {
-                attempt,
-                wait,
-                cause,
-            } => {
-                self.line(&format!(
-                    "  … {cause}; try {} in {}",
-                    attempt + 1,
-                    short(*wait)
-                ));
-                self.spin();
-            }
-            Event::Fallback { from, to, cause } => {
-                self.notice(&format!("{cause}; `{to}` is asked instead of `{from}`"));
-                self.spin();
-            }
-            Event::Notice(text) => self.notice(text),
-            Event::CompactStart { tokens, .. } => {
-                self.line(&format!("  … compacting {tokens} tokens"));
-                self.spin();
-            }
-            Event::CompactEnd { .. } => self.spin(),
-            _ => {}
-        }
-    }
-
-    fn notice(&mut self, text: &str) {
-        if self.level >= Level::Notices {
-            self.clear();
-            self.terminal.complain(&format!("nanobot: {text}"));
-        }
-    }
-
-    fn line(&mut self, text: &str) {
-        if self.level >= Level::Lines {
-            self.clear();
-            self.terminal.complain(text);
-        }
-    }
-
-    fn spin(&mut self) {
-        if self.terminal.err && self.level > Level::Quiet && self.spinner.is_none() {
-            let bar = ProgressBar::new_spinner();
-            if let Ok(style) = ProgressStyle::with_template("{spinner} {elapsed}") {
-                bar.set_style(style);
-            }
-            bar.enable_steady_tick(Duration::from_millis(120));
-            self.spinner = Some(bar);
-        }
-    }
-
-    fn clear(&mut self) {
-        if let Some(bar) = self.spinner.take() {
-            bar.finish_and_clear();
-        }
-    }
-}
-
 /// A refusal on one line, with the flag that would have allowed it.
 pub fn refusal(tool: &str, words: &str, grant: Option<&str>) -> String {
     let mut line = format!("refused: {tool}: {}", cut(words, 300));
@@ -336,19 +158,10 @@ pub fn cut(text: &str, limit: usize) -> String {
     }
 }
 
-fn short(duration: Duration) -> String {
-    match duration.as_secs() {
-        0 => format!("{} ms", duration.as_millis()),
-        1..60 => format!("{:.1} s", duration.as_secs_f64()),
-        seconds => format!("{} min {} s", seconds / 60, seconds % 60),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{hint, short};
+    use super::hint;
     use serde_json::json;
-    use std::time::Duration;
 
     #[test]
     fn a_call_is_hinted_by_its_first_text() {
@@ -362,12 +175,5 @@ mod tests {
             hint("exec", &json!({"command": "x".repeat(61)})),
             format!("exec(\"{}…\")", "x".repeat(60))
         );
-    }
-
-    #[test]
-    fn durations_are_short() {
-        assert_eq!(short(Duration::from_millis(12)), "12 ms");
-        assert_eq!(short(Duration::from_millis(1250)), "1.2 s");
-        assert_eq!(short(Duration::from_secs(61)), "1 min 1 s");
     }
 }

@@ -12,7 +12,6 @@ use crate::cron::store::HEARTBEAT;
 use crate::error::{Exit, fail};
 use anyhow::Result;
 
-
 pub fn run(world: &World, arguments: &Heartbeat) -> Result<Exit> {
     match &arguments.command {
         None => look(world),

@@ -103,7 +103,13 @@ impl Work<'_> {
 
     /// What is left of a time once it was run. One that comes but once is tried again, where the cause may pass, for an hour. A
     /// time that fell due meanwhile is skipped, unless what is missed is caught up.
-    pub(super) fn leave(&self, job: &Job, slot: Timestamp, exit: Exit, before: Option<i64>) -> Result<()> {
+    pub(super) fn leave(
+        &self,
+        job: &Job,
+        slot: Timestamp,
+        exit: Exit,
+        before: Option<i64>,
+    ) -> Result<()> {
         let mut stamps = self.folder.stamps()?;
         if self.is_tried_again(job, slot, exit.code()) {
             stamps.handled_ms = before;
@@ -271,8 +277,7 @@ impl Work<'_> {
         let mut arguments = self.arguments(job, terms)?;
         let mut before = None;
         if terms.kind == Kind::Heartbeat {
-            let Looked { spent, tasks } =
-                heartbeat::look(&world, self.settings, job, &arguments)?;
+            let Looked { spent, tasks } = heartbeat::look(&world, self.settings, job, &arguments)?;
             let (message, left) = match tasks {
                 Ok(Some(tasks)) => tasks,
                 Ok(None) => {
@@ -463,7 +468,12 @@ impl Work<'_> {
 
     /// The job is running already. That is told and noted once for each time that is skipped by it; what was started for no time
     /// of its own is told it each time.
-    pub(super) fn skipped(&self, job: &Job, slot: Option<Timestamp>, error: anyhow::Error) -> Result<Exit> {
+    pub(super) fn skipped(
+        &self,
+        job: &Job,
+        slot: Option<Timestamp>,
+        error: anyhow::Error,
+    ) -> Result<Exit> {
         let now = self.world.clock.timestamp();
         let mut record = self.record(job, Trigger::Schedule, slot, Outcome::Busy, now);
         if slot.is_some() {
