@@ -11,11 +11,13 @@ use serde_json::Value;
 use std::path::Path;
 use stream::Stream;
 
+mod curtain;
 pub mod json;
 mod log;
 mod progress;
 mod stream;
 
+pub use curtain::Curtain;
 pub use progress::{Level, Progress};
 
 /// What is printed on standard output.
@@ -58,6 +60,11 @@ impl Report {
 
     pub fn form(&self) -> Form {
         self.form
+    }
+
+    /// A handle for whoever has to speak with the person at the terminal while the turn goes on.
+    pub fn curtain(&self) -> Curtain {
+        Curtain::of(self.terminal)
     }
 
     /// Also write every event, but pieces of text, as a line of the file at `path`.

@@ -13,11 +13,15 @@ use serde_json::Value;
 use std::io::{IsTerminal, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 
+mod foot;
 mod harmless;
 mod page;
+mod row;
 
+pub use foot::Painter;
 pub use harmless::{Harmless, harmless, harmless_json};
 pub use page::Page;
+pub use row::Row;
 
 /// The two streams and what they are connected to.
 #[derive(Clone, Copy, Debug)]
@@ -83,9 +87,34 @@ impl Terminal {
     }
 
     fn put(self, bytes: &[u8]) -> Result<()> {
-        let stdout = std::io::stdout();
-        let lock = stdout.lock();
-        write(lock.as_fd(), bytes, "standard output")
+        let print = || {
+            let stdout = std::io::stdout();
+            let lock = stdout.lock();
+            write(lock.as_fd(), bytes, "standard output")
+        };
+        match self.out && !bytes.is_empty() {
+            true => foot::around(bytes.ends_with(b"\n"), print),
+            false => print(),
+        }
+    }
+
+    /// Let `painter` say what stands below all else from now on, and changes in place: a spinner, say. `None` clears it.
+    /// Nothing of it where standard error is no terminal.
+    pub fn show_below(self, painter: Option<Painter>) {
+        if self.err {
+            foot::show(painter);
+        }
+    }
+
+    /// Draw what stands below as it is by now.
+    pub fn refresh(self) {
+        foot::refresh();
+    }
+
+    /// Run `work`, during which this thread has the terminal to itself: nothing stands below, and what others have to say
+    /// to standard error waits.
+    pub fn alone<T>(self, work: impl FnOnce() -> T) -> T {
+        foot::alone(work)
     }
 
     /// Let the readers of our streams see their end: what is written from now on goes nowhere. With `keeps_errors`
@@ -107,9 +136,17 @@ impl Terminal {
         Ok(())
     }
 
-    /// Write a line to standard error, made harmless and without keys. A standard error that fails has nobody to tell.
+    /// Write a line to standard error, made harmless and without keys.
     pub fn complain(self, line: &str) {
         self.write_error(shown(line));
+    }
+
+    /// As [`Self::complain`], for a line in colours; on a terminal it is cut where the window ends.
+    pub fn complain_row(self, row: &Row) {
+        self.write_error(match self.err {
+            true => row.cut(error_width()),
+            false => row.whole(),
+        });
     }
 
     /// As [`Self::complain`], for what ended the run: after our name, in red where colour may be used.
@@ -120,9 +157,23 @@ impl Terminal {
 
     fn write_error(self, mut text: String) {
         text.push('\n');
-        let stderr = std::io::stderr();
-        let lock = stderr.lock();
-        drop(write(lock.as_fd(), text.as_bytes(), "standard error"));
+        foot::complain(text, self.out && self.err);
+    }
+}
+
+/// Whether `text` was written. A standard error that fails has nobody to tell.
+fn write_stderr(text: &str) -> bool {
+    let stderr = std::io::stderr();
+    let lock = stderr.lock();
+    write(lock.as_fd(), text.as_bytes(), "standard error").is_ok()
+}
+
+/// The columns of standard error; 80 where it does not say.
+fn error_width() -> usize {
+    let size = rustix::termios::tcgetwinsize(std::io::stderr());
+    match size.map_or(0, |size| size.ws_col.into()) {
+        0 => 80,
+        told => told,
     }
 }
 
