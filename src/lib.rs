@@ -186,10 +186,10 @@ fn of_line(arguments: &[OsString]) -> Option<Cli> {
     is_line.then(|| Cli {
         shared,
         command: cli::Command::Cron {
-            command: cli::Cron::Run(cli::CronRun {
+            command: cli::cron::Cron::Run(cli::cron::Run {
                 job: Some(id.to_owned()),
                 scheduled: true,
-                ..cli::CronRun::default()
+                ..cli::cron::Run::default()
             }),
         },
     })

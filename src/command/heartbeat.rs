@@ -5,7 +5,7 @@ use super::cron::run::look;
 use super::cron::sync::{self, Which};
 use super::cron::{add, notice, settings, store, switch, terms};
 use crate::World;
-use crate::cli::{Heartbeat, HeartbeatCommand, HeartbeatEnable};
+use crate::cli::heartbeat::{Command, Enable, Heartbeat};
 use crate::cron::job::{Job, PERIOD};
 use crate::cron::schedule;
 use crate::cron::store::HEARTBEAT;
@@ -15,13 +15,13 @@ use anyhow::Result;
 pub fn run(world: &World, arguments: &Heartbeat) -> Result<Exit> {
     match &arguments.command {
         None => look(world),
-        Some(HeartbeatCommand::Enable(arguments)) => enable(world, arguments),
-        Some(HeartbeatCommand::Disable) => disable(world),
+        Some(Command::Enable(arguments)) => enable(world, arguments),
+        Some(Command::Disable) => disable(world),
     }
 }
 
-fn enable(world: &World, arguments: &HeartbeatEnable) -> Result<Exit> {
-    let HeartbeatEnable {
+fn enable(world: &World, arguments: &Enable) -> Result<Exit> {
+    let Enable {
         every,
         terms: flags,
         grants,

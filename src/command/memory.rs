@@ -3,7 +3,8 @@
 use super::columns::{Side, aligned};
 use super::scribe::{Made, Scribe, Spent, Step, TRIES};
 use crate::World;
-use crate::cli::{Agent, Consolidate, Memory as Arguments};
+use crate::cli::Agent;
+use crate::cli::memory::{Consolidate, Memory as Arguments};
 use crate::diff::Diff;
 use crate::error::{Exit, Stop, exit_of, fail, fail_hint};
 use crate::memory::{Cause, Change, Done, Held, Memory, Version};

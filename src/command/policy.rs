@@ -1,7 +1,8 @@
 //! `nanobot policy`: what a run may do, why, and whether it holds.
 
 use crate::World;
-use crate::cli::{Grants, Policy as Command, PolicyExplain};
+use crate::cli::Grants;
+use crate::cli::policy::{Explain, Policy as Command};
 use crate::command::agent::places::{self, Scene};
 use crate::command::tool::scene;
 use crate::error::{Exit, fail, fail_hint};
@@ -23,8 +24,8 @@ pub fn run(world: &World, command: &Command) -> Result<Exit> {
     }
 }
 
-fn explain(world: &World, arguments: &PolicyExplain) -> Result<Exit> {
-    let PolicyExplain {
+fn explain(world: &World, arguments: &Explain) -> Result<Exit> {
+    let Explain {
         tool,
         arguments,
         grants,

@@ -1,6 +1,6 @@
 //! `--since`: from when on something counts. Pure.
 
-use crate::cli::Since;
+use crate::cli::value::Since;
 use jiff::civil::Date;
 use jiff::{SignedDuration, Timestamp, ToSpan, Zoned};
 
@@ -49,7 +49,7 @@ impl std::fmt::Display for Start {
 #[cfg(test)]
 mod tests {
     use super::Start;
-    use crate::cli::Since;
+    use crate::cli::value::Since;
 
     #[test]
     fn days_begin_at_midnight_and_hours_do_not() {

@@ -1,7 +1,8 @@
 //! `nanobot tool`: the tools of a run by hand, under the same policy.
 
 use crate::World;
-use crate::cli::{Grants, Tool as Command};
+use crate::cli::Grants;
+use crate::cli::policy::Tool as Command;
 use crate::command::agent::places::{self, Cast, Scene};
 use crate::command::granted;
 use crate::error::{Exit, Stop, fail, fail_hint};

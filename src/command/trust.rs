@@ -1,7 +1,7 @@
 //! `nanobot trust`: which directories may tell the agent how to work.
 
 use crate::World;
-use crate::cli::Trust as Arguments;
+use crate::cli::policy::Trust as Arguments;
 use crate::error::{Exit, fail};
 use crate::trust::{self, Trust};
 use anyhow::{Context, Result};

@@ -4,7 +4,8 @@ use super::sync::{self, Which};
 use super::terms::{self, Given};
 use super::{store, words, zones};
 use crate::World;
-use crate::cli::{CronAdd, CronSchedule, CronTerms, Grants};
+use crate::cli::Grants;
+use crate::cli::cron as cli;
 use crate::command::asker;
 use crate::cron::expression::Expression;
 use crate::cron::job::{Delivery, Job, State, Terms};
@@ -32,15 +33,18 @@ const LIKE: f64 = 0.8;
 /// How many runs are told ahead.
 const AHEAD: usize = 3;
 
-pub(super) fn run(world: &World, arguments: &CronAdd) -> Result<Exit> {
-    let CronAdd {
+pub(super) fn run(world: &World, arguments: &cli::Add) -> Result<Exit> {
+    let cli::Add {
         name,
         message,
+        flags,
+    } = arguments;
+    let cli::Flags {
         schedule,
         terms,
         grants,
         config: _,
-    } = arguments;
+    } = flags;
     let grants = &at_home(world, grants);
     let settings = super::settings(world)?;
     let store = store(world, &settings);
@@ -100,7 +104,7 @@ pub(super) fn at_home(world: &World, grants: &Grants) -> Grants {
 }
 
 /// Whether the flags name a place for answers, together with the channel that the job has.
-pub(super) fn check_place(flags: &CronTerms, channel: Option<&str>) -> Result<()> {
+pub(super) fn check_place(flags: &cli::Terms, channel: Option<&str>) -> Result<()> {
     let typed = flags.channel.as_deref();
     if let (Some(to), None) = (flags.to.as_deref(), typed.or(channel)) {
         return Err(fail_hint(
@@ -163,8 +167,8 @@ pub(super) fn fresh_id(store: &Store) -> Result<String> {
 }
 
 /// What becomes of a missed time, unless it is said: one that comes but once is caught up.
-pub(super) fn default_catch_up(job: &Job) -> Option<crate::cli::CatchUp> {
-    matches!(job.schedule, Ok(Schedule::At(_))).then_some(crate::cli::CatchUp::Once)
+pub(super) fn default_catch_up(job: &Job) -> Option<cli::CatchUp> {
+    matches!(job.schedule, Ok(Schedule::At(_))).then_some(cli::CatchUp::Once)
 }
 
 /// A time as the job file can keep it.
@@ -206,12 +210,12 @@ pub(super) fn message_of(message: &str) -> Result<String> {
 /// When a job runs, as the flags say; `None` where they do not. What they leave open is as `before`.
 pub(super) fn when(
     world: &World,
-    flags: &CronSchedule,
+    flags: &cli::Schedule,
     before: Option<&Schedule>,
     now: Timestamp,
     notices: &mut Vec<String>,
 ) -> Result<Option<Schedule>> {
-    let CronSchedule {
+    let cli::Schedule {
         cron,
         tz,
         every,
@@ -337,8 +341,8 @@ pub(in crate::command) fn answer(
 }
 
 /// Whether anything says when a job runs.
-pub(super) fn is_given(flags: &CronSchedule) -> bool {
-    let CronSchedule {
+pub(super) fn is_given(flags: &cli::Schedule) -> bool {
+    let cli::Schedule {
         cron,
         tz: _,
         every,

@@ -2,22 +2,25 @@
 
 use super::{add, terms, words};
 use crate::World;
-use crate::cli::{self, CronEdit};
+use crate::cli::cron as cli;
 use crate::cron::job::{Job, Kind};
 use crate::cron::schedule::Schedule;
 use crate::error::{Exit, fail_hint};
 use anyhow::{Context, Result};
 
-pub(super) fn run(world: &World, arguments: &CronEdit) -> Result<Exit> {
-    let CronEdit {
+pub(super) fn run(world: &World, arguments: &cli::Edit) -> Result<Exit> {
+    let cli::Edit {
         job: word,
         name,
         message,
+        flags,
+    } = arguments;
+    let cli::Flags {
         schedule,
         terms,
         grants,
         config: _,
-    } = arguments;
+    } = flags;
     let grants = &add::at_home(world, grants);
     let settings = super::settings(world)?;
     let store = super::store(world, &settings);

@@ -3,7 +3,7 @@
 use super::sync::{self, Surroundings};
 use super::{find, notice, settings, store, zones};
 use crate::World;
-use crate::cli::{CronExport, Fleet};
+use crate::cli::cron::{Export, Fleet};
 use crate::cron::export::{File, MARK, Planned, Site, crontab, kubernetes, systemd};
 use crate::cron::job::Job;
 use crate::cron::store::is_plain;
@@ -20,8 +20,8 @@ use std::path::{Path, PathBuf};
 /// Other users' programs read them, and there is no secret in them.
 const MODE: u32 = 0o644;
 
-pub(super) fn run(world: &World, arguments: &CronExport) -> Result<Exit> {
-    let CronExport {
+pub(super) fn run(world: &World, arguments: &Export) -> Result<Exit> {
+    let Export {
         jobs: wanted,
         format,
         output,

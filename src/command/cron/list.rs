@@ -4,7 +4,7 @@ use super::add::{coming, schedule_words};
 use super::stand::{Stand, Stands};
 use super::{terms, words, zones};
 use crate::World;
-use crate::cli::CronList;
+use crate::cli::cron::List;
 use crate::command::columns::{Side, aligned, clipped};
 use crate::cron::job::Job;
 use crate::cron::record::{Folder, Outcome, Record, Spent, Stamps};
@@ -84,8 +84,8 @@ impl Known {
     }
 }
 
-pub(super) fn run(world: &World, arguments: &CronList) -> Result<Exit> {
-    let CronList { all, json } = arguments;
+pub(super) fn run(world: &World, arguments: &List) -> Result<Exit> {
+    let List { all, json } = arguments;
     let settings = super::settings(world)?;
     let store = super::store(world, &settings);
     let stands = Stands::of(world, &settings, &store);

@@ -1,7 +1,7 @@
 //! `nanobot cron`: jobs that the system's cron starts.
 
 use crate::World;
-use crate::cli::Cron;
+use crate::cli::cron::Cron;
 use crate::cron::job::{Job, Terms};
 use crate::cron::store::Store;
 use crate::error::{Exit, fail_hint};
@@ -31,10 +31,10 @@ pub(super) mod zones;
 
 pub fn run(world: &World, command: &Cron) -> Result<Exit> {
     match command {
-        Cron::Add(arguments) => add::run(&with_config(world, &arguments.config), arguments),
+        Cron::Add(arguments) => add::run(&with_config(world, &arguments.flags.config), arguments),
         Cron::List(arguments) => list::run(world, arguments),
         Cron::Show { job, json } => show::run(world, job, *json),
-        Cron::Edit(arguments) => edit::run(&with_config(world, &arguments.config), arguments),
+        Cron::Edit(arguments) => edit::run(&with_config(world, &arguments.flags.config), arguments),
         Cron::Run(arguments) => run::run(world, arguments),
         Cron::Enable { jobs, disable } => switch::switch(world, jobs, !disable),
         Cron::Disable { jobs } => switch::switch(world, jobs, false),

@@ -5,7 +5,7 @@ use super::terms::with_config;
 use super::work::{Ran, Work};
 use super::{find, probe, settings, store, zones};
 use crate::World;
-use crate::cli::CronRun;
+use crate::cli::cron::Run;
 use crate::cron::job::Job;
 use crate::cron::record::{Folder, Outcome, Stamps, Trigger};
 use crate::cron::schedule::{self, Schedule, Verdict};
@@ -27,7 +27,7 @@ const AT_ONCE: Duration = Duration::from_secs(30);
 /// How many jobs `--due` runs at once.
 const AT_MOST: usize = 8;
 
-pub(super) fn run(world: &World, arguments: &CronRun) -> Result<Exit> {
+pub(super) fn run(world: &World, arguments: &Run) -> Result<Exit> {
     let settings = settings(world)?;
     let store = store(world, &settings);
     if arguments.due {

@@ -3,7 +3,8 @@
 
 use super::{delivery, near};
 use crate::World;
-use crate::cli::{self, CronTerms, Grants};
+use crate::cli::Grants;
+use crate::cli::cron as cli;
 use crate::command::granted;
 use crate::cron::job::{AfterCrash, Job, Kind, Sink, Terms};
 use crate::cron::schedule::CatchUp;
@@ -129,11 +130,11 @@ fn written(grants: &Grants) -> Result<Value> {
 pub(in crate::command) fn put(
     world: &World,
     job: &mut Job,
-    flags: &CronTerms,
+    flags: &cli::Terms,
     catch_up: Option<cli::CatchUp>,
     grants: &Grants,
 ) -> Result<Given> {
-    let CronTerms {
+    let cli::Terms {
         session,
         model,
         when,

@@ -3,7 +3,7 @@
 use super::list::statistics;
 use super::transcript::{day_and_time, line};
 use crate::World;
-use crate::cli::{Document, SessionExport as Arguments};
+use crate::cli::session::{Document, Export as Arguments};
 use crate::message::{Message, ToolCall, ToolResult, plain_text};
 use crate::session::{self, Entry, Logged, Place, Summary};
 use crate::sys::store;

@@ -3,7 +3,7 @@
 use super::keys::Keys;
 use super::shown;
 use crate::World;
-use crate::cli::{SessionList as Arguments, Sort};
+use crate::cli::session::{List as Arguments, Sort};
 use crate::command::columns::{Side, aligned, clipped};
 use crate::command::since::Start;
 use crate::error::{Exit, exit_of};

@@ -1,7 +1,8 @@
 //! `nanobot session`: the conversations that are kept.
 
 use crate::World;
-use crate::cli::{Agent, DryRun, Session as Arguments};
+use crate::cli::session::Session as Arguments;
+use crate::cli::{Agent, DryRun};
 use crate::error::Exit;
 use crate::session::{self, Place};
 use crate::settings::{Config, Overrides, SessionSync, Settings};

@@ -4,7 +4,7 @@ use super::keys::Keys;
 use super::list::{table, tell};
 use super::{notice, shown};
 use crate::World;
-use crate::cli::SessionPrune;
+use crate::cli::session::Prune;
 use crate::error::{Exit, exit_of, fail_hint};
 use crate::session::{self, Listing, Place, Summary};
 use anyhow::{Context, Result};
@@ -48,8 +48,8 @@ pub(super) fn restore(world: &World, place: &Place, key: Option<&str>) -> Result
 }
 
 /// Move what was not used for long to the trash.
-pub(super) fn prune(world: &World, place: &Place, arguments: &SessionPrune) -> Result<Exit> {
-    let SessionPrune {
+pub(super) fn prune(world: &World, place: &Place, arguments: &Prune) -> Result<Exit> {
+    let Prune {
         pattern,
         older_than,
         empty,

@@ -4,7 +4,7 @@ use super::list::tell;
 use super::shown;
 use super::transcript::day_and_time;
 use crate::World;
-use crate::cli::SessionSearch as Arguments;
+use crate::cli::session::Search as Arguments;
 use crate::error::Exit;
 use crate::session::{self, Found, FoundLine, Listing, Needle, Place};
 use crate::sys::store;

@@ -2,7 +2,7 @@
 
 use super::transcript::{Transcript, day_and_time, line};
 use crate::World;
-use crate::cli::SessionShow as Arguments;
+use crate::cli::session::Show as Arguments;
 use crate::ledger::dollars;
 use crate::session::{self, Entry, Place, Stats, Summary};
 use crate::sys::store::size_in_words;
