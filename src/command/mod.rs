@@ -13,6 +13,7 @@ pub mod model;
 pub mod onboard;
 pub mod policy;
 pub mod provider;
+pub mod repl;
 mod scribe;
 pub mod session;
 mod since;

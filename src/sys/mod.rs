@@ -4,6 +4,7 @@ pub mod address;
 pub mod beneath;
 pub mod clock;
 pub mod crontab;
+pub mod editor;
 pub mod env;
 pub mod hosts;
 pub mod http;

@@ -237,6 +237,11 @@ impl Paths {
         self.root.join("cron")
     }
 
+    /// What was typed in the repl. The Python program's own file lies beside it.
+    pub fn history(&self) -> PathBuf {
+        self.root.join("history/repl_history")
+    }
+
     /// Where releases up to 0.1.3.post7 kept sessions, and where 0.3 keeps its store.
     pub fn old_sessions(&self) -> PathBuf {
         self.root.join("sessions")

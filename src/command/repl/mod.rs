@@ -1,0 +1,3 @@
+//! A conversation, line by line.
+
+pub mod known;
