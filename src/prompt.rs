@@ -21,6 +21,8 @@ pub struct Brief<'a> {
     pub may_note: bool,
     /// Further places, in words, one a line; empty when there are none.
     pub grants: &'a [String],
+    /// Whether somebody sits there who can be asked.
+    pub attended: bool,
     pub has_tools: bool,
     /// What the tools may do, as lines of a list; empty where there are none.
     pub policy: &'a str,
@@ -115,11 +117,19 @@ pub fn joined(sections: &[Section]) -> String {
 }
 
 fn identity(brief: &Brief<'_>) -> String {
+    let role = match brief.attended {
+        true => {
+            "a personal agent in a conversation at a terminal. What you write is rendered as markdown there: answer without \
+             preamble, as briefly as the matter allows. Settle what you can; what only the user can decide, ask them."
+        }
+        false => {
+            "a personal agent run from the command line: one run is one turn. Your last message is printed on standard output \
+             for a person or a program, so it must be the answer itself, without preamble, in the form that was asked for. \
+             Nobody can answer a question while you work: settle what you can, and say what you assumed."
+        }
+    };
     let text = format!(
-        "# nanobot\n\nYou are nanobot, a personal agent run from the command line: one run is one turn. Your last message \
-         is printed on standard output for a person or a program, so it must be the answer itself, without preamble, \
-         in the form that was asked for. Nobody can answer a question while you work: settle what you can, and say \
-         what you assumed.\n\n## Runtime\n{}\n\n## Places\n",
+        "# nanobot\n\nYou are nanobot, {role}\n\n## Runtime\n{}\n\n## Places\n",
         brief.platform
     );
     placed(text, brief)
@@ -263,6 +273,7 @@ mod tests {
             may_write: false,
             may_note: true,
             grants: &[],
+            attended: false,
             has_tools: true,
             policy: "",
             profile: None,

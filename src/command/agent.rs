@@ -30,6 +30,7 @@ use crate::sys;
 use crate::sys::input::{self, Reading};
 use crate::sys::secret::random_hex;
 use crate::sys::signal;
+use crate::tool::ask_user::Person;
 use crate::turn;
 use crate::turn::agent::Agent;
 use crate::turn::ending::{Cause, DECLINED, Ending};
@@ -37,6 +38,7 @@ use crate::workspace::Workspace;
 use afterwards::Afterwards;
 use anyhow::{Context, Result};
 use places::Cast;
+use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
@@ -64,6 +66,40 @@ pub(super) struct Duty<'a> {
     pub(super) stranger: Option<&'static str>,
 }
 
+/// By which way a turn came in.
+enum Door<'a> {
+    /// A command line of its own.
+    Line,
+    /// A job.
+    Job(Duty<'a>),
+    /// A conversation at a terminal.
+    Talk(&'a Talk),
+}
+
+impl<'a> Door<'a> {
+    fn duty(&self) -> Option<&Duty<'a>> {
+        match self {
+            Self::Job(duty) => Some(duty),
+            Self::Line | Self::Talk(_) => None,
+        }
+    }
+}
+
+/// What the turns of a conversation at a terminal share.
+pub(super) struct Talk {
+    /// Who answers the model's questions, and decides about what it may not do by itself.
+    pub(super) person: Arc<dyn Person>,
+    /// What goes along with the message, as if it had been piped in. It is taken when it is used.
+    pub(super) along: RefCell<Option<Vec<u8>>>,
+}
+
+/// What became of a turn of a conversation.
+pub(super) struct Spoken {
+    pub(super) exit: Exit,
+    /// What was answered.
+    pub(super) text: String,
+}
+
 /// How a turn went.
 pub(super) struct Gone {
     pub(super) ending: Ending,
@@ -75,6 +111,10 @@ pub(super) struct Gone {
 
 /// Run the turn, print what is to be printed, and say how it ended.
 pub fn run(world: &World, arguments: &Arguments) -> Exit {
+    if is_conversation(world, arguments) {
+        return super::repl::converse(world, arguments.clone())
+            .unwrap_or_else(|error| crate::report(&error, world.terminal));
+    }
     let form = match (arguments.json, arguments.output_format) {
         (true, _) | (_, OutputFormat::Json) => Form::Json,
         (_, OutputFormat::StreamJson) => Form::StreamJson,
@@ -87,7 +127,7 @@ pub fn run(world: &World, arguments: &Arguments) -> Exit {
         about,
         afterwards,
         ..
-    } = attempt(world, arguments, None, &mut report);
+    } = attempt(world, arguments, Door::Line, &mut report);
     if arguments.dry_run.is_some() && ending.error.is_none() {
         return exit;
     }
@@ -121,10 +161,24 @@ pub fn run(world: &World, arguments: &Arguments) -> Exit {
     exit
 }
 
+/// Whether there is nothing to do, and somebody who could say what.
+fn is_conversation(world: &World, arguments: &Arguments) -> bool {
+    let is_plain = !arguments.json
+        && arguments.output_format == OutputFormat::Text
+        && arguments.schema.is_none()
+        && arguments.dry_run.is_none()
+        && arguments.record.is_none()
+        && arguments.timeout.is_none()
+        && !arguments.resume
+        && !arguments.ephemeral;
+    let says_nothing = arguments.message.is_none() && arguments.attach.is_empty();
+    is_plain && says_nothing && !arguments.stdin && world.terminal.converses()
+}
+
 /// Run a turn of which nothing is printed but what goes on; the answer is for whoever asked.
 pub(super) fn work(world: &World, arguments: &Arguments, duty: Duty<'_>) -> Gone {
     let mut report = report(world, arguments, Form::Held);
-    let gone = attempt(world, arguments, Some(duty), &mut report);
+    let gone = attempt(world, arguments, Door::Job(duty), &mut report);
     // Nothing is printed in this form, so that nothing can fail; the log has the result.
     drop(report.finish(&json::result(
         &gone.ending,
@@ -133,6 +187,45 @@ pub(super) fn work(world: &World, arguments: &Arguments, duty: Duty<'_>) -> Gone
         &report.stamp,
     )));
     gone
+}
+
+/// Run a turn of a conversation: its answer is printed as it comes.
+pub(super) fn say(world: &World, arguments: &Arguments, talk: &Talk) -> Spoken {
+    let mut report = report(world, arguments, Form::Text);
+    let gone = attempt(world, arguments, Door::Talk(talk), &mut report);
+    let Gone {
+        ending,
+        exit,
+        about,
+        afterwards,
+        ..
+    } = gone;
+    let result = json::result(&ending, exit, &about, &report.stamp);
+    for error in report.finish(&result).err().iter().chain(&ending.error) {
+        crate::report(error, world.terminal);
+    }
+    if let Some(afterwards) = afterwards {
+        afterwards.run(world, exit, false);
+    }
+    Spoken {
+        exit,
+        text: ending.text,
+    }
+}
+
+/// Who would be asked with `arguments`.
+pub(super) fn asked(world: &World, arguments: &Arguments) -> Result<String> {
+    let config = Config::load(&world.paths.config)?;
+    let flags = overrides(world, arguments);
+    let settings = Settings::resolve(&config, &world.env, &flags, &world.paths)?;
+    let way = asker::way(
+        world,
+        &settings,
+        &settings.asked[0],
+        arguments.offline,
+        true,
+    )?;
+    Ok(way.choice.provider)
 }
 
 impl Gone {
@@ -171,18 +264,13 @@ fn report(world: &World, arguments: &Arguments, form: Form) -> Report {
 
 /// Run the turn, whatever happens: a defect of ours ends as every failure does, with its status, and with a result where one
 /// is printed.
-fn attempt(
-    world: &World,
-    arguments: &Arguments,
-    duty: Option<Duty<'_>>,
-    report: &mut Report,
-) -> Gone {
+fn attempt(world: &World, arguments: &Arguments, door: Door<'_>, report: &mut Report) -> Gone {
     let started = Instant::now();
     let mut about = json::Run::default();
     let mut afterwards = None;
     let form = report.form();
     let ending = catch_unwind(AssertUnwindSafe(|| {
-        answer(world, arguments, duty, report, &mut about, &mut afterwards)
+        answer(world, arguments, door, report, &mut about, &mut afterwards)
     }));
     let ending = ending.unwrap_or_else(|_| Err(Stop(Exit::Defect).into()));
     let mut ending = ending.unwrap_or_else(|error| Ending {
@@ -256,12 +344,12 @@ fn shortfall(ending: &Ending, arguments: &Arguments, max_iterations: u32) -> Opt
 fn answer(
     world: &World,
     arguments: &Arguments,
-    duty: Option<Duty<'_>>,
+    mut door: Door<'_>,
     report: &mut Report,
     about: &mut json::Run,
     afterwards: &mut Option<Afterwards>,
 ) -> Result<Ending> {
-    if duty.is_none() {
+    if matches!(door, Door::Line) {
         signal::arm(arguments.timeout).context("wait for signals")?;
     }
     assert!(
@@ -270,11 +358,12 @@ fn answer(
         sys::env::TEST_DEFECT
     );
     let schema = arguments.schema.as_deref().map(read_schema).transpose()?;
-    let mut duty = duty;
-    let piped = match &mut duty {
-        Some(duty) => duty.input.take(),
-        None => read_piped(world, arguments, report)?,
+    let piped = match &mut door {
+        Door::Job(duty) => duty.input.take(),
+        Door::Line => read_piped(world, arguments, report)?,
+        Door::Talk(talk) => talk.along.take(),
     };
+    let duty = door.duty();
     let config = Config::load(&world.paths.config)?;
     let mut flags = overrides(world, arguments);
     let resolve = |flags: &Overrides| Settings::resolve(&config, &world.env, flags, &world.paths);
@@ -291,7 +380,7 @@ fn answer(
     report.stamp.session.clone_from(&key);
     // Text that was piped in with no word beside it is a message, and still nobody knows who wrote it.
     let is_bare = arguments.message.as_deref().is_none_or(|text| text == "-");
-    let stranger = duty.as_ref().and_then(|duty| duty.stranger);
+    let stranger = duty.and_then(|duty| duty.stranger);
     let mark = match piped.is_some() && is_bare || stranger.is_some() {
         true => PIPED,
         false => "0",
@@ -316,7 +405,7 @@ fn answer(
         *afterwards = afterwards::due(arguments, &settings, &session, None);
         return said("New session started.", report);
     }
-    if duty.as_ref().is_some_and(|duty| duty.last_turn_only) {
+    if duty.is_some_and(|duty| duty.last_turn_only) {
         session.keep_last_turn()?;
     }
     let compact = command.and_then(compacts);
@@ -355,7 +444,11 @@ fn answer(
         offline: arguments.offline,
         rehearsal: arguments.replay.is_some() || arguments.dry_run.is_some(),
         crew: Some(&crew),
-        bound: duty.as_ref().and_then(|duty| duty.bound),
+        bound: duty.and_then(|duty| duty.bound),
+        person: match &door {
+            Door::Talk(talk) => Some(Arc::clone(&talk.person)),
+            Door::Line | Door::Job(_) => None,
+        },
         // A job makes no jobs: they would grow without end.
         planner: match duty {
             Some(_) => None,
@@ -376,7 +469,7 @@ fn answer(
             ));
         }
     }
-    if let Some(duty) = &duty {
+    if let Some(duty) = duty {
         scene.sections.push(prompt::job(duty.briefing));
     }
     if let Some(what) = stranger {
@@ -404,7 +497,7 @@ fn answer(
     let account = Account {
         session: session.key().to_owned(),
         turn: report.stamp.turn.clone(),
-        job: duty.as_ref().map(|duty| duty.job.to_owned()),
+        job: duty.map(|duty| duty.job.to_owned()),
         cause: "turn",
     };
     let chosen = asker::choose(world, arguments, &settings, &account, report)?;

@@ -10,7 +10,7 @@ use crate::error::Stop;
 use crate::history::spawned;
 use crate::ledger::Account;
 use crate::policy::Policy;
-use crate::policy::profile::{BUILT_IN, Kind, Profile};
+use crate::policy::profile::{Kind, Profile};
 use crate::report::cut;
 use crate::settings::{Config, Overrides, Settings};
 use crate::sys::leash::{self, Leash};
@@ -171,23 +171,13 @@ impl Crew {
     /// The user's own profiles for sub-agents: name and purpose. One that cannot be read is told about when it is used.
     pub(super) fn profiles(&self) -> Vec<(String, String)> {
         let world = &self.0.world;
-        let Ok(entries) = std::fs::read_dir(world.paths.profiles()) else {
-            return Vec::new();
-        };
-        let names = entries.flatten().filter_map(|entry| {
-            let name = entry.file_name().into_string().ok()?;
-            Some(name.strip_suffix(".md")?.to_owned())
+        let own = granted::own(world).into_iter();
+        let profiles = own.filter_map(|name| {
+            let profile = granted::find(world, &name).ok()??;
+            let about = cut(&profile.about, 200);
+            (profile.kind == Kind::Subagent).then_some((name, about))
         });
-        let own = names.filter(|name| BUILT_IN.iter().all(|(built_in, _)| built_in != name));
-        let mut profiles: Vec<(String, String)> = own
-            .filter_map(|name| {
-                let profile = granted::find(world, &name).ok()??;
-                let about = cut(&profile.about, 200);
-                (profile.kind == Kind::Subagent).then_some((name, about))
-            })
-            .collect();
-        profiles.sort();
-        profiles
+        profiles.collect()
     }
 
     /// The profile `name`, which must be one for sub-agents.

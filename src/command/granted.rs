@@ -6,6 +6,7 @@ use crate::error::{Exit, fail, fail_hint};
 use crate::memory;
 use crate::policy::net::{self, Net};
 use crate::policy::profile::{self, Profile};
+use crate::policy::quote::unquoted;
 use crate::policy::reach::{Reach, Root};
 use crate::policy::rule::{Effect, Pattern, Rule};
 use crate::policy::{Commands, Permission, Policy, Sandbox};
@@ -115,6 +116,25 @@ pub(super) fn find(world: &World, name: &str) -> Result<Option<Profile>> {
         .map_err(unusable)
 }
 
+/// The names of the user's own profiles.
+pub(super) fn own(world: &World) -> Vec<String> {
+    let Ok(entries) = std::fs::read_dir(world.paths.profiles()) else {
+        return Vec::new();
+    };
+    let names = entries.flatten().filter_map(|entry| {
+        let name = entry.file_name().into_string().ok()?;
+        Some(name.strip_suffix(".md")?.to_owned())
+    });
+    let is_own = |name: &String| {
+        profile::BUILT_IN
+            .iter()
+            .all(|(built_in, _)| built_in != name)
+    };
+    let mut names: Vec<String> = names.filter(is_own).collect();
+    names.sort();
+    names
+}
+
 /// What a run under `profile` may do. `workspace` is the real path of the workspace.
 pub(super) fn policy(
     world: &World,
@@ -199,6 +219,29 @@ pub(super) fn policy(
         }
     }
     Ok(policy)
+}
+
+/// Add what `flag` grants, as a refusal names it. Nothing where no person can grant that for one call.
+pub(super) fn add(grants: &mut Grants, flag: &str) -> Option<()> {
+    let (name, value) = match flag.split_once(['=', ' ']) {
+        Some((name, value)) => (name, Some(unquoted(value)?)),
+        None => (flag, None),
+    };
+    match (name, value) {
+        ("--write", path) => grants
+            .write
+            .push(path.map_or_else(|| ".".into(), PathBuf::from)),
+        ("--read", Some(path)) => grants.read.push(path.into()),
+        ("--allow", Some(rule)) => grants.allow.push(rule),
+        ("--net", None) => grants.net = Some(Vec::new()),
+        ("--net", Some(host)) => match &mut grants.net {
+            // All of them are granted already.
+            Some(hosts) if hosts.is_empty() => {}
+            hosts => hosts.get_or_insert_default().push(host),
+        },
+        _ => return None,
+    }
+    Some(())
 }
 
 fn expressions(texts: &[String], key: &str) -> Result<Vec<Regex>> {

@@ -100,7 +100,9 @@ fn decide(policy: &Policy, tool: &dyn Tool, call: &Value) -> Decision {
     match tool.foresee(call) {
         Ok(()) => {}
         Err(Failure::Denied(refusal)) => return Decision::Deny(refusal),
-        Err(Failure::Failed(words)) => return Decision::Deny(Refusal::of(words)),
+        Err(Failure::Failed(words) | Failure::Declined(words)) => {
+            return Decision::Deny(Refusal::of(words));
+        }
     }
     if name != "exec" {
         return Decision::Allow(rule);

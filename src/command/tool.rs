@@ -58,6 +58,7 @@ pub(super) fn scene(
         rehearsal,
         crew: None,
         bound: None,
+        person: None,
         planner: None,
     };
     places::set(world, &cast, &mut |text| {

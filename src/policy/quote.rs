@@ -34,6 +34,14 @@ pub fn quoted(text: &str) -> String {
     out
 }
 
+/// The text that [`quoted`] made `word` of. Nothing where it is spelled out.
+pub fn unquoted(word: &str) -> Option<String> {
+    let Some(inner) = word.strip_prefix('\'') else {
+        return (!word.starts_with("$'")).then(|| word.to_owned());
+    };
+    Some(inner.strip_suffix('\'')?.replace(r"'\''", "'"))
+}
+
 /// Controls, and marks that change the order of text or cannot be seen.
 fn is_hidden(letter: char) -> bool {
     letter.is_control()
@@ -42,11 +50,15 @@ fn is_hidden(letter: char) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::quoted;
+    use super::{quoted, unquoted};
 
     #[test]
     fn words_of_a_shell() {
-        let check = |text: &str, expect: &str| assert_eq!(quoted(text), expect);
+        let check = |text: &str, expect: &str| {
+            assert_eq!(quoted(text), expect);
+            let back = (!expect.starts_with('$')).then(|| text.to_owned());
+            assert_eq!(unquoted(expect), back);
+        };
         check("/tmp/a-b_c.d", "/tmp/a-b_c.d");
         check("/tmp/ä", "/tmp/ä");
         check("", "''");

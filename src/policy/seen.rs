@@ -24,6 +24,7 @@ pub mod addresses;
 const OUR_MARKS: &[&str] = &["lost", "plan", "task", "warning"];
 /// Tools whose results are our own words.
 const OUR_TOOLS: &[&str] = &[
+    "ask_user",
     "write_file",
     "delete_file",
     "todo",

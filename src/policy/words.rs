@@ -8,8 +8,9 @@ use std::fmt::Write;
 use std::path::Path;
 
 impl Policy {
-    /// What the model is told, as lines of a list. `tools` are the names of those that it has.
-    pub fn for_model(&self, tools: &[&str]) -> String {
+    /// What the model is told, as lines of a list. `tools` are the names of those that it has; `attended`, somebody sits
+    /// there who can be asked.
+    pub fn for_model(&self, tools: &[&str], attended: bool) -> String {
         let mut text = String::new();
         let mut line =
             |words: &str| writeln!(text, "- {words}").expect("writing to a string cannot fail");
@@ -45,10 +46,13 @@ impl Policy {
             .copied()
             .collect();
         if !asked.is_empty() {
-            line(&format!(
-                "{} need consent that nobody can give in this run, unless a rule allows the call.",
-                asked.join(", ")
-            ));
+            let names = asked.join(", ");
+            line(&match attended {
+                true => format!("{names}: the user is asked, unless a rule allows the call."),
+                false => format!(
+                    "{names} need consent that nobody can give in this run, unless a rule allows the call."
+                ),
+            });
         }
         for (effect, word) in [(Effect::Allow, "Allowed"), (Effect::Deny, "Denied")] {
             let rules: Vec<String> = self
@@ -61,10 +65,16 @@ impl Policy {
                 line(&format!("{word} by rule: {}.", rules.join(", ")));
             }
         }
-        line(
-            "A refusal is final: do not look for another way to the same end. Go on without it, and tell the user which flag \
-             would have allowed it.",
-        );
+        line(match attended {
+            true => {
+                "What goes beyond this is asked of the user, who sees the very call: so make it, instead of describing it. A no \
+                 is final: do not look for another way to the same end, and heed the reason where one is given."
+            }
+            false => {
+                "A refusal is final: do not look for another way to the same end. Go on without it, and tell the user which flag \
+                 would have allowed it."
+            }
+        });
         text
     }
 

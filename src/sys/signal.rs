@@ -15,8 +15,8 @@ use signal_hook::{flag, low_level};
 use std::io::Read;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The signals that end a run, and the status each stands for.
@@ -48,7 +48,7 @@ static END: OnceLock<Duration> = OnceLock::new();
 /// Until when what follows the end of `--timeout` may take, as [`now`] tells it.
 static OVERTIME: OnceLock<Duration> = OnceLock::new();
 /// Since when the run is ending, as [`now`] tells it.
-static ENDS: OnceLock<Duration> = OnceLock::new();
+static ENDS: Mutex<Option<Duration>> = Mutex::new(None);
 
 /// From now on a signal ends the run in order, and so does the end of `timeout`. Before, the system's own way is right.
 ///
@@ -126,9 +126,10 @@ pub fn check() -> Result<(), Stop> {
     if leash::held().is_some_and(|leash| leash.is_cut()) {
         return Err(Stop(Exit::Interrupted));
     }
-    if let Some(since) = ENDS.get() {
+    let ends = *ends();
+    if let Some(since) = ends {
         let over = OVERTIME.get().filter(|_| CAME.load(Ordering::SeqCst) == 0);
-        let waits = now() < *over.unwrap_or(&(*since + LAST));
+        let waits = now() < *over.unwrap_or(&(since + LAST));
         return if waits { Ok(()) } else { Err(Stop(ending())) };
     }
     match CAME.load(Ordering::SeqCst) {
@@ -157,7 +158,36 @@ fn ending() -> Exit {
 pub fn last_words() {
     HARD.store(true, Ordering::SeqCst);
     if check().is_err() {
-        ENDS.get_or_init(now);
+        ends().get_or_insert_with(now);
+    }
+}
+
+fn ends() -> MutexGuard<'static, Option<Duration>> {
+    ENDS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What came so far ended one turn of a conversation, which goes on: a Ctrl-C is forgotten.
+///
+/// # Errors
+/// What came ends the conversation too.
+pub fn forgive() -> Result<(), Stop> {
+    let interrupt = usize::try_from(SIGINT).unwrap_or_default();
+    let was = CAME.compare_exchange(interrupt, 0, Ordering::SeqCst, Ordering::SeqCst);
+    if !matches!(was, Ok(_) | Err(0)) {
+        return Err(Stop(ending()));
+    }
+    HARD.store(false, Ordering::SeqCst);
+    *ends() = None;
+    if let Some(bell) = BELL.get().and_then(Option::as_ref) {
+        let mut rung = [0; 64];
+        let quiet = rustix::net::RecvFlags::DONTWAIT;
+        while rustix::net::recv(bell, &mut rung, quiet).is_ok_and(|(_, count)| count > 0) {}
+    }
+    // One that came meanwhile has lost its bell, and is seen here.
+    match CAME.load(Ordering::SeqCst) {
+        0 => Ok(()),
+        came if came == interrupt => forgive(),
+        _ => Err(Stop(ending())),
     }
 }
 
@@ -165,6 +195,14 @@ pub fn last_words() {
 /// that too.
 pub fn overtime(limit: Duration) {
     OVERTIME.get_or_init(|| now().saturating_add(limit));
+}
+
+/// As if a Ctrl-C had come: whoever reads the terminal itself has seen one.
+pub fn interrupt() {
+    CAME.store(
+        usize::try_from(SIGINT).unwrap_or_default(),
+        Ordering::SeqCst,
+    );
 }
 
 /// Die by the signal that `exit` stands for. Returns when it stands for none.
@@ -267,7 +305,7 @@ pub fn wait(
             fds.iter()
                 .map(|(fd, flags)| PollFd::from_borrowed_fd(*fd, *flags)),
         );
-        if ENDS.get().is_none() {
+        if ends().is_none() {
             slice = slice.min(left().unwrap_or(slice));
             let bell = BELL.get().and_then(Option::as_ref);
             all.extend(bell.map(|bell| PollFd::new(bell, PollFlags::IN)));

@@ -149,6 +149,16 @@ impl Terminal {
         });
     }
 
+    /// As [`Self::complain_row`], and never cut: it is all to be seen.
+    pub fn remark(self, row: &Row) {
+        self.write_error(row.whole());
+    }
+
+    /// Whether a person sits there, who types and sees what comes of it.
+    pub fn converses(self) -> bool {
+        self.out && std::io::stdin().is_terminal()
+    }
+
     /// As [`Self::complain`], for what ended the run: after our name, in red where colour may be used.
     pub fn fail(self, cause: &str) {
         let name = console::style("nanobot:").for_stderr().red().bold();

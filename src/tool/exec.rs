@@ -289,7 +289,12 @@ impl Exec {
     }
 
     /// A word on why `command` failed, where it was the sandbox. `timed_out` it may have said nothing.
-    fn explanation(&self, command: &str, text: &str, timed_out: bool) -> Option<String> {
+    fn explanation(
+        &self,
+        command: &str,
+        text: &str,
+        timed_out: bool,
+    ) -> Option<(String, Option<&'static str>)> {
         let has = |signs: &[&str]| signs.iter().any(|sign| text.contains(sign));
         if !self.containment.fenced {
             return None;
@@ -300,16 +305,14 @@ impl Exec {
             words.any(|word| NETWORK_PROGRAMS.contains(&word))
         };
         if !self.containment.net && (has(NETWORK_SIGNS) || (timed_out && wants_network())) {
-            return Some(
-                "(commands have no network in this run; the user can grant it with `--net`)".into(),
-            );
+            let words =
+                "(commands have no network in this run; the user can grant it with `--net`)";
+            return Some((words.into(), Some("--net")));
         }
         if has(BUSY_SIGNS) && !self.writes().is_empty() {
-            return Some(
-                "(in this run `.git/config`, git's hooks and start-up files stay as they are, and what holds them stays where \
-                 it is; the user can grant one of them beside the rest, as with `--write --write=.git/config`)"
-                    .into(),
-            );
+            let words = "(in this run `.git/config`, git's hooks and start-up files stay as they are, and what holds them stays where \
+                 it is; the user can grant one of them beside the rest, as with `--write --write=.git/config`)";
+            return Some((words.into(), None));
         }
         if !has(FILE_SIGNS) {
             return None;
@@ -317,8 +320,9 @@ impl Exec {
         if has(LIST_SIGNS)
             && let Some(words) = self.unlisted()
         {
-            return Some(words);
+            return Some((words, None));
         }
+        let may_write = self.writes().contains(&self.files.reach.directory);
         let writes = self.writes().into_iter();
         let mut places: Vec<String> = writes
             .map(|path| {
@@ -329,11 +333,12 @@ impl Exec {
             })
             .collect();
         places.push("$TMPDIR".into());
-        Some(format!(
+        let words = format!(
             "(in this run commands read the system, the directory and little else, and change files only in {}; the user \
              can grant more with `--read PATH` or `--write`)",
             places.join(", ")
-        ))
+        );
+        Some((words, (!may_write).then_some("--write")))
     }
 }
 
@@ -499,7 +504,7 @@ impl Tool for Exec {
                     "Timed out after {} seconds; all of it was ended",
                     timeout.as_secs()
                 )));
-                if let Some(words) = self.explanation(command, &text, true) {
+                if let Some((words, _)) = self.explanation(command, &text, true) {
                     text.push_str(&line(words));
                 }
                 return Err(text.trim_start().into());
@@ -508,16 +513,21 @@ impl Tool for Exec {
         if finished.strays {
             text.push_str("\n(what it left running was ended with it)");
         }
-        if finished.status.is_none_or(|status| !status.success())
-            && let Some(words) = self.explanation(command, &text, false)
-        {
+        let unsuccessful = finished.status.is_none_or(|status| !status.success());
+        let mut lacking = None;
+        if unsuccessful && let Some((words, grant)) = self.explanation(command, &text, false) {
+            lacking = grant.map(|flag| Refusal {
+                words: words.trim_matches(['(', ')']).to_owned(),
+                grant: Some(flag.into()),
+            });
             text.push_str(&line(words));
         }
         if !finished.restored.is_empty() {
             return Err(self.put_back(&text, &finished.restored).into());
         }
         Ok(Output {
-            unsuccessful: finished.status.is_none_or(|status| !status.success()),
+            unsuccessful,
+            lacking,
             ..text.trim_start_matches('\n').to_owned().into()
         })
     }

@@ -17,6 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 pub mod arguments;
+pub mod ask_user;
 pub mod cron;
 pub mod delete_file;
 pub mod edit_file;
@@ -72,13 +73,15 @@ pub enum Failure {
     Failed(String),
     /// It was not allowed.
     Denied(Refusal),
+    /// A person was asked and said no; in words for the model.
+    Declined(String),
 }
 
 impl Failure {
     /// What the model is told.
     pub fn words(&self) -> &str {
         match self {
-            Self::Failed(words) => words,
+            Self::Failed(words) | Self::Declined(words) => words,
             Self::Denied(refusal) => &refusal.words,
         }
     }
@@ -116,6 +119,8 @@ pub struct Output {
     /// What was run has failed, and the parts say how. To the model that is a result like any other; who calls by hand
     /// sees it in the status.
     pub unsuccessful: bool,
+    /// What may have been the reason, where it was a right that a person can grant.
+    pub lacking: Option<Refusal>,
 }
 
 impl From<String> for Output {
@@ -123,8 +128,31 @@ impl From<String> for Output {
         Self {
             parts: vec![Part::Text(text)],
             unsuccessful: false,
+            lacking: None,
         }
     }
+}
+
+/// Who is asked about calls that the policy does not let through by itself: where nobody sits there, there is none.
+pub trait Appeals: Send + Sync {
+    /// Whether the call may be made, for which somebody is to be asked.
+    ///
+    /// # Errors
+    /// No.
+    fn consents(&self, case: &Case<'_>) -> Result<(), Failure>;
+
+    /// The tools to make the call with, once somebody grants what it was refused for.
+    ///
+    /// # Errors
+    /// No.
+    fn widened(&self, case: &Case<'_>) -> Result<Toolbox, Failure>;
+}
+
+/// A call, and what stands against it.
+pub struct Case<'a> {
+    pub tool: &'a str,
+    pub arguments: &'a Value,
+    pub refusal: &'a Refusal,
 }
 
 /// A call that has ended.
@@ -159,6 +187,7 @@ pub struct Toolbox {
     parallel: usize,
     policy: Arc<Policy>,
     seen: Option<(Arc<Seen>, Mutex<Heeded>)>,
+    appeals: Option<Arc<dyn Appeals>>,
 }
 
 impl Toolbox {
@@ -171,7 +200,13 @@ impl Toolbox {
             parallel: parallel.max(1),
             policy,
             seen: None,
+            appeals: None,
         }
+    }
+
+    /// With somebody who can be asked.
+    pub fn asking(self, appeals: Option<Arc<dyn Appeals>>) -> Self {
+        Self { appeals, ..self }
     }
 
     /// With a memory of what the conversation holds, which some of the tools go by.
@@ -268,10 +303,7 @@ impl Toolbox {
         let (outcome, parts) = match self.prepare(call, cut) {
             Err(words) => (Outcome::Skipped, vec![Part::Text(words)]),
             Ok((tool, arguments)) => {
-                let run = || {
-                    self.consent(&call.name, &arguments)?;
-                    tool.run_as(&call.id, &arguments, hiding)
-                };
+                let run = || self.make(call, tool, &arguments, hiding);
                 match catch_unwind(AssertUnwindSafe(run)) {
                     Ok(Ok(output)) => {
                         unsuccessful = output.unsuccessful;
@@ -284,6 +316,10 @@ impl Toolbox {
                         let words = hide(&refusal.words).into_owned();
                         refused = Some(Refusal { words, ..refusal });
                         (Outcome::Denied, vec![Part::Text(told)])
+                    }
+                    Ok(Err(Failure::Declined(words))) => {
+                        refused = Some(Refusal::of(words.clone()));
+                        (Outcome::Denied, vec![Part::Text(words)])
                     }
                     Err(_) => (
                         Outcome::Failed,
@@ -312,11 +348,61 @@ impl Toolbox {
         }
     }
 
-    /// Whether the policy lets the call be made. `agent` never asks, so that what would have to be asked is refused.
-    fn consent(&self, tool: &str, arguments: &Value) -> Result<(), Refusal> {
-        match self.policy.decide(tool, arguments) {
-            Decision::Allow(_) => Ok(()),
-            Decision::Ask(refusal) | Decision::Deny(refusal) => Err(refusal),
+    /// Make the call, as far as the policy lets it be made; beyond that as far as somebody who is asked does.
+    fn make(
+        &self,
+        call: &ToolCall,
+        tool: &dyn Tool,
+        arguments: &Value,
+        say: &mut dyn FnMut(&str),
+    ) -> Result<Output, Failure> {
+        fn case<'a>(call: &'a ToolCall, arguments: &'a Value, refusal: &'a Refusal) -> Case<'a> {
+            Case {
+                tool: &call.name,
+                arguments,
+                refusal,
+            }
+        }
+        match (self.policy.decide(&call.name, arguments), &self.appeals) {
+            (Decision::Allow(_), _) => {}
+            (Decision::Ask(refusal), Some(appeals)) => {
+                appeals.consents(&case(call, arguments, &refusal))?;
+            }
+            // Where nobody is asked, what would have to be is refused.
+            (Decision::Ask(refusal) | Decision::Deny(refusal), _) => return Err(refusal.into()),
+        }
+        let done = tool.run_as(&call.id, arguments, say);
+        let Some(appeals) = &self.appeals else {
+            return done;
+        };
+        match &done {
+            Err(Failure::Denied(refusal)) if refusal.grant.is_some() => {
+                let wider = appeals.widened(&case(call, arguments, refusal))?;
+                wider.again(call, arguments, say)
+            }
+            Ok(Output {
+                lacking: Some(refusal),
+                unsuccessful: true,
+                ..
+            }) => match appeals.widened(&case(call, arguments, refusal)) {
+                Ok(wider) => wider.again(call, arguments, say),
+                // It was made, and that is what came of it.
+                Err(_) => done,
+            },
+            _ => done,
+        }
+    }
+
+    /// Make a call, which other tools were refused, with those of this box.
+    fn again(
+        &self,
+        call: &ToolCall,
+        arguments: &Value,
+        say: &mut dyn FnMut(&str),
+    ) -> Result<Output, Failure> {
+        match self.find(&call.name) {
+            Some(tool) => tool.run_as(&call.id, arguments, say),
+            None => Err(format!("`{}` is not to be had any more", call.name).into()),
         }
     }
 

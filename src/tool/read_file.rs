@@ -96,6 +96,7 @@ impl Tool for ReadFile {
                     name,
                 })],
                 unsuccessful: false,
+                lacking: None,
             });
         }
         if bytes.is_empty() {

@@ -161,6 +161,7 @@ impl WebFetch {
         Ok(Output {
             parts: [text].into_iter().chain(image).collect(),
             unsuccessful: false,
+            lacking: None,
         })
     }
 }

@@ -20,6 +20,7 @@ use crate::skill;
 use crate::sys;
 use crate::sys::paths::Real;
 use crate::sys::{sandbox, store};
+use crate::tool::ask_user::{AskUser, Person};
 use crate::tool::cron::{Cron, Planner};
 use crate::tool::delete_file::DeleteFile;
 use crate::tool::edit_file::EditFile;
@@ -32,7 +33,7 @@ use crate::tool::read_file::ReadFile;
 use crate::tool::spawn::Spawn;
 use crate::tool::todo::Todo;
 use crate::tool::write_file::WriteFile;
-use crate::tool::{Tool, Toolbox};
+use crate::tool::{Appeals, Case, Failure, Tool, Toolbox};
 use crate::trust::{self, Trust};
 use crate::undo::journal::About;
 use crate::undo::{Keeper, Undo};
@@ -83,6 +84,8 @@ pub(in crate::command) struct Cast<'a> {
     pub(in crate::command) crew: Option<&'a Crew>,
     /// What the run may do at most, whatever its flags say.
     pub(in crate::command) bound: Option<&'a Policy>,
+    /// Who can be asked meanwhile; `None` where nobody sits there.
+    pub(in crate::command) person: Option<Arc<dyn Person>>,
     /// Who keeps the jobs that the model plans; `None` where it may plan none, as in a job's own run.
     pub(in crate::command) planner: Option<Arc<dyn Planner>>,
 }
@@ -179,7 +182,7 @@ pub(in crate::command) fn set(
     } else {
         String::new()
     };
-    let rules = rules(&policy, &toolbox);
+    let rules = rules(&policy, &toolbox, cast.person.is_some());
     let sections = prompt::sections(&Brief {
         platform: &platform,
         workspace: &home,
@@ -187,6 +190,7 @@ pub(in crate::command) fn set(
         may_write: may_write(&policy),
         may_note: !profile.reads_only,
         grants: &granted,
+        attended: cast.person.is_some(),
         has_tools,
         policy: &rules,
         profile: profile
@@ -266,7 +270,7 @@ fn further(policy: &Policy) -> Vec<String> {
 }
 
 /// What the tools may do, in words.
-fn rules(policy: &Policy, toolbox: &Toolbox) -> String {
+fn rules(policy: &Policy, toolbox: &Toolbox, attended: bool) -> String {
     let names: Vec<&str> = toolbox
         .specs()
         .iter()
@@ -274,7 +278,7 @@ fn rules(policy: &Policy, toolbox: &Toolbox) -> String {
         .collect();
     match names.is_empty() {
         true => String::new(),
-        false => policy.for_model(&names),
+        false => policy.for_model(&names, attended),
     }
 }
 
@@ -311,8 +315,9 @@ pub(in crate::command) fn set_beside(
         may_write: may_write(policy),
         may_note: !policy.reads_only,
         grants: &further(policy),
+        attended: false,
         has_tools: !toolbox.specs().is_empty(),
-        policy: &rules(policy, &toolbox),
+        policy: &rules(policy, &toolbox, false),
         profile: prompt.map(|(profile, text)| (profile.name.as_str(), text)),
         bootstrap: &[],
         memory: None,
@@ -390,6 +395,9 @@ fn toolbox(
         let cron = Cron::new(Arc::clone(planner), policy, seen, session);
         tools.push(Box::new(cron));
     }
+    if let Some(person) = &cast.person {
+        tools.push(Box::new(AskUser::new(Arc::clone(person))));
+    }
     if let Some(names) = &grants.tools {
         let known: Vec<String> = tools.iter().map(|tool| tool.spec().name.clone()).collect();
         if let Some(name) = names.iter().find(|name| !known.contains(name)) {
@@ -415,8 +423,68 @@ fn toolbox(
             "`--no-tools`, or `--tools` without `exec`",
         ));
     }
+    let appeals = cast.person.as_ref().map(|person| {
+        let appeal = Appeal {
+            person: Arc::clone(person),
+            world: world.clone(),
+            settings: settings.clone(),
+            profile: cast.profile.clone(),
+            grants: grants.clone(),
+            policy: Arc::clone(policy),
+            common: common.clone(),
+        };
+        Arc::new(appeal) as Arc<dyn Appeals>
+    });
     let seen = Arc::clone(&common.seen);
-    Ok(Toolbox::new(tools, cast.parallel, Arc::clone(policy)).seeing(seen))
+    Ok(Toolbox::new(tools, cast.parallel, Arc::clone(policy))
+        .seeing(seen)
+        .asking(appeals))
+}
+
+/// What is said for a call that was refused: it is heard by a person, who may grant for it what a flag would.
+struct Appeal {
+    person: Arc<dyn Person>,
+    world: World,
+    settings: Settings,
+    profile: Profile,
+    grants: Grants,
+    policy: Arc<Policy>,
+    common: Common,
+}
+
+impl Appeals for Appeal {
+    fn consents(&self, case: &Case<'_>) -> Result<(), Failure> {
+        self.person.judge(case)
+    }
+
+    fn widened(&self, case: &Case<'_>) -> Result<Toolbox, Failure> {
+        let refused = || Failure::Denied(case.refusal.clone());
+        let flag = case.refusal.grant.as_deref().ok_or_else(refused)?;
+        let mut grants = self.grants.clone();
+        granted::add(&mut grants, flag).ok_or_else(refused)?;
+        // What no flag can lift for this run is not asked about.
+        let workspace = &self.policy.reach.workspace;
+        let policy = granted::policy(
+            &self.world,
+            &grants,
+            &self.settings,
+            &self.profile,
+            workspace,
+        );
+        let mut policy = policy.map_err(|_| refused())?;
+        self.person.judge(case)?;
+        policy.reach.notes.clone_from(&self.policy.reach.notes);
+        policy.reach.trusted.clone_from(&self.policy.reach.trusted);
+        let policy = Arc::new(policy);
+        let files = self.common.files.beside(policy.reach.clone());
+        let files = files.map_err(|error| format!("the places cannot be opened: {error}"))?;
+        let common = Common {
+            files: Arc::new(files),
+            ..self.common.clone()
+        };
+        let tools = all_tools(&self.world, &self.settings, &policy, &common);
+        Ok(Toolbox::new(tools, 1, policy))
+    }
 }
 
 /// What a job may do that a run under `policy` makes: no more than the run itself, whose flags are not all the policy's.

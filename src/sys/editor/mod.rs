@@ -79,17 +79,16 @@ impl Editor {
     }
 
     /// From now on until it is dropped, nobody reads: what is typed is not shown, and is kept for the next [`Self::read`].
-    pub fn quiet(&mut self) -> Quiet<'_> {
-        Quiet { _editor: self }
+    pub fn quiet(&self) -> Quiet {
+        Quiet {}
     }
 }
 
 /// See [`Editor::quiet`].
-pub struct Quiet<'a> {
-    _editor: &'a mut Editor,
-}
+#[must_use]
+pub struct Quiet {}
 
-impl Drop for Quiet<'_> {
+impl Drop for Quiet {
     fn drop(&mut self) {}
 }
 

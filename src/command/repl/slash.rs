@@ -1,0 +1,468 @@
+//! The commands of a conversation. Most are commands of the program, run for this conversation.
+
+use super::known::{COMMANDS, Live, Takes};
+use super::{EXITS, Repl, SESSION};
+use crate::World;
+use crate::cli::Agent;
+use crate::command::agent;
+use crate::command::config::written;
+use crate::command::granted;
+use crate::error::{Exit, fail, fail_hint};
+use crate::policy::profile;
+use crate::provider::registry::facts::MODELS;
+use crate::session;
+use crate::settings::{Config, Overrides, Settings};
+use crate::skill;
+use crate::sys::editor::{Candidate, Editor, compose};
+use crate::sys::process;
+use crate::sys::secret::random_hex;
+use crate::sys::store;
+use crate::trust::Trust;
+use anyhow::{Context, Result};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Bytes of a command's output that go along with the next message, of its beginning and of its end each.
+const KEPT: usize = 8 << 10;
+/// How long a person's own command may take: as long as they like.
+const PATIENCE: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// The editor of a conversation, which knows what there is.
+pub(super) fn editor(world: &World, arguments: &Agent) -> Result<Editor> {
+    let directory = directory(arguments);
+    let (sessions, models, profiles, skills) =
+        (world.clone(), world.clone(), world.clone(), world.clone());
+    let flags = arguments.clone();
+    let live = Live {
+        sessions: Box::new(move || all_sessions(&sessions).unwrap_or_default()),
+        models: Box::new(move || all_models(&models)),
+        profiles: Box::new(move || all_profiles(&profiles)),
+        skills: Box::new(move || {
+            let found = all_skills(&skills, &flags).unwrap_or_default();
+            let found = found.into_iter();
+            found
+                .map(|skill| Candidate {
+                    text: skill.name,
+                    about: skill.description,
+                })
+                .collect()
+        }),
+        directory,
+    };
+    Editor::new(
+        &world.env,
+        world.terminal,
+        world.paths.history(),
+        Box::new(live),
+    )
+}
+
+pub(super) fn directory(arguments: &Agent) -> PathBuf {
+    let here = || std::env::current_dir().unwrap_or_default();
+    arguments.grants.directory.clone().unwrap_or_else(here)
+}
+
+fn settings(world: &World, arguments: &Agent) -> Result<Settings> {
+    let config = Config::load(&world.paths.config)?;
+    let flags = Overrides {
+        model: arguments.model.clone(),
+        workspace: world.shared.workspace.clone(),
+        ..Overrides::default()
+    };
+    Settings::resolve(&config, &world.env, &flags, &world.paths)
+}
+
+fn all_sessions(world: &World) -> Result<Vec<Candidate>> {
+    let settings = settings(world, &Agent::default())?;
+    let place = crate::command::session::place(world, &settings)?;
+    let found = session::list(&place)?.sessions;
+    let candidate = |summary: session::Summary| Candidate {
+        text: summary.key,
+        about: summary.first_words,
+    };
+    Ok(found.into_iter().map(candidate).collect())
+}
+
+fn all_models(world: &World) -> Vec<Candidate> {
+    let config = Config::load(&world.paths.config).ok();
+    let presets = config
+        .as_ref()
+        .and_then(|config| written(config, "modelPresets")?.as_object());
+    let names = presets
+        .into_iter()
+        .flat_map(|presets| presets.keys().cloned());
+    let presets = names.map(|name| Candidate {
+        text: name,
+        about: "a preset of the config".into(),
+    });
+    let known = MODELS.iter().map(|facts| Candidate {
+        text: facts.name.to_owned(),
+        about: facts.vendor.to_owned(),
+    });
+    presets.chain(known).collect()
+}
+
+fn all_profiles(world: &World) -> Vec<Candidate> {
+    let built_in = profile::BUILT_IN
+        .iter()
+        .filter(|(name, _)| *name != "explore");
+    let mut all: Vec<Candidate> = built_in
+        .map(|(name, about)| Candidate {
+            text: (*name).to_owned(),
+            about: (*about).to_owned(),
+        })
+        .collect();
+    for name in granted::own(world) {
+        if let Ok(Some(profile)) = granted::find(world, &name)
+            && profile.kind == profile::Kind::Agent
+        {
+            all.push(Candidate {
+                text: name,
+                about: profile.about,
+            });
+        }
+    }
+    all
+}
+
+fn all_skills(world: &World, arguments: &Agent) -> Result<Vec<skill::Skill>> {
+    let settings = settings(world, arguments)?;
+    let around = Trust::load(&world.paths.trust())?.notes(&directory(arguments))?;
+    Ok(skill::find(
+        &settings.workspace,
+        &around.skills,
+        &settings.disabled_skills,
+        &world.env,
+        &mut Vec::new(),
+    ))
+}
+
+impl Repl<'_> {
+    /// Do what the command `name` says.
+    pub(super) fn obey(&mut self, name: &str, rest: &str) -> Result<()> {
+        let key = self.arguments.session.clone();
+        let key = key.as_deref();
+        let words = |words: &[&str]| -> Vec<String> {
+            let words = words.iter().map(|word| (*word).to_owned());
+            words
+                .chain(rest.split_whitespace().map(str::to_owned))
+                .collect()
+        };
+        match name {
+            "help" => self.help(),
+            // They are turns of no request, or of one.
+            "new" | "compact" => {
+                let mut arguments = self.arguments.clone();
+                arguments.message = Some(format!("/{name} {rest}").trim().to_owned());
+                self.turn(&arguments);
+                Ok(())
+            }
+            "stop" => {
+                self.tell("nothing is going on; Ctrl-C stops a turn");
+                Ok(())
+            }
+            "session" if rest.is_empty() => self.say(&format!("{}\n", key.unwrap_or("none"))),
+            "session" => {
+                self.arguments.session = Some(rest.to_owned());
+                self.forget();
+                self.tell(&format!("the conversation is `{rest}` now"));
+                Ok(())
+            }
+            "sessions" => self.run(words(&["session", "list"])),
+            "fork" => self.fork(rest),
+            "undo" => self.run(words(&["undo"])),
+            "retry" => self.retry(),
+            "model" if rest.is_empty() => {
+                let model = settings(self.world, &self.arguments)?.asked[0]
+                    .model
+                    .clone();
+                let model = model.unwrap_or_else(|| "the provider's own default".into());
+                self.say(&format!("{model}\n"))
+            }
+            "model" => {
+                let mut arguments = self.arguments.clone();
+                arguments.model = Some(rest.to_owned());
+                let provider = agent::asked(self.world, &arguments)?;
+                self.arguments = arguments;
+                self.tell(&format!("`{rest}` is asked now, of {provider}"));
+                Ok(())
+            }
+            "profile" if rest.is_empty() => {
+                let held = self.arguments.grants.profile.clone();
+                let held = match held {
+                    Some(name) => name,
+                    None => settings(self.world, &self.arguments)?.profile,
+                };
+                let all = all_profiles(self.world);
+                let line = |it: &Candidate| {
+                    let mark = if it.text == held { '*' } else { ' ' };
+                    format!("{mark} {:14} {}\n", it.text, it.about)
+                };
+                self.say(&all.iter().map(line).collect::<String>())
+            }
+            "profile" => self.change_profile(rest),
+            "tools" => self.run(self.with_grants(&["tool", "list"])),
+            "skills" => {
+                let skills = all_skills(self.world, &self.arguments)?;
+                let line = |skill: &skill::Skill| {
+                    let lacks = match skill.missing.is_empty() {
+                        true => String::new(),
+                        false => format!(" (lacks {})", skill.missing.join(", ")),
+                    };
+                    format!("{:20} {}{lacks}\n", skill.name, skill.description)
+                };
+                let text: String = skills.iter().map(line).collect();
+                match text.is_empty() {
+                    true => self
+                        .say("none; a folder in skills/ of the workspace with a SKILL.md is one\n"),
+                    false => self.say(&text),
+                }
+            }
+            "mcp" => self.say("no MCP servers: this release does not speak to them\n"),
+            "memory" if rest.is_empty() => self.run(words(&["memory", "show"])),
+            "memory" => self.run(words(&["memory"])),
+            "usage" => self.run(words(&["usage"])),
+            "context" => self.run(vec!["session".into(), "context".into(), self.kept(key)?]),
+            "save" => self.save(rest),
+            "edit" => {
+                let text = compose(&self.world.env, rest)?;
+                match text {
+                    Some(text) => self.ask(&text),
+                    None => self.tell("nothing was written, and nothing is sent"),
+                }
+                Ok(())
+            }
+            "shell" => self.shell(rest),
+            _ => {
+                let names = COMMANDS.iter().map(|command| command.name);
+                let names = names.chain(EXITS.iter().filter_map(|word| word.strip_prefix('/')));
+                let near = names
+                    .map(|known| (strsim::damerau_levenshtein(name, known), known))
+                    .min()
+                    .filter(|(distance, _)| *distance <= 2);
+                let hint = match near {
+                    Some((_, near)) => format!("`/{near}`, or `/help` for all"),
+                    None => "`/help`".into(),
+                };
+                Err(fail_hint(
+                    Exit::Usage,
+                    format!("there is no command `/{name}`"),
+                    hint,
+                ))
+            }
+        }
+    }
+
+    /// Where conversations are kept.
+    pub(super) fn place(&self) -> Result<session::Place> {
+        let settings = settings(self.world, &self.arguments)?;
+        crate::command::session::place(self.world, &settings)
+    }
+
+    fn say(&self, text: &str) -> Result<()> {
+        self.world.terminal.print(text)
+    }
+
+    /// Run a command of the program.
+    fn run(&self, words: Vec<String>) -> Result<()> {
+        crate::inside(self.world, words);
+        Ok(())
+    }
+
+    fn help(&self) -> Result<()> {
+        let name = |command: &super::known::Command| match command.takes {
+            Takes::Nothing => format!("/{}", command.name),
+            takes => format!("/{} {}", command.name, takes.words()),
+        };
+        let width = COMMANDS.iter().map(|it| name(it).len()).max().unwrap_or(0);
+        let lines = COMMANDS
+            .iter()
+            .map(|it| format!("{:width$}  {}\n", name(it), it.about));
+        let text: String = lines.collect();
+        self.say(&format!(
+            "{text}\n!CMD runs CMD in your shell; what it prints goes along with your next message. @FILE attaches FILE.\n\
+             Alt-Enter or a `\\` at the end goes on in a new line; Ctrl-R searches the history; Ctrl-C stops a turn.\n"
+        ))
+    }
+
+    fn fork(&mut self, rest: &str) -> Result<()> {
+        let from = self.kept(self.arguments.session.as_deref())?;
+        let new = match rest {
+            "" => format!("{from}-{}", random_hex(2)),
+            name => name.to_owned(),
+        };
+        let count = session::fork(&self.place()?, &from, &new, None)?;
+        self.tell(&format!(
+            "`{new}` has the {count} messages of `{from}`, and is the conversation now"
+        ));
+        self.arguments.session = Some(new);
+        Ok(())
+    }
+
+    /// The conversation's key, where it is kept.
+    fn kept(&self, key: Option<&str>) -> Result<String> {
+        key.map(str::to_owned).ok_or_else(|| {
+            fail_hint(
+                Exit::Usage,
+                "this conversation is not kept",
+                format!("`/session {SESSION}`"),
+            )
+        })
+    }
+
+    /// What was asked and answered is another conversation's now.
+    fn forget(&mut self) {
+        (self.asked, self.answered, self.is_cut) = (None, None, false);
+    }
+
+    fn retry(&mut self) -> Result<()> {
+        if self.is_cut {
+            let arguments = Agent {
+                resume: true,
+                ..self.arguments.clone()
+            };
+            if let Exit::NoInput = self.turn(&arguments) {
+                // The turn had an end after all, or never began.
+                self.is_cut = false;
+            } else {
+                return Ok(());
+            }
+        }
+        match self.asked.clone() {
+            Some(text) => {
+                self.ask(&text);
+                Ok(())
+            }
+            None => Err(fail(Exit::NoInput, "nothing was asked yet")),
+        }
+    }
+
+    fn change_profile(&mut self, name: &str) -> Result<()> {
+        let mut arguments = self.arguments.clone();
+        arguments.grants.profile = Some(name.to_owned());
+        let settings = settings(self.world, &arguments)?;
+        let profile = granted::profile(self.world, &arguments.grants, &settings)?;
+        self.person.follows(Some(name));
+        self.arguments = arguments;
+        self.tell(&format!("the profile is `{name}` now: {}", profile.about));
+        Ok(())
+    }
+
+    /// `words`, and the flags that say what the agent may do.
+    fn with_grants(&self, words: &[&str]) -> Vec<String> {
+        let mut all: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+        let grants = &self.arguments.grants;
+        all.extend(
+            grants
+                .profile
+                .iter()
+                .map(|name| format!("--profile={name}")),
+        );
+        let paths = [("--write", &grants.write)];
+        for (flag, paths) in paths {
+            all.extend(
+                paths
+                    .iter()
+                    .map(|path| format!("{flag}={}", path.display())),
+            );
+        }
+        if let Some(names) = &grants.tools {
+            all.push(format!("--tools={}", names.join(",")));
+        }
+        if grants.no_tools {
+            all.push("--no-tools".into());
+        }
+        all
+    }
+
+    /// Write the last answer to a file.
+    fn save(&self, name: &str) -> Result<()> {
+        let Some(text) = &self.answered else {
+            return Err(fail(Exit::NoInput, "nothing was answered yet"));
+        };
+        if name.is_empty() {
+            return Err(fail_hint(
+                Exit::Usage,
+                "no file is named",
+                "`/save answer.md`",
+            ));
+        }
+        let path = std::path::absolute(self.world.paths.expand(name))?;
+        if path.exists() {
+            let cause = format!("`{}` is there already", self.world.paths.display(&path));
+            return Err(fail_hint(Exit::Usage, cause, "another name"));
+        }
+        store::replace(
+            &path,
+            format!("{}\n", text.trim_end_matches('\n')).as_bytes(),
+        )?;
+        self.tell(&format!(
+            "the last answer is in {}",
+            self.world.paths.display(&path)
+        ));
+        Ok(())
+    }
+
+    /// Run a command of the person's own, with all their rights.
+    pub(super) fn shell(&mut self, command: &str) -> Result<()> {
+        if command.is_empty() {
+            return Err(fail_hint(
+                Exit::Usage,
+                "no command is given",
+                "`!git status`",
+            ));
+        }
+        let spec = process::Spec {
+            program: "/bin/sh".into(),
+            arguments: vec!["-c".into(), command.to_owned()],
+            directory: directory(&self.arguments),
+            env: self
+                .world
+                .env
+                .iter()
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .collect(),
+            timeout: PATIENCE,
+            keep: KEPT,
+            fence: None,
+            input: None,
+        };
+        let terminal = self.world.terminal;
+        let mut told = Ok(());
+        let finished = process::run(&spec, &mut |bytes| {
+            if told.is_ok() {
+                told = terminal.print_bytes(bytes);
+            }
+        });
+        let finished = finished.context("run the command")?;
+        told?;
+        let (head, tail) = (
+            String::from_utf8_lossy(&finished.head).into_owned(),
+            String::from_utf8_lossy(&finished.tail),
+        );
+        let left_out = match finished.left_out {
+            0 => String::new(),
+            count => format!("\n… {count} bytes left out …\n"),
+        };
+        let output = format!("{head}{left_out}{tail}");
+        if !output.is_empty() && !output.ends_with('\n') {
+            self.say("\n")?;
+        }
+        let status = match finished.status.and_then(|status| status.code()) {
+            Some(0) => String::new(),
+            Some(code) => format!("[status {code}]\n"),
+            None => "[ended by a signal]\n".to_owned(),
+        };
+        if !status.is_empty() {
+            self.tell(status.trim_end());
+        }
+        let end = if output.is_empty() || output.ends_with('\n') {
+            ""
+        } else {
+            "\n"
+        };
+        self.along
+            .push_str(&format!("$ {command}\n{output}{end}{status}"));
+        Ok(())
+    }
+}
