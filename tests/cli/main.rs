@@ -38,6 +38,7 @@ mod replay;
 mod responses;
 mod sandbox;
 mod schema;
+mod screen;
 mod secrets;
 mod server;
 mod session_commands;

@@ -1,0 +1,649 @@
+//! A screen: the program on a terminal of its own, and what a person sees there and types.
+//!
+//! The terminal is a pty that controls a session of its own, and an emulator that keeps what would be on its glass. Keys go
+//! in, rows come out, and a test waits for words, never for time. By itself it answers only what a real one does: where the
+//! cursor is, and what kind of terminal this is.
+
+use crate::story::{NANOBOT, Story};
+use expect_test::expect_file;
+use regex::Regex;
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::pty::OpenptFlags;
+use rustix::termios::{Winsize, tcgetattr, tcsetwinsize};
+use std::ffi::OsStr;
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{Read, Write as _};
+use std::num::NonZeroU16;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, ExitStatus};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+use vt100::Color;
+
+/// How long words may take to appear, on a machine that is busy with all other stories.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How often a process is looked after that says nothing.
+const LOOK: Duration = Duration::from_millis(50);
+/// Rows that are kept above the screen.
+const SCROLLBACK: usize = 10_000;
+/// What we write ourselves behind the last words of a process that has ended, to know that all of them have arrived.
+const END: &[u8] = b"\x1b]7777;end\x07";
+
+impl Story {
+    /// A terminal of this size, on which something can be started.
+    pub(crate) fn screen(&self, rows: u16, columns: u16) -> Off<'_> {
+        Off {
+            story: self,
+            size: (rows, columns),
+            env: Vec::new(),
+        }
+    }
+}
+
+/// A screen on which nothing was started yet.
+pub(crate) struct Off<'a> {
+    story: &'a Story,
+    size: (u16, u16),
+    env: Vec<(String, String)>,
+}
+
+impl<'a> Off<'a> {
+    /// Also in the environment of what is started.
+    pub(crate) fn env(mut self, name: &str, value: &str) -> Self {
+        self.env.push((name.into(), value.into()));
+        self
+    }
+
+    /// Start our program with these arguments.
+    pub(crate) fn args<S: AsRef<OsStr>>(
+        self,
+        arguments: impl IntoIterator<Item = S>,
+    ) -> Screen<'a> {
+        self.program(NANOBOT, arguments)
+    }
+
+    /// Start another program, such as a shell that completes the words of ours.
+    pub(crate) fn program<S: AsRef<OsStr>>(
+        self,
+        program: &str,
+        arguments: impl IntoIterator<Item = S>,
+    ) -> Screen<'a> {
+        // Which becomes the program, after it has made a session with this terminal.
+        let mut command = self.story.program("setsid");
+        command
+            .args(["-c", "--", program])
+            .args(arguments)
+            .env("TERM", "xterm-256color")
+            .env("LANG", "C.UTF-8")
+            .envs(self.env);
+        Screen::start(self.story, self.size, command)
+    }
+}
+
+/// A key of the keyboard that is no letter.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Key {
+    Enter,
+    Tab,
+    Escape,
+    Backspace,
+    Delete,
+    Up,
+    Down,
+    Left,
+    Right,
+    Home,
+    End,
+    /// With a letter in lower case, or one of `[\]^_@`.
+    Ctrl(char),
+    Alt(char),
+}
+
+impl Key {
+    /// What a terminal sends for it.
+    fn bytes(self) -> Vec<u8> {
+        let text = match self {
+            Self::Enter => "\r",
+            Self::Tab => "\t",
+            Self::Escape => "\u{1b}",
+            Self::Backspace => "\u{7f}",
+            Self::Delete => "\u{1b}[3~",
+            Self::Up => "\u{1b}[A",
+            Self::Down => "\u{1b}[B",
+            Self::Right => "\u{1b}[C",
+            Self::Left => "\u{1b}[D",
+            Self::Home => "\u{1b}[H",
+            Self::End => "\u{1b}[F",
+            Self::Ctrl(letter) => {
+                assert!(letter.is_ascii(), "{letter:?} has no control character");
+                return vec![letter.to_ascii_uppercase() as u8 & 0x1f];
+            }
+            Self::Alt(letter) => return format!("\u{1b}{letter}").into_bytes(),
+        };
+        text.as_bytes().to_vec()
+    }
+}
+
+/// The terminal's settings, to be compared with those of another moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Settings(String);
+
+/// A program on a terminal.
+pub(crate) struct Screen<'a> {
+    story: &'a Story,
+    child: Child,
+    ended: Option<ExitStatus>,
+    /// The side of the terminal that is looked at.
+    glass: OwnedFd,
+    /// The side of the programs. While it is open, the terminal outlives them.
+    line: File,
+    keyboard: Sender<Vec<u8>>,
+    seen: Arc<Seen>,
+    before: Settings,
+}
+
+/// What has arrived so far.
+struct Seen {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+struct State {
+    emulator: vt100::Parser<Replies>,
+    raw: Vec<u8>,
+    /// All of it has arrived: the process has ended.
+    whole: bool,
+}
+
+/// What the terminal says when it is asked.
+#[derive(Default)]
+struct Replies(Vec<u8>);
+
+impl vt100::Callbacks for Replies {
+    fn unhandled_csi(
+        &mut self,
+        screen: &mut vt100::Screen,
+        first: Option<u8>,
+        _: Option<u8>,
+        parameters: &[&[u16]],
+        letter: char,
+    ) {
+        let (row, column) = screen.cursor_position();
+        let reply = match (first, parameters, letter) {
+            (None, [[6]], 'n') => format!("\u{1b}[{};{}R", row + 1, column + 1),
+            (None, [[5]], 'n') => "\u{1b}[0n".into(),
+            (None, [] | [[0]], 'c') => "\u{1b}[?62;22c".into(),
+            _ => return,
+        };
+        self.0.extend_from_slice(reply.as_bytes());
+    }
+}
+
+impl<'a> Screen<'a> {
+    fn start(story: &'a Story, size: (u16, u16), mut command: Command) -> Self {
+        let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+        let glass = rustix::pty::openpt(flags).expect("a pty");
+        rustix::pty::grantpt(&glass).expect("it is ours");
+        rustix::pty::unlockpt(&glass).expect("it can be used");
+        let line = rustix::pty::ioctl_tiocgptpeer(&glass, flags).expect("its other side");
+        let line = File::from(line);
+        tcsetwinsize(&glass, winsize(size)).expect("it has a size");
+        let before = settings_of(&glass);
+        let same = || line.try_clone().expect("a file can be cloned");
+        command.stdin(same()).stdout(same()).stderr(same());
+        let child = command.spawn().expect("the program starts");
+        let (rows, columns) = nonzero(size);
+        let emulator =
+            vt100::Parser::new_with_callbacks(rows, columns, SCROLLBACK, Replies::default());
+        let seen = Arc::new(Seen {
+            state: Mutex::new(State {
+                emulator,
+                raw: Vec::new(),
+                whole: false,
+            }),
+            changed: Condvar::new(),
+        });
+        let clone = || File::from(glass.try_clone().expect("a file can be cloned"));
+        let (keyboard, typed) = channel::<Vec<u8>>();
+        let mut writer = clone();
+        // A program that does not read lets this thread wait and not the test.
+        std::thread::spawn(move || {
+            typed
+                .iter()
+                .take_while(|bytes| writer.write_all(bytes).is_ok())
+                .for_each(drop);
+        });
+        let (reader, shown, answers) = (clone(), Arc::clone(&seen), keyboard.clone());
+        std::thread::spawn(move || show(reader, &shown, &answers));
+        Self {
+            story,
+            child,
+            ended: None,
+            glass,
+            line,
+            keyboard,
+            seen,
+            before,
+        }
+    }
+
+    /// Type letters, as they are.
+    pub(crate) fn type_(&mut self, text: &str) -> &mut Self {
+        self.send(text.as_bytes().to_vec())
+    }
+
+    pub(crate) fn press(&mut self, key: Key) -> &mut Self {
+        self.send(key.bytes())
+    }
+
+    /// Paste as a terminal does that was asked to mark pastes.
+    pub(crate) fn paste(&mut self, text: &str) -> &mut Self {
+        self.send(format!("\u{1b}[200~{text}\u{1b}[201~").into_bytes())
+    }
+
+    fn send(&mut self, bytes: Vec<u8>) -> &mut Self {
+        self.keyboard.send(bytes).expect("the keyboard works");
+        self
+    }
+
+    /// Give the terminal another size; whoever runs in its foreground is told.
+    pub(crate) fn resize(&mut self, rows: u16, columns: u16) -> &mut Self {
+        let size = nonzero((rows, columns));
+        self.state().emulator.set_size(size.0, size.1);
+        tcsetwinsize(&self.glass, winsize((rows, columns))).expect("it has a size");
+        self
+    }
+
+    /// Wait until `words` are on the visible screen.
+    #[track_caller]
+    pub(crate) fn until(&mut self, words: &str) -> &mut Self {
+        self.wait(&format!("{words:?} did not appear"), |text| {
+            text.contains(words)
+        })
+    }
+
+    /// Wait until `words` are no longer there.
+    #[track_caller]
+    pub(crate) fn until_gone(&mut self, words: &str) -> &mut Self {
+        self.wait(&format!("{words:?} did not go away"), |text| {
+            !text.contains(words)
+        })
+    }
+
+    #[track_caller]
+    fn wait(&mut self, failure: &str, holds: impl Fn(&str) -> bool) -> &mut Self {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let (text, whole) = self.look();
+            if holds(&text) {
+                return self;
+            }
+            let why = match whole {
+                true => ", and the program has ended",
+                false if Instant::now() > deadline => "",
+                false => {
+                    self.notice_end();
+                    continue;
+                }
+            };
+            panic!("{failure}{why}:\n{}", framed(&text));
+        }
+    }
+
+    /// The text after the next change, or after a while; and whether none can follow.
+    fn look(&self) -> (String, bool) {
+        let state = self.state();
+        let text = self.shown(&visible(state.emulator.screen()));
+        let (whole, length) = (state.whole, state.raw.len());
+        drop(state);
+        if !whole {
+            let state = self.state();
+            if state.raw.len() == length {
+                let waited = self.seen.changed.wait_timeout(state, LOOK);
+                drop(waited.expect("nobody panics there"));
+            }
+        }
+        (text, whole)
+    }
+
+    /// When the process has ended, have its last words marked.
+    fn notice_end(&mut self) -> Option<ExitStatus> {
+        if self.ended.is_none() {
+            self.ended = self.child.try_wait().expect("it can be waited for");
+            if self.ended.is_some() {
+                self.line.write_all(END).expect("a terminal can be written");
+            }
+        }
+        self.ended
+    }
+
+    /// What is on the visible screen, without blanks at the ends of its rows and its own end; paths as in
+    /// [`Story::generalise`].
+    pub(crate) fn text(&self) -> String {
+        let rows = visible(self.state().emulator.screen());
+        self.shown(&rows)
+    }
+
+    /// As [`Self::text`], after all that was scrolled out of it.
+    pub(crate) fn scrolled(&self) -> String {
+        let mut state = self.state();
+        let screen = state.emulator.screen_mut();
+        let mut rows = Vec::new();
+        screen.set_scrollback(usize::MAX);
+        for above in (1..=screen.scrollback()).rev() {
+            screen.set_scrollback(above);
+            rows.extend(screen.rows(0, u16::MAX).next());
+        }
+        screen.set_scrollback(0);
+        rows.extend(visible(screen));
+        drop(state);
+        self.shown(&rows)
+    }
+
+    /// As [`Self::text`], with marks about what is coloured or bold: `«bold red:words»`.
+    pub(crate) fn styled(&self) -> String {
+        let state = self.state();
+        let screen = state.emulator.screen();
+        let (rows, columns) = screen.size();
+        let row = |row| {
+            let cells = (0..columns.get()).filter_map(move |column| screen.cell(row, column));
+            marked(cells)
+        };
+        let rows: Vec<String> = (0..rows.get()).map(row).collect();
+        drop(state);
+        self.shown(&rows)
+    }
+
+    fn shown(&self, rows: &[String]) -> String {
+        let rows: Vec<&str> = rows.iter().map(|row| row.trim_end()).collect();
+        let text = self.story.generalise(&rows.join("\n"));
+        text.trim_end().to_owned()
+    }
+
+    /// All bytes that arrived, as they are.
+    pub(crate) fn raw(&self) -> Vec<u8> {
+        self.state().raw.clone()
+    }
+
+    /// The row and the column of the cursor, from 0.
+    pub(crate) fn cursor(&self) -> (u16, u16) {
+        self.state().emulator.screen().cursor_position()
+    }
+
+    /// Compare `text` with `tests/screens/NAME.txt`, which `UPDATE_EXPECT=1` renews.
+    #[track_caller]
+    pub(crate) fn snapshot(&self, name: &str, text: &str) {
+        let text = format!("{}\n", timeless(text));
+        expect_file![format!("../screens/{name}.txt")].assert_eq(&text);
+    }
+
+    /// The terminal's settings now.
+    pub(crate) fn settings(&self) -> Settings {
+        settings_of(&self.glass)
+    }
+
+    /// Everything is as it was before the start: the settings, and what a program can ask a terminal to do.
+    #[track_caller]
+    pub(crate) fn is_restored(&self) {
+        assert_eq!(self.settings(), self.before, "the terminal's settings");
+        let state = self.state();
+        let screen = state.emulator.screen();
+        assert!(!screen.hide_cursor(), "the cursor is hidden");
+        assert!(!screen.bracketed_paste(), "pastes are marked");
+        assert!(!screen.alternate_screen(), "the other screen is shown");
+        assert!(!screen.application_cursor(), "arrows are an application's");
+        assert!(!screen.application_keypad(), "keys are an application's");
+        assert_eq!(
+            screen.mouse_protocol_mode(),
+            vt100::MouseProtocolMode::None,
+            "the mouse is listened to"
+        );
+        assert_eq!(screen.attributes_formatted(), "\u{1b}[m", "a style stays");
+    }
+
+    /// Send a signal to the program alone.
+    pub(crate) fn signal(&mut self, signal: Signal) -> &mut Self {
+        kill_process(Pid::from_child(&self.child), signal).expect("it is ours");
+        self
+    }
+
+    /// End it at once, as nothing can be prepared for.
+    pub(crate) fn kill(&mut self) -> ExitStatus {
+        self.signal(Signal::KILL);
+        self.exit()
+    }
+
+    /// Wait for the program's end, and for its last words.
+    #[track_caller]
+    pub(crate) fn exit(&mut self) -> ExitStatus {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let ended = self.notice_end();
+            let (text, whole) = self.look();
+            match ended {
+                Some(status) if whole => return status,
+                _ if Instant::now() > deadline => {
+                    panic!("the program does not end:\n{}", framed(&text))
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// As [`Self::exit`], as a shell counts: 128 and the number of a signal.
+    #[track_caller]
+    pub(crate) fn code(&mut self) -> i32 {
+        let status = self.exit();
+        let signal = status.signal().map(|signal| 128 + signal);
+        status.code().or(signal).expect("it has ended")
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.seen.state.lock().expect("nobody panics there")
+    }
+}
+
+impl Drop for Screen<'_> {
+    fn drop(&mut self) {
+        // What still runs had its time, and its session goes with its terminal.
+        if self.ended.is_none() && self.child.kill().is_ok() {
+            drop(self.child.wait());
+        }
+    }
+}
+
+/// Keep what arrives, and reply to what is asked.
+fn show(mut reader: File, seen: &Seen, keyboard: &Sender<Vec<u8>>) {
+    let mut bytes = [0; 64 << 10];
+    // Reading fails when the last programs have gone.
+    while let Ok(count @ 1..) = reader.read(&mut bytes) {
+        let mut state = seen.state.lock().expect("nobody panics there");
+        state.emulator.process(&bytes[..count]);
+        state.raw.extend_from_slice(&bytes[..count]);
+        let from = state.raw.len().saturating_sub(count + END.len());
+        if let Some(at) = memchr::memmem::find(&state.raw[from..], END) {
+            // What somebody says who outlived the program stays.
+            state.raw.drain(from + at..from + at + END.len());
+            state.whole = true;
+        }
+        let replies = std::mem::take(&mut state.emulator.callbacks_mut().0);
+        drop(state);
+        seen.changed.notify_all();
+        if !replies.is_empty() && keyboard.send(replies).is_err() {
+            return;
+        }
+    }
+}
+
+fn winsize((rows, columns): (u16, u16)) -> Winsize {
+    Winsize {
+        ws_row: rows,
+        ws_col: columns,
+        ws_xpixel: 0,
+        ws_ypixel: 0,
+    }
+}
+
+fn nonzero((rows, columns): (u16, u16)) -> (NonZeroU16, NonZeroU16) {
+    let size = |number| NonZeroU16::new(number).expect("a screen has a size");
+    (size(rows), size(columns))
+}
+
+fn settings_of(glass: &OwnedFd) -> Settings {
+    Settings(format!(
+        "{:#?}",
+        tcgetattr(glass).expect("it is a terminal")
+    ))
+}
+
+fn visible(screen: &vt100::Screen) -> Vec<String> {
+    screen.rows(0, u16::MAX).collect()
+}
+
+/// Text with an edge, for whoever reads of a failure.
+fn framed(text: &str) -> String {
+    text.lines().map(|row| format!("  | {row}\n")).collect()
+}
+
+/// Words with `9 s` for each time that a run took, whatever it was.
+pub(crate) fn timeless(text: &str) -> String {
+    let times = Regex::new(r"\b(\d+ min )?\d+(\.\d+)? (ms|s)\b").expect("it is a pattern");
+    times.replace_all(text, "9 s").into_owned()
+}
+
+/// A row with its marks.
+fn marked<'c>(cells: impl Iterator<Item = &'c vt100::Cell>) -> String {
+    let (mut row, mut open) = (String::new(), String::new());
+    for cell in cells.filter(|cell| !cell.is_wide_continuation()) {
+        let style = style_of(cell);
+        if style != open {
+            row.push_str(if open.is_empty() { "" } else { "»" });
+            if !style.is_empty() {
+                write!(row, "«{style}:").expect("writing to a string cannot fail");
+            }
+            open = style;
+        }
+        row.push_str(if cell.has_contents() {
+            cell.contents()
+        } else {
+            " "
+        });
+    }
+    row.push_str(if open.is_empty() { "" } else { "»" });
+    row
+}
+
+fn style_of(cell: &vt100::Cell) -> String {
+    let flags = [
+        (cell.bold(), "bold"),
+        (cell.dim(), "dim"),
+        (cell.italic(), "italic"),
+        (cell.underline(), "underlined"),
+        (cell.inverse(), "inverse"),
+    ];
+    let flags = flags.iter().filter(|(is, _)| *is);
+    let mut words: Vec<String> = flags.map(|(_, name)| (*name).to_owned()).collect();
+    words.extend(color_of(cell.fgcolor()));
+    words.extend(color_of(cell.bgcolor()).map(|color| format!("on {color}")));
+    words.join(" ")
+}
+
+fn color_of(color: Color) -> Option<String> {
+    const NAMES: [&str; 8] = [
+        "black", "red", "green", "yellow", "blue", "magenta", "cyan", "white",
+    ];
+    match color {
+        Color::Default => None,
+        Color::Idx(number @ 0..8) => Some(NAMES[usize::from(number)].into()),
+        Color::Idx(number @ 8..16) => Some(format!("bright {}", NAMES[usize::from(number - 8)])),
+        Color::Idx(number) => Some(format!("color {number}")),
+        Color::Rgb(red, green, blue) => Some(format!("#{red:02x}{green:02x}{blue:02x}")),
+    }
+}
+
+fn shell<'a>(story: &'a Story, script: &str) -> Screen<'a> {
+    story.screen(5, 20).program("sh", ["-c", script])
+}
+
+#[test]
+fn a_screen_shows_what_was_written_and_sends_what_is_typed() {
+    let story = Story::bare();
+    let mut screen = shell(
+        &story,
+        "printf 'name? '; read name; echo \"hello $name\"; pwd",
+    );
+    screen.until("name?").type_("Ada").press(Key::Enter);
+    assert_eq!(screen.code(), 0);
+    assert_eq!(screen.text(), "name? Ada\nhello Ada\n$DIR");
+    screen.is_restored();
+    let mut screen = shell(&story, "seq 9");
+    screen.exit();
+    assert_eq!(screen.text(), "6\n7\n8\n9");
+    assert_eq!(screen.scrolled(), "1\n2\n3\n4\n5\n6\n7\n8\n9");
+    assert_eq!(screen.cursor(), (4, 0));
+    assert!(screen.raw().starts_with(b"1\r\n2\r\n"));
+}
+
+#[test]
+fn our_program_leaves_the_terminal_as_it_was() {
+    let story = Story::bare();
+    let mut screen = story.screen(24, 80).args(["--version"]);
+    assert_eq!(screen.code(), 0);
+    assert!(screen.text().starts_with("nanobot "), "{}", screen.text());
+    screen.is_restored();
+}
+
+#[test]
+fn a_screen_has_colours_and_is_asked_where_its_cursor_is() {
+    let story = Story::bare();
+    let words = r"stty -icanon -echo; printf 'a \033[1;31mb c\033[0m 日本 \033[38;5;200;4md\033[m\033[6n'; head -c 6 | od -An -c";
+    let mut screen = shell(&story, words);
+    screen.exit();
+    screen.snapshot("screen", &screen.styled());
+    assert_ne!(screen.settings(), screen.before);
+    assert_eq!(timeless("in 0.3 s, 12 ms, 1 min 2 s"), "in 9 s, 9 s, 9 s");
+}
+
+#[test]
+fn a_screen_is_the_terminal_that_controls_what_runs_there() {
+    let story = Story::bare();
+    let watch = "trap 'stty size; exit 7' WINCH; trap 'echo int' INT; echo ready; while :; do sleep 0.01; done";
+    let mut screen = shell(&story, watch);
+    screen.until("ready").press(Key::Ctrl('c'));
+    screen.until("int").resize(7, 30);
+    assert_eq!(screen.code(), 7);
+    assert!(screen.text().ends_with("7 30"), "{}", screen.text());
+    let mut screen = shell(
+        &story,
+        "echo ready; tput clear; echo steady; exec sleep 1000",
+    );
+    screen.until("steady").until_gone("ready");
+    assert_eq!(screen.kill().signal(), Some(9));
+    let mut screen = story
+        .screen(30, 40)
+        .env("WORD", "two")
+        .program("sh", ["-c", "echo $WORD; exec cat -A"]);
+    screen.until("two").paste("x\ny\n").until("^[[201~");
+    for (key, sent) in [
+        (Key::Up, "^[[A"),
+        (Key::Down, "^[[B"),
+        (Key::Right, "^[[C"),
+        (Key::Left, "^[[D"),
+        (Key::Home, "^[[H"),
+        (Key::End, "^[[F"),
+        (Key::Delete, "^[[3~"),
+        (Key::Alt('b'), "^[b"),
+        (Key::Escape, "^["),
+        (Key::Ctrl('a'), "^A"),
+    ] {
+        let line = format!("[{sent}]$");
+        screen.type_("[").press(key).type_("]").press(Key::Enter);
+        screen.until(&line);
+    }
+    screen.type_("ab").press(Key::Backspace).press(Key::Tab);
+    screen.type_("c").press(Key::Enter).until("a^Ic$");
+    assert_eq!(screen.signal(Signal::TERM).code(), 128 + 15);
+}
