@@ -212,41 +212,23 @@ fn dispatch(cli: Cli, env: Env, terminal: Terminal) -> anyhow::Result<Exit> {
         clock,
         terminal,
     };
-    follow(&world, cli.command)
-}
-
-/// Run a command of `words` in the world of one that runs already. Returns its status; what went wrong was told.
-pub fn inside(world: &World, words: Vec<String>) -> Exit {
-    let arguments: Vec<OsString> = std::iter::once("nanobot".into())
-        .chain(words.into_iter().map(Into::into))
-        .collect();
-    match parsed(&arguments) {
-        Ok(cli) => match follow(world, cli.command) {
-            Ok(exit) => exit,
-            Err(error) => report(&error, world.terminal),
-        },
-        Err(error) => usage(&error, &arguments, world.terminal),
-    }
-}
-
-fn follow(world: &World, command: cli::Command) -> anyhow::Result<Exit> {
-    match command {
-        cli::Command::Agent(arguments) => Ok(command::agent::run(world, &arguments)),
-        cli::Command::Repl(arguments) => command::repl::run(world, &arguments),
-        cli::Command::Onboard(arguments) => command::onboard::run(world, &arguments),
-        cli::Command::Config { command } => command::config::run(world, &command),
-        cli::Command::Session { command } => command::session::run(world, &command),
-        cli::Command::Memory { command } => command::memory::run(world, &command),
-        cli::Command::Model { command } => command::model::run(world, &command),
-        cli::Command::Status(arguments) => command::status::run(world, &arguments),
-        cli::Command::Policy { command } => command::policy::run(world, &command),
-        cli::Command::Tool { command } => command::tool::run(world, &command),
-        cli::Command::Trust(arguments) => command::trust::run(world, &arguments),
-        cli::Command::Cron { command } => command::cron::run(world, &command),
-        cli::Command::Heartbeat(arguments) => command::heartbeat::run(world, &arguments),
-        cli::Command::Undo(arguments) => command::undo::run(world, &arguments),
-        cli::Command::Usage(arguments) => command::usage::run(world, &arguments),
-        cli::Command::Provider { command } => command::provider::run(world, &command),
+    match cli.command {
+        cli::Command::Agent(arguments) => Ok(command::agent::run(&world, &arguments)),
+        cli::Command::Repl(arguments) => command::repl::run(&world, &arguments),
+        cli::Command::Onboard(arguments) => command::onboard::run(&world, &arguments),
+        cli::Command::Config { command } => command::config::run(&world, &command),
+        cli::Command::Session { command } => command::session::run(&world, &command),
+        cli::Command::Memory { command } => command::memory::run(&world, &command),
+        cli::Command::Model { command } => command::model::run(&world, &command),
+        cli::Command::Status(arguments) => command::status::run(&world, &arguments),
+        cli::Command::Policy { command } => command::policy::run(&world, &command),
+        cli::Command::Tool { command } => command::tool::run(&world, &command),
+        cli::Command::Trust(arguments) => command::trust::run(&world, &arguments),
+        cli::Command::Cron { command } => command::cron::run(&world, &command),
+        cli::Command::Heartbeat(arguments) => command::heartbeat::run(&world, &arguments),
+        cli::Command::Undo(arguments) => command::undo::run(&world, &arguments),
+        cli::Command::Usage(arguments) => command::usage::run(&world, &arguments),
+        cli::Command::Provider { command } => command::provider::run(&world, &command),
         cli::Command::Gateway { .. } => Err(error::fail_hint(
             Exit::Usage,
             "there is no gateway: nanobot is no server, and runs once for each message",

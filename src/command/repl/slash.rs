@@ -3,7 +3,8 @@
 use super::known::{COMMANDS, Live, Takes};
 use super::{EXITS, Repl, SESSION};
 use crate::World;
-use crate::cli::Agent;
+use crate::cli::{self, Agent, Cli};
+use crate::command;
 use crate::command::agent;
 use crate::command::config::written;
 use crate::command::granted;
@@ -19,6 +20,7 @@ use crate::sys::secret::random_hex;
 use crate::sys::store;
 use crate::trust::Trust;
 use anyhow::{Context, Result};
+use clap::Parser;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -265,8 +267,24 @@ impl Repl<'_> {
 
     /// Run a command of the program.
     fn run(&self, words: Vec<String>) -> Result<()> {
-        crate::inside(self.world, words);
-        Ok(())
+        let words = std::iter::once("nanobot".to_owned()).chain(words);
+        let parsed = match Cli::try_parse_from(words) {
+            Ok(parsed) => parsed,
+            Err(error) => {
+                self.tell(error.render().to_string().trim_end());
+                return Ok(());
+            }
+        };
+        let world = self.world;
+        match parsed.command {
+            cli::Command::Session { command } => command::session::run(world, &command),
+            cli::Command::Memory { command } => command::memory::run(world, &command),
+            cli::Command::Tool { command } => command::tool::run(world, &command),
+            cli::Command::Undo(arguments) => command::undo::run(world, &arguments),
+            cli::Command::Usage(arguments) => command::usage::run(world, &arguments),
+            other => unreachable!("no word of a conversation stands for {other:?}"),
+        }
+        .map(drop)
     }
 
     fn help(&self) -> Result<()> {
