@@ -105,6 +105,7 @@ use std::ffi::OsString;
 use std::fmt::Write;
 use sys::clock::Clock;
 use sys::env::Env;
+use sys::http::Connections;
 use sys::paths::Paths;
 use sys::terminal::Terminal;
 
@@ -116,6 +117,8 @@ pub struct World {
     pub paths: Paths,
     pub clock: Clock,
     pub terminal: Terminal,
+    /// Those to providers: they last as long as this run, which in a conversation is many turns.
+    pub connections: Connections,
 }
 
 /// Become the command that this program started itself for, where it did. It returns where that is not so, or failed.
@@ -211,6 +214,7 @@ fn dispatch(cli: Cli, env: Env, terminal: Terminal) -> anyhow::Result<Exit> {
         paths,
         clock,
         terminal,
+        connections: Connections::default(),
     };
     match cli.command {
         cli::Command::Agent(arguments) => Ok(command::agent::run(&world, &arguments)),

@@ -342,7 +342,9 @@ pub(super) fn way(
         total: limits.total,
     };
     let proxy = block.and_then(|block| block.proxy.as_ref());
-    let http = Http::new(timeouts, offline, &world.env).through(proxy, "the provider's `proxy`")?;
+    let http = Http::new(timeouts, offline, &world.env)
+        .through(proxy, "the provider's `proxy`")?
+        .over(&world.connections, &choice.base);
     let logins = Logins {
         folder: world.paths.auth(),
         clock: world.clock.clone(),

@@ -12,10 +12,11 @@ use crate::sys::web;
 use anyhow::Context;
 use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
+use std::collections::HashMap;
 use std::io::{Error, ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
-use std::sync::{OnceLock, mpsc};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
 use std::time::Duration;
 use ureq::config::Config;
 use ureq::http::{HeaderMap, Uri};
@@ -105,8 +106,12 @@ pub struct Http {
     own_certificates: bool,
     /// Instead of the one that the environment names.
     proxy: Option<Proxy>,
-    agent: OnceLock<Agent>,
+    agent: Arc<OnceLock<Agent>>,
 }
+
+/// Connections that outlast a client, for those that come after it and are like it.
+#[derive(Clone, Default)]
+pub struct Connections(Arc<Mutex<HashMap<String, Arc<OnceLock<Agent>>>>>);
 
 /// What came back: status and headers, and a body that is still to be read.
 pub struct Answer {
@@ -174,7 +179,7 @@ impl Http {
             hosts: Hosts::default(),
             own_certificates,
             proxy: None,
-            agent: OnceLock::new(),
+            agent: Arc::default(),
         }
     }
 
@@ -191,6 +196,17 @@ impl Http {
             self.proxy = Some(proxy);
         }
         Ok(self)
+    }
+
+    /// Over the connections to `base` that clients like this one have left among `connections`.
+    #[must_use]
+    pub fn over(mut self, connections: &Connections, base: &str) -> Self {
+        let proxy = self.proxy.as_ref().map(|proxy| proxy.uri().to_string());
+        let likeness = format!("{base} {:?} {:?} {proxy:?}", self.timeouts, self.reach);
+        let mut all = connections.0.lock().unwrap_or_else(PoisonError::into_inner);
+        self.agent = Arc::clone(all.entry(likeness).or_default());
+        drop(all);
+        self
     }
 
     /// Send `body` as JSON; see [`Http::send`].
