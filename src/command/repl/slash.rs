@@ -50,6 +50,7 @@ pub(super) fn editor(world: &World, arguments: &Agent) -> Result<Editor> {
                 .collect()
         }),
         directory,
+        home: world.paths.home.clone(),
     };
     Editor::new(
         &world.env,

@@ -1,0 +1,267 @@
+//! What was typed before: a file of one entry a line, shared by all that run at once.
+//!
+//! Newlines and backslashes are escaped, as `rustyline` writes its own files; it does not write ours, since it would follow
+//! links and write the whole anew whenever another has added a line. The Python program's file lies beside it, is taken over
+//! where there is none of ours yet, and is never changed.
+
+use crate::sys::terminal::harmless;
+use crate::sys::{secret, store};
+use anyhow::{Context, Result};
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// How many entries are kept.
+pub(super) const MOST: usize = 10_000;
+/// How many may be in the file before it is made shorter.
+const TOO_MANY: usize = MOST + MOST / 5;
+const HEAD: &str = "#V2";
+/// The Python program's file, in the same folder.
+const OTHERS: &str = "cli_history";
+
+/// The file, and what it ends with.
+#[derive(Default)]
+pub(super) struct History {
+    /// `None` where it cannot be used: what is typed is remembered as long as the program runs.
+    path: Option<PathBuf>,
+    last: Option<String>,
+}
+
+impl History {
+    /// Open the history at `path`: the entries, oldest first.
+    pub(super) fn open(path: PathBuf) -> Result<(Self, Vec<String>)> {
+        if let Some(folder) = path.parent() {
+            store::create_dir(folder)?;
+        }
+        let entries = match store::read(&path)? {
+            Some(bytes) => {
+                let entries = decoded(&String::from_utf8_lossy(&bytes));
+                if entries.len() > TOO_MANY {
+                    shorten(&path)?;
+                }
+                newest(entries)
+            }
+            None => import(&path)?,
+        };
+        let last = entries.last().cloned();
+        let path = Some(path);
+        Ok((Self { path, last }, entries))
+    }
+
+    /// Whether `text` is one to remember. Where it is, it is to be appended.
+    pub(super) fn takes(&mut self, text: &str) -> bool {
+        let takes = is_worth_it(text) && self.last.as_deref() != Some(text);
+        if takes {
+            self.last = Some(text.to_owned());
+        }
+        takes
+    }
+
+    /// Append `text`. Where that fails, it is not tried again.
+    pub(super) fn append(&mut self, text: &str) -> Result<()> {
+        let appended = self
+            .path
+            .as_deref()
+            .map_or(Ok(()), |path| append(path, text));
+        if appended.is_err() {
+            self.path = None;
+        }
+        appended
+    }
+}
+
+fn append(path: &Path, text: &str) -> Result<()> {
+    let log = store::open_lines(path)?;
+    let what = || format!("lock `{}`", path.display());
+    // Freed with the file.
+    log.lock().with_context(what)?;
+    let size = store::size(&log, path)?;
+    let mut line = encoded(text);
+    if size == 0 {
+        line.insert_str(0, &format!("{HEAD}\n"));
+    }
+    store::append_to(&log, path, size, line.as_bytes())
+}
+
+/// Whether an entry is one to remember: a space before it says no, and so does a key in it.
+fn is_worth_it(text: &str) -> bool {
+    !text.trim().is_empty() && !text.starts_with(char::is_whitespace) && secret::hide(text) == text
+}
+
+/// Cut the file down to its newest entries. Whoever else writes to it waits, or writes to the one that was: that is one line.
+fn shorten(path: &Path) -> Result<()> {
+    let Some(log) = store::open_existing(path)? else {
+        return Ok(());
+    };
+    let what = || format!("lock `{}`", path.display());
+    File::lock(&log).with_context(what)?;
+    let bytes = store::read(path)?.unwrap_or_default();
+    write(path, &newest(decoded(&String::from_utf8_lossy(&bytes))))
+}
+
+fn write(path: &Path, entries: &[String]) -> Result<()> {
+    store::replace_with(path, |out| fill(out, entries))
+}
+
+fn fill(out: &mut dyn Write, entries: &[String]) -> Result<()> {
+    writeln!(out, "{HEAD}")?;
+    for entry in entries {
+        out.write_all(encoded(entry).as_bytes())?;
+    }
+    Ok(())
+}
+
+/// Begin the file with what was typed to the Python program.
+fn import(path: &Path) -> Result<Vec<String>> {
+    let Some(bytes) = store::read(&path.with_file_name(OTHERS))? else {
+        return Ok(Vec::new());
+    };
+    let mut entries = of_python(&String::from_utf8_lossy(&bytes));
+    entries.retain(|entry| is_worth_it(entry));
+    let entries = newest(entries);
+    match store::create(path, |out| fill(out, &entries)) {
+        Ok(()) => Ok(entries),
+        // Another was faster, and has done it.
+        Err(_) if path.exists() => Ok(entries),
+        Err(error) => Err(error),
+    }
+}
+
+/// The newest entries, without those that say what the one before says.
+fn newest(mut entries: Vec<String>) -> Vec<String> {
+    entries.dedup();
+    entries.split_off(entries.len().saturating_sub(MOST))
+}
+
+fn encoded(entry: &str) -> String {
+    let mut line = entry.replace('\\', "\\\\").replace('\n', "\\n");
+    line.push('\n');
+    line
+}
+
+fn decoded(text: &str) -> Vec<String> {
+    let lines = text.lines().filter(|line| !line.is_empty());
+    let lines = lines.filter(|line| *line != HEAD);
+    lines.map(|line| harmless(&unescaped(line))).collect()
+}
+
+fn unescaped(line: &str) -> String {
+    let mut entry = String::with_capacity(line.len());
+    let mut letters = line.chars();
+    while let Some(letter) = letters.next() {
+        match (letter, letter == '\\') {
+            (_, true) => match letters.next() {
+                Some('n') => entry.push('\n'),
+                // Whatever else is escaped is meant as it stands, also by a hand that edited the file.
+                Some(other) if other != '\\' => entry.extend(['\\', other]),
+                _ => entry.push('\\'),
+            },
+            (letter, false) => entry.push(letter),
+        }
+    }
+    entry
+}
+
+/// The entries of a file of the Python program: each is lines with a plus before them, after a line with its time.
+fn of_python(text: &str) -> Vec<String> {
+    let mut entries = Vec::new();
+    let mut open: Option<String> = None;
+    for line in text.lines() {
+        match (line.strip_prefix('+'), &mut open) {
+            (Some(more), Some(entry)) => {
+                entry.push('\n');
+                entry.push_str(more);
+            }
+            (Some(first), None) => open = Some(first.to_owned()),
+            (None, _) => entries.extend(open.take()),
+        }
+    }
+    entries.extend(open);
+    entries.iter().map(|entry| harmless(entry)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{History, MOST, TOO_MANY, decoded, encoded, of_python};
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn entries_survive_their_file() {
+        for entry in [
+            "plain",
+            "two\nlines",
+            "back\\slash",
+            "\\n",
+            "\\\n\\",
+            "#V3 x",
+        ] {
+            assert_eq!(decoded(&encoded(entry)), [entry]);
+        }
+        assert_eq!(decoded("#V2\na\\tb\nend\\\n\n"), ["a\\tb", "end\\"]);
+    }
+
+    #[test]
+    fn the_python_programs_file_is_read() {
+        let text = "\n# 2026-01-02 03:04:05.000006\n+one\n\n# 2026-01-02 03:04:06.000006\n+two\n+lines\n+\n";
+        assert_eq!(of_python(text), ["one", "two\nlines\n"]);
+    }
+
+    #[test]
+    fn it_is_taken_over_once_and_left_alone() {
+        let temp = tempfile::tempdir().unwrap();
+        let folder = temp.path().join("history");
+        std::fs::create_dir(&folder).unwrap();
+        let theirs = folder.join("cli_history");
+        std::fs::write(&theirs, "\n# x\n+hello\n\n# x\n+ secret\n\n# x\n+hello\n").unwrap();
+        let ours = folder.join("repl_history");
+        let (mut history, entries) = History::open(ours.clone()).unwrap();
+        assert_eq!(entries, ["hello"]);
+        assert!(history.takes("next"));
+        history.append("next").unwrap();
+        std::fs::write(&theirs, "\n# x\n+more\n").unwrap();
+        let (_, entries) = History::open(ours.clone()).unwrap();
+        assert_eq!(entries, ["hello", "next"]);
+        let mode = std::fs::metadata(&ours).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+    }
+
+    #[test]
+    fn two_at_once_lose_nothing_and_what_is_not_to_be_kept_is_not() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = temp.path().join("history/repl_history");
+        let (mut one, _) = History::open(path.clone()).unwrap();
+        let (mut two, _) = History::open(path.clone()).unwrap();
+        let secret = format!("my key is sk-ant-{}", "api03-abcdefghijklmnop0123456789");
+        for (history, text, kept) in [
+            (&mut one, "first", true),
+            (&mut two, "second\nline", true),
+            (&mut one, "first", false),
+            (&mut two, " not this", false),
+            (&mut two, "", false),
+            (&mut one, secret.as_str(), false),
+            (&mut one, "third", true),
+        ] {
+            assert_eq!(history.takes(text), kept, "{text}");
+            if kept {
+                history.append(text).unwrap();
+            }
+        }
+        let (_, entries) = History::open(path.clone()).unwrap();
+        assert_eq!(entries, ["first", "second\nline", "third"]);
+        let folder = std::fs::metadata(path.parent().unwrap()).unwrap();
+        assert_eq!(folder.permissions().mode() & 0o777, 0o700);
+    }
+
+    #[test]
+    fn a_long_file_is_made_shorter() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = temp.path().join("repl_history");
+        let lines: String = (0..=TOO_MANY).map(|number| format!("{number}\n")).collect();
+        std::fs::write(&path, format!("#V2\n{lines}")).unwrap();
+        let (_, entries) = History::open(path.clone()).unwrap();
+        assert_eq!(entries.len(), MOST);
+        assert_eq!(entries.last().unwrap(), &TOO_MANY.to_string());
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert_eq!(text.lines().count(), MOST + 1);
+    }
+}

@@ -1,0 +1,72 @@
+//! A line read from a terminal that can do nothing, or whose output goes elsewhere: the kernel edits it.
+
+use super::Line;
+use super::entry::end_line;
+use super::modes::Modes;
+use crate::sys::signal::{self, Patience};
+use crate::sys::terminal::harmless;
+use anyhow::{Context, Result};
+use rustix::io::Errno;
+
+/// What was read beyond a line's end.
+#[derive(Default)]
+pub(super) struct Plain {
+    rest: Vec<u8>,
+}
+
+impl Plain {
+    /// Read an entry; a question's answer does not go on after a line's end.
+    pub(super) fn read(
+        &mut self,
+        modes: &Modes,
+        prompt: &str,
+        begun: &str,
+        goes_on: bool,
+    ) -> Result<Line> {
+        let what = || "read a line";
+        let interrupt = modes.lines().with_context(what)?;
+        let shown = harmless(&format!("{prompt}{begun}"));
+        let line = modes
+            .say(shown.as_bytes())
+            .with_context(what)
+            .and_then(|()| self.entry(modes, interrupt, begun, goes_on));
+        modes.restore().with_context(what)?;
+        if matches!(line, Ok(Line::Interrupted | Line::End) | Err(_)) {
+            modes.say(b"\n").with_context(what)?;
+        }
+        line
+    }
+
+    fn entry(&mut self, modes: &Modes, interrupt: u8, begun: &str, goes_on: bool) -> Result<Line> {
+        let mut text = begun.to_owned();
+        loop {
+            let ends = |byte: &u8| *byte == b'\n' || *byte == interrupt;
+            if let Some(at) = self.rest.iter().position(ends) {
+                let line: Vec<u8> = self.rest.drain(..=at).collect();
+                if line[at] == interrupt {
+                    return Ok(Line::Interrupted);
+                }
+                text.push_str(&String::from_utf8_lossy(&line[..at]));
+                if !goes_on || !end_line(&mut text) {
+                    return Ok(Line::Text(text));
+                }
+                continue;
+            }
+            signal::readable(modes.tty(), &mut Patience::endless())?;
+            let mut block = [0; 4096];
+            match rustix::io::read(modes.tty(), &mut block) {
+                // Ctrl-D: the end of an entry that is begun, else of all.
+                Ok(0) | Err(Errno::IO) => {
+                    text.push_str(&String::from_utf8_lossy(&std::mem::take(&mut self.rest)));
+                    return Ok(match text.is_empty() {
+                        true => Line::End,
+                        false => Line::Text(text),
+                    });
+                }
+                Ok(count) => self.rest.extend_from_slice(&block[..count]),
+                Err(Errno::INTR | Errno::AGAIN) => {}
+                Err(error) => return Err(std::io::Error::from(error)).context("read a line"),
+            }
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! A line read with `rustyline`, and what must not wait for its end: a signal that ends the run, and going on after a stop.
+//!
+//! `rustyline` waits for keys and sizes alone. So a thread waits for the rest, and where the run is to end it puts the empty
+//! file in the place of standard input and tells of a new size: what reads wakes, and finds the end.
+
+use super::assist::{Assist, Enter, Entries, Search};
+use super::modes::{MARKS_PASTE, Modes};
+use super::{Known, Line};
+use crate::error::Stop;
+use crate::sys::signal::{self, Patience};
+use crate::sys::terminal::harmless;
+use anyhow::{Context, Result};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Signal, getpid, kill_process};
+use rustyline::config::Configurer;
+use rustyline::error::ReadlineError;
+use rustyline::history::MemHistory;
+use rustyline::{
+    Cmd, ColorMode, CompletionType, Config, EventHandler, ExternalPrinter, KeyCode, KeyEvent,
+    Modifiers,
+};
+use std::fs::File;
+use std::io::{self, ErrorKind, PipeReader, Read};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// How long what reads may take to notice that it is to end: a search through the history notices only keys.
+const NOTICES: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 300_000_000,
+};
+
+type Printer = Arc<Mutex<dyn ExternalPrinter + Send>>;
+
+pub(super) struct Reader {
+    inner: rustyline::Editor<Assist, MemHistory>,
+    /// Prints above the line, and has it drawn anew.
+    printer: Printer,
+}
+
+impl Reader {
+    pub(super) fn new(
+        known: Option<Box<dyn Known>>,
+        entries: &Entries,
+        most: usize,
+    ) -> Result<Self> {
+        let what = || "prepare to read lines";
+        let color = console::colors_enabled();
+        let config = Config::builder()
+            .auto_add_history(false)
+            .bell_style(rustyline::config::BellStyle::None)
+            .color_mode(match color {
+                true => ColorMode::Enabled,
+                false => ColorMode::Disabled,
+            })
+            .completion_type(CompletionType::List)
+            .completion_show_all_if_ambiguous(true)
+            .max_history_size(most)
+            .with_context(what)?
+            .build();
+        let history = MemHistory::with_config(&config);
+        let mut inner = rustyline::Editor::with_history(config, history).with_context(what)?;
+        let is_line = known.is_some();
+        inner.set_helper(Some(Assist { known, color }));
+        if is_line {
+            let control_j = KeyEvent(KeyCode::Char('J'), Modifiers::CTRL);
+            for enter in [KeyEvent(KeyCode::Enter, Modifiers::NONE), control_j] {
+                inner.bind_sequence(enter, EventHandler::Conditional(Box::new(Enter)));
+            }
+            inner.bind_sequence(KeyEvent(KeyCode::Enter, Modifiers::ALT), Cmd::Newline);
+            for (key, back) in [(KeyCode::Up, true), (KeyCode::Down, false)] {
+                let entries = Arc::clone(entries);
+                let search = EventHandler::Conditional(Box::new(Search { entries, back }));
+                inner.bind_sequence(KeyEvent(key, Modifiers::NONE), search);
+            }
+        }
+        let printer = inner.create_external_printer().with_context(what)?;
+        inner.set_auto_add_history(false);
+        Ok(Self {
+            inner,
+            printer: Arc::new(Mutex::new(printer)),
+        })
+    }
+
+    pub(super) fn add(&mut self, entry: &str) -> Result<()> {
+        let added = self.inner.add_history_entry(entry);
+        added.map(drop).context("remember a line")
+    }
+
+    /// Read an entry. `resumed` can be read after the process was stopped and goes on.
+    pub(super) fn read(
+        &mut self,
+        modes: &Modes,
+        resumed: &UnixStream,
+        prompt: &str,
+        begun: &str,
+    ) -> Result<Line> {
+        let what = || "read a line";
+        let plain = harmless(prompt);
+        let styled = console::style(&plain).bold().to_string();
+        let prompt = (plain, styled);
+        let (over, reading) = io::pipe().with_context(what)?;
+        let watch = Watch {
+            modes: modes.try_clone().with_context(what)?,
+            over,
+            resumed: resumed.try_clone().with_context(what)?,
+            printer: Arc::clone(&self.printer),
+        };
+        let watch = std::thread::Builder::new().spawn(move || watch.run());
+        let watch = watch.with_context(what)?;
+        let line = self.inner.readline_with_initial(&prompt, (begun, ""));
+        drop(reading);
+        let stopped = watch
+            .join()
+            .unwrap_or_else(|cause| std::panic::resume_unwind(cause));
+        if let Some(stop) = stopped {
+            rustix::stdio::dup2_stdin(modes.tty())
+                .map_err(io::Error::from)
+                .with_context(what)?;
+            modes.leave().with_context(what)?;
+            return Err(stop.into());
+        }
+        match line {
+            Ok(text) => Ok(Line::Text(text.trim_end_matches('\n').to_owned())),
+            Err(ReadlineError::Interrupted) => Ok(Line::Interrupted),
+            Err(ReadlineError::Eof) => Ok(Line::End),
+            Err(ReadlineError::Io(error)) if error.kind() == ErrorKind::InvalidData => {
+                // Nobody knows what the rest of it would do, typed as keys.
+                modes.flush().with_context(what)?;
+                Ok(Line::Interrupted)
+            }
+            // The terminal has gone.
+            Err(ReadlineError::Io(error)) if error.raw_os_error() == Some(libc::EIO) => {
+                Ok(Line::End)
+            }
+            Err(error) => Err(error).with_context(what),
+        }
+    }
+}
+
+/// What waits beside the one that reads.
+struct Watch {
+    modes: Modes,
+    over: PipeReader,
+    resumed: UnixStream,
+    printer: Printer,
+}
+
+impl Watch {
+    /// Until nobody reads any more. Why the run is to end, where it is.
+    fn run(mut self) -> Option<Stop> {
+        let stop = loop {
+            let fds = [
+                (self.over.as_fd(), PollFlags::IN),
+                (self.resumed.as_fd(), PollFlags::IN),
+            ];
+            match signal::wait(&fds, &mut Patience::endless()) {
+                Ok(Some(1)) => self.go_on(),
+                Ok(_) => return None,
+                Err(stop) => break stop,
+            }
+        };
+        let empty = File::open("/dev/null").and_then(|null| Ok(rustix::stdio::dup2_stdin(null)?));
+        let woken = kill_process(getpid(), Signal::WINCH);
+        let mut over = [PollFd::new(&self.over, PollFlags::IN)];
+        let noticed = poll(&mut over, Some(&NOTICES));
+        if empty.is_err() || woken.is_err() || noticed != Ok(1) {
+            // It waits for a key that will not come. What there is to end by now ends with us.
+            drop(self.modes.leave());
+            signal::die_by(stop.0);
+        }
+        Some(stop)
+    }
+
+    /// A shell may have set the terminal meanwhile, and has written to it.
+    fn go_on(&mut self) {
+        // It is read as far as it goes; what there is to do is the same for one stop and for two.
+        drop(self.resumed.read(&mut [0; 64]));
+        if !self.modes.in_front() || self.modes.edit().is_err() {
+            return;
+        }
+        let printer = Arc::clone(&self.printer);
+        // Where a key is waited for, and not a line, it prints later: nobody waits for that. The cursor goes up since it ends
+        // with a newline.
+        std::thread::spawn(move || {
+            let mut printer = printer.lock().unwrap_or_else(PoisonError::into_inner);
+            drop(printer.print(format!("{MARKS_PASTE}\x1b[A\n")));
+        });
+    }
+}
