@@ -34,6 +34,7 @@ mod oddities;
 mod oracle;
 mod pipes;
 mod policy;
+mod repl;
 mod replay;
 mod responses;
 mod sandbox;

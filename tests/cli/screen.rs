@@ -273,6 +273,14 @@ impl<'a> Screen<'a> {
         })
     }
 
+    /// Wait until the screen ends with a line of nothing but `prompt`.
+    #[track_caller]
+    pub(crate) fn until_prompt(&mut self, prompt: &str) -> &mut Self {
+        self.wait("there is no prompt", |text| {
+            text.lines().next_back() == Some(prompt.trim_end())
+        })
+    }
+
     #[track_caller]
     fn wait(&mut self, failure: &str, holds: impl Fn(&str) -> bool) -> &mut Self {
         let deadline = Instant::now() + PATIENCE;
@@ -402,6 +410,16 @@ impl<'a> Screen<'a> {
             "the mouse is listened to"
         );
         assert_eq!(screen.attributes_formatted(), "\u{1b}[m", "a style stays");
+    }
+
+    /// Wait until it is so: where the program could not see to it, somebody else does a moment later.
+    #[track_caller]
+    pub(crate) fn until_restored(&self) {
+        let end = Instant::now() + PATIENCE;
+        while self.settings() != self.before && Instant::now() < end {
+            std::thread::sleep(LOOK);
+        }
+        self.is_restored();
     }
 
     /// Send a signal to the program alone.

@@ -1,0 +1,491 @@
+//! The conversation at a terminal: what is typed, what is asked of the person, what stops a turn and what ends it all; and
+//! the terminal is as it was before, whatever ended it.
+
+use crate::screen::{Key, Screen, timeless};
+use crate::server::{Answer, Ending, calls, says, sends};
+use crate::story::Story;
+use rustix::process::Signal;
+use serde_json::json;
+
+/// A conversation on a screen, ready for a line.
+fn talk(story: &Story) -> Screen<'_> {
+    begun(story.screen(24, 80).args(["repl"]))
+}
+
+fn begun(mut screen: Screen<'_>) -> Screen<'_> {
+    screen.until("/help tells the commands").until_prompt("> ");
+    screen
+}
+
+/// Type a line and send it.
+fn say<'s, 'a>(screen: &'s mut Screen<'a>, line: &str) -> &'s mut Screen<'a> {
+    screen.type_(line).press(Key::Enter)
+}
+
+/// End it, and look at what it leaves.
+fn end(screen: &mut Screen<'_>) {
+    screen.press(Key::Ctrl('d'));
+    assert_eq!(screen.code(), 0, "{}", screen.scrolled());
+    screen.is_restored();
+}
+
+/// A server that begins to answer and then says nothing more.
+fn stalling(text: &str) -> crate::server::Turn {
+    let delta = json!({ "choices": [{ "index": 0, "delta": { "content": text } }] });
+    let answer = Answer::events([format!("data: {delta}\n\n")]).ending(Ending::Stall);
+    sends(answer)
+}
+
+/// The contents of the user's messages of the last request.
+fn heard(story: &Story) -> Vec<String> {
+    let asked = story.asked();
+    let messages = asked.last().expect("somebody was asked").messages();
+    let users = messages.iter().filter(|message| message["role"] == "user");
+    users
+        .map(|message| message["content"].to_string())
+        .collect()
+}
+
+#[test]
+fn a_first_conversation() {
+    let story = Story::new().script([says("Hello, **Ada**."), says("You said hi.")]);
+    let mut screen = talk(&story);
+    say(&mut screen, "hi, I am Ada")
+        .until("Hello, Ada.")
+        .until_prompt("> ");
+    say(&mut screen, "what did I say?").until("You said hi.");
+    end(&mut screen);
+    screen.snapshot("repl_first", &timeless(&screen.text()));
+    // The second turn knows of the first.
+    assert_eq!(heard(&story).len(), 2);
+    assert!(heard(&story)[0].contains("hi, I am Ada"));
+    let lines = story.session("cli_direct.jsonl");
+    assert!(lines.iter().any(|line| line["content"] == "You said hi."));
+}
+
+#[test]
+fn agent_without_a_message_is_a_conversation_on_a_terminal() {
+    let story = Story::new().script([says("Here.")]);
+    let mut screen = begun(story.screen(24, 80).args(["agent", "-s", "work"]));
+    say(&mut screen, "there?").until("Here.");
+    say(&mut screen, "/session").until("work\n");
+    say(&mut screen, "quit");
+    assert_eq!(screen.code(), 0);
+    screen.is_restored();
+    assert!(!story.session("work.jsonl").is_empty());
+}
+
+#[test]
+fn every_exit_word_ends_it_and_off_a_terminal_it_does_not_begin() {
+    for word in ["exit", "QUIT", "/exit", "/quit", ":q"] {
+        let story = Story::new();
+        let mut screen = talk(&story);
+        say(&mut screen, word);
+        assert_eq!(screen.code(), 0, "{word}");
+        screen.is_restored();
+    }
+    Story::new()
+        .stdin("hi\n")
+        .run(["repl"])
+        .status(2)
+        .stderr_has("needs a terminal")
+        .stderr_has("try: `nanobot agent -m");
+}
+
+#[test]
+fn a_change_is_shown_and_made_only_when_the_person_says_so() {
+    let write = || {
+        calls(
+            "write_file",
+            json!({ "path": "notes.md", "content": "milk\nbread\n" }),
+        )
+    };
+    let story = Story::new().file("notes.md", "milk\n").script([
+        write(),
+        says("Not written."),
+        write(),
+        says("Written."),
+    ]);
+    let mut screen = talk(&story);
+    say(&mut screen, "add bread").until("allow?");
+    screen.snapshot("repl_question", &timeless(&screen.text()));
+    say(&mut screen, "no, use the list in list.md")
+        .until("Not written.")
+        .until_prompt("> ");
+    assert_eq!(
+        std::fs::read_to_string(story.dir().join("notes.md")).unwrap(),
+        "milk\n"
+    );
+    let told = story.asked()[1].last();
+    assert!(
+        told.contains("the user said no: use the list in list.md"),
+        "{told}"
+    );
+    say(&mut screen, "again").until("allow?");
+    say(&mut screen, "y").until("Written.");
+    let text = std::fs::read_to_string(story.dir().join("notes.md")).unwrap();
+    assert_eq!(text, "milk\nbread\n");
+    end(&mut screen);
+}
+
+#[test]
+fn what_is_allowed_for_the_session_is_not_asked_again_and_always_is_a_rule() {
+    let write = |name: &str| calls("write_file", json!({ "path": name, "content": "x" }));
+    let story = Story::new().script([
+        write("one"),
+        says("1."),
+        write("two"),
+        says("2."),
+        calls("delete_file", json!({ "path": "one" })),
+        says("3."),
+        calls("delete_file", json!({ "path": "two" })),
+        says("4."),
+    ]);
+    let mut screen = talk(&story);
+    say(&mut screen, "a").until("allow?");
+    say(&mut screen, "s").until("1.").until_prompt("> ");
+    say(&mut screen, "b").until("2.").until_prompt("> ");
+    // Another tool is another question.
+    say(&mut screen, "c").until("allow?");
+    say(&mut screen, "a").until("written to").until("3.");
+    end(&mut screen);
+    let config = std::fs::read_to_string(story.home().join(".nanobot/config.json")).unwrap();
+    assert!(
+        config.contains("delete_file(") && !config.contains("write_file("),
+        "{config}"
+    );
+    // The next conversation, and a run of its own, goes by the rule.
+    story.run(["agent", "-m", "d"]).stdout("4.\n");
+    for name in ["one", "two"] {
+        assert!(!story.dir().join(name).exists(), "{name}");
+    }
+}
+
+#[test]
+fn a_command_that_lacks_a_right_is_asked_about() {
+    let story = Story::new().script([
+        calls("exec", json!({ "command": "echo bread > list.md" })),
+        says("Done."),
+    ]);
+    let mut screen = talk(&story);
+    say(&mut screen, "write it")
+        .until("allow?")
+        .until("$ echo bread > list.md");
+    say(&mut screen, "yes").until("Done.");
+    let text = std::fs::read_to_string(story.dir().join("list.md")).unwrap();
+    assert_eq!(text, "bread\n");
+    end(&mut screen);
+}
+
+#[test]
+fn the_model_can_ask_the_person_and_nobody_else() {
+    let ask = || {
+        calls(
+            "ask_user",
+            json!({ "question": "Which one?", "options": ["tea", "coffee"] }),
+        )
+    };
+    let story = Story::new().script([ask(), says("Coffee it is.")]);
+    let mut screen = talk(&story);
+    say(&mut screen, "make me something").until("answer:");
+    screen.snapshot("repl_ask_user", &timeless(&screen.text()));
+    say(&mut screen, "2").until("Coffee it is.");
+    assert_eq!(story.asked()[1].last(), "coffee");
+    end(&mut screen);
+    // In a run of its own there is no such tool.
+    let story = Story::new().script([says("-")]);
+    story.run(["agent", "-m", "x"]).stdout("-\n");
+    let tools = story.asked()[0].body["tools"].to_string();
+    assert!(!tools.contains("ask_user"), "{tools}");
+}
+
+#[test]
+fn a_ctrl_c_stops_a_stream_and_the_conversation_goes_on() {
+    let story = Story::new().script([stalling("Half of it\n"), says("Whole.")]);
+    let mut screen = talk(&story);
+    say(&mut screen, "tell")
+        .until("Half of it")
+        .press(Key::Ctrl('c'));
+    screen.until("(interrupted").until_prompt("> ");
+    say(&mut screen, "once more").until("Whole.");
+    end(&mut screen);
+}
+
+#[test]
+fn a_ctrl_c_stops_a_command_and_what_it_started() {
+    let story = Story::new().script([
+        calls(
+            "exec",
+            json!({ "command": "echo $$; sleep 1000 & sleep 1000" }),
+        ),
+        says("Stopped."),
+    ]);
+    let mut screen = talk(&story);
+    say(&mut screen, "sleep").until("exec");
+    screen
+        .press(Key::Ctrl('c'))
+        .until("(interrupted")
+        .until_prompt("> ");
+    let results = story.session("cli_direct.jsonl");
+    assert!(
+        results.iter().any(|line| line["role"] == "tool"),
+        "{results:?}"
+    );
+    say(&mut screen, "and now?").until("Stopped.");
+    end(&mut screen);
+}
+
+#[test]
+fn a_ctrl_c_at_the_prompt_clears_the_line_and_two_end_it() {
+    let story = Story::new();
+    let mut screen = talk(&story);
+    screen
+        .type_("half a li")
+        .press(Key::Ctrl('c'))
+        .until("once more");
+    assert!(story.server().asked().is_empty());
+    screen.press(Key::Ctrl('c'));
+    assert_eq!(screen.code(), 130);
+    screen.is_restored();
+}
+
+#[test]
+fn a_paste_of_many_lines_is_one_message() {
+    let story = Story::new().script([says("Long.")]);
+    let mut screen = talk(&story);
+    let lines: Vec<String> = (1..=500)
+        .map(|number| format!("line {number}\tof many"))
+        .collect();
+    screen.paste(&lines.join("\n")).until("line 500");
+    assert!(story.server().asked().is_empty());
+    screen.press(Key::Enter).until("Long.");
+    let said = heard(&story);
+    assert_eq!(said.len(), 1);
+    assert!(said[0].contains("line 1\\tof many\\nline 2") && said[0].contains("line 500"));
+    end(&mut screen);
+}
+
+#[test]
+fn lines_go_on_after_a_backslash_and_in_a_fence() {
+    let story = Story::new().script([says("ok"), says("ok again")]);
+    let mut screen = talk(&story);
+    say(&mut screen, "one\\");
+    say(&mut screen, "two").until("ok").until_prompt("> ");
+    assert!(
+        heard(&story)[0].contains("one\\ntwo"),
+        "{:?}",
+        heard(&story)
+    );
+    say(&mut screen, "```");
+    say(&mut screen, "code");
+    say(&mut screen, "```").until("ok again");
+    assert!(
+        heard(&story)[1].contains("```\\ncode\\n```"),
+        "{:?}",
+        heard(&story)
+    );
+    end(&mut screen);
+}
+
+#[test]
+fn the_window_may_change_its_size() {
+    let long = "word ".repeat(40);
+    let story = Story::new().script([says(&long), says("narrow")]);
+    let mut screen = talk(&story);
+    say(&mut screen, "a").until("word word").until_prompt("> ");
+    screen.resize(24, 30);
+    say(&mut screen, "b").until("narrow");
+    end(&mut screen);
+}
+
+#[test]
+fn whatever_ends_it_the_terminal_is_as_before() {
+    for signal in [Signal::TERM, Signal::HUP] {
+        let story = Story::new();
+        let mut screen = talk(&story);
+        screen.type_("half").signal(signal);
+        assert_eq!(screen.code(), 128 + signal.as_raw());
+        screen.is_restored();
+    }
+    // While a turn goes on.
+    let story = Story::new().script([stalling("Half\n")]);
+    let mut screen = talk(&story);
+    say(&mut screen, "x").until("Half").signal(Signal::TERM);
+    assert_eq!(screen.code(), 143);
+    screen.is_restored();
+    // At once, at the prompt and in a turn.
+    let story = Story::new();
+    let mut screen = talk(&story);
+    screen.type_("half").until("half").kill();
+    screen.until_restored();
+    let story = Story::new().script([stalling("Half\n")]);
+    let mut screen = talk(&story);
+    say(&mut screen, "x").until("Half").kill();
+    screen.until_restored();
+    // A defect of ours.
+    let story = Story::new().env("NANOBOT_TEST_DEFECT", "1");
+    let mut screen = talk(&story);
+    say(&mut screen, "x")
+        .until("a defect of nanobot")
+        .until_prompt("> ");
+    end(&mut screen);
+}
+
+#[test]
+fn what_is_typed_during_a_turn_is_kept() {
+    let story = Story::new().script([
+        calls(
+            "exec",
+            json!({ "command": "while [ ! -e go ]; do sleep 0.05; done" }),
+        ),
+        says("First."),
+        says("Second."),
+        says("Third."),
+    ]);
+    let mut screen = talk(&story);
+    say(&mut screen, "wait").until("exec");
+    say(&mut screen, "the second line");
+    screen.type_("the third");
+    std::fs::write(story.dir().join("go"), "").unwrap();
+    screen.until("Second.").until("> the third");
+    screen.press(Key::Enter).until("Third.");
+    let said = heard(&story);
+    assert!(
+        said[1].contains("the second line") && said[2].contains("the third"),
+        "{said:?}"
+    );
+    end(&mut screen);
+}
+
+#[test]
+fn what_was_typed_before_a_question_is_no_answer_to_it() {
+    let story = Story::new().script([
+        calls(
+            "exec",
+            json!({ "command": "while [ ! -e go ]; do sleep 0.05; done" }),
+        ),
+        calls("write_file", json!({ "path": "new.md", "content": "x" })),
+        says("Not written."),
+    ]);
+    let mut screen = talk(&story);
+    say(&mut screen, "wait").until("exec");
+    say(&mut screen, "y");
+    std::fs::write(story.dir().join("go"), "").unwrap();
+    screen.until("allow?");
+    say(&mut screen, "n").until("Not written.");
+    assert!(!story.dir().join("new.md").exists());
+    drop(screen);
+}
+
+#[test]
+fn a_command_of_the_persons_own_goes_along_with_the_next_message() {
+    let story = Story::new().script([says("I see.")]);
+    let mut screen = talk(&story);
+    say(&mut screen, "!echo out; echo err >&2; exit 3")
+        .until("out")
+        .until("[status 3]");
+    say(&mut screen, "what was that?").until("I see.");
+    let said = heard(&story).pop().unwrap();
+    assert!(
+        said.contains("what was that?") && said.contains("$ echo out"),
+        "{said}"
+    );
+    assert!(
+        said.contains("out\\n") && said.contains("[status 3]"),
+        "{said}"
+    );
+    end(&mut screen);
+}
+
+#[test]
+fn a_file_after_an_at_goes_along() {
+    let story = Story::new()
+        .file("a b.md", "buy milk")
+        .script([says("Milk.")]);
+    let mut screen = talk(&story);
+    say(&mut screen, "what is in @\"a b.md\"?").until("Milk.");
+    let said = heard(&story).pop().unwrap();
+    assert!(said.contains("buy milk"), "{said}");
+    end(&mut screen);
+}
+
+#[test]
+fn its_commands() {
+    let story = Story::new().script([says("# One\n\ntwo"), says("Forked."), says("Again.")]);
+    let mut screen = begun(story.screen(50, 100).args(["repl"]));
+    say(&mut screen, "/help")
+        .until("/exit")
+        .until("Ctrl-C stops a turn.")
+        .until_prompt("> ");
+    screen.snapshot("repl_help", &screen.text());
+    say(&mut screen, "/hlep").until("try: `/help`, or");
+    say(&mut screen, "first").until("two").until_prompt("> ");
+    say(&mut screen, "/save answer.md").until("the last answer is in");
+    assert_eq!(
+        std::fs::read_to_string(story.dir().join("answer.md")).unwrap(),
+        "# One\n\ntwo\n"
+    );
+    say(&mut screen, "/save answer.md").until("is there already");
+    say(&mut screen, "/fork other").until("`other` has the 2 messages");
+    say(&mut screen, "second")
+        .until("Forked.")
+        .until_prompt("> ");
+    say(&mut screen, "/retry")
+        .until("Again.")
+        .until_prompt("> ");
+    assert_eq!(
+        heard(&story)
+            .iter()
+            .filter(|text| text.contains("second"))
+            .count(),
+        2
+    );
+    say(&mut screen, "/sessions")
+        .until("cli:direct")
+        .until("other");
+    say(&mut screen, "/profile plan").until("the profile is `plan` now");
+    say(&mut screen, "/profile nobody").until("there is no profile `nobody`");
+    say(&mut screen, "/model other-model").until("`other-model` is asked now, of custom");
+    say(&mut screen, "/context").until("identity");
+    say(&mut screen, "/tools").until("read_file");
+    say(&mut screen, "/usage").until("tokens");
+    say(&mut screen, "/new").until("New session started.");
+    end(&mut screen);
+}
+
+#[test]
+fn what_the_files_were_is_brought_back() {
+    let story = Story::new().script([
+        calls("write_file", json!({ "path": "a.md", "content": "new" })),
+        says("Written."),
+    ]);
+    let mut screen = begun(story.screen(24, 80).args(["repl", "--write"]));
+    say(&mut screen, "write")
+        .until("Written.")
+        .until_prompt("> ");
+    assert!(story.dir().join("a.md").exists());
+    say(&mut screen, "/undo").until("removed");
+    assert!(!story.dir().join("a.md").exists());
+    end(&mut screen);
+}
+
+#[test]
+fn a_conversation_keeps_its_connection() {
+    let story = Story::new().script([says("1."), says("2.")]);
+    let mut screen = talk(&story);
+    say(&mut screen, "a").until("1.").until_prompt("> ");
+    say(&mut screen, "b").until("2.");
+    end(&mut screen);
+    let asked = story.asked();
+    assert_eq!(asked[0].connection, asked[1].connection);
+}
+
+#[test]
+fn without_a_key_it_says_what_to_do_and_goes_on() {
+    let story = Story::bare();
+    let mut screen = talk(&story);
+    say(&mut screen, "hi").until("try:").until_prompt("> ");
+    screen.press(Key::Ctrl('d'));
+    assert_eq!(screen.code(), 0);
+    screen.is_restored();
+}
