@@ -17,6 +17,7 @@ mod cron_tool;
 mod cron_words;
 mod crowd;
 mod docs;
+mod editor;
 mod endurance;
 mod export;
 mod fake_crontab;

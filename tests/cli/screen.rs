@@ -9,7 +9,7 @@ use expect_test::expect_file;
 use regex::Regex;
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::OpenptFlags;
-use rustix::termios::{Winsize, tcgetattr, tcsetwinsize};
+use rustix::termios::{LocalModes, OptionalActions, Winsize, tcgetattr, tcsetattr, tcsetwinsize};
 use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::fs::File;
@@ -391,6 +391,13 @@ impl<'a> Screen<'a> {
     /// The terminal's settings now.
     pub(crate) fn settings(&self) -> Settings {
         settings_of(&self.glass)
+    }
+
+    /// Let keys be shown and edited by the kernel, as a shell would before it starts another program.
+    pub(crate) fn make_usual(&self) {
+        let mut settings = tcgetattr(&self.glass).expect("it is a terminal");
+        settings.local_modes |= LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG;
+        tcsetattr(&self.glass, OptionalActions::Now, &settings).expect("it is ours");
     }
 
     /// Everything is as it was before the start: the settings, and what a program can ask a terminal to do.

@@ -7,11 +7,10 @@ use rustyline::completion::{Candidate as Shown, Completer};
 use rustyline::highlight::Highlighter;
 use rustyline::hint::{Hint, Hinter};
 use rustyline::validate::Validator;
-use rustyline::{
-    Cmd, ConditionalEventHandler, Context, Event, EventContext, Helper, Movement, RepeatCount,
-};
+use rustyline::{Cmd, ConditionalEventHandler, Context, Event, EventContext, Helper, RepeatCount};
 use std::borrow::Cow;
 use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// How many candidates are shown at most: more would be searched and not read.
@@ -22,6 +21,8 @@ pub(super) struct Assist {
     pub(super) known: Option<Box<dyn Known>>,
     /// Whether hints can be told from what is typed.
     pub(super) color: bool,
+    /// A backslash is to become a newline: no key's command does that alone, and one candidate for it is completed at once.
+    pub(super) breaks: Arc<AtomicBool>,
 }
 
 impl Helper for Assist {}
@@ -52,6 +53,14 @@ impl Completer for Assist {
         cursor: usize,
         _: &Context<'_>,
     ) -> rustyline::Result<(usize, Vec<Choice>)> {
+        if self.breaks.swap(false, Ordering::SeqCst) {
+            let newline = || "\n".to_owned();
+            let choice = Choice {
+                text: newline(),
+                shown: newline(),
+            };
+            return Ok((cursor.saturating_sub(1), vec![choice]));
+        }
         let Some(known) = &self.known else {
             return Ok((cursor, Vec::new()));
         };
@@ -114,15 +123,17 @@ impl Highlighter for Assist {
 }
 
 /// Enter: another line where the entry goes on.
-pub(super) struct Enter;
+pub(super) struct Enter {
+    pub(super) breaks: Arc<AtomicBool>,
+}
 
 impl ConditionalEventHandler for Enter {
     fn handle(&self, _: &Event, _: RepeatCount, _: bool, context: &EventContext) -> Option<Cmd> {
         match goes_on(context.line())? {
             GoesOn::Fence => Some(Cmd::Newline),
             GoesOn::Backslash if context.pos() == context.line().len() => {
-                let backslash = Movement::BackwardChar(1);
-                Some(Cmd::Replace(backslash, Some("\n".into())))
+                self.breaks.store(true, Ordering::SeqCst);
+                Some(Cmd::Complete)
             }
             GoesOn::Backslash => None,
         }

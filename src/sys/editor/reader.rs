@@ -12,7 +12,7 @@ use crate::sys::terminal::harmless;
 use anyhow::{Context, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Signal, getpid, kill_process};
-use rustyline::config::Configurer;
+use rustyline::config::BellStyle;
 use rustyline::error::ReadlineError;
 use rustyline::history::MemHistory;
 use rustyline::{
@@ -23,6 +23,7 @@ use std::fs::File;
 use std::io::{self, ErrorKind, PipeReader, Read};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// How long what reads may take to notice that it is to end: a search through the history notices only keys.
@@ -49,7 +50,7 @@ impl Reader {
         let color = console::colors_enabled();
         let config = Config::builder()
             .auto_add_history(false)
-            .bell_style(rustyline::config::BellStyle::None)
+            .bell_style(BellStyle::None)
             .color_mode(match color {
                 true => ColorMode::Enabled,
                 false => ColorMode::Disabled,
@@ -62,11 +63,17 @@ impl Reader {
         let history = MemHistory::with_config(&config);
         let mut inner = rustyline::Editor::with_history(config, history).with_context(what)?;
         let is_line = known.is_some();
-        inner.set_helper(Some(Assist { known, color }));
+        let breaks = Arc::new(AtomicBool::new(false));
+        inner.set_helper(Some(Assist {
+            known,
+            color,
+            breaks: Arc::clone(&breaks),
+        }));
         if is_line {
             let control_j = KeyEvent(KeyCode::Char('J'), Modifiers::CTRL);
             for enter in [KeyEvent(KeyCode::Enter, Modifiers::NONE), control_j] {
-                inner.bind_sequence(enter, EventHandler::Conditional(Box::new(Enter)));
+                let breaks = Arc::clone(&breaks);
+                inner.bind_sequence(enter, EventHandler::Conditional(Box::new(Enter { breaks })));
             }
             inner.bind_sequence(KeyEvent(KeyCode::Enter, Modifiers::ALT), Cmd::Newline);
             for (key, back) in [(KeyCode::Up, true), (KeyCode::Down, false)] {
@@ -76,7 +83,6 @@ impl Reader {
             }
         }
         let printer = inner.create_external_printer().with_context(what)?;
-        inner.set_auto_add_history(false);
         Ok(Self {
             inner,
             printer: Arc::new(Mutex::new(printer)),

@@ -1,0 +1,460 @@
+//! The line of the repl: what is typed, pasted, remembered and completed; and the terminal, whatever ends the program.
+
+use crate::screen::{Key, Screen};
+use crate::server::{Turn, says};
+use crate::story::{NANOBOT, Story};
+use rustix::process::Signal;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// How long something may take that no words tell of.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Wait until `holds`.
+#[track_caller]
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < deadline, "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn repl(story: &Story) -> Screen<'_> {
+    let screen = story.screen(24, 80).args(["repl"]);
+    ready(&screen);
+    screen
+}
+
+/// Wait for a prompt with nothing after it.
+#[track_caller]
+fn ready(screen: &Screen<'_>) {
+    let is_ready = || screen.cursor().1 == 2 && screen.text().ends_with("\n>");
+    let deadline = Instant::now() + PATIENCE;
+    while !is_ready() {
+        assert!(Instant::now() < deadline, "no prompt:\n{}", screen.text());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A story whose model always answers the same.
+fn story() -> Story {
+    let story = Story::new();
+    story.server().always(says("Fine."));
+    story
+}
+
+/// What was asked in the request of this number, once it was.
+#[track_caller]
+fn asked(story: &Story, number: usize) -> String {
+    until("it is asked", || story.asked().len() > number);
+    story.asked()[number].last()
+}
+
+fn history(story: &Story) -> PathBuf {
+    story.home().join(".nanobot/history/repl_history")
+}
+
+/// An answer that waits for a file in the story's directory.
+fn gated(story: &Story, text: &str) -> (PathBuf, Turn) {
+    let gate = story.dir().join("gate");
+    let (wait, answer) = (gate.clone(), says(text));
+    let turn: Turn = Box::new(move |asked| {
+        until("the gate opens", || wait.exists());
+        answer(asked)
+    });
+    (gate, turn)
+}
+
+#[test]
+fn an_entry_may_have_many_lines() {
+    let story = story();
+    let mut screen = repl(&story);
+    screen.type_("one\\").press(Key::Enter).type_("two");
+    screen
+        .press(Key::Alt('\r'))
+        .type_("three")
+        .press(Key::Enter);
+    assert!(
+        asked(&story, 0).contains("one\ntwo\nthree"),
+        "{}",
+        asked(&story, 0)
+    );
+    ready(&screen);
+    screen
+        .type_("see")
+        .press(Key::Alt('\r'))
+        .type_("```sh")
+        .press(Key::Enter);
+    screen
+        .type_("ls \\")
+        .press(Key::Enter)
+        .type_("```")
+        .press(Key::Enter);
+    assert!(
+        asked(&story, 1).contains("see\n```sh\nls \\\n```"),
+        "{}",
+        asked(&story, 1)
+    );
+    screen.press(Key::Ctrl('d'));
+    assert_eq!(screen.code(), 0);
+    screen.is_restored();
+}
+
+#[test]
+fn a_paste_is_one_entry() {
+    let story = story().file("paste-me.txt", "");
+    let mut screen = repl(&story);
+    let text: String = (0..500)
+        .map(|line| format!("\tline {line}\t@paste 日本 \\\n"))
+        .collect();
+    let started = Instant::now();
+    screen.paste(&text).until("line 499").press(Key::Enter);
+    let said = asked(&story, 0);
+    assert!(started.elapsed() < Duration::from_secs(10));
+    assert!(said.contains(text.trim()), "{said}");
+    ready(&screen);
+    assert_eq!(story.asked().len(), 1);
+    screen.press(Key::Ctrl('d'));
+    assert_eq!(screen.code(), 0);
+    screen.is_restored();
+}
+
+#[test]
+fn what_was_typed_is_remembered_and_found() {
+    let story = story();
+    let theirs = story.home().join(".nanobot/history/cli_history");
+    let old = "\n# 2025-01-01 00:00:00.000000\n+from python\n+in two lines\n";
+    crate::story::write(&theirs, old.as_bytes());
+    let mut screen = repl(&story);
+    let key = format!("sk-ant-api03-{}", "abcdefghijklmnopqrstuvwxyz0123456789");
+    for line in [
+        "apples",
+        "pears",
+        " plums",
+        "pears",
+        &format!("use {key}"),
+        "/context",
+    ] {
+        screen.type_(line).press(Key::Enter);
+        let remembered = !line.contains(&key);
+        assert!(remembered || !asked(&story, 4).is_empty());
+        ready(&screen);
+    }
+    screen.press(Key::Ctrl('d'));
+    assert_eq!(screen.code(), 0);
+    let kept = std::fs::read_to_string(history(&story)).unwrap();
+    assert_eq!(
+        kept,
+        "#V2\nfrom python\\nin two lines\napples\npears\n/context\n"
+    );
+    assert_eq!(std::fs::read_to_string(&theirs).unwrap(), old);
+
+    let mut screen = repl(&story);
+    screen.press(Key::Up).until("> /context");
+    screen.press(Key::Ctrl('u')).until_gone("> /context");
+    screen.type_("ap").press(Key::Up).until("> apples");
+    screen
+        .press(Key::Ctrl('k'))
+        .press(Key::Ctrl('u'))
+        .until_gone("> apples");
+    screen
+        .press(Key::Ctrl('r'))
+        .type_("two")
+        .until("in two lines");
+    screen.press(Key::Enter);
+    assert!(asked(&story, 5).contains("from python\nin two lines"));
+    ready(&screen);
+    screen.press(Key::Ctrl('d'));
+    assert_eq!(screen.code(), 0);
+    screen.is_restored();
+}
+
+#[test]
+fn a_history_that_cannot_be_used_ends_nothing() {
+    let story = story();
+    std::fs::create_dir_all(history(&story)).unwrap();
+    let mut screen = repl(&story);
+    screen
+        .until("not remembered")
+        .type_("hello")
+        .press(Key::Enter)
+        .until("Fine.");
+    ready(&screen);
+    screen.press(Key::Up);
+    until("it is found", || screen.text().ends_with("\n> hello"));
+    screen.press(Key::Ctrl('c')).until("once more");
+    ready(&screen);
+    screen.press(Key::Ctrl('d'));
+    assert_eq!(screen.code(), 0);
+}
+
+#[test]
+fn words_are_completed_and_hinted() {
+    let story = story()
+        .file("notes of mine.md", "")
+        .file("nothing.txt", "")
+        .file(".hidden", "");
+    let mut screen = repl(&story);
+    screen.type_("/ses").press(Key::Tab).until("/sessions");
+    screen.snapshot("candidates", &screen.text());
+    screen
+        .press(Key::Ctrl('u'))
+        .type_("/mod")
+        .until("/model [NAME]");
+    assert!(
+        screen.styled().contains("> «»/mod«dim:el [NAME]»")
+            || screen.styled().contains("/mod«dim:el [NAME]»"),
+        "{}",
+        screen.styled()
+    );
+    screen.press(Key::Tab).until("> /model [NAME]");
+    screen
+        .press(Key::Ctrl('u'))
+        .type_("see @note")
+        .press(Key::Tab)
+        .until("> see @\"notes of mine.md\"");
+    screen
+        .type_(" and @noth")
+        .press(Key::Tab)
+        .until("mine.md\" and @nothing.txt");
+    screen.press(Key::Ctrl('c')).until("once more");
+    ready(&screen);
+    screen.press(Key::Ctrl('d'));
+    assert_eq!(screen.code(), 0);
+    screen.is_restored();
+}
+
+/// The settings come back soon after a death that nobody sees coming.
+#[track_caller]
+fn restored_soon(screen: &Screen<'_>, before: &crate::screen::Settings) {
+    until("the settings come back", || screen.settings() == *before);
+    until("pastes are no longer marked", || {
+        memchr::memmem::rfind(&screen.raw(), b"\x1b[?2004l")
+            > memchr::memmem::rfind(&screen.raw(), b"\x1b[?2004h")
+    });
+    screen.is_restored();
+}
+
+#[test]
+fn the_terminal_is_as_it_was_whatever_ends_the_program() {
+    let story = story();
+    let before = {
+        let mut screen = story.screen(24, 80).program("true", [""; 0]);
+        screen.exit();
+        screen.settings()
+    };
+    let check = |code: i32, end: &dyn Fn(&mut Screen<'_>)| {
+        let mut screen = repl(&story);
+        until("keys come as they are", || screen.settings() != before);
+        end(&mut screen);
+        assert_eq!(screen.code(), code);
+        restored_soon(&screen, &before);
+    };
+    check(0, &|screen| {
+        screen.press(Key::Ctrl('d'));
+    });
+    check(0, &|screen| {
+        screen.type_("/exit").press(Key::Enter);
+    });
+    check(130, &|screen| {
+        screen.type_("abc").press(Key::Ctrl('c')).until("once more");
+        screen.press(Key::Ctrl('c'));
+    });
+    for (signal, code) in [(Signal::TERM, 143), (Signal::HUP, 129), (Signal::KILL, 137)] {
+        check(code, &|screen| {
+            screen.type_("abc").until("> abc").signal(signal);
+        });
+        check(code, &|screen| {
+            screen
+                .type_("/session")
+                .press(Key::Enter)
+                .until("\ncli:direct");
+            ready(screen);
+            screen
+                .press(Key::Ctrl('r'))
+                .until("reverse-i-search")
+                .signal(signal);
+        });
+    }
+    // A signal that another process sent is a Ctrl-C all the same.
+    check(0, &|screen| {
+        screen
+            .type_("abc")
+            .until("> abc")
+            .signal(Signal::INT)
+            .until("once more");
+        screen.type_("/exit").press(Key::Enter);
+    });
+}
+
+#[test]
+fn a_death_in_a_turn_restores_the_terminal() {
+    for (signal, code) in [(Signal::TERM, 143), (Signal::KILL, 137)] {
+        let story = Story::new();
+        let (gate, turn) = gated(&story, "late");
+        story.server().script([turn]);
+        let mut screen = story.screen(24, 80).program("sleep", ["0"]);
+        screen.exit();
+        let before = screen.settings();
+        let mut screen = repl(&story);
+        screen.type_("hello").press(Key::Enter);
+        asked(&story, 0);
+        screen.signal(signal);
+        assert_eq!(screen.code(), code);
+        restored_soon(&screen, &before);
+        std::fs::write(gate, "").unwrap();
+    }
+}
+
+#[test]
+fn a_stop_is_gone_on_from() {
+    let story = story();
+    let mut screen = story
+        .screen(24, 80)
+        .env("PS1", "$ ")
+        .program("bash", ["--norc", "-i"]);
+    screen
+        .until("$")
+        .type_(NANOBOT)
+        .type_(" repl")
+        .press(Key::Enter);
+    screen.until("\n>").type_("abc").until("> abc");
+    screen.press(Key::Ctrl('z')).until("Stopped");
+    screen
+        .type_("echo st''ill")
+        .press(Key::Enter)
+        .until("\nstill");
+    screen.type_("fg").press(Key::Enter);
+    until("the line is drawn anew", || {
+        screen.text().ends_with("> abc")
+    });
+    screen.type_("def").press(Key::Enter);
+    assert!(asked(&story, 0).contains("abcdef"));
+    ready(&screen);
+    screen.press(Key::Ctrl('d')).until("\n$");
+    screen
+        .type_("stty | grep -c -e -icanon -e -isig; exit")
+        .press(Key::Enter);
+    screen.exit();
+    assert!(screen.text().contains("\n0\n"), "{}", screen.text());
+}
+
+#[test]
+fn a_stop_by_somebody_else_is_gone_on_from() {
+    let story = story();
+    let mut screen = repl(&story);
+    screen.type_("abc").until("> abc").signal(Signal::STOP);
+    let before = screen.settings();
+    // As a shell would have set it.
+    screen.make_usual();
+    assert_ne!(screen.settings(), before);
+    screen.signal(Signal::CONT);
+    until("keys come as they are", || screen.settings() == before);
+    screen.type_("def").until("> abcdef").press(Key::Enter);
+    assert!(asked(&story, 0).contains("abcdef"));
+    ready(&screen);
+    screen.press(Key::Ctrl('d'));
+    assert_eq!(screen.code(), 0);
+    screen.is_restored();
+}
+
+#[test]
+fn what_is_typed_during_a_turn_is_kept() {
+    let story = Story::new();
+    let (gate, turn) = gated(&story, "Late.");
+    story.server().script([turn]);
+    story.server().always(says("Fine."));
+    let mut screen = repl(&story);
+    screen.type_("begin").press(Key::Enter);
+    asked(&story, 0);
+    let many: String = (0..200)
+        .map(|line| format!("line {line}: {}\r", "x".repeat(60)))
+        .collect();
+    screen
+        .type_(&many)
+        .paste("a paste\nof two lines")
+        .press(Key::Enter);
+    screen.type_("and a begi");
+    assert!(!screen.text().contains("line 0"), "{}", screen.text());
+    std::fs::write(gate, "").unwrap();
+    for line in 0..200 {
+        assert!(
+            asked(&story, line + 1).contains(&format!("line {line}: xxx")),
+            "{line}"
+        );
+    }
+    assert!(asked(&story, 201).contains("a paste\nof two lines"));
+    screen
+        .until("> and a begi")
+        .type_("n")
+        .until("> and a begin")
+        .press(Key::Enter);
+    assert!(asked(&story, 202).contains("and a begin"));
+    ready(&screen);
+    screen.press(Key::Ctrl('d'));
+    assert_eq!(screen.code(), 0);
+    screen.is_restored();
+}
+
+#[test]
+fn ctrl_c_is_heard_behind_much_that_was_typed() {
+    let story = Story::new();
+    let (gate, turn) = gated(&story, "Late.");
+    story.server().script([turn]);
+    story.server().always(says("Fine."));
+    let mut screen = repl(&story);
+    screen.type_("begin").press(Key::Enter);
+    asked(&story, 0);
+    screen
+        .type_(&"y".repeat(20_000))
+        .press(Key::Ctrl('c'))
+        .until("interrupted");
+    screen
+        .until("yyyyy")
+        .press(Key::Ctrl('c'))
+        .until("once more");
+    screen.type_("/exit").press(Key::Enter);
+    assert_eq!(screen.code(), 0);
+    std::fs::write(gate, "").unwrap();
+    screen.is_restored();
+}
+
+#[test]
+fn a_terminal_that_can_do_nothing_does() {
+    let story = story();
+    let mut screen = story.screen(24, 80).env("TERM", "dumb").args(["repl"]);
+    screen
+        .until("\n>")
+        .type_("hello\\")
+        .press(Key::Enter)
+        .type_("world")
+        .press(Key::Enter);
+    assert!(asked(&story, 0).contains("hello\nworld"));
+    ready(&screen);
+    screen
+        .type_("abc")
+        .until("> abc")
+        .press(Key::Ctrl('c'))
+        .until("once more");
+    screen
+        .type_("tyop")
+        .press(Key::Backspace)
+        .press(Key::Backspace)
+        .type_("po")
+        .press(Key::Enter);
+    assert!(asked(&story, 1).contains("typo"));
+    until("it is answered", || {
+        screen.text().matches("Fine.").count() == 2
+    });
+    screen.press(Key::Ctrl('d'));
+    assert_eq!(screen.code(), 0);
+    let mut screen = story.screen(24, 80).env("TERM", "dumb").args(["repl"]);
+    screen
+        .until("\n>")
+        .type_("abc")
+        .until("> abc")
+        .signal(Signal::TERM);
+    assert_eq!(screen.code(), 143);
+    screen.is_restored();
+}
