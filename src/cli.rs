@@ -191,11 +191,11 @@ pub struct Agent {
     /// Tell on standard error what is going on, also off a terminal
     #[arg(short, long, help_heading = "Output")]
     pub verbose: bool,
-    /// Render markdown on a terminal (accepted; the answer is printed as the model wrote it)
-    #[arg(long, overrides_with = "no_markdown", hide = true)]
+    /// Render markdown on a terminal, which is the default
+    #[arg(long, overrides_with = "no_markdown", help_heading = "Output")]
     pub markdown: bool,
-    /// Print the answer as the model wrote it
-    #[arg(long, overrides_with = "markdown", hide = true)]
+    /// Print the answer as the model wrote it, on a terminal too
+    #[arg(long, overrides_with = "markdown", help_heading = "Output")]
     pub no_markdown: bool,
     /// Same as `--verbose`
     #[arg(long, overrides_with = "no_logs", hide = true)]

@@ -14,6 +14,7 @@ use stream::Stream;
 mod curtain;
 pub mod json;
 mod log;
+mod markdown;
 mod progress;
 mod stream;
 
@@ -97,6 +98,11 @@ impl Report {
     /// Print the answer when it is complete, on a terminal too: until it is checked it is none.
     pub fn show_whole(&mut self) {
         self.whole = true;
+    }
+
+    /// Show what comes as the model wrote it, on a terminal too.
+    pub fn show_as_written(&mut self) {
+        self.stream.as_written();
     }
 
     /// Say something that is no failure.

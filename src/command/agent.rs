@@ -256,6 +256,9 @@ fn report(world: &World, arguments: &Arguments, form: Form) -> Report {
     if arguments.schema.is_some() {
         report.show_whole();
     }
+    if arguments.no_markdown {
+        report.show_as_written();
+    }
     if let Some(path) = world.env.get(sys::env::LOG) {
         report.log_to(Path::new(path));
     }
@@ -618,6 +621,7 @@ const HELP: &str = "/new      start the conversation afresh\n/compact  sum the c
 
 /// A word of our own as the answer.
 fn said(text: &str, report: &mut Report) -> Result<Ending> {
+    report.show_as_written();
     let reply = crate::message::Reply {
         text: text.into(),
         ..crate::message::Reply::default()

@@ -33,6 +33,7 @@ mod tests {
         let terminal = Terminal {
             out: false,
             err: false,
+            rich: false,
             color: false,
         };
         let curtain = Curtain::of(terminal);

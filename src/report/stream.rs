@@ -1,25 +1,48 @@
-//! The answer on a terminal, as it comes.
+//! The answer on a terminal, as it comes: rendered, or as the model wrote it.
 
+use super::markdown::Markdown;
+use super::markdown::ink::{Look, Span};
 use crate::event::Event;
-use crate::sys::terminal::{Page, Terminal};
+use crate::sys::terminal::{Harmless, Page, Terminal};
 use anyhow::Result;
+use console::Style;
 
 /// The answer on a terminal, as it comes.
 pub(super) struct Stream {
+    terminal: Terminal,
     page: Page,
+    way: Way,
     /// Something was printed since the last line ended.
     open: bool,
     /// The text of this reply was printed piece by piece.
     shown: bool,
 }
 
+/// How an answer is shown.
+enum Way {
+    AsWritten,
+    /// What marks are looked for in is harmless already; a character held back by the one is a part of the other's text.
+    Rendered(Box<Markdown>, Harmless),
+}
+
 impl Stream {
     pub(super) fn on(terminal: Terminal) -> Self {
+        let way = match terminal.rich {
+            true => Way::Rendered(Box::default(), Harmless::default()),
+            false => Way::AsWritten,
+        };
         Self {
+            terminal,
             page: Page::on(terminal),
+            way,
             open: false,
             shown: false,
         }
+    }
+
+    /// Show what comes as the model wrote it.
+    pub(super) fn as_written(&mut self) {
+        self.way = Way::AsWritten;
     }
 
     pub(super) fn tell(&mut self, event: &Event<'_>) -> Result<()> {
@@ -36,18 +59,73 @@ impl Stream {
         }
     }
 
+    /// End what was said so far, on a line of its own.
     pub(super) fn end_line(&mut self) -> Result<()> {
-        self.page.settle();
-        if std::mem::take(&mut self.open) {
-            self.page.put("\n")?;
+        let is_open = std::mem::take(&mut self.open);
+        match &mut self.way {
+            Way::AsWritten => {
+                self.page.settle();
+                if is_open {
+                    self.page.put("\n")?;
+                }
+            }
+            Way::Rendered(markdown, harmless) => {
+                let width = self.terminal.width().unwrap_or(WIDTH);
+                let mut spans = markdown.push(&harmless.rest(), width);
+                spans.extend(markdown.end(width));
+                paint(&mut self.page, &spans)?;
+            }
         }
         self.page.flush()
     }
 
     fn print(&mut self, text: &str) -> Result<()> {
         self.shown = true;
-        self.open = !text.ends_with('\n');
-        self.page.put(text)?;
-        self.page.flush()
+        match &mut self.way {
+            Way::AsWritten => {
+                self.open = !text.ends_with('\n');
+                self.page.put(text)?;
+            }
+            Way::Rendered(markdown, harmless) => {
+                let width = self.terminal.width().unwrap_or(WIDTH);
+                paint(&mut self.page, &markdown.push(&harmless.pass(text), width))?;
+            }
+        }
+        self.page.flush_soon()
     }
+}
+
+/// Columns, where nobody says how many there are.
+const WIDTH: usize = 80;
+
+fn paint(page: &mut Page, spans: &[Span]) -> Result<()> {
+    for Span { look, text } in spans {
+        match *look == Look::default() {
+            true => page.put(text)?,
+            false => page.paint(text, &style(*look))?,
+        }
+    }
+    Ok(())
+}
+
+/// The colours of a look, which the terminal's own scheme fills in.
+fn style(look: Look) -> Style {
+    let Look {
+        bold,
+        italic,
+        struck,
+        code,
+        link,
+        faint,
+    } = look;
+    let choices: [(bool, fn(Style) -> Style); 6] = [
+        (bold, Style::bold),
+        (italic, Style::italic),
+        (struck, Style::strikethrough),
+        (code, Style::cyan),
+        (link, |style| style.blue().underlined()),
+        (faint, Style::dim),
+    ];
+    let chosen = choices.into_iter().filter(|(is, _)| *is);
+    chosen.fold(Style::new(), |style, (_, with)| with(style))
 }

@@ -8,6 +8,7 @@ use crate::sys::env::{self, Env};
 use crate::sys::hosts::Hosts;
 use crate::sys::secret::Secret;
 use crate::sys::signal::{self, Patience};
+use crate::sys::terminal::later;
 use crate::sys::web;
 use anyhow::Context;
 use rustix::io::Errno;
@@ -810,6 +811,7 @@ impl<In: Transport> Way<In> {
                 }
                 Self::Through(inner) => {
                     signal::check().map_err(ended)?;
+                    later::catch_up();
                     timeout.per_read = Some(STEP.into());
                     match inner.await_input(timeout) {
                         Err(ureq::Error::Timeout(ureq::Timeout::PerRead)) => {

@@ -5,6 +5,7 @@
 //! dropped, children ended, the log closed; and last the process dies by the same signal, so that a shell sees the truth.
 //! A second Ctrl-C ends it at once. A signal that was ignored when the program started, as under `nohup`, stays ignored.
 
+use super::terminal::later;
 use super::{leash, process};
 use crate::error::{Exit, Stop};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -300,6 +301,7 @@ pub fn wait(
     loop {
         check()?;
         let mut slice = patience.0.unwrap_or(SLICE).min(SLICE);
+        slice = slice.min(later::before_wait().unwrap_or(slice));
         let mut all: Vec<PollFd<'_>> = Vec::with_capacity(fds.len() + 2);
         all.extend(
             fds.iter()

@@ -15,6 +15,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 mod foot;
 mod harmless;
+pub(super) mod later;
 mod page;
 mod row;
 
@@ -30,6 +31,8 @@ pub struct Terminal {
     pub out: bool,
     /// Standard error is a terminal that can show a spinner.
     pub err: bool,
+    /// Standard output is a terminal that can show more than the text as it is.
+    pub rich: bool,
     /// Colour may be used on standard error.
     pub color: bool,
 }
@@ -42,7 +45,12 @@ impl Terminal {
         console::set_colors_enabled(color.unwrap_or(out && !dumb && !no_color));
         let color = color.unwrap_or(err && !no_color);
         console::set_colors_enabled_stderr(color);
-        Self { out, err, color }
+        Self {
+            out,
+            err,
+            rich: out && !dumb,
+            color,
+        }
     }
 
     /// The columns of standard output, where that is a terminal; 80 where it does not say.
@@ -87,14 +95,10 @@ impl Terminal {
     }
 
     fn put(self, bytes: &[u8]) -> Result<()> {
-        let print = || {
-            let stdout = std::io::stdout();
-            let lock = stdout.lock();
-            write(lock.as_fd(), bytes, "standard output")
-        };
+        later::now()?;
         match self.out && !bytes.is_empty() {
-            true => foot::around(bytes.ends_with(b"\n"), print),
-            false => print(),
+            true => show(bytes),
+            false => write_out(bytes),
         }
     }
 
@@ -167,7 +171,7 @@ impl Terminal {
 
     fn write_error(self, mut text: String) {
         text.push('\n');
-        foot::complain(text, self.out && self.err);
+        foot::complain(&text, self.out && self.err);
     }
 }
 
@@ -185,6 +189,17 @@ fn error_width() -> usize {
         0 => 80,
         told => told,
     }
+}
+
+/// Write `bytes` to standard output, which is a terminal.
+fn show(bytes: &[u8]) -> Result<()> {
+    foot::around(bytes.ends_with(b"\n"), || write_out(bytes))
+}
+
+fn write_out(bytes: &[u8]) -> Result<()> {
+    let stdout = std::io::stdout();
+    let lock = stdout.lock();
+    write(lock.as_fd(), bytes, "standard output")
 }
 
 /// Words for standard error: harmless, and without keys.

@@ -27,6 +27,7 @@ mod formats;
 mod heartbeat;
 mod keys;
 mod login;
+mod markdown;
 mod memory;
 mod models;
 mod money;

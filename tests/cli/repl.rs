@@ -106,8 +106,8 @@ fn a_change_is_shown_and_made_only_when_the_person_says_so() {
         write(),
         says("Written."),
     ]);
-    let mut screen = talk(&story);
-    say(&mut screen, "add bread").until("allow?");
+    let mut screen = begun(story.screen(24, 120).args(["repl"]));
+    say(&mut screen, "add bread").until_prompt("  allow?");
     screen.snapshot("repl_question", &timeless(&screen.text()));
     say(&mut screen, "no, use the list in list.md")
         .until("Not written.")
@@ -121,7 +121,7 @@ fn a_change_is_shown_and_made_only_when_the_person_says_so() {
         told.contains("the user said no: use the list in list.md"),
         "{told}"
     );
-    say(&mut screen, "again").until("allow?");
+    say(&mut screen, "again").until_prompt("  allow?");
     say(&mut screen, "y").until("Written.");
     let text = std::fs::read_to_string(story.dir().join("notes.md")).unwrap();
     assert_eq!(text, "milk\nbread\n");
@@ -142,11 +142,11 @@ fn what_is_allowed_for_the_session_is_not_asked_again_and_always_is_a_rule() {
         says("4."),
     ]);
     let mut screen = talk(&story);
-    say(&mut screen, "a").until("allow?");
+    say(&mut screen, "a").until_prompt("  allow?");
     say(&mut screen, "s").until("1.").until_prompt("> ");
     say(&mut screen, "b").until("2.").until_prompt("> ");
     // Another tool is another question.
-    say(&mut screen, "c").until("allow?");
+    say(&mut screen, "c").until_prompt("  allow?");
     say(&mut screen, "a").until("written to").until("3.");
     end(&mut screen);
     let config = std::fs::read_to_string(story.home().join(".nanobot/config.json")).unwrap();
@@ -169,7 +169,7 @@ fn a_command_that_lacks_a_right_is_asked_about() {
     ]);
     let mut screen = talk(&story);
     say(&mut screen, "write it")
-        .until("allow?")
+        .until_prompt("  allow?")
         .until("$ echo bread > list.md");
     say(&mut screen, "yes").until("Done.");
     let text = std::fs::read_to_string(story.dir().join("list.md")).unwrap();
@@ -187,7 +187,7 @@ fn the_model_can_ask_the_person_and_nobody_else() {
     };
     let story = Story::new().script([ask(), says("Coffee it is.")]);
     let mut screen = talk(&story);
-    say(&mut screen, "make me something").until("answer:");
+    say(&mut screen, "make me something").until_prompt("  answer:");
     screen.snapshot("repl_ask_user", &timeless(&screen.text()));
     say(&mut screen, "2").until("Coffee it is.");
     assert_eq!(story.asked()[1].last(), "coffee");
@@ -201,7 +201,7 @@ fn the_model_can_ask_the_person_and_nobody_else() {
 
 #[test]
 fn a_ctrl_c_stops_a_stream_and_the_conversation_goes_on() {
-    let story = Story::new().script([stalling("Half of it\n"), says("Whole.")]);
+    let story = Story::new().script([stalling("Half of it\n\nx"), says("Whole.")]);
     let mut screen = talk(&story);
     say(&mut screen, "tell")
         .until("Half of it")
@@ -308,7 +308,7 @@ fn whatever_ends_it_the_terminal_is_as_before() {
         screen.is_restored();
     }
     // While a turn goes on.
-    let story = Story::new().script([stalling("Half\n")]);
+    let story = Story::new().script([stalling("Half\n\nx")]);
     let mut screen = talk(&story);
     say(&mut screen, "x").until("Half").signal(Signal::TERM);
     assert_eq!(screen.code(), 143);
@@ -318,7 +318,7 @@ fn whatever_ends_it_the_terminal_is_as_before() {
     let mut screen = talk(&story);
     screen.type_("half").until("half").kill();
     screen.until_restored();
-    let story = Story::new().script([stalling("Half\n")]);
+    let story = Story::new().script([stalling("Half\n\nx")]);
     let mut screen = talk(&story);
     say(&mut screen, "x").until("Half").kill();
     screen.until_restored();
@@ -371,7 +371,7 @@ fn what_was_typed_before_a_question_is_no_answer_to_it() {
     say(&mut screen, "wait").until("exec");
     say(&mut screen, "y");
     std::fs::write(story.dir().join("go"), "").unwrap();
-    screen.until("allow?");
+    screen.until_prompt("  allow?");
     say(&mut screen, "n").until("Not written.");
     assert!(!story.dir().join("new.md").exists());
     drop(screen);
@@ -412,7 +412,7 @@ fn a_file_after_an_at_goes_along() {
 #[test]
 fn its_commands() {
     let story = Story::new().script([says("# One\n\ntwo"), says("Forked."), says("Again.")]);
-    let mut screen = begun(story.screen(50, 100).args(["repl"]));
+    let mut screen = begun(story.screen(36, 80).args(["repl"]));
     say(&mut screen, "/help")
         .until("/exit")
         .until("Ctrl-C stops a turn.")

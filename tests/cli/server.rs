@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 
 /// What the server was sent.
@@ -60,6 +61,8 @@ pub(crate) struct Answer {
     pub(crate) headers: Vec<(String, String)>,
     /// Sent one by one, each in a chunk of its own where the transfer is chunked.
     pub(crate) pieces: Vec<Vec<u8>>,
+    /// What comes after them while it is sent, until nobody can send more.
+    pub(crate) live: Option<Arc<Mutex<Receiver<Vec<u8>>>>>,
     pub(crate) ending: Ending,
 }
 
@@ -86,7 +89,7 @@ impl Answer {
             status,
             headers,
             pieces: vec![body.as_bytes().to_vec()],
-            ending: Ending::Whole,
+            ..Self::default()
         }
     }
 
@@ -101,8 +104,18 @@ impl Answer {
             status: 200,
             headers,
             pieces,
-            ending: Ending::Whole,
+            ..Self::default()
         }
+    }
+
+    /// As [`Self::events`], with what a test sends when it is time for it.
+    pub(crate) fn live() -> (Sender<Vec<u8>>, Self) {
+        let (sender, receiver) = channel();
+        let answer = Self {
+            live: Some(Arc::new(Mutex::new(receiver))),
+            ..Self::events::<&[u8]>([])
+        };
+        (sender, answer)
     }
 
     pub(crate) fn header(mut self, name: &str, value: &str) -> Self {
@@ -314,11 +327,14 @@ fn send(writer: &mut TcpStream, reader: &mut BufReader<TcpStream>, answer: &Answ
     }
     head.push_str("\r\n");
     let mut ok = writer.write_all(head.as_bytes()).is_ok();
-    for piece in answer.pieces.iter().filter(|piece| !piece.is_empty()) {
+    let live = answer.live.as_ref().map(|live| live.lock().unwrap());
+    let later = live.iter().flat_map(|live| live.iter());
+    let pieces = answer.pieces.iter().cloned().chain(later);
+    for piece in pieces.filter(|piece| !piece.is_empty()) {
         ok = ok && write!(writer, "{:x}\r\n", piece.len()).is_ok();
         ok = ok
             && writer
-                .write_all(piece)
+                .write_all(&piece)
                 .and_then(|()| writer.write_all(b"\r\n"))
                 .is_ok();
     }

@@ -55,17 +55,17 @@ pub const COMMANDS: &[Command] = &[
     command(
         "new",
         Takes::Nothing,
-        "start the conversation afresh; what was said is kept, but not sent",
+        "start afresh; what was said is kept, not sent",
     ),
     command(
         "stop",
         Takes::Nothing,
-        "stop what is going on (Ctrl-C does it at once)",
+        "stop what is going on, as Ctrl-C does",
     ),
     command(
         "session",
         Takes::Session,
-        "which conversation this is; with KEY, go on with that one",
+        "which one this is; with KEY, go on with that one",
     ),
     command("sessions", Takes::Nothing, "all conversations"),
     command(
@@ -81,12 +81,12 @@ pub const COMMANDS: &[Command] = &[
     command(
         "undo",
         Takes::Words("[TURN]"),
-        "take back what the last turn changed with file tools",
+        "take back the file changes of the last turn",
     ),
     command(
         "retry",
         Takes::Nothing,
-        "go on with a turn that was cut short, or ask the same again",
+        "go on with what was cut short, or ask it again",
     ),
     command(
         "model",
@@ -96,7 +96,7 @@ pub const COMMANDS: &[Command] = &[
     command(
         "profile",
         Takes::Profile,
-        "what the agent may do; with NAME, by that profile",
+        "what it may do; with NAME, by that profile",
     ),
     command("tools", Takes::Nothing, "what it can use"),
     command("skills", Takes::Nothing, "what it was taught"),
@@ -104,13 +104,13 @@ pub const COMMANDS: &[Command] = &[
     command(
         "memory",
         Takes::OneOf(&["show", "search", "log", "diff", "undo", "edit"]),
-        "what is remembered of all conversations",
+        "what is remembered",
     ),
     command("usage", Takes::Words("[--by WHAT]"), "what was spent"),
     command(
         "context",
         Takes::Nothing,
-        "what is sent with the next message, and what it weighs",
+        "what is sent with the next message",
     ),
     command("save", Takes::Path, "write the last answer to FILE"),
     command(

@@ -97,24 +97,14 @@ impl Console {
 
     /// Put the question about `case`, until there is an answer to it.
     fn ask(&self, case: &Case<'_>, rule: Option<&rule::Rule>) -> Result<Word, Failure> {
-        let grant = case.refusal.grant.as_deref().unwrap_or_default();
         let call = crate::report::hint(case.tool, case.arguments);
         self.show(&format!("? {call}"), &Style::new().yellow().bold());
-        self.show(
-            &format!("  {}", cut(&case.refusal.words, 400)),
-            &Style::new(),
-        );
+        let why = cut(&case.refusal.words, 300);
+        self.show(&format!("  {why}"), &Style::new().dim());
         self.detail(case);
-        let mut choices = vec!["y(es)".to_owned()];
-        choices.push(format!(
-            "s(ession: `{grant}` for {} until the end)",
-            case.tool
-        ));
-        if let Some(rule) = rule {
-            choices.push(format!("a(lways: {})", rule.words));
-        }
-        choices.push("n(o), or say why not".into());
-        self.show(&format!("  {}", choices.join(" · ")), &Style::new().dim());
+        let always = rule.map_or_else(String::new, |rule| format!(" · a(lways: {})", rule.words));
+        let choices = format!("  y(es) · s(ession){always} · n(o), or say why not");
+        self.show(&choices, &Style::new().dim());
         loop {
             let text = self.read("  allow? ")?;
             let lower = text.to_lowercase();

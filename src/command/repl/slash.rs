@@ -293,14 +293,15 @@ impl Repl<'_> {
             Takes::Nothing => format!("/{}", command.name),
             takes => format!("/{} {}", command.name, takes.words()),
         };
-        let width = COMMANDS.iter().map(|it| name(it).len()).max().unwrap_or(0);
+        // The longest ones need not set the width for all.
+        let width = 20;
         let lines = COMMANDS
             .iter()
             .map(|it| format!("{:width$}  {}\n", name(it), it.about));
         let text: String = lines.collect();
         self.say(&format!(
-            "{text}\n!CMD runs CMD in your shell; what it prints goes along with your next message. @FILE attaches FILE.\n\
-             Alt-Enter or a `\\` at the end goes on in a new line; Ctrl-R searches the history; Ctrl-C stops a turn.\n"
+            "{text}\n!CMD runs CMD in your shell; what it prints goes with your next message.\n@FILE attaches FILE. \
+             Alt-Enter, or a `\\` at the end, goes on in a new line.\nCtrl-R searches what you typed before; Ctrl-C stops a turn.\n"
         ))
     }
 

@@ -3,8 +3,10 @@
 //! Whoever prints need not know of them: each door of the terminal takes them away first and puts them back after. The
 //! cursor rests at their beginning, so that they are wiped in one go however the window was resized, and a process that
 //! is killed leaves nothing that the next prompt would not write over.
+//!
+//! What is to be written later is written before the lock is taken: else the next wait would write it, and take it again.
 
-use super::Row;
+use super::{Row, later};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
@@ -85,6 +87,7 @@ impl Foot {
 
 /// From now on `painter` says what stands at the foot; `None` clears it.
 pub(super) fn show(painter: Option<Painter>) {
+    later::catch_up();
     let mut foot = foot();
     match painter {
         None => {
@@ -107,6 +110,7 @@ pub(super) fn show(painter: Option<Painter>) {
 /// Draw the lines as they are now.
 pub(super) fn refresh() {
     if BUSY.load(Ordering::SeqCst) {
+        later::catch_up();
         foot().draw();
     }
 }
@@ -144,7 +148,8 @@ pub(super) fn around<T>(ends: bool, print: impl FnOnce() -> T) -> T {
 
 /// Print `line` to standard error, or hold it while somebody else has the terminal alone. With `is_shared` standard output
 /// is on the same terminal, where a line of it that has no end yet gets one.
-pub(super) fn complain(line: String, is_shared: bool) {
+pub(super) fn complain(line: &str, is_shared: bool) {
+    later::catch_up();
     let print = |line: &str| {
         let break_off = is_shared && OPEN.swap(false, Ordering::Relaxed);
         match break_off {
@@ -153,14 +158,14 @@ pub(super) fn complain(line: String, is_shared: bool) {
         };
     };
     if !BUSY.load(Ordering::SeqCst) {
-        return print(&line);
+        return print(line);
     }
     let mut foot = foot();
     match foot.alone {
-        Some((who, _)) if who != thread::current().id() => foot.held.push_str(&line),
+        Some((who, _)) if who != thread::current().id() => foot.held.push_str(line),
         _ => {
             foot.wipe();
-            print(&line);
+            print(line);
             foot.draw();
         }
     }
@@ -187,6 +192,7 @@ pub(super) fn alone<T>(work: impl FnOnce() -> T) -> T {
         }
     }
 
+    later::catch_up();
     let me = thread::current().id();
     let mut foot = foot();
     let depth = loop {

@@ -3,7 +3,7 @@
 //! Words of others and our own come in by the same doors, and all of them are made harmless where a terminal shows them;
 //! colours are added here, after that, and nowhere else.
 
-use super::{Harmless, Terminal, harmless, harmless_json};
+use super::{Harmless, Terminal, harmless, harmless_json, later};
 use crate::sys::secret;
 use anyhow::Result;
 use console::Style;
@@ -85,6 +85,16 @@ impl Page {
     pub fn flush(&mut self) -> Result<()> {
         let held = std::mem::take(&mut self.held);
         self.terminal.put(held.as_bytes())
+    }
+
+    /// As [`Self::flush`], with what follows soon: in one piece, and before anybody waits for more.
+    ///
+    /// # Errors
+    /// Those of [`Terminal::print`].
+    pub fn flush_soon(&mut self) -> Result<()> {
+        later::say(&self.held)?;
+        self.held.clear();
+        Ok(())
     }
 
     /// Nothing that follows belongs to what was put so far.

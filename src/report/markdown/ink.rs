@@ -1,0 +1,94 @@
+//! Words and how they look. What is written is put together from spans; which colour a look has is for others to say.
+
+/// How words look.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::report) struct Look {
+    pub bold: bool,
+    pub italic: bool,
+    pub struck: bool,
+    pub code: bool,
+    /// An address.
+    pub link: bool,
+    /// Of us and not of the text: bars, rules, labels.
+    pub faint: bool,
+}
+
+impl Look {
+    pub(super) const FAINT: Self = Self {
+        faint: true,
+        ..Self::PLAIN
+    };
+    pub(super) const CODE: Self = Self {
+        code: true,
+        ..Self::PLAIN
+    };
+    pub(super) const BOLD: Self = Self {
+        bold: true,
+        ..Self::PLAIN
+    };
+    pub(super) const PLAIN: Self = Self {
+        bold: false,
+        italic: false,
+        struck: false,
+        code: false,
+        link: false,
+        faint: false,
+    };
+}
+
+/// Words of one look.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::report) struct Span {
+    pub look: Look,
+    pub text: String,
+}
+
+/// What is to be printed, in order.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Ink(Vec<Span>);
+
+impl Ink {
+    pub(super) fn add(&mut self, look: Look, text: &str) {
+        match self.0.last_mut() {
+            _ if text.is_empty() => {}
+            Some(last) if last.look == look => last.text.push_str(text),
+            _ => self.0.push(Span {
+                look,
+                text: text.to_owned(),
+            }),
+        }
+    }
+
+    pub(super) fn add_all(&mut self, spans: &[Span]) {
+        spans
+            .iter()
+            .for_each(|span| self.add(span.look, &span.text));
+    }
+
+    /// End the row. What comes after its words has no look.
+    pub(super) fn end_row(&mut self) {
+        self.add(Look::PLAIN, "\n");
+    }
+
+    /// In bytes.
+    pub(super) fn length(&self) -> usize {
+        self.0.iter().map(|span| span.text.len()).sum()
+    }
+
+    /// Take what comes after so many bytes.
+    pub(super) fn split_off(&mut self, bytes: usize) -> Self {
+        let mut tail = Self::default();
+        let mut left = bytes;
+        for span in &mut self.0 {
+            let at = left.min(span.text.len());
+            left -= at;
+            tail.add(span.look, &span.text.split_off(at));
+        }
+        self.0.retain(|span| !span.text.is_empty());
+        tail
+    }
+
+    pub(super) fn take(&mut self) -> Vec<Span> {
+        std::mem::take(&mut self.0)
+    }
+}

@@ -1,0 +1,468 @@
+//! Marks within a line: emphasis, code, links, escapes.
+//!
+//! A mark that opens something is held, with what follows it, until that is closed or cannot be any more: at the end of the
+//! line, or after so many letters that somebody would wait. Then it was none, and is shown. The same text looks the same
+//! however it was cut.
+
+use super::ink::Look;
+
+/// What is opened is closed within so many bytes.
+const LIMIT: usize = 600;
+
+/// A line on its way.
+#[derive(Debug, Default)]
+pub(super) struct Inline {
+    held: String,
+    /// The letter before that.
+    before: Option<char>,
+}
+
+/// Takes what is to be shown.
+pub(super) type Show<'a> = dyn FnMut(Look, &str) + 'a;
+
+impl Inline {
+    /// More of the line; what is known now is shown.
+    pub(super) fn feed(&mut self, text: &str, look: Look, show: &mut Show<'_>) {
+        self.held.push_str(text);
+        let done = resolve(&self.held, self.before, false, look, show);
+        self.before = self.held[..done].chars().next_back().or(self.before);
+        self.held.drain(..done);
+    }
+
+    /// The line has ended.
+    pub(super) fn end(&mut self, look: Look, show: &mut Show<'_>) {
+        resolve(&self.held, self.before, true, look, show);
+        *self = Self::default();
+    }
+}
+
+/// Show a text that is complete.
+pub(super) fn show(text: &str, look: Look, show: &mut Show<'_>) {
+    resolve(text, None, true, look, show);
+}
+
+/// What stands at a mark.
+#[derive(Debug, PartialEq, Eq)]
+enum Found<'t> {
+    /// It depends on what follows.
+    Open,
+    /// Letters, which many bytes have.
+    Letters(usize),
+    /// An escaped letter, after so many bytes of marks.
+    Escaped(usize),
+    /// A line's end that the text asks for, and that it has anyway.
+    Break,
+    Code(&'t str, usize),
+    Emphasis(&'t str, u8, usize),
+    Link {
+        text: &'t str,
+        address: &'t str,
+        length: usize,
+    },
+}
+
+/// Show what is known of `text`; returns its length in bytes. When it `is_over`, that is all.
+fn resolve(
+    text: &str,
+    mut before: Option<char>,
+    is_over: bool,
+    look: Look,
+    show: &mut Show<'_>,
+) -> usize {
+    let mut at = 0;
+    while at < text.len() {
+        let rest = &text[at..];
+        let plain = rest.find(is_mark).unwrap_or(rest.len());
+        if plain > 0 {
+            show(look, &rest[..plain]);
+            before = rest[..plain].chars().next_back();
+            at += plain;
+            continue;
+        }
+        let length = match found(rest, before, is_over) {
+            Found::Open => return at,
+            Found::Letters(length) => {
+                show(look, &rest[..length]);
+                length
+            }
+            Found::Escaped(marks) => {
+                show(look, &rest[marks..=marks]);
+                marks + 1
+            }
+            Found::Break => 1,
+            Found::Code(code, length) => {
+                show(Look { code: true, ..look }, code);
+                length
+            }
+            Found::Emphasis(inner, marks, length) => {
+                let struck = rest.starts_with('~');
+                let inside = Look {
+                    bold: look.bold || (!struck && marks > 1),
+                    italic: look.italic || (!struck && marks != 2),
+                    struck: look.struck || struck,
+                    ..look
+                };
+                resolve(inner, Some('*'), true, inside, show);
+                length
+            }
+            Found::Link {
+                text,
+                address,
+                length,
+            } => {
+                show_link(text, address, look, show);
+                length
+            }
+        };
+        before = rest[..length].chars().next_back();
+        at += length;
+    }
+    at
+}
+
+/// The text, and where it leads: what is clicked is what is seen.
+fn show_link(text: &str, address: &str, look: Look, show: &mut Show<'_>) {
+    let link = Look { link: true, ..look };
+    let bare = address.strip_prefix("mailto:").unwrap_or(address);
+    if text.is_empty() || text == address || text == bare {
+        return show(link, if text.is_empty() { address } else { text });
+    }
+    resolve(text, Some('['), true, look, show);
+    show(look, " (");
+    show(link, address);
+    show(look, ")");
+}
+
+fn is_mark(letter: char) -> bool {
+    matches!(letter, '\\' | '`' | '*' | '_' | '~' | '[' | '!' | '<')
+}
+
+/// What `text`, which begins with a mark, has there.
+fn found(text: &str, before: Option<char>, is_over: bool) -> Found<'_> {
+    // Nothing beyond the limit is looked at, wherever the text was cut.
+    let whole = is_over || text.len() >= LIMIT;
+    let text = &text[..text.floor_char_boundary(LIMIT)];
+    let found = match text.as_bytes()[0] {
+        b'\\' => escaped(text, is_over),
+        b'`' => code(text, whole),
+        b'[' => link(text, 0),
+        b'!' => image(text),
+        b'<' => address(text),
+        _ => emphasis(text, before, whole),
+    };
+    match found {
+        Found::Open if whole => Found::Letters(run(text)),
+        found => found,
+    }
+}
+
+/// How often the first letter, a mark of one byte, stands there.
+fn run(text: &str) -> usize {
+    let first = text.as_bytes()[0];
+    text.bytes().take_while(|byte| *byte == first).count()
+}
+
+fn escaped(text: &str, is_over: bool) -> Found<'_> {
+    match text.as_bytes().get(1) {
+        None if is_over => Found::Break,
+        None => Found::Open,
+        Some(next) if next.is_ascii_punctuation() => Found::Escaped(1),
+        Some(_) => Found::Letters(1),
+    }
+}
+
+fn code(text: &str, whole: bool) -> Found<'_> {
+    let marks = run(text);
+    let Some(end) = code_end(text, marks, whole) else {
+        return Found::Open;
+    };
+    let code = &text[marks..end - marks];
+    let inner = code
+        .strip_prefix(' ')
+        .and_then(|code| code.strip_suffix(' '))
+        .filter(|inner| !inner.trim().is_empty());
+    Found::Code(inner.unwrap_or(code), end)
+}
+
+/// Where code ends that `text` begins with, its marks included. A run at the end of a text that is not whole may become longer,
+/// and closes nothing yet.
+fn code_end(text: &str, marks: usize, whole: bool) -> Option<usize> {
+    let mut at = marks;
+    loop {
+        at += text[at..].find('`')?;
+        let closing = run(&text[at..]);
+        at += closing;
+        if closing == marks && (whole || at < text.len()) {
+            return Some(at);
+        }
+    }
+}
+
+/// `**bold**` and the like. Marks of two kinds close what their own kind has opened.
+fn emphasis(text: &str, before: Option<char>, whole: bool) -> Found<'_> {
+    let mark = text.as_bytes()[0];
+    let marks = run(text);
+    let Some(next) = text[marks..].chars().next() else {
+        return match whole {
+            true => Found::Letters(marks),
+            false => Found::Open,
+        };
+    };
+    let in_word = mark == b'_' && before.is_some_and(char::is_alphanumeric);
+    let fits = match mark {
+        b'~' => marks == 2,
+        _ => marks <= 3,
+    };
+    if !fits || in_word || next.is_whitespace() {
+        return Found::Letters(marks);
+    }
+    match closing(text, mark, marks, whole) {
+        Closing::At(end) => {
+            let count = u8::try_from(marks).expect("three at most");
+            Found::Emphasis(&text[marks..end - marks], count, end)
+        }
+        Closing::Unknown => Found::Open,
+        // Of three, one may stand alone and two be closed.
+        Closing::None => Found::Letters(if marks == 3 { 1 } else { marks }),
+    }
+}
+
+enum Closing {
+    At(usize),
+    Unknown,
+    None,
+}
+
+fn closing(text: &str, mark: u8, marks: usize, whole: bool) -> Closing {
+    let bytes = text.as_bytes();
+    let mut at = marks;
+    while at < bytes.len() {
+        let here = run_at(text, at);
+        match bytes[at] {
+            b'\\' => {
+                // The letter after it, whatever that is.
+                let next = text[at + 1..].chars().next();
+                at += 1 + next.map_or(0, char::len_utf8);
+                continue;
+            }
+            b'`' => match code_end(&text[at..], here, whole) {
+                Some(length) => {
+                    at += length;
+                    continue;
+                }
+                None if !whole => return Closing::Unknown,
+                None => {}
+            },
+            byte if byte == mark => {
+                let end = at + here;
+                let next = text[end..].chars().next();
+                if next.is_none() && !whole {
+                    return Closing::Unknown;
+                }
+                let after_blank = text[..at].ends_with(char::is_whitespace);
+                let in_word = mark == b'_' && next.is_some_and(char::is_alphanumeric);
+                // Three close one or two as well, with what was opened within.
+                if !after_blank && !in_word && (here == marks || here == 3) {
+                    return Closing::At(end);
+                }
+            }
+            _ => {}
+        }
+        at += here;
+    }
+    if whole {
+        Closing::None
+    } else {
+        Closing::Unknown
+    }
+}
+
+/// The length of the run of one mark at `at`, or of the letter there.
+fn run_at(text: &str, at: usize) -> usize {
+    let letter = text[at..].chars().next().map_or(1, char::len_utf8);
+    if letter > 1 { letter } else { run(&text[at..]) }
+}
+
+fn image(text: &str) -> Found<'_> {
+    match text.as_bytes().get(1) {
+        None => Found::Open,
+        Some(b'[') => link(text, 1),
+        Some(_) => Found::Letters(1),
+    }
+}
+
+/// `[text](address "title")`, after `skipped` bytes.
+fn link(whole: &str, skipped: usize) -> Found<'_> {
+    let text = &whole[skipped..];
+    let no = Found::Letters(skipped + 1);
+    let mut depth = 0_usize;
+    let mut end = None;
+    let mut escaped = false;
+    for (at, byte) in text.bytes().enumerate() {
+        match byte {
+            _ if std::mem::take(&mut escaped) => {}
+            b'\\' => escaped = true,
+            b'[' => depth += 1,
+            b']' => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 {
+            end = Some(at);
+            break;
+        }
+    }
+    let Some(end) = end else { return Found::Open };
+    let words = &text[1..end];
+    let rest = &text[end + 1..];
+    match rest.as_bytes().first() {
+        None => return Found::Open,
+        Some(b'(') => {}
+        Some(_) => return no,
+    }
+    let mut depth = 0_usize;
+    for (at, byte) in rest.bytes().enumerate() {
+        match byte {
+            b'(' => depth += 1,
+            b')' => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 {
+            let inside = rest[1..at].trim();
+            // A title says what the text should.
+            let address = inside.split(char::is_whitespace).next().unwrap_or_default();
+            let title = inside[address.len()..].trim();
+            let is_title = title.is_empty() || title.starts_with(['"', '\'', '(']);
+            let address = address.trim_start_matches('<').trim_end_matches('>');
+            return match is_title && !address.is_empty() {
+                true => Found::Link {
+                    text: words,
+                    address,
+                    length: skipped + end + 1 + at + 1,
+                },
+                false => no,
+            };
+        }
+    }
+    Found::Open
+}
+
+/// `<https://…>`; any other tag is shown as it is.
+fn address(text: &str) -> Found<'_> {
+    let inside = &text[1..];
+    let end = inside.find(|letter: char| letter == '>' || letter == '<' || letter.is_whitespace());
+    let Some(end) = end else { return Found::Open };
+    let address = &inside[..end];
+    let leads = ["http://", "https://", "ftp://", "mailto:"]
+        .iter()
+        .any(|scheme| address.starts_with(scheme));
+    match inside[end..].starts_with('>') && (leads || address.contains('@')) {
+        true => Found::Link {
+            text: "",
+            address,
+            length: end + 2,
+        },
+        false => Found::Letters(1),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Inline, Look};
+
+    /// Marks of our own about what has a look.
+    fn pieces(cuts: &[&str]) -> String {
+        let mut all: Vec<(Look, String)> = Vec::new();
+        let mut show = |look: Look, text: &str| match all.last_mut() {
+            Some((last, words)) if *last == look => words.push_str(text),
+            _ => all.push((look, text.to_owned())),
+        };
+        let mut inline = Inline::default();
+        for cut in cuts {
+            inline.feed(cut, Look::PLAIN, &mut show);
+        }
+        inline.end(Look::PLAIN, &mut show);
+        let name = |look: &Look| {
+            let flags = [
+                (look.bold, 'b'),
+                (look.italic, 'i'),
+                (look.struck, 's'),
+                (look.code, 'c'),
+                (look.link, 'l'),
+            ];
+            let flags = flags.iter().filter(|(is, _)| *is);
+            flags.map(|(_, name)| *name).collect::<String>()
+        };
+        let mark = |(look, text): &(Look, String)| match name(look) {
+            name if name.is_empty() => text.clone(),
+            name => format!("{{{name}:{text}}}"),
+        };
+        all.iter().map(mark).collect()
+    }
+
+    fn check(text: &str, expect: &str) {
+        assert_eq!(pieces(&[text]), expect);
+        for cut in (0..text.len()).filter(|cut| text.is_char_boundary(*cut)) {
+            let both = pieces(&[&text[..cut], &text[cut..]]);
+            assert_eq!(both, expect, "cut at {cut}");
+        }
+        let letters: Vec<String> = text.chars().map(String::from).collect();
+        let letters: Vec<&str> = letters.iter().map(String::as_str).collect();
+        assert_eq!(pieces(&letters), expect, "cut everywhere");
+    }
+
+    #[test]
+    fn marks_become_looks() {
+        check("a **b c** d", "a {b:b c} d");
+        check(
+            "*a* _b_ __c__ ***d*** ~~e~~",
+            "{i:a} {i:b} {b:c} {bi:d} {s:e}",
+        );
+        check("**a *b* c**", "{b:a }{bi:b}{b: c}");
+        check("**a *b***", "{b:a }{bi:b}");
+        check("*a **b***", "{i:a }{bi:b}");
+        check("`a*b*` ``c`d`` ` e `", "{c:a*b*} {c:c`d} {c:e}");
+        check("**`a**`**", "{bc:a**}");
+        check("snake_case_name 2 * 3 * 4", "snake_case_name 2 * 3 * 4");
+        check("**open and `open", "**open and `open");
+        check("***a** b*", "*{b:a} b*");
+        check("a*****b", "a*****b");
+        check(
+            r"\*no\* \\ \u{1b}[2J C:\dir end\",
+            r"*no* \ \u{1b}[2J C:\dir end",
+        );
+        check("日**本**語", "日{b:本}語");
+        check("~a~ ~~~b~~~", "~a~ ~~~b~~~");
+    }
+
+    #[test]
+    fn links_say_where_they_lead() {
+        check("[a b](https://x/y)", "a b ({l:https://x/y})");
+        check("[**a**](x \"title\").", "{b:a} ({l:x}).");
+        check("[https://x](https://x)", "{l:https://x}");
+        check("[a@b.c](mailto:a@b.c)", "{l:a@b.c}");
+        check(
+            "<https://x/y> <a@b.c> <div> a < b",
+            "{l:https://x/y} {l:a@b.c} <div> a < b",
+        );
+        check("![cat](cat.png)!", "cat ({l:cat.png})!");
+        check(
+            "[a](b(c)d) [x] [y][z] [1](2 3)",
+            "a ({l:b(c)d}) [x] [y][z] [1](2 3)",
+        );
+        check("a[0](", "a[0](");
+        check("[a [b] c](d)", "a [b] c ({l:d})");
+    }
+
+    #[test]
+    fn nobody_waits_for_a_mark_that_never_comes() {
+        let long = format!("*{}* end", "a ".repeat(400));
+        assert_eq!(pieces(&[&long]), long);
+        let cuts = (1..long.len()).step_by(97);
+        for cut in cuts {
+            assert_eq!(pieces(&[&long[..cut], &long[cut..]]), long);
+        }
+        let mut shown = 0;
+        Inline::default().feed(&long, Look::PLAIN, &mut |_, text| shown += text.len());
+        assert!(shown > 100, "{shown}");
+    }
+}

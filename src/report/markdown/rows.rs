@@ -1,0 +1,195 @@
+//! Words put into rows that are no wider than they may be.
+//!
+//! A word is held until it has ended, which is all that is held: a row grows with every word, and is never touched again.
+
+use super::ink::{Ink, Look, Span};
+use super::letter;
+
+/// Rows as they grow.
+#[derive(Debug, Default)]
+pub(super) struct Rows {
+    /// Columns of a row.
+    pub(super) width: usize,
+    pub(super) ink: Ink,
+    /// What is written before the first row, and before each that follows it.
+    first: Vec<Span>,
+    rest: Vec<Span>,
+    /// The columns written of this row; `None` while it is empty.
+    column: Option<usize>,
+    /// Blanks between the last word and the next one.
+    gap: Option<(Look, usize)>,
+    word: Ink,
+    word_width: usize,
+    /// Bytes and columns of the word before the letters that go with the last one.
+    parted: (usize, usize),
+    last: Option<char>,
+}
+
+impl Rows {
+    pub(super) fn of(width: usize) -> Self {
+        Self {
+            width,
+            ..Self::default()
+        }
+    }
+
+    /// Begin rows of their own: `first` is written before the first one, `rest` before all others.
+    pub(super) fn begin(&mut self, first: Vec<Span>, rest: Vec<Span>) {
+        (self.first, self.rest) = (first, rest);
+    }
+
+    pub(super) fn words(&mut self, look: Look, text: &str) {
+        text.chars().for_each(|letter| self.letter(look, letter));
+    }
+
+    fn letter(&mut self, look: Look, letter: char) {
+        if matches!(letter, ' ' | '\t') {
+            self.end_word();
+            if self.column.is_some() {
+                // Of blanks one is enough, but in code.
+                let more = self.gap.filter(|_| look.code).map_or(0, |(_, count)| count);
+                self.gap = Some((look, more + 1));
+            }
+            return;
+        }
+        let width = letter::width(self.last, letter);
+        if self.last.is_some_and(|last| letter::parts(last, letter)) {
+            self.end_word();
+        }
+        if !self.last.is_some_and(|last| letter::joins(last, letter)) {
+            self.parted = (self.word.length(), self.word_width);
+        }
+        if width > 0 && self.word_width + width > self.room() {
+            self.break_word();
+        }
+        self.word.add(look, letter.encode_utf8(&mut [0; 4]));
+        self.word_width += width;
+        self.last = Some(letter);
+    }
+
+    /// End a word that is longer than a row, but for what goes with its last letter.
+    fn break_word(&mut self) {
+        let (bytes, columns) = std::mem::take(&mut self.parted);
+        if columns == 0 {
+            return self.end_word();
+        }
+        let tail = self.word.split_off(bytes);
+        let width = std::mem::replace(&mut self.word_width, columns) - columns;
+        let last = self.last;
+        self.end_word();
+        (self.word, self.word_width, self.last) = (tail, width, last);
+    }
+
+    /// Something stands before the next row that does not before the others.
+    pub(super) fn is_marked(&self) -> bool {
+        self.first != self.rest
+    }
+
+    /// The columns that words may take.
+    pub(super) fn room(&self) -> usize {
+        self.width.saturating_sub(width_of(&self.rest)).max(2)
+    }
+
+    fn end_word(&mut self) {
+        let word = self.word.take();
+        let width = std::mem::take(&mut self.word_width);
+        self.last = None;
+        if word.is_empty() {
+            return;
+        }
+        let gap = self.gap.take();
+        let blanks = gap.map_or(0, |(_, count)| count);
+        if let Some(column) = self.column
+            && column + blanks + width > self.room()
+        {
+            self.end_row();
+        }
+        match (self.column, gap) {
+            (None, _) => self.ink.add_all(&self.first),
+            (_, Some((look, count))) => self.ink.add(look, &" ".repeat(count)),
+            _ => {}
+        }
+        self.column = Some(self.column.map_or(0, |column| column + blanks) + width);
+        self.ink.add_all(&word);
+    }
+
+    /// The words have ended. A row without any has what stands before it.
+    pub(super) fn end(&mut self) {
+        self.end_word();
+        if self.column.is_none() {
+            self.ink.add_all(&trimmed(&self.first));
+        }
+        self.end_row();
+        self.gap = None;
+    }
+
+    /// A row that is put together already.
+    pub(super) fn whole(&mut self, row: &[Span]) {
+        match row {
+            [] => self.ink.add_all(&trimmed(&self.first)),
+            _ => {
+                self.ink.add_all(&self.first);
+                self.ink.add_all(row);
+            }
+        }
+        self.end_row();
+    }
+
+    fn end_row(&mut self) {
+        self.ink.end_row();
+        self.first.clone_from(&self.rest);
+        self.column = None;
+    }
+}
+
+/// The columns of some spans.
+pub(super) fn width_of(spans: &[Span]) -> usize {
+    spans.iter().map(|span| letter::width_of(&span.text)).sum()
+}
+
+/// Without blanks at the end.
+pub(super) fn trimmed(spans: &[Span]) -> Vec<Span> {
+    let mut spans = spans.to_vec();
+    while let Some(last) = spans.last_mut() {
+        last.text.truncate(last.text.trim_end().len());
+        if !last.text.is_empty() {
+            break;
+        }
+        spans.pop();
+    }
+    spans
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Look, Rows};
+
+    fn check(text: &str, width: usize, expect: &str) {
+        let mut rows = Rows::of(width);
+        rows.words(Look::PLAIN, text);
+        rows.end();
+        let spans = rows.ink.take();
+        let shown: String = spans.into_iter().map(|span| span.text).collect();
+        assert_eq!(shown, format!("{expect}\n"));
+    }
+
+    #[test]
+    fn rows_are_filled_by_columns() {
+        check("one two  three", 7, "one two\nthree");
+        check("one two three", 6, "one\ntwo\nthree");
+        check("abcdefghij k", 4, "abcd\nefgh\nij k");
+        check("日本語の文章です。", 8, "日本語の\n文章で\nす。");
+        check("ab日本", 5, "ab日\n本");
+        check("（日本）語", 6, "（日\n本）語");
+        check(
+            "cafe\u{301} e\u{301}e\u{301}",
+            4,
+            "cafe\u{301}\ne\u{301}e\u{301}",
+        );
+        check("a👩\u{200d}🔬b", 5, "a👩\u{200d}🔬\nb");
+        check("👍🏽👍🏽", 5, "👍🏽\n👍🏽");
+        check("❤\u{fe0f}❤\u{fe0f}", 3, "❤\u{fe0f}\n❤\u{fe0f}");
+        check("🇩🇪 🇫🇷", 4, "🇩🇪\n🇫🇷");
+        check("a\u{a0}b c", 3, "a\u{a0}b\nc");
+    }
+}

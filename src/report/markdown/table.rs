@@ -1,0 +1,275 @@
+//! Tables: held until they are complete, since the last row has a say in how wide a column is.
+
+use super::ink::{Ink, Look, Span};
+use super::inline;
+use super::rows::{Rows, trimmed, width_of};
+use termimad::TblFit;
+
+/// What stands between two columns.
+const BAR: &str = " │ ";
+const BAR_WIDTH: usize = 3;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Align {
+    #[default]
+    Left,
+    Middle,
+    Right,
+}
+
+/// Lines that are a table if the second one says so.
+#[derive(Debug, Default)]
+pub(super) struct Table {
+    lines: Vec<String>,
+}
+
+impl Table {
+    /// Take a line. A second line that makes no table of the first is not taken.
+    pub(super) fn take(&mut self, line: &str) -> bool {
+        let is_table = match self.lines.as_slice() {
+            [first] => aligns(line).is_some_and(|aligns| aligns.len() == cells(first).len()),
+            _ => true,
+        };
+        if is_table {
+            self.lines.push(line.to_owned());
+        }
+        is_table
+    }
+
+    /// The lines, where they are no table.
+    pub(super) fn as_text(&self) -> Option<&[String]> {
+        (self.lines.len() < 2).then_some(&self.lines)
+    }
+
+    /// The rows of the table, each without what is to be written before it.
+    pub(super) fn rows(&self, width: usize) -> Vec<Vec<Span>> {
+        let [header, aligns_line, body @ ..] = self.lines.as_slice() else {
+            return Vec::new();
+        };
+        let aligns = aligns(aligns_line).unwrap_or_default();
+        let header = cells(header);
+        let body: Vec<Vec<&str>> = body.iter().map(|line| cells(line)).collect();
+        // A row with more cells than the header loses none of them.
+        let count = body
+            .iter()
+            .map(Vec::len)
+            .max()
+            .unwrap_or(0)
+            .max(header.len());
+        match widths(&header, &body, count, width) {
+            Some(widths) => as_grid(&header, &body, &widths, &aligns),
+            None => as_list(&header, &body, width),
+        }
+    }
+}
+
+/// The widths of the columns, where they fit.
+fn widths(header: &[&str], body: &[Vec<&str>], count: usize, width: usize) -> Option<Vec<usize>> {
+    let bars = BAR_WIDTH * (count - 1);
+    // The fitter counts one column for each border, and one more.
+    let room = width.checked_sub(bars)? + count + 1;
+    let mut fit = TblFit::new(count, room).ok()?;
+    for row in body.iter().map(Vec::as_slice).chain([header]) {
+        for (column, cell) in row.iter().enumerate() {
+            fit.see_cell(column, width_of(&spans(cell, Look::PLAIN)));
+        }
+    }
+    let widths = fit.fit().col_widths;
+    (widths.iter().sum::<usize>() + bars <= width).then_some(widths)
+}
+
+fn as_grid(
+    header: &[&str],
+    body: &[Vec<&str>],
+    widths: &[usize],
+    aligns: &[Align],
+) -> Vec<Vec<Span>> {
+    let mut all = row(header, widths, aligns, Look::BOLD);
+    let rules: Vec<String> = widths.iter().map(|width| "─".repeat(*width)).collect();
+    let rule = rules.join("─┼─");
+    all.push(vec![Span {
+        look: Look::FAINT,
+        text: rule,
+    }]);
+    for cells in body {
+        all.extend(row(cells, widths, aligns, Look::PLAIN));
+    }
+    all
+}
+
+/// One row of cells, which takes as many rows as the highest of them.
+fn row(cells: &[&str], widths: &[usize], aligns: &[Align], look: Look) -> Vec<Vec<Span>> {
+    let wrapped: Vec<Vec<Vec<Span>>> = widths
+        .iter()
+        .enumerate()
+        .map(|(column, width)| {
+            wrapped(cells.get(column).copied().unwrap_or_default(), *width, look)
+        })
+        .collect();
+    let height = wrapped.iter().map(Vec::len).max().unwrap_or(0);
+    let line = |number: usize| {
+        let mut ink = Ink::default();
+        for (column, (rows, width)) in wrapped.iter().zip(widths).enumerate() {
+            if column > 0 {
+                ink.add(Look::FAINT, BAR);
+            }
+            let words = rows.get(number).map_or(&[][..], Vec::as_slice);
+            let free = width.saturating_sub(width_of(words));
+            let before = match aligns.get(column).copied().unwrap_or_default() {
+                Align::Left => 0,
+                Align::Middle => free / 2,
+                Align::Right => free,
+            };
+            ink.add(Look::PLAIN, &" ".repeat(before));
+            ink.add_all(words);
+            ink.add(Look::PLAIN, &" ".repeat(free - before));
+        }
+        trimmed(&ink.take())
+    };
+    (0..height).map(line).collect()
+}
+
+/// For too many columns: each row as a few lines, each cell after the name of its column.
+fn as_list(header: &[&str], body: &[Vec<&str>], width: usize) -> Vec<Vec<Span>> {
+    let mut all = Vec::new();
+    let names = wrapped(&header.join(" "), width, Look::BOLD);
+    if body.is_empty() {
+        return names;
+    }
+    for (number, cells) in body.iter().enumerate() {
+        if number > 0 {
+            all.push(Vec::new());
+        }
+        for (column, cell) in cells.iter().enumerate() {
+            let mut rows = Rows::of(width);
+            if let Some(name) = header.get(column).filter(|name| !name.is_empty()) {
+                inline::show(name, Look::BOLD, &mut |look, text| rows.words(look, text));
+                rows.words(Look::PLAIN, ": ");
+            }
+            inline::show(cell, Look::PLAIN, &mut |look, text| rows.words(look, text));
+            all.extend(lines(rows));
+        }
+    }
+    all
+}
+
+fn spans(cell: &str, look: Look) -> Vec<Span> {
+    let mut ink = Ink::default();
+    inline::show(cell, look, &mut |look, text| ink.add(look, text));
+    ink.take()
+}
+
+fn wrapped(cell: &str, width: usize, look: Look) -> Vec<Vec<Span>> {
+    let mut rows = Rows::of(width);
+    inline::show(cell, look, &mut |look, text| rows.words(look, text));
+    lines(rows)
+}
+
+/// The rows one by one, without their ends.
+fn lines(mut rows: Rows) -> Vec<Vec<Span>> {
+    rows.end();
+    let mut all = vec![Ink::default()];
+    for Span { look, text } in rows.ink.take() {
+        for (number, line) in text.split('\n').enumerate() {
+            if number > 0 {
+                all.push(Ink::default());
+            }
+            all.last_mut().expect("there is one").add(look, line);
+        }
+    }
+    // After the last end there is nothing.
+    all.pop();
+    all.iter_mut().map(Ink::take).collect()
+}
+
+/// How the columns stand, where `line` is the one that says so: `|:--|--:|`.
+fn aligns(line: &str) -> Option<Vec<Align>> {
+    let cells = cells(line);
+    let align = |cell: &&str| {
+        let dashes = cell.strip_prefix(':').unwrap_or(cell);
+        let dashes = dashes.strip_suffix(':').unwrap_or(dashes);
+        let is_rule = !dashes.is_empty() && dashes.bytes().all(|byte| byte == b'-');
+        is_rule.then_some(match (cell.starts_with(':'), cell.ends_with(':')) {
+            (true, true) => Align::Middle,
+            (false, true) => Align::Right,
+            _ => Align::Left,
+        })
+    };
+    cells.iter().map(align).collect()
+}
+
+/// The cells of a line, which bars part; one in code, or after a backslash, is none.
+fn cells(line: &str) -> Vec<&str> {
+    let line = line.trim();
+    let line = line.strip_prefix('|').unwrap_or(line);
+    let mut cells = Vec::new();
+    let (mut from, mut escaped, mut code) = (0, false, false);
+    for (at, byte) in line.bytes().enumerate() {
+        match byte {
+            _ if std::mem::take(&mut escaped) => {}
+            b'\\' => escaped = true,
+            b'`' => code = !code,
+            b'|' if !code || !line[at..].contains('`') => {
+                cells.push(line[from..at].trim());
+                from = at + 1;
+            }
+            _ => {}
+        }
+    }
+    let last = line[from..].trim();
+    if !last.is_empty() || cells.is_empty() {
+        cells.push(last);
+    }
+    cells
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Table, cells};
+
+    fn check(lines: &[&str], width: usize, expect: &str) {
+        let mut table = Table::default();
+        for line in lines {
+            assert!(table.take(line), "{line}");
+        }
+        let rows = table.rows(width);
+        let text = |row: &Vec<super::Span>| {
+            row.iter()
+                .map(|span| span.text.as_str())
+                .collect::<String>()
+        };
+        let rows: Vec<String> = rows.iter().map(text).collect();
+        assert_eq!(rows.join("\n"), expect);
+    }
+
+    #[test]
+    fn tables_fit() {
+        let table = [
+            "| Name | Price |",
+            "|:-----|------:|",
+            "| apple | 1.20 |",
+            "| 日本 | 10 | x |",
+        ];
+        check(
+            &table,
+            40,
+            "Name  │ Price │\n──────┼───────┼────\napple │  1.20 │\n日本  │    10 │ x",
+        );
+        check(&table[..2], 40, "Name │ Price\n─────┼──────");
+        let wide = ["|a|b|", "|-|:-:|", "|some words that are many|x|"];
+        check(
+            &wide,
+            16,
+            "a          │  b\n───────────┼────\nsome words │  x\nthat are   │\nmany       │",
+        );
+        check(&wide, 6, "a:\nsome\nwords\nthat\nare\nmany\nb: x");
+    }
+
+    #[test]
+    fn bars_part_cells() {
+        assert_eq!(cells(r"| a | `b|c` | d\|e |"), ["a", "`b|c`", r"d\|e"]);
+        assert_eq!(cells("a|b"), ["a", "b"]);
+        assert_eq!(cells("| a ` | b |"), ["a `", "b"]);
+        assert_eq!(cells("||"), [""; 1]);
+    }
+}

@@ -1,0 +1,223 @@
+//! Answers on a terminal: markdown rendered while it streams, as a person sees it.
+
+use crate::screen::{Key, Screen};
+use crate::server::{Answer, Ending, Turn, calls, replies, says, sends};
+use crate::story::{NANOBOT, Story};
+use serde_json::json;
+
+/// An answer with one of each.
+const ALL: &str = "\
+# A heading
+
+Some **bold**, *italic*, ~~struck~~ and `inline code`, and a [link](https://example.org/path) in a paragraph that is \
+longer than a row of most terminals.
+
+- a list
+  - within a list, whose words are so many that they hang below each other
+- [ ] to be done
+- [x] done
+1. first
+2. second
+
+> A quote, and
+> - a list in it
+
+| Fruit | Price | What is said of it |
+|:------|------:|--------------------|
+| Apple | 1.20 | keeps the doctor away, or so they say in many a country |
+| 日本の梨 | 12 | `crisp` |
+
+```rust
+fn main() {
+    println!(\"a line of code that is not broken, however long it may be, since it is to be copied\");
+}
+```
+
+---
+<b>as it is</b> \\*not emphasis\\* e\u{301}te\u{301} 👩\u{200d}🔬 \u{2764}\u{fe0f} <https://example.org>";
+
+fn delta(text: &str) -> String {
+    let delta = json!({ "choices": [{ "index": 0, "delta": { "content": text } }] });
+    format!("data: {delta}\n\n")
+}
+
+/// The text in pieces of so many letters, as models send it.
+fn streams(text: &str, letters: usize) -> Turn {
+    let letters_of: Vec<char> = text.chars().collect();
+    let pieces = letters_of.chunks(letters);
+    let pieces = pieces.map(|piece| delta(&piece.iter().collect::<String>()));
+    sends(Answer::events(pieces.chain([end()])))
+}
+
+fn end() -> String {
+    let end = json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": "stop" }] });
+    format!("data: {end}\n\ndata: [DONE]\n\n")
+}
+
+/// The beginning of an answer that goes no further.
+fn begins(text: &str) -> Turn {
+    sends(Answer::events([delta(text)]).ending(Ending::Stall))
+}
+
+fn ask<'a>(story: &'a Story, size: (u16, u16), flags: &[&str]) -> Screen<'a> {
+    let arguments = ["agent", "-m", "x"].iter().chain(flags);
+    story.screen(size.0, size.1).args(arguments)
+}
+
+#[test]
+fn an_answer_is_rendered_while_it_streams() {
+    let story = Story::new().script([streams(ALL, 3), streams(ALL, 1), says(ALL)]);
+    let mut screen = ask(&story, (50, 60), &[]);
+    assert_eq!(screen.code(), 0);
+    screen.snapshot("answer", &screen.styled());
+    screen.is_restored();
+    let text = screen.text();
+    let mut screen = ask(&story, (50, 60), &[]);
+    screen.exit();
+    assert_eq!(screen.text(), text);
+    let mut screen = ask(&story, (50, 60), &["--no-stream"]);
+    screen.exit();
+    assert_eq!(screen.text(), text);
+}
+
+#[test]
+fn a_narrow_terminal_wraps_and_loses_nothing() {
+    let story = Story::new().script([streams(ALL, 7)]);
+    let mut screen = ask(&story, (80, 24), &[]);
+    screen.exit();
+    screen.snapshot("answer-narrow", &screen.text());
+}
+
+#[test]
+fn without_colour_the_layout_stays() {
+    let story = Story::new().script([streams(ALL, 4), streams(ALL, 4), streams(ALL, 4)]);
+    let mut screen = ask(&story, (50, 60), &[]);
+    screen.exit();
+    let colored = screen.text();
+    let mut screen = ask(&story, (50, 60), &["--color", "never"]);
+    screen.exit();
+    assert_eq!(screen.text(), colored);
+    assert_eq!(screen.styled(), screen.text());
+    let mut screen = story
+        .screen(50, 60)
+        .env("NO_COLOR", "1")
+        .args(["agent", "-m", "x"]);
+    screen.exit();
+    assert_eq!(screen.styled(), colored);
+}
+
+#[test]
+fn plain_is_what_the_model_wrote() {
+    let text = "# A *title*\n\n- `x`\n\n| a |\n|---|\n";
+    let story = Story::new().script([streams(text, 2), streams(text, 2), streams(text, 2)]);
+    let mut screen = ask(&story, (20, 60), &["--no-markdown"]);
+    screen.exit();
+    assert_eq!(screen.styled(), text.trim_end());
+    let mut screen = story
+        .screen(20, 60)
+        .env("TERM", "dumb")
+        .args(["agent", "-m", "x"]);
+    screen.exit();
+    assert_eq!(screen.styled(), text.trim_end());
+    // And in a pipe nothing is rendered either.
+    story.run(["agent", "-m", "x", "--markdown"]).stdout(text);
+}
+
+#[test]
+fn what_was_said_is_seen_while_more_is_waited_for() {
+    let story = Story::new().script([begins("Some **words** and\n- more of th")]);
+    let mut screen = ask(&story, (20, 60), &[]);
+    screen.until("• more of").press(Key::Ctrl('c'));
+    assert_eq!(screen.code(), 128 + 2);
+    // What was cut off is there, and why on a line of its own.
+    screen.snapshot("cut-off", &screen.styled());
+    screen.is_restored();
+}
+
+#[test]
+fn a_resize_counts_for_what_follows() {
+    let (sender, answer) = Answer::live();
+    let say = |text: &str| sender.send(delta(text).into_bytes()).unwrap();
+    let story = Story::new().script([sends(answer)]);
+    let mut screen = ask(&story, (20, 60), &[]);
+    say(&"wide rows ".repeat(9));
+    say("turn\n");
+    screen.until("turn").resize(20, 30);
+    say(&"narrow rows ".repeat(5));
+    say("end.\n\n| a | table |\n|---|---|\n| that has a lot to say | in two columns |\n\nEnd.");
+    sender.send(end().into_bytes()).unwrap();
+    drop(sender);
+    assert_eq!(screen.code(), 0);
+    screen.snapshot("resize", &screen.text());
+    screen.is_restored();
+}
+
+#[test]
+fn progress_before_a_call_is_rendered_too() {
+    let call = json!({ "id": "call_1", "type": "function",
+        "function": { "name": "list_dir", "arguments": "{\"path\": \".\"}" } });
+    let message =
+        json!({ "role": "assistant", "content": "I will **look**.", "tool_calls": [call] });
+    let story = Story::new().script([replies(message, "tool_calls"), says("It is *empty*.")]);
+    let mut screen = ask(&story, (20, 60), &[]);
+    screen.exit();
+    let text = screen.styled();
+    assert!(text.starts_with("I will «bold:look».\n"), "{text}");
+    assert!(text.ends_with("\nIt is «italic:empty»."), "{text}");
+    screen.is_restored();
+    let story = Story::new().script([calls("list_dir", json!({ "path": "." })), says("`ok`")]);
+    let mut screen = ask(&story, (20, 60), &["-q"]);
+    screen.exit();
+    assert_eq!(screen.styled(), "«cyan:ok»");
+}
+
+#[test]
+fn nothing_that_a_stranger_says_is_obeyed_within_markup() {
+    let evil = "**\u{1b}[2Jx** `\u{1b}]0;t\u{7}` [\u{9b}31m](\u{1b}]8;;http://evil\u{7}) \u{202e}\n| \u{1b}c |\n|---|\n| \u{90} |\n\
+        ```\u{1b}[5m\n\u{1b}[31mcode\r\u{8}\n```\n";
+    let story = Story::new().script([streams(evil, 1), streams(evil, 5)]);
+    for _ in 0..2 {
+        let mut screen = ask(&story, (20, 120), &["--color", "never", "-q"]);
+        screen.exit();
+        let raw = String::from_utf8(screen.raw()).unwrap();
+        let odd = raw
+            .chars()
+            .find(|letter| letter.is_control() && !['\r', '\n'].contains(letter));
+        assert_eq!(odd, None, "{raw:?}");
+        assert!(!raw.contains('\u{202e}'));
+        let text = screen.text();
+        assert!(
+            text.contains(
+                r"\u{1b}[2Jx \u{1b}]0;t\u{7} \u{9b}31m (\u{1b}]8;;http://evil\u{7}) \u{202e}"
+            ),
+            "{text}"
+        );
+        assert!(text.contains(r"  \u{1b}[31mcode\u{d}\u{8}"), "{text}");
+    }
+}
+
+/// Many pieces that arrive at once are few writes: as many as a screen can show, not one for each.
+#[test]
+fn pieces_that_arrive_together_are_written_together() {
+    let text = "word ".repeat(5000);
+    let story = Story::new().script([streams(&text, 5)]);
+    let trace = story.dir().join("trace");
+    let command = format!(
+        "exec strace -f -qq -e trace=write -o {} {NANOBOT} agent -m x -q",
+        trace.display()
+    );
+    let mut screen = story.screen(24, 80).program("sh", ["-c", &command]);
+    screen.exit();
+    if screen.text().contains("not found") {
+        // Only some machines have strace; see README, Tests.
+        assert_eq!(story.run(["agent", "-m", "x"]).text(), format!("{text}\n"));
+        return;
+    }
+    let trace = std::fs::read_to_string(trace).unwrap();
+    let writes = trace
+        .lines()
+        .filter(|line| line.contains("write(1,"))
+        .count();
+    assert!((1..2500).contains(&writes), "{writes} writes");
+    assert_eq!(screen.scrolled().split_whitespace().count(), 5000);
+}
