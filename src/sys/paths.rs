@@ -74,6 +74,10 @@ pub const PLACES: &[Place] = &[
         meaning: "holds the kernel's lock while the login is renewed; means nothing else",
     },
     Place {
+        path: "~/.nanobot/history/repl_history",
+        meaning: "what was typed in `nanobot repl`, up to 10,000 entries; `cli_history` beside it is the Python program's, read once",
+    },
+    Place {
         path: "~/.nanobot/workspace/",
         meaning: "the agent's home, with the notes that are sent each time: `AGENTS.md`, `SOUL.md`, `USER.md`, `TOOLS.md`, `IDENTITY.md`",
     },

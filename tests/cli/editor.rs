@@ -458,3 +458,49 @@ fn a_terminal_that_can_do_nothing_does() {
     assert_eq!(screen.code(), 143);
     screen.is_restored();
 }
+
+/// The processes that keep the terminal of a process: their numbers, and what everybody may see of them.
+fn keepers_of(parent: u32) -> Vec<(u32, String)> {
+    let all = std::fs::read_dir("/proc").unwrap().flatten();
+    let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let is_child = |pid: &u32| {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        status.contains(&format!("\nPPid:\t{parent}\n"))
+    };
+    let seen = |pid: u32| {
+        let of = |name: &str| std::fs::read(format!("/proc/{pid}/{name}")).unwrap_or_default();
+        let both = [of("cmdline"), of("environ")].concat();
+        (pid, String::from_utf8_lossy(&both).into_owned())
+    };
+    pids.filter(is_child).map(seen).collect()
+}
+
+#[test]
+fn a_keeper_knows_nothing_and_outlives_nobody() {
+    for (signal, code) in [
+        (None, 0),
+        (Some(Signal::TERM), 143),
+        (Some(Signal::KILL), 137),
+    ] {
+        let story = story().env("OPENAI_API_KEY", "a-key-that-nobody-sees");
+        let mut screen = repl(&story);
+        let keepers = keepers_of(screen.id());
+        let [(keeper, seen)] = keepers.as_slice() else {
+            panic!("one keeper: {keepers:?}");
+        };
+        assert_eq!(seen, "nanobot-keeper\0");
+        match signal {
+            Some(signal) => screen.signal(signal),
+            None => screen.press(Key::Ctrl('d')),
+        };
+        assert_eq!(screen.code(), code);
+        let gone = || {
+            let status = std::fs::read_to_string(format!("/proc/{keeper}/status"));
+            status.is_err() || status.is_ok_and(|status| status.contains("State:\tZ"))
+        };
+        match signal {
+            Some(Signal::KILL) => until("the keeper ends", gone),
+            _ => assert!(gone()),
+        }
+    }
+}

@@ -429,6 +429,11 @@ impl<'a> Screen<'a> {
         self.is_restored();
     }
 
+    /// The number of the program's process.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Send a signal to the program alone.
     pub(crate) fn signal(&mut self, signal: Signal) -> &mut Self {
         kill_process(Pid::from_child(&self.child), signal).expect("it is ours");

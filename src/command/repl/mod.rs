@@ -179,6 +179,7 @@ impl<'w> Repl<'w> {
                 Said::Exit => return Ok(Exit::Answered),
                 Said::Shell(command) => self.shell(&command)?,
                 Said::Command(name, rest) => {
+                    self.editor().hand_over()?;
                     let done = self.obey(&name, &rest);
                     if let Err(error) = done {
                         signal::last_words();

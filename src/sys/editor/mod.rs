@@ -228,6 +228,14 @@ impl Editor {
         self.history.append(text)
     }
 
+    /// Another program is to have the terminal, with the settings that were found.
+    ///
+    /// # Errors
+    /// They cannot be set.
+    pub fn hand_over(&self) -> Result<()> {
+        self.modes.leave().context("set the terminal")
+    }
+
     /// From now on until it is dropped, nobody reads: what is typed is not shown, and is kept for the next [`Self::read`].
     pub fn quiet(&self) -> Quiet {
         Quiet::begin(&self.keys)

@@ -79,7 +79,8 @@ impl Keys {
         Ok((going, thread))
     }
 
-    /// Somebody reads again. Whether nobody did.
+    /// Somebody reads again. Whether nobody did. The settings stay until that one sets its own: what is typed in between would
+    /// else be taken by the kernel as it takes lines.
     pub(super) fn end(&mut self) -> bool {
         let Some((going, thread)) = self.drain.take() else {
             return false;
@@ -88,8 +89,6 @@ impl Keys {
         let typed = thread.join();
         let typed = typed.unwrap_or_else(|cause| std::panic::resume_unwind(cause));
         self.ahead.take(&typed);
-        // A terminal that has gone has no settings.
-        drop(self.modes.leave());
         true
     }
 }
