@@ -27,6 +27,10 @@ pub enum Event<'a> {
         denied: Option<(&'a str, Option<&'a str>)>,
         result: &'a ToolResult,
         outcome: Outcome,
+        /// With [`Outcome::Ok`]: what was run has failed, which to the model is a result like any other.
+        unsuccessful: bool,
+        /// What became of a file, as a unified diff, for those who watch.
+        changes: Option<&'a str>,
         duration: Duration,
     },
     /// A request failed and will be sent again after `wait`.

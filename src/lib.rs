@@ -51,7 +51,8 @@
 //!                  └──→ { report, answer, attach, diff, ledger, memory, prompt, settings, workspace, history, skill, cron, trust } ──┘
 //!                             settings → policy, for what rules and hosts look like; cron → policy, for quotes;
 //!                             { history, memory, tool } → prompt, for the marks around a text; guard → history; tool → attach,
-//!                             for its readers; tool → undo, for what it changes
+//!                             for its readers; tool → { diff, undo }, for what it changes; report → ledger, for how money
+//!                             is written
 //! anything above may use sys and error; sys knows only std, its crates, and error
 //! ```
 //!

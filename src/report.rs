@@ -9,8 +9,10 @@ use anyhow::Result;
 use log::Log;
 use serde_json::Value;
 use std::path::Path;
+use std::time::Duration;
 use stream::Stream;
 
+mod bar;
 mod curtain;
 pub mod json;
 mod log;
@@ -18,6 +20,7 @@ mod markdown;
 mod progress;
 mod stream;
 
+pub use bar::Bar;
 pub use curtain::Curtain;
 pub use progress::{Level, Progress};
 
@@ -47,7 +50,8 @@ pub struct Report {
 }
 
 impl Report {
-    pub fn new(terminal: Terminal, form: Form, progress: Progress, stamp: json::Stamp) -> Self {
+    pub fn new(terminal: Terminal, form: Form, mut progress: Progress, stamp: json::Stamp) -> Self {
+        progress.beside_answer(terminal.out && form == Form::Text);
         Self {
             terminal,
             form,
@@ -98,6 +102,7 @@ impl Report {
     /// Print the answer when it is complete, on a terminal too: until it is checked it is none.
     pub fn show_whole(&mut self) {
         self.whole = true;
+        self.progress.beside_answer(false);
     }
 
     /// Show what comes as the model wrote it, on a terminal too.
@@ -117,10 +122,19 @@ impl Report {
         self.log(|_| result.clone());
         match self.form {
             // What was cut off is followed by why, on a line of its own.
-            Form::Text => self.stream.end_line(),
-            Form::Json | Form::StreamJson => self.line(result),
-            Form::Held => Ok(()),
+            Form::Text => self.stream.end_line()?,
+            Form::Json | Form::StreamJson => self.line(result)?,
+            Form::Held => {}
         }
+        if let Some(summary) = self.progress.summary() {
+            self.terminal.complain_row(&summary);
+        }
+        Ok(())
+    }
+
+    /// Show that `what` happens when so long has passed, as a countdown where there is a terminal.
+    pub fn wait(&mut self, what: &'static str, wait: Duration) {
+        self.progress.wait(what, wait);
     }
 
     /// A log that cannot be written is told once, and is no reason to end: whoever asked for the turn wants its answer.

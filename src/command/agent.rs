@@ -687,7 +687,12 @@ fn open_session(
     report: &mut Report,
 ) -> Result<Session> {
     let rehearsal = arguments.replay.is_some() || arguments.dry_run.is_some();
-    let mut tell = |text: &str| report.notice(text);
+    let patience = Duration::from_secs(arguments.wait);
+    // All that takes time there is another run's lock.
+    let mut tell = |text: &str| {
+        report.notice(text);
+        report.wait("giving up", patience);
+    };
     if arguments.ephemeral
         || (rehearsal && arguments.session.is_none())
         || arguments.dry_run.is_some()
@@ -699,13 +704,13 @@ fn open_session(
         };
     }
     let Some(source) = &arguments.fork else {
-        return Session::open(place, key, Duration::from_secs(arguments.wait), &mut tell);
+        return Session::open(place, key, patience, &mut tell);
     };
     // The same as `session fork`, so that the copy has all that was said, and a summary where there is one.
     session::fork(place, source, key, None)?;
-    let session = Session::open(place, key, Duration::from_secs(arguments.wait), &mut tell)?;
+    let session = Session::open(place, key, patience, &mut tell)?;
     if arguments.session.is_none() && !world.shared.quiet {
-        tell(&format!("the copy of `{source}` is `{key}`"));
+        report.notice(&format!("the copy of `{source}` is `{key}`"));
     }
     Ok(session)
 }

@@ -8,14 +8,13 @@ use crate::cli::memory::{Consolidate, Memory as Arguments};
 use crate::diff::Diff;
 use crate::error::{Exit, Stop, exit_of, fail, fail_hint};
 use crate::memory::{Cause, Change, Done, Held, Memory, Version};
-use crate::report::{Form, Level, Progress, Report, json::Stamp};
+use crate::report::{Bar, Form, Level, Progress, Report, json::Stamp};
 use crate::session::{self, consolidation};
 use crate::settings::{Config, Overrides, Settings};
 use crate::sys::store::{self, size_in_words};
 use crate::sys::terminal::harmless;
 use crate::sys::{process, signal};
 use anyhow::{Context, Result};
-use indicatif::{ProgressBar, ProgressStyle};
 use regex::Regex;
 use serde_json::json;
 use std::ffi::OsString;
@@ -160,7 +159,7 @@ fn consolidate(world: &World, arguments: &Consolidate) -> Result<Exit> {
         },
     );
     let total: usize = due.iter().map(|(_, next)| next.limit - next.from).sum();
-    let bar = bar(world, total);
+    let bar = Bar::new(world.terminal, world.shared.quiet, total);
     let mut spent = Spent::default();
     let mut pieces = 0;
     let out = (&mut spent, &mut report, &bar);
@@ -174,7 +173,7 @@ fn consolidate(world: &World, arguments: &Consolidate) -> Result<Exit> {
         &mut failures,
         (&mut pieces, out),
     );
-    bar.finish_and_clear();
+    drop(bar);
     if pieces > 1 {
         notice(world, &format!("{} in all", price(&spent)));
     }
@@ -243,7 +242,7 @@ fn work_off_all(
             outages = 0;
             continue;
         };
-        let exit = bar.suspend(|| failures.add(scribe.world, error))?;
+        let exit = failures.add(scribe.world, error)?;
         // One server may fail over one conversation.
         outages = match exit {
             Exit::Unavailable | Exit::TryAgain => outages + 1,
@@ -253,7 +252,7 @@ fn work_off_all(
         let left = keys.len() - number - 1;
         if left > 0 && (is_hopeless || outages > 1) {
             let words = format!("conversations left for another time: {left}");
-            bar.suspend(|| notice(scribe.world, &words));
+            notice(scribe.world, &words);
             break;
         }
     }
@@ -261,10 +260,7 @@ fn work_off_all(
 }
 
 /// What is counted of the work, and where it is told.
-type Work<'a> = (
-    &'a mut usize,
-    (&'a mut Spent, &'a mut Report, &'a ProgressBar),
-);
+type Work<'a> = (&'a mut usize, (&'a mut Spent, &'a mut Report, &'a Bar));
 
 /// Make memory of one conversation, piece by piece, until there is nothing left to do; `pieces` are counted.
 fn work_off(
@@ -275,6 +271,7 @@ fn work_off(
     (pieces, (total, report, bar)): Work<'_>,
 ) -> Result<()> {
     let world = scribe.world;
+    bar.at(key);
     loop {
         signal::check()?;
         let mut spent = Spent::default();
@@ -283,18 +280,14 @@ fn work_off(
         match step? {
             Step::Idle => return Ok(()),
             Step::Failed(words) => {
-                bar.suspend(|| {
-                    notice(
-                        world,
-                        &format!("{}: {words}; it is tried again", harmless(key)),
-                    );
-                });
+                let words = format!("{}: {words}; it is tried again", harmless(key));
+                notice(world, &words);
             }
             Step::Made(made) => {
                 *pieces += 1;
-                bar.inc(made.messages as u64);
+                bar.add(made.messages);
                 let line = format!("{}: {}\n", harmless(key), told(&made, &spent));
-                bar.suspend(|| world.terminal.print(&line))?;
+                world.terminal.print(&line)?;
             }
         }
     }
@@ -329,18 +322,6 @@ fn price(spent: &Spent) -> String {
         Some(usd) => format!("{tokens} tokens, ${}", crate::ledger::rounded(usd)),
         None => format!("{tokens} tokens"),
     }
-}
-
-fn bar(world: &World, messages: usize) -> ProgressBar {
-    if !world.terminal.err || world.shared.quiet {
-        return ProgressBar::hidden();
-    }
-    let bar = ProgressBar::new(messages as u64);
-    if let Ok(style) = ProgressStyle::with_template("{bar:24} {pos}/{len} messages {elapsed}") {
-        bar.set_style(style);
-    }
-    bar.enable_steady_tick(Duration::from_millis(120));
-    bar
 }
 
 fn quiet_report(world: &World, level: Level) -> Report {

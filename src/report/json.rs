@@ -46,6 +46,8 @@ pub fn event(event: &Event<'_>, stamp: &Stamp) -> Value {
             outcome,
             duration,
             denied: _,
+            unsuccessful: _,
+            changes: _,
         } => {
             let outcome = match outcome {
                 Outcome::Ok => "ok",

@@ -1,10 +1,15 @@
-//! What happens meanwhile, on standard error: notices everywhere, and on a terminal tools, waits and a spinner.
+//! What happens meanwhile, on standard error: notices everywhere; on a terminal also what goes on, as it goes on.
 
 use super::{cut, hint, refusal};
 use crate::event::{Event, Outcome};
-use crate::sys::terminal::Terminal;
-use indicatif::{ProgressBar, ProgressStyle};
-use std::time::Duration;
+use crate::sys::terminal::{Row, Terminal, error_width};
+use scene::{Scene, View};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+mod lines;
+mod scene;
+pub(super) mod words;
 
 /// What happens meanwhile, on standard error.
 pub struct Progress {
@@ -12,7 +17,14 @@ pub struct Progress {
     level: Level,
     /// What was told of refusals.
     refused: Vec<String>,
-    spinner: Option<ProgressBar>,
+    /// What a terminal shows; `None` off one, and where nothing is to be shown.
+    scene: Option<Arc<Mutex<Scene>>>,
+    /// It stands below what is printed.
+    begun: bool,
+    /// All of it is shown.
+    detailed: bool,
+    /// The answer is printed on the same terminal as it comes.
+    speaks: bool,
 }
 
 /// How much is told meanwhile.
@@ -20,142 +32,154 @@ pub struct Progress {
 pub enum Level {
     /// Nothing but failures.
     Quiet,
-    /// Notices.
+    /// Notices; on a terminal also tools and waits, in short.
     Notices,
-    /// Notices, and lines for tools and retries.
+    /// Notices, tools and waits.
     Lines,
 }
 
 impl Progress {
-    /// A spinner is shown on a terminal only.
     pub fn new(terminal: Terminal, level: Level) -> Self {
-        let level = if terminal.err && level == Level::Notices {
-            Level::Lines
-        } else {
-            level
-        };
+        let is_live = terminal.err && level > Level::Quiet;
         Self {
             terminal,
             level,
             refused: Vec::new(),
-            spinner: None,
+            scene: is_live.then(|| Arc::new(Mutex::new(Scene::new(Instant::now())))),
+            begun: false,
+            detailed: level == Level::Lines,
+            speaks: false,
         }
+    }
+
+    /// Whether the answer is printed on the same terminal as it comes.
+    pub(super) fn beside_answer(&mut self, speaks: bool) {
+        self.speaks = speaks;
     }
 
     pub(super) fn tell(&mut self, event: &Event<'_>) {
         match event {
-            Event::User(_) => self.spin(),
-            Event::Text { .. } => self.clear(),
+            Event::Notice(text) => self.notice(text),
+            Event::Fallback { from, to, cause } => {
+                self.notice(&format!("{cause}; `{to}` is asked instead of `{from}`"));
+            }
+            _ => {}
+        }
+        match &self.scene {
+            Some(_) => self.show(event),
+            None => self.line(event),
+        }
+        if let Event::ToolResult {
+            result,
+            denied: Some((words, grant)),
+            ..
+        } = event
+        {
+            let line = refusal(&result.name, words, *grant).replace('\n', "\\n");
+            // Each kind once, however often it is tried.
+            if !self.refused.contains(&line) {
+                self.notice(&line);
+                self.refused.push(line);
+            }
+        }
+    }
+
+    /// On a terminal.
+    fn show(&mut self, event: &Event<'_>) {
+        let view = View {
+            width: error_width(),
+            detailed: self.detailed,
+            speaks: self.speaks,
+            now: Instant::now(),
+        };
+        let Some(rows) = self.scene().map(|mut scene| scene.take(event, view)) else {
+            return;
+        };
+        for row in &rows {
+            self.terminal.complain_row(row);
+        }
+        match event {
+            Event::User(user) if !user.injected => self.begin(),
             Event::Assistant { last: true, .. } => self.clear(),
-            Event::ToolCall(call) => {
-                self.line(&format!("  ↳ {}", hint(&call.name, &call.arguments)));
-                self.spin();
-            }
+            _ => self.terminal.refresh(),
+        }
+    }
+
+    fn scene(&self) -> Option<MutexGuard<'_, Scene>> {
+        let scene = self.scene.as_ref()?;
+        Some(scene.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// From now on it is shown what goes on.
+    fn begin(&mut self) {
+        self.begun = true;
+        if let Some(scene) = self.scene.clone() {
+            self.terminal.show_below(Some(Box::new(move || {
+                let scene = scene.lock().unwrap_or_else(PoisonError::into_inner);
+                scene.rows(Instant::now())
+            })));
+        }
+    }
+
+    /// Show that `what` happens when so long has passed.
+    pub(super) fn wait(&mut self, what: &'static str, wait: Duration) {
+        let now = Instant::now();
+        let waits = self.scene().map(|mut scene| scene.wait(what, wait, now));
+        if waits.is_some() {
+            self.begin();
+        }
+    }
+
+    /// A line of what goes on, off a terminal, for those who want it.
+    fn line(&self, event: &Event<'_>) {
+        let line = match event {
+            Event::ToolCall(call) => format!("  ↳ {}", hint(&call.name, &call.arguments)),
             Event::ToolResult {
                 result,
-                denied: Some((words, grant)),
-                ..
-            } => {
-                let line = refusal(&result.name, words, *grant);
-                // Each kind once, however often it is tried.
-                let line = line.replace('\n', "\\n");
-                if !self.refused.contains(&line) {
-                    self.notice(&line);
-                    self.refused.push(line);
-                }
-                self.spin();
-            }
-            Event::ToolResult {
-                result,
-                outcome,
+                outcome: Outcome::Failed | Outcome::Skipped,
                 duration,
                 ..
-            } if *outcome != Outcome::Ok => {
+            } => {
                 let text = crate::message::plain_text(&result.parts);
-                let first = text.lines().next().unwrap_or_default();
-                self.line(&format!(
-                    "  ✗ {} ({}): {}",
-                    result.name,
-                    short(*duration),
-                    cut(first, 160)
-                ));
-                self.spin();
+                let first = cut(text.lines().next().unwrap_or_default(), 160);
+                let time = words::took(*duration);
+                format!("  ✗ {} ({time}): {first}", result.name)
             }
             Event::Retry {
                 attempt,
                 wait,
                 cause,
-            } => {
-                self.line(&format!(
-                    "  … {cause}; try {} in {}",
-                    attempt + 1,
-                    short(*wait)
-                ));
-                self.spin();
-            }
-            Event::Fallback { from, to, cause } => {
-                self.notice(&format!("{cause}; `{to}` is asked instead of `{from}`"));
-                self.spin();
-            }
-            Event::Notice(text) => self.notice(text),
-            Event::CompactStart { tokens, .. } => {
-                self.line(&format!("  … compacting {tokens} tokens"));
-                self.spin();
-            }
-            Event::CompactEnd { .. } => self.spin(),
-            _ => {}
+            } => format!("  … {cause}; try {} in {}", attempt + 1, words::took(*wait)),
+            Event::CompactStart { tokens, .. } => format!("  … compacting {tokens} tokens"),
+            _ => return,
+        };
+        if self.level == Level::Lines {
+            self.terminal.complain(&line);
         }
     }
 
-    fn notice(&mut self, text: &str) {
+    fn notice(&self, text: &str) {
         if self.level >= Level::Notices {
-            self.clear();
             self.terminal.complain(&format!("nanobot: {text}"));
         }
     }
 
-    fn line(&mut self, text: &str) {
-        if self.level >= Level::Lines {
-            self.clear();
-            self.terminal.complain(text);
-        }
-    }
-
-    fn spin(&mut self) {
-        if self.terminal.err && self.level > Level::Quiet && self.spinner.is_none() {
-            let bar = ProgressBar::new_spinner();
-            if let Ok(style) = ProgressStyle::with_template("{spinner} {elapsed}") {
-                bar.set_style(style);
-            }
-            bar.enable_steady_tick(Duration::from_millis(120));
-            self.spinner = Some(bar);
-        }
-    }
-
+    /// Nothing goes on any more.
     pub(super) fn clear(&mut self) {
-        if let Some(bar) = self.spinner.take() {
-            bar.finish_and_clear();
+        if std::mem::take(&mut self.begun) {
+            self.terminal.show_below(None);
         }
     }
-}
 
-fn short(duration: Duration) -> String {
-    match duration.as_secs() {
-        0 => format!("{} ms", duration.as_millis()),
-        1..60 => format!("{:.1} s", duration.as_secs_f64()),
-        seconds => format!("{} min {} s", seconds / 60, seconds % 60),
+    /// What all of it came to, for those who want it.
+    pub(super) fn summary(&self) -> Option<Row> {
+        let scene = self.scene().filter(|scene| scene.has_asked())?;
+        self.detailed.then(|| scene.summary(Instant::now()))
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::short;
-    use std::time::Duration;
-
-    #[test]
-    fn durations_are_short() {
-        assert_eq!(short(Duration::from_millis(12)), "12 ms");
-        assert_eq!(short(Duration::from_millis(1250)), "1.2 s");
-        assert_eq!(short(Duration::from_secs(61)), "1 min 1 s");
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.clear();
     }
 }

@@ -8,6 +8,7 @@ use crate::error::{Exit, Stop};
 use crate::sys::secret;
 use crate::sys::signal::{self, Patience};
 use anyhow::{Context, Result};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use serde_json::Value;
 use std::io::{IsTerminal, Write};
@@ -147,10 +148,7 @@ impl Terminal {
 
     /// As [`Self::complain`], for a line in colours; on a terminal it is cut where the window ends.
     pub fn complain_row(self, row: &Row) {
-        self.write_error(match self.err {
-            true => row.cut(error_width()),
-            false => row.whole(),
-        });
+        self.write_error(row.written(self.err.then(error_width)));
     }
 
     /// As [`Self::complain_row`], and never cut: it is all to be seen.
@@ -182,8 +180,16 @@ fn write_stderr(text: &str) -> bool {
     write(lock.as_fd(), text.as_bytes(), "standard error").is_ok()
 }
 
+/// Whether the few bytes of `text` were written, without any wait.
+fn write_at_once(text: &str) -> bool {
+    let stderr = std::io::stderr();
+    let mut ready = [PollFd::new(&stderr, PollFlags::OUT)];
+    let is_ready = poll(&mut ready, Some(&Timespec::default())) == Ok(1);
+    is_ready && rustix::io::write(&stderr, text.as_bytes()) == Ok(text.len())
+}
+
 /// The columns of standard error; 80 where it does not say.
-fn error_width() -> usize {
+pub fn error_width() -> usize {
     let size = rustix::termios::tcgetwinsize(std::io::stderr());
     match size.map_or(0, |size| size.ws_col.into()) {
         0 => 80,

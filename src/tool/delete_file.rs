@@ -3,7 +3,7 @@
 //! A tool of its own, and no argument of another: what removes must never be what a forgotten argument does.
 
 use super::files::Files;
-use super::{Effect, Failure, Output, Tool};
+use super::{Effect, Failure, Output, Tool, changes};
 use crate::provider::ToolSpec;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -37,9 +37,13 @@ impl Tool for DeleteFile {
     }
 
     fn run(&self, arguments: &Value, _: &mut dyn FnMut(&str)) -> Result<Output, Failure> {
-        let path = self
-            .files
-            .remove(arguments["path"].as_str().unwrap_or_default())?;
-        Ok(format!("deleted {}", path.display()).into())
+        let given = arguments["path"].as_str().unwrap_or_default();
+        let old = self.files.load(given).ok();
+        let path = self.files.remove(given)?;
+        let gone = |(old, _): (Vec<u8>, _)| changes(&String::from_utf8_lossy(&old), "");
+        Ok(Output {
+            changes: old.and_then(gone),
+            ..format!("deleted {}", path.display()).into()
+        })
     }
 }

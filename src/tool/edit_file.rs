@@ -55,7 +55,10 @@ impl Tool for EditFile {
                     after => Ok(after),
                 })?;
         let diff = Diff::between(&before, &after).unified(2);
-        Ok(format!("edited {}\n{}", place.display(), diff.trim_end()).into())
+        Ok(Output {
+            changes: Some(diff.clone()),
+            ..format!("edited {}\n{}", place.display(), diff.trim_end()).into()
+        })
     }
 }
 

@@ -3,13 +3,14 @@
 //! A tool is built with what it needs (places, limits, deadline), so there is no context bag. A failing tool is news
 //! for the model, not an error of ours. Adding one is a file and a line in the list that a command builds.
 
+use crate::diff::Diff;
 use crate::event::{Event, Outcome};
 use crate::message::{Message, Part, ToolCall, ToolResult};
 use crate::policy::seen::{Heeded, Seen};
 use crate::policy::{Decision, Policy, Refusal};
 use crate::provider::ToolSpec;
-use crate::sys::leash;
 use crate::sys::secret::{self, hide};
+use crate::sys::leash;
 use serde_json::Value;
 use std::borrow::Cow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -121,6 +122,8 @@ pub struct Output {
     pub unsuccessful: bool,
     /// What may have been the reason, where it was a right that a person can grant.
     pub lacking: Option<Refusal>,
+    /// What became of a file, as a unified diff: for those who watch, and not for the model.
+    pub changes: Option<String>,
 }
 
 impl From<String> for Output {
@@ -129,6 +132,7 @@ impl From<String> for Output {
             parts: vec![Part::Text(text)],
             unsuccessful: false,
             lacking: None,
+            changes: None,
         }
     }
 }
@@ -165,6 +169,8 @@ pub struct Done {
     pub duration: Duration,
     /// As [`Output::unsuccessful`].
     pub unsuccessful: bool,
+    /// As [`Output::changes`].
+    pub changes: Option<String>,
 }
 
 impl Done {
@@ -175,6 +181,8 @@ impl Done {
             denied: denied.map(|no| (no.words.as_str(), no.grant.as_deref())),
             result: &self.result,
             outcome: self.outcome,
+            unsuccessful: self.unsuccessful,
+            changes: self.changes.as_deref(),
             duration: self.duration,
         }
     }
@@ -292,6 +300,7 @@ impl Toolbox {
         let started = Instant::now();
         let mut refused = None;
         let mut unsuccessful = false;
+        let mut changes = None;
         // No key leaves by way of a tool, wherever it found it.
         let mut stream = secret::Stream::hiding();
         let mut pass = |text: &str| {
@@ -307,6 +316,7 @@ impl Toolbox {
                 match catch_unwind(AssertUnwindSafe(run)) {
                     Ok(Ok(output)) => {
                         unsuccessful = output.unsuccessful;
+                        changes = output.changes.map(|diff| hide(&diff).into_owned());
                         (Outcome::Ok, output.parts)
                     }
                     Ok(Err(Failure::Failed(words))) => (Outcome::Failed, vec![Part::Text(words)]),
@@ -345,6 +355,7 @@ impl Toolbox {
             refusal: refused,
             duration: started.elapsed(),
             unsuccessful,
+            changes,
         }
     }
 
@@ -431,6 +442,15 @@ impl Toolbox {
         let arguments = arguments::cast_and_check(&tool.spec().parameters, &call.arguments)?;
         Ok((tool, arguments))
     }
+}
+
+/// Bytes of a text at most of which it is shown how it has changed.
+const COMPARED: usize = 256 << 10;
+
+/// How a file has changed, for those who watch.
+fn changes(old: &str, new: &str) -> Option<String> {
+    let is_short = old.len().max(new.len()) <= COMPARED;
+    is_short.then(|| Diff::between(old, new).unified(2))
 }
 
 /// What the model is told of keys that it does not see, so that it writes no marks over them.

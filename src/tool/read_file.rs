@@ -97,6 +97,7 @@ impl Tool for ReadFile {
                 })],
                 unsuccessful: false,
                 lacking: None,
+                changes: None,
             });
         }
         if bytes.is_empty() {

@@ -162,6 +162,7 @@ impl WebFetch {
             parts: [text].into_iter().chain(image).collect(),
             unsuccessful: false,
             lacking: None,
+            changes: None,
         })
     }
 }

@@ -1,7 +1,7 @@
 //! `write_file`: a file as a whole.
 
 use super::files::{Files, Written};
-use super::{Effect, Failure, MASKED, Output, Tool};
+use super::{Effect, Failure, MASKED, Output, Tool, changes};
 use crate::provider::ToolSpec;
 use crate::sys::secret;
 use serde_json::{Value, json};
@@ -39,9 +39,11 @@ impl Tool for WriteFile {
     fn run(&self, arguments: &Value, _: &mut dyn FnMut(&str)) -> Result<Output, Failure> {
         let text = |key: &str| arguments[key].as_str().unwrap_or_default();
         let content = text("content");
+        let old = self.files.load(text("path")).ok();
+        let old = old.as_ref().map(|(old, _)| String::from_utf8_lossy(old));
         if content.contains("***")
-            && let Ok((old, _)) = self.files.load(text("path"))
-            && secret::is_masked_copy(&String::from_utf8_lossy(&old), content)
+            && let Some(old) = &old
+            && secret::is_masked_copy(old, content)
         {
             return Err(MASKED.into());
         }
@@ -65,7 +67,14 @@ impl Tool for WriteFile {
             }
             _ => String::new(),
         };
+        // What was there and could not be read is not known to have changed.
+        let known = old.is_some() || before.is_none();
         let path = path.display();
-        Ok(format!("{done} {path} ({bytes} bytes, {lines} lines{unread})").into())
+        Ok(Output {
+            changes: known
+                .then(|| changes(old.as_deref().unwrap_or_default(), content))
+                .flatten(),
+            ..format!("{done} {path} ({bytes} bytes, {lines} lines{unread})").into()
+        })
     }
 }

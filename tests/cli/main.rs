@@ -37,6 +37,7 @@ mod oracle;
 mod pipes;
 mod policy;
 mod repl;
+mod progress;
 mod replay;
 mod responses;
 mod sandbox;

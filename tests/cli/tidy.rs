@@ -40,7 +40,10 @@ const ARROWS: &[(&str, &[&str])] = &[
             "error", "event", "guard", "history", "message", "provider", "session", "sys", "tool",
         ],
     ),
-    ("report", &["error", "event", "message", "sys", "turn"]),
+    (
+        "report",
+        &["error", "event", "ledger", "message", "sys", "turn"],
+    ),
     (
         "command",
         &[

@@ -5,10 +5,11 @@ use super::transcript::{day_and_time, line};
 use crate::World;
 use crate::cli::session::{Document, Export as Arguments};
 use crate::message::{Message, ToolCall, ToolResult, plain_text};
+use crate::report::Bar;
 use crate::session::{self, Entry, Logged, Place, Summary};
-use crate::sys::store;
 use crate::sys::terminal::Page;
-use anyhow::Result;
+use crate::sys::{signal, store};
+use anyhow::{Context, Result};
 use serde_json::json;
 
 /// What is handed on at once.
@@ -21,9 +22,12 @@ pub(super) fn run(world: &World, place: &Place, arguments: &Arguments) -> Result
         output,
     } = arguments;
     let summary = session::look(place, key)?;
-    let write = |put: &mut dyn FnMut(&str) -> Result<()>| {
+    let write = |bar: &Bar, put: &mut dyn FnMut(&str) -> Result<()>| {
         let mut said = session::entries(place, key)?.filter_map(|entry| match entry {
-            Ok(Entry::Message(logged)) => Some(Ok(*logged)),
+            Ok(Entry::Message(logged)) => {
+                bar.add(1);
+                Some(signal::check().map(|()| *logged).map_err(Into::into))
+            }
             Ok(Entry::Bad(at)) => {
                 let odd = format!("nanobot: the line at byte {at} cannot be read");
                 world.terminal.complain(&odd);
@@ -39,15 +43,26 @@ pub(super) fn run(world: &World, place: &Place, arguments: &Arguments) -> Result
     match output.as_deref().filter(|path| path.as_os_str() != "-") {
         None => {
             let mut page = Page::on(world.terminal);
+            // Whoever reads it sees how far it is.
+            let none = Bar::new(world.terminal, true, 0);
             match format {
-                Document::Markdown => write(&mut |text| page.put(text))?,
-                Document::Json => write(&mut |text| page.put_json_text(text))?,
+                Document::Markdown => write(&none, &mut |text| page.put(text))?,
+                Document::Json => write(&none, &mut |text| page.put_json_text(text))?,
             }
             page.end()
         }
-        Some(path) => store::replace_with(path, |out| {
-            write(&mut |text| Ok(out.write_all(text.as_bytes())?))
-        }),
+        Some(path) => {
+            signal::arm(None).context("wait for signals")?;
+            let bar = Bar::new(
+                world.terminal,
+                world.shared.quiet,
+                summary.messages.unwrap_or(0),
+            );
+            bar.at(key);
+            store::replace_with(path, |out| {
+                write(&bar, &mut |text| Ok(out.write_all(text.as_bytes())?))
+            })
+        }
     }
 }
 

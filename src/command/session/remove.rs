@@ -6,7 +6,9 @@ use super::{notice, shown};
 use crate::World;
 use crate::cli::session::Prune;
 use crate::error::{Exit, exit_of, fail_hint};
+use crate::report::Bar;
 use crate::session::{self, Listing, Place, Summary};
+use crate::sys::signal;
 use anyhow::{Context, Result};
 use console::Term;
 use jiff::{SignedDuration, Timestamp};
@@ -80,9 +82,13 @@ pub(super) fn prune(world: &World, place: &Place, arguments: &Prune) -> Result<E
     if *dry_run || !(sessions.is_empty() || *yes || agreed(sessions.len())?) {
         return Ok(tell(world, &failures));
     }
+    signal::arm(None).context("wait for signals")?;
+    let bar = Bar::new(world.terminal, world.shared.quiet, sessions.len());
     let mut count = 0;
     for session in &sessions {
+        signal::check()?;
         let key = &session.key;
+        bar.at(key);
         match session::discard(place, key, &is_old) {
             Ok(true) => count += 1,
             Ok(false) => notice(world, &format!("`{key}` stays: it was used just now")),
@@ -91,7 +97,9 @@ pub(super) fn prune(world: &World, place: &Place, arguments: &Prune) -> Result<E
             }
             Err(error) => return Err(error),
         }
+        bar.add(1);
     }
+    drop(bar);
     if count > 0 {
         notice(
             world,

@@ -4,9 +4,11 @@ use super::list::tell;
 use super::{notice, shown};
 use crate::World;
 use crate::error::Exit;
+use crate::report::Bar;
 use crate::session::{self, Finding, Place};
+use crate::sys::signal;
 use crate::sys::terminal::Page;
-use anyhow::Result;
+use anyhow::{Context, Result};
 use std::path::PathBuf;
 
 /// Look at `keys`, or at every file, and mend what can be mended unless it is a rehearsal.
@@ -26,7 +28,11 @@ pub(super) fn run(
     let mut page = Page::on(world.terminal);
     let mut failures = Vec::new();
     let mut odd = 0;
+    signal::arm(None).context("wait for signals")?;
+    let bar = Bar::new(world.terminal, world.shared.quiet, files.len());
     for (key, path) in &files {
+        signal::check()?;
+        bar.at(key);
         match session::repair(place, key, path, !is_rehearsal) {
             Ok(findings) => {
                 odd += usize::from(!findings.is_empty());
@@ -39,7 +45,9 @@ pub(super) fn run(
             Err(error) if keys.len() == 1 => return Err(error),
             Err(error) => failures.push(error),
         }
+        bar.add(1);
     }
+    drop(bar);
     page.end()?;
     let (all, left) = (files.len(), failures.len());
     let fine = all - odd - left;

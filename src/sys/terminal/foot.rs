@@ -32,7 +32,7 @@ static BUSY: AtomicBool = AtomicBool::new(false);
 /// The last line of standard output has no end yet, where that is a terminal.
 static OPEN: AtomicBool = AtomicBool::new(false);
 
-/// Says what the lines are at this moment.
+/// Says what the lines are at this moment. It prints nothing itself.
 pub type Painter = Box<dyn FnMut() -> Vec<Row> + Send>;
 
 struct Foot {
@@ -53,8 +53,11 @@ fn foot() -> MutexGuard<'static, Foot> {
 
 impl Foot {
     fn wipe(&mut self) {
-        // While a signal is on its way nothing is written; then they are wiped before the last words.
-        self.is_shown = self.is_shown && !super::write_stderr(WIPE);
+        if self.is_shown {
+            // Once a signal has come, what may have to wait is not written; this is, where it need not wait.
+            let is_wiped = super::write_stderr(WIPE) || super::write_at_once(WIPE);
+            self.is_shown = !is_wiped;
+        }
     }
 
     fn draw(&mut self) {
@@ -65,7 +68,10 @@ impl Foot {
             return;
         };
         let width = super::error_width();
-        let lines: Vec<String> = painter().iter().map(|row| row.cut(width)).collect();
+        let lines: Vec<String> = painter()
+            .iter()
+            .map(|row| row.written(Some(width)))
+            .collect();
         if lines.is_empty() {
             return self.wipe();
         }

@@ -1,12 +1,23 @@
 //! A line of standard error that is more than plain words: parts in colours, and cut where the window ends.
 
 use super::shown;
-use console::Style;
+use console::{Style, measure_text_width, truncate_str};
+
+/// A part that gives way is not made narrower than this.
+const NARROWEST: usize = 8;
 
 /// A line made of parts, each with its looks. What is put into it is words of anybody's.
 #[derive(Clone, Debug, Default)]
 pub struct Row {
-    parts: Vec<(String, Style)>,
+    parts: Vec<Part>,
+}
+
+#[derive(Clone, Debug)]
+struct Part {
+    text: String,
+    style: Style,
+    /// It becomes shorter where the line is too long.
+    gives: bool,
 }
 
 impl Row {
@@ -30,22 +41,73 @@ impl Row {
     /// With words after it that look like `style`.
     #[must_use]
     pub fn styled(mut self, text: impl Into<String>, style: Style) -> Self {
-        self.parts.push((text.into(), style));
+        self.parts.push(Part {
+            text: text.into(),
+            style: style.for_stderr(),
+            gives: false,
+        });
         self
     }
 
-    /// As it is to be written: harmless, without keys, on one line, in its colours.
-    pub(super) fn whole(&self) -> String {
-        let part = |(text, style): &(String, Style)| {
-            let text = shown(&text.replace(['\n', '\r', '\t'], " "));
-            style.clone().for_stderr().apply_to(text).to_string()
-        };
-        self.parts.iter().map(part).collect()
+    /// With plain words after it that are cut first where the line is too long, so that what follows is seen.
+    #[must_use]
+    pub fn giving(mut self, text: impl Into<String>) -> Self {
+        self = self.and(text);
+        self.parts
+            .iter_mut()
+            .rev()
+            .take(1)
+            .for_each(|part| part.gives = true);
+        self
     }
 
-    /// As [`Self::whole`], in fewer than `width` columns: the last one stays free, where some terminals begin a new line.
-    pub(super) fn cut(&self, width: usize) -> String {
-        let whole = self.whole();
-        console::truncate_str(&whole, width.saturating_sub(1), "…").into_owned()
+    /// The words alone.
+    pub fn text(&self) -> String {
+        self.parts.iter().map(|part| part.text.as_str()).collect()
+    }
+
+    /// As it is to be written: harmless, without keys, on one line, in its colours; in fewer columns than `width`, where
+    /// there is one: the last column stays free, since some terminals begin a new line there.
+    pub(super) fn written(&self, width: Option<usize>) -> String {
+        let clean = |part: &Part| shown(&part.text.replace(['\n', '\r', '\t'], " "));
+        let mut texts: Vec<String> = self.parts.iter().map(clean).collect();
+        let room = width.map_or(usize::MAX, |width| width.saturating_sub(1));
+        let wide: usize = texts.iter().map(|text| measure_text_width(text)).sum();
+        let giving = self.parts.iter().position(|part| part.gives);
+        if let Some(at) = giving.filter(|_| wide > room) {
+            let own = measure_text_width(&texts[at]);
+            let rest = own.saturating_sub(wide - room).max(NARROWEST);
+            texts[at] = truncate_str(&texts[at], rest, "…").into_owned();
+        }
+        let parts = texts.iter().zip(&self.parts);
+        let whole: String = parts
+            .map(|(text, part)| part.style.apply_to(text).to_string())
+            .collect();
+        truncate_str(&whole, room, "…").into_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Row;
+    use console::measure_text_width;
+
+    #[test]
+    fn a_line_fits_its_window_and_keeps_what_comes_last() {
+        let row = |text: &str| Row::of("✓ read ").giving(text).and("  12 ms");
+        let check = |text: &str, width: usize, expect: &str| {
+            let line = row(text).written(Some(width));
+            assert_eq!(line, expect, "{text:?}");
+            assert!(measure_text_width(&line) < width);
+        };
+        check("notes.md", 80, "✓ read notes.md  12 ms");
+        check("a/very/long/name.md", 25, "✓ read a/very/lo…  12 ms");
+        // Wide letters count for two.
+        check("文書文書文書文書", 25, "✓ read 文書文書…  12 ms");
+        check("a\nb\tc", 80, "✓ read a b c  12 ms");
+        check("\u{1b}[2J", 80, "✓ read \\u{1b}[2J  12 ms");
+        // Where even that is too much, its end goes.
+        check("a/very/long/name.md", 12, "✓ read a/v…");
+        assert_eq!(row("x").text(), "✓ read x  12 ms");
     }
 }

@@ -1,0 +1,172 @@
+//! Text that is shown below a line of progress: folded to its window, and only so much of it.
+
+use super::words::grouped;
+use crate::sys::terminal::Row;
+use console::{Style, measure_text_width};
+
+/// What stands before each line.
+const INDENT: &str = "    ";
+/// Lines of a diff that are shown unasked.
+const DIFF: usize = 20;
+/// Lines of a diff that are shown to those who want more.
+const WHOLE_DIFF: usize = 2000;
+
+/// A diff in colours; with `whole` nearly all of it.
+pub(super) fn of_diff(diff: &str, whole: bool) -> Vec<Row> {
+    let most = if whole { WHOLE_DIFF } else { DIFF };
+    let count = diff.lines().count();
+    // A fold that hides a single line only hides it.
+    let shown = if count <= most + 1 { count } else { most };
+    let row = |line: &str| {
+        let style = match line.as_bytes().first() {
+            Some(b'+') => Style::new().green(),
+            Some(b'-') => Style::new().red(),
+            Some(b'@') => Style::new().cyan().dim(),
+            _ => Style::new().dim(),
+        };
+        Row::of(INDENT).styled(line.replace('\t', "    "), style)
+    };
+    let mut rows: Vec<Row> = diff.lines().take(shown).map(row).collect();
+    if shown < count {
+        let hint = if whole { "" } else { "; `-v` shows them" };
+        let more = grouped((count - shown) as u64);
+        rows.push(Row::of(INDENT).dim(format!("… {more} more lines{hint}")));
+    }
+    rows
+}
+
+/// How much a diff changes.
+pub(super) fn changed(diff: &str) -> String {
+    let count = |mark: char| {
+        let lines = diff.lines().filter(|line| line.starts_with(mark));
+        grouped(lines.count() as u64)
+    };
+    format!("+{} −{}", count('+'), count('-'))
+}
+
+/// The first `most` lines of a text, dim; each is cut where the window ends.
+pub(super) fn head(text: &str, most: usize) -> Vec<Row> {
+    let count = text.lines().count();
+    let shown = if count <= most + 1 { count } else { most };
+    let mut rows: Vec<Row> = text.lines().take(shown).map(dim).collect();
+    if shown < count {
+        rows.push(dim(&format!(
+            "… {} more lines",
+            grouped((count - shown) as u64)
+        )));
+    }
+    rows
+}
+
+/// A line, dim.
+pub(super) fn dim(line: &str) -> Row {
+    Row::of(INDENT).dim(line.replace('\t', "    "))
+}
+
+/// Text that comes in pieces, as lines no wider than the window.
+#[derive(Debug, Default)]
+pub(super) struct Fold {
+    held: String,
+}
+
+impl Fold {
+    /// The lines that are complete with `text`.
+    pub(super) fn put(&mut self, text: &str, width: usize) -> Vec<Row> {
+        self.held.push_str(text);
+        let room = width.saturating_sub(INDENT.len() + 1).max(20);
+        let mut rows = Vec::new();
+        loop {
+            let line = self.held.split('\n').next().unwrap_or_default();
+            let end = line.len();
+            let is_whole = end < self.held.len();
+            match broken(line, room) {
+                Some(at) => {
+                    rows.push(dim(line[..at].trim_end()));
+                    let rest = at + line[at..].len() - line[at..].trim_start_matches(' ').len();
+                    self.held.drain(..rest);
+                }
+                None if is_whole => {
+                    rows.push(dim(line));
+                    self.held.drain(..=end);
+                }
+                None => return rows,
+            }
+        }
+    }
+
+    /// The last line, which nothing ended.
+    pub(super) fn rest(&mut self) -> Option<Row> {
+        let rest = std::mem::take(&mut self.held);
+        (!rest.trim().is_empty()).then(|| dim(&rest))
+    }
+}
+
+/// Where a line that is wider than `room` is broken: behind a space, or where it must be.
+fn broken(line: &str, room: usize) -> Option<usize> {
+    // Nothing is narrower than nothing: most lines need no measuring.
+    if line.len() <= room {
+        return None;
+    }
+    let (mut wide, mut space) = (0, None);
+    for (at, letter) in line.char_indices() {
+        wide += measure_text_width(letter.encode_utf8(&mut [0; 4]));
+        if wide > room && letter == ' ' {
+            return Some(at);
+        }
+        if wide > room {
+            return Some(space.filter(|space| *space > 0).unwrap_or(at));
+        }
+        if letter == ' ' {
+            space = Some(at + 1);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Fold, head, of_diff};
+
+    #[test]
+    fn text_is_folded_where_the_window_ends() {
+        let check = |pieces: &[&str], expect: &[&str]| {
+            let mut fold = Fold::default();
+            let mut rows = Vec::new();
+            for piece in pieces {
+                rows.extend(fold.put(piece, 25));
+            }
+            rows.extend(fold.rest());
+            let lines: Vec<String> = rows.iter().map(|row| row.text()).collect();
+            let lines: Vec<&str> = lines.iter().map(|line| &line[4..]).collect();
+            assert_eq!(lines, expect);
+        };
+        check(&["one\ntw", "o\n"], &["one", "two"]);
+        check(&["one\n\nthree"], &["one", "", "three"]);
+        check(
+            &["a line that is wider than ", "the window"],
+            &["a line that is wider", "than the window"],
+        );
+        check(
+            &["abcdefghijklmnopqrstuvwxyz"],
+            &["abcdefghijklmnopqrst", "uvwxyz"],
+        );
+        check(
+            &["文書文書文書文書文書文書"],
+            &["文書文書文書文書文書", "文書"],
+        );
+        check(&[""], &[]);
+    }
+
+    #[test]
+    fn only_the_head_is_shown() {
+        let text: String = (0..40).map(|line| format!("+{line}\n")).collect();
+        let last = |rows: Vec<crate::sys::terminal::Row>| rows.last().unwrap().text();
+        assert_eq!(last(head(&text, 10)), "    … 30 more lines");
+        assert_eq!(head(&text, 39).len(), 40);
+        assert_eq!(
+            last(of_diff(&text, false)),
+            "    … 20 more lines; `-v` shows them"
+        );
+        assert_eq!(last(of_diff(&text, true)), "    +39");
+    }
+}

@@ -1,0 +1,166 @@
+//! What is said of calls, times and sizes, in as few words as will do.
+
+use crate::message::{Part, plain_text};
+use crate::sys::store::size_in_words;
+use serde_json::Value;
+use std::time::Duration;
+
+/// The arguments that tell one call of a tool from another, the first of them that are there. Any other tool is told by its
+/// first text.
+const TELLING: &[(&str, &[&[&str]])] = &[
+    ("read_file", &[&["path"]]),
+    ("write_file", &[&["path"]]),
+    ("edit_file", &[&["path"]]),
+    ("delete_file", &[&["path"]]),
+    ("list_dir", &[&["path"]]),
+    ("glob", &[&["pattern", "path"]]),
+    ("grep", &[&["pattern", "path"]]),
+    ("exec", &[&["command"]]),
+    ("web_search", &[&["query"]]),
+    ("web_fetch", &[&["url"]]),
+    ("spawn", &[&["label"], &["task"]]),
+    (
+        "cron",
+        &[&["action", "name"], &["action", "job"], &["action"]],
+    ),
+    ("message", &[&["content"]]),
+    ("todo", &[]),
+];
+
+/// A call's arguments in short: those that tell.
+pub(in crate::report) fn short(name: &str, arguments: &Value) -> String {
+    let text = |key: &&str| arguments[*key].as_str().map(str::to_owned);
+    let line = match TELLING.iter().find(|(tool, _)| *tool == name) {
+        Some((_, choices)) => choices.iter().find_map(|keys| {
+            let found: Vec<String> = keys.iter().filter_map(text).collect();
+            (!found.is_empty()).then(|| found.join(" "))
+        }),
+        None => arguments
+            .as_object()
+            .and_then(|all| all.values().find_map(Value::as_str))
+            .map(str::to_owned),
+    };
+    first_line(line.as_deref().unwrap_or_default())
+}
+
+/// The first line that says something, and a mark where there are more.
+pub(in crate::report) fn first_line(text: &str) -> String {
+    let text = text.trim();
+    match text.split_once('\n') {
+        Some((first, _)) => format!("{} …", first.trim_end()),
+        None => text.to_owned(),
+    }
+}
+
+/// How much a tool gave back.
+pub(in crate::report) fn size(parts: &[Part]) -> String {
+    let text = plain_text(parts);
+    let others = parts.iter().filter(|part| !matches!(part, Part::Text(_)));
+    let bytes = size_in_words(text.len() as u64);
+    match (text.lines().count(), others.count()) {
+        (0, 0) => "nothing".into(),
+        (0, 1) => "an image".into(),
+        (0 | 1, _) => bytes,
+        (lines, _) => format!("{} lines, {bytes}", grouped(lines as u64)),
+    }
+}
+
+/// A time that is over.
+pub(in crate::report) fn took(duration: Duration) -> String {
+    match duration.as_secs() {
+        0 => format!("{} ms", duration.as_millis()),
+        1..60 => format!("{:.1} s", duration.as_secs_f64()),
+        _ => running(duration),
+    }
+}
+
+/// A time that goes on, in whole seconds.
+pub(in crate::report) fn running(duration: Duration) -> String {
+    match duration.as_secs() {
+        seconds @ 0..60 => format!("{seconds} s"),
+        seconds @ 60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
+        seconds => format!("{} h {} min", seconds / 3600, seconds / 60 % 60),
+    }
+}
+
+/// A count with its thousands apart.
+pub(in crate::report) fn grouped(count: u64) -> String {
+    let digits = count.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A count for a line that changes all the time.
+pub(in crate::report) fn rounded(count: u64) -> String {
+    match count {
+        0..1000 => count.to_string(),
+        1000..1_000_000 => format!("{:.1}k", count as f64 / 1e3),
+        _ => format!("{:.1}M", count as f64 / 1e6),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{TELLING, grouped, rounded, running, short, size, took};
+    use crate::message::Part;
+    use serde_json::{Value, json};
+    use std::time::Duration;
+
+    #[test]
+    fn a_call_is_told_by_what_tells_it_from_others() {
+        let check = |name: &str, arguments: Value, expect: &str| {
+            assert_eq!(short(name, &arguments), expect, "{name}");
+        };
+        check("read_file", json!({ "limit": 3, "path": "a.md" }), "a.md");
+        check(
+            "write_file",
+            json!({ "content": "x", "path": "a.md" }),
+            "a.md",
+        );
+        check("grep", json!({ "path": "src", "pattern": "fn" }), "fn src");
+        check("grep", json!({ "pattern": "fn" }), "fn");
+        check("exec", json!({ "command": "make\nmake test" }), "make …");
+        check("exec", json!({ "command": "\n make \n" }), "make");
+        check("web_search", json!({ "count": 3, "query": "rust" }), "rust");
+        check(
+            "spawn",
+            json!({ "task": "look around", "label": "look" }),
+            "look",
+        );
+        check("spawn", json!({ "task": "look around" }), "look around");
+        check("cron", json!({ "action": "list" }), "list");
+        check("todo", json!({ "items": "x" }), "");
+        check("mcp_thing", json!({ "n": 1, "what": "that" }), "that");
+        check("mcp_thing", json!({}), "");
+        check("mcp_thing", Value::Null, "");
+        check("read_file", json!({ "path": 7 }), "");
+        let mut names: Vec<&str> = TELLING.iter().map(|(name, _)| *name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), TELLING.len());
+    }
+
+    #[test]
+    fn sizes_and_times_are_short() {
+        let text = |text: &str| size(&[Part::Text(text.into())]);
+        assert_eq!(text(""), "nothing");
+        assert_eq!(text("done"), "4 B");
+        assert_eq!(text("a\nb\n"), "2 lines, 4 B");
+        assert_eq!(took(Duration::from_millis(12)), "12 ms");
+        assert_eq!(took(Duration::from_millis(1250)), "1.2 s");
+        assert_eq!(took(Duration::from_secs(61)), "1 min 1 s");
+        assert_eq!(running(Duration::from_millis(900)), "0 s");
+        assert_eq!(running(Duration::from_secs(3660)), "1 h 1 min");
+        assert_eq!(grouped(1_234_567), "1,234,567");
+        assert_eq!(grouped(123), "123");
+        assert_eq!(rounded(999), "999");
+        assert_eq!(rounded(12_345), "12.3k");
+        assert_eq!(rounded(2_500_000), "2.5M");
+    }
+}

@@ -1,0 +1,271 @@
+//! What a person sees while a turn goes on: calls that turn into their results, thoughts, waits, and nothing that stays
+//! when it is over.
+
+use crate::memory::talk;
+use crate::screen::{Key, Screen};
+use crate::server::{Answer, Ending, calls, calls_all, fails, says, sends};
+use crate::story::{Story, write};
+use regex::Regex;
+use serde_json::json;
+
+/// The frames of the spinner.
+const FRAMES: &str = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏";
+
+/// A run on a terminal that answers.
+#[track_caller]
+fn answered<'a>(story: &'a Story, arguments: &[&str]) -> Screen<'a> {
+    let mut screen = story.screen(60, 200).args(arguments);
+    ended(&mut screen, 0);
+    screen
+}
+
+#[track_caller]
+fn ended(screen: &mut Screen<'_>, status: i32) {
+    let code = screen.code();
+    let text = screen.scrolled();
+    assert_eq!(code, status, "{text}");
+    assert!(!text.contains(|letter| FRAMES.contains(letter)), "{text}");
+    screen.is_restored();
+}
+
+/// What stands on the screen, with one frame for all; and what is sent is as long as the names of temporary places.
+fn still(screen: &Screen<'_>) -> String {
+    let text = screen.text();
+    let frame = |letter: char| match FRAMES.contains(letter) {
+        true => '⠋',
+        false => letter,
+    };
+    let text: String = text.chars().map(frame).collect();
+    let sent = Regex::new(r"[\d.]+k in").expect("it is a pattern");
+    sent.replace_all(&text, "9k in").into_owned()
+}
+
+/// Server-sent events of these deltas, which end as told.
+fn deltas(all: &[serde_json::Value], ending: Ending) -> Answer {
+    let event = |delta: &serde_json::Value| {
+        let chunk = json!({ "choices": [{ "index": 0, "delta": delta }] });
+        format!("data: {chunk}\n\n")
+    };
+    let mut pieces: Vec<String> = all.iter().map(event).collect();
+    if ending == Ending::Whole {
+        let end = json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": "stop" }] });
+        pieces.push(format!("data: {end}\n\ndata: [DONE]\n\n"));
+    }
+    Answer::events(pieces).ending(ending)
+}
+
+#[test]
+fn calls_turn_into_their_results() {
+    let story = Story::new()
+        .file("notes.md", "one\ntwo\n")
+        .file("long/文書.md", "x".repeat(3000))
+        .script([
+            calls_all([
+                ("read_file", json!({ "path": "notes.md" })),
+                ("read_file", json!({ "limit": 2, "path": "long/文書.md" })),
+            ]),
+            calls("read_file", json!({ "path": "gone.md" })),
+            calls("write_file", json!({ "path": "new.md", "content": "x" })),
+            calls(
+                "exec",
+                json!({ "command": "echo a very long command that does not fit into this window at all; exit 3" }),
+            ),
+            says("Done."),
+        ]);
+    let screen = answered(&story, &["agent", "-m", "x", "--sandbox", "off"]);
+    screen.snapshot("progress-calls", &screen.styled());
+}
+
+#[test]
+fn changes_are_shown_as_diffs() {
+    let long: String = (0..40).map(|line| format!("line {line}\n")).collect();
+    let story = Story::new().file("a.md", "one\ntwo\nthree\n").script([
+        calls(
+            "edit_file",
+            json!({ "path": "a.md", "old_text": "two", "new_text": "2" }),
+        ),
+        calls(
+            "write_file",
+            json!({ "path": "a.md", "content": "one\n2\n\tthree\n" }),
+        ),
+        calls("write_file", json!({ "path": "b.md", "content": long })),
+        calls("delete_file", json!({ "path": "a.md" })),
+        says("Done."),
+    ]);
+    let screen = answered(&story, &["agent", "-m", "x", "--write"]);
+    screen.snapshot("progress-diffs", &screen.styled());
+}
+
+#[test]
+fn a_running_call_is_seen_with_what_it_says() {
+    let command = "echo begun; until test -e go; do sleep 0.01; done; echo over";
+    let story = Story::new().script([calls("exec", json!({ "command": command })), says("Done.")]);
+    let arguments = ["agent", "-m", "x", "--sandbox", "off"];
+    let mut screen = story.screen(10, 60).args(arguments);
+    screen.until("begun");
+    screen.snapshot("progress-running", &still(&screen));
+    // A window that becomes narrower shows the same.
+    screen.resize(10, 40).until("unti…");
+    write(&story.dir().join("go"), b"");
+    ended(&mut screen, 0);
+    assert!(
+        screen.text().starts_with("  ✓ exec echo be"),
+        "{}",
+        screen.text()
+    );
+    assert_eq!(
+        screen.text().matches("exec").count(),
+        1,
+        "{}",
+        screen.text()
+    );
+}
+
+#[test]
+fn thoughts_are_folded() {
+    let thoughts = [
+        json!({ "reasoning_content": "First I look\naround. " }),
+        json!({ "reasoning_content": "Then I see a long way that leads to where I am, and go back. " }),
+    ];
+    let story = Story::new().script([
+        sends(deltas(&thoughts, Ending::Stall)),
+        sends(deltas(
+            &[&thoughts[..], &[json!({ "content": "So." })]].concat(),
+            Ending::Whole,
+        )),
+        sends(deltas(
+            &[&thoughts[..], &[json!({ "content": "So." })]].concat(),
+            Ending::Whole,
+        )),
+    ]);
+    let mut screen = story.screen(10, 60).args(["agent", "-m", "x"]);
+    screen.until("thinking…");
+    screen.snapshot("progress-thinking", &still(&screen));
+    screen.press(Key::Ctrl('c'));
+    ended(&mut screen, 130);
+    let screen = answered(&story, &["agent", "-m", "x", "-s", "new"]);
+    screen.snapshot("progress-thoughts", &screen.styled());
+    let screen = answered(&story, &["agent", "-v", "-m", "x", "-s", "newer"]);
+    let text = screen.styled();
+    // Logs and the last line have numbers of their own.
+    let is_told = |line: &&str| !line.contains(" ms  ") && !line.contains(" request");
+    let lines: Vec<&str> = text.lines().filter(is_told).collect();
+    screen.snapshot("progress-thoughts-verbose", &lines.join("\n"));
+}
+
+#[test]
+fn waits_are_counted_down() {
+    let busy = Answer::json(429, &json!({ "error": { "message": "too many" } }));
+    let busy = busy.header("retry-after", "2");
+    let story = Story::new().script([sends(busy), says("Done.")]);
+    let screen = story.screen(10, 80).env("NANOBOT_TEST_TIME", "");
+    let mut screen = screen.args(["agent", "-m", "x"]);
+    screen
+        .until("trying again in 2 s")
+        .until("trying again in 1 s");
+    ended(&mut screen, 0);
+    assert!(
+        screen.text().contains("too many (status 429); try 2"),
+        "{}",
+        screen.text()
+    );
+}
+
+#[test]
+fn a_wait_for_another_run_is_counted_down() {
+    let stall = sends(deltas(&[json!({ "content": "So" })], Ending::Stall));
+    let story = Story::new().script([stall]);
+    let mut first = story.screen(10, 80).args(["agent", "-m", "x"]);
+    first.until("So");
+    let mut second = story.screen(10, 80).args(["agent", "-m", "y"]);
+    second
+        .until("waiting for session `cli:direct`")
+        .until("giving up in 9 min");
+    second.press(Key::Ctrl('c'));
+    ended(&mut second, 130);
+    first.press(Key::Ctrl('c'));
+    ended(&mut first, 130);
+}
+
+#[test]
+fn with_more_words_the_end_is_summed_up() {
+    let story = Story::new().file("a", "one\ntwo\n").script([
+        calls("read_file", json!({ "path": "a", "limit": 5 })),
+        says("Done."),
+    ]);
+    let text = answered(&story, &["agent", "-v", "-m", "x"]).text();
+    for words in [
+        "✓",
+        "read_file a",
+        "limit: 5",
+        "1| one",
+        "policy: `read_file` is allowed",
+        "http: status 200",
+        "session: `cli:direct`",
+        " · 2 requests · ",
+        " · 1 tool call",
+    ] {
+        assert!(text.contains(words), "no {words:?} in {text}");
+    }
+    assert!(!text.contains("key-of-the-story"), "{text}");
+}
+
+#[test]
+fn a_sub_agent_has_a_line_of_its_own() {
+    let story = Story::new();
+    let story = story.script([calls(
+        "spawn",
+        json!({ "task": "look around", "label": "look" }),
+    )]);
+    // Which of both is asked next is for them to decide.
+    story.server().always(Box::new(|asked| match asked.last() {
+        last if last.contains("is done") => says("Done.")(asked),
+        last if last.contains("look around") => says("Nothing there.")(asked),
+        _ => says("I wait.")(asked),
+    }));
+    let text = answered(&story, &["agent", "-m", "x"]).styled();
+    let line = "✓» spawn1 look«dim:";
+    assert!(text.contains(line), "{text}");
+    assert_eq!(text.matches("spawn").count(), 1, "{text}");
+}
+
+#[test]
+fn nothing_of_it_is_on_a_plain_terminal_or_a_quiet_one() {
+    for (kind, flag) in [("dumb", "--no-stdin"), ("xterm", "-q")] {
+        let story = Story::new().file("a", "one\n").script([
+            fails(500, "down"),
+            calls("read_file", json!({ "path": "a" })),
+            says("Done."),
+        ]);
+        let screen = story.screen(10, 60).env("TERM", kind);
+        let mut screen = screen.args(["agent", "-m", "x", flag]);
+        ended(&mut screen, 0);
+        assert_eq!(screen.text(), "Done.");
+        assert_eq!(screen.raw(), b"Done.\r\n");
+    }
+}
+
+#[test]
+fn long_work_has_a_bar() {
+    let story = Story::new()
+        .workspace_file("sessions/cli_direct.jsonl", talk("cli:direct", 120))
+        .script([
+            sends(deltas(&[], Ending::Stall)),
+            sends(deltas(&[], Ending::Stall)),
+        ]);
+    let consolidate = ["memory", "consolidate"];
+    let mut screen = story.screen(10, 80).args(consolidate);
+    screen.until("━━━━ 0/70").until("cli:direct");
+    screen.press(Key::Ctrl('c'));
+    ended(&mut screen, 130);
+    assert!(!screen.text().contains('━'), "{}", screen.text());
+    let screen = story.screen(10, 80).env("TERM", "dumb");
+    let mut screen = screen.args(consolidate);
+    let asked = || story.asked().len();
+    while asked() < 2 {
+        std::thread::yield_now();
+    }
+    screen.press(Key::Ctrl('c'));
+    ended(&mut screen, 130);
+    assert!(!screen.raw().contains(&0xe2), "{}", screen.text());
+}
