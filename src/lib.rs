@@ -105,6 +105,7 @@ use policy::quote::quoted;
 use std::ffi::OsString;
 use std::fmt::Write;
 use sys::clock::Clock;
+use sys::defect::Desk;
 use sys::env::Env;
 use sys::http::Connections;
 use sys::paths::Paths;
@@ -153,7 +154,14 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
         When::Never => Some(false),
     };
     let terminal = Terminal::probe(color, no_color, dumb);
-    match dispatch(cli, env, terminal) {
+    // In a pipe `-v` shows what it always did; logs are asked for there by the variable.
+    let is_verbose =
+        matches!(&cli.command, cli::Command::Agent(agent) if agent.verbose || agent.logs);
+    let started = match cli.shared.quiet {
+        true => Ok(()),
+        false => sys::log::start(terminal, is_verbose && terminal.err, env.get(sys::env::LOG)),
+    };
+    match started.and_then(|()| dispatch(cli, env, terminal)) {
         Ok(exit) => exit,
         Err(error) => report(&error, terminal),
     }
@@ -202,6 +210,40 @@ fn of_line(arguments: &[OsString]) -> Option<Cli> {
     })
 }
 
+/// A command line without values: what a report of a defect may tell of it.
+fn words(arguments: &[OsString]) -> String {
+    let mut tree = command();
+    tree.build();
+    let mut at = &tree;
+    let mut words = vec![tree.get_name().to_owned()];
+    for argument in arguments.iter().skip(1) {
+        let text = argument.to_string_lossy();
+        let name = text.split('=').next().unwrap_or_default();
+        let flag = at.get_arguments().find_map(|known| {
+            let long = known
+                .get_long()
+                .filter(|long| name.strip_prefix("--") == Some(*long));
+            let short = known.get_short().filter(|short| {
+                let rest = name.strip_prefix('-');
+                rest.is_some_and(|rest| rest.starts_with(*short))
+            });
+            long.is_some().then_some(known).or(short.map(|_| known))
+        });
+        words.push(match (flag, at.find_subcommand(&*text)) {
+            (Some(flag), _) => format!(
+                "--{}",
+                flag.get_long().unwrap_or_else(|| flag.get_id().as_str())
+            ),
+            (None, Some(command)) => {
+                at = command;
+                command.get_name().to_owned()
+            }
+            (None, None) => "…".to_owned(),
+        });
+    }
+    words.join(" ")
+}
+
 fn dispatch(cli: Cli, env: Env, terminal: Terminal) -> anyhow::Result<Exit> {
     if env.get(sys::env::INSIDE).is_some() {
         return Err(error::fail_hint(
@@ -212,6 +254,12 @@ fn dispatch(cli: Cli, env: Env, terminal: Terminal) -> anyhow::Result<Exit> {
     }
     let paths = Paths::resolve(&env, cli.shared.config.as_deref())?;
     let clock = Clock::from_env(&env)?;
+    sys::defect::keep(Desk {
+        folder: paths.defects(),
+        clock: clock.clone(),
+        command: words,
+    });
+    log::info!(target: "config", "config `{}`", paths.config.display());
     let world = World {
         shared: cli.shared,
         env,
@@ -304,6 +352,27 @@ fn statuses() -> String {
 mod tests {
     use super::{of_line, parsed};
     use std::ffi::OsString;
+
+    #[test]
+    fn a_report_tells_flags_and_no_values() {
+        let check = |line: &str, expect: &str| {
+            let arguments: Vec<std::ffi::OsString> = line.split(' ').map(Into::into).collect();
+            assert_eq!(super::words(&arguments), expect);
+        };
+        check(
+            "nanobot agent -m secret --json",
+            "nanobot agent --message … --json",
+        );
+        check("nanobot a -msecret", "nanobot agent --message");
+        check("nanobot agent --message=secret", "nanobot agent --message");
+        check("nanobot session show diary", "nanobot session show …");
+        check(
+            "nanobot -q memory consolidate",
+            "nanobot --quiet memory consolidate",
+        );
+        check("nanobot --sk-live-0123", "nanobot …");
+        check("nanobot", "nanobot");
+    }
 
     #[test]
     fn a_line_of_the_crontab_is_read_the_same_both_ways() {

@@ -9,7 +9,7 @@ fn main() -> ExitCode {
         return ExitCode::from(exit.code());
     }
     nanobot::sys::process::start();
-    nanobot::sys::terminal::report_defects();
+    nanobot::sys::defect::tell_all();
     let exit = catch_unwind(AssertUnwindSafe(|| nanobot::run(std::env::args_os())))
         .unwrap_or(Exit::Defect);
     nanobot::sys::sandbox::private::tidy();

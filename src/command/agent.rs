@@ -259,7 +259,9 @@ fn report(world: &World, arguments: &Arguments, form: Form) -> Report {
     if arguments.no_markdown {
         report.show_as_written();
     }
-    if let Some(path) = world.env.get(sys::env::LOG) {
+    if let Some(path) = world.env.get(sys::env::LOG)
+        && sys::log::is_file(path)
+    {
         report.log_to(Path::new(path));
     }
     report
@@ -378,6 +380,7 @@ fn answer(
         settings = resolve(&flags)?;
     }
     about.max_iterations = settings.max_tool_iterations;
+    log::info!(target: "config", "workspace `{}`", settings.workspace.display());
 
     let key = session_key(arguments, piped.is_some());
     report.stamp.session.clone_from(&key);
@@ -401,6 +404,9 @@ fn answer(
     let limit = settings.max_tool_result_chars;
     let mut session = open_session(world, arguments, &place, &key, limit, report)?;
     report.stamp.session = session.key().to_owned();
+    let sent = session.messages().len();
+    log::info!(target: "session", "`{}`: {} messages, {sent} of them sent{}", session.key(), session.outline().count,
+               if session.is_kept() { ", locked for this turn" } else { "; nothing is kept" });
     if arguments.new || command == Some("/new") {
         session.start_afresh()?;
     }
@@ -459,6 +465,16 @@ fn answer(
         },
     };
     let mut scene = places::set(world, &cast, &mut |text| report.notice(text))?;
+    log::info!(target: "policy", "profile `{}` in `{}`; tools: {}", profile.name, scene.policy.reach.directory.display(),
+               scene.toolbox.names().join(", "));
+    for root in &scene.policy.reach.roots {
+        let may = if root.may_write && !scene.policy.reads_only {
+            "read and change"
+        } else {
+            "read"
+        };
+        log::debug!(target: "policy", "may {may} `{}`", root.path.display());
+    }
     if let Some(path) = scene.ignored.first() {
         about.ignored.clone_from(&scene.ignored);
         if world.terminal.err {

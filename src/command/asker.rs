@@ -170,6 +170,10 @@ fn chain(
             let place = http::shown(&wire.base);
             notice(&format!("the key goes to {place} in the clear"));
         }
+        let place = http::shown(&wire.base);
+        let (model, provider, key) = (&choice.model, &choice.provider, &wire.key.place);
+        log::info!(target: "model", "{} `{model}` of `{provider}` at {place}, key from {key}",
+                   if first.is_none() { "ask" } else { "stand-in" });
         first.get_or_insert_with(|| {
             let (provider, model) = (choice.provider.clone(), choice.model.clone());
             (provider, model, context.unwrap_or(settings.context_window))

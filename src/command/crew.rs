@@ -13,6 +13,7 @@ use crate::policy::Policy;
 use crate::policy::profile::{Kind, Profile};
 use crate::report::cut;
 use crate::settings::{Config, Overrides, Settings};
+use crate::sys::defect;
 use crate::sys::leash::{self, Leash};
 use crate::sys::secret::hide;
 use crate::sys::signal::{self, Patience};
@@ -23,7 +24,6 @@ use crate::turn::ending::Tally;
 use anyhow::Result;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{PipeReader, PipeWriter, Read, Write};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 
@@ -288,7 +288,7 @@ impl Crew {
             let say = |news: News| self.state().tell([news]);
             let report = leash::under(Some(Arc::clone(leash)), || {
                 let done = || child::run(self, &job, &say);
-                catch_unwind(AssertUnwindSafe(done))
+                defect::caught(done)
             });
             let report = report.unwrap_or_else(|_| {
                 let how = "has failed: it broke down, which is a defect of nanobot's";

@@ -55,6 +55,7 @@ impl Provider for Fallback {
                 cause: &error.to_string(),
             })
             .map_err(ProviderError::Aborted)?;
+            log::info!(target: "model", "`{}` stands in for `{}`", next.model, link.model);
             self.at.store(at + 1, Ordering::Relaxed);
         }
     }

@@ -39,6 +39,7 @@ impl<P: Provider> Provider for Retry<P> {
                 return Err(error);
             }
             waited += wait;
+            log::info!(target: "model", "try {attempt} of {TRIES} failed; the next one in {} ms", wait.as_millis());
             tell(Delta::Retry {
                 attempt,
                 wait,

@@ -6,13 +6,13 @@ use super::keys::Key;
 use super::reading::{Draft, Reading, Trouble};
 use super::{Provider, ProviderError, Request, Tell};
 use crate::error::{Hinted, Stop};
-use crate::message::Reply;
+use crate::message::{Reply, Usage};
 use crate::sys::http::{self, Answer, Http};
 use crate::sys::secret;
 use crate::sys::signal;
 use serde_json::{Map, Value};
 use std::io::Read;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A wire format, as one server and model want it. Pure.
 pub trait Dialect: Send + Sync {
@@ -68,14 +68,34 @@ impl Provider for Wire {
         let body =
             serde_json::to_vec(&self.body(request)).expect("a JSON value can be written to memory");
         let (base, headers) = self.let_in()?;
+        let started = Instant::now();
+        let place = self.place();
+        let (size, count) = (body.len(), request.messages.len());
+        log::info!(target: "http", "ask {place}: {size} bytes, {count} messages, {} tools", request.tools.len());
         let answer = self
             .http
             .post_json(&self.url(&base, self.dialect.path()), &headers, &body)
             .map_err(|error| self.unsent(error))?;
-        match answer.status {
+        let (status, first) = (answer.status, started.elapsed().as_millis());
+        log::info!(target: "http", "status {status}, first byte after {first} ms");
+        let reply = match status {
             200..=299 => self.read(answer, request, tell),
             _ => Err(self.refusal(answer)),
+        };
+        let total = started.elapsed().as_millis();
+        match &reply {
+            Ok(reply) => {
+                let Usage {
+                    input,
+                    cached,
+                    output,
+                    ..
+                } = reply.usage;
+                log::info!(target: "http", "reply whole after {total} ms: {input} tokens in, {cached} of them cached, {output} out");
+            }
+            Err(error) => log::info!(target: "http", "no reply after {total} ms: {error}"),
         }
+        reply
     }
 }
 

@@ -23,7 +23,7 @@ pub const TEST_TIME: &str = "NANOBOT_TEST_TIME";
 pub const TEST_ZONE: &str = "NANOBOT_TEST_ZONE";
 /// `yes`, `no` or `unknown`: whether a cron runs on this machine. For tests.
 pub const TEST_DAEMON: &str = "NANOBOT_TEST_DAEMON";
-/// A file that every event is appended to.
+/// A file that every event is appended to, where it has a `/`; else which logs are shown.
 pub const LOG: &str = "NANOBOT_LOG";
 /// Any value makes a turn fail by a defect of ours, to see what becomes of it. For tests.
 pub const TEST_DEFECT: &str = "NANOBOT_TEST_DEFECT";
@@ -60,7 +60,7 @@ pub const VARIABLES: &[Variable] = &[
     },
     Variable {
         name: LOG,
-        meaning: "a file that each turn appends its events to, as JSON lines, for jobs that run unseen",
+        meaning: "which logs are shown on standard error: a level (off, error, warn, info, debug, trace), TOPIC=LEVEL, or several of both with commas, as `http=debug,policy=info`; a value with a `/` is a file that each turn appends its events to, as JSON lines, for jobs that run unseen",
     },
     Variable {
         name: FIRST_BYTE,

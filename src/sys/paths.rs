@@ -146,6 +146,10 @@ pub const PLACES: &[Place] = &[
         meaning: "what a turn changed with the file tools, for `nanobot undo`: the last 100 turns of 7 days, at most 1 GiB",
     },
     Place {
+        path: "~/.nanobot/defects/TIME.txt",
+        meaning: "a report of a defect, to be sent to those who mend it: no keys, and nothing that was said; the last ten",
+    },
+    Place {
         path: "~/.nanobot/limits/",
         meaning: "until when a server that named a time is to be left alone",
     },
@@ -186,6 +190,11 @@ impl Paths {
             config: config.map_or_else(|| root.join("config.json"), Path::to_path_buf),
             root,
         })
+    }
+
+    /// Where reports of defects are.
+    pub fn defects(&self) -> PathBuf {
+        self.root.join("defects")
     }
 
     /// The config file where none is named.

@@ -151,14 +151,14 @@ impl Terminal {
         self.write_error(row.written(self.err.then(error_width)));
     }
 
-    /// As [`Self::complain_row`], and never cut: it is all to be seen.
-    pub fn remark(self, row: &Row) {
-        self.write_error(row.whole());
-    }
-
     /// Whether a person sits there, who types and sees what comes of it.
     pub fn converses(self) -> bool {
         self.out && std::io::stdin().is_terminal()
+    }
+
+    /// As [`Self::complain_row`], and nothing of it is cut.
+    pub fn complain_whole(self, row: &Row) {
+        self.write_error(row.written(None));
     }
 
     /// As [`Self::complain`], for what ended the run: after our name, in red where colour may be used.
@@ -234,21 +234,12 @@ fn write(fd: BorrowedFd<'_>, mut bytes: &[u8], name: &'static str) -> Result<()>
     Ok(())
 }
 
-/// From now on a panic is told in one line that can be reported, and in no other way.
-pub fn report_defects() {
-    std::panic::set_hook(Box::new(|info| {
-        let place = info
-            .location()
-            .map(|place| format!(" at {}:{}", place.file(), place.line()));
-        let cause = info.payload_as_str().unwrap_or("no cause is known");
-        let line = format!(
-            "nanobot: a defect of nanobot {}{}: {cause}\n  try: report this line, and what you did\n",
-            env!("CARGO_PKG_VERSION"),
-            place.unwrap_or_default()
-        );
-        // A standard error that fails has nobody to tell.
-        drop(std::io::stderr().lock().write_all(shown(&line).as_bytes()));
-    }));
+/// Write `text` to standard error, harmless and without keys, however bad things are.
+pub(super) fn cry(text: &str) {
+    foot::give_up();
+    let stderr = std::io::stderr();
+    // A standard error that fails has nobody to tell.
+    drop(stderr.lock().write_all(shown(text).as_bytes()));
 }
 
 #[cfg(test)]

@@ -465,6 +465,13 @@ impl Tool for Exec {
             ),
             false => None,
         };
+        match &fence {
+            Some(fence) => {
+                let (net, count) = (self.containment.net, fence.writes.len());
+                log::info!(target: "sandbox", "the command is fenced: {count} places to write, {} network", if net { "the" } else { "no" });
+            }
+            None => log::info!(target: "sandbox", "the command is not fenced: `--sandbox off`"),
+        }
         let private = fence.as_ref().and_then(|fence| fence.writes.last());
         let spec = Spec {
             program: "/bin/sh".into(),

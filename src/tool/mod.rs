@@ -10,10 +10,9 @@ use crate::policy::seen::{Heeded, Seen};
 use crate::policy::{Decision, Policy, Refusal};
 use crate::provider::ToolSpec;
 use crate::sys::secret::{self, hide};
-use crate::sys::leash;
+use crate::sys::{defect, leash};
 use serde_json::Value;
 use std::borrow::Cow;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
@@ -235,6 +234,11 @@ impl Toolbox {
         &self.specs
     }
 
+    /// The names of all.
+    pub fn names(&self) -> Vec<&str> {
+        self.specs.iter().map(|spec| spec.name.as_str()).collect()
+    }
+
     pub fn find(&self, name: &str) -> Option<&dyn Tool> {
         self.tools
             .iter()
@@ -313,7 +317,7 @@ impl Toolbox {
             Err(words) => (Outcome::Skipped, vec![Part::Text(words)]),
             Ok((tool, arguments)) => {
                 let run = || self.make(call, tool, &arguments, hiding);
-                match catch_unwind(AssertUnwindSafe(run)) {
+                match defect::caught(run) {
                     Ok(Ok(output)) => {
                         unsuccessful = output.unsuccessful;
                         changes = output.changes.map(|diff| hide(&diff).into_owned());
@@ -343,6 +347,8 @@ impl Toolbox {
         };
         pass(&stream.rest());
         let failed = outcome != Outcome::Ok;
+        let time = started.elapsed().as_millis();
+        log::info!(target: "tool", "`{}` ended after {time} ms: {outcome:?}", call.name);
         let result = ToolResult {
             call: call.id.clone(),
             name: call.name.clone(),
@@ -375,12 +381,17 @@ impl Toolbox {
             }
         }
         match (self.policy.decide(&call.name, arguments), &self.appeals) {
-            (Decision::Allow(_), _) => {}
+            (Decision::Allow(why), _) => {
+                log::info!(target: "policy", "`{}` is allowed: {why}", call.name);
+            }
             (Decision::Ask(refusal), Some(appeals)) => {
                 appeals.consents(&case(call, arguments, &refusal))?;
             }
             // Where nobody is asked, what would have to be is refused.
-            (Decision::Ask(refusal) | Decision::Deny(refusal), _) => return Err(refusal.into()),
+            (Decision::Ask(refusal) | Decision::Deny(refusal), _) => {
+                log::info!(target: "policy", "`{}` is refused: {}", call.name, refusal.words);
+                return Err(refusal.into());
+            }
         }
         let done = tool.run_as(&call.id, arguments, say);
         let Some(appeals) = &self.appeals else {

@@ -28,6 +28,7 @@ mod heartbeat;
 mod keys;
 mod login;
 mod markdown;
+mod logs;
 mod memory;
 mod models;
 mod money;

@@ -136,12 +136,12 @@ fn every_status_has_a_cause() {
 }
 
 #[test]
-fn a_defect_is_told_in_a_line_to_report_and_the_session_goes_on() {
+fn a_defect_is_told_with_its_report_and_the_session_goes_on() {
     let story = Story::new().env("NANOBOT_TEST_DEFECT", "1");
     story
         .run(["agent", "-m", "x"])
         .status(70)
-        .stderr_has("try: report this line");
+        .stderr_has("try: report it with `");
     // The same home, without the defect.
     let story = story.env("NANOBOT_TEST_DEFECT", "").script([says("fine")]);
     story.run(["agent", "-m", "x"]).stdout("fine\n");

@@ -113,6 +113,15 @@ pub(super) fn show(painter: Option<Painter>) {
     foot.mark_busy();
 }
 
+/// Clear the foot, unless whoever draws it is just in trouble.
+pub(super) fn give_up() {
+    if let Ok(mut foot) = FOOT.try_lock() {
+        foot.wipe();
+        foot.painter = None;
+        foot.mark_busy();
+    }
+}
+
 /// Draw the lines as they are now.
 pub(super) fn refresh() {
     if BUSY.load(Ordering::SeqCst) {

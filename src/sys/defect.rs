@@ -1,0 +1,188 @@
+//! Defects of ours: a panic ends in an apology of two lines, and in a report that can be sent to us.
+//!
+//! The report holds what we need and nothing of what was said: which command with which flags, but no values; where it
+//! happened, and on what way; the message, without what it quotes. It is for its user alone to read and to send.
+
+use super::clock::Clock;
+use super::secret::hide;
+use super::{store, terminal};
+use anyhow::{Context, Result};
+use std::backtrace::Backtrace;
+use std::cell::Cell;
+use std::ffi::OsString;
+use std::fmt::Write;
+use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+/// So many reports are kept.
+const KEPT: usize = 10;
+/// Characters of a message.
+const MESSAGE: usize = 500;
+
+static DESK: OnceLock<Desk> = OnceLock::new();
+
+thread_local! {
+    /// What goes on in this thread is caught, and told by those who catch it.
+    static CAUGHT: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Where reports go, and what is known for them.
+#[derive(Debug)]
+pub struct Desk {
+    pub folder: PathBuf,
+    pub clock: Clock,
+    /// The command line, without values.
+    pub command: fn(&[OsString]) -> String,
+}
+
+/// From now on a panic is told in this way, and in no other.
+pub fn tell_all() {
+    std::panic::set_hook(Box::new(|panic| {
+        let written = DESK.get().map(|desk| desk.write(panic));
+        if CAUGHT.get() {
+            if let Some(Ok(path)) = &written {
+                log::error!(target: "tool", "a defect of nanobot; the report is `{}`", path.display());
+            }
+            return;
+        }
+        terminal::cry(&words(panic, written));
+    }));
+}
+
+/// Reports have a place from now on.
+pub fn keep(desk: Desk) {
+    // Once: a process is one run.
+    drop(DESK.set(desk));
+}
+
+/// Run `work`; a panic in it is the caller's to tell of. A report is written all the same.
+///
+/// # Errors
+/// As `catch_unwind` has them.
+pub fn caught<T>(work: impl FnOnce() -> T) -> std::thread::Result<T> {
+    let before = CAUGHT.replace(true);
+    let done = catch_unwind(AssertUnwindSafe(work));
+    CAUGHT.set(before);
+    done
+}
+
+fn words(panic: &PanicHookInfo<'_>, written: Option<Result<PathBuf>>) -> String {
+    let version = env!("CARGO_PKG_VERSION");
+    let place = place(panic);
+    let why = match written {
+        Some(Ok(path)) => {
+            let path = path.display();
+            return format!(
+                "nanobot: sorry, this is a defect of nanobot {version}, at {place}\n  try: report it with `{path}`, which holds \
+                 neither your words nor keys\n"
+            );
+        }
+        Some(Err(error)) => format!(" (no report could be written: {error:#})"),
+        None => String::new(),
+    };
+    let message = panic.payload_as_str().unwrap_or("no cause is known");
+    format!(
+        "nanobot: sorry, this is a defect of nanobot {version}, at {place}: {message}{why}\n  try: report this line, and what \
+         you did\n"
+    )
+}
+
+fn place(panic: &PanicHookInfo<'_>) -> String {
+    let place = panic.location();
+    place.map_or_else(
+        || "a place unknown".into(),
+        |place| format!("{}:{}", place.file(), place.line()),
+    )
+}
+
+impl Desk {
+    fn write(&self, panic: &PanicHookInfo<'_>) -> Result<PathBuf> {
+        store::create_dir(&self.folder)?;
+        let time = self.clock.timestamp().strftime("%Y-%m-%dT%H-%M-%SZ");
+        let name = format!("{time}-{}.txt", std::process::id());
+        let path = self.folder.join(name);
+        store::replace(&path, hide(&self.report(panic)).as_bytes())?;
+        self.forget_old()?;
+        Ok(path)
+    }
+
+    fn report(&self, panic: &PanicHookInfo<'_>) -> String {
+        let arguments: Vec<OsString> = std::env::args_os().collect();
+        let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+        let thread = std::thread::current();
+        let lines = [
+            ("nanobot", env!("CARGO_PKG_VERSION").to_owned()),
+            ("time", self.clock.timestamp().to_string()),
+            ("command", (self.command)(&arguments)),
+            ("place", place(panic)),
+            ("message", bare(panic.payload_as_str().unwrap_or_default())),
+            ("thread", thread.name().unwrap_or_default().to_owned()),
+            (
+                "system",
+                format!(
+                    "{} {} {}",
+                    std::env::consts::OS,
+                    std::env::consts::ARCH,
+                    kernel.trim()
+                ),
+            ),
+        ];
+        let mut text = String::new();
+        for (name, value) in lines {
+            writeln!(text, "{name}: {value}").expect("writing to a string cannot fail");
+        }
+        let trace = Backtrace::force_capture();
+        writeln!(text, "\n{trace}").expect("writing to a string cannot fail");
+        text
+    }
+
+    fn forget_old(&self) -> Result<()> {
+        let entries = std::fs::read_dir(&self.folder)
+            .with_context(|| format!("read `{}`", self.folder.display()))?;
+        let is_report = |path: &PathBuf| path.extension().is_some_and(|kind| kind == "txt");
+        let mut all: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+        all.retain(is_report);
+        all.sort();
+        let old = all.len().saturating_sub(KEPT);
+        for path in &all[..old] {
+            remove(path)?;
+        }
+        Ok(())
+    }
+}
+
+fn remove(path: &Path) -> Result<()> {
+    std::fs::remove_file(path).with_context(|| format!("remove `{}`", path.display()))
+}
+
+/// A message without what it quotes, which may be anybody's words.
+fn bare(message: &str) -> String {
+    let mut bare = String::new();
+    let mut rest = message;
+    while let Some(at) = rest.find(['`', '"']) {
+        let (before, quoted) = rest.split_at(at);
+        let mark = &quoted[..1];
+        bare.push_str(before);
+        bare.push('…');
+        // A quote may hold its own mark: the last one ends it.
+        rest = quoted[1..].rsplit_once(mark).map_or("", |(_, after)| after);
+    }
+    bare.push_str(rest);
+    bare.chars().take(MESSAGE).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::bare;
+
+    #[test]
+    fn what_is_quoted_is_left_out() {
+        let check = |message: &str, expect: &str| assert_eq!(bare(message), expect);
+        check("index out of bounds", "index out of bounds");
+        check("inside 'é' of `my secret diary`", "inside 'é' of …");
+        check("of `a `quoted` diary`: why", "of …: why");
+        check("an `Err` value: \"words", "an … value: …");
+        check("cut `off", "cut …");
+    }
+}

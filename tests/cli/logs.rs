@@ -1,0 +1,177 @@
+//! Logs for people: by topic and level, on any command, and never with a key.
+
+use crate::server::{Answer, calls, says, sends};
+use crate::story::{Story, write};
+use serde_json::json;
+use std::os::unix::fs::PermissionsExt;
+
+#[test]
+fn the_variable_says_which_logs_are_shown() {
+    let check = |value: &str, has: &[&str], has_not: &[&str]| {
+        let story = Story::new()
+            .file("a", "one\n")
+            .script([calls("read_file", json!({ "path": "a" })), says("ok")]);
+        let story = story.env("NANOBOT_LOG", value);
+        let ran = story.run(["agent", "-m", "x"]).stdout("ok\n");
+        let text = ran.error_text();
+        for words in has {
+            assert!(text.contains(words), "{value}: no {words:?} in {text}");
+        }
+        for words in has_not {
+            assert!(!text.contains(words), "{value}: {words:?} in {text}");
+        }
+        assert!(!text.contains("key-of-the-story"), "{text}");
+    };
+    let ours = [
+        " ms  config: config `$HOME/.nanobot/config.json`",
+        "config: workspace `$HOME/.nanobot/workspace`",
+        "session: `cli:direct`: 0 messages",
+        "policy: profile `default` in `$DIR`",
+        "model: ask `scripted` of `custom` at http://127.0.0.1:",
+        "http: ask http://127.0.0.1:",
+        "http: status 200, first byte after ",
+        "http: reply whole after ",
+        "policy: `read_file` is allowed: permission: always",
+        "tool: `read_file` ended after ",
+    ];
+    check("info", &ours, &["may read", "ureq"]);
+    check("debug", &["policy: may read"], &["ureq"]);
+    check(
+        "http=info",
+        &["http: status 200"],
+        &["policy", "config:", "tool:"],
+    );
+    check(
+        "tool,policy=warn",
+        &["tool: `read_file`"],
+        &["policy", "http"],
+    );
+    check(
+        "ureq=debug",
+        &["ureq::pool: Return to pool"],
+        &[" ms  http: "],
+    );
+    for silent in ["off", "error", "http=off"] {
+        let story = Story::new().script([says("ok")]);
+        let story = story.env("NANOBOT_LOG", silent);
+        story.run(["agent", "-m", "x"]).stdout("ok\n");
+    }
+    // On any command; a flag is stronger.
+    let story = Story::new().env("NANOBOT_LOG", "info");
+    let ran = story.run(["config", "get", "agents.defaults.model"]);
+    ran.stdout("scripted\n").stderr_has("config: config `");
+    let ran = story.run(["-q", "config", "get", "agents.defaults.model"]);
+    ran.stdout("scripted\n");
+}
+
+#[test]
+fn no_key_is_in_a_log() {
+    // In the places where a server, or we, might say it.
+    let echo = |asked: &crate::server::Asked| {
+        let said = format!(
+            "{} {}",
+            asked.header("authorization").unwrap_or_default(),
+            asked.path
+        );
+        Answer::json(400, &json!({ "error": { "message": said } })).header("x-key", &said)
+    };
+    for value in ["trace", "trace,ureq=trace,rustls=trace"] {
+        let story = Story::new().env("NANOBOT_LOG", value);
+        let command = json!({ "command": "echo key-of-the-story" });
+        let story = story.script([
+            calls("exec", command),
+            sends(Answer::json(500, &json!({ "error": "key-of-the-story" }))),
+            Box::new(echo),
+        ]);
+        let ran = story
+            .run(["agent", "-m", "x", "--sandbox", "off"])
+            .status(1);
+        let text = ran.error_text();
+        assert!(text.contains("http: status 400"), "{text}");
+        assert!(!text.contains("key-of-the-story"), "{text}");
+        assert!(!text.contains("of-the-st"), "{text}");
+    }
+}
+
+#[test]
+fn a_value_that_is_neither_a_filter_nor_a_path_is_told() {
+    let story = Story::new();
+    for (value, words) in [
+        ("loud", "there is no topic `loud`"),
+        ("http=loud", "there is no level `loud`"),
+        ("events.jsonl", "a path with a `/` in it"),
+    ] {
+        let story = Story::new().env("NANOBOT_LOG", value);
+        story.run(["agent", "-m", "x"]).status(78).stderr_has(words);
+    }
+    let story = story
+        .script([says("ok")])
+        .env("NANOBOT_LOG", "./events.jsonl");
+    story.run(["agent", "-m", "x"]).stdout("ok\n");
+    assert!(story.dir().join("events.jsonl").is_file());
+}
+
+#[test]
+fn a_defect_leaves_a_report_without_words_and_keys() {
+    let story = Story::new().env("NANOBOT_TEST_DEFECT", "key-of-the-story");
+    let defects = story.home().join(".nanobot/defects");
+    for number in 0..12 {
+        let name = format!("2020-01-01T00-00-{number:02}Z-1.txt");
+        write(&defects.join(name), b"old");
+    }
+    write(&defects.join("notes.md"), b"mine");
+    let ran = story
+        .run(["agent", "-m", "my secret diary", "--json"])
+        .status(70);
+    assert_eq!(ran.json()["error"]["cause"], "defect");
+    let text = ran.error_text();
+    let begin = format!(
+        "nanobot: sorry, this is a defect of nanobot {}, at src/command/agent.rs:",
+        env!("CARGO_PKG_VERSION")
+    );
+    assert!(text.starts_with(&begin), "{text}");
+    assert!(
+        text.contains("\n  try: report it with `$HOME/.nanobot/defects/2026-01-02T03-04-05Z-"),
+        "{text}"
+    );
+    let mut names: Vec<String> = std::fs::read_dir(&defects)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    // The last ten, and what is no report.
+    assert_eq!(names.len(), 11);
+    assert_eq!(names[0], "2020-01-01T00-00-03Z-1.txt");
+    assert_eq!(names[10], "notes.md");
+    let path = defects.join(&names[9]);
+    let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let report = std::fs::read_to_string(&path).unwrap();
+    for words in [
+        "command: nanobot agent --message … --json\n",
+        "place: src/command/agent.rs:",
+        "message: asked for by NANOBOT_TEST_DEFECT\n",
+        "system: linux ",
+        "nanobot::run",
+    ] {
+        assert!(report.contains(words), "no {words:?} in {report}");
+    }
+    for words in ["diary", "key-of-the-story"] {
+        assert!(!report.contains(words), "{words:?} in {report}");
+    }
+}
+
+#[test]
+fn a_report_that_cannot_be_written_is_told_in_a_line() {
+    let story = Story::new().env("NANOBOT_TEST_DEFECT", "1");
+    write(&story.home().join(".nanobot/defects"), b"in the way");
+    let ran = story.run(["agent", "-m", "x"]).status(70);
+    let text = ran.error_text();
+    for words in [
+        "asked for by NANOBOT_TEST_DEFECT",
+        "no report could be written",
+        "try: report this line",
+    ] {
+        assert!(text.contains(words), "no {words:?} in {text}");
+    }
+}
