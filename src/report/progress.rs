@@ -87,7 +87,8 @@ impl Progress {
     /// On a terminal.
     fn show(&mut self, event: &Event<'_>) {
         let view = View {
-            width: error_width(),
+            // Only where text is folded by us.
+            width: if self.detailed { error_width() } else { 80 },
             detailed: self.detailed,
             speaks: self.speaks,
             now: Instant::now(),
@@ -101,6 +102,8 @@ impl Progress {
         match event {
             Event::User(user) if !user.injected => self.begin(),
             Event::Assistant { last: true, .. } => self.clear(),
+            // There may be thousands of them: the next frame shows what they have changed.
+            Event::Text { .. } | Event::Reasoning { .. } | Event::ToolOutput { .. } => {}
             _ => self.terminal.refresh(),
         }
     }

@@ -75,23 +75,23 @@ impl Fold {
         self.held.push_str(text);
         let room = width.saturating_sub(INDENT.len() + 1).max(20);
         let mut rows = Vec::new();
+        let mut rest = self.held.as_str();
         loop {
-            let line = self.held.split('\n').next().unwrap_or_default();
-            let end = line.len();
-            let is_whole = end < self.held.len();
+            let line = rest.split('\n').next().unwrap_or_default();
             match broken(line, room) {
                 Some(at) => {
                     rows.push(dim(line[..at].trim_end()));
-                    let rest = at + line[at..].len() - line[at..].trim_start_matches(' ').len();
-                    self.held.drain(..rest);
+                    rest = rest[at..].trim_start_matches(' ');
                 }
-                None if is_whole => {
+                None if line.len() < rest.len() => {
                     rows.push(dim(line));
-                    self.held.drain(..=end);
+                    rest = &rest[line.len() + 1..];
                 }
-                None => return rows,
+                None => break,
             }
         }
+        self.held = rest.to_owned();
+        rows
     }
 
     /// The last line, which nothing ended.

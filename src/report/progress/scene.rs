@@ -268,7 +268,7 @@ impl Scene {
             && changes.is_none()
             && let Some(call) = &call
         {
-            rows.extend(arguments(&call.arguments, short));
+            rows.extend(arguments(&call.arguments, short, view.width));
         }
         match outcome {
             Outcome::Ok => match changes {
@@ -407,7 +407,7 @@ fn headed((mark, style): Mark, name: &str, short: &str, about: &str) -> Row {
 }
 
 /// The arguments of a call in full, unless all that they say stands in the line already.
-fn arguments(arguments: &Value, short: &str) -> Vec<Row> {
+fn arguments(arguments: &Value, short: &str, width: usize) -> Vec<Row> {
     let Some(all) = arguments.as_object() else {
         return Vec::new();
     };
@@ -422,7 +422,13 @@ fn arguments(arguments: &Value, short: &str) -> Vec<Row> {
             None => format!("{name}: {value}"),
         })
         .collect();
-    lines::head(&lines.join("\n"), ARGUMENTS)
+    let mut rows = Fold::default().put(&(lines.join("\n") + "\n"), width);
+    if rows.len() > ARGUMENTS {
+        let more = grouped((rows.len() - ARGUMENTS) as u64);
+        rows.truncate(ARGUMENTS);
+        rows.push(lines::dim(&format!("… {more} more lines")));
+    }
+    rows
 }
 
 #[cfg(test)]
