@@ -6,6 +6,7 @@
  *   min sh N                  `sh -c true`, N times
  *   min run OUT COMMAND...    COMMAND with its output thrown away; to OUT: ns of wall, us of CPU, KiB of memory, and
  *                             bytes written by write(2)
+ *   min show OUT COMMAND...   the same with its output on a terminal
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -15,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -139,10 +141,27 @@ static long long now(void) {
     return time.tv_sec * 1000000000LL + time.tv_nsec;
 }
 
-static int run(const char *out, char **command) {
-    int null = open("/dev/null", O_WRONLY | O_CLOEXEC), status;
+// A terminal of 80 columns, and somebody who reads what is written there.
+static int terminal(void) {
+    int glass = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+    if (glass < 0 || grantpt(glass) || unlockpt(glass)) exit(1);
+    struct winsize size = {.ws_row = 24, .ws_col = 80};
+    if (ioctl(glass, TIOCSWINSZ, &size)) exit(1);
+    char text[64 << 10];
+    int line = open(ptsname(glass), O_RDWR | O_NOCTTY | O_CLOEXEC);
+    if (fork() == 0) {
+        close(line);
+        while (read(glass, text, sizeof text) > 0);
+        _exit(0);
+    }
+    close(glass);
+    return line;
+}
+
+static int run(const char *out, char **command, int shows) {
+    int to = shows ? terminal() : open("/dev/null", O_WRONLY | O_CLOEXEC), status;
     long long before = now();
-    pid_t pid = start(command, null);
+    pid_t pid = start(command, to);
     siginfo_t info;
     waitid(P_PID, pid, &info, WEXITED | WNOWAIT);
     long long wall = now() - before;
@@ -166,7 +185,8 @@ int main(int count, char **words) {
     else if (count > 4 && !strcmp(words[1], "loop")) loop(atoi(words[2]), atoi(words[3]), words[4]);
     else if (count > 2 && !strcmp(words[1], "stream")) stream(atoi(words[2]));
     else if (count > 2 && !strcmp(words[1], "sh")) sh(atoi(words[2]));
-    else if (count > 3 && !strcmp(words[1], "run")) return run(words[2], words + 3);
+    else if (count > 3 && !strcmp(words[1], "run")) return run(words[2], words + 3, 0);
+    else if (count > 3 && !strcmp(words[1], "show")) return run(words[2], words + 3, 1);
     else return 2;
     return 0;
 }

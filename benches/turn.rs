@@ -67,6 +67,8 @@ struct Case {
     cut: Option<u64>,
     /// When old messages become memory. `detached` is what a terminal gives.
     memory: &'static str,
+    /// Its answer goes to a terminal.
+    shows: bool,
 }
 
 /// What one run took.
@@ -124,6 +126,7 @@ impl Bench {
                 home: Some((home, sync)),
                 cut: None,
                 memory: "manual",
+                shows: false,
             }
         };
         let theirs = |name, every, arguments: &[&str]| {
@@ -137,6 +140,7 @@ impl Bench {
                 home: None,
                 cut: None,
                 memory: "manual",
+                shows: false,
             }
         };
         let port_text = port.to_string();
@@ -243,6 +247,17 @@ impl Bench {
                 false,
             ),
         ];
+        for (name, shows, path) in [
+            ("hello, shown", true, "hello"),
+            ("stream 20k, shown", true, "stream/20000"),
+            ("prose 20k", false, "prose/20000"),
+            ("prose 20k, shown", true, "prose/20000"),
+        ] {
+            cases.push(Case {
+                shows,
+                ..ours(name, 2, &agent("new@"), home(name, path), false)
+            });
+        }
         // The least process: it does nothing, and ends.
         cases.push(theirs("min exit", 1, &["sh", "0"]));
         for (name, schedule) in [
@@ -342,7 +357,8 @@ impl Bench {
         }
         let out = self.temp.path().join("out");
         let mut command = Command::new(&self.min);
-        command.arg("run").arg(&out).args(self.command(case, round));
+        let verb = if case.shows { "show" } else { "run" };
+        command.arg(verb).arg(&out).args(self.command(case, round));
         command
             .env_clear()
             .env("PATH", "/usr/bin:/bin")
@@ -477,6 +493,13 @@ impl Bench {
             cpu("stream 20k, text") - cpu("hello"),
             50.0,
         );
+        for (name, shown) in [
+            ("stream 20k, text", "stream 20k, shown"),
+            ("prose 20k", "prose 20k, shown"),
+        ] {
+            let ratio = cpu(shown) / cpu(name);
+            gates.most(&format!("{shown} / not, CPU"), ratio, 2.0);
+        }
         gates.told(
             "the same as stream-json",
             cpu("stream 20k, json") - cpu("hello"),
@@ -799,7 +822,10 @@ fn serve() -> u16 {
         .local_addr()
         .expect("a bound listener has an address")
         .port();
-    let stream = streamed();
+    let stream = Streams {
+        words: events((0..PIECES).map(|number| format!("word{number} "))).concat(),
+        prose: events(PROSE.split_inclusive(' ').cycle().take(PIECES)),
+    };
     std::thread::spawn(move || {
         for connection in listener.incoming().flatten() {
             let stream = stream.clone();
@@ -809,7 +835,7 @@ fn serve() -> u16 {
     port
 }
 
-fn answer_all(connection: TcpStream, stream: &[u8]) {
+fn answer_all(connection: TcpStream, streams: &Streams) {
     connection.set_nodelay(true).expect("TCP has it");
     let mut reader = BufReader::new(connection.try_clone().expect("a socket can be cloned"));
     let mut writer = connection;
@@ -820,7 +846,11 @@ fn answer_all(connection: TcpStream, stream: &[u8]) {
         let words: Vec<&str> = path.trim_matches('/').split('/').collect();
         let limit = words.get(1).and_then(|word| word.parse().ok()).unwrap_or(1);
         let sent = match words[0] {
-            "stream" => writer.write_all(stream),
+            "stream" => writer.write_all(&streams.words),
+            "prose" => {
+                let mut pieces = streams.prose.iter();
+                pieces.try_for_each(|piece| writer.write_all(piece))
+            }
             "read" if asked < limit => {
                 let path = json!({ "path": "note.txt" });
                 writer.write_all(&whole(&calls("read_file", &path, 1)))
@@ -891,21 +921,53 @@ fn whole(message: &Value) -> Vec<u8> {
     (head + &body).into_bytes()
 }
 
-/// An answer in so many pieces, each a chunk of its own.
-fn streamed() -> Vec<u8> {
-    let mut bytes =
-        b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
-            .to_vec();
-    let mut put = |data: &str| {
+/// Streamed answers, as they go over the wire.
+#[derive(Clone)]
+struct Streams {
+    /// Sent in one go.
+    words: Vec<u8>,
+    /// Of markdown; each piece is sent by itself.
+    prose: Vec<Vec<u8>>,
+}
+
+/// What models say, with one of each.
+const PROSE: &str = "\
+## A heading of some words
+
+A paragraph that is longer than a row, with **bold words**, `code` and a [link](https://example.org/) in it, as models write
+them when they explain what they have done and what is to be done next.
+
+- a list
+  - within a list
+1. and a number
+
+| name | price |
+|:-----|------:|
+| pear |  1.20 |
+
+```rust
+fn main() { println!(\"hello\"); }
+```
+
+";
+
+/// A streamed answer of such pieces: the head, each piece, and the end.
+fn events<S: Into<String>>(pieces: impl Iterator<Item = S>) -> Vec<Vec<u8>> {
+    let chunk = |data: &str| {
         let event = format!("data: {data}\n\n");
-        bytes.extend_from_slice(format!("{:x}\r\n{event}\r\n", event.len()).as_bytes());
+        format!("{:x}\r\n{event}\r\n", event.len()).into_bytes()
     };
-    for number in 0..PIECES {
-        let delta = json!({ "content": format!("word{number} ") });
-        put(&json!({ "id": "x", "object": "chat.completion.chunk", "model": "m", "choices": [{ "index": 0, "delta": delta, "finish_reason": null }] }).to_string());
+    let head =
+        "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
+    let mut all = vec![head.as_bytes().to_vec()];
+    for piece in pieces {
+        let delta = json!({ "content": piece.into() });
+        all.push(chunk(&json!({ "id": "x", "object": "chat.completion.chunk", "model": "m", "choices": [{ "index": 0, "delta": delta, "finish_reason": null }] }).to_string()));
     }
-    put(&json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": "stop" }] }).to_string());
-    put("[DONE]");
-    bytes.extend_from_slice(b"0\r\n\r\n");
-    bytes
+    all.push(chunk(
+        &json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": "stop" }] }).to_string(),
+    ));
+    all.push(chunk("[DONE]"));
+    all.push(b"0\r\n\r\n".to_vec());
+    all
 }

@@ -79,8 +79,9 @@ impl Report {
 
     /// The sink.
     pub fn tell(&mut self, event: Event<'_>) -> Result<()> {
-        if matches!(event, Event::Notice(_)) {
-            self.stream.end_line()?;
+        // What is told of it meanwhile begins on a line of its own.
+        if !matches!(event, Event::Text { .. } | Event::Assistant { .. }) {
+            self.stream.make_way()?;
         }
         self.progress.tell(&event);
         if log::takes(&event) {

@@ -111,6 +111,19 @@ impl Markdown {
         spans
     }
 
+    /// End the row that is begun, whatever follows in it: somebody else wants to say something.
+    pub(super) fn end_row(&mut self) -> Vec<Span> {
+        match self.line {
+            Line::Code => {
+                // What follows of this line is set in as its beginning was.
+                self.rows.ink.end_row();
+                self.line = Line::Beginning;
+            }
+            _ => self.rows.end_begun(),
+        }
+        self.rows.ink.take()
+    }
+
     fn piece(&mut self, text: &str) {
         match &self.line {
             _ if text.is_empty() => {}
@@ -519,6 +532,19 @@ mod tests {
         // What follows a resize has the new width.
         assert_eq!(shown(&markdown.push("a b c d e f", 4)), "\n語a\nb c\nd e");
         assert_eq!(shown(&markdown.end(4)), "\nf\n");
+    }
+
+    #[test]
+    fn somebody_else_may_say_something_meanwhile() {
+        let mut markdown = Markdown::default();
+        assert_eq!(shown(&markdown.push("- one two th", 80)), "• one two");
+        assert_eq!(shown(&markdown.end_row()), "\n");
+        assert_eq!(markdown.end_row(), []);
+        assert_eq!(shown(&markdown.push("ree\n```\nco", 80)), "  three\n  co");
+        assert_eq!(shown(&markdown.end_row()), "\n");
+        assert_eq!(markdown.end_row(), []);
+        assert_eq!(shown(&markdown.push("de\n```\nend", 80)), "  de\n");
+        assert_eq!(shown(&markdown.end(80)), "end\n");
     }
 
     #[test]

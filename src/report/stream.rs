@@ -79,6 +79,21 @@ impl Stream {
         self.page.flush()
     }
 
+    /// End the row that something was printed in; what is said may go on in the next one.
+    pub(super) fn make_way(&mut self) -> Result<()> {
+        match &mut self.way {
+            Way::AsWritten if self.open => self.end_line(),
+            Way::AsWritten => Ok(()),
+            Way::Rendered(markdown, _) => match markdown.end_row() {
+                spans if spans.is_empty() => Ok(()),
+                spans => {
+                    paint(&mut self.page, &spans)?;
+                    self.page.flush()
+                }
+            },
+        }
+    }
+
     fn print(&mut self, text: &str) -> Result<()> {
         self.shown = true;
         match &mut self.way {

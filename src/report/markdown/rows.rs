@@ -123,6 +123,14 @@ impl Rows {
         self.gap = None;
     }
 
+    /// End the row if it is begun; the words go on in the next one.
+    pub(super) fn end_begun(&mut self) {
+        if self.column.is_some() {
+            self.end_row();
+            self.gap = None;
+        }
+    }
+
     /// A row that is put together already.
     pub(super) fn whole(&mut self, row: &[Span]) {
         match row {
