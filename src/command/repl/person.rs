@@ -92,7 +92,7 @@ impl Console {
     fn show(&self, text: &str, style: &Style) {
         self.world
             .terminal
-            .remark(&Row::default().styled(text, style.clone()));
+            .complain_whole(&Row::default().styled(text, style.clone()));
     }
 
     /// Put the question about `case`, until there is an answer to it.
