@@ -379,6 +379,9 @@ pub struct Onboard {
     /// The variable that holds its key; the config names it, and never the key itself
     #[arg(long, value_name = "NAME")]
     pub api_key_env: Option<String>,
+    /// Read its key from standard input, and keep it in the config
+    #[arg(long, conflicts_with = "api_key_env")]
+    pub api_key_stdin: bool,
     /// Its address, where it is not the usual one
     #[arg(long, value_name = "URL")]
     pub api_base: Option<String>,
@@ -391,6 +394,15 @@ pub struct Onboard {
     /// Ask nothing and take the defaults
     #[arg(short, long)]
     pub yes: bool,
+    /// Ask the model to say hello, and tell what that took and cost; a failure is the status
+    #[arg(long)]
+    pub test: bool,
+    /// Write completions to where the shell that `SHELL` names looks for them
+    #[arg(long)]
+    pub completions: bool,
+    /// Let cron look at HEARTBEAT.md every 30 minutes
+    #[arg(long)]
+    pub heartbeat: bool,
 }
 
 #[derive(Clone, Debug, Subcommand)]
@@ -503,16 +515,24 @@ pub enum Provider {
     },
 }
 
-/// Tell what is configured, how the memory is, and what cron does next
+/// Tell what is configured, what was spent, how the memory is, and what cron does next
 #[derive(Args, Clone, Debug, Default)]
 pub struct Status {
-    /// Try whether it works: the jobs, their lines in the crontab, and a probe job in cron's small environment
+    /// Try whether it works as it will at run time, also in cron's small environment
     ///
-    /// Each line is `ok`, `warn` or `FAILED`, with what to do about it below. The status is 1 when anything failed. Nothing is
-    /// changed, and no model is asked.
+    /// The config, the places and who can read them, sessions, memory, the sandbox, the jobs and their lines in the crontab;
+    /// the model is asked to say hello, which costs some 60 tokens, and a made-up job is run as cron runs one. Each line is
+    /// `ok`, `warn` or `no`, with what to do about it below. The status is that of the first `no`. Nothing is changed but the
+    /// ledger, which has what the hello cost.
     #[arg(long)]
     pub check: bool,
-    /// One JSON object; with `--check`, one per line
+    /// Ask no provider
+    #[arg(long, requires = "check")]
+    pub offline: bool,
+    /// Leave the crontab out, where something else runs `nanobot cron run --due`
+    #[arg(long, requires = "check")]
+    pub no_crontab: bool,
+    /// One JSON object; with `--check`, one array
     #[arg(long)]
     pub json: bool,
 }

@@ -229,6 +229,12 @@ impl Ledger {
         Ok(sum)
     }
 
+    /// What this day and this month have cost, read from the ledger's end; `None` where there is no ledger.
+    pub fn spent(&self) -> Result<Option<Totals>> {
+        let log = store::open_existing(&self.path)?;
+        log.map(|log| self.totals(&log)).transpose()
+    }
+
     /// Run `work` with the open ledger, alone.
     fn locked<T>(&self, work: impl FnOnce(&File) -> Result<T>) -> Result<T> {
         let log = self.open(store::open_lines)?;

@@ -142,7 +142,7 @@ fn chain(
     notice: &mut dyn FnMut(&str),
 ) -> Result<Chosen> {
     let by_flag = arguments.max_cost.is_some();
-    let capped = by_flag || !limits(settings).is_none();
+    let capped = by_flag || is_capped(settings);
     let mut links = Vec::new();
     let mut first = None;
     for asked in &settings.asked {
@@ -196,7 +196,7 @@ fn chain(
 }
 
 /// A way whose price is known, where a cap hangs on it: that of a flag, or of the config.
-fn priced(way: Way, cap: Option<bool>) -> Result<Way> {
+pub(super) fn priced(way: Way, cap: Option<bool>) -> Result<Way> {
     let Some(by_flag) = cap.filter(|_| way.choice.prices.is_none()) else {
         return Ok(way);
     };
@@ -216,10 +216,28 @@ fn priced(way: Way, cap: Option<bool>) -> Result<Way> {
 pub(super) fn metered(
     world: &World,
     settings: &Settings,
-    Way { choice, wire }: Way,
+    way: Way,
     account: &Account,
     run: &Arc<Run>,
 ) -> Box<dyn Provider> {
+    let retry = Retry {
+        inner: once(world, settings, way, account, run),
+        clock: world.clock.clone(),
+    };
+    Box::new(Unforce {
+        inner: retry,
+        unwilling: AtomicBool::new(false),
+    })
+}
+
+/// A provider behind the account, that is asked once, whatever it says.
+pub(super) fn once(
+    world: &World,
+    settings: &Settings,
+    Way { choice, wire }: Way,
+    account: &Account,
+    run: &Arc<Run>,
+) -> Meter<Pace<Wire>> {
     let name = limit_name(&choice.provider, &wire.base, &choice.model);
     let pace = Pace {
         path: world.paths.root.join("limits").join(name),
@@ -227,7 +245,7 @@ pub(super) fn metered(
         clock: world.clock.clone(),
         known: AtomicI64::new(0),
     };
-    let meter = Meter {
+    Meter {
         inner: pace,
         ledger: Ledger::new(&world.paths.root, &world.clock),
         limits: limits(settings),
@@ -235,15 +253,12 @@ pub(super) fn metered(
         provider: choice.provider,
         prices: choice.prices,
         run: Arc::clone(run),
-    };
-    let retry = Retry {
-        inner: meter,
-        clock: world.clock.clone(),
-    };
-    Box::new(Unforce {
-        inner: retry,
-        unwilling: AtomicBool::new(false),
-    })
+    }
+}
+
+/// Whether the config has a budget, so that a model of unknown price is not asked.
+pub(super) fn is_capped(settings: &Settings) -> bool {
+    !limits(settings).is_none()
 }
 
 /// The budgets of the config.

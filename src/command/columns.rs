@@ -43,9 +43,33 @@ pub(super) fn clipped(text: &str, width: Option<usize>) -> String {
     }
 }
 
+/// `text` in lines of at most `width` columns, broken where there is a space.
+pub(super) fn folded(text: &str, width: usize) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    for line in text.split('\n') {
+        let indent = line.len() - line.trim_start_matches(' ').len();
+        let mut now = line[..indent].to_owned();
+        let mut is_empty = true;
+        for word in line[indent..].split(' ') {
+            let next = measure_text_width(&now) + 1 + measure_text_width(word);
+            if !is_empty && next > width {
+                lines.push(std::mem::replace(&mut now, " ".repeat(indent)));
+                is_empty = true;
+            }
+            if !is_empty {
+                now.push(' ');
+            }
+            now.push_str(word);
+            is_empty = false;
+        }
+        lines.push(now);
+    }
+    lines.join("\n")
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{Side, aligned, clipped};
+    use super::{Side, aligned, clipped, folded};
 
     #[test]
     fn columns_are_as_wide_as_what_is_in_them() {
@@ -62,5 +86,17 @@ mod tests {
         assert_eq!(clipped("日本語", Some(5)), "日本…");
         assert_eq!(clipped("abc", Some(3)), "abc");
         assert_eq!(clipped("日本語", None), "日本語");
+    }
+
+    #[test]
+    fn a_text_is_folded_at_spaces() {
+        let check =
+            |text: &str, width: usize, expect: &str| assert_eq!(folded(text, width), expect);
+        check("one two three", 80, "one two three");
+        check("one two three", 8, "one two\nthree");
+        check("  one two three", 8, "  one\n  two\n  three");
+        check("a-very-long-word next", 8, "a-very-long-word\nnext");
+        check("one\ntwo", 80, "one\ntwo");
+        check("", 8, "");
     }
 }

@@ -222,7 +222,7 @@ fn given(key: &str, kind: Kind, text: &str) -> Result<Value> {
 }
 
 /// The value on standard input, without the newline that ends it.
-fn piped() -> Result<String> {
+pub(super) fn piped() -> Result<String> {
     let bytes =
         input::read(Reading::Always, input::GIVE_UP_AFTER, &mut |_| {})?.unwrap_or_default();
     let text = String::from_utf8(bytes)

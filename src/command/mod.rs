@@ -19,6 +19,7 @@ pub mod session;
 mod since;
 pub mod status;
 pub mod tool;
+mod trial;
 pub mod trust;
 pub mod undo;
 pub mod usage;

@@ -1,24 +1,26 @@
-//! `nanobot onboard`: a config and a workspace. What is there is kept; what is missing is added.
+//! `nanobot onboard`: a config and a workspace. What is there is kept; what is missing is added. A person is asked
+//! ([`wizard`]), a script says it by flags.
 
 use crate::World;
 use crate::cli::{Directory, Onboard as Arguments};
-use crate::command::asker;
-use crate::command::config::written;
-use crate::error::{Exit, fail_hint};
-use crate::ledger::Account;
-use crate::message::{Message, Part, User};
+use crate::command::columns::folded;
+use crate::command::config::{piped, written};
+use crate::command::{asker, trial};
+use crate::error::{Exit, exit_of, fail_hint};
 use crate::provider::registry::{Entry, TABLE};
-use crate::provider::{Calls, Provider, Request, Sampling};
 use crate::settings::expand::is_name;
 use crate::settings::keys::{KEYS, Stage, camel_case, snake_case};
 use crate::settings::{Config, Overrides, Settings};
-use crate::sys::terminal::harmless;
+use crate::sys::signal;
+use crate::sys::terminal::Terminal;
 use crate::workspace::Workspace;
 use anyhow::{Context, Result};
-use console::Term;
 use serde_json::Value;
-use std::io::IsTerminal;
-use std::sync::Arc;
+use wizard::Answers;
+
+mod menu;
+mod offers;
+mod wizard;
 
 /// What is to be written: a key, its value, and whether it replaces what is there.
 struct Edit {
@@ -44,13 +46,48 @@ pub fn run(world: &World, arguments: &Arguments) -> Result<Exit> {
         }
     };
     let before = Config::load(&world.paths.config)?;
-    let asks = is_bare(arguments) && is_attended();
-    let edits = if asks {
-        ask(world, &before)?
-    } else {
-        given(arguments, &before)?
-    };
-    let after = merged(&before, edits.into_iter().chain(defaults()))?;
+    if is_bare(arguments) && Terminal::is_attended() {
+        let width = world.terminal.breadth();
+        return attended(world, &before, &|text| say(&folded(text, width)));
+    }
+    let edits = given(arguments, &before)?;
+    let settings = set_up(world, &before, edits, &say, &|after| {
+        unlike(&before, after, arguments)
+    })?;
+    let exit = still_missing(world, &settings, arguments.test, &say)?;
+    if arguments.completions {
+        offers::write_completions(world)?;
+    }
+    if arguments.heartbeat {
+        offers::beat(world)?;
+    }
+    Ok(exit)
+}
+
+/// Ask a person all that there is to say, and offer what else there is.
+fn attended(world: &World, before: &Config, say: &dyn Fn(&str)) -> Result<Exit> {
+    signal::arm(None).context("wait for signals")?;
+    let Answers { edits, trouble } = wizard::ask(world, before)?;
+    let settings = set_up(world, before, edits, say, &|_| None)?;
+    if let Some(error) = trouble {
+        say("it is not ready yet; try: `nanobot onboard` again, or `nanobot status --check`");
+        return Ok(exit_of(&error));
+    }
+    offers::survive(world, offers::completions(world))?;
+    offers::survive(world, offers::crontab(world, &settings))?;
+    say(&format!("ready; try: {}", offers::next(world)));
+    Ok(Exit::Answered)
+}
+
+/// Write the config with `edits`, and what is missing of the workspace.
+fn set_up(
+    world: &World,
+    before: &Config,
+    edits: Vec<Edit>,
+    say: &dyn Fn(&str),
+    kept: &dyn Fn(&Config) -> Option<String>,
+) -> Result<Settings> {
+    let after = merged(before, edits.into_iter().chain(defaults()))?;
     // Before anything is written: a config that cannot be used is not added to.
     let overrides = Overrides {
         workspace: world.shared.workspace.clone(),
@@ -70,7 +107,7 @@ pub fn run(world: &World, arguments: &Arguments) -> Result<Exit> {
         };
         say(&format!("{done} {shown}"));
     }
-    if let Some(model) = unlike(&before, &after, arguments) {
+    if let Some(model) = kept(&after) {
         say(&format!(
             "kept the model {model}; another provider may not have it, and `--model NAME` changes it"
         ));
@@ -82,13 +119,19 @@ pub fn run(world: &World, arguments: &Arguments) -> Result<Exit> {
         true => format!("kept {place} as it is"),
         false => format!("created in {place}: {}", made.join(", ")),
     });
-    try_out(world, &settings, asks, &say)
+    Ok(settings)
 }
 
-/// Say what is still missing, or, to a person, whether it works.
-fn try_out(world: &World, settings: &Settings, asks: bool, say: &dyn Fn(&str)) -> Result<Exit> {
+/// Say what is still missing, and, where that is wanted, whether it works.
+fn still_missing(
+    world: &World,
+    settings: &Settings,
+    is_tried: bool,
+    say: &dyn Fn(&str),
+) -> Result<Exit> {
     let way = match asker::way(world, settings, &settings.asked[0], false, true) {
         Ok(way) => way,
+        Err(error) if is_tried => return Err(error),
         // A config without a key is a beginning all the same.
         Err(error) => {
             say(&format!("still missing: {error:#}"));
@@ -98,24 +141,13 @@ fn try_out(world: &World, settings: &Settings, asks: bool, say: &dyn Fn(&str)) -
             return Ok(Exit::Answered);
         }
     };
-    if asks {
+    if is_tried {
         let (provider, model) = (way.choice.provider.clone(), way.choice.model.clone());
+        let heard = trial::ask(world, settings, way)?;
+        let (seconds, cost) = (heard.seconds(), heard.cost());
         say(&format!(
-            "asking {model} at {provider} once, to see that it works …"
+            "{model} of {provider} answered in {seconds}: {cost}"
         ));
-        let account = Account {
-            cause: "test",
-            ..Account::default()
-        };
-        let answers = asker::metered(world, settings, way, &account, &Arc::default());
-        match test(answers.as_ref(), &model, settings) {
-            Ok(answer) => say(&format!("it answered: {}", answer.trim())),
-            Err(error) => {
-                say(&format!("it did not work: {error:#}"));
-                say("  try: `nanobot onboard` again, or `nanobot config set KEY VALUE`");
-                return Ok(crate::error::exit_of(&error));
-            }
-        }
     }
     say("ready; try: nanobot agent -m \"hello\"");
     Ok(Exit::Answered)
@@ -148,15 +180,14 @@ fn is_bare(arguments: &Arguments) -> bool {
             api_key_env: None,
             api_base: None,
             model: None,
+            api_key_stdin: false,
             directory: None,
             yes: false,
+            test: false,
+            completions: false,
+            heartbeat: false,
         }
     )
-}
-
-/// Whether there is somebody to ask: both what is typed and what is asked go through a terminal.
-fn is_attended() -> bool {
-    std::io::stdin().is_terminal() && Term::stderr().features().is_attended()
 }
 
 /// The model that was kept although the flags chose another provider.
@@ -172,10 +203,14 @@ fn given(arguments: &Arguments, config: &Config) -> Result<Vec<Edit>> {
     let Arguments {
         provider,
         api_key_env,
+        api_key_stdin,
         api_base,
         model,
         directory,
         yes: _,
+        test: _,
+        completions: _,
+        heartbeat: _,
     } = arguments;
     let mut edits = Vec::new();
     let block = match provider {
@@ -201,6 +236,10 @@ fn given(arguments: &Arguments, config: &Config) -> Result<Vec<Edit>> {
         }
         let path = key("--api-key-env", "apiKey")?;
         edits.push(Edit::new(path, format!("${{{variable}}}")));
+    }
+    if *api_key_stdin {
+        let path = key("--api-key-stdin", "apiKey")?;
+        edits.push(Edit::new(path, piped()?));
     }
     if let Some(base) = api_base {
         edits.push(Edit::new(key("--api-base", "apiBase")?, base.as_str()));
@@ -285,127 +324,4 @@ fn defaults() -> impl Iterator<Item = Edit> {
         replaces: false,
     })
     .filter(|edit| !edit.value.is_null())
-}
-
-/// What a person answers on the terminal, on standard error as all that is no answer. Enter keeps what is there.
-fn ask(world: &World, config: &Config) -> Result<Vec<Edit>> {
-    let term = Term::stderr();
-    let there = |path: &str| written(config, path).and_then(Value::as_str);
-    let entry = ask_provider(&term, there("agents.defaults.provider"))?;
-    let block = Block {
-        name: snake_case(entry.name),
-        entry: Some(entry),
-    };
-    let mut edits = vec![Edit::new("agents.defaults.provider", block.name.as_str())];
-
-    let old_base = there(&block.key("apiBase")).filter(|base| !base.is_empty());
-    let base = question(&term, "Address", old_base.unwrap_or(entry.base))?;
-    let told = base != entry.base || entry.is_local() || old_base.is_some();
-    if told && !base.is_empty() {
-        edits.push(Edit::new(block.key("apiBase"), base));
-    }
-
-    let has_key = there(&block.key("apiKey")).is_some_and(|key| !key.is_empty());
-    let mut variables = entry.key_variables.iter();
-    let variable = variables.find(|name| world.env.get(name).is_some());
-    let hint = match (has_key, variable, entry.is_keyless()) {
-        (true, _, _) => " [the one in the config]".into(),
-        (_, Some(variable), _) => format!(" [the one in {variable}]"),
-        (_, _, true) => " [none]".into(),
-        _ => String::new(),
-    };
-    term.write_str(&format!("Key (not shown){hint}: "))
-        .context("write to the terminal")?;
-    let key = term.read_secure_line().context("read from the terminal")?;
-    match key.trim() {
-        "" => {
-            if let Some(variable) = variable.filter(|_| !has_key) {
-                edits.push(Edit::new(block.key("apiKey"), format!("${{{variable}}}")));
-            }
-        }
-        key => edits.push(Edit::new(block.key("apiKey"), key)),
-    }
-
-    // A model belongs to its provider: with another one, that one's own is proposed.
-    let same = there("agents.defaults.provider").is_some_and(|name| snake_case(name) == block.name);
-    let old_model = there("agents.defaults.model").filter(|model| same && !model.is_empty());
-    let model = question(&term, "Model", old_model.unwrap_or(entry.model))?;
-    edits.push(Edit::new("agents.defaults.model", model));
-
-    // The Python program, which writes these out whatever they hold, always works in its workspace.
-    let is_python = ["channels", "gateway"]
-        .iter()
-        .any(|part| written(config, part).is_some());
-    if is_python && there("agents.defaults.directory").is_none() {
-        let words = "Work in the current directory (c), or always in the workspace (w)?";
-        let workspace = question(&term, words, "c")?.starts_with(['w', 'W']);
-        edits.push(where_to_work(if workspace {
-            Directory::Workspace
-        } else {
-            Directory::Cwd
-        }));
-    }
-    Ok(edits)
-}
-
-/// Let a person choose a provider; `known` is the configured one.
-fn ask_provider(term: &Term, known: Option<&str>) -> Result<&'static Entry> {
-    let line = |text: &str| term.write_line(text).context("write to the terminal");
-    line("Who answers?")?;
-    for (number, entry) in TABLE.iter().enumerate() {
-        line(&format!("  {}  {}", number + 1, entry.label))?;
-    }
-    let default = known
-        .and_then(entry)
-        .or_else(|| entry("openrouter"))
-        .map_or("custom", |entry| entry.name);
-    loop {
-        let answer = question(term, "Number or name", default)?;
-        let number = answer.parse::<usize>().ok();
-        let found = match number {
-            Some(number) => number.checked_sub(1).and_then(|index| TABLE.get(index)),
-            None => entry(&answer),
-        };
-        match found {
-            Some(entry) => return Ok(entry),
-            None => line("That is none of them.")?,
-        }
-    }
-}
-
-/// What is answered; `default` when that is nothing.
-fn question(term: &Term, words: &str, default: &str) -> Result<String> {
-    term.write_str(&format!("{words} [{}]: ", harmless(default)))
-        .context("write to the terminal")?;
-    let answer = term.read_line().context("read from the terminal")?;
-    let answer = answer.trim();
-    Ok(if answer.is_empty() { default } else { answer }.to_owned())
-}
-
-/// One request, to see that everything fits.
-fn test(wire: &dyn Provider, model: &str, settings: &Settings) -> Result<String> {
-    let hello = User {
-        parts: vec![Part::Text("Say hello in one short sentence.".into())],
-        ..User::default()
-    };
-    let sampling = Sampling {
-        max_tokens: settings.asked[0].max_tokens.min(1024),
-        temperature: None,
-        reasoning_effort: None,
-    };
-    let messages = [Message::User(hello)];
-    let request = Request {
-        system: "You are nanobot, and are being set up.",
-        messages: &messages,
-        tools: &[],
-        calls: Calls::MayNot,
-        model,
-        sampling: &sampling,
-        reply_id: "onboard",
-        schema: None,
-    };
-    let reply = wire
-        .reply(&request, &mut |_| Ok(()))
-        .map_err(crate::provider::ProviderError::into_failure)?;
-    Ok(reply.text)
 }

@@ -175,7 +175,8 @@ fn key(row: &Row) -> String {
     }
 }
 
-fn log_in(world: &World, vendor: Vendor) -> Result<()> {
+/// Log in to `vendor`, whose server says how.
+pub(super) fn log_in(world: &World, vendor: Vendor) -> Result<()> {
     let endpoints = Endpoints::from_env(&world.env)?;
     let http = Http::new(TIMEOUTS, false, &world.env);
     // Also with `--quiet`: without the code there is no login.

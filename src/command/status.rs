@@ -1,25 +1,98 @@
-//! `nanobot status`: what is configured, how the memory is, and what cron does next.
+//! `nanobot status`: what is configured, what was spent, how the memory is, and what cron does next, on one screen.
 
+use super::agent::places::may_write;
 use super::asker::{self, Way};
+use super::columns::folded;
+use super::granted;
 use crate::World;
-use crate::cli::Status as Arguments;
-use crate::error::Exit;
+use crate::cli::{Grants, Status as Arguments};
+use crate::error::{Exit, hint_of};
+use crate::ledger::{Ledger, Totals, rounded};
 use crate::memory::Memory;
 use crate::memory::last::Outcome;
 use crate::memory::request::{self, LETTERS};
+use crate::policy::{Policy, Sandbox};
 use crate::session;
 use crate::settings::{Config, Overrides, Settings};
+use crate::sys::paths::Real;
+use crate::sys::sandbox;
 use crate::sys::store::size_in_words;
-use crate::sys::terminal::harmless;
+use crate::sys::terminal::{Page, harmless};
 use anyhow::Result;
-use serde_json::json;
+use console::Style;
+use serde_json::{Value, json};
 
 mod check;
 mod cron;
+mod works;
+
+/// Columns before what is said.
+const INDENT: usize = 11;
+/// Rows that stand out: something is wrong, or to be done.
+const LOUD: [&str; 3] = ["trouble", "failed", "next"];
+
+/// What a run from here may do.
+struct Scope {
+    profile: String,
+    policy: Policy,
+}
+
+impl Scope {
+    fn of(world: &World, settings: &Settings) -> Result<Self> {
+        let grants = Grants::default();
+        let profile = granted::profile(world, &grants, settings)?;
+        let home = Real::default().of(&granted::absolute(&settings.workspace));
+        let policy = granted::policy(world, &grants, settings, &profile, &home)?;
+        Ok(Self {
+            profile: profile.name,
+            policy,
+        })
+    }
+
+    fn rows(&self, world: &World) -> [(&'static str, String); 2] {
+        let place = world.paths.display(&self.policy.reach.directory);
+        let directory = match may_write(&self.policy) {
+            true => format!("{place}, which may be changed"),
+            false => format!("{place}, read only without `--write`"),
+        };
+        let commands = match (self.policy.sandbox, sandbox::available()) {
+            (Sandbox::Off, _) => "commands are not contained".into(),
+            (_, Ok(())) => "commands run in the sandbox".into(),
+            (_, Err(lack)) => format!("commands are refused: {lack}"),
+        };
+        let profile = format!("{}; {commands}", self.profile);
+        [("directory", directory), ("profile", profile)]
+    }
+
+    fn json(&self) -> Value {
+        json!({
+            "directory": self.policy.reach.directory, "may_write": may_write(&self.policy), "profile": self.profile,
+            "sandbox": match self.policy.sandbox {
+                Sandbox::Off => "off",
+                _ if sandbox::available().is_ok() => "on",
+                _ => "none",
+            },
+        })
+    }
+}
+
+/// What this day and this month have cost.
+fn spent_in_words(settings: &Settings, spent: &Totals) -> String {
+    let part = |spent: f64, limit: Option<f64>| match limit {
+        Some(limit) => format!("${spent:.2} of ${limit:.2}"),
+        None => format!("${spent:.2}"),
+    };
+    let budget = &settings.budget;
+    format!(
+        "{} today, {} this month",
+        part(spent.daily, budget.daily),
+        part(spent.monthly, budget.monthly)
+    )
+}
 
 pub fn run(world: &World, arguments: &Arguments) -> Result<Exit> {
     if arguments.check {
-        return check::run(world, arguments.json);
+        return check::run(world, arguments);
     }
     let config = Config::load(&world.paths.config)?;
     let overrides = Overrides {
@@ -42,6 +115,13 @@ pub fn run(world: &World, arguments: &Arguments) -> Result<Exit> {
     let last = memory.last()?;
     let trouble = memory.trouble()?;
     let cron = cron::Glance::of(world, &settings);
+    let scope = Scope::of(world, &settings);
+    let ledger = Ledger::new(&world.paths.root, &world.clock);
+    let spent = ledger.spent()?.unwrap_or_default();
+    let next = match &asked {
+        Err(error) => hint_of(error).map(str::to_owned),
+        Ok(_) => cron.next_step(),
+    };
     if arguments.json {
         let (choice, error) = match &asked {
             Ok(Way { choice, .. }) => (Some(choice), None),
@@ -56,12 +136,21 @@ pub fn run(world: &World, arguments: &Arguments) -> Result<Exit> {
             "model": choice.map(|choice| &choice.model), "provider": choice.map(|choice| &choice.provider),
             "key": choice.map(|choice| choice.key_place.replace('`', "")), "error": error,
             "config": world.paths.config, "workspace": settings.workspace, "sessions": sessions, "memory": memory,
-            "cron": cron.json(),
+            "cron": cron.json(), "scope": scope.as_ref().ok().map(Scope::json),
+            "spent": { "day_usd": rounded(spent.daily), "month_usd": rounded(spent.monthly) }, "next": next,
         });
         world.terminal.print_json(&line)?;
         return Ok(Exit::Answered);
     }
-    let mut rows = match &asked {
+    let config_shown = world.paths.display(&world.paths.config);
+    let mut rows = vec![(
+        "config",
+        match config.exists() {
+            true => config_shown,
+            false => format!("{config_shown}, which is not there yet"),
+        },
+    )];
+    rows.extend(match &asked {
         Ok(Way { choice, wire }) => vec![
             ("model", choice.model.clone()),
             ("provider", choice.provider.clone()),
@@ -74,8 +163,19 @@ pub fn run(world: &World, arguments: &Arguments) -> Result<Exit> {
             ),
         ],
         Err(error) => vec![("model", format!("none can be asked: {error:#}"))],
-    };
-    rows.push(("workspace", world.paths.display(&settings.workspace)));
+    });
+    let place = world.paths.display(&settings.workspace);
+    rows.push((
+        "workspace",
+        match settings.workspace.is_dir() {
+            true => place,
+            false => format!("{place}, which is not there yet"),
+        },
+    ));
+    match &scope {
+        Ok(scope) => rows.extend(scope.rows(world)),
+        Err(error) => rows.push(("profile", format!("{error:#}"))),
+    }
     rows.push(("sessions", sessions.to_string()));
     let over = match is_over {
         true => "; that is over its budget, and the next consolidation is asked to tidy it",
@@ -103,9 +203,31 @@ pub fn run(world: &World, arguments: &Arguments) -> Result<Exit> {
         trouble.map(|words| ("trouble", format!("the last consolidation failed: {words}"))),
     );
     rows.extend(cron.rows(world));
-    let lines = rows
-        .iter()
-        .map(|(name, words)| format!("{name:<9}  {}\n", harmless(words)));
-    world.terminal.print(&lines.collect::<String>())?;
+    rows.push(("spent", spent_in_words(&settings, &spent)));
+    rows.extend(next.map(|step| ("next", step)));
+    show(world, &rows)?;
     Ok(Exit::Answered)
+}
+
+/// A row for each; on a terminal no wider than that.
+fn show(world: &World, rows: &[(&str, String)]) -> Result<()> {
+    let mut page = Page::on(world.terminal);
+    for (name, words) in rows {
+        let is_loud = LOUD.contains(name);
+        let style = if is_loud {
+            Style::new().yellow()
+        } else {
+            Style::new().bold()
+        };
+        let words = harmless(words);
+        let words = match world.terminal.width() {
+            Some(width) => folded(&words, width.saturating_sub(INDENT)),
+            None => words,
+        };
+        page.paint(name, &style)?;
+        let gap = INDENT.saturating_sub(name.len());
+        let words = words.replace('\n', &format!("\n{:INDENT$}", ""));
+        page.put(&format!("{:gap$}{words}\n", ""))?;
+    }
+    page.end()
 }

@@ -24,7 +24,15 @@ pub struct Finding {
     pub cure: Option<String>,
 }
 
+/// What is done about a file that others may use.
+const CLOSED: &str = "made 0600";
+
 impl Finding {
+    /// It is about who may use the file, and not about what is in it.
+    pub fn is_of_mode(&self) -> bool {
+        self.cure.as_deref() == Some(CLOSED)
+    }
+
     fn told(what: impl Into<String>) -> Self {
         Self {
             what: what.into(),
@@ -100,7 +108,7 @@ pub fn repair(place: &Place, key: &str, path: &Path, mends: bool) -> Result<Vec<
     let mode = about(&file, path)?.permissions().mode() & 0o777;
     if mode & 0o077 != 0 {
         let what = format!("others than its owner may use the file ({mode:04o})");
-        findings.push(Finding::cured(what, "made 0600"));
+        findings.push(Finding::cured(what, CLOSED));
         if mends {
             file.set_permissions(Permissions::from_mode(0o600))
                 .with_context(|| format!("change `{}`", path.display()))?;

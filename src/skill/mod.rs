@@ -117,7 +117,7 @@ fn text_of(path: &Path) -> std::io::Result<Option<String>> {
 }
 
 /// Whether `program` can be run from a directory of `path`.
-fn is_on_path(program: &str, path: &str) -> bool {
+pub fn is_on_path(program: &str, path: &str) -> bool {
     path.split(':').filter(|dir| !dir.is_empty()).any(|dir| {
         let found = Path::new(dir).join(program).metadata();
         found.is_ok_and(|found| found.is_file() && found.mode() & 0o111 != 0)

@@ -17,6 +17,7 @@ pub mod paths;
 pub mod process;
 pub mod sandbox;
 pub mod secret;
+pub mod shell;
 pub mod signal;
 pub mod store;
 pub mod terminal;

@@ -476,6 +476,13 @@ pub fn may_make(path: &Path) -> Result<()> {
     rustix::fs::accessat(rustix::fs::CWD, found, wanted, AtFlags::EACCESS).with_context(cannot)
 }
 
+/// Whether others than its owner can come to `path` and look at it.
+pub fn is_seen_by_others(path: &Path) -> bool {
+    let mode = |path: &Path| std::fs::metadata(path).map_or(0, |about| about.mode());
+    let leads = |path: &Path| mode(path) & 0o011 != 0;
+    mode(path) & 0o077 != 0 && path.ancestors().skip(1).all(leads)
+}
+
 /// As [`read`], of a file of others: no pipe that would keep its reader waiting, and no more than `limit` bytes.
 pub fn read_at_most(path: &Path, limit: u64) -> Result<Option<Vec<u8>>> {
     let Some(file) = open_existing(path)? else {

@@ -14,6 +14,7 @@ use serde_json::Value;
 use std::io::{IsTerminal, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 
+mod ask;
 mod foot;
 mod harmless;
 pub(super) mod later;

@@ -2,6 +2,7 @@
 
 use crate::cron::{added, cron};
 use crate::cron_run::{self, ID, MADE, job, minutely};
+use crate::server::{Answer, Ending, fails, says, sends};
 use crate::story::{NANOBOT, Ran, Story, TIME, write};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -9,9 +10,9 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// `status --check`, in a shell that cron's environment lacks nothing of.
+/// `status --check`, in a shell that cron's environment lacks nothing of; nobody is asked.
 fn command(story: &Story, arguments: &[&str]) -> Command {
-    let mut command = story.command(["status", "--check"].iter().chain(arguments));
+    let mut command = story.command(["status", "--check", "--offline"].iter().chain(arguments));
     command.env_remove("NANOBOT_MEMORY__CONSOLIDATE");
     command
 }
@@ -28,13 +29,26 @@ fn found(story: &Story, variables: &[(&str, &str)], name: &str) -> Vec<String> {
     let mut command = command(story, &["--json"]);
     command.envs(variables.iter().copied());
     let ran = story.wait(command.spawn().unwrap());
-    let lines = ran.lines();
-    let level = |line: &Value| line["level"].as_str().unwrap().to_owned();
-    let failed = lines.iter().any(|line| level(line) == "failed");
-    assert_eq!(ran.code(), i32::from(failed), "{lines:?}");
-    let named = lines.iter().filter(|line| line["check"] == name);
-    let words = |line: &Value| format!("{}: {}", level(line), line["words"].as_str().unwrap());
-    named.map(words).collect()
+    let all = ran.json();
+    let rows = all.as_array().unwrap();
+    let first = rows.iter().find(|row| row["ok"] == false);
+    let status = first.map_or(0, |row| row["status"].as_i64().unwrap());
+    assert_eq!(i64::from(ran.code()), status, "{rows:?}");
+    let named = rows.iter().filter(|row| row["name"] == name);
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    named
+        .map(|row| format!("{}: {}", text(&row["level"]), text(&row["detail"])))
+        .collect()
+}
+
+/// Nobody else can look into the home.
+fn closed(story: &Story) {
+    let mode = |path: &Path, mode: u32| {
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+        fs::set_permissions(path, mode).unwrap();
+    };
+    mode(&story.home(), 0o700);
+    mode(&story.home().join(".nanobot/config.json"), 0o600);
 }
 
 /// A story with a job of ours, each hour.
@@ -67,21 +81,32 @@ fn tree(path: &Path) -> BTreeSet<(String, Vec<u8>)> {
 #[test]
 fn where_all_is_well_every_line_says_so() {
     let (story, id) = with_job();
+    closed(&story);
     let before = tree(&story.home());
     let table = story.crontab().table();
     let version = env!("CARGO_PKG_VERSION");
-    check(&story, &[]).stdout(&format!(
-        "ok      config     ~/.nanobot/config.json
-ok      places     workspace `~/.nanobot/workspace`
-ok      jobs       1 job in `~/.nanobot/workspace/cron/jobs.json`
-ok      schedules  every job has its times
-ok      crontab    it can be read: 1 line of ours
-ok      lines      they are as the jobs are
-ok      program    `{NANOBOT}`, nanobot {version}
-ok      cron       it runs
-ok      keys       every job has somebody to ask
-ok      runs       no job failed when it last ran
-ok      probe      a job ran in cron's environment, in less than 1 s, by the built-in demo; a real one asks `scripted` of custom, key from providers.custom.apiKey
+    let ran = check(&story, &[]);
+    let text = ran.text();
+    drop(ran);
+    // Not every system has these.
+    let (head, rest) = text.split_once(" behind Landlock and seccomp").unwrap();
+    let (_, rest) = rest.split_once('\n').unwrap();
+    assert_eq!(format!("{head}\n{rest}"), format!(
+        "ok    config       ~/.nanobot/config.json
+ok    places       workspace `~/.nanobot/workspace`
+ok    sessions     none yet
+ok    memory       0 B
+ok    sandbox      a command ran
+ok    provider     `scripted` of custom, key from providers.custom.apiKey; not asked (--offline)
+ok    jobs         1 job in `~/.nanobot/workspace/cron/jobs.json`
+ok    schedules    every job has its times
+ok    crontab      it can be read: 1 line of ours
+ok    lines        they are as the jobs are
+ok    program      `{NANOBOT}`, nanobot {version}
+ok    cron         it runs
+ok    keys         every job has somebody to ask
+ok    probe        a job ran in cron's environment, in less than 1 s, by the built-in demo; a real one asks `scripted` of custom, key from providers.custom.apiKey
+ok    runs         no job failed when it last ran
 "
     ));
     // Nothing was asked, and nothing is left.
@@ -98,9 +123,10 @@ ok      probe      a job ran in cron's environment, in less than 1 s, by the bui
         1
     );
     let jobs = story.wait(command(&story, &["--json"]).spawn().unwrap());
-    let lines = jobs.lines();
-    let keys: Vec<&String> = lines[0].as_object().unwrap().keys().collect();
-    assert_eq!(keys, ["check", "level", "words", "try", "jobs"]);
+    let rows = jobs.json();
+    let keys: Vec<&String> = rows[0].as_object().unwrap().keys().collect();
+    let names = ["name", "ok", "level", "detail", "try", "jobs", "status"];
+    assert_eq!(keys, names);
     drop(jobs);
     // A PATH of another shell is no news.
     let path = format!("/opt/x:{}", story.path());
@@ -114,13 +140,14 @@ ok      probe      a job ran in cron's environment, in less than 1 s, by the bui
 #[test]
 fn without_jobs_the_probe_is_run_all_the_same() {
     let story = Story::bare().workspace_file("x", "");
-    let ran = check(&story, &[]).status(1);
+    let ran = check(&story, &[]).status(78);
     let text = ran.text();
     drop(ran);
     for words in [
-        "warn    config     there is none: everything is as it comes\n                   try: `nanobot onboard`\n",
-        "ok      jobs       no jobs\n",
-        "FAILED  probe      a job that cron starts has nobody to ask: no provider is configured\n                   try: ",
+        "warn  config       there is none: everything is as it comes\n                   try: `nanobot onboard`\n",
+        "no    provider     no provider is configured\n                   try: ",
+        "ok    jobs         no jobs\n",
+        "warn  probe        a job that cron starts has nobody to ask: no provider is configured\n                   try: ",
     ] {
         assert!(text.contains(words), "{words}: {text}");
     }
@@ -129,7 +156,7 @@ fn without_jobs_the_probe_is_run_all_the_same() {
     let variables = [("NANOBOT_TEST_DAEMON", "no")];
     for name in ["crontab", "cron"] {
         assert!(
-            found(&story, &variables, name)[0].starts_with("warn: "),
+            found(&story, &variables, name)[0].starts_with("ok: not needed, since no job"),
             "{name}"
         );
     }
@@ -148,7 +175,7 @@ fn a_crontab_that_cannot_be_had_is_told() {
         story.crontab().behave(kind);
         let crontab = found(&story, &[], "crontab");
         assert!(
-            crontab[0].starts_with(&format!("failed: {words}")),
+            crontab[0].starts_with(&format!("no: {words}")),
             "{crontab:?}"
         );
         assert_eq!(found(&story, &[], "lines"), [""; 0]);
@@ -156,16 +183,16 @@ fn a_crontab_that_cannot_be_had_is_told() {
     story.crontab().behave("");
     assert_eq!(
         found(&story, &[("PATH", "/nowhere")], "crontab"),
-        ["failed: there is no `crontab` program on this system"]
+        ["no: there is no `crontab` program on this system"]
     );
     check(&story, &[("PATH", "/nowhere")])
-        .status(1)
+        .status(74)
         .stdout_has("try: `nanobot cron run --due` once a minute, from any other scheduler");
     // Another program's table says nothing of ours.
     story.crontab().set("0 5 * * * backup\n");
     assert_eq!(
         found(&story, &[], "lines"),
-        [format!("failed: not in the crontab: `digest` ({id})")]
+        [format!("no: not in the crontab: `digest` ({id})")]
     );
     cron(&story, &["sync"]).stdout_has("+ 0 * * * *");
     assert_eq!(
@@ -178,9 +205,8 @@ fn a_crontab_that_cannot_be_had_is_told() {
 fn lines_that_are_not_as_the_jobs_are() {
     let (story, id) = with_job();
     let table = story.crontab().table().unwrap();
-    let stale = format!(
-        "failed: in the crontab with other times or places than they have: `digest` ({id})"
-    );
+    let stale =
+        format!("no: in the crontab with other times or places than they have: `digest` ({id})");
     for (from, to) in [
         ("\n0 * * * * ", "\n5 * * * * ".to_owned()),
         (" HOME=", " HOME=/elsewhere NANOBOT_HOME=".to_owned()),
@@ -203,10 +229,10 @@ fn lines_that_are_not_as_the_jobs_are() {
         .set(table.replace(line, &format!("{line}\n{}", surplus(line))));
     assert_eq!(
         found(&story, &[], "lines"),
-        ["failed: lines of jobs that are gone or disabled: ffffffff"]
+        ["no: lines of jobs that are gone or disabled: ffffffff"]
     );
     cron(&story, &["sync"]).stdout_has("- 0 * * * *");
-    check(&story, &[]).stdout_has("ok      lines");
+    check(&story, &[]).stdout_has("ok    lines");
 }
 
 #[test]
@@ -267,14 +293,11 @@ fn times_that_never_come() {
     assert_eq!(
         found(&story, &[], "schedules"),
         [format!(
-            "failed: `digest` ({id}) never runs: there is no time zone `Mars/Olympus` on this machine"
+            "no: `digest` ({id}) never runs: there is no time zone `Mars/Olympus` on this machine"
         )]
     );
     let lines = found(&story, &[], "lines");
-    assert!(
-        lines[0].starts_with("failed: in the crontab with"),
-        "{lines:?}"
-    );
+    assert!(lines[0].starts_with("no: in the crontab with"), "{lines:?}");
 }
 
 #[test]
@@ -283,7 +306,7 @@ fn a_cron_that_does_not_run_is_told() {
     let daemon = |word: &str| found(&story, &[("NANOBOT_TEST_DAEMON", word)], "cron");
     assert_eq!(
         daemon("no"),
-        ["failed: no cron runs on this machine: nothing starts the jobs"]
+        ["no: no cron runs on this machine: nothing starts the jobs"]
     );
     assert_eq!(
         daemon("unknown"),
@@ -301,7 +324,7 @@ fn a_program_that_is_gone_or_another_release() {
     let program = found(&story, &[], "program");
     assert!(
         program[0].starts_with(
-            "failed: the lines start `$DIR/an old nanobot`, which cannot be run: No such file"
+            "no: the lines start `$DIR/an old nanobot`, which cannot be run: No such file"
         ),
         "{program:?}"
     );
@@ -323,7 +346,7 @@ fn a_program_that_is_gone_or_another_release() {
         ["ok: they are as the jobs are"]
     );
     cron(&story, &["sync"]).stdout_has(NANOBOT);
-    check(&story, &[]).stdout_has("ok      program");
+    check(&story, &[]).stdout_has("ok    program");
 }
 
 #[test]
@@ -334,11 +357,12 @@ fn a_key_that_cron_does_not_have() {
     fs::create_dir_all(story.workspace()).unwrap();
     let variables = [("OPENROUTER_API_KEY", "key-of-the-shell")];
     let words = "the key is only in $OPENROUTER_API_KEY, which cron does not have";
+    // As long as there is no job, nobody is worse for it.
     assert_eq!(
         found(&story, &variables, "probe"),
-        [format!("failed: {words}")]
+        [format!("warn: {words}")]
     );
-    check(&story, &variables).status(1).stdout_has(
+    check(&story, &variables).status(0).stdout_has(
         "try: `printenv OPENROUTER_API_KEY | nanobot config set providers.openrouter.apiKey -`",
     );
     let mut add = story.command(["cron", "add", "-m", "x", "-n", "a", "-e", "1h"]);
@@ -346,6 +370,8 @@ fn a_key_that_cron_does_not_have() {
         .env_remove("NANOBOT_MEMORY__CONSOLIDATE");
     let ran = story.wait(add.spawn().unwrap());
     ran.stdout_has("✓ Added").stderr_has(words);
+    assert_eq!(found(&story, &variables, "probe"), [format!("no: {words}")]);
+    check(&story, &variables).status(78).stdout_has(words);
     let keys = found(&story, &variables, "keys");
     assert!(keys[0].ends_with(&format!("): {words}")), "{keys:?}");
     // A command that gives it is run as cron would run it.
@@ -361,7 +387,7 @@ fn a_key_that_cron_does_not_have() {
     );
     let probe = found(&story, &variables, "probe");
     assert!(
-        probe[0].starts_with("failed: a job that cron starts has nobody to ask: read the key from"),
+        probe[0].starts_with("no: a job that cron starts has nobody to ask: read the key from"),
         "{probe:?}"
     );
 }
@@ -456,10 +482,10 @@ fn answers_that_cannot_be_delivered() {
 #[test]
 fn a_config_that_cannot_be_used_ends_the_look() {
     let story = Story::bare().config_text("{\"agents\": {\"defaults\": {\"model\": 7}}}");
-    let ran = check(&story, &[]).status(1);
+    let ran = check(&story, &[]).status(78);
     let text = ran.text();
     drop(ran);
-    assert!(text.starts_with("FAILED  config     "), "{text}");
+    assert!(text.starts_with("no    config       "), "{text}");
     assert_eq!(
         text.lines().filter(|line| !line.starts_with(' ')).count(),
         1,
@@ -481,7 +507,7 @@ fn places_that_are_not_there_or_no_places() {
     assert_eq!(
         found(&story, &[], "places"),
         [
-            "failed: the records of runs cannot be written: write in `$HOME/.nanobot/cron`: Not a directory (os error 20)"
+            "no: the records of runs cannot be written: write in `$HOME/.nanobot/cron`: Not a directory (os error 20)"
         ]
     );
 }
@@ -507,15 +533,15 @@ fn a_home_that_nobody_can_write() {
         assert!(!words.is_empty());
         return;
     }
-    let ran = within(NANOBOT, &["status", "--check"]).status(1);
+    let ran = within(NANOBOT, &["status", "--check", "--offline"]).status(74);
     let text = ran.text();
     drop(ran);
     assert!(
-        text.contains("FAILED  places     what a run costs cannot be written: write in `$HOME/.nanobot`: Read-only file system"),
+        text.contains("no    places       what a run costs cannot be written: write in `$HOME/.nanobot`: Read-only file system"),
         "{text}"
     );
     // The probe needs nothing there.
-    assert!(text.contains("ok      probe"), "{text}");
+    assert!(text.contains("ok    probe"), "{text}");
 }
 
 #[test]
@@ -590,4 +616,198 @@ fn cron_at_a_glance() {
         calls,
         "a glance starts nothing"
     );
+}
+
+#[test]
+fn somebody_answers_or_it_is_told_why_not() {
+    let story = Story::new().script([says("Hello.")]);
+    let run = |arguments: &[&str]| {
+        let mut command = story.command(["status", "--check"].iter().chain(arguments));
+        command.env_remove("NANOBOT_MEMORY__CONSOLIDATE");
+        story.wait(command.spawn().unwrap())
+    };
+    run(&[]).stdout_has(
+        "ok    provider     `scripted` of custom, key from providers.custom.apiKey: it answered in 0.0 s, ",
+    );
+    assert_eq!(story.asked().len(), 1);
+    // One try, which counts as any other.
+    for (turn, status, words) in [
+        (fails(401, "no such key"), 77, "no such key"),
+        (fails(404, "no such model"), 78, "no such model"),
+        (fails(503, "not now"), 69, "not now"),
+        (fails(429, "slower"), 75, "slower"),
+    ] {
+        story.server().script([turn]);
+        run(&[])
+            .status(status)
+            .stdout_has("no    provider     ")
+            .stdout_has(words);
+    }
+    assert_eq!(story.asked().len(), 5);
+    let ledger = fs::read_to_string(story.home().join(".nanobot/usage.jsonl")).unwrap();
+    assert!(ledger.contains("\"cause\":\"test\""), "{ledger}");
+    // The first cause is the status.
+    story.server().script([fails(401, "no such key")]);
+    write(&story.home().join(".nanobot/cron"), b"in the way");
+    run(&[]).status(74).stdout_has("no such key");
+    fs::remove_file(story.home().join(".nanobot/cron")).unwrap();
+    // A price that a budget needs.
+    let story = story.set("budget", json!({ "daily": 1.0 }));
+    let mut command = story.command(["status", "--check", "--offline"]);
+    command.env_remove("NANOBOT_MEMORY__CONSOLIDATE");
+    story
+        .wait(command.spawn().unwrap())
+        .status(78)
+        .stdout_has("the price of `scripted` is not known");
+    story
+        .run(["status", "--offline"])
+        .status(2)
+        .stderr_has("--check");
+}
+
+#[test]
+fn a_silent_server_is_not_waited_for_long() {
+    let story = Story::new()
+        .env("NANOBOT_LLM_TIMEOUT_S", "1")
+        .script([sends(Answer::events([""]).ending(Ending::Stall))]);
+    let mut command = story.command(["status", "--check"]);
+    command.env_remove("NANOBOT_MEMORY__CONSOLIDATE");
+    let ran = story.wait(command.spawn().unwrap());
+    ran.status(69).stdout_has("no    provider     ");
+}
+
+#[test]
+fn without_a_crontab_it_can_be_well() {
+    let (story, _) = with_job();
+    closed(&story);
+    let variables = [("PATH", "/nowhere"), ("NANOBOT_TEST_DAEMON", "no")];
+    let mut command = command(&story, &["--no-crontab"]);
+    command.envs(variables);
+    story
+        .wait(command.spawn().unwrap())
+        .stdout_has("ok    crontab      left out, with what it starts (--no-crontab)\n");
+    // Nor is one needed without jobs.
+    let story = Story::new();
+    fs::create_dir_all(story.workspace()).unwrap();
+    closed(&story);
+    check(&story, &variables).status(0).stdout_has(
+        "ok    crontab      not needed, since no job waits for it (there is no `crontab` program",
+    );
+}
+
+#[test]
+fn what_is_kept_is_looked_at() {
+    let (story, _) = with_job();
+    closed(&story);
+    let sessions = story.workspace().join("sessions");
+    let line = "{\"role\": \"user\", \"content\": \"x\"}\n";
+    write(
+        &sessions.join("cli_torn.jsonl"),
+        format!("{line}{{\"role\": \"us").as_bytes(),
+    );
+    write(&sessions.join("cli_sound.jsonl"), line.as_bytes());
+    assert_eq!(
+        found(&story, &[], "sessions"),
+        ["warn: something can be mended in `cli:torn`"]
+    );
+    story
+        .run(["session", "repair", "--all"])
+        .stdout_has("cli:torn")
+        .stderr_has("looked at");
+    assert_eq!(found(&story, &[], "sessions"), ["ok: 2, all sound"]);
+    fs::remove_file(sessions.join("cli_sound.jsonl")).unwrap();
+    fs::create_dir(sessions.join("cli_sound.jsonl")).unwrap();
+    assert!(!found(&story, &[], "sessions")[0].contains("2, all"));
+    let story = story
+        .workspace_file("memory/MEMORY.md", "x".repeat(50_000))
+        .file("AGENTS.md", "Be brief.");
+    assert!(found(&story, &[], "memory")[0].starts_with("warn: it is over its budget of 4000"));
+    assert_eq!(
+        found(&story, &[], "trust"),
+        ["warn: not read, since nobody trusts their directory: `$DIR/AGENTS.md`"]
+    );
+    story.run(["trust", "."]).stdout_has("trusted");
+    assert_eq!(found(&story, &[], "trust"), [""; 0]);
+}
+
+#[test]
+fn who_else_can_look() {
+    let (story, _) = with_job();
+    closed(&story);
+    assert_eq!(found(&story, &[], "others"), [""; 0]);
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    fs::set_permissions(story.home(), open).unwrap();
+    let all_closed = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+    fs::set_permissions(story.home().join(".nanobot"), all_closed).unwrap();
+    assert_eq!(found(&story, &[], "others"), [""; 0]);
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    fs::set_permissions(story.home().join(".nanobot"), open).unwrap();
+    // Only if all that leads there is open too.
+    let others = found(&story, &[], "others");
+    let is_open = story.home().ancestors().all(|path| {
+        let about = path.metadata().unwrap();
+        std::os::unix::fs::PermissionsExt::mode(&about.permissions()) & 0o011 != 0
+    });
+    let words = "warn: other users of this machine can look into `~/.nanobot`";
+    assert_eq!(others, vec![words; usize::from(is_open)]);
+}
+
+#[test]
+fn a_gateway_of_the_python_program_is_told() {
+    let (story, _) = with_job();
+    let mut other = story
+        .program("sh")
+        .args([
+            "-c",
+            "while :; do sleep 1; done",
+            "/opt/bin/nanobot",
+            "gateway",
+        ])
+        .spawn()
+        .unwrap();
+    let gateway = found(&story, &[], "gateway");
+    other.kill().unwrap();
+    other.wait().unwrap();
+    let words = format!(
+        "warn: the Python program's gateway runs here (process {}): ",
+        other.id()
+    );
+    assert!(gateway[0].starts_with(&words), "{gateway:?}");
+    assert_eq!(found(&story, &[], "gateway"), [""; 0]);
+}
+
+#[test]
+fn completions_are_looked_for_where_the_shell_does() {
+    let (story, _) = with_job();
+    let shell = [("SHELL", "/usr/bin/fish")];
+    assert_eq!(found(&story, &[], "completions"), [""; 0]);
+    assert_eq!(found(&story, &shell, "completions"), ["ok: none for fish"]);
+    let place = ".config/fish/completions/nanobot.fish";
+    write(&story.home().join(place), b"x");
+    assert_eq!(found(&story, &shell, "completions"), ["ok: fish has them"]);
+}
+
+#[test]
+fn both_fit_a_screen() {
+    let (story, _) = with_job();
+    closed(&story);
+    // Elsewhere the paths of this machine would stand in a row.
+    let place = ("NANOBOT_AGENTS__DEFAULTS__DIRECTORY", "workspace");
+    let screen = story.screen(24, 80).env(place.0, place.1);
+    let mut screen = screen.args(["status"]);
+    assert_eq!(screen.code(), 0);
+    assert_eq!(screen.text(), screen.scrolled(), "more than a screen");
+    screen.snapshot("status", &screen.styled());
+    let story = Story::bare();
+    let screen = story.screen(24, 40).env(place.0, place.1);
+    let mut screen = screen.args(["status"]);
+    assert_eq!(screen.code(), 0);
+    screen.snapshot("status-new", &screen.styled());
+    let mut screen = story
+        .screen(40, 80)
+        .args(["status", "--check", "--offline"]);
+    assert_eq!(screen.code(), 78);
+    let shown = screen.styled();
+    assert!(shown.contains("red:no"), "{shown}");
+    screen.is_restored();
 }

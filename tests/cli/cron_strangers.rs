@@ -128,7 +128,7 @@ fn what_was_granted_is_for_what_was_said() {
             let ran = story.run(arguments.into_iter().chain(word));
             ran.stdout_has("digest").stderr_has(&hint);
         }
-        let checked = output(&story, ["status", "--check", "--json"]);
+        let checked = output(&story, ["status", "--check", "--offline", "--json"]);
         assert!(String::from_utf8_lossy(&checked.stdout).contains(words));
         write(&file(&story), &before);
         std::fs::remove_file(folder(&story).join("runs.jsonl")).unwrap();
@@ -341,7 +341,7 @@ fn a_job_file_of_others_is_told() {
             .run(["cron", "sync"])
             .stdout("The crontab is as the jobs are.\n")
             .stderr_has(words);
-        let checked = output(&story, ["status", "--check", "--json"]);
+        let checked = output(&story, ["status", "--check", "--offline", "--json"]);
         assert!(String::from_utf8_lossy(&checked.stdout).contains(words));
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o700)).unwrap();
     }

@@ -34,6 +34,7 @@ mod models;
 mod money;
 mod obedient;
 mod oddities;
+mod onboard;
 mod oracle;
 mod pipes;
 mod policy;

@@ -1174,9 +1174,10 @@ fn another_run_that_makes_memory_is_waited_for_or_named() {
 fn status_tells_how_the_memory_is() {
     let story = due().workspace_file("memory/MEMORY.md", "x".repeat(2000));
     story.run(["status"]).stdout(
-        "model      scripted\nprovider   custom\nkey        providers.custom.apiKey\n\
-         workspace  ~/.nanobot/workspace\nsessions   1\nmemory     2.0 KB, some 500 of 4000 tokens\nmade       never\n\
-         cron       no jobs\nheartbeat  off\n",
+        "config     ~/.nanobot/config.json\nmodel      scripted\nprovider   custom\nkey        providers.custom.apiKey\n\
+         workspace  ~/.nanobot/workspace\ndirectory  $DIR, read only without `--write`\n\
+         profile    default; commands run in the sandbox\nsessions   1\nmemory     2.0 KB, some 500 of 4000 tokens\nmade       never\n\
+         cron       no jobs\nheartbeat  off\nspent      $0.00 today, $0.00 this month\n",
     );
     let story = story.set("memory", json!({ "budgetTokens": 100 }));
     story.run(["status"]).stdout_has("over its budget");

@@ -239,7 +239,7 @@ pub(in crate::command) fn exec(
 }
 
 /// Whether files in the directory may be changed.
-fn may_write(policy: &Policy) -> bool {
+pub(in crate::command) fn may_write(policy: &Policy) -> bool {
     let mut roots = policy.reach.roots.iter();
     roots.any(|root| root.path == policy.reach.directory && root.may_write) && !policy.reads_only
 }

@@ -1,34 +1,57 @@
 //! `status --check`: whether what is configured works. Each check is a row of a table, a function from what is there to what
-//! it found; all are asked, whatever the others say.
+//! it found; all are asked, whatever the others say. The provider is asked beside them, since it takes the longest.
 
-use super::cron;
+use super::{cron, works};
 use crate::World;
+use crate::cli::Status as Arguments;
 use crate::cron::job::Job;
 use crate::cron::store::Store;
-use crate::error::{Exit, hint_of};
+use crate::error::{Exit, exit_of, hint_of};
 use crate::settings::Settings;
-use crate::sys::terminal::harmless;
-use anyhow::Result;
-use serde_json::json;
+use crate::sys::signal;
+use crate::sys::terminal::{Page, harmless};
+use anyhow::{Context, Result};
+use console::Style;
+use serde_json::{Value, json};
 
 /// What looks, and says what it found.
 type Check = fn(&Look) -> Vec<Finding>;
 
-/// The checks, in the order in which they are made: the first causes first.
+/// Columns before what was found.
+const INDENT: usize = 19;
+
+/// The checks, in the order in which they are told: the first causes first.
 const CHECKS: &[(&str, Check)] = &[
+    ("config", works::config),
     ("places", cron::places),
+    ("others", works::others),
+    ("sessions", works::sessions),
+    ("memory", works::memory),
+    ("trust", works::trust),
+    ("sandbox", works::sandbox),
+    ("provider", works::provider),
+    ("completions", works::completions),
+    ("gateway", works::gateway),
     ("jobs", cron::jobs),
     ("schedules", cron::schedules),
+];
+
+/// Those of the crontab and of what it starts.
+const OF_CRONTAB: &[(&str, Check)] = &[
     ("crontab", cron::crontab),
     ("lines", cron::lines),
     ("program", cron::program),
     ("cron", cron::daemon),
     ("variables", cron::variables),
     ("keys", cron::keys),
-    ("runs", cron::runs),
-    ("delivery", cron::delivery),
     ("probe", cron::probe),
 ];
+
+/// And how it went so far.
+const AFTERWARDS: &[(&str, Check)] = &[("runs", cron::runs), ("delivery", cron::delivery)];
+
+/// The one that waits for a server.
+const SLOW: &str = "provider";
 
 /// How bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +59,24 @@ pub(super) enum Level {
     Ok,
     Warn,
     Failed,
+}
+
+impl Level {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Warn => "warn",
+            Self::Failed => "no",
+        }
+    }
+
+    fn style(self) -> Style {
+        match self {
+            Self::Ok => Style::new().green(),
+            Self::Warn => Style::new().yellow(),
+            Self::Failed => Style::new().red().bold(),
+        }
+    }
 }
 
 /// What a check found.
@@ -47,6 +88,8 @@ pub(super) struct Finding {
     pub(super) hint: Option<String>,
     /// The jobs that it is about.
     pub(super) jobs: Vec<String>,
+    /// What a run would end with for it.
+    pub(super) exit: Exit,
 }
 
 impl Finding {
@@ -56,6 +99,7 @@ impl Finding {
             words: words.into(),
             hint: None,
             jobs: Vec::new(),
+            exit: Exit::Failed,
         }
     }
 
@@ -75,6 +119,7 @@ impl Finding {
     pub(super) fn of_error(level: Level, error: &anyhow::Error) -> Self {
         Self {
             hint: hint_of(error).map(str::to_owned),
+            exit: exit_of(error),
             ..Self::new(level, format!("{error:#}"))
         }
     }
@@ -84,6 +129,10 @@ impl Finding {
             hint: Some(hint.into()),
             ..self
         }
+    }
+
+    pub(super) fn exit(self, exit: Exit) -> Self {
+        Self { exit, ..self }
     }
 
     pub(super) fn about<'a>(self, jobs: impl IntoIterator<Item = &'a Job>) -> Self {
@@ -102,68 +151,115 @@ pub(super) struct Look<'a> {
     pub(super) jobs: Result<Vec<Job>>,
     /// The lines of our block in the crontab.
     pub(super) lines: Result<Vec<String>>,
+    /// No provider is asked.
+    pub(super) offline: bool,
 }
 
-pub(super) fn run(world: &World, as_json: bool) -> Result<Exit> {
-    let mut exit = Exit::Answered;
-    let mut tell = |name: &str, findings: Vec<Finding>| -> Result<()> {
-        for finding in findings {
-            if finding.level == Level::Failed {
-                exit = Exit::Failed;
-            }
-            match as_json {
-                true => world.terminal.print_json(&line(name, &finding))?,
-                false => world.terminal.print(&text(name, &finding))?,
-            }
-        }
-        Ok(())
+pub(super) fn run(world: &World, arguments: &Arguments) -> Result<Exit> {
+    let Arguments {
+        check: _,
+        offline,
+        no_crontab,
+        json,
+    } = *arguments;
+    signal::arm(None).context("wait for signals")?;
+    let mut told = Told {
+        world,
+        json,
+        exit: Exit::Answered,
+        rows: Vec::new(),
     };
     match cron::look(world) {
         Ok((settings, store)) => {
-            let config = match world.paths.config.exists() {
-                true => Finding::ok(world.paths.display(&world.paths.config)),
-                false => Finding::warn("there is none: everything is as it comes")
-                    .hint("`nanobot onboard`"),
-            };
-            tell("config", vec![config])?;
             let look = Look {
                 world,
                 settings: &settings,
                 store: &store,
                 jobs: store.jobs(),
                 lines: cron::block(world, &settings),
+                offline,
             };
-            for (name, check) in CHECKS {
-                tell(name, check(&look))?;
+            let of_crontab = if no_crontab { &[] } else { OF_CRONTAB };
+            std::thread::scope(|scope| {
+                let mut slow = Some(scope.spawn(|| works::provider(&look)));
+                for (name, check) in [CHECKS, of_crontab, AFTERWARDS].concat() {
+                    let waited = slow.take_if(|_| name == SLOW);
+                    let findings = match waited {
+                        Some(thread) => thread.join().expect("a check does not panic"),
+                        None => check(&look),
+                    };
+                    signal::check()?;
+                    told.tell(name, findings)?;
+                }
+                anyhow::Ok(())
+            })?;
+            if no_crontab {
+                let words = "left out, with what it starts (--no-crontab)";
+                told.tell("crontab", vec![Finding::ok(words)])?;
             }
         }
         // Without it there is nothing else to look at.
-        Err(error) => tell("config", vec![Finding::of_error(Level::Failed, &error)])?,
+        Err(error) => told.tell("config", vec![Finding::of_error(Level::Failed, &error)])?,
     }
-    Ok(exit)
+    told.end()
 }
 
-fn text(name: &str, finding: &Finding) -> String {
-    let level = match finding.level {
-        Level::Ok => "ok",
-        Level::Warn => "warn",
-        Level::Failed => "FAILED",
-    };
-    let one_line = |text: &str| harmless(&text.split_whitespace().collect::<Vec<_>>().join(" "));
-    let mut text = format!("{level:<6}  {name:<9}  {}\n", one_line(&finding.words));
-    if let Some(hint) = &finding.hint {
-        text += &format!("{:19}try: {}\n", "", one_line(hint));
-    }
-    text
+/// What is told, and how it ends.
+struct Told<'a> {
+    world: &'a World,
+    json: bool,
+    /// That of the first failure.
+    exit: Exit,
+    rows: Vec<Value>,
 }
 
-fn line(name: &str, finding: &Finding) -> serde_json::Value {
-    let level = match finding.level {
-        Level::Ok => "ok",
-        Level::Warn => "warn",
-        Level::Failed => "failed",
-    };
+impl Told<'_> {
+    fn tell(&mut self, name: &str, findings: Vec<Finding>) -> Result<()> {
+        for finding in findings {
+            if finding.level == Level::Failed && self.exit == Exit::Answered {
+                self.exit = finding.exit;
+            }
+            match self.json {
+                true => self.rows.push(row(name, &finding)),
+                false => self.print(name, &finding)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn print(&self, name: &str, finding: &Finding) -> Result<()> {
+        let one_line =
+            |text: &str| harmless(&text.split_whitespace().collect::<Vec<_>>().join(" "));
+        let mut page = Page::on(self.world.terminal);
+        let level = finding.level.word();
+        page.paint(level, &finding.level.style())?;
+        let name = format!("{:<gap$}  {name:<11}", "", gap = 4 - level.len());
+        page.put(&format!("{name}  {}\n", one_line(&finding.words)))?;
+        if let Some(hint) = &finding.hint {
+            page.put(&format!("{:INDENT$}try: {}\n", "", one_line(hint)))?;
+        }
+        page.end()
+    }
+
+    fn end(self) -> Result<Exit> {
+        if self.json {
+            self.world.terminal.print_json(&Value::Array(self.rows))?;
+        }
+        Ok(self.exit)
+    }
+}
+
+fn row(name: &str, finding: &Finding) -> Value {
+    let Finding {
+        level,
+        words,
+        hint,
+        jobs,
+        exit,
+    } = finding;
+    let is_failed = *level == Level::Failed;
     json!({
-        "check": name, "level": level, "words": finding.words, "try": finding.hint, "jobs": finding.jobs,
+        "name": name, "ok": !is_failed, "level": level.word(), "detail": words, "try": hint, "jobs": jobs,
+        "status": is_failed.then_some(exit.code()),
     })
 }

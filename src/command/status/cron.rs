@@ -11,6 +11,7 @@ use crate::cron::job::{Delivery, Job, State, Terms};
 use crate::cron::record::{Folder, Outcome};
 use crate::cron::schedule::Schedule;
 use crate::cron::store::{HEARTBEAT, Store, is_plain};
+use crate::error::Exit;
 use crate::policy::quote::quoted;
 use crate::settings::Settings;
 use crate::sys::process::{self, Spec};
@@ -68,6 +69,12 @@ impl Glance {
     fn enabled(&self) -> usize {
         let jobs = self.jobs.as_deref().unwrap_or_default();
         jobs.iter().filter(|job| job.enabled).count()
+    }
+
+    /// What is to be done about the job that failed last.
+    pub(super) fn next_step(&self) -> Option<String> {
+        let failed = self.failed.as_ref()?;
+        Some(format!("nanobot cron logs {}", one_line(&failed.id)))
     }
 
     pub(super) fn json(&self) -> Value {
@@ -170,11 +177,19 @@ impl Look<'_> {
         self.all().iter().filter(|job| job.enabled)
     }
 
-    /// What is the matter where nothing starts the jobs: nothing much while there are none.
-    fn of_cron(&self) -> Level {
-        match self.enabled().any(|job| job.terms.is_some()) {
-            true => Level::Failed,
-            false => Level::Warn,
+    /// Whether there is a job that is to be started.
+    fn needs_cron(&self) -> bool {
+        self.enabled().any(|job| job.terms.is_some())
+    }
+
+    /// What was found of what starts the jobs: nothing is the matter while there are none.
+    fn of_cron(&self, finding: Finding) -> Finding {
+        match self.needs_cron() {
+            true => finding,
+            false => Finding::ok(format!(
+                "not needed, since no job waits for it ({})",
+                finding.words
+            )),
         }
     }
 }
@@ -204,9 +219,8 @@ pub(super) fn places(look: &Look) -> Vec<Finding> {
     .iter()
     .filter_map(|(path, what)| {
         let error = may_make(path.parent().unwrap_or(path)).err()?;
-        Some(Finding::failed(format!(
-            "{what} cannot be written: {error:#}"
-        )))
+        let words = format!("{what} cannot be written: {error:#}");
+        Some(Finding::failed(words).exit(Exit::Io))
     })
     .collect();
     let shown = world.paths.display(workspace);
@@ -229,7 +243,7 @@ pub(super) fn jobs(look: &Look) -> Vec<Finding> {
         Err(error) => Finding::of_error(Level::Failed, error),
         Ok(_) if !orphans.is_empty() => Finding {
             jobs: orphans.clone(),
-            ..Finding::failed(sync::without_file(&orphans))
+            ..Finding::failed(sync::without_file(&orphans)).exit(Exit::Config)
         }
         .hint(format!(
             "put `{}` back; or `nanobot cron remove ID …`, which lets them go",
@@ -277,7 +291,8 @@ pub(super) fn schedules(look: &Look) -> Vec<Finding> {
                 };
                 let words = format!("{} never runs: {why}", called(job));
                 let hint = format!("`nanobot cron edit {}`, or `nanobot cron disable`", job.id);
-                findings.push(Finding::new(level, words).hint(hint).about([job]));
+                let finding = Finding::new(level, words).exit(Exit::Config);
+                findings.push(finding.hint(hint).about([job]));
             }
         }
     }
@@ -308,7 +323,7 @@ pub(super) fn crontab(look: &Look) -> Vec<Finding> {
             };
             Finding::ok(format!("it can be read: {lines}"))
         }
-        Err(error) => Finding::of_error(look.of_cron(), error),
+        Err(error) => look.of_cron(Finding::of_error(Level::Failed, error)),
     };
     vec![finding]
 }
@@ -448,13 +463,14 @@ fn version(path: &str) -> Result<String> {
 pub(super) fn daemon(look: &Look) -> Vec<Finding> {
     let finding = match sync::is_cron_running(look.world) {
         Some(true) => Finding::ok("it runs"),
-        Some(false) => Finding::new(
-            look.of_cron(),
-            "no cron runs on this machine: nothing starts the jobs",
-        )
-        .hint("start it (`systemctl enable --now cron`, `service cron start`); or `nanobot cron run --due` once a minute from any other scheduler"),
-        None => Finding::warn("whether a cron runs cannot be seen from here")
-            .hint("`nanobot cron logs` a few minutes from now"),
+        Some(false) => look.of_cron(
+            Finding::failed("no cron runs on this machine: nothing starts the jobs")
+                .hint("start it (`systemctl enable --now cron`, `service cron start`); or `nanobot cron run --due` once a minute from any other scheduler, and `--no-crontab` here"),
+        ),
+        None => look.of_cron(
+            Finding::warn("whether a cron runs cannot be seen from here")
+                .hint("`nanobot cron logs` a few minutes from now"),
+        ),
     };
     vec![finding]
 }
@@ -506,7 +522,7 @@ fn key(look: &Look, job: &Job) -> Option<Finding> {
     };
     Some(Finding {
         hint: odd.mend,
-        ..Finding::new(level, odd.words)
+        ..Finding::new(level, odd.words).exit(Exit::Config)
     })
 }
 
@@ -592,10 +608,19 @@ pub(super) fn delivery(look: &Look) -> Vec<Finding> {
 
 /// Run a made-up job as a line of the crontab would be run.
 pub(super) fn probe(look: &Look) -> Vec<Finding> {
-    match probed(look) {
+    let mut findings = match probed(look) {
         Ok(findings) => findings,
         Err(error) => vec![Finding::of_error(Level::Failed, &error)],
-    }
+    };
+    // Nobody is worse for it yet.
+    let is_needed = look.needs_cron();
+    let failed = findings
+        .iter_mut()
+        .filter(|finding| finding.level == Level::Failed);
+    failed
+        .filter(|_| !is_needed)
+        .for_each(|finding| finding.level = Level::Warn);
+    findings
 }
 
 fn probed(look: &Look) -> Result<Vec<Finding>> {
@@ -643,7 +668,7 @@ fn probed(look: &Look) -> Result<Vec<Finding>> {
     {
         findings[0] = Finding {
             hint: odd.mend,
-            ..Finding::failed(odd.words)
+            ..Finding::failed(odd.words).exit(Exit::Config)
         };
     }
     Ok(findings)
@@ -692,7 +717,11 @@ fn judged(found: &Value, took: SignedDuration) -> Vec<Finding> {
         let Some(error) = found[part]["error"].as_str() else {
             continue;
         };
-        let finding = Finding::failed(format!("{what}: {error}"));
+        let status = found[part]["status"]
+            .as_i64()
+            .and_then(|code| code.try_into().ok());
+        let exit = status.map_or(Exit::Failed, Exit::of_code);
+        let finding = Finding::failed(format!("{what}: {error}")).exit(exit);
         findings.push(match found[part]["hint"].as_str() {
             Some(hint) => finding.hint(hint),
             None => finding,

@@ -1,0 +1,155 @@
+//! A list to choose from, by number, by name or by a part of a name. Pure.
+
+use crate::command::columns::clipped;
+use crate::command::cron::words::one_line;
+use console::{Alignment, measure_text_width, pad_str};
+
+/// What stands between two columns.
+const GAP: usize = 2;
+
+/// Something to choose.
+#[derive(Clone, Debug)]
+pub(super) struct Row {
+    pub(super) name: String,
+    /// What else it is called.
+    pub(super) label: String,
+    /// What speaks for it; it has a line of its own then.
+    pub(super) about: String,
+}
+
+/// What an answer means.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    One(usize),
+    Several(Vec<usize>),
+    Nothing,
+}
+
+/// What `answer` means among `rows`, which are counted from 1 for people.
+pub(super) fn find(rows: &[Row], answer: &str) -> Found {
+    let lower = |text: &str| text.to_lowercase();
+    let wanted = lower(answer.trim());
+    let is = |row: &Row| lower(&row.name) == wanted || plain(&row.name) == plain(&wanted);
+    if let Some(place) = rows.iter().position(is) {
+        return Found::One(place);
+    }
+    let number = wanted.parse::<usize>().ok();
+    if let Some(place) = number.and_then(|number| number.checked_sub(1)) {
+        return match place < rows.len() {
+            true => Found::One(place),
+            false => Found::Nothing,
+        };
+    }
+    let has = |row: &Row| lower(&row.name).contains(&wanted) || lower(&row.label).contains(&wanted);
+    let among: Vec<usize> = (0..rows.len()).filter(|place| has(&rows[*place])).collect();
+    match among[..] {
+        [] => Found::Nothing,
+        [place] => Found::One(place),
+        _ => Found::Several(among),
+    }
+}
+
+/// A name without the ways to write it; empty for one without letters, which is like no other.
+fn plain(name: &str) -> String {
+    let kept: String = name.chars().filter(char::is_ascii_alphanumeric).collect();
+    match kept.is_empty() {
+        true => name.to_owned(),
+        false => kept.to_lowercase(),
+    }
+}
+
+/// Those of `rows` at `places`, for a terminal of `width`: first those with something to say, a line each; the others side
+/// by side.
+pub(super) fn lines(rows: &[Row], places: &[usize], width: usize) -> Vec<String> {
+    let (spoken, plain): (Vec<usize>, Vec<usize>) = places
+        .iter()
+        .partition(|place| !rows[**place].about.is_empty());
+    let digits = rows.len().to_string().len();
+    let cell = |place: usize| {
+        let name = one_line(&rows[place].name);
+        format!(" {:>digits$}  {name}", place + 1)
+    };
+    let widest = |places: &[usize]| {
+        let widths = places.iter().map(|place| measure_text_width(&cell(*place)));
+        widths.max().unwrap_or(0)
+    };
+    let padded = |place: usize, width: usize| {
+        pad_str(&cell(place), width, Alignment::Left, None).into_owned()
+    };
+    let column = widest(&spoken);
+    let mut lines: Vec<String> = spoken
+        .iter()
+        .map(|place| format!("{}  {}", padded(*place, column), rows[*place].about))
+        .collect();
+    let column = widest(&plain);
+    let across = ((width + GAP) / (column + GAP)).max(1);
+    let down = plain.len().div_ceil(across);
+    lines.extend((0..down).map(|line| {
+        let cells = plain.iter().skip(line).step_by(down.max(1));
+        let cells: Vec<String> = cells.map(|place| padded(*place, column)).collect();
+        cells.join("  ").trim_end().to_owned()
+    }));
+    lines
+        .iter()
+        .map(|line| clipped(line, Some(width)))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Found, Row, find, lines};
+
+    fn rows() -> Vec<Row> {
+        let row = |name: &str, label: &str, about: &str| Row {
+            name: name.into(),
+            label: label.into(),
+            about: about.into(),
+        };
+        vec![
+            row("anthropic", "Anthropic", "the key is in $ANTHROPIC_API_KEY"),
+            row("azureOpenai", "Azure OpenAI", ""),
+            row("lmStudio", "LM Studio (local)", ""),
+            row("openai", "OpenAI", ""),
+        ]
+    }
+
+    #[test]
+    fn an_answer_is_a_number_a_name_or_a_part_of_one() {
+        let check = |answer: &str, expect: Found| assert_eq!(find(&rows(), answer), expect);
+        check("1", Found::One(0));
+        check("4", Found::One(3));
+        check("0", Found::Nothing);
+        check("5", Found::Nothing);
+        check("OpenAI", Found::One(3));
+        check("lm-studio", Found::One(2));
+        check("lm studio", Found::One(2));
+        check(" anth ", Found::One(0));
+        check("open", Found::Several(vec![1, 3]));
+        check("(local", Found::One(2));
+        check("nobody", Found::Nothing);
+        check("…", Found::Nothing);
+    }
+
+    #[test]
+    fn a_list_fits_its_terminal() {
+        let places = [0, 1, 2, 3];
+        assert_eq!(
+            lines(&rows(), &places, 48),
+            [
+                " 1  anthropic  the key is in $ANTHROPIC_API_KEY",
+                " 2  azureOpenai   4  openai",
+                " 3  lmStudio",
+            ]
+        );
+        assert_eq!(
+            lines(&rows(), &places, 24),
+            [
+                " 1  anthropic  the key …",
+                " 2  azureOpenai",
+                " 3  lmStudio",
+                " 4  openai",
+            ]
+        );
+        assert!(lines(&rows(), &[], 24).is_empty());
+    }
+}

@@ -1,0 +1,153 @@
+//! What a person is offered once it works: completions for the shell, a look at HEARTBEAT.md by cron, and one thing to try.
+//! None of it is needed, and nothing of it that fails ends the command.
+
+use super::wizard::{Left, confirm};
+use crate::World;
+use crate::cli::heartbeat::{Command, Enable, Heartbeat};
+use crate::command::cron::sync;
+use crate::command::{cron, heartbeat};
+use crate::cron::store::HEARTBEAT;
+use crate::error::{Exit, Stop, fail, fail_hint};
+use crate::settings::Settings;
+use crate::skill;
+use crate::sys::process::{self, Spec};
+use crate::sys::shell::Shell;
+use crate::sys::store;
+use crate::trust;
+use anyhow::{Context, Result};
+use std::path::Path;
+use std::time::Duration;
+
+/// How long our own program may take to print a script.
+const LIMIT: Duration = Duration::from_secs(10);
+/// Bytes of a script.
+const KEEP: usize = 4 << 20;
+
+/// Tell of a failure and go on, unless the run is to end. Who has no more to say wants none of it.
+pub(super) fn survive(world: &World, done: Result<()>) -> Result<()> {
+    match done {
+        Err(error) if error.is::<Left>() => Ok(()),
+        Err(error) if !error.is::<Stop>() => {
+            crate::report(&error, world.terminal);
+            Ok(())
+        }
+        done => done,
+    }
+}
+
+/// Offer completions for the shell that the person uses.
+pub(super) fn completions(world: &World) -> Result<()> {
+    let Some(shell) = Shell::of(&world.env) else {
+        return Ok(());
+    };
+    let path = shell.place(&world.env, &world.paths);
+    let script = script(world, shell)?;
+    if store::read(&path)?.as_deref() == Some(script.as_slice()) {
+        return Ok(());
+    }
+    let (name, place) = (shell.name(), world.paths.display(&path));
+    let words = format!("Complete commands, sessions and models with TAB in {name} ({place})?");
+    if !confirm(world, &words, true)? {
+        return Ok(());
+    }
+    write(world, shell, &path, &script)
+}
+
+/// Write the completions of the user's shell, unasked.
+///
+/// # Errors
+/// Status 2 for a shell that none are written for.
+pub(super) fn write_completions(world: &World) -> Result<()> {
+    let shell = Shell::of(&world.env).ok_or_else(|| {
+        let shell = world.env.get("SHELL").unwrap_or("not set");
+        fail_hint(
+            Exit::Usage,
+            format!(
+                "where completions belong is known for bash, zsh and fish, and `SHELL` is {shell}"
+            ),
+            "`nanobot completions SHELL`, which prints them",
+        )
+    })?;
+    let path = shell.place(&world.env, &world.paths);
+    write(world, shell, &path, &script(world, shell)?)
+}
+
+fn write(world: &World, shell: Shell, path: &Path, script: &[u8]) -> Result<()> {
+    if let Some(folder) = path.parent() {
+        store::create_dir(folder)?;
+    }
+    store::replace(path, script)?;
+    if !world.shared.quiet {
+        let place = world.paths.display(path);
+        world.terminal.complain(&format!("wrote {place}"));
+        if let Some(words) = shell.needs() {
+            world.terminal.complain(&format!("  {words}"));
+        }
+    }
+    Ok(())
+}
+
+/// What `nanobot completions SHELL` prints.
+fn script(world: &World, shell: Shell) -> Result<Vec<u8>> {
+    let finished = process::run(
+        &Spec {
+            program: process::program(world.env.get("PATH"))?,
+            arguments: vec!["completions".into(), shell.name().into()],
+            directory: "/".into(),
+            env: Vec::new(),
+            timeout: LIMIT,
+            keep: KEEP,
+            fence: None,
+            input: None,
+        },
+        &mut |_| {},
+    )
+    .context("print the completions")?;
+    if let Some(stop) = finished.stopped {
+        return Err(stop.into());
+    }
+    match finished.status.is_some_and(|status| status.success()) {
+        true => Ok(finished.head),
+        false => Err(fail(Exit::Failed, "the completions cannot be printed")),
+    }
+}
+
+/// Offer to let cron look at HEARTBEAT.md, where there is a cron.
+pub(super) fn crontab(world: &World, settings: &Settings) -> Result<()> {
+    let has_one = cron::store(world, settings).job(HEARTBEAT)?.is_some();
+    if has_one || sync::lines(world, settings).is_err() {
+        return Ok(());
+    }
+    let words = "Let cron look at HEARTBEAT.md every 30 minutes, and do what stands there? As long as nothing does, no model is \
+        asked.";
+    if confirm(world, words, false)? {
+        beat(world)?;
+    }
+    Ok(())
+}
+
+/// Enable the heartbeat.
+pub(super) fn beat(world: &World) -> Result<()> {
+    let enable = Command::Enable(Box::<Enable>::default());
+    heartbeat::run(
+        world,
+        &Heartbeat {
+            command: Some(enable),
+        },
+    )
+    .map(drop)
+}
+
+/// One thing to try next, which works where the person is.
+pub(super) fn next(world: &World) -> &'static str {
+    let here = std::env::current_dir().unwrap_or_default();
+    let has_git = skill::is_on_path("git", world.env.get("PATH").unwrap_or_default());
+    if has_git && trust::repository(&here).is_some() {
+        return "git log -5 | nanobot agent -m \"what happened here?\"";
+    }
+    let has_files = std::fs::read_dir(&here).is_ok_and(|mut entries| entries.next().is_some());
+    match has_files {
+        true => "ls -l | nanobot agent -m \"what is in this directory?\"",
+        false => "nanobot agent -m \"what can you do for me?\"",
+    }
+}

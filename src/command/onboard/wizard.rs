@@ -1,0 +1,571 @@
+//! What a person is asked. Nothing is written before the last answer has been tried, so that leaving at any question leaves
+//! everything as it was; and what fails is asked again.
+
+use super::menu::{self, Found, Row};
+use super::{Block, Edit, defaults, merged, where_to_work};
+use crate::World;
+use crate::cli::Directory;
+use crate::command::asker::{self, Way};
+use crate::command::columns::folded;
+use crate::command::config::written;
+use crate::command::{provider, trial};
+use crate::error::{Exit, Stop, exit_of, fail_hint, hint_of};
+use crate::provider::login::{self, Vendor};
+use crate::provider::registry::facts::{self, MODELS};
+use crate::provider::registry::{self, Entry, Kind, TABLE, plain};
+use crate::settings::keys::snake_case;
+use crate::settings::{Config, Overrides, Settings};
+use crate::sys::http;
+use crate::sys::terminal::Terminal;
+use anyhow::Result;
+use serde_json::Value;
+use std::time::Duration;
+
+/// Seconds that a server may take to name its models, and to say hello: one on this machine may have to load its model.
+const LIST: Duration = Duration::from_secs(15);
+const HELLO: Duration = Duration::from_secs(90);
+/// How many models are shown at once.
+const SHOWN: usize = 16;
+
+/// What came of the questions.
+pub(super) struct Answers {
+    /// What is to be written.
+    pub(super) edits: Vec<Edit>,
+    /// What is wrong with it, where it is to be written all the same.
+    pub(super) trouble: Option<anyhow::Error>,
+}
+
+/// The questions, each of which leads to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Provider,
+    Address,
+    Key,
+    Model,
+    Trial,
+}
+
+/// Where the key is to come from.
+#[derive(Clone, Debug)]
+enum Key {
+    /// The config has it, or none is needed.
+    AsItIs,
+    Variable(&'static str),
+    Typed(String),
+}
+
+/// A person, and what has been answered so far.
+struct Wizard<'a> {
+    world: &'a World,
+    /// As it is on the disk.
+    config: &'a Config,
+    entry: &'static Entry,
+    /// The provider was chosen, and is no guess of ours.
+    is_chosen: bool,
+    base: Option<String>,
+    key: Key,
+    model: Option<String>,
+}
+
+/// Ask until it works, or the person wants it as it is.
+///
+/// # Errors
+/// The person leaves: Ctrl-C, Ctrl-D; and a config that cannot be used as it is.
+pub(super) fn ask(world: &World, config: &Config) -> Result<Answers> {
+    let mut wizard = Wizard {
+        world,
+        config,
+        entry: registry::entry("openrouter").expect("the table has it"),
+        is_chosen: false,
+        base: None,
+        key: Key::AsItIs,
+        model: None,
+    };
+    // A config that cannot be used is nothing to ask about.
+    wizard.settings()?;
+    wizard.say(
+        "A few questions; Enter takes what is in [brackets]. Ctrl-C leaves, and nothing is written before the end.\n",
+    );
+    let mut step = Step::Provider;
+    let trouble = loop {
+        let next = match step {
+            Step::Provider => wizard.choose_provider(),
+            Step::Address => wizard.choose_address(),
+            Step::Key => wizard.choose_key(),
+            Step::Model => wizard.choose_model(),
+            Step::Trial => match wizard.try_out() {
+                Ok(()) => break None,
+                Err(error) => Err(error),
+            },
+        };
+        step = match next {
+            Ok(step) => step,
+            Err(error) if error.is::<Stop>() || error.is::<Left>() => return Err(left(error)),
+            Err(error) => match wizard.what_now(&error).map_err(left)? {
+                Some(step) => step,
+                None => break Some(error),
+            },
+        };
+    };
+    let mut edits = wizard.edits();
+    edits.extend(wizard.choose_directory().map_err(left)?);
+    Ok(Answers { edits, trouble })
+}
+
+/// The person has no more to say.
+#[derive(Debug, thiserror::Error)]
+#[error("left")]
+pub(super) struct Left;
+
+fn left(error: anyhow::Error) -> anyhow::Error {
+    match error.is::<Left>() {
+        true => fail_hint(
+            Exit::NoInput,
+            "nothing was written",
+            "`nanobot onboard` again; its flags ask nothing",
+        ),
+        false => error,
+    }
+}
+
+/// What is typed in answer to `words`; `default` for nothing.
+fn question(terminal: Terminal, words: &str, default: &str) -> Result<String> {
+    let words = match default {
+        "" => format!("{words}: "),
+        default => format!("{words} [{default}]: "),
+    };
+    loop {
+        let answer = terminal.ask(&words)?.ok_or(Left)?;
+        match answer.trim() {
+            "" => return Ok(default.to_owned()),
+            text if text.chars().any(char::is_control) => {
+                terminal.complain("That has keys in it that are no letters.");
+            }
+            text => return Ok(text.to_owned()),
+        }
+    }
+}
+
+/// Yes or no; what is neither is asked again.
+///
+/// # Errors
+/// [`Left`], or a signal.
+pub(super) fn confirm(world: &World, words: &str, default: bool) -> Result<bool> {
+    let choice = if default { "Y/n" } else { "y/N" };
+    let words = folded(&format!("{words} [{choice}] "), world.terminal.breadth());
+    loop {
+        let answer = world.terminal.ask(&words)?.ok_or(Left)?;
+        match answer.trim().to_lowercase().as_str() {
+            "" => return Ok(default),
+            "y" | "yes" => return Ok(true),
+            "n" | "no" => return Ok(false),
+            _ => {}
+        }
+    }
+}
+
+impl Wizard<'_> {
+    fn say(&self, text: &str) {
+        let terminal = self.world.terminal;
+        terminal.complain(&folded(text, terminal.breadth()));
+    }
+
+    fn there(&self, path: &str) -> Option<&str> {
+        let text = written(self.config, path).and_then(Value::as_str);
+        text.filter(|text| !text.is_empty())
+    }
+
+    fn block(&self) -> Block {
+        Block::of(self.entry)
+    }
+
+    /// What is to be written for what has been answered.
+    fn edits(&self) -> Vec<Edit> {
+        let block = self.block();
+        let mut edits = vec![Edit::new("agents.defaults.provider", block.name.as_str())];
+        if let Some(base) = &self.base {
+            edits.push(Edit::new(block.key("apiBase"), base.as_str()));
+        }
+        match &self.key {
+            Key::AsItIs => {}
+            Key::Variable(name) => {
+                edits.push(Edit::new(block.key("apiKey"), format!("${{{name}}}")));
+            }
+            Key::Typed(key) => edits.push(Edit::new(block.key("apiKey"), key.as_str())),
+        }
+        if let Some(model) = &self.model {
+            edits.push(Edit::new("agents.defaults.model", model.as_str()));
+        }
+        edits
+    }
+
+    /// The settings as they would be.
+    fn settings(&self) -> Result<Settings> {
+        let World { env, paths, .. } = self.world;
+        let config = merged(self.config, self.edits().into_iter().chain(defaults()))?;
+        let flags = Overrides {
+            workspace: self.world.shared.workspace.clone(),
+            ..Overrides::default()
+        };
+        Settings::resolve(&config, env, &flags, paths)
+    }
+
+    /// Who would be asked, with no more patience than `limit`.
+    fn way(&self, limit: Duration) -> Result<(Settings, Way)> {
+        let settings = trial::hurried(&self.settings()?, limit);
+        let way = asker::way(self.world, &settings, &settings.asked[0], false, true)?;
+        Ok((settings, way))
+    }
+
+    fn choose_provider(&mut self) -> Result<Step> {
+        let (entries, rows, ready) = providers(self.world, &self.settings()?);
+        self.say("Who answers? A part of the name is enough.");
+        let known = self
+            .there("agents.defaults.provider")
+            .and_then(registry::entry);
+        // One variable that many have for downloads alone.
+        let first = entries[..ready]
+            .iter()
+            .find(|entry| entry.name != "huggingface");
+        let default = match self.is_chosen {
+            true => self.entry,
+            false => known.or(first.copied()).unwrap_or(self.entry),
+        };
+        let places: Vec<usize> = (0..rows.len()).collect();
+        self.list(&rows, &places);
+        let place = loop {
+            let answer = question(self.world.terminal, "Number or name", default.name)?;
+            match menu::find(&rows, &answer) {
+                Found::One(place) => break place,
+                Found::Several(places) => self.list(&rows, &places),
+                Found::Nothing => self.say("That is none of them."),
+            }
+        };
+        let entry = entries[place];
+        self.say(&format!("-> {}\n", entry.label));
+        if entry.name != self.entry.name {
+            (self.base, self.key, self.model) = (None, Key::AsItIs, None);
+        }
+        (self.entry, self.is_chosen) = (entry, true);
+        Ok(Step::Address)
+    }
+
+    fn list(&self, rows: &[Row], places: &[usize]) {
+        let terminal = self.world.terminal;
+        for line in menu::lines(rows, places, terminal.breadth()) {
+            terminal.complain(&line);
+        }
+    }
+
+    /// The address, where there is no usual one, or nothing answers at it.
+    fn choose_address(&mut self) -> Result<Step> {
+        let Entry { base, kind, .. } = *self.entry;
+        let old = self.there(&self.block().key("apiBase"));
+        let answers = || port(base).is_some_and(http::listens);
+        let is_usual = match kind {
+            Kind::Local => old.is_none() && answers(),
+            Kind::Direct => false,
+            _ => old.is_none() && !base.is_empty(),
+        };
+        let address = match is_usual {
+            true => base.to_owned(),
+            false => {
+                let default = self.base.as_deref().or(old).unwrap_or(base).to_owned();
+                loop {
+                    let answer = question(self.world.terminal, "Address", &default)?;
+                    if answer.starts_with("https://") || answer.starts_with("http://") {
+                        break answer;
+                    }
+                    self.say("An address begins with https:// or http://.");
+                }
+            }
+        };
+        // What a server on this machine is known by is that its address is written down.
+        if address != base || self.entry.is_local() || old.is_some() {
+            self.base = Some(address);
+        }
+        Ok(Step::Key)
+    }
+
+    fn choose_key(&mut self) -> Result<Step> {
+        let block = self.block();
+        if self.entry.kind == Kind::Login {
+            self.log_in()?;
+            return Ok(Step::Model);
+        }
+        // A command or a file that gives the key is nothing to be asked for.
+        let is_elsewhere = ["apiKeyCommand", "apiKeyFile"]
+            .iter()
+            .any(|name| self.there(&block.key(name)).is_some());
+        if is_elsewhere {
+            return Ok(Step::Model);
+        }
+        let has_key = self.there(&block.key("apiKey")).is_some();
+        let mut variables = self.entry.key_variables.iter();
+        let variable = variables
+            .find(|name| self.world.env.get(name).is_some())
+            .copied();
+        let default = match (has_key, variable, self.entry.is_keyless()) {
+            (true, ..) => Some((Key::AsItIs, "the one in the config".to_owned())),
+            (_, Some(name), _) => Some((Key::Variable(name), format!("the one in ${name}"))),
+            (_, _, true) => Some((Key::AsItIs, "none".to_owned())),
+            _ => None,
+        };
+        // A server of one's own is asked no more than it needs.
+        if self.entry.is_local() && !has_key {
+            self.key = Key::AsItIs;
+            return Ok(Step::Model);
+        }
+        let words = match &default {
+            Some((_, words)) => format!("Key, not shown [{words}]: "),
+            None => "Key, not shown: ".into(),
+        };
+        self.key = loop {
+            let typed = self.world.terminal.ask_hidden(&words)?.ok_or(Left)?;
+            match (typed.trim(), &default) {
+                ("", Some((key, _))) => break key.clone(),
+                ("", None) => self.say("It needs a key."),
+                (text, _) if text.chars().any(|c| c.is_control() || c.is_whitespace()) => {
+                    self.say("That is no key: it has blanks or control characters in it.");
+                }
+                (text, _) => break Key::Typed(text.to_owned()),
+            }
+        };
+        Ok(Step::Model)
+    }
+
+    fn log_in(&self) -> Result<()> {
+        let vendor = Vendor::named(self.entry.name)?;
+        match login::expiry(vendor, &self.world.paths.auth())? {
+            Some(_) => Ok(()),
+            None => provider::log_in(self.world, vendor),
+        }
+    }
+
+    fn choose_model(&mut self) -> Result<Step> {
+        let names = self.models()?;
+        let same = self
+            .there("agents.defaults.provider")
+            .is_some_and(|name| plain(name) == plain(self.entry.name));
+        let old = self.there("agents.defaults.model").filter(|_| same);
+        let own = self.entry.model;
+        let is_there = |name: &str| names.iter().any(|other| other == name);
+        let first = names.iter().find(|name| !name.contains("embed"));
+        let default = match (&self.model, old) {
+            (Some(model), _) => model.clone(),
+            (None, Some(model)) => model.to_owned(),
+            // A server of one's own has what it has.
+            (None, None) if self.entry.is_keyless() && !is_there(own) => {
+                first.cloned().unwrap_or_else(|| own.to_owned())
+            }
+            (None, None) => own.to_owned(),
+        };
+        let rows = models(self.entry, &names, &default);
+        let places: Vec<usize> = (0..rows.len().min(SHOWN)).collect();
+        self.say("Which model?");
+        self.list(&rows, &places);
+        match rows.len() - places.len() {
+            0 => {}
+            more => self.say(&format!("  and {more} more: a part of a name finds them")),
+        }
+        let model = loop {
+            let answer = question(self.world.terminal, "Number or name", &default)?;
+            if answer == default {
+                break answer;
+            }
+            match menu::find(&rows, &answer) {
+                Found::One(place) => break rows[place].name.clone(),
+                Found::Several(places) => {
+                    self.list(&rows, &places[..places.len().min(SHOWN)]);
+                    match places.len().saturating_sub(SHOWN) {
+                        0 => {}
+                        more => self.say(&format!("  and {more} more")),
+                    }
+                }
+                Found::Nothing if names.is_empty() => break answer,
+                Found::Nothing => {
+                    let words = format!("`{answer}` is none of them. Ask for it all the same?");
+                    if confirm(self.world, &words, false)? {
+                        break answer;
+                    }
+                }
+            }
+        };
+        self.say(&format!("-> {model}\n"));
+        self.model = Some(model);
+        Ok(Step::Trial)
+    }
+
+    /// What the provider says that it has; nothing where it does not say.
+    fn models(&self) -> Result<Vec<String>> {
+        let (_, way) = self.way(LIST)?;
+        match way.wire.models().map_err(trial::failure) {
+            Ok(names) => Ok(names),
+            Err(error) if error.is::<Stop>() => Err(error),
+            // Not every server has a list; one that refuses the key, or is not there, answers nothing else either.
+            Err(error) if matches!(exit_of(&error), Exit::Refused | Exit::Unavailable) => {
+                Err(error)
+            }
+            Err(_) => Ok(Vec::new()),
+        }
+    }
+
+    fn try_out(&self) -> Result<()> {
+        let (settings, way) = self.way(HELLO)?;
+        let (provider, model) = (&way.choice.provider, &way.choice.model);
+        self.say(&format!("Asking {model} of {provider} to say hello …"));
+        let heard = trial::ask(self.world, &settings, way)?;
+        self.say(&format!(
+            "It works: \"{}\"\n  {}, {}\n",
+            heard.text(),
+            heard.seconds(),
+            heard.cost()
+        ));
+        Ok(())
+    }
+
+    /// Tell what is wrong, and ask which question to go back to; `None` to have it as it is.
+    fn what_now(&self, error: &anyhow::Error) -> Result<Option<Step>> {
+        self.say(&format!("That did not work: {error:#}"));
+        if let Some(hint) = hint_of(error) {
+            self.say(&format!("  try: {hint}"));
+        }
+        let is_login = self.entry.kind == Kind::Login;
+        let default = match exit_of(error) {
+            Exit::Refused if !is_login => "k",
+            Exit::Config => "m",
+            _ => "a",
+        };
+        self.say(
+            "  k  another key\n  m  another model\n  p  another provider or address\n  a  the same again\n  s  save it as it is",
+        );
+        loop {
+            let answer = question(self.world.terminal, "What now?", default)?;
+            let step = match answer.to_lowercase().as_str() {
+                "k" => Step::Key,
+                "m" => Step::Model,
+                "p" => Step::Provider,
+                "a" if self.model.is_some() => Step::Trial,
+                "a" => Step::Model,
+                "s" => return Ok(None),
+                _ => continue,
+            };
+            return Ok(Some(step));
+        }
+    }
+
+    /// The Python program, which writes these out whatever they hold, always works in its workspace.
+    fn choose_directory(&self) -> Result<Option<Edit>> {
+        let is_python = ["channels", "gateway"]
+            .iter()
+            .any(|part| written(self.config, part).is_some());
+        if !is_python || self.there("agents.defaults.directory").is_some() {
+            return Ok(None);
+        }
+        self.say(
+            "This config is the Python program's, which always works in its workspace.\n  c  work in the current directory, as tools of the shell do\n  w  work in the workspace, as it did",
+        );
+        loop {
+            let answer = question(self.world.terminal, "Where to work?", "c")?;
+            match answer.to_lowercase().as_str() {
+                "c" => return Ok(Some(where_to_work(Directory::Cwd))),
+                "w" => return Ok(Some(where_to_work(Directory::Workspace))),
+                _ => {}
+            }
+        }
+    }
+}
+
+/// The port of an address on this machine.
+fn port(base: &str) -> Option<u16> {
+    let (_, rest) = base.split_once("://localhost:")?;
+    rest.split('/').next()?.parse().ok()
+}
+
+/// Who can be asked, those that are ready first, and how many these are.
+fn providers(world: &World, settings: &Settings) -> (Vec<&'static Entry>, Vec<Row>, usize) {
+    let blocks = asker::blocks(world, settings);
+    let ready = |entry: &Entry| -> Option<String> {
+        if let Ok(vendor) = Vendor::named(entry.name) {
+            let until = login::expiry(vendor, &world.paths.auth()).ok().flatten();
+            return until.map(|_| "you are logged in".into());
+        }
+        let standing = registry::standing(entry.name, &blocks, &world.env);
+        if let Some((_, place)) = standing.key {
+            return Some(format!("key from {}", place.replace('`', "")));
+        }
+        let port = port(entry.base).filter(|port| entry.is_local() && http::listens(*port));
+        port.map(|port| format!("answers on port {port}"))
+    };
+    let built = TABLE.iter().filter(|entry| entry.kind != Kind::Unbuilt);
+    let mut all: Vec<(Option<String>, &'static Entry)> =
+        built.map(|entry| (ready(entry), entry)).collect();
+    all.sort_by_key(|(about, entry)| match about {
+        // In the table's order, which is that of preference.
+        Some(_) => (false, String::new()),
+        None => (true, entry.name.to_lowercase()),
+    });
+    let count = all.iter().take_while(|(about, _)| about.is_some()).count();
+    let rows = all.iter().map(|(about, entry)| Row {
+        name: entry.name.into(),
+        label: entry.label.into(),
+        about: about.clone().unwrap_or_default(),
+    });
+    let rows = rows.collect();
+    let entries = all.into_iter().map(|(_, entry)| entry).collect();
+    (entries, rows, count)
+}
+
+/// The models to choose from: the default, those whose prices are known, and the others by name. Where the provider does
+/// not say what it has, what is known of it.
+fn models(entry: &Entry, names: &[String], default: &str) -> Vec<Row> {
+    let mut names = names.to_vec();
+    if names.is_empty() && !entry.is_keyless() {
+        let known = MODELS
+            .iter()
+            .filter(|facts| plain(facts.vendor) == plain(entry.name));
+        names.extend(known.map(|facts| facts.name.to_owned()));
+    }
+    if !names.iter().any(|name| name == default) {
+        names.push(default.to_owned());
+    }
+    let price = |name: &str| {
+        let prices = facts::prices(Some(entry), name)?;
+        let price = prices.at(0);
+        Some(format!(
+            "${} in, ${} out, a million tokens",
+            price.input, price.output
+        ))
+    };
+    let about = |name: &str| match (name == entry.model, price(name)) {
+        (true, Some(price)) => format!("the usual one; {price}"),
+        (true, None) => "the usual one".into(),
+        (false, price) => price.unwrap_or_default(),
+    };
+    let mut rows: Vec<Row> = names
+        .into_iter()
+        .map(|name| Row {
+            about: about(&name),
+            label: String::new(),
+            name,
+        })
+        .collect();
+    rows.sort_by_key(|row| {
+        (
+            row.name != default,
+            row.about.is_empty(),
+            row.name.to_lowercase(),
+        )
+    });
+    rows.dedup_by(|one, other| one.name == other.name);
+    rows
+}
+
+impl Block {
+    fn of(entry: &'static Entry) -> Self {
+        Self {
+            name: snake_case(entry.name),
+            entry: Some(entry),
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! The user's shell, and where it looks for completions.
+
+use super::env::Env;
+use super::paths::Paths;
+use std::path::{Path, PathBuf};
+
+/// A shell that looks for completions in a folder of the user's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shell {
+    Bash,
+    Zsh,
+    Fish,
+}
+
+impl Shell {
+    /// The one that `SHELL` names.
+    pub fn of(env: &Env) -> Option<Self> {
+        let path = Path::new(env.get("SHELL")?);
+        match path.file_name()?.to_str()? {
+            "bash" => Some(Self::Bash),
+            "zsh" => Some(Self::Zsh),
+            "fish" => Some(Self::Fish),
+            _ => None,
+        }
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Bash => "bash",
+            Self::Zsh => "zsh",
+            Self::Fish => "fish",
+        }
+    }
+
+    /// The file in which it looks for ours.
+    pub fn place(self, env: &Env, paths: &Paths) -> PathBuf {
+        let of = |variable: &str, usual: &str| match env.get(variable) {
+            Some(folder) if folder.starts_with('/') => PathBuf::from(folder),
+            _ => paths.home.join(usual),
+        };
+        let share = || of("XDG_DATA_HOME", ".local/share");
+        match self {
+            Self::Bash => share().join("bash-completion/completions/nanobot"),
+            Self::Zsh => share().join("zsh/site-functions/_nanobot"),
+            Self::Fish => of("XDG_CONFIG_HOME", ".config").join("fish/completions/nanobot.fish"),
+        }
+    }
+
+    /// What it needs besides, so that it looks there; in words that follow the file's name.
+    pub fn needs(self) -> Option<&'static str> {
+        match self {
+            Self::Bash => Some("a new shell has them, with the package `bash-completion`"),
+            Self::Zsh => Some(
+                "a new shell has them, with `fpath+=(~/.local/share/zsh/site-functions)` before `compinit` in `.zshrc`",
+            ),
+            Self::Fish => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Shell;
+    use crate::sys::env::Env;
+    use crate::sys::paths::Paths;
+
+    #[test]
+    fn each_shell_has_its_place() {
+        let check = |variables: &[(&str, &str)], expect: Option<&str>| {
+            let env: Env = variables.iter().copied().chain([("HOME", "/h")]).collect();
+            let paths = Paths::resolve(&env, None).unwrap();
+            let place = Shell::of(&env).map(|shell| shell.place(&env, &paths));
+            assert_eq!(place.as_deref(), expect.map(std::path::Path::new));
+        };
+        check(&[], None);
+        check(&[("SHELL", "/bin/dash")], None);
+        check(
+            &[("SHELL", "/bin/bash")],
+            Some("/h/.local/share/bash-completion/completions/nanobot"),
+        );
+        check(
+            &[("SHELL", "/usr/bin/zsh"), ("XDG_DATA_HOME", "/d")],
+            Some("/d/zsh/site-functions/_nanobot"),
+        );
+        check(
+            &[("SHELL", "fish"), ("XDG_CONFIG_HOME", "not absolute")],
+            Some("/h/.config/fish/completions/nanobot.fish"),
+        );
+    }
+}

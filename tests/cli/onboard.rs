@@ -1,0 +1,431 @@
+//! `onboard` at a terminal: what a newcomer sees and types, what goes wrong meanwhile, and what is left when they leave.
+
+use crate::screen::{Key, Screen};
+use crate::server::{Answer, Ending, Turn, fails, says, sends};
+use crate::story::Story;
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use std::os::unix::fs::PermissionsExt;
+use std::time::{Duration, Instant};
+
+/// What a server says that it has.
+fn lists(names: &[&str]) -> Turn {
+    let data: Vec<Value> = names.iter().map(|name| json!({ "id": name })).collect();
+    sends(Answer::json(
+        200,
+        &json!({ "object": "list", "data": data }),
+    ))
+}
+
+/// The address of the scripted server.
+fn base(story: &Story) -> String {
+    format!("http://127.0.0.1:{}/v1", story.server().port)
+}
+
+fn config(story: &Story) -> Value {
+    let path = story.home().join(".nanobot/config.json");
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    serde_json::from_str(&text).unwrap()
+}
+
+/// Answer the question that ends in `words`.
+fn answer(screen: &mut Screen<'_>, words: &str, text: &str) {
+    await_end(screen, words);
+    screen.type_(text).press(Key::Enter);
+}
+
+/// Wait until `words` are the last ones: a question may be asked again.
+#[track_caller]
+fn await_end(screen: &Screen<'_>, words: &str) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !screen.text().ends_with(words) {
+        let text = screen.text();
+        assert!(Instant::now() < deadline, "{words:?} is not asked:\n{text}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[track_caller]
+fn is_untouched(story: &Story) {
+    assert!(!story.home().join(".nanobot/config.json").exists());
+    assert!(!story.workspace().exists());
+}
+
+#[test]
+fn a_first_run_to_its_end() {
+    let story = Story::bare().script([lists(&["small", "large"]), says("Hello there.")]);
+    let mut screen = story.screen(40, 80).args(["onboard"]);
+    answer(&mut screen, "or name [openrouter]:", "custom");
+    answer(
+        &mut screen,
+        "Address [http://localhost:8000/v1]:",
+        &base(&story),
+    );
+    answer(&mut screen, "Key, not shown [none]:", "sk-very-secret-key");
+    answer(&mut screen, "or name [small]:", "lar");
+    answer(&mut screen, "model is asked. [y/N]", "");
+    assert_eq!(screen.code(), 0);
+    let shown = screen.scrolled().replace(&base(&story), "$SERVER");
+    screen.snapshot("onboard", &shown);
+    screen.is_restored();
+    assert!(!String::from_utf8_lossy(&screen.raw()).contains("sk-very-secret-key"));
+    let config = config(&story);
+    assert_eq!(config["agents"]["defaults"]["model"], "large");
+    assert_eq!(config["agents"]["defaults"]["provider"], "custom");
+    assert_eq!(
+        config["providers"]["custom"]["apiKey"],
+        "sk-very-secret-key"
+    );
+    assert_eq!(config["providers"]["custom"]["apiBase"], base(&story));
+    let asked = story.asked();
+    assert_eq!(asked[0].path, "/v1/models");
+    assert_eq!(
+        asked[1].header("authorization"),
+        Some("Bearer sk-very-secret-key")
+    );
+    // And the first answer.
+    story.server().script([says("Hi.")]);
+    story.run(["agent", "-m", "hello"]).stdout("Hi.\n");
+}
+
+/// Up to the key of a server of one's own.
+fn begin(screen: &mut Screen<'_>, base: &str) {
+    answer(screen, "or name [openrouter]:", "custom");
+    answer(screen, "Address [http://localhost:8000/v1]:", base);
+}
+
+/// From the model on, by Enter alone.
+fn finish(screen: &mut Screen<'_>) -> i32 {
+    answer(screen, "or name [small]:", "");
+    answer(screen, "model is asked. [y/N]", "");
+    screen.code()
+}
+
+#[test]
+fn a_wrong_key_is_asked_for_again() {
+    let story = Story::bare().script([fails(401, "no such key"), lists(&["small"]), says("Hi.")]);
+    let mut screen = story.screen(60, 80).args(["onboard"]);
+    begin(&mut screen, &base(&story));
+    answer(&mut screen, "Key, not shown [none]:", "sk-of-another");
+    answer(&mut screen, "What now? [k]:", "");
+    answer(&mut screen, "Key, not shown [none]:", "sk-of-the-story");
+    assert_eq!(finish(&mut screen), 0);
+    let shown = screen.scrolled();
+    screen.is_restored();
+    let (_, shown) = shown.split_once("-> Custom").unwrap();
+    screen.snapshot(
+        "onboard-wrong-key",
+        &shown.replace(&base(&story), "$SERVER"),
+    );
+    assert_eq!(
+        config(&story)["providers"]["custom"]["apiKey"],
+        "sk-of-the-story"
+    );
+}
+
+#[test]
+fn what_fails_is_asked_again_or_saved_as_it_is() {
+    // A server that is not there; then one whose model is gone; then one that wants no request.
+    let story = Story::bare().script([
+        lists(&["small", "gone"]),
+        fails(404, "no such model"),
+        lists(&["small", "gone"]),
+        fails(403, "not for you"),
+    ]);
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let nowhere = format!("http://{}/v1", closed.local_addr().unwrap());
+    drop(closed);
+    let mut screen = story.screen(140, 80).args(["onboard"]);
+    begin(&mut screen, &nowhere);
+    answer(&mut screen, "Key, not shown [none]:", "");
+    answer(&mut screen, "What now? [a]:", "p");
+    answer(&mut screen, "or name [custom]:", "");
+    let default = format!("Address [{nowhere}]:");
+    answer(&mut screen, &default, "example.com");
+    answer(&mut screen, &default, &base(&story));
+    answer(&mut screen, "Key, not shown [none]:", "no key at all");
+    answer(&mut screen, "Key, not shown [none]:", "");
+    answer(&mut screen, "or name [small]:", "other");
+    answer(&mut screen, "Ask for it all the same? [y/N]", "");
+    answer(&mut screen, "or name [small]:", "2");
+    answer(&mut screen, "What now? [m]:", "");
+    answer(&mut screen, "or name [gone]:", "small");
+    answer(&mut screen, "What now? [k]:", "x");
+    answer(&mut screen, "What now? [k]:", "s");
+    assert_eq!(screen.code(), 77);
+    let shown = screen.scrolled();
+    assert!(shown.ends_with("or `nanobot status --check`"), "{shown}");
+    assert!(shown.contains("An address begins with https://"), "{shown}");
+    assert!(shown.contains("That is no key: "), "{shown}");
+    screen.is_restored();
+    let config = config(&story);
+    assert_eq!(config["agents"]["defaults"]["model"], "small");
+    assert_eq!(config["providers"]["custom"]["apiBase"], base(&story));
+}
+
+/// The questions of a run in which all goes well, and their answers.
+fn questions(story: &Story) -> [(&'static str, String); 5] {
+    [
+        ("or name [openrouter]:", "custom".into()),
+        ("Address [http://localhost:8000/v1]:", base(story)),
+        ("Key, not shown [none]:", "sk-of-the-story".into()),
+        ("or name [small]:", String::new()),
+        ("model is asked. [y/N]", String::new()),
+    ]
+}
+
+#[test]
+fn whoever_leaves_leaves_nothing_behind() {
+    for (key, code) in [('c', 130), ('d', 66)] {
+        for count in 0..4 {
+            let story = Story::bare();
+            story
+                .server()
+                .script([lists(&["small"])].into_iter().take(count / 3));
+            let mut screen = story.screen(50, 80).args(["onboard"]);
+            let all = questions(&story);
+            for (words, text) in &all[..count] {
+                answer(&mut screen, words, text);
+            }
+            await_end(&screen, all[count].0);
+            assert_eq!(screen.press(Key::Ctrl(key)).code(), code, "{count}");
+            screen.is_restored();
+            let shown = screen.text();
+            assert!(!shown.contains("sk-of"), "{shown}");
+            assert_eq!(shown.contains("nothing was written"), key == 'd', "{shown}");
+            is_untouched(&story);
+        }
+    }
+    // Terminated while nothing is shown, and aborted, which is taken for no answer.
+    let story = Story::bare();
+    let mut screen = story.screen(50, 80).args(["onboard"]);
+    begin(&mut screen, &base(&story));
+    await_end(&screen, "Key, not shown [none]:");
+    screen.press(Key::Ctrl('\\')).press(Key::Ctrl('z'));
+    assert_eq!(screen.signal(Signal::TERM).code(), 143);
+    screen.is_restored();
+    is_untouched(&story);
+    // While a server is silent.
+    let story = Story::bare().script([sends(Answer::events([""]).ending(Ending::Stall))]);
+    let mut screen = story.screen(50, 80).args(["onboard"]);
+    begin(&mut screen, &base(&story));
+    answer(&mut screen, "Key, not shown [none]:", "");
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while story.asked().is_empty() && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(screen.press(Key::Ctrl('c')).code(), 130);
+    screen.is_restored();
+    is_untouched(&story);
+    // At an offer everything is done already.
+    for (key, code) in [('c', 130), ('d', 0)] {
+        let story = Story::bare().script([lists(&["small"]), says("Hi.")]);
+        let mut screen = story.screen(50, 80).args(["onboard"]);
+        for (words, text) in &questions(&story)[..4] {
+            answer(&mut screen, words, text);
+        }
+        screen.until("do what stands there?");
+        assert_eq!(screen.press(Key::Ctrl(key)).code(), code);
+        screen.is_restored();
+        assert_eq!(config(&story)["agents"]["defaults"]["model"], "small");
+    }
+}
+
+#[test]
+fn run_again_it_keeps_what_is_there() {
+    let story = Story::bare();
+    let text = format!(
+        "{{\n  // mine\n  \"agents\": {{\"defaults\": {{\"model\": \"large\", \"provider\": \"custom\", \"maxTokens\": 77}}}},\n  \
+         \"providers\": {{\"custom\": {{\"apiBase\": \"{}\", \"apiKey\": \"sk-of-old\"}}}},\n  \"mine\": 1\n}}\n",
+        base(&story)
+    );
+    let story = story.config_text(&text);
+    story.run(["onboard", "--yes"]).stderr_has("updated");
+    let path = story.home().join(".nanobot/config.json");
+    let before = std::fs::read_to_string(&path).unwrap();
+    assert!(before.contains("// mine"), "{before}");
+    story
+        .server()
+        .script([lists(&["small", "large"]), says("Hi.")]);
+    let mut screen = story.screen(50, 80).args(["onboard"]);
+    answer(&mut screen, "or name [custom]:", "");
+    answer(&mut screen, &format!("Address [{}]:", base(&story)), "");
+    answer(&mut screen, "Key, not shown [the one in the config]:", "");
+    answer(&mut screen, "or name [large]:", "");
+    screen
+        .until("do what stands there?")
+        .type_("y")
+        .press(Key::Enter);
+    assert_eq!(screen.code(), 0);
+    let shown = screen.scrolled();
+    assert!(
+        shown.contains("kept ~/.nanobot/config.json as it is"),
+        "{shown}"
+    );
+    assert!(shown.contains("✓ Heartbeat enabled"), "{shown}");
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), before);
+    assert!(story.crontab().table().unwrap().contains("heartbeat"));
+    // What is there is not offered again; and only what is answered is changed.
+    story
+        .server()
+        .script([lists(&["small", "large"]), says("Hi.")]);
+    let mut screen = story.screen(50, 80).args(["onboard"]);
+    answer(&mut screen, "or name [custom]:", "");
+    answer(&mut screen, &format!("Address [{}]:", base(&story)), "");
+    answer(&mut screen, "Key, not shown [the one in the config]:", "");
+    answer(&mut screen, "or name [large]:", "small");
+    assert_eq!(screen.code(), 0);
+    let after = std::fs::read_to_string(&path).unwrap();
+    assert_eq!(after, before.replace("\"large\"", "\"small\""));
+}
+
+#[test]
+fn a_key_in_the_environment_is_named_and_not_copied() {
+    let story = Story::bare()
+        .env("AZURE_OPENAI_API_KEY", "sk-of-the-shell")
+        .script([lists(&["gpt-6-luna"]), says("Hi.")]);
+    let mut screen = story.screen(50, 80).args(["onboard"]);
+    screen.until("1  azureOpenai  key from $AZURE_OPENAI_API_KEY");
+    answer(&mut screen, "or name [azureOpenai]:", "");
+    answer(&mut screen, "Address:", &base(&story));
+    answer(
+        &mut screen,
+        "Key, not shown [the one in $AZURE_OPENAI_API_KEY]:",
+        "",
+    );
+    screen.until("the usual one");
+    answer(&mut screen, "or name [gpt-6-luna]:", "");
+    answer(&mut screen, "model is asked. [y/N]", "");
+    assert_eq!(screen.code(), 0);
+    assert_eq!(
+        config(&story)["providers"]["azureOpenai"]["apiKey"],
+        "${AZURE_OPENAI_API_KEY}"
+    );
+    assert_eq!(story.asked()[1].header("api-key"), Some("sk-of-the-shell"));
+}
+
+#[test]
+fn a_small_and_dumb_terminal_is_enough() {
+    let story = Story::bare().script([lists(&["small"]), says("Hi.")]);
+    let screen = story.screen(24, 40).env("TERM", "dumb");
+    let mut screen = screen.env("NO_COLOR", "1").args(["onboard"]);
+    for (words, text) in &questions(&story)[..4] {
+        answer(&mut screen, words, text);
+    }
+    answer(&mut screen, "[y/N]", "n");
+    assert_eq!(screen.code(), 0);
+    // The address is broken where the row ends.
+    let port = story.server().port.to_string();
+    screen.snapshot("onboard-40", &screen.scrolled().replace(&port, "PORT"));
+    assert!(!screen.raw().contains(&0x1b));
+    screen.is_restored();
+}
+
+#[test]
+fn over_a_python_install_it_asks_where_to_work() {
+    let story = Story::new().set("channels", json!({}));
+    story.server().script([lists(&["scripted"]), says("Hi.")]);
+    let mut screen = story.screen(50, 80).args(["onboard"]);
+    answer(&mut screen, "or name [custom]:", "");
+    answer(&mut screen, &format!("Address [{}]:", base(&story)), "");
+    answer(&mut screen, "Key, not shown [the one in the config]:", "");
+    answer(&mut screen, "or name [scripted]:", "");
+    answer(&mut screen, "Where to work? [c]:", "both");
+    answer(&mut screen, "Where to work? [c]:", "w");
+    answer(&mut screen, "model is asked. [y/N]", "");
+    assert_eq!(screen.code(), 0);
+    assert_eq!(
+        config(&story)["agents"]["defaults"]["directory"],
+        "workspace"
+    );
+}
+
+#[test]
+fn a_config_that_cannot_be_used_is_told_at_once() {
+    let text = "{\"agents\": {\"defaults\": {\"temperature\": \"hot\"}}}";
+    let story = Story::bare().config_text(text);
+    let mut screen = story.screen(24, 80).args(["onboard"]);
+    assert_eq!(screen.code(), 78);
+    let shown = screen.text();
+    assert!(shown.starts_with("nanobot: "), "{shown}");
+}
+
+#[test]
+fn all_of_it_by_flags() {
+    let story = Story::bare().script([says("Hello.")]);
+    let base = base(&story);
+    let flags = ["onboard", "--provider", "custom", "--api-base", &base];
+    let more = ["--api-key-stdin", "--model", "m", "--test", "--heartbeat"];
+    let story = story.stdin("sk-of-the-pipe\n");
+    let ran = story.run(flags.iter().chain(&more));
+    ran.stdout_has("✓ Heartbeat enabled")
+        .stderr_has("m of custom answered in 0.0 s: ")
+        .stderr_has("ready; try: nanobot agent");
+    assert_eq!(
+        config(&story)["providers"]["custom"]["apiKey"],
+        "sk-of-the-pipe"
+    );
+    assert!(story.crontab().table().unwrap().contains("heartbeat"));
+    story.server().script([fails(401, "no such key")]);
+    story
+        .run(["onboard", "--test"])
+        .status(77)
+        .stderr_has("no such key");
+    let both = ["--api-key-env", "X"];
+    story
+        .run(flags.iter().chain(&more).chain(&both))
+        .status(2)
+        .stderr_has("cannot be used with");
+    story
+        .run(["onboard", "--api-key-stdin"])
+        .status(2)
+        .stderr_has("needs to know whose it is");
+    // Nobody is asked off a terminal, and nothing that cannot work is called ready.
+    let story = Story::bare();
+    story
+        .run(["onboard", "--test"])
+        .status(78)
+        .stderr_has("no provider is configured");
+}
+
+#[test]
+fn completions_are_written_where_the_shell_looks() {
+    let story = Story::bare().script([lists(&["small"]), says("Hi.")]);
+    let place = story.home().join(".config/fish/completions/nanobot.fish");
+    let script = story.run(["completions", "fish"]).bytes();
+    let screen = story.screen(50, 80).env("SHELL", "/usr/bin/fish");
+    let mut screen = screen.args(["onboard"]);
+    for (words, text) in &questions(&story)[..4] {
+        answer(&mut screen, words, text);
+    }
+    answer(
+        &mut screen,
+        "(~/.config/fish/completions/nanobot.fish)? [Y/n]",
+        "",
+    );
+    answer(&mut screen, "model is asked. [y/N]", "");
+    assert_eq!(screen.code(), 0);
+    assert_eq!(std::fs::read(&place).unwrap(), script);
+    // What is there is not offered again.
+    story.server().script([lists(&["small"]), says("Hi.")]);
+    let screen = story.screen(50, 80).env("SHELL", "/usr/bin/fish");
+    let mut screen = screen.args(["onboard"]);
+    answer(&mut screen, "or name [custom]:", "");
+    answer(&mut screen, &format!("Address [{}]:", base(&story)), "");
+    answer(&mut screen, "Key, not shown [the one in the config]:", "");
+    answer(&mut screen, "or name [small]:", "");
+    answer(&mut screen, "model is asked. [y/N]", "");
+    assert_eq!(screen.code(), 0);
+    assert!(!screen.scrolled().contains("fish"));
+    // By a flag, and for a shell that needs more.
+    let story = Story::bare().env("SHELL", "/bin/zsh");
+    story.run(["onboard", "--yes", "--completions"]).stderr_has(
+        "wrote ~/.local/share/zsh/site-functions/_nanobot\n  a new shell has them, with `fpath+=(",
+    );
+    let story = Story::bare().env("SHELL", "/bin/dash");
+    story
+        .run(["onboard", "--yes", "--completions"])
+        .status(2)
+        .stderr_has("`nanobot completions SHELL`, which prints them");
+}
