@@ -133,14 +133,12 @@ fn style(look: Look) -> Style {
         link,
         faint,
     } = look;
-    let choices: [(bool, fn(Style) -> Style); 6] = [
-        (bold, Style::bold),
-        (italic, Style::italic),
-        (struck, Style::strikethrough),
-        (code, Style::cyan),
-        (link, |style| style.blue().underlined()),
-        (faint, Style::dim),
-    ];
-    let chosen = choices.into_iter().filter(|(is, _)| *is);
-    chosen.fold(Style::new(), |style, (_, with)| with(style))
+    let plain = Style::new();
+    let given = |is: bool, with: fn(Style) -> Style, style| if is { with(style) } else { style };
+    let style = given(bold, Style::bold, plain);
+    let style = given(italic, Style::italic, style);
+    let style = given(struck, Style::strikethrough, style);
+    let style = given(code, Style::cyan, style);
+    let style = given(link, |style| style.blue().underlined(), style);
+    given(faint, Style::dim, style)
 }
