@@ -1,117 +1,155 @@
 //! A bar for work that may take long: how much of it is done, and what it is at. On a terminal only.
+//!
+//! The crate indicatif counts and words it; what it draws is caught, and stands at the foot of the terminal, where nothing
+//! else that is printed gets in its way.
 
-use super::progress::words::{grouped, running};
 use crate::sys::terminal::{Row, Terminal};
-use console::Style;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle, TermLike};
+use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Work that is done by then needs no bar.
 const PATIENCE: Duration = Duration::from_millis(200);
-/// Columns of the bar itself.
-const WIDTH: u64 = 24;
+/// What it looks like.
+const LOOK: &str = "  {bar:24} {human_pos}/{human_len}  {elapsed}  {msg}";
+/// The columns that it is told of: it is cut where the window ends.
+const WIDTH: u16 = 200;
 
 /// Shows how far a job is, until it is dropped.
 pub struct Bar {
     terminal: Terminal,
     /// `None` where nobody would see it.
-    state: Option<Arc<Mutex<State>>>,
-}
-
-#[derive(Debug)]
-struct State {
-    began: Instant,
-    done: u64,
-    total: u64,
-    what: String,
+    bar: Option<ProgressBar>,
 }
 
 impl Bar {
     /// A job of so many parts.
     pub fn new(terminal: Terminal, quiet: bool, total: usize) -> Self {
-        let state = (terminal.err && !quiet && total > 0).then(|| {
-            Arc::new(Mutex::new(State {
-                began: Instant::now(),
-                done: 0,
-                total: total as u64,
-                what: String::new(),
-            }))
+        let bar = (terminal.err && !quiet && total > 0).then(|| {
+            let (bar, drawn) = bar(total as u64);
+            let seen = bar.clone();
+            terminal.show_below(Some(Box::new(move || rows(&seen, &drawn, seen.elapsed()))));
+            bar
         });
-        if let Some(state) = state.clone() {
-            terminal.show_below(Some(Box::new(move || lock(&state).rows(Instant::now()))));
-        }
-        Self { terminal, state }
+        Self { terminal, bar }
     }
 
     /// It is at `what` now.
     pub fn at(&self, what: &str) {
-        if let Some(state) = &self.state {
-            what.clone_into(&mut lock(state).what);
+        if let Some(bar) = &self.bar {
+            bar.set_message(what.to_owned());
         }
     }
 
     /// So many more parts are done.
     pub fn add(&self, parts: usize) {
-        if let Some(state) = &self.state {
-            lock(state).done += parts as u64;
+        if let Some(bar) = &self.bar {
+            bar.inc(parts as u64);
         }
     }
 }
 
 impl Drop for Bar {
     fn drop(&mut self) {
-        if self.state.is_some() {
+        if self.bar.is_some() {
             self.terminal.show_below(None);
         }
     }
 }
 
-fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
+/// A bar, and what it draws.
+fn bar(total: u64) -> (ProgressBar, Drawn) {
+    let drawn = Drawn::default();
+    let target = ProgressDrawTarget::term_like(Box::new(drawn.clone()));
+    let bar = ProgressBar::with_draw_target(Some(total), target);
+    let style = ProgressStyle::with_template(LOOK).expect("it is a template");
+    bar.set_style(style.progress_chars("━╸─"));
+    (bar, drawn)
 }
 
-impl State {
-    fn rows(&self, now: Instant) -> Vec<Row> {
-        let elapsed = now.saturating_duration_since(self.began);
-        if elapsed < PATIENCE {
-            return Vec::new();
-        }
-        let done = self.done.min(self.total);
-        let full = (done * WIDTH / self.total) as usize;
-        let (full, empty) = ("━".repeat(full), "━".repeat(WIDTH as usize - full));
-        let row = Row::of("  ")
-            .styled(full, Style::new().cyan())
-            .dim(empty)
-            .and(format!(" {}/{}", grouped(done), grouped(self.total)))
-            .dim(format!("  {}  ", running(elapsed)))
-            .giving(&self.what);
-        vec![row]
+/// What stands below after `elapsed`.
+fn rows(bar: &ProgressBar, drawn: &Drawn, elapsed: Duration) -> Vec<Row> {
+    if elapsed < PATIENCE {
+        return Vec::new();
+    }
+    bar.tick();
+    vec![Row::of(drawn.text().trim_end())]
+}
+
+/// What would be on a terminal of one line.
+#[derive(Clone, Debug, Default)]
+struct Drawn(Arc<Mutex<String>>);
+
+impl Drawn {
+    fn text(&self) -> MutexGuard<'_, String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl TermLike for Drawn {
+    fn width(&self) -> u16 {
+        WIDTH
+    }
+
+    fn move_cursor_up(&self, _: usize) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn move_cursor_down(&self, _: usize) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn move_cursor_right(&self, _: usize) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn move_cursor_left(&self, _: usize) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn write_line(&self, text: &str) -> io::Result<()> {
+        self.write_str(text)
+    }
+
+    fn write_str(&self, text: &str) -> io::Result<()> {
+        self.text().push_str(text);
+        Ok(())
+    }
+
+    fn clear_line(&self) -> io::Result<()> {
+        self.text().clear();
+        Ok(())
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::State;
-    use std::time::{Duration, Instant};
+    use super::{bar, rows};
+    use std::time::Duration;
 
     #[test]
     fn a_bar_comes_late_and_never_overflows() {
-        let began = Instant::now();
         let check = |millis: u64, done: u64, expect: &[&str]| {
-            let what = "work:it".to_owned();
-            let state = State {
-                began,
-                done,
-                total: 1200,
-                what,
-            };
-            let rows = state.rows(began + Duration::from_millis(millis));
-            let rows: Vec<String> = rows.iter().map(|row| row.text()).collect();
-            assert_eq!(rows, expect);
+            let (bar, drawn) = bar(1200);
+            bar.set_message("work:it");
+            bar.inc(done);
+            // Twice is the same once more.
+            for _ in 0..2 {
+                let rows = rows(&bar, &drawn, Duration::from_millis(millis));
+                let rows: Vec<String> = rows.iter().map(|row| row.text()).collect();
+                assert_eq!(rows, expect);
+            }
         };
-        let bar = "━".repeat(24);
+        let full = |count: usize| "━".repeat(count);
         check(100, 0, &[]);
-        check(2000, 300, &[&format!("  {bar} 300/1,200  2 s  work:it")]);
-        check(2000, 9999, &[&format!("  {bar} 1,200/1,200  2 s  work:it")]);
+        let some = format!("  {}╸{} 300/1,200  0s  work:it", full(6), "─".repeat(17));
+        check(2000, 300, &[&some]);
+        let all = format!("  {} 9,999/1,200  0s  work:it", full(24));
+        check(2000, 9999, &[&all]);
     }
 }

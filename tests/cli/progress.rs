@@ -101,8 +101,8 @@ fn a_running_call_is_seen_with_what_it_says() {
     let command = "echo begun; until test -e go; do sleep 0.01; done; echo over";
     let story = Story::new().script([calls("exec", json!({ "command": command })), says("Done.")]);
     let arguments = ["agent", "-m", "x", "--sandbox", "off"];
-    let mut screen = story.screen(10, 60).args(arguments);
-    screen.until("begun");
+    let mut screen = story.screen(10, 100).args(arguments);
+    screen.until("s  begun");
     screen.snapshot("progress-running", &still(&screen));
     // A window that becomes narrower shows the same.
     screen.resize(10, 40).until("unti…");
@@ -173,7 +173,7 @@ fn waits_are_counted_down() {
 
 #[test]
 fn a_wait_for_another_run_is_counted_down() {
-    let stall = sends(deltas(&[json!({ "content": "So" })], Ending::Stall));
+    let stall = sends(deltas(&[json!({ "content": "So\n\nand" })], Ending::Stall));
     let story = Story::new().script([stall]);
     let mut first = story.screen(10, 80).args(["agent", "-m", "x"]);
     first.until("So");
