@@ -98,18 +98,18 @@ fn changes_are_shown_as_diffs() {
 
 #[test]
 fn a_running_call_is_seen_with_what_it_says() {
-    let command = "echo begun; until test -e go; do sleep 0.01; done; echo over";
+    let command = "printf 'beg%s\\n' un; until test -e go; do sleep 0.01; done; echo over";
     let story = Story::new().script([calls("exec", json!({ "command": command })), says("Done.")]);
     let arguments = ["agent", "-m", "x", "--sandbox", "off"];
-    let mut screen = story.screen(10, 100).args(arguments);
-    screen.until("s  begun");
+    let mut screen = story.screen(10, 120).args(arguments);
+    screen.until("  begun").until(" out");
     screen.snapshot("progress-running", &still(&screen));
     // A window that becomes narrower shows the same.
     screen.resize(10, 40).until("unti…");
     write(&story.dir().join("go"), b"");
     ended(&mut screen, 0);
     assert!(
-        screen.text().starts_with("  ✓ exec echo be"),
+        screen.text().starts_with("  ✓ exec printf"),
         "{}",
         screen.text()
     );
