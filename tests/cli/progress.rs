@@ -105,7 +105,10 @@ fn a_running_call_is_seen_with_what_it_says() {
     screen.until("  begun").until(" out");
     screen.snapshot("progress-running", &still(&screen));
     // A window that becomes narrower shows the same.
-    screen.resize(10, 40).until("unti…");
+    screen
+        .resize(10, 40)
+        .until_gone("un; until")
+        .until("  begun");
     write(&story.dir().join("go"), b"");
     ended(&mut screen, 0);
     assert!(

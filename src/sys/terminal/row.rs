@@ -79,18 +79,25 @@ impl Row {
             let rest = own.saturating_sub(wide - room).max(NARROWEST);
             texts[at] = truncate_str(&texts[at], rest, "…").into_owned();
         }
-        let parts = texts.iter().zip(&self.parts);
-        let whole: String = parts
-            .map(|(text, part)| part.style.apply_to(text).to_string())
-            .collect();
-        truncate_str(&whole, room, "…").into_owned()
+        let mut line = String::new();
+        let mut left = room;
+        for (text, part) in texts.iter().zip(&self.parts) {
+            // Before its colours, which no width counts.
+            let text = truncate_str(text, left, "…");
+            line.push_str(&part.style.apply_to(&text).to_string());
+            left = match left.saturating_sub(measure_text_width(&text)) {
+                0 => break,
+                left => left,
+            };
+        }
+        line
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::Row;
-    use console::measure_text_width;
+    use console::{Style, measure_text_width};
 
     #[test]
     fn a_line_fits_its_window_and_keeps_what_comes_last() {
@@ -109,5 +116,11 @@ mod tests {
         // Where even that is too much, its end goes.
         check("a/very/long/name.md", 12, "✓ read a/v…");
         assert_eq!(row("x").text(), "✓ read x  12 ms");
+        // Colours take no room.
+        let red = Style::new().red().force_styling(true);
+        let line = Row::of("a ").styled("red", red).and(" end");
+        let line = |width| line.written(Some(width));
+        assert_eq!(line(10), "a \u{1b}[31mred\u{1b}[0m end");
+        assert_eq!(line(8), "a \u{1b}[31mred\u{1b}[0m …");
     }
 }
