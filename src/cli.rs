@@ -7,9 +7,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 use value::{Since, dollars, since, temperature, time, trimmed, turn};
 
+pub mod completions;
 pub mod cron;
 pub mod heartbeat;
 pub mod memory;
+pub mod pages;
 pub mod policy;
 pub mod session;
 pub mod value;
@@ -79,7 +81,7 @@ pub enum Command {
     Agent(Box<Agent>),
     /// Talk with the agent, line by line
     Repl(Box<Repl>),
-    /// Write a config and a workspace; run again, it keeps what is there
+    /// Write a config and a workspace; what is there is kept
     Onboard(Onboard),
     /// See and change the config
     Config {
@@ -91,7 +93,7 @@ pub enum Command {
         #[command(subcommand)]
         command: session::Session,
     },
-    /// See what is remembered, make memory of conversations, and take changes back
+    /// See what is remembered, add to it, and take changes back
     Memory {
         #[command(subcommand)]
         command: memory::Memory,
@@ -101,7 +103,7 @@ pub enum Command {
         #[command(subcommand)]
         command: Model,
     },
-    /// See the providers; log in to those that have accounts instead of keys, and out again
+    /// See the providers; log in to those with accounts, and out again
     Provider {
         #[command(subcommand)]
         command: Provider,
@@ -115,7 +117,7 @@ pub enum Command {
     Heartbeat(heartbeat::Heartbeat),
     /// Take back what a turn changed with its file tools
     Undo(Undo),
-    /// Tell what is configured, and how the memory is
+    /// Tell what is configured, and whether it works
     Status(Status),
     /// See what a run may do, and try whether that holds
     Policy {
@@ -127,10 +129,12 @@ pub enum Command {
         #[command(subcommand)]
         command: policy::Tool,
     },
-    /// Let a directory's AGENTS.md and skills/ tell the agent how to work
+    /// Let a directory's notes and skills tell the agent how to work
     Trust(policy::Trust),
     /// See what was spent: tokens, money and runs
     Usage(Usage),
+    /// Print a script that lets a shell complete commands and names
+    Completions(completions::Completions),
     /// (in the Python program: a server; here cron and pipes do its work)
     #[command(hide = true)]
     Gateway {
@@ -148,32 +152,49 @@ pub struct Agent {
     /// The message; `-` reads it from standard input
     #[arg(short, long, value_name = "TEXT", allow_hyphen_values = true)]
     pub message: Option<String>,
-    /// Attach a text, an image (PNG, JPEG, GIF, WebP), a PDF, a directory, a page (`https://…`), or standard input (`-`);
-    /// may be given again
+    /// Attach a text, picture, PDF, directory or page
+    ///
+    /// A text, an image (PNG, JPEG, GIF, WebP), a PDF, a directory, a page (`https://…`), or standard input (`-`); may be
+    /// given again.
     #[arg(short, long, value_name = "FILE|URL", action = ArgAction::Append)]
     pub attach: Vec<OsString>,
 
-    /// The conversation to go on with [default: cli:direct, or a fresh one for piped input]
+    /// The conversation to go on with
+    ///
+    /// Without it that is `cli:direct`, or a fresh one for piped input.
     #[arg(short, long, value_name = "KEY", help_heading = "Session")]
     pub session: Option<String>,
-    /// Start the conversation afresh: what was said before is kept, but not sent
+    /// Start the conversation afresh
+    ///
+    /// What was said before is kept, but not sent.
     #[arg(long, help_heading = "Session", conflicts_with_all = ["resume", "fork"])]
     pub new: bool,
-    /// Go on with a turn that was interrupted; no message is needed
+    /// Go on with an interrupted turn, without a message
     #[arg(long, help_heading = "Session", conflicts_with = "fork")]
     pub resume: bool,
     /// Copy the conversation KEY first, and go on with the copy
-    #[arg(long, value_name = "KEY", help_heading = "Session")]
+    #[arg(
+        long,
+        value_name = "KEY",
+        help_heading = "Session",
+        hide_short_help = true
+    )]
     pub fork: Option<String>,
     /// Keep nothing of this turn
-    #[arg(long, help_heading = "Session", conflicts_with = "resume")]
+    #[arg(
+        long,
+        help_heading = "Session",
+        conflicts_with = "resume",
+        hide_short_help = true
+    )]
     pub ephemeral: bool,
     /// Wait so many seconds for a conversation that another run is using
     #[arg(
         long,
         value_name = "SECONDS",
         default_value_t = 600,
-        help_heading = "Session"
+        help_heading = "Session",
+        hide_short_help = true
     )]
     pub wait: u64,
 
@@ -182,20 +203,33 @@ pub struct Agent {
         long,
         value_name = "FORMAT",
         default_value = "text",
-        help_heading = "Output"
+        help_heading = "Output",
+        hide_short_help = true
     )]
     pub output_format: OutputFormat,
-    /// Short for `--output-format json`
+    /// Print one JSON object: `--output-format json`
     #[arg(long, help_heading = "Output", conflicts_with = "output_format")]
     pub json: bool,
-    /// Tell on standard error what is going on, also off a terminal
+    /// Tell on standard error what is going on
+    ///
+    /// Also where that is no terminal.
     #[arg(short, long, help_heading = "Output")]
     pub verbose: bool,
     /// Render markdown on a terminal, which is the default
-    #[arg(long, overrides_with = "no_markdown", help_heading = "Output")]
+    #[arg(
+        long,
+        overrides_with = "no_markdown",
+        help_heading = "Output",
+        hide_short_help = true
+    )]
     pub markdown: bool,
     /// Print the answer as the model wrote it, on a terminal too
-    #[arg(long, overrides_with = "markdown", help_heading = "Output")]
+    #[arg(
+        long,
+        overrides_with = "markdown",
+        help_heading = "Output",
+        hide_short_help = true
+    )]
     pub no_markdown: bool,
     /// Same as `--verbose`
     #[arg(long, overrides_with = "no_logs", hide = true)]
@@ -208,61 +242,88 @@ pub struct Agent {
     #[arg(long, value_name = "NAME", help_heading = "Model")]
     pub model: Option<String>,
     /// Limit of one reply, in tokens
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Model")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Model", hide_short_help = true)]
     pub max_tokens: Option<u32>,
     /// How freely the model answers, 0 to 2
-    #[arg(long, value_name = "N", value_parser = temperature, help_heading = "Model")]
+    #[arg(long, value_name = "N", value_parser = temperature, help_heading = "Model", hide_short_help = true)]
     pub temperature: Option<f64>,
     /// How much a reasoning model thinks: low, medium, high or what else it takes
-    #[arg(long, value_name = "LEVEL", help_heading = "Model")]
+    #[arg(
+        long,
+        value_name = "LEVEL",
+        help_heading = "Model",
+        hide_short_help = true
+    )]
     pub reasoning_effort: Option<String>,
     /// How often the model may be asked in this turn
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Model")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Model", hide_short_help = true)]
     pub max_iterations: Option<u32>,
-    /// Stop when the turn has cost so much, in US dollars
+    /// Stop when the turn has cost so many US dollars
     #[arg(long, value_name = "USD", value_parser = dollars, help_heading = "Model")]
     pub max_cost: Option<f64>,
     /// Stop when the turn has used so many tokens, input and output together
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = "Model")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = "Model",
+          hide_short_help = true)]
     pub max_total_tokens: Option<u64>,
-    /// Answer as JSON that satisfies this schema: a file, a JSON schema, or fields as `name, age int, tags str[]`
+    /// Answer as JSON that satisfies this schema
+    ///
+    /// A file, a JSON schema, or fields as `name, age int, tags str[]`.
     #[arg(long, value_name = "SCHEMA", help_heading = "Output")]
     pub schema: Option<String>,
     /// Ask for the reply in one piece, for servers that cannot stream
-    #[arg(long, help_heading = "Model")]
+    #[arg(long, help_heading = "Model", hide_short_help = true)]
     pub no_stream: bool,
 
     #[command(flatten)]
     pub grants: Grants,
     /// How many reading tools, and how many sub-agents, may run side by side
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=64),
-          help_heading = "What the agent may do")]
+          help_heading = "What the agent may do", hide_short_help = true)]
     pub max_parallel: u32,
     /// Reach no address but loopback
-    #[arg(long, help_heading = "What the agent may do")]
+    #[arg(long, help_heading = "What the agent may do", hide_short_help = true)]
     pub offline: bool,
     /// End with status 5 when something the agent asked for was denied
-    #[arg(long, help_heading = "What the agent may do")]
+    #[arg(long, help_heading = "What the agent may do", hide_short_help = true)]
     pub strict: bool,
-    /// End the turn, and all it started, after so long: seconds, or as `90s`, `5m`, `1h30m`
+    /// End the turn, and all it started, after so long
+    ///
+    /// Seconds, or as `90s`, `5m`, `1h30m`.
     #[arg(long, value_name = "TIME", value_parser = time, help_heading = "What the agent may do")]
     pub timeout: Option<Duration>,
 
     /// Read standard input even where it is a socket or a device
-    #[arg(long, overrides_with = "no_stdin", help_heading = "Input")]
+    #[arg(
+        long,
+        overrides_with = "no_stdin",
+        help_heading = "Input",
+        hide_short_help = true
+    )]
     pub stdin: bool,
     /// Leave standard input unread
-    #[arg(long, overrides_with = "stdin", help_heading = "Input")]
+    #[arg(
+        long,
+        overrides_with = "stdin",
+        help_heading = "Input",
+        hide_short_help = true
+    )]
     pub no_stdin: bool,
 
-    /// Print the first request instead of sending it, as JSON or as a curl command; or what it is made of, as a table
+    /// Print the first request instead of sending it
+    ///
+    /// As JSON or as a curl command; or what it is made of, as a table.
     #[arg(long, value_name = "FORM", num_args = 0..=1, require_equals = true, default_missing_value = "json",
-          help_heading = "Record and replay", conflicts_with_all = ["record", "replay"])]
+          help_heading = "Record and replay", conflicts_with_all = ["record", "replay"], hide_short_help = true)]
     pub dry_run: Option<DryRun>,
     /// Write every exchange with the model to FILE
-    #[arg(long, value_name = "FILE", help_heading = "Record and replay")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        help_heading = "Record and replay",
+        hide_short_help = true
+    )]
     pub record: Option<PathBuf>,
-    /// Answer from FILE instead of a model; `demo` is built in
+    /// Answer from FILE, not a model; `demo` is built in
     #[arg(long, value_name = "FILE", help_heading = "Record and replay")]
     pub replay: Option<PathBuf>,
 }
@@ -274,13 +335,17 @@ pub struct Agent {
 /// terminal.
 #[derive(Args, Clone, Debug, Default)]
 pub struct Repl {
-    /// The conversation to go on with [default: cli:direct]
+    /// The conversation to go on with
+    ///
+    /// Without it that is `cli:direct`.
     #[arg(short, long, value_name = "KEY")]
     pub session: Option<String>,
     /// Copy the conversation KEY first, and go on with the copy
-    #[arg(long, value_name = "KEY")]
+    #[arg(long, value_name = "KEY", hide_short_help = true)]
     pub fork: Option<String>,
-    /// Start the conversation afresh: what was said before is kept, but not sent
+    /// Start the conversation afresh
+    ///
+    /// What was said before is kept, but not sent.
     #[arg(long, conflicts_with = "fork")]
     pub new: bool,
     /// Tell more of what is going on
@@ -297,31 +362,36 @@ pub struct Repl {
     #[arg(long, value_name = "NAME", help_heading = "Model")]
     pub model: Option<String>,
     /// How freely the model answers, 0 to 2
-    #[arg(long, value_name = "N", value_parser = temperature, help_heading = "Model")]
+    #[arg(long, value_name = "N", value_parser = temperature, help_heading = "Model", hide_short_help = true)]
     pub temperature: Option<f64>,
     /// Limit of one reply, in tokens
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Model")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Model", hide_short_help = true)]
     pub max_tokens: Option<u32>,
     /// How much a reasoning model thinks: low, medium, high or what else it takes
-    #[arg(long, value_name = "LEVEL", help_heading = "Model")]
+    #[arg(
+        long,
+        value_name = "LEVEL",
+        help_heading = "Model",
+        hide_short_help = true
+    )]
     pub reasoning_effort: Option<String>,
     /// How often the model may be asked in a turn
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Model")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Model", hide_short_help = true)]
     pub max_iterations: Option<u32>,
-    /// Stop a turn when it has cost so much, in US dollars
+    /// Stop a turn when it has cost so many US dollars
     #[arg(long, value_name = "USD", value_parser = dollars, help_heading = "Model")]
     pub max_cost: Option<f64>,
     /// Ask for replies in one piece, for servers that cannot stream
-    #[arg(long, help_heading = "Model")]
+    #[arg(long, help_heading = "Model", hide_short_help = true)]
     pub no_stream: bool,
-    /// Answer from FILE instead of a model; `demo` is built in
+    /// Answer from FILE, not a model; `demo` is built in
     #[arg(long, value_name = "FILE", help_heading = "Model")]
     pub replay: Option<PathBuf>,
 
     #[command(flatten)]
     pub grants: Grants,
     /// Reach no address but loopback
-    #[arg(long, help_heading = "What the agent may do")]
+    #[arg(long, help_heading = "What the agent may do", hide_short_help = true)]
     pub offline: bool,
 }
 
@@ -330,45 +400,55 @@ pub struct Repl {
 #[serde(default)]
 #[command(next_help_heading = "What the agent may do")]
 pub struct Grants {
-    /// What it may do, by name: default, plan (reads only), accept-edits, auto-approve (edits, and consents to what would be
-    /// asked; no web tools unless `--net`), full (no sandbox), or one of your own in ~/.nanobot/profiles. `explore` is for
-    /// sub-agents alone (the tool `spawn`)
+    /// What it may do, by name: plan, accept-edits, …
+    ///
+    /// default, plan (reads only), accept-edits, auto-approve (edits, and consents to what would be asked; no web tools
+    /// unless `--net`), full (no sandbox), or one of your own in ~/.nanobot/profiles. `explore` is for sub-agents alone (the
+    /// tool `spawn`).
     #[arg(long, value_name = "NAME")]
     pub profile: Option<String>,
-    /// Let the agent change files in the directory, or beneath PATH
+    /// Let it change files in the directory, or in PATH
     #[arg(long, value_name = "PATH", num_args = 0..=1, require_equals = true, default_missing_value = ".",
           action = ArgAction::Append)]
     pub write: Vec<PathBuf>,
-    /// Let the agent read PATH too; may be given again
+    /// Let it read PATH too; may be given again
     #[arg(long, value_name = "PATH", action = ArgAction::Append)]
     pub read: Vec<PathBuf>,
-    /// Let it reach the internet, commands included; or only these HOSTS (`example.org,*.example.org`), commands not
-    /// included. An address that is typed here is reached even where it is not public (`127.0.0.1:8000`); a name never is
+    /// Let it reach the internet, or only HOSTS
+    ///
+    /// All of it, commands included; or only these HOSTS (`example.org,*.example.org`), commands not included. An address
+    /// that is typed here is reached even where it is not public (`127.0.0.1:8000`); a name never is.
     #[arg(long, value_name = "HOSTS", num_args = 0.., require_equals = true, value_delimiter = ',')]
     pub net: Option<Vec<String>>,
-    /// Let it use a tool that would have to ask: `TOOL`, or `TOOL(glob)` for some arguments; may be given again
-    #[arg(long, value_name = "RULE", action = ArgAction::Append)]
+    /// Let it use a tool that would have to ask
+    ///
+    /// `TOOL`, or `TOOL(glob)` for some arguments; may be given again.
+    #[arg(long, value_name = "RULE", action = ArgAction::Append, hide_short_help = true)]
     pub allow: Vec<String>,
-    /// Forbid `TOOL`, or `TOOL(glob)` for some arguments; stronger than anything else. About commands a glob is a tripwire:
-    /// `exec(git *)` does not hold for `/usr/bin/git`
-    #[arg(long, value_name = "RULE", action = ArgAction::Append)]
+    /// Forbid a tool; stronger than anything else
+    ///
+    /// `TOOL`, or `TOOL(glob)` for some arguments; may be given again. About commands a glob is a tripwire: `exec(git *)`
+    /// does not hold for `/usr/bin/git`.
+    #[arg(long, value_name = "RULE", action = ArgAction::Append, hide_short_help = true)]
     pub deny: Vec<String>,
     /// Offer only these tools, separated by commas
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = trimmed)]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = trimmed, hide_short_help = true)]
     pub tools: Option<Vec<String>>,
     /// Offer no tools
-    #[arg(long, conflicts_with = "tools")]
+    #[arg(long, conflicts_with = "tools", hide_short_help = true)]
     pub no_tools: bool,
     /// Work in this directory
-    #[arg(short = 'C', long, value_name = "DIR")]
+    #[arg(short = 'C', long, value_name = "DIR", hide_short_help = true)]
     pub directory: Option<PathBuf>,
-    /// Contain commands: where the kernel has no sandbox, `auto` refuses them, `strict` ends with status 126 at once, `off`
-    /// runs them uncontained
-    #[arg(long, value_name = "WHEN")]
+    /// Whether commands are contained
+    ///
+    /// Where the kernel has no sandbox, `auto` refuses them, and `strict` ends with status 126 at once; `off` runs them
+    /// uncontained.
+    #[arg(long, value_name = "WHEN", hide_short_help = true)]
     pub sandbox: Option<Sandbox>,
 }
 
-/// Write a config and a workspace; run again, it keeps what is there
+/// Write a config and a workspace; what is there is kept
 ///
 /// On a terminal it asks; with flags, or off a terminal, it does not.
 #[derive(Args, Clone, Debug, Default)]
@@ -376,7 +456,9 @@ pub struct Onboard {
     /// The provider to use
     #[arg(long, value_name = "NAME")]
     pub provider: Option<String>,
-    /// The variable that holds its key; the config names it, and never the key itself
+    /// The variable that holds its key
+    ///
+    /// The config names it, and never has the key itself.
     #[arg(long, value_name = "NAME")]
     pub api_key_env: Option<String>,
     /// Read its key from standard input, and keep it in the config
@@ -421,7 +503,9 @@ pub enum Config {
     Set {
         /// A key, as `agents.defaults.model`
         key: String,
-        /// The value; JSON for lists and maps, `null` to remove the key, `-` to read it from standard input
+        /// The value
+        ///
+        /// JSON for lists and maps, `null` to remove the key, `-` to read it from standard input.
         #[arg(required_unless_present = "unset", allow_hyphen_values = true)]
         value: Option<String>,
         /// Remove the key
@@ -471,7 +555,9 @@ pub struct Undo {
 
 #[derive(Clone, Debug, Subcommand)]
 pub enum Model {
-    /// List the models that are known, with their limits and prices in US dollars for a million tokens
+    /// List the models that are known, with their limits and prices
+    ///
+    /// The prices are in US dollars for a million tokens.
     List {
         /// Only those of this provider
         #[arg(long, value_name = "NAME")]
@@ -515,7 +601,7 @@ pub enum Provider {
     },
 }
 
-/// Tell what is configured, what was spent, how the memory is, and what cron does next
+/// Tell what is configured, and whether it works
 #[derive(Args, Clone, Debug, Default)]
 pub struct Status {
     /// Try whether it works as it will at run time, also in cron's small environment

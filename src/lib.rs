@@ -97,8 +97,9 @@ pub mod turn;
 pub mod undo;
 pub mod workspace;
 
-use clap::error::{ContextKind, ContextValue};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, FromArgMatches};
+use cli::pages::{self, Form};
 use cli::{Cli, When};
 use error::{Exit, exit_of, hint_of};
 use policy::quote::quoted;
@@ -167,9 +168,14 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
     }
 }
 
-/// The command tree with the parts that are printed from the code: what man pages and completions are made from.
+/// The command tree: what completions are made from.
 pub fn command() -> clap::Command {
-    Cli::command().mut_subcommand("agent", |agent| agent.after_long_help(statuses()))
+    Cli::command()
+}
+
+/// The command tree with all that help says. To put that together takes longer than a turn takes to start.
+pub fn documented(form: Form) -> clap::Command {
+    pages::documented(command(), form, &statuses())
 }
 
 fn parsed(arguments: &[OsString]) -> Result<Cli, clap::Error> {
@@ -245,6 +251,10 @@ fn words(arguments: &[OsString]) -> String {
 }
 
 fn dispatch(cli: Cli, env: Env, terminal: Terminal) -> anyhow::Result<Exit> {
+    // Without a home, and with whatever config there is.
+    if let cli::Command::Completions(arguments) = &cli.command {
+        return command::completions::run(env, terminal, arguments);
+    }
     if env.get(sys::env::INSIDE).is_some() {
         return Err(error::fail_hint(
             Exit::Refused,
@@ -285,6 +295,9 @@ fn dispatch(cli: Cli, env: Env, terminal: Terminal) -> anyhow::Result<Exit> {
         cli::Command::Undo(arguments) => command::undo::run(&world, &arguments),
         cli::Command::Usage(arguments) => command::usage::run(&world, &arguments),
         cli::Command::Provider { command } => command::provider::run(&world, &command),
+        cli::Command::Completions(arguments) => {
+            command::completions::run(world.env, world.terminal, &arguments)
+        }
         cli::Command::Gateway { .. } => Err(error::fail_hint(
             Exit::Usage,
             "there is no gateway: nanobot is no server, and runs once for each message",
@@ -310,9 +323,11 @@ pub fn report(error: &anyhow::Error, terminal: Terminal) -> Exit {
 
 /// Help and version go to standard output with status 0; a mistake goes to standard error with status 2.
 fn usage(error: &clap::Error, arguments: &[OsString], terminal: Terminal) -> Exit {
+    let help = help(error, arguments);
+    let error = help.as_ref().unwrap_or(error);
     if error.use_stderr() {
         terminal.complain(error.render().to_string().trim_end());
-        if let Some(meant) = joined(error, arguments) {
+        if let Some(meant) = joined(error, arguments).or_else(|| elsewhere(error, arguments)) {
             terminal.complain(&format!("  try: {meant}"));
         }
         return Exit::Usage;
@@ -321,6 +336,56 @@ fn usage(error: &clap::Error, arguments: &[OsString], terminal: Terminal) -> Exi
         Ok(()) => Exit::Answered,
         Err(error) => report(&error, terminal),
     }
+}
+
+/// The help that was asked for, or is given where a command is missing, with all that it says.
+fn help(error: &clap::Error, arguments: &[OsString]) -> Option<clap::Error> {
+    let is_help = [
+        ErrorKind::DisplayHelp,
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand,
+    ]
+    .contains(&error.kind());
+    let form = match arguments.iter().any(|word| word == "--help") {
+        true => Form::Long,
+        false => Form::Short,
+    };
+    let again = || documented(form).try_get_matches_from(arguments).err();
+    is_help.then(again).flatten()
+}
+
+/// What there is here for words of the Python program that mean nothing here.
+const ELSEWHERE: &[(&str, &str)] = &[
+    (
+        "--install-completion",
+        "nanobot completions bash, or zsh, or fish: a script for that shell to load",
+    ),
+    (
+        "--show-completion",
+        "nanobot completions bash, or zsh, or fish",
+    ),
+    ("-v", "nanobot --version"),
+    (
+        "channels",
+        "a pipe or a crontab line with `nanobot agent -m`: no server listens to channels here",
+    ),
+    (
+        "serve",
+        "a pipe or a crontab line with `nanobot agent -m`: nanobot is no server",
+    ),
+    ("webui", "nanobot repl"),
+    ("sessions", "nanobot session"),
+    ("trigger", "nanobot cron run JOB"),
+    ("plugins", "nanobot tool list"),
+    ("help", "nanobot --help"),
+];
+
+fn elsewhere(error: &clap::Error, arguments: &[OsString]) -> Option<String> {
+    let is_unknown = [ErrorKind::InvalidSubcommand, ErrorKind::UnknownArgument];
+    let first = arguments
+        .get(1)
+        .filter(|_| is_unknown.contains(&error.kind()))?;
+    let known = ELSEWHERE.iter().find(|(word, _)| first == word);
+    known.map(|(_, here)| (*here).to_owned())
 }
 
 /// Flags whose value is no word of its own.

@@ -114,24 +114,34 @@ pub struct Flags {
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "When")]
 pub struct Schedule {
-    /// At the minutes of a cron expression: minute, hour, day of the month, month, day of the week
+    /// At the minutes of a cron expression
+    ///
+    /// Minute, hour, day of the month, month, day of the week: `0 8 * * 1-5`.
     #[arg(short, long, value_name = "EXPR", conflicts_with_all = ["every", "at", "in"])]
     pub cron: Option<String>,
-    /// The minutes of `--cron` by the clock of this zone, as `Europe/Paris` [default: the system's]
+    /// The clock that `--cron` goes by, as `Europe/Paris`
+    ///
+    /// Without it that is the system's.
     #[arg(long, value_name = "ZONE")]
     pub tz: Option<String>,
-    /// Each time this much has passed: `90m`, `2h`, `1d`; a bare number is seconds
+    /// Each time this much has passed: `90m`, `2h`, `1d`
+    ///
+    /// A bare number is seconds.
     #[arg(short, long, value_name = "TIME", conflicts_with_all = ["at", "in"])]
     pub every: Option<String>,
-    /// Once, at this time: `2026-12-24T18:00`, with `Z` or an offset for another zone than the system's
+    /// Once, at this time: `2026-12-24T18:00`
+    ///
+    /// With `Z` or an offset for another zone than the system's.
     #[arg(long, value_name = "TIME", conflicts_with = "in")]
     pub at: Option<String>,
     /// Once, after this much time: `2h`
     #[arg(long, value_name = "TIME")]
     pub r#in: Option<String>,
-    /// What becomes of a time that was missed because the machine was off or asleep: it is run later, once, or not at
-    /// all [default: once for `--at` and `--in`, else none]
-    #[arg(long, value_name = "WHAT")]
+    /// What becomes of a time that was missed
+    ///
+    /// Because the machine was off or asleep: the job is run later, once, or not at all. Without it that is `once` for `--at`
+    /// and `--in`, else `none`.
+    #[arg(long, value_name = "WHAT", hide_short_help = true)]
     pub catch_up: Option<CatchUp>,
 }
 
@@ -139,41 +149,54 @@ pub struct Schedule {
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "How")]
 pub struct Terms {
-    /// The conversation to go on with [default: one of its own, of which the last run is sent]
-    #[arg(short, long, value_name = "KEY")]
+    /// The conversation to go on with
+    ///
+    /// Without it that is one of its own, of which the last run is sent.
+    #[arg(short, long, value_name = "KEY", hide_short_help = true)]
     pub session: Option<String>,
     /// The model to ask, or a preset of the config
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", hide_short_help = true)]
     pub model: Option<String>,
-    /// Run only when this command ends with status 0; its output goes to the model. Another status means no; 126, 127 and
-    /// a signal are failures. It runs as you: outside the sandbox, in your home directory, with all of the environment
+    /// Run only when this command ends with status 0
+    ///
+    /// Its output goes to the model. Another status means no; 126, 127 and a signal are failures. It runs as you: outside
+    /// the sandbox, in your home directory, with all of the environment.
     #[arg(long, value_name = "CMD")]
     pub when: Option<String>,
-    /// End a run after so long: seconds, or as `90s`, `5m`, `1h30m` [default: 1h]
-    #[arg(long, value_name = "TIME", value_parser = time)]
+    /// End a run after so long
+    ///
+    /// Seconds, or as `90s`, `5m`, `1h30m`; without it, one hour.
+    #[arg(long, value_name = "TIME", value_parser = time, hide_short_help = true)]
     pub timeout: Option<Duration>,
     /// Stop a run when it has cost so much, in US dollars
-    #[arg(long, value_name = "USD", value_parser = dollars)]
+    #[arg(long, value_name = "USD", value_parser = dollars, hide_short_help = true)]
     pub max_cost: Option<f64>,
-    /// What becomes of a run of which nobody knows how it ended, since the machine died: it is not run again, or it is
-    /// [default: skip]
-    #[arg(long, value_name = "WHAT")]
+    /// What becomes of a run when the machine died in it
+    ///
+    /// Nobody knows how it ended: it is not run again, or it is. Without it that is `skip`.
+    #[arg(long, value_name = "WHAT", hide_short_help = true)]
     pub after_crash: Option<AfterCrash>,
     /// Send the answer where `--channel` and `--to` say, instead of printing it
-    #[arg(short, long, overrides_with = "no_deliver")]
+    #[arg(short, long, overrides_with = "no_deliver", hide_short_help = true)]
     pub deliver: bool,
     #[arg(long, hide = true)]
     pub no_deliver: bool,
+    /// Deliver the answer: to a `file`, or a `command`
+    ///
     /// `file` appends it to the file `--to`, `command` pipes it into the command `--to`; others are kept, but this version
-    /// does not deliver to them
+    /// does not deliver to them.
     #[arg(long, value_name = "NAME")]
     pub channel: Option<String>,
-    /// The file, the command, which runs as that of `--when` does, or who gets it
+    /// The file, the command, or who gets it
+    ///
+    /// A command runs as that of `--when` does.
     #[arg(long, value_name = "WHERE")]
     pub to: Option<String>,
-    /// Run this command when a run fails, as that of `--when` is run; what went wrong is its input, and NANOBOT_JOB,
-    /// NANOBOT_JOB_NAME, NANOBOT_SLOT, NANOBOT_STATUS and NANOBOT_CAUSE are in its environment
-    #[arg(long, value_name = "CMD")]
+    /// Run this command when a run fails
+    ///
+    /// As that of `--when` is run; what went wrong is its input, and NANOBOT_JOB, NANOBOT_JOB_NAME, NANOBOT_SLOT,
+    /// NANOBOT_STATUS and NANOBOT_CAUSE are in its environment.
+    #[arg(long, value_name = "CMD", hide_short_help = true)]
     pub on_failure: Option<String>,
 }
 
@@ -200,9 +223,9 @@ pub struct List {
     pub json: bool,
 }
 
-/// Change a job: what is not given stays, and what it may do is fixed anew as of now
+/// Change a job; what is not given stays
 ///
-/// An empty text takes a setting away: `--when ''`. What it may do is given as a whole: any flag of that kind replaces all
+/// What it may do is fixed anew as of now. An empty text takes a setting away: `--when ''`. What it may do is given as a whole: any flag of that kind replaces all
 /// that it had.
 #[derive(Args, Clone, Debug, Default)]
 pub struct Edit {
@@ -227,13 +250,15 @@ pub struct Run {
     /// Its id or name, as `cron list` prints them
     #[arg(required_unless_present = "due")]
     pub job: Option<String>,
-    /// Run it with cron's small environment, as its line in the crontab would
+    /// Run it as cron would, with its small environment
     #[arg(long, conflicts_with = "scheduled")]
     pub as_cron: bool,
-    /// Run it only when it is due: what the crontab says
+    /// Only when it is due: what the crontab says
     #[arg(long)]
     pub scheduled: bool,
-    /// Run all jobs that are due, one after the other: for other schedulers than cron, which call this once a minute
+    /// Run all jobs that are due, one after the other
+    ///
+    /// For other schedulers than cron, which call this once a minute.
     #[arg(long, conflicts_with_all = ["job", "as_cron", "scheduled"])]
     pub due: bool,
     /// Run a throw-away job of that name with the built-in demo, and tell what a real one would find (for `status --check`)
@@ -253,7 +278,9 @@ pub struct Export {
     /// As what
     #[arg(long, value_name = "FORMAT")]
     pub format: Fleet,
-    /// Write one file for each unit or manifest into this directory instead of all to standard output
+    /// Write files into this directory
+    ///
+    /// One for each unit or manifest, instead of all to standard output.
     #[arg(short, long, value_name = "DIR")]
     pub output: Option<PathBuf>,
     /// The image of the containers, for Kubernetes

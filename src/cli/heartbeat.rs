@@ -26,7 +26,9 @@ pub enum Command {
 /// Let cron look, again and again; given again, it changes what is given
 #[derive(Args, Clone, Debug, Default)]
 pub struct Enable {
-    /// How often: `30m`, `2h`; a bare number is seconds [default: 30m]
+    /// How often: `30m`, `2h`
+    ///
+    /// A bare number is seconds; without it, half an hour.
     #[arg(short, long, value_name = "TIME")]
     pub every: Option<String>,
     #[command(flatten)]

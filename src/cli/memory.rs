@@ -9,9 +9,13 @@ pub enum Memory {
     Consolidate(Consolidate),
     /// Print what is remembered
     Show,
-    /// Find a regular expression in the memory and its history; status 1 when it is nowhere
+    /// Find a regular expression in the memory and its history
+    ///
+    /// The status is 1 when it is nowhere.
     Search {
-        /// The regular expression; `(?i)` before it takes upper and lower case alike
+        /// The regular expression
+        ///
+        /// `(?i)` before it takes upper and lower case alike.
         pattern: String,
         /// One JSON object per line
         #[arg(long)]
@@ -25,7 +29,9 @@ pub enum Memory {
         #[arg(long)]
         json: bool,
     },
-    /// Print what changed: by the last change, since version A, or from A to B
+    /// Print what changed
+    ///
+    /// By the last change, since version A, or from A to B.
     Diff {
         /// The number of a version
         #[arg(value_name = "A")]
@@ -34,9 +40,9 @@ pub enum Memory {
         #[arg(value_name = "B")]
         to: Option<u64>,
     },
-    /// Bring the version before back, byte for byte; again, and the one before that
+    /// Bring the version before back
     ///
-    /// This is about MEMORY.md alone: the history keeps its paragraphs, and what was consolidated is not consolidated again.
+    /// Byte for byte; done again, it brings back the one before that. This is about MEMORY.md alone: the history keeps its paragraphs, and what was consolidated is not consolidated again.
     Undo {
         /// The number of the version to bring back instead
         id: Option<u64>,

@@ -6,11 +6,14 @@ use std::path::PathBuf;
 
 #[derive(Clone, Debug, Subcommand)]
 pub enum Policy {
-    /// Tell what a run with these flags may do; with a tool, what is decided about a call of it, and by which rule
+    /// Tell what a run with these flags may do
     ///
-    /// With a tool the status is 0 when the call is allowed, and 77 when it is refused.
+    /// With a tool: what is decided about a call of it, and by which rule. The status is then 0 when the
+    /// call is allowed, and 77 when it is refused.
     Explain(Box<Explain>),
-    /// Try it: write outside, read what is closed, open a socket, as a command of the agent would
+    /// Try whether the sandbox holds
+    ///
+    /// Write outside, read what is closed, open a socket, as a command of the agent would.
     ///
     /// Each line is `ok` or `FAILED`. The status is 0 when everything held, 126 when the system has no sandbox, and 1 when
     /// something did not hold.
@@ -27,7 +30,9 @@ pub enum Policy {
 pub struct Explain {
     /// A tool, as `tool list` prints it
     pub tool: Option<String>,
-    /// Its arguments as JSON; or, where the tool has one that matters, its text: a command, a path, an address
+    /// Its arguments as JSON, or the one that matters as text
+    ///
+    /// A command, a path, an address.
     #[arg(default_value = "{}", hide_default_value = true)]
     pub arguments: String,
     #[command(flatten)]
@@ -65,9 +70,9 @@ pub enum Tool {
     },
 }
 
-/// Let a directory's AGENTS.md and skills/ tell the agent how to work
+/// Let a directory's notes and skills tell the agent how to work
 ///
-/// Before that they are ignored, since whoever wrote them would else be in command. Read them first. The list is kept in
+/// They are its AGENTS.md and its skills/. Before that they are ignored, since whoever wrote them would else be in command. Read them first. The list is kept in
 /// ~/.nanobot/trust.json, by real path; a directory that was replaced since is not trusted any more.
 #[derive(Args, Clone, Debug)]
 pub struct Trust {

@@ -28,7 +28,9 @@ pub enum Session {
         #[arg(long, value_name = "N")]
         at: Option<usize>,
     },
-    /// Tell what would be sent of a conversation: each part, its tokens, and why
+    /// Tell what would be sent of a conversation, part by part
+    ///
+    /// Each part, its tokens, and why.
     Context {
         /// Its key, as `session list` prints it
         #[arg(default_value = "cli:direct")]
@@ -37,7 +39,9 @@ pub enum Session {
         #[arg(long)]
         json: bool,
     },
-    /// Sum a conversation up, so that less of it is sent; the log keeps everything
+    /// Sum a conversation up, so that less of it is sent
+    ///
+    /// The log keeps everything.
     Compact {
         /// Its key, as `session list` prints it
         key: String,
@@ -60,7 +64,9 @@ pub enum Session {
         #[arg(long)]
         for_good: bool,
     },
-    /// Bring a conversation back from the trash; without a key, list what is there
+    /// Bring a conversation back from the trash, or list what is there
+    ///
+    /// Without a key it lists.
     Restore {
         /// The key it had
         key: Option<String>,
@@ -70,7 +76,9 @@ pub enum Session {
     /// Says which, and asks; off a terminal it takes `--yes`. Conversations in use are left alone. What has been in the
     /// trash for 30 days is removed.
     Prune(Prune),
-    /// Tell what is odd about conversations, and mend what can be mended without rewriting them
+    /// Tell what is odd about conversations, and mend them
+    ///
+    /// Mended is what can be without rewriting them.
     ///
     /// A torn last line is kept aside, wrong counts are corrected by a further line, and the files are made readable by
     /// their owner only. Messages are never changed.
@@ -101,7 +109,9 @@ pub struct List {
     /// At most so many
     #[arg(short = 'n', long, value_name = "N")]
     pub limit: Option<usize>,
-    /// Only those used since then: a date as `2026-11-01`, `7d`, `12h`, `today`, or `month`
+    /// Only those used since then
+    ///
+    /// A date as `2026-11-01`, `7d`, `12h`, `today`, or `month`.
     #[arg(long, value_name = "WHEN", value_parser = since)]
     pub since: Option<Since>,
     /// One JSON object per line
@@ -140,7 +150,9 @@ pub struct Show {
 
 #[derive(Args, Clone, Debug)]
 pub struct Search {
-    /// A regular expression, matched against each line of what was said and of what tools gave
+    /// A regular expression
+    ///
+    /// It is matched against each line of what was said and of what tools gave.
     pub pattern: String,
     /// Only in this conversation
     #[arg(short, long, value_name = "KEY")]
@@ -154,7 +166,7 @@ pub struct Search {
     /// Print N lines before and after as well
     #[arg(short = 'C', long, value_name = "N", default_value_t = 0)]
     pub context: usize,
-    /// Print only the keys of the conversations, and the names of the memory's files
+    /// Print only keys, and names of the memory's files
     #[arg(short = 'l', long, conflicts_with = "json")]
     pub list: bool,
     /// One JSON object per line that matches

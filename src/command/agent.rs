@@ -434,9 +434,10 @@ fn answer(
         ));
     }
     if arguments.resume && parts.is_empty() && !session.interrupted() {
-        return Err(fail(
+        return Err(fail_hint(
             Exit::NoInput,
             format!("session `{}` has no interrupted turn", session.key()),
+            "a message with `-m`: its last turn has ended",
         ));
     }
 
@@ -792,7 +793,8 @@ fn message(
     let words = arguments.message.as_deref().filter(|text| *text != "-");
     let is_blank = |text: &str| text.trim().is_empty();
     if words.is_none() && piped.as_deref().is_some_and(is_blank) {
-        return Err(fail(Exit::NoInput, "standard input was empty"));
+        let hint = "a message with `-m`, or a command in front that prints something";
+        return Err(fail_hint(Exit::NoInput, "standard input was empty", hint));
     }
     let text = prompt::with_piped(words, piped.as_deref());
     if !is_blank(&text) {

@@ -169,9 +169,10 @@ fn set(world: &World, key: &str, value: Option<&str>) -> Result<()> {
     match value {
         None | Some("null") => {
             if !config.unset(&path)? {
-                return Err(fail(
+                return Err(fail_hint(
                     Exit::Config,
                     format!("`{key}` is not set in {}", config.path().display()),
+                    format!("nanobot config get {key} --origin"),
                 ));
             }
         }

@@ -10,6 +10,7 @@ use crate::policy::quote::unquoted;
 use crate::policy::reach::{Reach, Root};
 use crate::policy::rule::{Effect, Pattern, Rule};
 use crate::policy::{Commands, Permission, Policy, Sandbox};
+use crate::settings::keys::nearest;
 use crate::settings::{Directory, Settings};
 use crate::skill;
 use crate::sys::input;
@@ -59,8 +60,12 @@ pub(super) fn profile(world: &World, grants: &Grants, settings: &Settings) -> Re
         ),
     };
     let profile = find(world, name)?.ok_or_else(|| {
-        let names: Vec<&str> = profile::BUILT_IN.iter().map(|(name, _)| *name).collect();
-        wrong(format!("there is no profile `{name}`"), &names.join(", "))
+        let names = names(world);
+        let hint = match nearest(name, names.iter().map(String::as_str)) {
+            Some(meant) => format!("`{meant}`"),
+            None => names.join(", "),
+        };
+        wrong(format!("there is no profile `{name}`"), &hint)
     })?;
     if profile.kind == profile::Kind::Subagent {
         return Err(wrong(
@@ -75,6 +80,20 @@ pub(super) fn profile(world: &World, grants: &Grants, settings: &Settings) -> Re
         ));
     }
     Ok(profile)
+}
+
+/// The profiles that a run can have: those built in, and the user's own.
+pub(super) fn names(world: &World) -> Vec<String> {
+    let files = std::fs::read_dir(world.paths.profiles()).into_iter();
+    let files = files.flatten().flatten().map(|file| file.file_name());
+    let own = files.filter_map(|file| Some(file.to_str()?.strip_suffix(".md")?.to_owned()));
+    let mut own: Vec<String> = own.collect();
+    own.sort();
+    let for_runs = profile::BUILT_IN.iter().filter(|(name, _)| {
+        Profile::built_in(name).is_some_and(|profile| profile.kind != profile::Kind::Subagent)
+    });
+    let built_in = for_runs.map(|(name, _)| (*name).to_owned());
+    built_in.chain(own).collect()
 }
 
 /// The profile of that name, built in or the user's own.

@@ -601,9 +601,10 @@ fn undo(world: &World, memory: &Memory, id: Option<u64>) -> Result<()> {
     let id = match id {
         Some(id) => id,
         None => held.previous()?.map(|version| version.id).ok_or_else(|| {
-            fail(
+            fail_hint(
                 Exit::NoInput,
                 "there is no version of the memory before this one",
+                "nanobot memory log",
             )
         })?,
     };

@@ -3,6 +3,7 @@
 pub mod agent;
 mod asker;
 mod columns;
+pub mod completions;
 pub mod config;
 mod crew;
 pub mod cron;

@@ -8,6 +8,7 @@ use crate::error::{Exit, fail, fail_hint};
 use crate::provider::ProviderError;
 use crate::provider::registry::facts::{self, Facts, MODELS, Price, Prices};
 use crate::provider::registry::{self, Format, plain};
+use crate::settings::keys::nearest;
 use crate::settings::{Asked, Config, Overrides, Settings};
 use crate::sys::http;
 use crate::sys::terminal::harmless;
@@ -86,7 +87,12 @@ fn known(name: &str, settings: &Settings) -> Result<()> {
         true => Ok(()),
         false => {
             let cause = format!("there is no provider `{name}`");
-            Err(fail_hint(Exit::Usage, cause, "nanobot provider list"))
+            let own = settings.providers.keys().map(String::as_str);
+            let names = registry::TABLE.iter().map(|entry| entry.name).chain(own);
+            Err(match nearest(name, names) {
+                Some(meant) => fail_hint(Exit::Usage, cause, format!("`{meant}`")),
+                None => fail_hint(Exit::Usage, cause, "nanobot provider list"),
+            })
         }
     }
 }

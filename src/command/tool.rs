@@ -8,6 +8,7 @@ use crate::command::granted;
 use crate::error::{Exit, Stop, fail, fail_hint};
 use crate::event::Outcome;
 use crate::message::{Part, ToolCall};
+use crate::settings::keys::nearest;
 use crate::settings::{Config, Overrides, Settings};
 use crate::sys::input::{self, Reading};
 use crate::sys::{secret, signal};
@@ -149,7 +150,17 @@ fn call(
             world.terminal.print(&output)?;
             Err(fail(Exit::Failed, cause))
         }
-        Outcome::Skipped => Err(fail(Exit::Usage, shown.to_owned())),
+        Outcome::Skipped => {
+            let names = scene.toolbox.specs().iter().map(|spec| &*spec.name);
+            let meant = nearest(name, names).filter(|meant| *meant != name);
+            Err(match meant {
+                Some(meant) => {
+                    let cause = format!("there is no tool `{name}`");
+                    fail_hint(Exit::Usage, cause, format!("`nanobot tool run {meant}`"))
+                }
+                None => fail(Exit::Usage, shown.to_owned()),
+            })
+        }
         Outcome::Denied => {
             let Some(refusal) = &done.refusal else {
                 return Err(Stop(Exit::Refused).into());

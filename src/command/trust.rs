@@ -2,7 +2,7 @@
 
 use crate::World;
 use crate::cli::policy::Trust as Arguments;
-use crate::error::{Exit, fail};
+use crate::error::{Exit, fail, fail_hint};
 use crate::trust::{self, Trust};
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
@@ -25,9 +25,10 @@ pub fn run(world: &World, arguments: &Arguments) -> Result<Exit> {
         let path = std::fs::canonicalize(given).or_else(|_| std::path::absolute(given));
         let path = path.with_context(|| format!("look at `{}`", given.display()))?;
         if !trust.revoke(&path)? {
-            return Err(fail(
+            return Err(fail_hint(
                 Exit::NoInput,
                 format!("`{}` is not trusted", show(&path)),
+                "nanobot trust --list",
             ));
         }
         say(world, &format!("`{}` is trusted no more", show(&path)))?;

@@ -133,7 +133,8 @@ fn chosen<'a>(world: &World, turns: &'a [Turn], id: Option<u64>, way: Way) -> Re
         })?;
         return match (way, turn.undone.is_some()) {
             (Way::Forth, false) => {
-                Err(fail(Exit::NoInput, format!("turn {id} was not taken back")))
+                let cause = format!("turn {id} was not taken back");
+                Err(fail_hint(Exit::NoInput, cause, "nanobot undo --list"))
             }
             _ => Ok(turn),
         };

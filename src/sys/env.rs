@@ -79,6 +79,10 @@ pub const VARIABLES: &[Variable] = &[
         meaning: "any key of the config, as `NANOBOT_AGENTS__DEFAULTS__MODEL`; stronger than the file, weaker than a flag",
     },
     Variable {
+        name: "VISUAL, EDITOR",
+        meaning: "the editor that `nanobot memory edit` opens",
+    },
+    Variable {
         name: "NO_COLOR",
         meaning: "no colour",
     },

@@ -3,6 +3,7 @@
 use crate::server::{Answer, calls, says, sends};
 use crate::story::{NANOBOT, Story};
 use expect_test::expect_file;
+use nanobot::cli::pages::Form;
 use nanobot::error::Exit;
 use nanobot::sys::env::VARIABLES;
 use nanobot::sys::input::KINDS;
@@ -10,31 +11,33 @@ use nanobot::sys::paths::PLACES;
 
 #[test]
 fn the_man_pages_are_those_of_the_code() {
-    let mut command = nanobot::command();
-    command.build();
-    let mut pages = vec![("nanobot".to_owned(), command)];
-    let mut next = 0;
-    // Every page names the pages of the commands below it.
-    while let Some((name, command)) = pages.get(next) {
-        let below = command.get_subcommands().filter(|sub| !sub.is_hide_set());
-        let below = below.map(|sub| {
-            let name = format!("{name}-{}", sub.get_name());
-            (name.clone(), sub.clone().display_name(name))
-        });
-        let below: Vec<_> = below.collect();
-        pages.extend(below);
-        next += 1;
+    let folder = format!("{}/man", env!("CARGO_MANIFEST_DIR"));
+    let pages = crate::man::pages();
+    for (name, page) in &pages {
+        expect_file![format!("{folder}/{name}")].assert_eq(page);
     }
-    for (name, command) in pages {
-        let mut page = Vec::new();
-        clap_mangen::Man::new(command)
-            .title(name.clone())
-            .render(&mut page)
-            .unwrap();
-        let page = String::from_utf8(page).unwrap();
-        let path = format!("{}/man/{name}.1", env!("CARGO_MANIFEST_DIR"));
-        expect_file![path].assert_eq(&page);
+    for file in std::fs::read_dir(&folder).unwrap() {
+        let name = file.unwrap().file_name().into_string().unwrap();
+        let is_made = pages.iter().any(|(made, _)| *made == name);
+        assert!(is_made, "man/{name} is the page of nothing");
     }
+}
+
+#[test]
+fn the_man_pages_are_clean() {
+    if !crate::completions::is_here("mandoc") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let mut lint = std::process::Command::new("mandoc");
+    lint.arg("-Tlint");
+    for (name, page) in crate::man::pages() {
+        let path = folder.path().join(name);
+        std::fs::write(&path, page).unwrap();
+        lint.arg(path);
+    }
+    let said = lint.output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&said.stdout), "");
 }
 
 #[test]
@@ -263,4 +266,6 @@ fn help_and_version() {
 #[test]
 fn the_command_line_is_sound() {
     nanobot::command().debug_assert();
+    nanobot::documented(Form::Short).debug_assert();
+    nanobot::documented(Form::Long).debug_assert();
 }

@@ -16,6 +16,7 @@ use crate::policy::seen::addresses::linked_hosts;
 use crate::policy::{Permission, Policy, Sandbox};
 use crate::prompt::{self, Brief, Section};
 use crate::settings::Settings;
+use crate::settings::keys::nearest;
 use crate::skill;
 use crate::sys;
 use crate::sys::paths::Real;
@@ -401,11 +402,12 @@ fn toolbox(
     if let Some(names) = &grants.tools {
         let known: Vec<String> = tools.iter().map(|tool| tool.spec().name.clone()).collect();
         if let Some(name) = names.iter().find(|name| !known.contains(name)) {
-            return Err(fail_hint(
-                Exit::Usage,
-                format!("there is no tool `{name}`"),
-                known.join(", "),
-            ));
+            let hint = match nearest(name, known.iter().map(String::as_str)) {
+                Some(meant) => format!("`{meant}`"),
+                None => known.join(", "),
+            };
+            let cause = format!("there is no tool `{name}`");
+            return Err(fail_hint(Exit::Usage, cause, hint));
         }
         tools.retain(|tool| names.contains(&tool.spec().name));
     }

@@ -124,7 +124,7 @@ pub(super) fn run(world: &World, arguments: &cli::Edit) -> Result<Exit> {
         true
     })?;
     if !is_there {
-        return Err(super::nobody(word));
+        return Err(super::nobody(&[], word));
     }
     if let Some(before) = before {
         notices.extend(terms::replaced(&before, grants, &given)?);

@@ -6,7 +6,7 @@ use crate::World;
 use crate::command::columns::{Side, aligned};
 use crate::cron::record::{Folder, Outcome, Record};
 use crate::cron::store::{Store, is_plain};
-use crate::error::{Exit, fail, fail_hint};
+use crate::error::{Exit, fail_hint};
 use crate::settings::Settings;
 use crate::sys::signal;
 use crate::sys::terminal::harmless;
@@ -245,9 +245,10 @@ fn output(world: &World, store: &Store, id: &str) -> Result<Exit> {
         super::notice(world, &format!("{words}; this is of an earlier one"));
     }
     let text = std::fs::read(&path).map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => fail(
+        std::io::ErrorKind::NotFound => fail_hint(
             Exit::NoInput,
             format!("`{}` is gone: the last 50 answers are kept", path.display()),
+            "nanobot cron logs, which lists the runs",
         ),
         _ => anyhow::Error::new(error).context(format!("read `{}`", path.display())),
     })?;

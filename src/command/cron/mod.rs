@@ -5,6 +5,7 @@ use crate::cli::cron::Cron;
 use crate::cron::job::{Job, Terms};
 use crate::cron::store::Store;
 use crate::error::{Exit, fail_hint};
+use crate::settings::keys::nearest;
 use crate::settings::{Config, Overrides, Settings};
 use anyhow::Result;
 use std::path::PathBuf;
@@ -109,7 +110,7 @@ pub(in crate::command) fn find(store: &Store, word: &str) -> Result<Job> {
     let named: Vec<&Job> = jobs.iter().filter(|job| job.name == word).collect();
     match named[..] {
         [job] => Ok(job.clone()),
-        [] => Err(nobody(word)),
+        [] => Err(nobody(&jobs, word)),
         _ => {
             let ids: Vec<&str> = named.iter().map(|job| job.id.as_str()).collect();
             Err(fail_hint(
@@ -121,12 +122,14 @@ pub(in crate::command) fn find(store: &Store, word: &str) -> Result<Job> {
     }
 }
 
-fn nobody(word: &str) -> anyhow::Error {
-    fail_hint(
-        Exit::NoInput,
-        format!("there is no job `{word}`"),
-        "`nanobot cron list --all`, which prints their ids",
-    )
+fn nobody(jobs: &[Job], word: &str) -> anyhow::Error {
+    let names = jobs.iter().flat_map(|job| [&*job.name, &*job.id]);
+    let list = "`nanobot cron list --all`, which prints their ids";
+    let hint = match nearest(word, names) {
+        Some(meant) => format!("`{meant}`, or {list}"),
+        None => list.to_owned(),
+    };
+    fail_hint(Exit::NoInput, format!("there is no job `{word}`"), hint)
 }
 
 /// Tell what a person should know, unless nothing is to be said.

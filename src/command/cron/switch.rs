@@ -45,7 +45,7 @@ pub(super) fn switch(world: &World, names: &[String], on: bool) -> Result<Exit> 
             on && job.terms.is_some()
         })?;
         if !found {
-            return Err(super::nobody(&job.id));
+            return Err(super::nobody(&[], &job.id));
         }
         if let (true, Ok(Schedule::At(time))) = (on, &job.schedule)
             && *time <= now
@@ -71,7 +71,7 @@ pub(super) fn remove(world: &World, names: &[String]) -> Result<Exit> {
         "the jobs are removed all the same: a line of theirs that is left starts nothing",
         &mut |settings, store, job| {
             if !store.remove(&job.id)? && !store.folder(&job.id)?.is_dir() {
-                return Err(super::nobody(&job.id));
+                return Err(super::nobody(&[], &job.id));
             }
             clear(world, settings, store, job)?;
             let (id, name) = (words::one_line(&job.id), words::one_line(&job.name));

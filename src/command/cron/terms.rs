@@ -316,9 +316,13 @@ fn sink(world: &World, job: &mut Job) -> Result<Option<Sink>> {
         ));
     }
     if let Some(folder) = path.parent().filter(|folder| !folder.is_dir()) {
-        return Err(fail(
+        return Err(fail_hint(
             Exit::NoInput,
             format!("`--to`: there is no directory `{}`", folder.display()),
+            format!(
+                "mkdir -p {}",
+                crate::policy::quote::quoted(&folder.display().to_string())
+            ),
         ));
     }
     // Links are followed now and never again: a run may change what lies where it works.

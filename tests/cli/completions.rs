@@ -1,0 +1,343 @@
+//! Completion in real shells: each loads its script, somebody presses TAB, and what the shell then reads is what was meant.
+
+use crate::screen::{Key, Screen};
+use crate::story::{NANOBOT, Story, write};
+use expect_test::expect_file;
+use serde_json::json;
+use std::path::PathBuf;
+
+/// A name that every shell has to quote.
+const QUOTED: &str = "my talk's end";
+
+/// A story with names to complete, and the program where shells look for it.
+fn story() -> Story {
+    let story = Story::new()
+        .file("notes.txt", "x")
+        .file("deep/er/y.txt", "y");
+    for (file, key) in [
+        ("cli_direct", "cli:direct"),
+        ("telegram_42", "telegram:42"),
+        ("my_talks_end", QUOTED),
+    ] {
+        let log = story.workspace().join(format!("sessions/{file}.jsonl"));
+        let head = json!({ "_type": "metadata", "key": key });
+        let said = json!({ "role": "user", "content": "What is \u{1b}[31mnew?", "timestamp": "2026-01-01T00:00:00" });
+        write(&log, format!("{head}\n{said}\n").as_bytes());
+    }
+    let job = ["cron", "add", "-n", "digest", "-e", "1h", "-m", "x"];
+    let ran = story.run(job).stdout_has("✓");
+    ran.error_text();
+    drop(ran);
+    write(
+        &story.home().join(".nanobot/profiles/careful.md"),
+        b"Be careful.\n",
+    );
+    let folder = story.path();
+    let folder = folder.split(':').next().unwrap();
+    std::os::unix::fs::symlink(NANOBOT, PathBuf::from(folder).join("nanobot")).unwrap();
+    story
+}
+
+/// What is typed before TAB, and the words that the shell reads after it.
+const CASES: &[(&str, &str)] = &[
+    ("ag", "[agent]"),
+    ("session show tele", "[session][show][telegram:42]"),
+    ("session show telegram:4", "[session][show][telegram:42]"),
+    ("session show my", "[session][show][my talk's end]"),
+    (
+        "agent -m x --session=cli",
+        "[agent][-m][x][--session=cli:direct]",
+    ),
+    ("agent -s cli:d", "[agent][-s][cli:direct]"),
+    ("cron show dig", "[cron][show][digest]"),
+    (
+        "config get agents.defaults.maxTok",
+        "[config][get][agents.defaults.maxTokens]",
+    ),
+    (
+        "config set agents.defaults.directory w",
+        "[config][set][agents.defaults.directory][workspace]",
+    ),
+    ("agent --profile care", "[agent][--profile][careful]"),
+    (
+        "agent --tools read_file,gre",
+        "[agent][--tools][read_file,grep]",
+    ),
+    (
+        "model show claude-sonnet-4-5",
+        "[model][show][claude-sonnet-4-5]",
+    ),
+    ("agent --attach no", "[agent][--attach][notes.txt]"),
+    // zsh takes the slash away again.
+    ("agent -C de", "[agent][-C][deep"),
+    ("agent --record=no", "[agent][--record=notes.txt]"),
+];
+
+/// Press TAB behind each of the cases, and read what comes of it.
+fn try_all(mut screen: Screen<'_>, more: &[(&str, &str)]) {
+    for (at, (typed, expect)) in CASES.iter().chain(more).enumerate() {
+        screen.type_(&format!("nanobot {typed}"));
+        screen.press(Key::Tab).press(Key::Enter);
+        screen.until(&format!("{}{expect}", at + 1));
+    }
+    screen.type_("exit").press(Key::Enter);
+    assert_eq!(screen.code(), 0);
+}
+
+/// Whether a shell, or another program that looks at our files, is on this machine.
+pub(crate) fn is_here(program: &str) -> bool {
+    let found = std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())
+        .any(|folder| folder.join(program).is_file());
+    if !found {
+        #[allow(
+            clippy::print_stderr,
+            reason = "whoever runs the tests should know what they did not see"
+        )]
+        {
+            eprintln!("{program} is not installed: nothing was tried with it");
+        }
+    }
+    found
+}
+
+/// Where the script of a shell is committed.
+fn script(name: &str) -> String {
+    format!("{}/completions/{name}", env!("CARGO_MANIFEST_DIR"))
+}
+
+#[test]
+fn bash_completes() {
+    let story = story();
+    let mut screen = story
+        .screen(50, 120)
+        .program("bash", ["--norc", "--noprofile", "-i"]);
+    let count = "n=0; nanobot() { n=$((n + 1)); printf %s $n; printf '[%s]' \"$@\"; echo; }";
+    let load = format!(
+        "PS1='> '; . {}; {count}; echo rea''dy",
+        script("nanobot.bash")
+    );
+    screen.type_(&load).press(Key::Enter).until("ready\n");
+    try_all(
+        screen,
+        &[
+            ("session show \"tele", "[session][show][telegram:42]"),
+            ("session show 'telegram:", "[session][show][telegram:42]"),
+            ("session show my\\ ta", "[session][show][my talk's end]"),
+        ],
+    );
+}
+
+#[test]
+fn zsh_completes() {
+    if !is_here("zsh") {
+        return;
+    }
+    let story = story();
+    let mut screen = story.screen(50, 120).program("zsh", ["-f", "-i"]);
+    let count = "n=0; nanobot() { n=$((n + 1)); printf %s $n; printf '[%s]' \"$@\"; echo; }";
+    let folder = script("");
+    let load = format!(
+        "PS1='> '; fpath=({folder} $fpath); autoload -U compinit; compinit -u -D; {count}; echo rea''dy"
+    );
+    screen.type_(&load).press(Key::Enter).until("ready\n");
+    try_all(
+        screen,
+        &[("session show \"tele", "[session][show][telegram:42]")],
+    );
+}
+
+#[test]
+fn fish_completes() {
+    if !is_here("fish") {
+        return;
+    }
+    let story = story();
+    let screen = story
+        .screen(50, 120)
+        .env("XDG_CONFIG_HOME", story.home().to_str().unwrap());
+    let mut screen = screen.program("fish", ["--no-config", "-i"]);
+    let count = "set -g n 0; function nanobot; set -g n (math $n + 1); printf %s $n; printf '[%s]' $argv; echo; end";
+    let load = format!(
+        "function fish_prompt; echo '> '; end; source {}; {count}; echo rea''dy",
+        script("nanobot.fish")
+    );
+    screen.type_(&load).press(Key::Enter).until("ready\n");
+    try_all(
+        screen,
+        &[("session show \"tele", "[session][show][telegram:42]")],
+    );
+}
+
+#[test]
+fn elvish_completes() {
+    if !is_here("elvish") {
+        return;
+    }
+    let story = story();
+    let mut screen = story.screen(50, 120).program("elvish", ["-norc"]);
+    let count = "var n = 0; fn nanobot {|@a| set n = (+ $n 1); print $n; for w $a { print '['$w']' }; echo }";
+    let load = format!(
+        "set edit:prompt = {{ put '> ' }}; eval (slurp < {}); {count}; echo rea''dy",
+        script("nanobot.elv")
+    );
+    screen.type_(&load).press(Key::Enter).until("ready\n");
+    // It shows candidates below the line, so that the line is not typed ahead of them.
+    for (at, (typed, shown, expect)) in [
+        ("ag", "nanobot agent", "[agent]"),
+        (
+            "session show tele",
+            "show telegram:42",
+            "[session][show][telegram:42]",
+        ),
+        (
+            "session show my",
+            "my talk",
+            "[session][show][my talk's end]",
+        ),
+        ("cron show dig", "cron show digest", "[cron][show][digest]"),
+    ]
+    .iter()
+    .enumerate()
+    {
+        screen.type_(&format!("nanobot {typed}")).press(Key::Tab);
+        // What has to be quoted is chosen first.
+        screen.until(shown).press(Key::Enter).press(Key::Enter);
+        screen.until(&format!("{}{expect}", at + 1));
+    }
+    screen.type_("exit").press(Key::Enter);
+    assert_eq!(screen.code(), 0);
+}
+
+#[test]
+fn the_scripts_are_printed_whatever_the_config_is() {
+    let story = Story::bare().config_text("{ broken");
+    for (shell, file) in [
+        ("bash", "nanobot.bash"),
+        ("zsh", "_nanobot"),
+        ("fish", "nanobot.fish"),
+        ("elvish", "nanobot.elv"),
+        ("powershell", "nanobot.ps1"),
+        ("pwsh", "nanobot.ps1"),
+    ] {
+        let mut command = story.command(["completions", shell]);
+        command.env_remove("HOME").env("NANOBOT_HOME", "");
+        let ran = story.wait(command.spawn().unwrap());
+        expect_file![script(file)].assert_eq(&ran.text());
+    }
+    story
+        .run(["completions", "tcsh"])
+        .status(2)
+        .stderr_has("powershell");
+}
+
+/// What the program answers a script of `zsh`, which hands words over as they are.
+fn answers(story: &Story, words: &[&str]) -> Vec<String> {
+    let asked = ["completions", "zsh", "--", "nanobot"].iter().chain(words);
+    let text = story.run(asked).text();
+    text.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn names_are_those_of_the_files() {
+    let story = story();
+    let check = |words: &[&str], expect: &[&str]| {
+        let found = answers(&story, words);
+        let found: Vec<&str> = found
+            .iter()
+            .map(|line| line.split('\t').next().unwrap())
+            .collect();
+        for word in expect {
+            assert!(found.contains(word), "{words:?}: no {word} in {found:?}");
+        }
+    };
+    check(&[""], &["values", "agent", "repl", "completions"]);
+    check(
+        &["session", "show", ""],
+        &["values", "cli:direct", "telegram:42", QUOTED],
+    );
+    check(&["session", "fork", ""], &["telegram:42"]);
+    check(&["agent", "--fork", "t"], &["telegram:42"]);
+    check(&["repl", "-s", "t"], &["telegram:42"]);
+    check(&["cron", "edit", ""], &["digest"]);
+    check(
+        &["heartbeat", "enable", "--model", "gpt-6"],
+        &["gpt-6-luna"],
+    );
+    check(&["onboard", "--provider", "an"], &["anthropic"]);
+    check(
+        &["provider", "login", ""],
+        &["openai-codex", "github-copilot"],
+    );
+    check(
+        &["config", "get", "providers."],
+        &["providers.anthropic.apiKey", "providers.custom.apiBase"],
+    );
+    check(
+        &["config", "set", "tools.restrictToWorkspace", ""],
+        &["true", "false"],
+    );
+    check(
+        &["config", "set", "agents.defaults.profile", ""],
+        &["careful", "plan"],
+    );
+    check(&["policy", "explain", "e"], &["exec", "edit_file"]);
+    check(&["cron", "add", "--tz", "Europe/Par"], &["Europe/Paris"]);
+    check(&["agent", "--replay", ""], &["files", "demo"]);
+    check(&["usage", "--by", ""], &["values", "model", "job"]);
+    check(&["agent", "-w", ""], &["dirs"]);
+    check(&["agent", "--no-str"], &["values", "--no-stream"]);
+    // What a model or another person wrote is shown, and does nothing.
+    let shown = answers(&story, &["session", "show", "cli"]);
+    assert!(!shown.concat().contains('\u{1b}'), "{shown:?}");
+    assert!(
+        !answers(&story, &["agent", "--profile", ""])
+            .concat()
+            .contains("explore")
+    );
+    // A flag where one was begun, and not in between.
+    assert!(
+        !answers(&story, &["session", "show", ""])
+            .concat()
+            .contains("--full")
+    );
+}
+
+#[test]
+fn the_config_that_is_typed_is_the_one_that_is_asked() {
+    let story = story();
+    let other = story.home().join("other");
+    let config = json!({ "modelPresets": { "cheap": { "model": "x" } } });
+    write(&other.join("config.json"), config.to_string().as_bytes());
+    let log = other.join("sessions/else.jsonl");
+    write(
+        &log,
+        b"{\"_type\": \"metadata\", \"key\": \"else\"}\n{\"role\": \"user\", \"content\": \"x\"}\n",
+    );
+    let found = answers(&story, &["-w", "~/other", "session", "show", ""]);
+    assert_eq!(found[1..], ["else\tx"], "{found:?}");
+    let found = answers(
+        &story,
+        &["agent", "-c", "~/other/config.json", "--model", "ch"],
+    );
+    assert!(found[1].starts_with("cheap\t"), "{found:?}");
+}
+
+#[test]
+fn what_cannot_be_read_is_no_words_on_the_line() {
+    let story = Story::bare().config_text("{ broken");
+    for words in [
+        &["session", "show", ""][..],
+        &["cron", "show", ""],
+        &["agent", "--model", "\u{1b}"],
+        &["nonsense", ""],
+        &["agent", "-m", "x", "--", ""],
+    ] {
+        let asked = ["completions", "zsh", "--", "nanobot"].iter().chain(words);
+        let ran = story.run(asked);
+        ran.text();
+    }
+    let mut command = story.command(["completions", "bash", "--", "nanobot agent -s ", ""]);
+    command.env_remove("HOME").env("NANOBOT_HOME", "");
+    drop(story.wait(command.spawn().unwrap()).text());
+    assert!(!story.workspace().exists());
+}

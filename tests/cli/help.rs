@@ -1,0 +1,268 @@
+//! What help says: it fits a screen, its examples are command lines, and a word that is misspelt is not the end.
+
+use crate::story::Story;
+use clap::Command;
+use clap::error::ErrorKind;
+use nanobot::cli::pages::{Form, PAGES, page};
+use serde_json::json;
+
+/// Every command that is shown, with its words after `nanobot`.
+fn commands(form: Form) -> Vec<(String, Command)> {
+    fn below(command: &Command, path: &str, all: &mut Vec<(String, Command)>) {
+        all.push((path.trim().to_owned(), command.clone()));
+        for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set()) {
+            below(sub, &format!("{path} {}", sub.get_name()), all);
+        }
+    }
+    let mut command = nanobot::documented(form);
+    command.build();
+    let mut all = Vec::new();
+    below(&command, "", &mut all);
+    all
+}
+
+#[test]
+fn the_short_help_of_every_command_fits_a_screen() {
+    for (path, command) in commands(Form::Short) {
+        let help = command.term_width(80).render_help().to_string();
+        let lines: Vec<&str> = help.trim_end().lines().collect();
+        assert!(lines.len() <= 24, "{path}: {} lines\n{help}", lines.len());
+        let widest = lines.iter().map(|line| line.chars().count()).max();
+        assert!(widest <= Some(80), "{path}\n{help}");
+        assert!(
+            help.contains("--help"),
+            "{path} does not say where the rest is\n{help}"
+        );
+    }
+}
+
+#[test]
+fn every_command_tells_its_statuses_and_has_an_example() {
+    let commands = commands(Form::Long);
+    for (path, command) in &commands {
+        let row = page(path).unwrap_or_else(|| panic!("`{path}` has no row in src/cli/pages.rs"));
+        assert!(!row.examples.is_empty(), "{path} has no example");
+        let help = command
+            .clone()
+            .term_width(100)
+            .render_long_help()
+            .to_string();
+        assert!(help.contains("Exit status:"), "{path}\n{help}");
+        for (line, does) in row.examples {
+            assert!(help.contains(does), "{path}\n{help}");
+            let is_of_it = invocations(line)
+                .iter()
+                .any(|words| words.join(" ").contains(path.as_str()));
+            assert!(is_of_it, "{path}: `{line}` is no example of it");
+        }
+    }
+    for row in PAGES {
+        let is_there = commands.iter().any(|(path, _)| path == row.command);
+        assert!(is_there, "there is no command `{}`", row.command);
+    }
+}
+
+#[test]
+fn every_example_is_a_command_line() {
+    let mut lines: Vec<String> = PAGES
+        .iter()
+        .flat_map(|row| row.examples)
+        .map(|(line, _)| (*line).to_owned())
+        .collect();
+    let own = lines.len();
+    let path = format!("{}/README.md", env!("CARGO_MANIFEST_DIR"));
+    let readme = std::fs::read_to_string(path).unwrap();
+    let shown = readme.lines().filter_map(|line| line.strip_prefix("    "));
+    lines.extend(shown.map(|line| line.trim_start_matches("$ ").to_owned()));
+    assert!(lines.len() > own + 20, "{}", lines.len());
+    let mut count = 0;
+    for line in lines {
+        for words in invocations(&line) {
+            count += 1;
+            if let Err(error) = nanobot::command().try_get_matches_from(&words) {
+                let is_asked = [ErrorKind::DisplayHelp, ErrorKind::DisplayVersion];
+                assert!(
+                    is_asked.contains(&error.kind()),
+                    "{line}\n{words:?}\n{error}"
+                );
+            }
+        }
+    }
+    assert!(count > own, "{count}");
+}
+
+/// The words of each `nanobot` that a line for a shell starts.
+fn invocations(line: &str) -> Vec<Vec<String>> {
+    let (mut found, mut words) = (Vec::new(), Vec::<String>::new());
+    let (mut word, mut quote, mut is_word) = (String::new(), None, false);
+    let mut end = |words: &mut Vec<String>| {
+        let all = std::mem::take(words);
+        let at = all.iter().position(|word| word == "nanobot");
+        found.extend(at.map(|at| all[at..].to_vec()));
+    };
+    let mut letters = line.chars().peekable();
+    while let Some(letter) = letters.next() {
+        match (quote, letter) {
+            (Some(open), _) if letter == open => quote = None,
+            // A command in the words of another.
+            (Some('"') | None, '$') if letters.next_if_eq(&'(').is_some() => {
+                let inner: String = letters.by_ref().take_while(|next| *next != ')').collect();
+                let mut inner: Vec<String> = inner.split(' ').map(str::to_owned).collect();
+                end(&mut inner);
+                word.push('x');
+                is_word = true;
+            }
+            (None, '\'' | '"') => (quote, is_word) = (Some(letter), true),
+            (None, '\\') => word.extend(letters.next()),
+            (None, '#') if !is_word => break,
+            (None, ' ' | '|' | ';' | '&' | '<' | '>') => {
+                if is_word {
+                    words.push(std::mem::take(&mut word));
+                    is_word = false;
+                }
+                if letter != ' ' {
+                    end(&mut words);
+                }
+            }
+            _ => {
+                word.push(letter);
+                is_word = true;
+            }
+        }
+    }
+    if is_word {
+        words.push(word);
+    }
+    end(&mut words);
+    found
+}
+
+#[test]
+fn a_line_is_parted_into_its_programs() {
+    let check = |line: &str, expect: &[&str]| {
+        let found: Vec<String> = invocations(line)
+            .iter()
+            .map(|words| words.join("|"))
+            .collect();
+        assert_eq!(found, expect, "{line}");
+    };
+    check(
+        "nanobot agent -m 'a b' | git commit -F -",
+        &["nanobot|agent|-m|a b"],
+    );
+    check(
+        "x | nanobot a > f && nanobot b",
+        &["nanobot|a", "nanobot|b"],
+    );
+    check("A=1 nanobot a # nanobot b", &["nanobot|a"]);
+    check("vi \"$(nanobot config path)\"", &["nanobot|config|path"]);
+    check(
+        "xargs -I{} nanobot agent -s r:{}",
+        &["nanobot|agent|-s|r:{}"],
+    );
+    check("echo 'nanobot a'", &[]);
+}
+
+#[test]
+fn a_run_without_a_command_is_told_the_commands() {
+    let story = Story::bare();
+    let told = story.run(Vec::<&str>::new()).status(2).error_text();
+    assert!(
+        told.contains("\n  agent ") && told.contains("\n  repl "),
+        "{told}"
+    );
+    assert!(told.trim_end().lines().count() <= 24, "{told}");
+    let told = story.run(["cron"]).status(2).error_text();
+    assert!(
+        told.contains("\n  add ") && told.contains("nanobot cron --help"),
+        "{told}"
+    );
+    let shown = story.run(["cron", "add", "-h"]).text();
+    assert!(
+        shown.contains("--every") && !shown.contains("--after-crash"),
+        "{shown}"
+    );
+    let shown = story.run(["cron", "add", "--help"]).text();
+    assert!(
+        shown.contains("--after-crash") && shown.contains("Examples:"),
+        "{shown}"
+    );
+    assert!(!story.home().join(".nanobot").exists());
+}
+
+#[test]
+fn what_is_misspelt_is_told_with_what_was_meant() {
+    let story = Story::new();
+    std::fs::create_dir_all(story.home().join(".nanobot/profiles")).unwrap();
+    std::fs::write(
+        story.home().join(".nanobot/profiles/careful.md"),
+        "Be careful.\n",
+    )
+    .unwrap();
+    let added = ["cron", "add", "-n", "digest", "-e", "1h", "-m", "x"];
+    let ran = story.run(added).stdout_has("✓");
+    ran.error_text();
+    drop(ran);
+    let listed = json!([{ "role": "user", "content": "x" }]);
+    let log = story.workspace().join("sessions/telegram_42.jsonl");
+    let meta = json!({ "_type": "metadata", "key": "telegram:42" });
+    crate::story::write(&log, format!("{meta}\n{}\n", listed[0]).as_bytes());
+    let check = |arguments: &[&str], words: &str| {
+        let ran = story.run(arguments);
+        let told = ran.error_text();
+        ran.text();
+        assert_ne!(ran.code(), 0, "{arguments:?}");
+        assert!(told.contains(words), "{arguments:?}: {told}");
+    };
+    check(&["agnet", "-m", "x"], "'agent'");
+    check(&["sesion", "list"], "'session'");
+    check(&["session", "lsit"], "'list'");
+    check(&["agent", "--mesage", "x"], "'--message'");
+    check(&["cron", "add", "--evry", "1h"], "'--every'");
+    check(&["usage", "--by", "modle"], "'model'");
+    check(&["session", "show", "telegram:43"], "`telegram:42`");
+    check(&["cron", "show", "digset"], "`digest`");
+    check(&["cron", "remove", "digset"], "`digest`");
+    check(&["agent", "-m", "x", "--profile", "carefull"], "`careful`");
+    check(
+        &["agent", "-m", "x", "--profile", "accept-edit"],
+        "`accept-edits`",
+    );
+    check(&["agent", "-m", "x", "--tools", "raed_file"], "`read_file`");
+    check(&["agent", "-m", "x", "--allow", "exce"], "`exec`");
+    check(&["policy", "explain", "raed_file"], "`read_file`");
+    check(
+        &["tool", "run", "raed_file"],
+        "`nanobot tool run read_file`",
+    );
+    check(&["model", "list", "--provider", "antropic"], "`anthropic`");
+    check(&["provider", "login", "openai-codx"], "openai-codex");
+    check(
+        &["config", "get", "agents.defaults.modle"],
+        "agents.defaults.model",
+    );
+    check(
+        &["config", "set", "agents.default.model", "x"],
+        "agents.defaults.model",
+    );
+}
+
+#[test]
+fn the_words_of_the_python_program_lead_somewhere() {
+    let story = Story::bare();
+    let check = |arguments: &[&str], words: &str| {
+        let told = story.run(arguments).status(2).error_text();
+        assert!(
+            told.contains(&format!("try: {words}")),
+            "{arguments:?}: {told}"
+        );
+    };
+    check(&["--install-completion"], "nanobot completions bash");
+    check(&["--show-completion"], "nanobot completions bash");
+    check(&["-v"], "nanobot --version");
+    check(&["channels", "status"], "a pipe or a crontab line");
+    check(&["gateway", "--port", "1"], "a pipe or a crontab line");
+    check(&["serve"], "a pipe or a crontab line");
+    check(&["sessions", "restore-workspace"], "nanobot session");
+    check(&["help"], "nanobot --help");
+}

@@ -1,0 +1,620 @@
+//! The man pages, made from the command tree and the tables: one for the program, one for each command, and two for the
+//! formats.
+
+use clap::{Arg, Command};
+use nanobot::cli::pages::{Form, Page, is_shared, page};
+use nanobot::error::Exit;
+use nanobot::settings::keys::{KEYS, Key, Stage};
+use nanobot::settings::kind::Kind;
+use nanobot::sys::env::VARIABLES;
+use nanobot::sys::paths::PLACES;
+use serde_json::Value;
+use std::fmt::Write;
+
+/// When the pages were last looked over as a whole; a release renews it.
+const DAY: &str = "2026-11-22";
+/// The variables that matter to every command.
+const ALWAYS: [&str; 2] = ["NANOBOT_HOME", "NANOBOT_A__B"];
+
+/// Every page: its file's name, and its text.
+pub(crate) fn pages() -> Vec<(String, String)> {
+    let mut pages = Vec::new();
+    let mut command = nanobot::documented(Form::Long);
+    command.build();
+    below(&command, &mut Vec::new(), &mut pages);
+    pages.push(("nanobot-config.5".into(), config()));
+    pages.push(("nanobot-events.5".into(), events()));
+    pages
+}
+
+fn below(command: &Command, words: &mut Vec<String>, pages: &mut Vec<(String, String)>) {
+    let name = name(words);
+    pages.push((format!("{name}.1"), of_command(command, words)));
+    for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set()) {
+        words.push(sub.get_name().to_owned());
+        below(sub, words, pages);
+        words.pop();
+    }
+}
+
+fn name(words: &[String]) -> String {
+    let all = std::iter::once("nanobot").chain(words.iter().map(String::as_str));
+    all.collect::<Vec<_>>().join("-")
+}
+
+/// A page while it is written.
+struct Roff(String);
+
+impl Roff {
+    fn begin(name: &str, section: u8, about: &str) -> Self {
+        let version = env!("CARGO_PKG_VERSION");
+        let mut roff = Self(format!(
+            ".TH {} {section} {DAY} \"nanobot {version}\" \"nanobot\"\n",
+            name.to_uppercase().replace('-', "\\-")
+        ));
+        roff.section("NAME");
+        roff.text(&format!("{name} \u{0} {about}"));
+        roff
+    }
+
+    fn section(&mut self, title: &str) {
+        writeln!(self.0, ".SH \"{title}\"").unwrap();
+    }
+
+    fn subsection(&mut self, title: &str) {
+        writeln!(self.0, ".SS \"{}\"", escaped(title)).unwrap();
+    }
+
+    /// A paragraph; what stands in backticks is bold.
+    fn text(&mut self, text: &str) {
+        self.line(&styled(text));
+    }
+
+    /// A new paragraph, where a heading has not begun one.
+    fn apart(&mut self) {
+        let last = self.0.trim_end().lines().last().unwrap_or_default();
+        if !last.starts_with(".S") {
+            self.0.push_str(".PP\n");
+        }
+    }
+
+    fn paragraphs(&mut self, text: &str) {
+        for paragraph in text.split("\n\n").filter(|text| !text.trim().is_empty()) {
+            self.apart();
+            self.text(&paragraph.replace('\n', " "));
+        }
+    }
+
+    fn tagged(&mut self, tag: &str, text: &str) {
+        self.0.push_str(".TP\n");
+        writeln!(self.0, "{tag}").unwrap();
+        let mut paragraphs = text.split("\n\n");
+        self.text(&paragraphs.next().unwrap_or_default().replace('\n', " "));
+        for more in paragraphs {
+            self.0.push_str(".IP\n");
+            self.text(&more.replace('\n', " "));
+        }
+    }
+
+    /// Lines as they are, indented.
+    fn verbatim(&mut self, lines: &[String]) {
+        self.apart();
+        self.0.push_str(".RS 4\n.nf\n");
+        for line in lines {
+            writeln!(self.0, "{}", guarded(&escaped(line))).unwrap();
+        }
+        self.0.push_str(".fi\n.RE\n");
+    }
+
+    /// A line of the source, cut where it gets long.
+    fn line(&mut self, text: &str) {
+        let mut line = String::new();
+        for word in text.split(' ').filter(|word| !word.is_empty()) {
+            if !line.is_empty() && line.len() + word.len() > 76 {
+                writeln!(self.0, "{}", guarded(&line)).unwrap();
+                line.clear();
+            }
+            if !line.is_empty() {
+                line.push(' ');
+            }
+            line.push_str(word);
+        }
+        writeln!(self.0, "{}", guarded(&line)).unwrap();
+    }
+}
+
+/// A line that begins with a dot or a quote would be a command of the formatter.
+fn guarded(line: &str) -> String {
+    match line.starts_with(['.', '\'']) {
+        true => format!("\\&{line}"),
+        false => line.to_owned(),
+    }
+}
+
+/// `text` so that it is printed letter by letter.
+fn escaped(text: &str) -> String {
+    let mut out = String::new();
+    for letter in text.chars() {
+        match letter {
+            '\u{0}' => out.push_str("\\-"),
+            '\\' => out.push_str("\\e"),
+            '-' => out.push_str("\\-"),
+            '\'' => out.push_str("\\(aq"),
+            '`' => out.push_str("\\(ga"),
+            '~' => out.push_str("\\(ti"),
+            '^' => out.push_str("\\(ha"),
+            '"' => out.push_str("\\(dq"),
+            letter if letter.is_ascii() => out.push(letter),
+            letter => write!(out, "\\[u{:04X}]", letter as u32).unwrap(),
+        }
+    }
+    out
+}
+
+fn styled(text: &str) -> String {
+    let parts = text.split('`').enumerate();
+    parts
+        .map(|(at, part)| match at % 2 {
+            1 => bold(part),
+            _ => escaped(part),
+        })
+        .collect()
+}
+
+fn bold(text: &str) -> String {
+    format!("\\fB{}\\fR", escaped(text))
+}
+
+fn italic(text: &str) -> String {
+    format!("\\fI{}\\fR", escaped(text))
+}
+
+fn of_command(command: &Command, words: &[String]) -> String {
+    let path = words.join(" ");
+    let page = page(&path).unwrap_or_else(|| panic!("`{path}` has no row in src/cli/pages.rs"));
+    let about = command
+        .get_about()
+        .map(ToString::to_string)
+        .unwrap_or_default();
+    let mut roff = Roff::begin(&name(words), 1, &lower(&about));
+    roff.section("SYNOPSIS");
+    roff.line(&synopsis(command));
+    roff.section("DESCRIPTION");
+    let long = command.get_long_about().or(command.get_about());
+    roff.paragraphs(&sentences(
+        &long.map(|text| format!("{text}")).unwrap_or_default(),
+    ));
+    let aliases: Vec<&str> = command.get_visible_aliases().collect();
+    if !aliases.is_empty() {
+        roff.paragraphs(&format!("It is also called `{}`.", aliases.join("`, `")));
+    }
+    commands(&mut roff, command, words);
+    options(&mut roff, command);
+    roff.section("EXIT STATUS");
+    match page.statuses {
+        [] => Exit::ALL
+            .iter()
+            .for_each(|exit| roff.tagged(&bold(&exit.code().to_string()), exit.meaning())),
+        own => own
+            .iter()
+            .for_each(|(number, meaning)| roff.tagged(&bold(&number.to_string()), meaning)),
+    }
+    environment(&mut roff, page);
+    files(&mut roff, page);
+    if !page.examples.is_empty() {
+        roff.section("EXAMPLES");
+        for (line, does) in page.examples {
+            roff.paragraphs(&format!("{does}:"));
+            roff.verbatim(&broken(line));
+        }
+    }
+    roff.section("SEE ALSO");
+    roff.line(&see_also(command, words));
+    roff.0
+}
+
+/// The first word without its capital: so the index of man pages has it.
+fn lower(about: &str) -> String {
+    let mut letters = about.chars();
+    let first = letters
+        .next()
+        .map(|letter| letter.to_lowercase().to_string());
+    first.unwrap_or_default() + letters.as_str()
+}
+
+/// The usage as clap prints it, in the fonts of a man page.
+fn synopsis(command: &Command) -> String {
+    let usage = command.clone().render_usage().to_string();
+    let usage = usage.trim_start_matches("Usage: ").split_whitespace();
+    let words = usage.map(|word| match word {
+        "[OPTIONS]" => format!("[{}]", italic("options")),
+        word if word.contains(['<', '[']) => {
+            let plain = word.replace(['<', '>'], "");
+            match plain
+                .strip_prefix('[')
+                .and_then(|plain| plain.split_once(']'))
+            {
+                Some((inner, rest)) => format!("[{}]{}", italic(inner), escaped(rest)),
+                None => italic(&plain),
+            }
+        }
+        word => bold(word),
+    });
+    words.collect::<Vec<_>>().join(" ")
+}
+
+fn commands(roff: &mut Roff, command: &Command, words: &[String]) {
+    let below: Vec<&Command> = command
+        .get_subcommands()
+        .filter(|sub| !sub.is_hide_set())
+        .collect();
+    if below.is_empty() {
+        return;
+    }
+    roff.section("COMMANDS");
+    for sub in below {
+        let page = format!("{}-{}", name(words), sub.get_name());
+        let about = sub.get_about().map(ToString::to_string).unwrap_or_default();
+        roff.tagged(&format!("{}(1)", bold(&page)), &about);
+    }
+}
+
+fn options(roff: &mut Roff, command: &Command) {
+    let all: Vec<&Arg> = command
+        .get_arguments()
+        .filter(|arg| !arg.is_hide_set())
+        .collect();
+    let mut headings: Vec<Option<&str>> = vec![None];
+    for arg in all.iter().filter(|arg| !is_shared(arg)) {
+        if !headings.contains(&arg.get_help_heading()) {
+            headings.push(arg.get_help_heading());
+        }
+    }
+    roff.section("OPTIONS");
+    for heading in headings {
+        let of_it: Vec<&&Arg> = all
+            .iter()
+            .filter(|arg| !is_shared(arg) && arg.get_help_heading() == heading)
+            .collect();
+        if let (Some(title), false) = (heading, of_it.is_empty()) {
+            roff.subsection(title);
+        }
+        of_it.iter().for_each(|arg| option(roff, arg));
+    }
+    roff.subsection("Of all commands");
+    all.iter()
+        .filter(|arg| is_shared(arg))
+        .for_each(|arg| option(roff, arg));
+}
+
+fn option(roff: &mut Roff, arg: &Arg) {
+    let names = arg.get_value_names().unwrap_or_default();
+    let names: Vec<&str> = names.iter().map(|name| name.as_str()).collect();
+    let mut tag = match (arg.get_short(), arg.get_long()) {
+        (Some(short), Some(long)) => {
+            format!(
+                "{}, {}",
+                bold(&format!("-{short}")),
+                bold(&format!("--{long}"))
+            )
+        }
+        (Some(short), None) => bold(&format!("-{short}")),
+        (None, Some(long)) => bold(&format!("--{long}")),
+        (None, None) => italic(&names.join(" ")),
+    };
+    if arg.get_action().takes_values() && !arg.is_positional() {
+        let value = italic(&names.join(" "));
+        tag.push_str(&match (arg.is_require_equals_set(), arg.get_num_args()) {
+            (true, Some(range)) if range.min_values() == 0 => format!("[={value}]"),
+            (true, _) => format!("={value}"),
+            (false, _) => format!(" {value}"),
+        });
+    }
+    let help = arg.get_long_help().or(arg.get_help());
+    let mut help = sentences(&help.map(|help| format!("{help}")).unwrap_or_default());
+    let values = arg.get_possible_values();
+    let values = values.iter().filter(|value| !value.is_hide_set());
+    let values: Vec<&str> = values.map(|value| value.get_name()).collect();
+    if !values.is_empty() && arg.get_action().takes_values() {
+        write!(help, " One of `{}`.", values.join("`, `")).unwrap();
+    }
+    let defaults = arg
+        .get_default_values()
+        .iter()
+        .filter_map(|value| value.to_str());
+    let defaults: Vec<&str> = defaults.collect();
+    if !defaults.is_empty() && !arg.is_hide_default_value_set() && arg.get_action().takes_values() {
+        write!(help, " Without it: `{}`.", defaults.join(" ")).unwrap();
+    }
+    roff.tagged(&tag, &help);
+}
+
+/// What help says in a line and then at length, as one text: the line has no full stop there.
+fn sentences(help: &str) -> String {
+    let (first, rest) = help.split_once("\n\n").unwrap_or((help, ""));
+    let first = first.trim_end().trim_end_matches('.');
+    format!("{first}. {rest}").trim_end().to_owned()
+}
+
+fn environment(roff: &mut Roff, page: &Page) {
+    roff.section("ENVIRONMENT");
+    let mut found = Vec::new();
+    for wanted in page.variables.iter().chain(&ALWAYS) {
+        let is = |name: &str| name.split(", ").any(|one| one == *wanted);
+        let variable = VARIABLES.iter().find(|variable| is(variable.name));
+        let variable = variable.unwrap_or_else(|| panic!("there is no variable `{wanted}`"));
+        if !found.contains(&variable.name) {
+            found.push(variable.name);
+            roff.tagged(&bold(variable.name), variable.meaning);
+        }
+    }
+}
+
+fn files(roff: &mut Roff, page: &Page) {
+    if page.files.is_empty() {
+        return;
+    }
+    roff.section("FILES");
+    for wanted in page.files {
+        assert!(
+            PLACES.iter().any(|place| place.path.contains(wanted)),
+            "there is no file `{wanted}`"
+        );
+    }
+    let matters = |path: &str| page.files.iter().any(|wanted| path.contains(wanted));
+    for place in PLACES.iter().filter(|place| matters(place.path)) {
+        roff.tagged(&italic(place.path), place.meaning);
+    }
+}
+
+fn see_also(command: &Command, words: &[String]) -> String {
+    let mut pages = Vec::new();
+    if let Some((_, parents)) = words.split_last() {
+        pages.push((name(parents), 1));
+    }
+    let below = command.get_subcommands().filter(|sub| !sub.is_hide_set());
+    pages.extend(below.map(|sub| (format!("{}-{}", name(words), sub.get_name()), 1)));
+    pages.push(("nanobot-config".into(), 5));
+    if ["", "agent"].contains(&words.join(" ").as_str()) {
+        pages.push(("nanobot-events".into(), 5));
+    }
+    if words
+        .first()
+        .is_some_and(|word| word == "cron" || word == "heartbeat")
+    {
+        pages.push(("crontab".into(), 5));
+    }
+    let pages = pages
+        .iter()
+        .map(|(name, section)| format!("{}({section})", bold(name)));
+    pages.collect::<Vec<_>>().join(", ")
+}
+
+/// A command line in pieces that fit, as a shell reads them; cut at blanks outside of quotes.
+fn broken(line: &str) -> Vec<String> {
+    let (mut quote, mut words) = (None, vec![String::new()]);
+    for letter in line.chars() {
+        match (quote, letter) {
+            (None, ' ') => {
+                words.push(String::new());
+                continue;
+            }
+            (None, '\'' | '"') => quote = Some(letter),
+            (Some(open), _) if open == letter => quote = None,
+            _ => {}
+        }
+        words.last_mut().unwrap().push(letter);
+    }
+    let mut lines = vec![String::new()];
+    for word in words {
+        let line = lines.last_mut().unwrap();
+        if !line.is_empty() && line.len() + word.len() > 66 {
+            line.push_str(" \\");
+            lines.push(format!("    {word}"));
+        } else {
+            *line += if line.is_empty() { "" } else { " " };
+            *line += &word;
+        }
+    }
+    lines
+}
+
+fn config() -> String {
+    let mut roff = Roff::begin("nanobot-config", 5, "the config of nanobot");
+    roff.section("DESCRIPTION");
+    roff.paragraphs(
+        "The config is one file of JSON, in which comments and a comma behind the last item are allowed. It is the file of the \
+         Python program of the same name, with further keys. None has to be there: what is missing has its default.\n\n\
+         Keys are written in camelCase, as below, or in snake_case. In this page and for `nanobot config` a dot leads to what lies \
+         below; `NAME` is one that you choose, such as a provider's.\n\n\
+         Every key can also be given by a variable: `NANOBOT_` and the key in capitals, with two underscores for a dot and one \
+         between words, such as `NANOBOT_AGENTS__DEFAULTS__MAX_TOKENS`. A flag is stronger than a variable, a variable than the \
+         file, and the file than the default.\n\n\
+         In any text `${NAME}` stands for the variable of that name. `nanobot config check` tells what is odd about a config, \
+         with line and column, and `nanobot config get --origin` what is in force and where it comes from.",
+    );
+    roff.section("KEYS");
+    let is_used = |key: &&Key| matches!(key.stage, Stage::Used | Stage::Written);
+    let mut place = "";
+    for key in KEYS.iter().filter(is_used) {
+        let (above, _) = key.path.rsplit_once('.').unwrap_or(("", key.path));
+        if above != place && !place.is_empty() && above.is_empty() {
+            roff.subsection("At the top");
+        } else if above != place {
+            roff.subsection(&written(above));
+        }
+        place = above;
+        let default = match (key.default, key.kind) {
+            ("null", _) => String::new(),
+            (r#""""#, Kind::Text | Kind::Secret) => String::new(),
+            (default, _) => format!(" Default: `{default}`."),
+        };
+        let secret = match key.kind.is_secret() {
+            true => " It is never shown.",
+            false => "",
+        };
+        let text = format!(
+            "{}.\n\nExpected: {}.{default}{secret}",
+            upper(key.doc),
+            key.kind.expected()
+        );
+        roff.tagged(&bold(&written(key.path)), &text);
+    }
+    for (stage, title, words) in [
+        (
+            Stage::Later,
+            "KEYS FOR LATER",
+            "Understood, and not used by this release:",
+        ),
+        (
+            Stage::Ignored,
+            "KEYS WITHOUT A MEANING HERE",
+            "Accepted since other releases write them:",
+        ),
+    ] {
+        roff.section(title);
+        roff.paragraphs(words);
+        for key in KEYS.iter().filter(|key| key.stage == stage) {
+            roff.tagged(&bold(&written(key.path)), &format!("{}.", upper(key.doc)));
+        }
+    }
+    roff.section("FILES");
+    let place = PLACES
+        .iter()
+        .find(|place| place.path.ends_with("config.json"))
+        .unwrap();
+    roff.tagged(&italic(place.path), place.meaning);
+    roff.section("EXAMPLES");
+    let example = "{\n  // Keys stay out of the file: a variable has it.\n  \"agents\": { \"defaults\": { \"model\": \"claude-sonnet-5\" } },\n  \"providers\": { \"anthropic\": { \"apiKey\": \"${MY_KEY}\" } },\n  \"budget\": { \"daily\": 2.50 }\n}";
+    let lines: Vec<String> = example.lines().map(str::to_owned).collect();
+    roff.verbatim(&lines);
+    roff.section("SEE ALSO");
+    roff.line(&format!(
+        "{}(1), {}(1), {}(1)",
+        bold("nanobot"),
+        bold("nanobot-config"),
+        bold("nanobot-onboard")
+    ));
+    roff.0
+}
+
+/// A key's path with a word for what the user chooses.
+fn written(path: &str) -> String {
+    path.replace('*', "NAME")
+}
+
+fn upper(text: &str) -> String {
+    let mut letters = text.chars();
+    let first = letters
+        .next()
+        .map(|letter| letter.to_uppercase().to_string());
+    first.unwrap_or_default() + letters.as_str()
+}
+
+fn events() -> String {
+    let schema: Value = serde_json::from_str(nanobot::report::json::SCHEMA).unwrap();
+    let mut roff = Roff::begin("nanobot-events", 5, "the events and the result of a turn");
+    roff.section("DESCRIPTION");
+    roff.paragraphs(schema["description"].as_str().unwrap());
+    roff.paragraphs(
+        "`nanobot config schema --events` prints the JSON schema that this page is made from.",
+    );
+    roff.section("EVERY LINE");
+    let kinds = &schema["$defs"];
+    fields(&mut roff, &schema, "", &kinds["line"]);
+    roff.section("EVENTS");
+    let (mut names, mut result) = (Vec::new(), None);
+    for one in schema["oneOf"].as_array().unwrap() {
+        let name = one["$ref"].as_str().unwrap().rsplit('/').next().unwrap();
+        match name {
+            "result" => result = Some(name),
+            name => names.push(name),
+        }
+    }
+    for name in names {
+        roff.subsection(name);
+        roff.paragraphs(kinds[name]["description"].as_str().unwrap());
+        fields(&mut roff, &schema, "", &kinds[name]);
+    }
+    roff.section("RESULT");
+    let result = &kinds[result.expect("there is a result")];
+    roff.paragraphs(result["description"].as_str().unwrap());
+    fields(&mut roff, &schema, "", result);
+    roff.section("EXAMPLES");
+    for (does, line) in [
+        (
+            "The answer, as it comes:",
+            "nanobot agent --output-format stream-json -m hello | jq -rj 'select(.type == \"text\") | .text'",
+        ),
+        (
+            "What a turn cost:",
+            "nanobot agent --json -m hello | jq .cost_usd",
+        ),
+    ] {
+        roff.paragraphs(does);
+        roff.verbatim(&broken(line));
+    }
+    roff.section("SEE ALSO");
+    roff.line(&format!(
+        "{}(1), {}(1)",
+        bold("nanobot-agent"),
+        bold("nanobot-config-schema")
+    ));
+    roff.0
+}
+
+/// The fields of an object of the schema, and of those in it.
+fn fields(roff: &mut Roff, schema: &Value, above: &str, object: &Value) {
+    let Some(properties) = object["properties"].as_object() else {
+        return;
+    };
+    for (name, field) in properties {
+        // What the heading says.
+        if name == "type" && field.get("const").is_some() {
+            continue;
+        }
+        let path = format!("{above}{name}");
+        let field = match field["$ref"].as_str() {
+            Some(to) => schema.pointer(to.trim_start_matches('#')).unwrap(),
+            None => field,
+        };
+        let words = field["description"].as_str().unwrap_or_default();
+        let text = match words {
+            "" => format!("{}.", upper(&shape(field))),
+            words => format!("{}: {words}.", upper(&shape(field))),
+        };
+        roff.tagged(&bold(&path), &text);
+        fields(roff, schema, &format!("{path}."), field);
+        fields(roff, schema, &format!("{path}[]."), &field["items"]);
+    }
+}
+
+/// The type of a field in words.
+fn shape(field: &Value) -> String {
+    let one = |name: &str| match name {
+        "string" => "text",
+        "integer" => "whole number",
+        "boolean" => "true or false",
+        "array" => "list",
+        "null" => "null",
+        other => match other {
+            "number" => "number",
+            _ => "object",
+        },
+    };
+    if let Some(value) = field.get("const") {
+        return format!("always {value}");
+    }
+    if let Some(words) = field["enum"].as_array() {
+        let words: Vec<&str> = words.iter().filter_map(Value::as_str).collect();
+        return format!("one of `{}`", words.join("`, `"));
+    }
+    match &field["type"] {
+        Value::String(name) => one(name).into(),
+        Value::Array(names) => {
+            let names: Vec<&str> = names.iter().filter_map(Value::as_str).map(one).collect();
+            names.join(" or ")
+        }
+        _ => "any value".into(),
+    }
+}
