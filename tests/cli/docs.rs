@@ -1,5 +1,6 @@
 //! What is printed from the code: help, man page, and the tables of the README. `UPDATE_EXPECT=1 cargo test` renews them.
 
+use crate::screen::Key;
 use crate::server::{Answer, calls, says, sends};
 use crate::story::{NANOBOT, Story};
 use expect_test::expect_file;
@@ -137,6 +138,15 @@ fn the_files_are_where_the_readme_says() {
         command.env("NANOBOT_BUDGET__DAILY", "1");
         assert_eq!(command.output().unwrap().status.code(), Some(status));
     }
+    // What is typed in a conversation is remembered.
+    let mut screen = story.screen(24, 80).args(["repl"]);
+    screen
+        .until("/help")
+        .type_("/session")
+        .press(Key::Enter)
+        .until("cli:direct\n>");
+    screen.press(Key::Ctrl('d'));
+    screen.exit();
     for place in PLACES {
         let path = place.path.replace('~', story.home().to_str().unwrap());
         let path = path.replace("PROVIDER", "github-copilot");

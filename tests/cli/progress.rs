@@ -258,10 +258,10 @@ fn long_work_has_a_bar() {
         ]);
     let consolidate = ["memory", "consolidate"];
     let mut screen = story.screen(10, 80).args(consolidate);
-    screen.until("━━━━ 0/70").until("cli:direct");
+    screen.until("──── 0/70").until("cli:direct");
     screen.press(Key::Ctrl('c'));
     ended(&mut screen, 130);
-    assert!(!screen.text().contains('━'), "{}", screen.text());
+    assert!(!screen.text().contains('─'), "{}", screen.text());
     let screen = story.screen(10, 80).env("TERM", "dumb");
     let mut screen = screen.args(consolidate);
     let asked = || story.asked().len();
