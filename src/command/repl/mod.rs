@@ -179,7 +179,10 @@ impl<'w> Repl<'w> {
                 Said::Exit => return Ok(Exit::Answered),
                 Said::Shell(command) => self.shell(&command)?,
                 Said::Command(name, rest) => {
-                    self.editor().hand_over()?;
+                    // Both may run the person's own editor.
+                    if matches!(name.as_str(), "edit" | "memory") {
+                        self.editor().hand_over()?;
+                    }
                     let done = self.obey(&name, &rest);
                     if let Err(error) = done {
                         signal::last_words();

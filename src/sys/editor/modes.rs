@@ -109,7 +109,10 @@ impl Modes {
             !(LocalFlags::ECHO | LocalFlags::ECHONL | LocalFlags::ICANON | LocalFlags::IEXTEN);
         modes.local_flags |= LocalFlags::ISIG;
         at_once(&mut modes);
-        self.set(&modes)
+        match self.in_front() {
+            true => self.set(&modes),
+            false => Ok(()),
+        }
     }
 
     /// Lines as the kernel edits them, which Ctrl-C ends like Enter.

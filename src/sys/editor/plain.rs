@@ -8,6 +8,8 @@ use crate::sys::terminal::harmless;
 use anyhow::{Context, Result};
 use rustix::io::Errno;
 
+const CTRL_D: u8 = 4;
+
 /// What was read beyond a line's end.
 #[derive(Default)]
 pub(super) struct Plain {
@@ -40,7 +42,12 @@ impl Plain {
     fn entry(&mut self, modes: &Modes, interrupt: u8, begun: &str, goes_on: bool) -> Result<Line> {
         let mut text = begun.to_owned();
         loop {
-            let ends = |byte: &u8| *byte == b'\n' || *byte == interrupt;
+            // What was typed before the kernel edited lines is as the keys are.
+            let ends = |byte: &u8| matches!(*byte, b'\n' | b'\r') || *byte == interrupt;
+            if self.rest.first() == Some(&CTRL_D) && text.is_empty() {
+                self.rest.remove(0);
+                return Ok(Line::End);
+            }
             if let Some(at) = self.rest.iter().position(ends) {
                 let line: Vec<u8> = self.rest.drain(..=at).collect();
                 if line[at] == interrupt {

@@ -115,6 +115,9 @@ impl Reader {
         };
         let watch = std::thread::Builder::new().spawn(move || watch.run());
         let watch = watch.with_context(what)?;
+        // What `rustyline` finds it leaves behind: what is typed before the next line is read is not shown, and stays as it is.
+        // A terminal that has gone has no settings; the reading tells.
+        drop(modes.quiet());
         let line = self.inner.readline_with_initial(&prompt, (begun, ""));
         drop(reading);
         let stopped = watch
