@@ -138,6 +138,10 @@ fn the_files_are_where_the_readme_says() {
         command.env("NANOBOT_BUDGET__DAILY", "1");
         assert_eq!(command.output().unwrap().status.code(), Some(status));
     }
+    // A defect leaves a report.
+    let mut command = story.command(["agent", "-m", "x"]);
+    command.env("NANOBOT_TEST_DEFECT", "1");
+    assert_eq!(command.output().unwrap().status.code(), Some(70));
     // What is typed in a conversation is remembered.
     let mut screen = story.screen(24, 80).args(["repl"]);
     screen
