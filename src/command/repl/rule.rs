@@ -166,7 +166,7 @@ mod tests {
             "---\nallow: [\"write_file(/a/*)\",\"exec\"]\nread: /b\n---\n",
         );
         check(
-            "---\nallow:\n  - a_tool\n- grep\nread: /b\n---\n",
+            "---\nallow:\n  - a_tool\n  - grep\nread: /b\n---\n",
             "---\nallow: [\"a_tool\",\"grep\",\"exec\"]\nread: /b\n---\n",
         );
         check("Be brief.\n", "---\nallow: [\"exec\"]\n---\nBe brief.\n");
