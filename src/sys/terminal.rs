@@ -152,9 +152,23 @@ impl Terminal {
         self.write_error(row.written(self.err.then(error_width)));
     }
 
+    /// As [`Self::complain_whole`], where somebody decides by it.
+    pub fn question(self, row: &Row) {
+        self.write_error(row.exact());
+    }
+
+    /// The rows of standard output; 24 where it does not say.
+    pub fn height(self) -> usize {
+        let size = rustix::termios::tcgetwinsize(std::io::stdout());
+        match size.map_or(0, |size| size.ws_row.into()) {
+            0 => 24,
+            told => told,
+        }
+    }
+
     /// Whether a person sits there, who types and sees what comes of it.
     pub fn converses(self) -> bool {
-        self.out && std::io::stdin().is_terminal()
+        self.out && std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
     }
 
     /// As [`Self::complain_row`], and nothing of it is cut.

@@ -6,6 +6,7 @@
 use crate::diff::Diff;
 use crate::event::{Event, Outcome};
 use crate::message::{Message, Part, ToolCall, ToolResult};
+use crate::policy::reach::Reach;
 use crate::policy::seen::{Heeded, Seen};
 use crate::policy::{Decision, Policy, Refusal};
 use crate::provider::ToolSpec;
@@ -156,6 +157,10 @@ pub struct Case<'a> {
     pub tool: &'a str,
     pub arguments: &'a Value,
     pub refusal: &'a Refusal,
+    /// It was made, and failed for want of this: it would be made once more.
+    pub again: bool,
+    /// Where the call is made.
+    pub reach: &'a Reach,
 }
 
 /// A call that has ended.
@@ -373,19 +378,22 @@ impl Toolbox {
         arguments: &Value,
         say: &mut dyn FnMut(&str),
     ) -> Result<Output, Failure> {
-        fn case<'a>(call: &'a ToolCall, arguments: &'a Value, refusal: &'a Refusal) -> Case<'a> {
-            Case {
-                tool: &call.name,
-                arguments,
-                refusal,
-            }
-        }
+        let case = Case {
+            tool: &call.name,
+            arguments,
+            refusal: &Refusal::of(""),
+            again: false,
+            reach: &self.policy.reach,
+        };
         match (self.policy.decide(&call.name, arguments), &self.appeals) {
             (Decision::Allow(why), _) => {
                 log::info!(target: "policy", "`{}` is allowed: {why}", call.name);
             }
             (Decision::Ask(refusal), Some(appeals)) => {
-                appeals.consents(&case(call, arguments, &refusal))?;
+                appeals.consents(&Case {
+                    refusal: &refusal,
+                    ..case
+                })?;
             }
             // Where nobody is asked, what would have to be is refused.
             (Decision::Ask(refusal) | Decision::Deny(refusal), _) => {
@@ -399,14 +407,18 @@ impl Toolbox {
         };
         match &done {
             Err(Failure::Denied(refusal)) if refusal.grant.is_some() => {
-                let wider = appeals.widened(&case(call, arguments, refusal))?;
+                let wider = appeals.widened(&Case { refusal, ..case })?;
                 wider.again(call, arguments, say)
             }
             Ok(Output {
                 lacking: Some(refusal),
                 unsuccessful: true,
                 ..
-            }) => match appeals.widened(&case(call, arguments, refusal)) {
+            }) => match appeals.widened(&Case {
+                refusal,
+                again: true,
+                ..case
+            }) {
                 Ok(wider) => wider.again(call, arguments, say),
                 // It was made, and that is what came of it.
                 Err(_) => done,

@@ -471,10 +471,10 @@ fn what_the_files_were_is_brought_back() {
 
 #[test]
 fn a_conversation_keeps_its_connection() {
-    let story = Story::new().script([says("1."), says("2.")]);
+    let story = Story::new().script([says("First."), says("Second.")]);
     let mut screen = talk(&story);
-    say(&mut screen, "a").until("1.").until_prompt("> ");
-    say(&mut screen, "b").until("2.");
+    say(&mut screen, "a").until("First.").until_prompt("> ");
+    say(&mut screen, "b").until("Second.");
     end(&mut screen);
     let asked = story.asked();
     assert_eq!(asked[0].connection, asked[1].connection);
@@ -488,4 +488,64 @@ fn without_a_key_it_says_what_to_do_and_goes_on() {
     screen.press(Key::Ctrl('d'));
     assert_eq!(screen.code(), 0);
     screen.is_restored();
+}
+
+#[test]
+fn a_question_shows_all_that_is_decided_about() {
+    // What is long is cut, and can be seen; what looks like a key is no curtain; blanks push nothing out of sight; and every
+    // argument is there.
+    let lines: Vec<String> = (1..=60).map(|number| format!("echo {number}")).collect();
+    let keyish = "echo '-----BEGIN PRIVATE KEY-----aaaaaaaaaaaaaaaaaaaa' ; touch hidden ; echo '-----END PRIVATE KEY-----'";
+    let padded = format!("touch a #{}? exec(\"ls\")", " ".repeat(3000));
+    let story = Story::new()
+        .set("tools.permissions", json!({ "exec": "ask" }))
+        .script([
+            calls(
+                "exec",
+                json!({ "command": lines.join("\n"), "timeout": 30 }),
+            ),
+            calls("exec", json!({ "command": keyish })),
+            calls("exec", json!({ "command": padded, "working_dir": "sub" })),
+            says("None of it."),
+        ]);
+    let mut screen = begun(story.screen(30, 80).args(["repl"]));
+    say(&mut screen, "go")
+        .until("v shows all")
+        .until_prompt("  allow?");
+    say(&mut screen, "v")
+        .until("$ echo 60")
+        .until("timeout: 30")
+        .until_prompt("  allow?");
+    say(&mut screen, "n")
+        .until("touch hidden")
+        .until_prompt("  allow?");
+    say(&mut screen, "n")
+        .until("⟨3000 blanks⟩")
+        .until("working_dir: sub")
+        .until_prompt("  allow?");
+    say(&mut screen, "n").until("None of it.");
+    end(&mut screen);
+}
+
+#[test]
+fn one_answer_is_for_one_question() {
+    let write = |name: &str| (name.to_owned(), json!({ "path": name, "content": "x" }));
+    let (one, two) = (write("one"), write("two"));
+    let story = Story::new().script([
+        crate::server::calls_all([("write_file", one.1), ("write_file", two.1)]),
+        says("Over."),
+    ]);
+    let mut screen = talk(&story);
+    say(&mut screen, "go")
+        .until("path: one")
+        .until_prompt("  allow?");
+    // In one burst: what is beyond the first line is no answer.
+    screen
+        .type_("n\ry\ry\r")
+        .until("path: two")
+        .until_prompt("  allow?");
+    say(&mut screen, "n").until("Over.");
+    for name in ["one", "two"] {
+        assert!(!story.dir().join(name).exists(), "{name}");
+    }
 }

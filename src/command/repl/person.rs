@@ -8,16 +8,15 @@ use crate::report::cut;
 use crate::sys::editor::Line;
 use crate::sys::signal;
 use crate::sys::store;
-use crate::sys::terminal::Row;
+use crate::sys::terminal::{Row, harmless};
 use crate::tool::ask_user::Person;
 use crate::tool::{Case, Failure};
 use console::Style;
+use serde_json::Value;
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// Lines of a change, and of anything else that is long, that a question shows.
-const LINES: usize = 24;
 /// The largest file whose change is shown, in bytes.
 const LARGEST: u64 = 1 << 20;
 
@@ -34,7 +33,6 @@ struct Known {
     granted: BTreeSet<(String, String)>,
     /// The flags of the turns, for the profile that a rule is written to.
     profile: Option<String>,
-    directory: Option<PathBuf>,
 }
 
 /// What a person says to a question of ours.
@@ -53,16 +51,19 @@ impl Console {
             known: Mutex::new(Known {
                 granted: BTreeSet::new(),
                 profile: arguments.grants.profile.clone(),
-                directory: arguments.grants.directory.clone(),
             }),
         }
     }
 
     /// From now on another profile holds, and nothing that was said under the one before.
     pub(super) fn follows(&self, profile: Option<&str>) {
-        let mut known = self.known();
-        known.profile = profile.map(str::to_owned);
-        known.granted.clear();
+        self.known().profile = profile.map(str::to_owned);
+        self.forget();
+    }
+
+    /// What was allowed until the end is so no more: another conversation begins.
+    pub(super) fn forget(&self) {
+        self.known().granted.clear();
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
@@ -85,36 +86,74 @@ impl Console {
                 signal::interrupt();
                 Err("the user interrupted".into())
             }
-            Err(error) => Err(format!("nobody can be asked: {error:#}").into()),
+            // A terminal that has gone, say: what ends the run is told elsewhere.
+            Err(_) => Err(Failure::Declined(
+                "refused: the user could not be asked. Go on without it.".into(),
+            )),
         }
     }
 
     fn show(&self, text: &str, style: &Style) {
-        self.world
-            .terminal
-            .complain_whole(&Row::default().styled(text, style.clone()));
+        let row = Row::default().styled(text, style.clone());
+        self.world.terminal.question(&row);
     }
 
     /// Put the question about `case`, until there is an answer to it.
     fn ask(&self, case: &Case<'_>, rule: Option<&rule::Rule>) -> Result<Word, Failure> {
-        let call = crate::report::hint(case.tool, case.arguments);
-        self.show(&format!("? {call}"), &Style::new().yellow().bold());
-        let why = cut(&case.refusal.words, 300);
-        self.show(&format!("  {why}"), &Style::new().dim());
-        self.detail(case);
+        let strong = Style::new().yellow().bold();
+        let head = head(case);
+        self.show(&format!("? {head}"), &strong);
+        let flag = case.refusal.grant.as_deref().unwrap_or_default();
+        // Whose words are for a model has nothing to say to a person.
+        let is_consent = flag.starts_with("--allow");
+        if !is_consent && !case.again {
+            let why = harmless(&cut(&case.refusal.words, 300));
+            for row in wrapped(&why, self.width()) {
+                self.show(&format!("  {row}"), &Style::new().dim());
+            }
+        }
+        let rows = self.rows(case);
+        // What is decided about is in sight, and so is what is asked.
+        let room = self.world.terminal.height().saturating_sub(9).max(8);
+        let is_cut = rows.len() > room;
+        for (text, style) in rows.iter().take(room) {
+            self.show(text, style);
+        }
+        if is_cut {
+            let more = format!("  … and {} rows more: v shows all of it", rows.len() - room);
+            self.show(&more, &strong);
+            self.show(&format!("? {head}"), &strong);
+        }
+        let view = if is_cut { "v(iew all) · " } else { "" };
+        let session = format!("s(ession: each `{}` that wants `{flag}`)", case.tool);
         let always = rule.map_or_else(String::new, |rule| format!(" · a(lways: {})", rule.words));
-        let choices = format!("  y(es) · s(ession){always} · n(o), or say why not");
-        self.show(&choices, &Style::new().dim());
+        let choices = format!("{view}y(es, once) · {session}{always} · n(o), or say why not");
+        for row in wrapped(&choices, self.width()) {
+            self.show(&format!("  {row}"), &Style::new().dim());
+        }
         loop {
             let text = self.read("  allow? ")?;
             let lower = text.to_lowercase();
             return Ok(match lower.as_str() {
-                "" => continue,
                 "y" | "yes" => Word::Yes,
                 "s" | "session" => Word::Session,
                 "a" | "always" if rule.is_some() => Word::Always,
-                "a" | "always" => Word::Session,
                 "n" | "no" => Word::No(None),
+                "v" | "view" => {
+                    for (text, style) in &rows {
+                        self.show(text, style);
+                    }
+                    self.show(&format!("? {head}"), &strong);
+                    continue;
+                }
+                // No reason is that short, and no command is one.
+                _ if text.chars().count() < 5 || text.starts_with('/') => {
+                    self.show(
+                        "  y, s, a, n, or some words that say why not",
+                        &Style::new().dim(),
+                    );
+                    continue;
+                }
                 _ => {
                     let why = ["no because", "no, because", "no:", "no,", "n,", "n:"];
                     let why = why.iter().find(|begin| lower.starts_with(**begin));
@@ -125,67 +164,192 @@ impl Console {
         }
     }
 
-    /// What is asked about, as it is: the command, the change, or the arguments.
-    fn detail(&self, case: &Case<'_>) {
+    /// The columns of a row that is asked about.
+    fn width(&self) -> usize {
+        let width = self.world.terminal.width().unwrap_or(80);
+        width.saturating_sub(5).max(20)
+    }
+
+    /// All that is asked about, row by row: the command or the change, and every other argument. Each row begins with a mark
+    /// of ours, so that nothing in it can look like a row of its own.
+    fn rows(&self, case: &Case<'_>) -> Vec<(String, Style)> {
+        let mut rows = Vec::new();
+        let mut add = |mark: &str, text: &str, style: &Style| {
+            for line in text.split('\n') {
+                for (number, row) in wrapped(&harmless(line), self.width())
+                    .into_iter()
+                    .enumerate()
+                {
+                    let mark = if number == 0 { mark } else { "│" };
+                    rows.push((format!("  {mark} {row}"), style.clone()));
+                }
+            }
+        };
+        let plain = Style::new();
         let Case {
             tool, arguments, ..
-        } = case;
-        let text = |key: &str| arguments[key].as_str();
-        match (*tool, text("command"), text("path")) {
-            ("exec", Some(command), _) => {
-                for line in folded(command) {
-                    self.show(&format!("  $ {line}"), &Style::new());
+        } = *case;
+        let text = |key: &str| arguments[key].as_str().unwrap_or_default();
+        let mut shown: &[&str] = &[];
+        match tool {
+            "exec" => {
+                shown = &["command"];
+                add("$", text("command"), &plain);
+            }
+            "write_file" | "edit_file" => {
+                add("·", &format!("path: {}", text("path")), &plain);
+                let old = self.content(case);
+                let (before, after) = match (tool, old) {
+                    ("write_file", Content::Text(old)) => (old, text("content").to_owned()),
+                    ("write_file", Content::None) => (String::new(), text("content").to_owned()),
+                    ("edit_file", Content::Text(old)) if old.contains(text("old_text")) => {
+                        let all = arguments["replace_all"] == true;
+                        let (old_text, new_text) = (text("old_text"), text("new_text"));
+                        let new = match all {
+                            true => old.replace(old_text, new_text),
+                            false => old.replacen(old_text, new_text, 1),
+                        };
+                        (old, new)
+                    }
+                    ("edit_file", _) => {
+                        add("·", "the file has no such text as it stands", &plain);
+                        (text("old_text").to_owned(), text("new_text").to_owned())
+                    }
+                    (_, _) => {
+                        add(
+                            "·",
+                            "replaces a file that is not shown: it is large, or no text",
+                            &plain,
+                        );
+                        (String::new(), text("content").to_owned())
+                    }
+                };
+                shown = match tool {
+                    "write_file" => &["path", "content"],
+                    _ => &["path", "old_text", "new_text"],
+                };
+                for line in Diff::between(&before, &after).unified(2).lines() {
+                    let style = match line.chars().next() {
+                        Some('+') => Style::new().green(),
+                        Some('-') => Style::new().red(),
+                        Some('@') => Style::new().cyan(),
+                        _ => Style::new(),
+                    };
+                    add(" ", line, &style);
                 }
             }
-            ("write_file", _, Some(path)) => {
-                let old = self.content(path).unwrap_or_default();
-                self.change(&old, text("content").unwrap_or_default());
-            }
-            ("edit_file", ..) => self.change(
-                text("old_text").unwrap_or_default(),
-                text("new_text").unwrap_or_default(),
-            ),
-            _ => {
-                let all = serde_json::to_string_pretty(arguments).unwrap_or_default();
-                let short = arguments.as_object().is_some_and(|map| map.len() <= 1);
-                for line in folded(&all).into_iter().filter(|_| !short) {
-                    self.show(&format!("  {line}"), &Style::new().dim());
-                }
-            }
+            _ => {}
         }
-    }
-
-    /// What is in the file, where it is text and not long.
-    fn content(&self, path: &str) -> Option<String> {
-        let path = self.world.paths.expand(path);
-        let path = match &self.known().directory {
-            Some(directory) => directory.join(path),
-            None => path,
-        };
-        let bytes = store::read_at_most(Path::new(&path), LARGEST).ok()??;
-        String::from_utf8(bytes).ok()
-    }
-
-    fn change(&self, old: &str, new: &str) {
-        let diff = Diff::between(old, new).unified(2);
-        for line in folded(&diff) {
-            let style = match line.chars().next() {
-                Some('+') => Style::new().green(),
-                Some('-') => Style::new().red(),
-                Some('@') => Style::new().cyan(),
-                _ => Style::new(),
+        for (name, value) in arguments.as_object().into_iter().flatten() {
+            if shown.contains(&name.as_str()) {
+                continue;
+            }
+            let value = match value {
+                Value::String(text) => text.clone(),
+                other => other.to_string(),
             };
-            self.show(&format!("  {line}"), &style);
+            add("·", &format!("{name}: {value}"), &plain);
+        }
+        rows
+    }
+
+    /// What is in the file that `case` is about.
+    fn content(&self, case: &Case<'_>) -> Content {
+        let given = case.arguments["path"].as_str().unwrap_or_default();
+        let path = case.reach.absolute(given);
+        match std::fs::metadata(&path) {
+            Err(_) => return Content::None,
+            Ok(about) if !about.is_file() || about.len() > LARGEST => return Content::Other,
+            Ok(_) => {}
+        }
+        match store::read_at_most(&path, LARGEST).map(|bytes| bytes.map(String::from_utf8)) {
+            Ok(Some(Ok(text))) => Content::Text(text),
+            Ok(None) => Content::None,
+            _ => Content::Other,
         }
     }
+}
+
+/// What a file holds.
+enum Content {
+    None,
+    Text(String),
+    /// It is not to be shown.
+    Other,
+}
+
+/// What is asked, in a few words of ours.
+fn head(case: &Case<'_>) -> String {
+    let Case { tool, again, .. } = case;
+    let flag = case.refusal.grant.as_deref().unwrap_or_default();
+    let place = case.reach.directory.display();
+    match (flag, again) {
+        ("--write", true) => format!(
+            "{tool} failed, perhaps since it may not write: run it again, so that it may change all of {place}?"
+        ),
+        ("--net", true) => {
+            format!("{tool} failed, perhaps for want of a network: run it again with the internet?")
+        }
+        (flag, true) => format!("{tool} failed: run it again with `{flag}`?"),
+        (flag, false) if flag.starts_with("--allow") => {
+            format!("{tool} is to be asked about: do it?")
+        }
+        (flag, false) => format!("{tool} goes beyond this run: do it, as `{flag}` would allow?"),
+    }
+}
+
+/// `text` in rows of at most `width` columns, cut at blanks where there are some; many blanks in a row are told and not shown.
+fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut line = String::new();
+    let mut blanks = 0;
+    for letter in text.trim_end().chars().chain(['\n']) {
+        match letter {
+            ' ' | '\t' => blanks += 1,
+            _ => {
+                match blanks > 24 && !line.is_empty() {
+                    true => line.push_str(&format!(" ⟨{blanks} blanks⟩ ")),
+                    false => line.extend(std::iter::repeat_n(' ', blanks)),
+                }
+                blanks = 0;
+                line.push(letter);
+            }
+        }
+    }
+    line.pop();
+    let (mut rows, mut row, mut wide) = (Vec::new(), String::new(), 0);
+    for letter in line.chars() {
+        let own = letter.width().unwrap_or(0);
+        if wide + own > width {
+            // Not far back, so that what has no blanks is cut where the row ends.
+            let at = row
+                .rfind(' ')
+                .filter(|at| row.len() - at < width / 2 && *at > 0);
+            let rest = at.map_or_else(String::new, |at| row.split_off(at + 1));
+            rows.push(std::mem::replace(&mut row, rest));
+            wide = row.width();
+        }
+        row.push(letter);
+        wide += own;
+    }
+    rows.push(row);
+    rows
 }
 
 impl Person for Console {
     fn answer(&self, question: &str, options: &[String]) -> Result<String, Failure> {
         self.world.terminal.alone(|| {
-            self.show(&format!("? {question}"), &Style::new().yellow().bold());
+            let strong = Style::new().yellow().bold();
+            self.show("? the model asks:", &strong);
+            for line in question.split('\n') {
+                for row in wrapped(&harmless(line), self.width()) {
+                    self.show(&format!("  │ {row}"), &Style::new());
+                }
+            }
             for (number, option) in options.iter().enumerate() {
-                self.show(&format!("  {}. {option}", number + 1), &Style::new());
+                let option = option.replace(['\n', '\r'], " ");
+                for row in wrapped(&harmless(&option), self.width()) {
+                    self.show(&format!("  {}. {row}", number + 1), &Style::new());
+                }
             }
             let text = self.read("  answer: ")?;
             if text.is_empty() {
@@ -244,16 +408,25 @@ impl Person for Console {
     }
 }
 
-/// The first lines of `text`, and how many there are besides.
-fn folded(text: &str) -> Vec<String> {
-    let lines: Vec<&str> = text.lines().collect();
-    let mut shown: Vec<String> = lines
-        .iter()
-        .take(LINES)
-        .map(|line| (*line).to_owned())
-        .collect();
-    if lines.len() > LINES {
-        shown.push(format!("… and {} lines more", lines.len() - LINES));
+#[cfg(test)]
+mod tests {
+    use super::wrapped;
+
+    #[test]
+    fn rows_are_whole_and_fit() {
+        let check = |text: &str, width: usize, expect: &[&str]| {
+            assert_eq!(wrapped(text, width), expect, "{text:?}");
+        };
+        check("", 10, &[""]);
+        check("touch a", 10, &["touch a"]);
+        check("touch a b c d", 10, &["touch a b ", "c d"]);
+        check("abcdefghijklm", 10, &["abcdefghij", "klm"]);
+        check("日本語日本語", 10, &["日本語日本", "語"]);
+        check("\t  x", 10, &["   x"]);
+        let padded = format!("touch a #{}? exec", " ".repeat(500));
+        check(&padded, 40, &["touch a # ⟨500 blanks⟩ ? exec"]);
+        // Nothing of it is lost.
+        let long = "word ".repeat(50);
+        assert_eq!(wrapped(&long, 20).concat(), long.trim_end());
     }
-    shown
 }

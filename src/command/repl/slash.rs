@@ -333,6 +333,7 @@ impl Repl<'_> {
     /// What was asked and answered is another conversation's now.
     fn forget(&mut self) {
         (self.asked, self.answered, self.is_cut) = (None, None, false);
+        self.person.forget();
     }
 
     fn retry(&mut self) -> Result<()> {

@@ -37,7 +37,10 @@ use signal_hook::low_level::{pipe, unregister};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
+/// How long a question is deaf: what is typed as it appears is kept for later.
+const SURPRISE: Duration = Duration::from_millis(300);
 /// Terminals on which no line can be drawn anew.
 const DUMB: [&str; 3] = ["dumb", "cons25", "emacs"];
 
@@ -85,7 +88,7 @@ pub struct Editor {
 /// How a line is read.
 enum Reading {
     /// Entries, and answers to questions, which have neither history nor completion.
-    Rich(Box<Reader>, Box<Reader>),
+    Rich(Box<Reader>),
     Plain(Plain),
 }
 
@@ -120,8 +123,7 @@ impl Editor {
             for entry in &entries {
                 lines.add(entry)?;
             }
-            let questions = Reader::new(None, &all, 0)?;
-            Reading::Rich(Box::new(lines), Box::new(questions))
+            Reading::Rich(Box::new(lines))
         };
         all.lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -168,7 +170,7 @@ impl Editor {
         let begun = format!("{begun}{}", keys.ahead.begun());
         drop(keys);
         unless_interrupted(match &mut self.reading {
-            Reading::Rich(lines, _) => lines.read(&self.modes, &self.resumed, prompt, &begun),
+            Reading::Rich(lines) => lines.read(&self.modes, &self.resumed, prompt, &begun),
             Reading::Plain(plain) => plain.read(&self.modes, prompt, &begun, true),
         })
     }
@@ -179,10 +181,17 @@ impl Editor {
     /// # Errors
     /// As [`Self::read`].
     pub fn ask(&mut self, question: &str) -> Result<Line> {
+        // Whoever types as the question appears did not read it.
+        signal::pause(SURPRISE)?;
         let was_quiet = self.keys().end();
         let answer = unless_interrupted(match &mut self.reading {
-            Reading::Rich(_, questions) => questions.read(&self.modes, &self.resumed, question, ""),
-            Reading::Plain(plain) => plain.read(&self.modes, question, "", false),
+            // A reader of its own: what another had taken in beyond its line answers no question.
+            Reading::Rich(_) => Reader::new(None, &self.entries, 0)
+                .and_then(|mut reader| reader.read(&self.modes, &self.resumed, question, "")),
+            Reading::Plain(plain) => {
+                *plain = Plain::default();
+                plain.read(&self.modes, question, "", false)
+            }
         });
         if was_quiet {
             self.keys().begin();
@@ -222,7 +231,7 @@ impl Editor {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         entries.insert(text.to_owned());
         drop(entries);
-        if let Reading::Rich(lines, _) = &mut self.reading {
+        if let Reading::Rich(lines) = &mut self.reading {
             lines.add(text)?;
         }
         self.history.append(text)

@@ -1,6 +1,7 @@
 //! A line of standard error that is more than plain words: parts in colours, and cut where the window ends.
 
-use super::shown;
+use super::{harmless, shown};
+use crate::sys::secret;
 use console::{Style, measure_text_width, truncate_str};
 
 /// A part that gives way is not made narrower than this.
@@ -64,6 +65,16 @@ impl Row {
     /// The words alone.
     pub fn text(&self) -> String {
         self.parts.iter().map(|part| part.text.as_str()).collect()
+    }
+
+    /// As it is to be written where somebody decides by it: harmless, and whole. Only keys that are known are left out of it,
+    /// and nothing that merely looks like one: that could hide the rest.
+    pub(super) fn exact(&self) -> String {
+        let part = |part: &Part| {
+            let text = harmless(&secret::mask(&part.text));
+            part.style.apply_to(text).to_string()
+        };
+        self.parts.iter().map(part).collect()
     }
 
     /// As it is to be written: harmless, without keys, on one line, in its colours; in fewer columns than `width`, where
