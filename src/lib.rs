@@ -156,8 +156,11 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
     };
     let terminal = Terminal::probe(color, no_color, dumb);
     // In a pipe `-v` shows what it always did; logs are asked for there by the variable.
-    let is_verbose =
-        matches!(&cli.command, cli::Command::Agent(agent) if agent.verbose || agent.logs);
+    let is_verbose = match &cli.command {
+        cli::Command::Agent(agent) => agent.verbose || agent.logs,
+        cli::Command::Repl(repl) => repl.verbose,
+        _ => false,
+    };
     let started = match cli.shared.quiet {
         true => Ok(()),
         false => sys::log::start(terminal, is_verbose && terminal.err, env.get(sys::env::LOG)),
@@ -175,7 +178,14 @@ pub fn command() -> clap::Command {
 
 /// The command tree with all that help says. To put that together takes longer than a turn takes to start.
 pub fn documented(form: Form) -> clap::Command {
-    pages::documented(command(), form, &statuses())
+    pages::documented(command(), form, &statuses()).mut_subcommand("repl", |repl| {
+        let about = repl.get_long_about().map(ToString::to_string);
+        let commands = command::repl::known::table();
+        repl.long_about(format!(
+            "{}\n\nCommands:\n{commands}",
+            about.unwrap_or_default()
+        ))
+    })
 }
 
 fn parsed(arguments: &[OsString]) -> Result<Cli, clap::Error> {

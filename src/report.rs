@@ -13,7 +13,6 @@ use std::time::Duration;
 use stream::Stream;
 
 mod bar;
-mod curtain;
 pub mod json;
 mod log;
 mod markdown;
@@ -21,7 +20,6 @@ mod progress;
 mod stream;
 
 pub use bar::Bar;
-pub use curtain::Curtain;
 pub use progress::{Level, Progress};
 
 /// What is printed on standard output.
@@ -65,11 +63,6 @@ impl Report {
 
     pub fn form(&self) -> Form {
         self.form
-    }
-
-    /// A handle for whoever has to speak with the person at the terminal while the turn goes on.
-    pub fn curtain(&self) -> Curtain {
-        Curtain::of(self.terminal)
     }
 
     /// Also write every event, but pieces of text, as a line of the file at `path`.

@@ -81,7 +81,14 @@ impl Roff {
     fn paragraphs(&mut self, text: &str) {
         for paragraph in text.split("\n\n").filter(|text| !text.trim().is_empty()) {
             self.apart();
-            self.text(&paragraph.replace('\n', " "));
+            // Lines that are indented are a table.
+            let indented = |line: &&str| line.starts_with("  ");
+            let table: Vec<String> = paragraph.lines().filter(indented).map(str::to_owned).collect();
+            let prose: Vec<&str> = paragraph.lines().filter(|line| !indented(line)).collect();
+            self.text(&prose.join(" "));
+            if !table.is_empty() {
+                self.verbatim(&table);
+            }
         }
     }
 

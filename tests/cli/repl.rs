@@ -133,7 +133,7 @@ fn what_is_allowed_for_the_session_is_not_asked_again_and_always_is_a_rule() {
     let write = |name: &str| calls("write_file", json!({ "path": name, "content": "x" }));
     let story = Story::new().script([
         write("one"),
-        says("1."),
+        says("First."),
         write("two"),
         says("2."),
         calls("delete_file", json!({ "path": "one" })),
@@ -143,7 +143,7 @@ fn what_is_allowed_for_the_session_is_not_asked_again_and_always_is_a_rule() {
     ]);
     let mut screen = talk(&story);
     say(&mut screen, "a").until_prompt("  allow?");
-    say(&mut screen, "s").until("1.").until_prompt("> ");
+    say(&mut screen, "s").until("First.").until_prompt("> ");
     say(&mut screen, "b").until("2.").until_prompt("> ");
     // Another tool is another question.
     say(&mut screen, "c").until_prompt("  allow?");
@@ -216,16 +216,27 @@ fn a_ctrl_c_stops_a_command_and_what_it_started() {
     let story = Story::new().script([
         calls(
             "exec",
-            json!({ "command": "echo $$; sleep 1000 & sleep 1000" }),
+            json!({ "command": "sleep 1000 & echo $! > pid; wait" }),
         ),
         says("Stopped."),
     ]);
-    let mut screen = talk(&story);
-    say(&mut screen, "sleep").until("exec");
+    let mut screen = begun(story.screen(24, 80).args(["repl", "--write"]));
+    say(&mut screen, "sleep");
+    let pid = story.dir().join("pid");
+    let child = || {
+        std::fs::read_to_string(&pid)
+            .ok()?
+            .trim()
+            .parse::<u32>()
+            .ok()
+    };
+    let child = screen.until_some(child);
     screen
         .press(Key::Ctrl('c'))
         .until("(interrupted")
         .until_prompt("> ");
+    let place = std::path::PathBuf::from(format!("/proc/{child}"));
+    screen.until_some(|| (!place.exists()).then_some(()));
     let results = story.session("cli_direct.jsonl");
     assert!(
         results.iter().any(|line| line["role"] == "tool"),
@@ -295,6 +306,7 @@ fn the_window_may_change_its_size() {
     say(&mut screen, "a").until("word word").until_prompt("> ");
     screen.resize(24, 30);
     say(&mut screen, "b").until("narrow");
+    screen.snapshot("repl_resized", &screen.text());
     end(&mut screen);
 }
 
@@ -374,7 +386,9 @@ fn what_was_typed_before_a_question_is_no_answer_to_it() {
     screen.until_prompt("  allow?");
     say(&mut screen, "n").until("Not written.");
     assert!(!story.dir().join("new.md").exists());
-    drop(screen);
+    // What was typed before is the next message, which nobody answers here.
+    screen.until("> y").press(Key::Ctrl('c')).until_prompt("> ");
+    end(&mut screen);
 }
 
 #[test]
@@ -447,8 +461,8 @@ fn its_commands() {
     say(&mut screen, "/profile nobody").until("there is no profile `nobody`");
     say(&mut screen, "/model other-model").until("`other-model` is asked now, of custom");
     say(&mut screen, "/context").until("identity");
-    say(&mut screen, "/tools").until("read_file");
-    say(&mut screen, "/usage").until("tokens");
+    say(&mut screen, "/tools").until("Read a text file");
+    say(&mut screen, "/usage").until("DAY");
     say(&mut screen, "/new").until("New session started.");
     end(&mut screen);
 }

@@ -281,6 +281,19 @@ impl<'a> Screen<'a> {
         })
     }
 
+    /// Wait until there is something that no screen shows.
+    #[track_caller]
+    pub(crate) fn until_some<T>(&self, look: impl Fn() -> Option<T>) -> T {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match look() {
+                Some(found) => return found,
+                None => assert!(Instant::now() < deadline, "{}", framed(&self.text())),
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+
     #[track_caller]
     fn wait(&mut self, failure: &str, holds: impl Fn(&str) -> bool) -> &mut Self {
         let deadline = Instant::now() + PATIENCE;

@@ -45,6 +45,16 @@ impl Takes {
     }
 }
 
+/// The commands as help and man page have them.
+pub fn table() -> String {
+    let line = |command: &Command| {
+        let words = command.takes.words();
+        let name = format!("/{} {words}", command.name);
+        format!("  {:20}  {}\n", name.trim_end(), command.about)
+    };
+    COMMANDS.iter().map(line).collect()
+}
+
 const fn command(name: &'static str, takes: Takes, about: &'static str) -> Command {
     Command { name, takes, about }
 }
@@ -99,7 +109,11 @@ pub const COMMANDS: &[Command] = &[
         "what it may do; with NAME, by that profile",
     ),
     command("tools", Takes::Nothing, "what it can use"),
-    command("skills", Takes::Nothing, "what it was taught"),
+    command(
+        "skills",
+        Takes::Skill,
+        "what it was taught; with NAME, that text",
+    ),
     command("mcp", Takes::Nothing, "the servers of further tools"),
     command(
         "memory",

@@ -205,22 +205,7 @@ impl Repl<'_> {
             }
             "profile" => self.change_profile(rest),
             "tools" => self.run(self.with_grants(&["tool", "list"])),
-            "skills" => {
-                let skills = all_skills(self.world, &self.arguments)?;
-                let line = |skill: &skill::Skill| {
-                    let lacks = match skill.missing.is_empty() {
-                        true => String::new(),
-                        false => format!(" (lacks {})", skill.missing.join(", ")),
-                    };
-                    format!("{:20} {}{lacks}\n", skill.name, skill.description)
-                };
-                let text: String = skills.iter().map(line).collect();
-                match text.is_empty() {
-                    true => self
-                        .say("none; a folder in skills/ of the workspace with a SKILL.md is one\n"),
-                    false => self.say(&text),
-                }
-            }
+            "skills" => self.skills(rest),
             "mcp" => self.say("no MCP servers: this release does not speak to them\n"),
             "memory" if rest.is_empty() => self.run(words(&["memory", "show"])),
             "memory" => self.run(words(&["memory"])),
@@ -303,6 +288,38 @@ impl Repl<'_> {
             "{text}\n!CMD runs CMD in your shell; what it prints goes with your next message.\n@FILE attaches FILE. \
              Alt-Enter, or a `\\` at the end, goes on in a new line.\nCtrl-R searches what you typed before; Ctrl-C stops a turn.\n"
         ))
+    }
+
+    /// All skills, or the one of that name.
+    fn skills(&self, name: &str) -> Result<()> {
+        let skills = all_skills(self.world, &self.arguments)?;
+        if !name.is_empty() {
+            let skill = skills
+                .iter()
+                .find(|skill| skill.name == name)
+                .ok_or_else(|| {
+                    fail_hint(
+                        Exit::NoInput,
+                        format!("there is no skill `{name}`"),
+                        "`/skills`",
+                    )
+                })?;
+            let place = self.world.paths.display(&skill.location);
+            let body = skill.body.trim();
+            return self.say(&format!("{}\n{place}\n\n{body}\n", skill.description));
+        }
+        let line = |skill: &skill::Skill| {
+            let lacks = match skill.missing.is_empty() {
+                true => String::new(),
+                false => format!(" (lacks {})", skill.missing.join(", ")),
+            };
+            format!("{:20} {}{lacks}\n", skill.name, skill.description)
+        };
+        let text: String = skills.iter().map(line).collect();
+        match text.is_empty() {
+            true => self.say("none; a folder in skills/ of the workspace with a SKILL.md is one\n"),
+            false => self.say(&text),
+        }
     }
 
     fn fork(&mut self, rest: &str) -> Result<()> {

@@ -226,3 +226,35 @@ pub(super) fn alone<T>(work: impl FnOnce() -> T) -> T {
     drop(alone);
     done
 }
+
+#[cfg(test)]
+mod tests {
+    use super::alone;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::mpsc;
+    use std::thread;
+
+    #[test]
+    fn one_asks_at_a_time_and_may_ask_within() {
+        let is_over = AtomicBool::new(false);
+        let (send, receive) = mpsc::channel();
+        thread::scope(|scope| {
+            alone(|| {
+                let is_over = &is_over;
+                let other = move || {
+                    send.send(()).unwrap();
+                    alone(|| assert!(is_over.load(Ordering::SeqCst)));
+                };
+                scope.spawn(other);
+                receive.recv().unwrap();
+                let within = alone(|| alone(|| 7));
+                assert_eq!(within, 7);
+                is_over.store(true, Ordering::SeqCst);
+            });
+        });
+        // Given back after a defect as well.
+        let broken = std::panic::catch_unwind(|| alone(|| panic!("on purpose")));
+        assert!(broken.is_err());
+        thread::scope(|scope| scope.spawn(|| alone(|| ())).join().unwrap());
+    }
+}
