@@ -17,6 +17,7 @@ use crate::sys::input;
 use crate::sys::paths::Real;
 use anyhow::{Context, Result};
 use regex::Regex;
+use std::io::ErrorKind;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
@@ -374,8 +375,17 @@ fn reach(
         for place in places {
             let path = match place.as_str() {
                 "." => directory.clone(),
-                place => existing(&directory.join(world.paths.expand(place)))
-                    .with_context(|| format!("a place that {origin} names"))?,
+                // What is written down outlives what it names; a flag means what is there now.
+                place => match found(&directory.join(world.paths.expand(place))) {
+                    Ok(Some(path)) => path,
+                    Ok(None) => {
+                        log::info!(target: "policy", "{origin} names `{place}`, which is not there");
+                        continue;
+                    }
+                    Err(error) => {
+                        return Err(error.context(format!("a place that {origin} names")));
+                    }
+                },
             };
             add(path, may_write && !profile.reads_only);
         }
@@ -482,12 +492,18 @@ pub(super) fn instead_of_home(
 }
 
 fn existing(path: &Path) -> Result<PathBuf> {
-    std::fs::canonicalize(path).map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => {
-            fail(Exit::NoInput, format!("there is no `{}`", path.display()))
+    found(path)?.ok_or_else(|| fail(Exit::NoInput, format!("there is no `{}`", path.display())))
+}
+
+/// Where `path` leads; nothing where nothing is there.
+fn found(path: &Path) -> Result<Option<PathBuf>> {
+    match std::fs::canonicalize(path) {
+        Ok(path) => Ok(Some(path)),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            Ok(None)
         }
-        _ => anyhow::Error::new(error).context(format!("look at `{}`", path.display())),
-    })
+        Err(error) => Err(error).with_context(|| format!("look at `{}`", path.display())),
+    }
 }
 
 /// `path` from the current directory on. Where there is none any more, it stays as it is.

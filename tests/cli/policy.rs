@@ -656,3 +656,27 @@ fn an_explanation_is_what_a_run_would_do() {
     lines.dedup();
     assert_eq!(lines.len(), count, "{text}");
 }
+
+#[test]
+fn a_place_of_the_config_that_is_gone_ends_no_run() {
+    let read = || calls("read_file", json!({ "path": "~/gone.md" }));
+    let story = Story::new().script([read(), says("Refused."), read(), says("It is back.")]);
+    let gone = story.home().join("gone.md");
+    let places = json!([gone, "notes/no/such"]);
+    let story = config(story, json!({ "read": places, "write": places }));
+    story
+        .run(["agent", "-m", "x"])
+        .stdout("Refused.\n")
+        .stderr_has("refused: read_file");
+    std::fs::write(&gone, "milk").unwrap();
+    story.run(["agent", "-m", "x"]).stdout("It is back.\n");
+    assert!(story.asked()[3].last().contains("milk"));
+    // What is typed means what is there now.
+    std::fs::remove_file(&gone).unwrap();
+    for flag in ["--read", "--write"] {
+        story
+            .run(["agent", "-m", "x", &format!("{flag}={}", gone.display())])
+            .status(66)
+            .stderr_has("there is no `");
+    }
+}
