@@ -1,7 +1,7 @@
 //! What can end a run from outside: hang-up, Ctrl-C, termination, and the end of `--timeout`. One state, which every
 //! wait of the program looks at; no thread, and no work in a handler.
 //!
-//! The first signal is remembered, and wakes whoever waits. The run then ends as any failing run does: requests are
+//! A signal is remembered, and wakes whoever waits. The run then ends as any failing run does: requests are
 //! dropped, children ended, the log closed; and last the process dies by the same signal, so that a shell sees the truth.
 //! A second Ctrl-C ends it at once. A signal that was ignored when the program started, as under `nohup`, stays ignored.
 
@@ -16,15 +16,16 @@ use signal_hook::{flag, low_level};
 use std::io::Read;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The signals that end a run, and the status each stands for.
+/// The signals that end a run, and the status each stands for. Of several that came the first one here counts: only a Ctrl-C
+/// can be forgiven, so it hides none of the others.
 const ENDING: [(i32, Exit); 3] = [
     (SIGHUP, Exit::HangUp),
-    (SIGINT, Exit::Interrupted),
     (SIGTERM, Exit::Terminated),
+    (SIGINT, Exit::Interrupted),
 ];
 
 /// The longest single sleep, and so the most that a stop can be misjudged by.
@@ -32,8 +33,8 @@ const SLICE: Duration = Duration::from_secs(1);
 /// What a run that is ending may still wait, for a lock or for a slow reader.
 const LAST: Duration = Duration::from_secs(2);
 
-/// The last signal that came; 0 for none.
-static CAME: AtomicUsize = AtomicUsize::new(0);
+/// Whether each of [`ENDING`] came.
+static CAME: [AtomicBool; ENDING.len()] = [const { AtomicBool::new(false) }; ENDING.len()];
 /// The next Ctrl-C kills.
 static HARD: AtomicBool = AtomicBool::new(false);
 /// The process was stopped, as by Ctrl-Z, and goes on. (While the machine sleeps, the clock that we use stands still.)
@@ -62,15 +63,16 @@ pub fn arm(timeout: Option<Duration>) -> std::io::Result<()> {
     }
     flag::register(SIGCONT, &RESUMED)?;
     let ignored = ignored();
-    let ours = ENDING.map(|(signal, _)| signal).into_iter();
-    let ours: Vec<i32> = ours
-        .filter(|signal| ignored & (1 << (signal - 1)) == 0)
-        .collect();
-    for signal in &ours {
-        if *signal == SIGINT {
-            flag::register_conditional_default(*signal, &HARD)?;
+    let mut ours = Vec::with_capacity(ENDING.len());
+    for ((signal, _), came) in ENDING.into_iter().zip(&CAME) {
+        if ignored & (1 << (signal - 1)) != 0 {
+            continue;
         }
-        flag::register_usize(*signal, &CAME, usize::try_from(*signal).unwrap_or_default())?;
+        if signal == SIGINT {
+            flag::register_conditional_default(signal, &HARD)?;
+        }
+        flag::register(signal, came)?;
+        ours.push(signal);
     }
     let (bell, hammer) = UnixStream::pair()?;
     BELL.get_or_init(|| bell.try_clone().ok());
@@ -129,30 +131,42 @@ pub fn check() -> Result<(), Stop> {
     }
     let ends = *ends();
     if let Some(since) = ends {
-        let over = OVERTIME.get().filter(|_| CAME.load(Ordering::SeqCst) == 0);
+        let over = OVERTIME.get().filter(|_| came().is_none());
         let waits = now() < *over.unwrap_or(&(since + LAST));
         return if waits { Ok(()) } else { Err(Stop(ending())) };
     }
-    match CAME.load(Ordering::SeqCst) {
-        0 if left().is_none_or(|left| !left.is_zero()) => Ok(()),
-        0 => Err(Stop(Exit::Timeout)),
-        _ => {
+    match came() {
+        None if left().is_none_or(|left| !left.is_zero()) => Ok(()),
+        None => Err(Stop(Exit::Timeout)),
+        Some(exit) => {
             // While children run, whoever waits for them ends them first.
             if process::is_alone() {
                 HARD.store(true, Ordering::SeqCst);
             }
-            Err(Stop(ending()))
+            Err(Stop(exit))
+        }
+    }
+}
+
+/// The status of the signal that came.
+fn came() -> Option<Exit> {
+    let mut all = ENDING.into_iter().zip(&CAME);
+    let found = all.find(|(_, came)| came.load(Ordering::SeqCst));
+    found.map(|((_, exit), _)| exit)
+}
+
+/// Note that a Ctrl-C came, or forget it.
+fn set_interrupted(value: bool) {
+    for ((signal, _), came) in ENDING.into_iter().zip(&CAME) {
+        if signal == SIGINT {
+            came.store(value, Ordering::SeqCst);
         }
     }
 }
 
 /// Why the run ends.
 fn ending() -> Exit {
-    let came = CAME.load(Ordering::SeqCst);
-    ENDING
-        .into_iter()
-        .find(|(signal, _)| usize::try_from(*signal) == Ok(came))
-        .map_or(Exit::Timeout, |(_, exit)| exit)
+    came().unwrap_or(Exit::Timeout)
 }
 
 /// The run is ending, for whatever cause: waits work again, for a moment, so that it can say its last words.
@@ -172,11 +186,10 @@ fn ends() -> MutexGuard<'static, Option<Duration>> {
 /// # Errors
 /// What came ends the conversation too.
 pub fn forgive() -> Result<(), Stop> {
-    let interrupt = usize::try_from(SIGINT).unwrap_or_default();
-    let was = CAME.compare_exchange(interrupt, 0, Ordering::SeqCst, Ordering::SeqCst);
-    if !matches!(was, Ok(_) | Err(0)) {
-        return Err(Stop(ending()));
+    if let Some(exit) = came().filter(|exit| *exit != Exit::Interrupted) {
+        return Err(Stop(exit));
     }
+    set_interrupted(false);
     HARD.store(false, Ordering::SeqCst);
     *ends() = None;
     if let Some(bell) = BELL.get().and_then(Option::as_ref) {
@@ -185,10 +198,10 @@ pub fn forgive() -> Result<(), Stop> {
         while rustix::net::recv(bell, &mut rung, quiet).is_ok_and(|(_, count)| count > 0) {}
     }
     // One that came meanwhile has lost its bell, and is seen here.
-    match CAME.load(Ordering::SeqCst) {
-        0 => Ok(()),
-        came if came == interrupt => forgive(),
-        _ => Err(Stop(ending())),
+    match came() {
+        None => Ok(()),
+        Some(Exit::Interrupted) => forgive(),
+        Some(exit) => Err(Stop(exit)),
     }
 }
 
@@ -200,10 +213,7 @@ pub fn overtime(limit: Duration) {
 
 /// As if a Ctrl-C had come: whoever reads the terminal itself has seen one.
 pub fn interrupt() {
-    CAME.store(
-        usize::try_from(SIGINT).unwrap_or_default(),
-        Ordering::SeqCst,
-    );
+    set_interrupted(true);
 }
 
 /// Die by the signal that `exit` stands for. Returns when it stands for none.

@@ -3,6 +3,7 @@
 
 use crate::screen::{Key, Screen, timeless};
 use crate::server::{Answer, Ending, calls, says, sends};
+use crate::signals::until_exists;
 use crate::story::Story;
 use rustix::process::Signal;
 use serde_json::json;
@@ -244,6 +245,21 @@ fn a_ctrl_c_stops_a_command_and_what_it_started() {
     );
     say(&mut screen, "and now?").until("Stopped.");
     end(&mut screen);
+}
+
+#[test]
+fn a_ctrl_c_hides_no_other_signal() {
+    // It is told to end, and says that it was; so that the Ctrl-C comes second for sure.
+    let command = "trap 'touch told' TERM; touch started; while :; do sleep 0.02; done";
+    let story = Story::new().script([calls("exec", json!({ "command": command }))]);
+    let mut screen = begun(story.screen(24, 80).args(["repl", "--write"]));
+    say(&mut screen, "sleep");
+    until_exists(&story.dir().join("started"));
+    screen.signal(Signal::TERM);
+    until_exists(&story.dir().join("told"));
+    screen.press(Key::Ctrl('c'));
+    assert_eq!(screen.code(), 143);
+    screen.is_restored();
 }
 
 #[test]

@@ -15,7 +15,7 @@ fn lives(mark: &str) -> bool {
 }
 
 /// Wait for a file, which something else makes; what never comes ends the test by its own time-out.
-fn until_exists(path: &Path) {
+pub(crate) fn until_exists(path: &Path) {
     while !path.exists() {
         std::thread::yield_now();
     }
