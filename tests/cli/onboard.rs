@@ -429,3 +429,32 @@ fn completions_are_written_where_the_shell_looks() {
         .status(2)
         .stderr_has("`nanobot completions SHELL`, which prints them");
 }
+
+#[test]
+fn completions_of_somebody_else_stay() {
+    let story = Story::bare().env("SHELL", "/usr/bin/fish");
+    let place = story.home().join(".config/fish/completions/nanobot.fish");
+    let script = story.run(["completions", "fish"]).bytes();
+    let own = story.dir().join("own.fish");
+    let refused = |cause: &str| {
+        story
+            .run(["onboard", "--yes", "--completions"])
+            .status(74)
+            .stderr_has("~/.config/fish/completions/nanobot.fish")
+            .stderr_has(cause)
+            .stderr_has("try: `nanobot completions fish > ~/.config/fish");
+        assert_eq!(std::fs::read(&place).unwrap(), b"complete -c nanobot\n");
+    };
+    crate::story::write(&place, b"complete -c nanobot\n");
+    refused("not nanobot's");
+    std::fs::rename(&place, &own).unwrap();
+    std::os::unix::fs::symlink(&own, &place).unwrap();
+    refused("it is a link");
+    // One of an earlier release is replaced.
+    std::fs::remove_file(&place).unwrap();
+    std::fs::write(&place, "# Completion of nanobot for fish: an older one.\n").unwrap();
+    story
+        .run(["onboard", "--yes", "--completions"])
+        .stderr_has("wrote ~/.config/fish");
+    assert_eq!(std::fs::read(&place).unwrap(), script);
+}

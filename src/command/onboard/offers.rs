@@ -20,6 +20,10 @@ use std::time::Duration;
 
 /// How long our own program may take to print a script.
 const LIMIT: Duration = Duration::from_secs(10);
+/// What stands in one of the first lines of every script.
+const MARK: &str = "Completion of nanobot for ";
+/// How many of them are looked at.
+const HEAD: usize = 3;
 /// Bytes of a script.
 const KEEP: usize = 4 << 20;
 
@@ -42,7 +46,7 @@ pub(super) fn completions(world: &World) -> Result<()> {
     };
     let path = shell.place(&world.env, &world.paths);
     let script = script(world, shell)?;
-    if store::read(&path)?.as_deref() == Some(script.as_slice()) {
+    if has(world, shell, &path, &script)? {
         return Ok(());
     }
     let (name, place) = (shell.name(), world.paths.display(&path));
@@ -69,7 +73,40 @@ pub(super) fn write_completions(world: &World) -> Result<()> {
         )
     })?;
     let path = shell.place(&world.env, &world.paths);
-    write(world, shell, &path, &script(world, shell)?)
+    let script = script(world, shell)?;
+    match has(world, shell, &path, &script)? {
+        true => Ok(()),
+        false => write(world, shell, &path, &script),
+    }
+}
+
+/// Whether `script` stands at `path` already; where it does not, it can be written there.
+///
+/// # Errors
+/// Something of somebody else's stands there, or a link to what may be: that is not replaced.
+fn has(world: &World, shell: Shell, path: &Path, script: &[u8]) -> Result<bool> {
+    let Ok(about) = path.symlink_metadata() else {
+        return Ok(false);
+    };
+    let found = match path.is_file() {
+        true => store::read(path)?.unwrap_or_default(),
+        false => Vec::new(),
+    };
+    if found == script {
+        return Ok(true);
+    }
+    let head = String::from_utf8_lossy(&found);
+    let cause = match head.lines().take(HEAD).any(|line| line.contains(MARK)) {
+        _ if about.is_symlink() => "it is a link",
+        true => return Ok(false),
+        false => "what is there is not nanobot's",
+    };
+    let (name, place) = (shell.name(), world.paths.display(path));
+    Err(fail_hint(
+        Exit::Io,
+        format!("completions are not written to {place}: {cause}"),
+        format!("`nanobot completions {name} > {place}`, which replaces it"),
+    ))
 }
 
 fn write(world: &World, shell: Shell, path: &Path, script: &[u8]) -> Result<()> {
