@@ -16,6 +16,7 @@ use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{ErrorKind, Read};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 /// A config of more bytes is no config: the largest that the Python program writes has some 10 KB.
@@ -46,13 +47,24 @@ pub struct Remark {
 
 impl Config {
     /// Read the file; a missing one is an empty config. Fails with 78 when it is no config, and with 74 when it
-    /// cannot be read.
+    /// cannot be read. A named pipe is none: it would keep every command waiting, and a TAB. One that our caller has opened,
+    /// as `/dev/stdin` or by `<(…)`, is read to its end.
     pub fn load(path: &Path) -> Result<Self> {
-        let file = match File::open(path) {
+        let is_opened = path.starts_with("/dev") || path.starts_with("/proc");
+        let opened = match is_opened {
+            true => File::open(path),
+            false => store::open_unwaited(path),
+        };
+        let file = match opened {
             Ok(file) => file,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Self::missing(path)),
             Err(error) => return Err(unreadable(path, &error)),
         };
+        let about = file.metadata().map_err(|error| unreadable(path, &error))?;
+        if !is_opened && (about.file_type().is_fifo() || about.file_type().is_socket()) {
+            let cause = format!("config `{}` is no regular file", path.display());
+            return Err(fail(Exit::Config, cause));
+        }
         // Room for the usual config, and for the end of it to be seen.
         let mut bytes = Vec::with_capacity(8 << 10);
         file.take(MAX_BYTES + 1)
@@ -655,6 +667,14 @@ mod tests {
         );
         let error = Config::load(folder.path()).unwrap_err();
         assert_eq!(exit_of(&error), Exit::Config);
+        let pipe = folder.path().join("pipe");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, 0o600.into()).unwrap();
+        let error = Config::load(&pipe).unwrap_err();
+        assert_eq!(exit_of(&error), Exit::Config);
+        assert!(error.to_string().ends_with("is no regular file"), "{error}");
+        let device = folder.path().join("device");
+        std::os::unix::fs::symlink("/dev/null", &device).unwrap();
+        assert!(Config::load(&device).unwrap().exists());
     }
 
     #[test]

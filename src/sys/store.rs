@@ -52,9 +52,7 @@ pub fn open_existing_log(path: &Path) -> Result<Option<File>> {
 /// What is no regular file: a pipe would keep its reader waiting.
 pub fn open_existing(path: &Path) -> Result<Option<File>> {
     let what = || format!("open `{}`", path.display());
-    let nonblock = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
-    let mut options = OpenOptions::new();
-    match options.read(true).custom_flags(nonblock).open(path) {
+    match open_unwaited(path) {
         Ok(file) if file.metadata().with_context(what)?.is_file() => Ok(Some(file)),
         Ok(_) => Err(irregular(path)),
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
@@ -62,6 +60,13 @@ pub fn open_existing(path: &Path) -> Result<Option<File>> {
         }
         Err(error) => Err(error).with_context(what),
     }
+}
+
+/// Open `path` for reading, without waiting for whoever may write to it.
+pub fn open_unwaited(path: &Path) -> std::io::Result<File> {
+    let nonblock = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+    let mut options = OpenOptions::new();
+    options.read(true).custom_flags(nonblock).open(path)
 }
 
 fn irregular(path: &Path) -> anyhow::Error {

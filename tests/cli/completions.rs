@@ -336,6 +336,18 @@ fn what_cannot_be_read_is_no_words_on_the_line() {
         let ran = story.run(asked);
         ran.text();
     }
+    // Nor is anything waited for.
+    let pipe = story.home().join("pipe.json");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, 0o600.into()).unwrap();
+    for words in [["--model", ""], ["-s", ""]] {
+        let asked = ["completions", "zsh", "--", "nanobot", "agent", "-c"];
+        let asked = asked.into_iter().chain(["~/pipe.json"]).chain(words);
+        drop(story.run(asked).text());
+    }
+    story
+        .run(["-c", pipe.to_str().unwrap(), "agent", "-m", "x"])
+        .status(78)
+        .stderr_has("is no regular file");
     let mut command = story.command(["completions", "bash", "--", "nanobot agent -s ", ""]);
     command.env_remove("HOME").env("NANOBOT_HOME", "");
     drop(story.wait(command.spawn().unwrap()).text());
