@@ -433,7 +433,9 @@ fn a_file_after_an_at_goes_along() {
         .file("a b.md", "buy milk")
         .script([says("Milk.")]);
     let mut screen = talk(&story);
-    say(&mut screen, "what is in @\"a b.md\"?").until("Milk.");
+    say(&mut screen, "what is in @\"a b.md\"?")
+        .until("attached: a b.md, 8 B\n")
+        .until("Milk.");
     let said = heard(&story).pop().unwrap();
     assert!(said.contains("buy milk"), "{said}");
     end(&mut screen);

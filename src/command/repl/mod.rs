@@ -201,8 +201,12 @@ impl<'w> Repl<'w> {
         let mut arguments = self.arguments.clone();
         let directory = slash::directory(&arguments);
         let at = |path: &str| directory.join(self.world.paths.expand(path));
-        let (said, files) = mention::files(text, &at);
-        arguments.message = Some(said);
+        let files = mention::files(text, &at);
+        for path in &files {
+            let name = path.strip_prefix(&directory).unwrap_or(path);
+            self.tell(&mention::told(path, name));
+        }
+        arguments.message = Some(text.to_owned());
         arguments.attach.extend(files.into_iter().map(Into::into));
         self.asked = Some(text.to_owned());
         self.turn(&arguments);

@@ -285,8 +285,8 @@ impl Repl<'_> {
             .map(|it| format!("{:width$}  {}\n", name(it), it.about));
         let text: String = lines.collect();
         self.say(&format!(
-            "{text}\n!CMD runs CMD in your shell; what it prints goes with your next message.\n@FILE attaches FILE. \
-             Alt-Enter, or a `\\` at the end, goes on in a new line.\nCtrl-R searches what you typed before; Ctrl-C stops a turn.\n"
+            "{text}\n!CMD runs CMD in your shell; what it prints goes with your next message.\n@FILE attaches FILE; \
+             of a text of several lines, in the first and the last.\nAlt-Enter, or a `\\` at the end, goes on in a new line.\nCtrl-R searches what you typed before; Ctrl-C stops a turn.\n"
         ))
     }
 
