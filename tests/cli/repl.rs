@@ -414,8 +414,12 @@ fn a_command_of_the_persons_own_goes_along_with_the_next_message() {
     say(&mut screen, "!echo out; echo err >&2; exit 3")
         .until("out")
         .until("[status 3]");
+    // Whose key it is cannot be told: it is shown to the person, and goes no further.
+    let key = format!("ghp_{}", "aB3".repeat(12));
+    say(&mut screen, &format!("!echo TOKEN={key}")).until(&format!("\nTOKEN={key}"));
     say(&mut screen, "what was that?").until("I see.");
     let said = heard(&story).pop().unwrap();
+    assert!(said.contains("TOKEN=") && !said.contains(&key), "{said}");
     assert!(
         said.contains("what was that?") && said.contains("$ echo out"),
         "{said}"

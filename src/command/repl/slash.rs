@@ -15,8 +15,9 @@ use crate::session;
 use crate::settings::{Config, Overrides, Settings};
 use crate::skill;
 use crate::sys::editor::{Candidate, Editor, compose};
+use crate::sys::letters::Letters;
 use crate::sys::process;
-use crate::sys::secret::random_hex;
+use crate::sys::secret::{self, random_hex};
 use crate::sys::store;
 use crate::trust::Trust;
 use anyhow::{Context, Result};
@@ -466,14 +467,18 @@ impl Repl<'_> {
             input: None,
         };
         let terminal = self.world.terminal;
+        let (mut letters, mut stream) = (Letters::default(), secret::Stream::masking());
         let mut told = Ok(());
         let finished = process::run(&spec, &mut |bytes| {
-            if told.is_ok() {
-                told = terminal.print_bytes(bytes);
+            let text = stream.pass(&letters.pass(bytes));
+            if told.is_ok() && !text.is_empty() {
+                told = terminal.print(&text);
             }
         });
+        let rest = stream.pass(&letters.rest()) + &stream.rest();
         let finished = finished.context("run the command")?;
         told?;
+        self.say(&rest)?;
         let (head, tail) = (
             String::from_utf8_lossy(&finished.head).into_owned(),
             String::from_utf8_lossy(&finished.tail),
@@ -499,8 +504,9 @@ impl Repl<'_> {
         } else {
             "\n"
         };
-        self.along
-            .push_str(&format!("$ {command}\n{output}{end}{status}"));
+        // As a tool's result: what it prints may hold anybody's key.
+        let along = format!("$ {command}\n{output}{end}{status}");
+        self.along.push_str(&secret::hide(&along));
         Ok(())
     }
 }
