@@ -446,6 +446,20 @@ fn a_file_after_an_at_goes_along() {
 }
 
 #[test]
+fn the_configs_own_key_is_not_kept_when_it_is_the_first_line() {
+    let key = "my-own-key-of-the-config";
+    let story = Story::new().set("/providers/custom/apiKey", json!(key));
+    let mut screen = talk(&story);
+    say(&mut screen, &format!("!echo is {key} right?")).until("is *** right?\n");
+    end(&mut screen);
+    let files = std::fs::read_dir(story.home().join(".nanobot/history")).unwrap();
+    for file in files {
+        let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
+        assert!(text.contains("right?") && !text.contains(key), "{text}");
+    }
+}
+
+#[test]
 fn its_commands() {
     let story = Story::new().script([says("# One\n\ntwo"), says("Forked."), says("Again.")]);
     let mut screen = begun(story.screen(36, 80).args(["repl"]));

@@ -130,6 +130,8 @@ impl<'w> Repl<'w> {
                 None => SESSION.into(),
             });
         }
+        // The first line typed is kept too, and by then the keys are known. A config that cannot be used is told by a turn.
+        drop(slash::settings(world, &arguments));
         let editor = Arc::new(Mutex::new(slash::editor(world, &arguments)?));
         let repl = Self {
             world,

@@ -66,7 +66,7 @@ pub(super) fn directory(arguments: &Agent) -> PathBuf {
     arguments.grants.directory.clone().unwrap_or_else(here)
 }
 
-fn settings(world: &World, arguments: &Agent) -> Result<Settings> {
+pub(super) fn settings(world: &World, arguments: &Agent) -> Result<Settings> {
     let config = Config::load(&world.paths.config)?;
     let flags = Overrides {
         model: arguments.model.clone(),
