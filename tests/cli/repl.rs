@@ -432,6 +432,31 @@ fn a_command_of_the_persons_own_goes_along_with_the_next_message() {
 }
 
 #[test]
+fn a_command_that_is_none_does_not_end_it() {
+    let story = Story::new();
+    let mut screen = talk(&story);
+    say(&mut screen, "!")
+        .until("no command is given")
+        .until_prompt("> ");
+    say(&mut screen, "!echo $((40+2))")
+        .until("42")
+        .until_prompt("> ");
+    end(&mut screen);
+}
+
+#[test]
+fn what_was_typed_ahead_is_not_sent_after_a_turn_that_was_stopped() {
+    let story = Story::new().script([stalling("Half of it\n\nx"), says("Whole.")]);
+    let mut screen = talk(&story);
+    say(&mut screen, "tell").until("Half of it");
+    say(&mut screen, "the next one").press(Key::Ctrl('c'));
+    screen.until("(interrupted").until("> the next one");
+    assert_eq!(story.asked().len(), 1);
+    screen.press(Key::Enter).until("Whole.");
+    end(&mut screen);
+}
+
+#[test]
 fn a_file_after_an_at_goes_along() {
     let story = Story::new()
         .file("a b.md", "buy milk")

@@ -179,22 +179,27 @@ impl<'w> Repl<'w> {
             match said {
                 Said::Nothing => {}
                 Said::Exit => return Ok(Exit::Answered),
-                Said::Shell(command) => self.shell(&command)?,
+                Said::Shell(command) => self.attempt("shell", &command),
                 Said::Command(name, rest) => {
                     // Both may run the person's own editor.
                     if matches!(name.as_str(), "edit" | "memory") {
                         self.editor().hand_over()?;
                     }
-                    let done = self.obey(&name, &rest);
-                    if let Err(error) = done {
-                        signal::last_words();
-                        crate::report(&error, self.world.terminal);
-                    }
+                    self.attempt(&name, &rest);
                 }
                 Said::Message(text) => self.ask(&text),
             }
             // What ended a turn does not end what follows; a hang-up does.
             signal::forgive()?;
+        }
+    }
+
+    /// Do what the command `name` says; where that fails, say why, and go on.
+    fn attempt(&mut self, name: &str, rest: &str) {
+        let done = self.obey(name, rest);
+        if let Err(error) = done {
+            signal::last_words();
+            crate::report(&error, self.world.terminal);
         }
     }
 
@@ -231,6 +236,10 @@ impl<'w> Repl<'w> {
         });
         self.arguments.new = false;
         self.is_cut = gone.exit != Exit::Answered;
+        if self.is_cut {
+            // They were typed for what did not come.
+            self.editor().hold_back();
+        }
         if gone.exit == Exit::Interrupted {
             self.tell("(interrupted; /retry goes on with it)");
         }
