@@ -13,6 +13,29 @@ use serde_json::json;
 use std::path::{Path, PathBuf};
 
 pub fn run(world: &World, arguments: &Arguments) -> Result<Exit> {
+    go(world, arguments, None)
+}
+
+/// As [`run`], from within the conversation `session`: a turn of another one is taken back only where it is named.
+pub(super) fn within(world: &World, arguments: &Arguments, session: Option<&str>) -> Result<Exit> {
+    let owns = |turn: &Turn| match session {
+        Some(session) if turn.about.session == session => Ok(()),
+        _ => Err(fail_hint(
+            Exit::NoInput,
+            format!(
+                "nothing was done, since it would be another conversation's work: {}",
+                told(turn)
+            ),
+            format!("`/undo {}` to mean that one", turn.id),
+        )),
+    };
+    go(world, arguments, Some(&owns))
+}
+
+/// Says whether a turn that was not named may be the one.
+type Owns<'a> = &'a dyn Fn(&Turn) -> Result<()>;
+
+fn go(world: &World, arguments: &Arguments, owns: Option<Owns<'_>>) -> Result<Exit> {
     let Arguments {
         turn,
         list,
@@ -32,6 +55,9 @@ pub fn run(world: &World, arguments: &Arguments) -> Result<Exit> {
     let way = if redo { Way::Forth } else { Way::Back };
     let is_found = turn.is_none();
     let turn = chosen(world, &turns, turn, way)?;
+    if let Some(owns) = owns.filter(|_| is_found) {
+        owns(turn)?;
+    }
     let plan = Plan::of(turn, way)?;
     let mut wrong: Vec<String> = plan.blocked.iter().map(objection).collect();
     if !force {
