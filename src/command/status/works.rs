@@ -18,7 +18,7 @@ use crate::sys::shell::Shell;
 use crate::sys::{sandbox as fences, signal, store};
 use crate::trust::Trust;
 use anyhow::{Context, Result, anyhow};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// How long a provider may take to say hello.
@@ -27,6 +27,8 @@ const HELLO: Duration = Duration::from_secs(30);
 const SESSIONS: Duration = Duration::from_secs(5);
 /// How long a command in the sandbox may take that does nothing.
 const NOTHING: Duration = Duration::from_secs(10);
+/// What loads completions in bash, where it is installed.
+const LOADER: &str = "/usr/share/bash-completion/bash_completion";
 /// Names that are told of many.
 const NAMED: usize = 3;
 
@@ -297,6 +299,10 @@ pub(super) fn completions(look: &Look) -> Vec<Finding> {
     let World { env, paths, .. } = look.world;
     let shell = Shell::of(env).map(|shell| (shell.name(), shell.place(env, paths)));
     let found = shell.map(|(name, path)| match path.exists() {
+        true if name == "bash" && !Path::new(LOADER).exists() => {
+            Finding::warn("bash has them, and nothing that loads them")
+                .hint("install the package `bash-completion`")
+        }
         true => Finding::ok(format!("{name} has them")),
         false => Finding::ok(format!("none for {name}")).hint("`nanobot onboard --completions`"),
     });
