@@ -68,7 +68,14 @@ impl Log {
         store::create_dir(path.parent().context("a session file is in a directory")?)?;
         let mut busy = |holder: Option<&store::Holder>| {
             let who = holder
-                .map(|holder| format!(" (process {}, since {})", holder.pid, holder.since))
+                .map(|holder| {
+                    let since = holder.since.split_once('T');
+                    // Seconds are enough for whoever waits.
+                    let since = since.map_or(holder.since.as_str(), |(_, time)| {
+                        time.split(['.', '+', 'Z']).next().unwrap_or(time)
+                    });
+                    format!(" (process {}, since {since})", holder.pid)
+                })
                 .unwrap_or_default();
             notice(&format!(
                 "waiting for session `{key}`, which another run is using{who}"
