@@ -144,7 +144,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
         env.get("NO_COLOR").is_some(),
         env.get("TERM") == Some("dumb"),
     );
-    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    let arguments = helped(arguments.into_iter().collect());
     let cli = match of_line(&arguments).map_or_else(|| parsed(&arguments), Ok) {
         Ok(cli) => cli,
         Err(error) => return usage(&error, &arguments, Terminal::probe(None, no_color, dumb)),
@@ -186,6 +186,15 @@ pub fn documented(form: Form) -> clap::Command {
             about.unwrap_or_default()
         ))
     })
+}
+
+/// `help`, and the command that follows it, as what is meant by that: the command with `--help`.
+fn helped(mut arguments: Vec<OsString>) -> Vec<OsString> {
+    if arguments.get(1).is_some_and(|word| word == "help") {
+        arguments.remove(1);
+        arguments.push("--help".into());
+    }
+    arguments
 }
 
 fn parsed(arguments: &[OsString]) -> Result<Cli, clap::Error> {
@@ -318,13 +327,18 @@ fn dispatch(cli: Cli, env: Env, terminal: Terminal) -> anyhow::Result<Exit> {
 
 /// Say what went wrong, and what to do next. Returns the status.
 pub fn report(error: &anyhow::Error, terminal: Terminal) -> Exit {
+    report_with(error, hint_of(error), terminal)
+}
+
+/// As [`report`], with another hint.
+fn report_with(error: &anyhow::Error, hint: Option<&str>, terminal: Terminal) -> Exit {
     if !error
         .downcast_ref::<error::Stop>()
         .is_some_and(|stop| stop.is_known())
     {
         // What a model or a file's name says may hold a line's end, and would begin a line that looks like one of ours.
         terminal.fail(&format!("{error:#}").replace('\n', "\n  | "));
-        if let Some(hint) = hint_of(error) {
+        if let Some(hint) = hint {
             terminal.complain(&format!("  try: {}", hint.replace(['\n', '\r'], "␊")));
         }
     }
@@ -337,7 +351,8 @@ fn usage(error: &clap::Error, arguments: &[OsString], terminal: Terminal) -> Exi
     let error = help.as_ref().unwrap_or(error);
     if error.use_stderr() {
         terminal.complain(error.render().to_string().trim_end());
-        if let Some(meant) = joined(error, arguments).or_else(|| elsewhere(error, arguments)) {
+        let meant = joined(error, arguments).or_else(|| elsewhere(error, arguments));
+        if let Some(meant) = meant.or_else(|| said(error, arguments)) {
             terminal.complain(&format!("  try: {meant}"));
         }
         return Exit::Usage;
@@ -386,7 +401,6 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("sessions", "nanobot session"),
     ("trigger", "nanobot cron run JOB"),
     ("plugins", "nanobot tool list"),
-    ("help", "nanobot --help"),
 ];
 
 fn elsewhere(error: &clap::Error, arguments: &[OsString]) -> Option<String> {
@@ -396,6 +410,32 @@ fn elsewhere(error: &clap::Error, arguments: &[OsString]) -> Option<String> {
         .filter(|_| is_unknown.contains(&error.kind()))?;
     let known = ELSEWHERE.iter().find(|(word, _)| first == word);
     known.map(|(_, here)| (*here).to_owned())
+}
+
+/// What was typed without a flag, where it is neither a command nor like one, as the message that it may be.
+fn said(error: &clap::Error, arguments: &[OsString]) -> Option<String> {
+    let is_agent = arguments.get(1).is_some_and(|word| word == "agent");
+    let kind = match error.kind() {
+        ErrorKind::InvalidSubcommand => ContextKind::InvalidSubcommand,
+        ErrorKind::UnknownArgument if is_agent => ContextKind::InvalidArg,
+        _ => return None,
+    };
+    let Some(ContextValue::String(stray)) = error.get(kind) else {
+        return None;
+    };
+    let at = arguments.iter().position(|word| word == stray.as_str())?;
+    let words: Option<Vec<&str>> = arguments[at..].iter().map(|word| word.to_str()).collect();
+    let words = words?;
+    let is_known = error.get(ContextKind::SuggestedSubcommand).is_some();
+    if is_known || !(is_agent || at == 1) || words.iter().any(|word| word.starts_with('-')) {
+        return None;
+    }
+    let words = quoted(&words.join(" "));
+    let words = match words.contains('\'') {
+        true => words,
+        false => format!("'{words}'"),
+    };
+    Some(format!("nanobot agent -m {words}"))
 }
 
 /// Flags whose value is no word of its own.

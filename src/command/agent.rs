@@ -202,7 +202,7 @@ pub(super) fn say(world: &World, arguments: &Arguments, talk: &Talk) -> Spoken {
     } = gone;
     let result = json::result(&ending, exit, &about, &report.stamp);
     for error in report.finish(&result).err().iter().chain(&ending.error) {
-        crate::report(error, world.terminal);
+        super::repl::hints::report(error, world.terminal);
     }
     if let Some(afterwards) = afterwards {
         afterwards.run(world, exit, false);

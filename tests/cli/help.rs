@@ -264,5 +264,34 @@ fn the_words_of_the_python_program_lead_somewhere() {
     check(&["gateway", "--port", "1"], "a pipe or a crontab line");
     check(&["serve"], "a pipe or a crontab line");
     check(&["sessions", "restore-workspace"], "nanobot session");
-    check(&["help"], "nanobot --help");
+}
+
+#[test]
+fn help_is_a_word_too_and_a_message_needs_its_flag() {
+    let story = Story::bare();
+    let help = story.run(["help"]).status(0).text();
+    assert!(help.contains("agent") && help.contains("onboard"), "{help}");
+    assert_eq!(help, story.run(["--help"]).text());
+    let help = story.run(["help", "agent"]).status(0).text();
+    assert_eq!(help, story.run(["agent", "--help"]).text());
+    let check = |arguments: &[&str], tip: Option<&str>| {
+        let told = story.run(arguments).status(2).error_text();
+        let line = told.lines().find(|line| line.contains("agent -m"));
+        let tip = tip.map(|tip| format!("  try: nanobot agent -m {tip}"));
+        assert_eq!(line, tip.as_deref(), "{arguments:?}: {told}");
+    };
+    check(&["hello"], Some("'hello'"));
+    check(
+        &["hello", "there, it's me"],
+        Some(r"'hello there, it'\''s me'"),
+    );
+    check(&["agent", "hello"], Some("'hello'"));
+    check(
+        &["agent", "-s", "work", "hello", "there"],
+        Some("'hello there'"),
+    );
+    check(&["agnet"], None);
+    check(&["agent", "--nosuch"], None);
+    check(&["session", "nosuch"], None);
+    check(&["help", "nosuch", "x"], None);
 }
