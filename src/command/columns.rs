@@ -1,6 +1,10 @@
 //! Text in columns, for people and for `awk`: two spaces apart, nothing at the end of a line. Pure.
 
+use crate::sys::terminal::folded;
 use console::{Alignment, measure_text_width, pad_str, truncate_str};
+
+/// Words are not folded into fewer columns than this.
+const NARROWEST: usize = 16;
 
 /// Where the text of a column stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,33 +47,22 @@ pub(super) fn clipped(text: &str, width: Option<usize>) -> String {
     }
 }
 
-/// `text` in lines of at most `width` columns, broken where there is a space.
-pub(super) fn folded(text: &str, width: usize) -> String {
-    let mut lines: Vec<String> = Vec::new();
-    for line in text.split('\n') {
-        let indent = line.len() - line.trim_start_matches(' ').len();
-        let mut now = line[..indent].to_owned();
-        let mut is_empty = true;
-        for word in line[indent..].split(' ') {
-            let next = measure_text_width(&now) + 1 + measure_text_width(word);
-            if !is_empty && next > width {
-                lines.push(std::mem::replace(&mut now, " ".repeat(indent)));
-                is_empty = true;
-            }
-            if !is_empty {
-                now.push(' ');
-            }
-            now.push_str(word);
-            is_empty = false;
-        }
-        lines.push(now);
-    }
-    lines.join("\n")
+/// `words` behind `head`, and where a terminal has no more than `width` columns, in lines below one another.
+pub(super) fn behind(head: &str, words: &str, width: Option<usize>) -> String {
+    let indent = measure_text_width(head);
+    let words = match width {
+        Some(width) => folded(words, width.saturating_sub(indent).max(NARROWEST), 0),
+        None => return format!("{head}{words}"),
+    };
+    format!(
+        "{head}{}",
+        words.replace('\n', &format!("\n{:indent$}", ""))
+    )
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Side, aligned, clipped, folded};
+    use super::{Side, aligned, behind, clipped};
 
     #[test]
     fn columns_are_as_wide_as_what_is_in_them() {
@@ -89,14 +82,17 @@ mod tests {
     }
 
     #[test]
-    fn a_text_is_folded_at_spaces() {
-        let check =
-            |text: &str, width: usize, expect: &str| assert_eq!(folded(text, width), expect);
-        check("one two three", 80, "one two three");
-        check("one two three", 8, "one two\nthree");
-        check("  one two three", 8, "  one\n  two\n  three");
-        check("a-very-long-word next", 8, "a-very-long-word\nnext");
-        check("one\ntwo", 80, "one\ntwo");
-        check("", 8, "");
+    fn words_stand_behind_their_head() {
+        assert_eq!(behind("a:  ", "one two", None), "a:  one two");
+        let text = "one two three four five six seven";
+        let expect = "a:  one two three\n    four five six\n    seven";
+        assert_eq!(behind("a:  ", text, Some(20)), expect);
+        // A window without room for both.
+        assert_eq!(
+            behind(&" ".repeat(20), "one two three four", Some(10))
+                .lines()
+                .count(),
+            2
+        );
     }
 }

@@ -3,7 +3,6 @@
 
 use crate::World;
 use crate::cli::{Directory, Onboard as Arguments};
-use crate::command::columns::folded;
 use crate::command::config::{piped, written};
 use crate::command::{asker, trial};
 use crate::error::{Exit, exit_of, fail_hint};
@@ -13,6 +12,7 @@ use crate::settings::keys::{KEYS, Stage, camel_case, snake_case};
 use crate::settings::{Config, Overrides, Settings};
 use crate::sys::signal;
 use crate::sys::terminal::Terminal;
+use crate::sys::terminal::folded;
 use crate::workspace::Workspace;
 use anyhow::{Context, Result};
 use serde_json::Value;
@@ -48,7 +48,7 @@ pub fn run(world: &World, arguments: &Arguments) -> Result<Exit> {
     let before = Config::load(&world.paths.config)?;
     if is_bare(arguments) && Terminal::is_attended() {
         let width = world.terminal.breadth();
-        return attended(world, &before, &|text| say(&folded(text, width)));
+        return attended(world, &before, &|text| say(&folded(text, width, 0)));
     }
     let edits = given(arguments, &before)?;
     let settings = set_up(world, &before, edits, &say, &|after| {

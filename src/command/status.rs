@@ -2,7 +2,7 @@
 
 use super::agent::places::may_write;
 use super::asker::{self, Way};
-use super::columns::folded;
+use super::columns::behind;
 use super::granted;
 use crate::World;
 use crate::cli::{Grants, Status as Arguments};
@@ -220,14 +220,10 @@ fn show(world: &World, rows: &[(&str, String)]) -> Result<()> {
             Style::new().bold()
         };
         let words = harmless(words);
-        let words = match world.terminal.width() {
-            Some(width) => folded(&words, width.saturating_sub(INDENT)),
-            None => words,
-        };
         page.paint(name, &style)?;
-        let gap = INDENT.saturating_sub(name.len());
-        let words = words.replace('\n', &format!("\n{:INDENT$}", ""));
-        page.put(&format!("{:gap$}{words}\n", ""))?;
+        let head = format!("{name:INDENT$}");
+        let row = behind(&head, &words, world.terminal.width());
+        page.put(&format!("{}\n", &row[name.len()..]))?;
     }
     page.end()
 }

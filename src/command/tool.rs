@@ -4,6 +4,7 @@ use crate::World;
 use crate::cli::Grants;
 use crate::cli::policy::Tool as Command;
 use crate::command::agent::places::{self, Cast, Scene};
+use crate::command::columns::behind;
 use crate::command::granted;
 use crate::error::{Exit, Stop, fail, fail_hint};
 use crate::event::Outcome;
@@ -79,7 +80,10 @@ fn list(world: &World, grants: &Grants, json: bool) -> Result<Exit> {
                 json!({ "name": spec.name, "description": spec.description, "parameters": spec.parameters })
                     .to_string()
             }
-            false => format!("{:width$}  {}", spec.name, spec.description),
+            false => {
+                let head = format!("{:width$}  ", spec.name);
+                behind(&head, &spec.description, world.terminal.width())
+            }
         };
         world.terminal.print(&format!("{line}\n"))?;
     }

@@ -15,16 +15,22 @@ use std::io::{IsTerminal, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 
 mod ask;
+mod fold;
 mod foot;
 mod harmless;
 pub(super) mod later;
 mod page;
 mod row;
 
+pub use fold::folded;
 pub use foot::Painter;
 pub use harmless::{Harmless, harmless, harmless_json};
 pub use page::Page;
 pub use row::Row;
+
+/// What stands before the cause of a failure, and before what to do next.
+const NAME: &str = "nanobot:";
+const HINT: &str = "  try: ";
 
 /// The two streams and what they are connected to.
 #[derive(Clone, Copy, Debug)]
@@ -142,9 +148,21 @@ impl Terminal {
         Ok(())
     }
 
-    /// Write a line to standard error, made harmless and without keys.
+    /// Write a line to standard error, made harmless and without keys; on a terminal it is folded where the window ends.
     pub fn complain(self, line: &str) {
-        self.write_error(shown(line));
+        self.write_error(self.fitted(&shown(line)));
+    }
+
+    fn fitted(self, text: &str) -> String {
+        let hang = if text.starts_with(HINT) {
+            HINT.trim_start().len()
+        } else {
+            2
+        };
+        match self.err {
+            true => folded(text, error_width(), hang),
+            false => text.to_owned(),
+        }
     }
 
     /// As [`Self::complain`], for a line in colours; on a terminal it is cut where the window ends.
@@ -178,8 +196,9 @@ impl Terminal {
 
     /// As [`Self::complain`], for what ended the run: after our name, in red where colour may be used.
     pub fn fail(self, cause: &str) {
-        let name = console::style("nanobot:").for_stderr().red().bold();
-        self.write_error(format!("{name} {}", shown(cause)));
+        let text = self.fitted(&format!("{NAME} {}", shown(cause)));
+        let name = console::style(NAME).for_stderr().red().bold();
+        self.write_error(text.replacen(NAME, &name.to_string(), 1));
     }
 
     fn write_error(self, mut text: String) {

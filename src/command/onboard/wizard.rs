@@ -6,7 +6,6 @@ use super::{Block, Edit, defaults, merged, where_to_work};
 use crate::World;
 use crate::cli::Directory;
 use crate::command::asker::{self, Way};
-use crate::command::columns::folded;
 use crate::command::config::written;
 use crate::command::{provider, trial};
 use crate::error::{Exit, Stop, exit_of, fail_hint, hint_of};
@@ -17,6 +16,7 @@ use crate::settings::keys::snake_case;
 use crate::settings::{Config, Overrides, Settings};
 use crate::sys::http;
 use crate::sys::terminal::Terminal;
+use crate::sys::terminal::folded;
 use anyhow::Result;
 use serde_json::Value;
 use std::time::Duration;
@@ -152,7 +152,7 @@ fn question(terminal: Terminal, words: &str, default: &str) -> Result<String> {
 /// [`Left`], or a signal.
 pub(super) fn confirm(world: &World, words: &str, default: bool) -> Result<bool> {
     let choice = if default { "Y/n" } else { "y/N" };
-    let words = folded(&format!("{words} [{choice}] "), world.terminal.breadth());
+    let words = folded(&format!("{words} [{choice}] "), world.terminal.breadth(), 0);
     loop {
         let answer = world.terminal.ask(&words)?.ok_or(Left)?;
         match answer.trim().to_lowercase().as_str() {
@@ -167,7 +167,7 @@ pub(super) fn confirm(world: &World, words: &str, default: bool) -> Result<bool>
 impl Wizard<'_> {
     fn say(&self, text: &str) {
         let terminal = self.world.terminal;
-        terminal.complain(&folded(text, terminal.breadth()));
+        terminal.complain(&folded(text, terminal.breadth(), 0));
     }
 
     fn there(&self, path: &str) -> Option<&str> {

@@ -4,6 +4,7 @@
 use super::{cron, works};
 use crate::World;
 use crate::cli::Status as Arguments;
+use crate::command::columns::behind;
 use crate::cron::job::Job;
 use crate::cron::store::Store;
 use crate::error::{Exit, exit_of, hint_of};
@@ -233,10 +234,14 @@ impl Told<'_> {
         let mut page = Page::on(self.world.terminal);
         let level = finding.level.word();
         page.paint(level, &finding.level.style())?;
-        let name = format!("{:<gap$}  {name:<11}", "", gap = 4 - level.len());
-        page.put(&format!("{name}  {}\n", one_line(&finding.words)))?;
+        let name = format!("{:<gap$}  {name:<11}  ", "", gap = 4 - level.len());
+        // What was painted takes room too.
+        let room = self.world.terminal.width();
+        let row = behind(&format!("{level}{name}"), &one_line(&finding.words), room);
+        page.put(&format!("{}\n", &row[level.len()..]))?;
         if let Some(hint) = &finding.hint {
-            page.put(&format!("{:INDENT$}try: {}\n", "", one_line(hint)))?;
+            let head = format!("{:INDENT$}try: ", "");
+            page.put(&format!("{}\n", behind(&head, &one_line(hint), room)))?;
         }
         page.end()
     }

@@ -1,0 +1,48 @@
+//! Lines that are too long for the window, broken where there is a space: a terminal would cut words in two. Pure.
+
+use console::measure_text_width;
+
+/// `text` in lines of at most `width` columns. What goes on in a new line stands where its line began, and `hang` columns
+/// further to the right.
+pub fn folded(text: &str, width: usize, hang: usize) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    for line in text.split('\n') {
+        let indent = line.len() - line.trim_start_matches(' ').len();
+        let mut now = line[..indent].to_owned();
+        let mut is_empty = true;
+        for word in line[indent..].split(' ') {
+            let next = measure_text_width(&now) + 1 + measure_text_width(word);
+            if !is_empty && next > width {
+                lines.push(std::mem::replace(&mut now, " ".repeat(indent + hang)));
+                is_empty = true;
+            }
+            if !is_empty {
+                now.push(' ');
+            }
+            now.push_str(word);
+            is_empty = false;
+        }
+        lines.push(now);
+    }
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::folded;
+
+    #[test]
+    fn a_text_is_folded_at_spaces() {
+        let check = |text: &str, width: usize, hang: usize, expect: &str| {
+            assert_eq!(folded(text, width, hang), expect);
+        };
+        check("one two three", 80, 0, "one two three");
+        check("one two three", 8, 0, "one two\nthree");
+        check("  one two three", 8, 0, "  one\n  two\n  three");
+        check("a-very-long-word next", 8, 0, "a-very-long-word\nnext");
+        check("one\ntwo", 80, 2, "one\ntwo");
+        check("", 8, 2, "");
+        check("one two three four", 8, 2, "one two\n  three\n  four");
+        check("  try: one two", 10, 5, "  try: one\n       two");
+    }
+}
