@@ -785,6 +785,16 @@ fn completions_are_looked_for_where_the_shell_does() {
     let place = ".config/fish/completions/nanobot.fish";
     write(&story.home().join(place), b"x");
     assert_eq!(found(&story, &shell, "completions"), ["ok: fish has them"]);
+    // In bash a package of its own loads them, which is not everywhere.
+    let place = ".local/share/bash-completion/completions/nanobot";
+    write(&story.home().join(place), b"x");
+    let loads = std::path::Path::new("/usr/share/bash-completion/bash_completion").exists();
+    let expect = match loads {
+        true => "ok: bash has them",
+        false => "warn: bash has them, and nothing that loads them",
+    };
+    let shell = [("SHELL", "/bin/bash")];
+    assert_eq!(found(&story, &shell, "completions"), [expect]);
 }
 
 #[test]

@@ -545,6 +545,30 @@ fn what_the_files_were_is_brought_back() {
 }
 
 #[test]
+fn what_another_conversation_did_is_taken_back_only_by_its_number() {
+    let story = Story::new().script([
+        calls("write_file", json!({ "path": "a.md", "content": "new" })),
+        says("Written."),
+    ]);
+    story
+        .run(["agent", "-s", "other", "--write", "-m", "write"])
+        .stdout("Written.\n");
+    let mut screen = talk(&story);
+    say(&mut screen, "/undo")
+        .until("try: `/undo 1`")
+        .until_prompt("> ");
+    assert!(
+        screen.scrolled().contains("`other`"),
+        "{}",
+        screen.scrolled()
+    );
+    assert!(story.dir().join("a.md").exists());
+    say(&mut screen, "/undo 1").until("removed");
+    assert!(!story.dir().join("a.md").exists());
+    end(&mut screen);
+}
+
+#[test]
 fn a_conversation_keeps_its_connection() {
     let story = Story::new().script([says("First."), says("Second.")]);
     let mut screen = talk(&story);

@@ -5,7 +5,8 @@
 use crate::World;
 use crate::cli::{Agent, Repl as Arguments};
 use crate::command::agent::{self, Talk};
-use crate::error::{Exit, fail_hint};
+use crate::command::columns::behind;
+use crate::error::{Exit, exit_of, fail_hint};
 use crate::session;
 use crate::sys::editor::{Editor, Line};
 use crate::sys::secret::random_hex;
@@ -16,6 +17,7 @@ use std::cell::RefCell;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+pub(super) mod hints;
 pub mod known;
 mod mention;
 mod person;
@@ -199,7 +201,10 @@ impl<'w> Repl<'w> {
         let done = self.obey(name, rest);
         if let Err(error) = done {
             signal::last_words();
-            crate::report(&error, self.world.terminal);
+            hints::report(&error, self.world.terminal);
+            if name == "shell" && exit_of(&error) == Exit::Interrupted {
+                self.tell("[ended by a signal]");
+            }
         }
     }
 
@@ -268,11 +273,18 @@ impl<'w> Repl<'w> {
             "nanobot {}, conversation {key}; /help tells the commands, Ctrl-D ends\n",
             env!("CARGO_PKG_VERSION")
         );
+        let line = behind("", &line, self.world.terminal.width());
         self.world.terminal.print(&line)?;
         let notice = self.editor().notice();
         notice
             .iter()
             .for_each(|text| self.tell(&format!("nanobot: {text}")));
+        // Better now than after the first message.
+        if self.arguments.replay.is_none()
+            && let Err(error) = agent::asked(self.world, &self.arguments)
+        {
+            hints::report(&error, self.world.terminal);
+        }
         Ok(())
     }
 }

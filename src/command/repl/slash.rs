@@ -3,12 +3,13 @@
 use super::known::{COMMANDS, Live, Takes};
 use super::{EXITS, Repl, SESSION};
 use crate::World;
-use crate::cli::{self, Agent, Cli};
+use crate::cli::{self, Agent, Cli, DryRun};
 use crate::command;
 use crate::command::agent;
+use crate::command::columns::behind;
 use crate::command::config::written;
 use crate::command::granted;
-use crate::error::{Exit, fail, fail_hint};
+use crate::error::{Exit, exit_of, fail, fail_hint};
 use crate::policy::profile;
 use crate::provider::registry::facts::MODELS;
 use crate::session;
@@ -167,9 +168,14 @@ impl Repl<'_> {
             }
             "session" if rest.is_empty() => self.say(&format!("{}\n", key.unwrap_or("none"))),
             "session" => {
+                let said = match self.count(rest)? {
+                    None => "a new one".to_owned(),
+                    Some(1) => "1 message".to_owned(),
+                    Some(count) => format!("{count} messages"),
+                };
                 self.arguments.session = Some(rest.to_owned());
                 self.forget();
-                self.tell(&format!("the conversation is `{rest}` now"));
+                self.tell(&format!("the conversation is `{rest}` now: {said}"));
                 Ok(())
             }
             "sessions" => self.run(words(&["session", "list"])),
@@ -200,18 +206,35 @@ impl Repl<'_> {
                 let all = all_profiles(self.world);
                 let line = |it: &Candidate| {
                     let mark = if it.text == held { '*' } else { ' ' };
-                    format!("{mark} {:14} {}\n", it.text, it.about)
+                    let head = format!("{mark} {:14} ", it.text);
+                    behind(&head, &it.about, self.world.terminal.width()) + "\n"
                 };
                 self.say(&all.iter().map(line).collect::<String>())
             }
             "profile" => self.change_profile(rest),
-            "tools" => self.run(self.with_grants(&["tool", "list"])),
+            // With the flags as they are, and not as words that say them.
+            "tools" => {
+                let grants = Box::new(self.arguments.grants.clone());
+                let command = cli::policy::Tool::List {
+                    grants,
+                    json: false,
+                };
+                command::tool::run(self.world, &command).map(drop)
+            }
             "skills" => self.skills(rest),
             "mcp" => self.say("no MCP servers: this release does not speak to them\n"),
             "memory" if rest.is_empty() => self.run(words(&["memory", "show"])),
             "memory" => self.run(words(&["memory"])),
             "usage" => self.run(words(&["usage"])),
-            "context" => self.run(vec!["session".into(), "context".into(), self.kept(key)?]),
+            "context" => {
+                let arguments = Agent {
+                    dry_run: Some(DryRun::Table),
+                    no_stdin: true,
+                    ..self.arguments.clone()
+                };
+                agent::run(self.world, &arguments);
+                Ok(())
+            }
             "save" => self.save(rest),
             "edit" => {
                 let text = compose(&self.world.env, rest)?;
@@ -248,6 +271,19 @@ impl Repl<'_> {
         crate::command::session::place(self.world, &settings)
     }
 
+    /// The messages of a conversation, where there is one.
+    fn count(&self, key: &str) -> Result<Option<usize>> {
+        match session::entries(&self.place()?, key) {
+            Ok(entries) => Ok(Some(
+                entries
+                    .filter(|entry| matches!(entry, Ok(session::Entry::Message(_))))
+                    .count(),
+            )),
+            Err(error) if exit_of(&error) == Exit::NoInput => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     fn say(&self, text: &str) -> Result<()> {
         self.world.terminal.print(text)
     }
@@ -267,7 +303,9 @@ impl Repl<'_> {
             cli::Command::Session { command } => command::session::run(world, &command),
             cli::Command::Memory { command } => command::memory::run(world, &command),
             cli::Command::Tool { command } => command::tool::run(world, &command),
-            cli::Command::Undo(arguments) => command::undo::run(world, &arguments),
+            cli::Command::Undo(arguments) => {
+                command::undo::within(world, &arguments, self.arguments.session.as_deref())
+            }
             cli::Command::Usage(arguments) => command::usage::run(world, &arguments),
             other => unreachable!("no word of a conversation stands for {other:?}"),
         }
@@ -281,13 +319,16 @@ impl Repl<'_> {
         };
         // The longest ones need not set the width for all.
         let width = 20;
+        // A window of 24 rows has all of it: two stand below in words, or are on the screen already.
         let lines = COMMANDS
             .iter()
+            .filter(|it| !["help", "exit"].contains(&it.name))
             .map(|it| format!("{:width$}  {}\n", name(it), it.about));
         let text: String = lines.collect();
         self.say(&format!(
-            "{text}\n!CMD runs CMD in your shell; what it prints goes with your next message.\n@FILE attaches FILE; \
-             of a text of several lines, in the first and the last.\nAlt-Enter, or a `\\` at the end, goes on in a new line.\nCtrl-R searches what you typed before; Ctrl-C stops a turn.\n"
+            "{text}\n!CMD runs CMD with /bin/sh; what it prints goes with your next message.\n@FILE attaches FILE; \
+             of a text of several lines, in the first and the last. Alt-Enter,\nor a `\\` at the end, goes on in a new line. \
+             Ctrl-R searches what you typed;\nCtrl-C stops a turn; Ctrl-D, or /exit, ends.\n"
         ))
     }
 
@@ -309,12 +350,14 @@ impl Repl<'_> {
             let body = skill.body.trim();
             return self.say(&format!("{}\n{place}\n\n{body}\n", skill.description));
         }
+        let width = self.world.terminal.width();
         let line = |skill: &skill::Skill| {
             let lacks = match skill.missing.is_empty() {
                 true => String::new(),
                 false => format!(" (lacks {})", skill.missing.join(", ")),
             };
-            format!("{:20} {}{lacks}\n", skill.name, skill.description)
+            let words = format!("{}{lacks}", skill.description);
+            behind(&format!("{:20} ", skill.name), &words, width) + "\n"
         };
         let text: String = skills.iter().map(line).collect();
         match text.is_empty() {
@@ -385,33 +428,6 @@ impl Repl<'_> {
         self.arguments = arguments;
         self.tell(&format!("the profile is `{name}` now: {}", profile.about));
         Ok(())
-    }
-
-    /// `words`, and the flags that say what the agent may do.
-    fn with_grants(&self, words: &[&str]) -> Vec<String> {
-        let mut all: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-        let grants = &self.arguments.grants;
-        all.extend(
-            grants
-                .profile
-                .iter()
-                .map(|name| format!("--profile={name}")),
-        );
-        let paths = [("--write", &grants.write)];
-        for (flag, paths) in paths {
-            all.extend(
-                paths
-                    .iter()
-                    .map(|path| format!("{flag}={}", path.display())),
-            );
-        }
-        if let Some(names) = &grants.tools {
-            all.push(format!("--tools={}", names.join(",")));
-        }
-        if grants.no_tools {
-            all.push("--no-tools".into());
-        }
-        all
     }
 
     /// Write the last answer to a file.
