@@ -83,7 +83,11 @@ impl Roff {
             self.apart();
             // Lines that are indented are a table.
             let indented = |line: &&str| line.starts_with("  ");
-            let table: Vec<String> = paragraph.lines().filter(indented).map(str::to_owned).collect();
+            let table: Vec<String> = paragraph
+                .lines()
+                .filter(indented)
+                .map(str::to_owned)
+                .collect();
             let prose: Vec<&str> = paragraph.lines().filter(|line| !indented(line)).collect();
             self.text(&prose.join(" "));
             if !table.is_empty() {

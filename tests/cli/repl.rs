@@ -490,7 +490,7 @@ fn its_commands() {
     let mut screen = begun(story.screen(36, 80).args(["repl"]));
     say(&mut screen, "/help")
         .until("/exit")
-        .until("Ctrl-C stops a turn.")
+        .until("Ctrl-C stops a turn;")
         .until_prompt("> ");
     screen.snapshot("repl_help", &screen.text());
     say(&mut screen, "/hlep").until("try: `/help`, or");

@@ -63,6 +63,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "prompt",
             "provider",
             "report",
+            "report_with",
             "session",
             "settings",
             "skill",

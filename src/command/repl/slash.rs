@@ -326,9 +326,9 @@ impl Repl<'_> {
             .map(|it| format!("{:width$}  {}\n", name(it), it.about));
         let text: String = lines.collect();
         self.say(&format!(
-            "{text}\n!CMD runs CMD with /bin/sh; what it prints goes with your next message.\n@FILE attaches FILE; \
-             of a text of several lines, in the first and the last. Alt-Enter,\nor a `\\` at the end, goes on in a new line. \
-             Ctrl-R searches what you typed;\nCtrl-C stops a turn; Ctrl-D, or /exit, ends.\n"
+            "{text}\n!CMD runs CMD with /bin/sh; what it prints goes with your next message.\n@FILE attaches FILE. \
+             Alt-Enter, or a `\\` at the end, goes on in a new line.\nCtrl-R searches what you typed; Ctrl-C stops a turn; \
+             Ctrl-D, or /exit, ends.\n"
         ))
     }
 

@@ -107,7 +107,8 @@ impl Modes {
         modes.input_flags &= !(InputFlags::ICRNL | InputFlags::INLCR | InputFlags::IGNCR);
         modes.local_flags &=
             !(LocalFlags::ECHO | LocalFlags::ECHONL | LocalFlags::ICANON | LocalFlags::IEXTEN);
-        modes.local_flags |= LocalFlags::ISIG;
+        // Without the last one a Ctrl-C would take with it what was typed before.
+        modes.local_flags |= LocalFlags::ISIG | LocalFlags::NOFLSH;
         at_once(&mut modes);
         match self.in_front() {
             true => self.set(&modes),
