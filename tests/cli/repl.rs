@@ -473,7 +473,7 @@ fn a_file_after_an_at_goes_along() {
 #[test]
 fn the_configs_own_key_is_not_kept_when_it_is_the_first_line() {
     let key = "my-own-key-of-the-config";
-    let story = Story::new().set("/providers/custom/apiKey", json!(key));
+    let story = Story::new().set("providers.custom.apiKey", json!(key));
     let mut screen = talk(&story);
     say(&mut screen, &format!("!echo is {key} right?")).until("is *** right?\n");
     end(&mut screen);
