@@ -15,6 +15,51 @@ pub(super) struct Inline {
     held: String,
     /// The letter before that.
     before: Option<char>,
+    closers: Closers,
+}
+
+/// Where emphasis may be closed, for each of its marks: what was looked through is not looked through again for every mark
+/// and every piece.
+#[derive(Debug, Default)]
+struct Closers([Closer; EMPHASIS.len()]);
+
+/// The marks of emphasis.
+const EMPHASIS: &[u8] = b"*_~";
+
+#[derive(Debug, Default)]
+struct Closer {
+    /// So many bytes were looked through.
+    seen: usize,
+    /// The last run of the mark that was found there, and may close something.
+    found: Option<usize>,
+}
+
+impl Closers {
+    /// Whether what `text` opens before the byte `from` may be closed there or later, and before `end`.
+    fn may_close(&mut self, text: &str, mark: u8, from: usize, end: usize) -> bool {
+        let place = EMPHASIS.iter().position(|known| *known == mark);
+        let Some(closer) = place.map(|place| &mut self.0[place]) else {
+            return true;
+        };
+        if closer.found.is_none_or(|at| at < from) {
+            let bytes = text.as_bytes();
+            let closes = |at: &usize| {
+                let before = bytes[at - 1];
+                bytes[*at] == mark && before != mark && !before.is_ascii_whitespace()
+            };
+            closer.found = (closer.seen.max(from)..bytes.len()).find(closes);
+            closer.seen = closer.found.map_or(bytes.len(), |at| at + 1);
+        }
+        closer.found.is_some_and(|at| at < end)
+    }
+
+    /// So many bytes at the beginning are gone.
+    fn forget(&mut self, bytes: usize) {
+        for closer in &mut self.0 {
+            closer.seen = closer.seen.saturating_sub(bytes);
+            closer.found = closer.found.and_then(|at| at.checked_sub(bytes));
+        }
+    }
 }
 
 /// Takes what is to be shown.
@@ -24,21 +69,29 @@ impl Inline {
     /// More of the line; what is known now is shown.
     pub(super) fn feed(&mut self, text: &str, look: Look, show: &mut Show<'_>) {
         self.held.push_str(text);
-        let done = resolve(&self.held, self.before, false, look, show);
+        let done = resolve(
+            &self.held,
+            self.before,
+            false,
+            &mut self.closers,
+            look,
+            show,
+        );
+        self.closers.forget(done);
         self.before = self.held[..done].chars().next_back().or(self.before);
         self.held.drain(..done);
     }
 
     /// The line has ended.
     pub(super) fn end(&mut self, look: Look, show: &mut Show<'_>) {
-        resolve(&self.held, self.before, true, look, show);
+        resolve(&self.held, self.before, true, &mut self.closers, look, show);
         *self = Self::default();
     }
 }
 
 /// Show a text that is complete.
 pub(super) fn show(text: &str, look: Look, show: &mut Show<'_>) {
-    resolve(text, None, true, look, show);
+    resolve(text, None, true, &mut Closers::default(), look, show);
 }
 
 /// What stands at a mark.
@@ -66,6 +119,7 @@ fn resolve(
     text: &str,
     mut before: Option<char>,
     is_over: bool,
+    closers: &mut Closers,
     look: Look,
     show: &mut Show<'_>,
 ) -> usize {
@@ -79,7 +133,7 @@ fn resolve(
             at += plain;
             continue;
         }
-        let length = match found(rest, before, is_over) {
+        let length = match found(text, at, before, is_over, closers) {
             Found::Open => return at,
             Found::Letters(length) => {
                 show(look, &rest[..length]);
@@ -102,7 +156,14 @@ fn resolve(
                     struck: look.struck || struck,
                     ..look
                 };
-                resolve(inner, Some('*'), true, inside, show);
+                resolve(
+                    inner,
+                    Some('*'),
+                    true,
+                    &mut Closers::default(),
+                    inside,
+                    show,
+                );
                 length
             }
             Found::Link {
@@ -127,7 +188,7 @@ fn show_link(text: &str, address: &str, look: Look, show: &mut Show<'_>) {
     if text.is_empty() || text == address || text == bare {
         return show(link, if text.is_empty() { address } else { text });
     }
-    resolve(text, Some('['), true, look, show);
+    resolve(text, Some('['), true, &mut Closers::default(), look, show);
     show(look, " (");
     show(link, address);
     show(look, ")");
@@ -137,18 +198,27 @@ fn is_mark(letter: char) -> bool {
     matches!(letter, '\\' | '`' | '*' | '_' | '~' | '[' | '!' | '<')
 }
 
-/// What `text`, which begins with a mark, has there.
-fn found(text: &str, before: Option<char>, is_over: bool) -> Found<'_> {
+/// What `all`, which has a mark at the byte `at`, has there.
+fn found<'t>(
+    all: &'t str,
+    at: usize,
+    before: Option<char>,
+    is_over: bool,
+    closers: &mut Closers,
+) -> Found<'t> {
+    let text = &all[at..];
     // Nothing beyond the limit is looked at, wherever the text was cut.
     let whole = is_over || text.len() >= LIMIT;
     let text = &text[..text.floor_char_boundary(LIMIT)];
+    let mut may_close =
+        |marks: usize| closers.may_close(all, text.as_bytes()[0], at + marks, at + text.len());
     let found = match text.as_bytes()[0] {
         b'\\' => escaped(text, is_over),
         b'`' => code(text, whole),
         b'[' => link(text, 0),
         b'!' => image(text),
         b'<' => address(text),
-        _ => emphasis(text, before, whole),
+        _ => emphasis(text, before, whole, &mut may_close),
     };
     match found {
         Found::Open if whole => Found::Letters(run(text)),
@@ -198,8 +268,14 @@ fn code_end(text: &str, marks: usize, whole: bool) -> Option<usize> {
     }
 }
 
-/// `**bold**` and the like. Marks of two kinds close what their own kind has opened.
-fn emphasis(text: &str, before: Option<char>, whole: bool) -> Found<'_> {
+/// `**bold**` and the like. Marks of two kinds close what their own kind has opened. `may_close` tells whether there is anything
+/// after so many marks to look for.
+fn emphasis<'t>(
+    text: &'t str,
+    before: Option<char>,
+    whole: bool,
+    may_close: &mut dyn FnMut(usize) -> bool,
+) -> Found<'t> {
     let mark = text.as_bytes()[0];
     let marks = run(text);
     let Some(next) = text[marks..].chars().next() else {
@@ -216,7 +292,12 @@ fn emphasis(text: &str, before: Option<char>, whole: bool) -> Found<'_> {
     if !fits || in_word || next.is_whitespace() {
         return Found::Letters(marks);
     }
-    match closing(text, mark, marks, whole) {
+    let closing = match may_close(marks) {
+        true => closing(text, mark, marks, whole),
+        false if whole => Closing::None,
+        false => Closing::Unknown,
+    };
+    match closing {
         Closing::At(end) => {
             let count = u8::try_from(marks).expect("three at most");
             Found::Emphasis(&text[marks..end - marks], count, end)
@@ -367,7 +448,7 @@ fn address(text: &str) -> Found<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Inline, Look};
+    use super::{Inline, LIMIT, Look};
 
     /// Marks of our own about what has a look.
     fn pieces(cuts: &[&str]) -> String {
@@ -464,5 +545,22 @@ mod tests {
         let mut shown = 0;
         Inline::default().feed(&long, Look::PLAIN, &mut |_, text| shown += text.len());
         assert!(shown > 100, "{shown}");
+    }
+
+    #[test]
+    fn many_marks_that_nothing_closes_cost_no_more_than_words() {
+        check("**b **c **d** *e _f", "{b:b **c **d} *e _f");
+        check("*a\\* *b `c*` d* e", "{i:a* *b }{ic:c*}{i: d} e");
+        // Each is looked for in what follows it, and that was looked through for the one before.
+        let text = "**b ".repeat(20_000);
+        let mut inline = Inline::default();
+        let mut shown = String::new();
+        for _ in 0..20_000 {
+            inline.feed("**b ", Look::PLAIN, &mut |_, text| shown.push_str(text));
+        }
+        assert!(inline.held.len() < LIMIT);
+        assert!(inline.closers.0[0].seen >= inline.held.len() - 4);
+        inline.end(Look::PLAIN, &mut |_, text| shown.push_str(text));
+        assert_eq!(shown, text);
     }
 }
