@@ -336,8 +336,8 @@ impl Toolbox {
                         refused = Some(Refusal { words, ..refusal });
                         (Outcome::Denied, vec![Part::Text(told)])
                     }
+                    // Whoever said no need not be told of it.
                     Ok(Err(Failure::Declined(words))) => {
-                        refused = Some(Refusal::of(words.clone()));
                         (Outcome::Denied, vec![Part::Text(words)])
                     }
                     Err(_) => (

@@ -2,7 +2,7 @@
 //! the terminal is as it was before, whatever ended it.
 
 use crate::screen::{Key, Screen, timeless};
-use crate::server::{Answer, Ending, calls, says, sends};
+use crate::server::{Answer, Ending, calls, fails, says, sends};
 use crate::signals::until_exists;
 use crate::story::Story;
 use rustix::process::Signal;
@@ -445,13 +445,21 @@ fn a_command_that_is_none_does_not_end_it() {
 }
 
 #[test]
-fn what_was_typed_ahead_is_not_sent_after_a_turn_that_was_stopped() {
-    let story = Story::new().script([stalling("Half of it\n\nx"), says("Whole.")]);
+fn what_was_typed_ahead_is_not_sent_after_a_turn_that_failed() {
+    let story = Story::new().script([
+        calls(
+            "exec",
+            json!({ "command": "while [ ! -e go ]; do sleep 0.05; done" }),
+        ),
+        fails(400, "no"),
+        says("Whole."),
+    ]);
     let mut screen = talk(&story);
-    say(&mut screen, "tell").until("Half of it");
-    say(&mut screen, "the next one").press(Key::Ctrl('c'));
-    screen.until("(interrupted").until("> the next one");
-    assert_eq!(story.asked().len(), 1);
+    say(&mut screen, "wait").until("exec");
+    say(&mut screen, "the next one");
+    std::fs::write(story.dir().join("go"), "").unwrap();
+    screen.until("> the next one");
+    assert_eq!(story.asked().len(), 2);
     screen.press(Key::Enter).until("Whole.");
     end(&mut screen);
 }
@@ -525,6 +533,17 @@ fn its_commands() {
     say(&mut screen, "/tools").until("Read a text file");
     say(&mut screen, "/usage").until("DAY");
     say(&mut screen, "/new").until("New session started.");
+    end(&mut screen);
+}
+
+#[test]
+fn the_help_fits_a_window() {
+    let story = Story::new();
+    let mut screen = talk(&story);
+    say(&mut screen, "/help")
+        .until("or /exit")
+        .until_prompt("> ");
+    assert!(screen.text().starts_with("/new "), "{}", screen.text());
     end(&mut screen);
 }
 
