@@ -337,9 +337,7 @@ impl Toolbox {
                         (Outcome::Denied, vec![Part::Text(told)])
                     }
                     // Whoever said no need not be told of it.
-                    Ok(Err(Failure::Declined(words))) => {
-                        (Outcome::Denied, vec![Part::Text(words)])
-                    }
+                    Ok(Err(Failure::Declined(words))) => (Outcome::Denied, vec![Part::Text(words)]),
                     Err(_) => (
                         Outcome::Failed,
                         vec![Part::Text(format!(

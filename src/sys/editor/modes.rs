@@ -97,6 +97,8 @@ impl Modes {
         modes.control_flags |= ControlFlags::CS8;
         modes.local_flags &=
             !(LocalFlags::ECHO | LocalFlags::ICANON | LocalFlags::IEXTEN | LocalFlags::ISIG);
+        // As it is between two lines, where it matters.
+        modes.local_flags |= LocalFlags::NOFLSH;
         at_once(&mut modes);
         self.set(&modes)
     }
