@@ -667,3 +667,21 @@ fn one_answer_is_for_one_question() {
         assert!(!story.dir().join(name).exists(), "{name}");
     }
 }
+
+#[test]
+fn a_table_streams_in_a_conversation() {
+    let table =
+        "| name | price |\n|---|---:|\n| tea | 2.50 |\n| 日本茶 | 12.00 |\n\nThat is **all**.";
+    let story = Story::new().script([says(table), stalling("Half of it\n\nx")]);
+    let mut screen = talk(&story);
+    say(&mut screen, "prices?")
+        .until("That is all.")
+        .until_prompt("> ");
+    screen.snapshot("repl_table", &screen.text());
+    say(&mut screen, "more")
+        .until("Half of it")
+        .press(Key::Ctrl('c'));
+    screen.until("(interrupted").until_prompt("> ");
+    assert!(screen.text().contains("Half of it"), "{}", screen.text());
+    end(&mut screen);
+}
