@@ -685,3 +685,34 @@ fn a_table_streams_in_a_conversation() {
     assert!(screen.text().contains("Half of it"), "{}", screen.text());
     end(&mut screen);
 }
+
+#[test]
+fn what_was_allowed_for_one_conversation_is_asked_again_in_the_next() {
+    let write = |name: &str| calls("write_file", json!({ "path": name, "content": "x" }));
+    let story = Story::new().script([
+        write("one"),
+        says("First."),
+        write("two"),
+        says("Second."),
+        write("three"),
+        says("Third."),
+    ]);
+    let mut screen = talk(&story);
+    say(&mut screen, "a").until_prompt("  allow?");
+    say(&mut screen, "s").until("First.").until_prompt("> ");
+    say(&mut screen, "/fork other")
+        .until("`other` has")
+        .until_prompt("> ");
+    say(&mut screen, "b")
+        .until("path: two")
+        .until_prompt("  allow?");
+    say(&mut screen, "s").until("Second.").until_prompt("> ");
+    say(&mut screen, "/new")
+        .until("New session")
+        .until_prompt("> ");
+    say(&mut screen, "c")
+        .until("path: three")
+        .until_prompt("  allow?");
+    say(&mut screen, "n").until("Third.").until_prompt("> ");
+    end(&mut screen);
+}

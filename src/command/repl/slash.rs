@@ -159,6 +159,9 @@ impl Repl<'_> {
             "new" | "compact" => {
                 let mut arguments = self.arguments.clone();
                 arguments.message = Some(format!("/{name} {rest}").trim().to_owned());
+                if name == "new" {
+                    self.person.forget();
+                }
                 self.turn(&arguments);
                 Ok(())
             }
@@ -377,6 +380,7 @@ impl Repl<'_> {
             "`{new}` has the {count} messages of `{from}`, and is the conversation now"
         ));
         self.arguments.session = Some(new);
+        self.person.forget();
         Ok(())
     }
 
