@@ -37,6 +37,7 @@
 //! | [`ledger`] | what every call of a model cost, and what may still be spent |
 //! | [`history`] | what is sent of a conversation: which messages may be, what they weigh, what stands for the others: pure |
 //! | [`skill`] | what a workspace can teach |
+//! | [`mcp`] | servers of further tools: what they are, what they offer, how they are spoken to. A room of its own, since it alone is asynchronous |
 //! | [`cron`] | jobs: when they are due, the file they are kept in, the lines of the crontab that stand for them |
 //! | [`trust`] | which directories may say how to work. A room of its own: it is neither the workspace's nor the policy's |
 //! | [`provider`] | one trait, one file for each wire format, wrappers, the table of providers |
@@ -48,7 +49,7 @@
 //!
 //! ```text
 //! main → lib → command → turn → { session, provider, tool, guard, policy } → { message, event }
-//!                  └──→ { report, answer, attach, diff, ledger, memory, prompt, settings, workspace, history, skill, cron, trust } ──┘
+//!                  └──→ { report, answer, attach, diff, ledger, memory, prompt, settings, workspace, history, skill, mcp, cron, trust } ──┘
 //!                             settings → policy, for what rules and hosts look like; cron → policy, for quotes;
 //!                             { history, memory, tool } → prompt, for the marks around a text; guard → history; tool → attach,
 //!                             for its readers; tool → { diff, undo }, for what it changes; report → ledger, for how money
@@ -81,6 +82,7 @@ mod fuzz;
 pub mod guard;
 pub mod history;
 pub mod ledger;
+pub mod mcp;
 pub mod memory;
 pub mod message;
 pub mod policy;

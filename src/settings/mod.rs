@@ -15,6 +15,7 @@ pub mod models;
 pub mod rules;
 pub mod schema;
 pub mod secrets;
+pub mod servers;
 
 pub use file::Config;
 pub use layers::{Layers, Origin};
@@ -58,6 +59,8 @@ pub struct Settings {
     pub tools: Tools,
     pub exec: Exec,
     pub web: Web,
+    /// The MCP servers.
+    pub servers: Vec<servers::Server>,
     pub restrict_to_workspace: bool,
     /// Characters of a tool's result that the session keeps: 16,000 are some 4,000 tokens.
     pub max_tool_result_chars: usize,
@@ -288,6 +291,7 @@ impl Settings {
             tools: values.tools()?,
             exec: values.exec()?,
             web: values.web(config, env)?,
+            servers: values.servers(),
             restrict_to_workspace: values.truth("tools.restrictToWorkspace")?,
             max_tool_result_chars: values.count(&defaults("maxToolResultChars"))?,
             session_sync: match values.text("session.sync")?.as_str() {
@@ -329,10 +333,8 @@ struct Values<'a>(&'a Layers<'a>);
 impl Values<'_> {
     fn get(&self, path: &str, flag: Option<(&'static str, Value)>) -> Result<Value> {
         let names: Vec<&str> = path.split('.').collect();
-        let key = Branch::at(&names)
-            .and_then(Branch::key)
-            .expect("only keys of the table are asked for");
         if let Some((flag, value)) = flag {
+            let key = key_at(&names);
             return key.kind.accept(&value).ok_or_else(|| {
                 let cause = format!(
                     "`{flag}` is {}, expected {}",
@@ -342,9 +344,13 @@ impl Values<'_> {
                 fail(Exit::Usage, cause)
             });
         }
-        Ok(match self.0.read(&names)? {
+        self.get_at(&names)
+    }
+
+    fn get_at(&self, names: &[&str]) -> Result<Value> {
+        Ok(match self.0.read(names)? {
             Some(value) => value,
-            None => key.default_value(),
+            None => key_at(names).default_value(),
         })
     }
 
@@ -561,6 +567,13 @@ impl Values<'_> {
             unusable: None,
         })
     }
+}
+
+/// The row of the table for a key that a run asks for.
+fn key_at(names: &[&str]) -> &'static keys::Key {
+    Branch::at(names)
+        .and_then(Branch::key)
+        .expect("only keys of the table are asked for")
 }
 
 /// What a flag says, if it says anything.

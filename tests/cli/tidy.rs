@@ -18,6 +18,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("skill", &["error", "sys"]),
     ("trust", &["error", "sys"]),
     ("cron", &["error", "policy", "sys"]),
+    ("mcp", &["error", "settings", "sys"]),
     ("workspace", &["error", "sys"]),
     ("settings", &["error", "sys", "policy"]),
     ("session", &["error", "sys", "message", "history"]),
@@ -28,8 +29,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "tool",
         &[
-            "attach", "diff", "error", "sys", "message", "event", "provider", "policy", "prompt",
-            "skill", "undo",
+            "attach", "diff", "error", "sys", "mcp", "message", "event", "provider", "policy",
+            "prompt", "skill", "undo",
         ],
     ),
     ("undo", &["error", "sys"]),
@@ -57,6 +58,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "guard",
             "history",
             "ledger",
+            "mcp",
             "memory",
             "message",
             "policy",
@@ -111,6 +113,8 @@ const ONLY_IN: &[(&str, &[&str])] = &[
     ("thread::sleep", &["sys/process.rs", "sys/store.rs"]),
     ("Command::new", &["sys/process.rs"]),
     ("ureq::", &["sys/http.rs"]),
+    ("rmcp::", &["mcp/client"]),
+    ("tokio::", &["mcp/client"]),
 ];
 
 /// Rooms that do no I/O.

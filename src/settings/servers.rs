@@ -1,0 +1,243 @@
+//! The MCP servers that the config names, each as `tools.mcpServers.NAME`, with the keys of the Python program and some of
+//! our own. What is wrong with one is of no matter until it is needed, and then it is that server's alone.
+
+use super::{Values, not_blank};
+use crate::sys::secret::Secret;
+use anyhow::Result;
+use serde_json::{Map, Value};
+use std::time::Duration;
+
+/// An MCP server, as the config has it.
+#[derive(Clone, Debug, Default)]
+pub struct Server {
+    /// As written: it is part of the names of its tools.
+    pub name: String,
+    pub reached: Reached,
+    /// A call may take so long: 30 s unless the config says otherwise.
+    pub call_timeout: Duration,
+    /// And so long the server may take until it can be asked: 30 s, since some fetch themselves first.
+    pub start_timeout: Duration,
+    /// Names or patterns of the tools that are offered; `*` is all, and resources and prompts too.
+    pub enabled: Vec<String>,
+    /// The run does not begin without it.
+    pub required: bool,
+    /// Not used at all.
+    pub disabled: bool,
+    /// Places that it may read, and that it may change, besides those that its command names; as written.
+    pub read: Vec<String>,
+    pub write: Vec<String>,
+    /// It runs without a sandbox.
+    pub unfenced: bool,
+    /// Why it cannot be used, such as a variable that is not set.
+    pub unusable: Option<String>,
+}
+
+/// How a server is reached.
+#[derive(Clone, Debug)]
+pub enum Reached {
+    /// It is a program of this machine.
+    Program {
+        command: String,
+        arguments: Vec<String>,
+        /// What it sees besides the usual variables.
+        env: Vec<(String, Secret)>,
+        directory: Option<String>,
+    },
+    /// At an address, by streamable HTTP.
+    Http(Remote),
+    /// At an address, in the older way: one stream of events, and messages that are posted.
+    Sse(Remote),
+}
+
+/// A server at an address.
+#[derive(Clone, Debug)]
+pub struct Remote {
+    pub url: String,
+    pub headers: Vec<(String, Secret)>,
+}
+
+impl Default for Reached {
+    fn default() -> Self {
+        Self::Http(Remote {
+            url: String::new(),
+            headers: Vec::new(),
+        })
+    }
+}
+
+impl Values<'_> {
+    /// All servers, by name.
+    pub(super) fn servers(&self) -> Vec<Server> {
+        let names = self.0.names(&["tools", "mcpServers"]);
+        let server = |name: String| {
+            let read = self.server(&name);
+            read.unwrap_or_else(|error| Server {
+                unusable: Some(format!("{error:#}")),
+                name,
+                ..Server::default()
+            })
+        };
+        names.into_iter().map(server).collect()
+    }
+
+    fn server(&self, name: &str) -> Result<Server> {
+        let get = |key: &str| self.get_at(&["tools", "mcpServers", name, key]);
+        let text =
+            |key: &str| -> Result<Option<String>> { Ok(get(key)?.as_str().and_then(not_blank)) };
+        let texts = |key: &str| -> Result<Vec<String>> {
+            let list = get(key)?;
+            let items = list.as_array().into_iter().flatten();
+            Ok(items.filter_map(Value::as_str).map(str::to_owned).collect())
+        };
+        let secrets = |key: &str| -> Result<Vec<(String, Secret)>> {
+            let members = match get(key)? {
+                Value::Object(members) => members,
+                _ => Map::new(),
+            };
+            let pair = |(name, value): (String, Value)| Some((name, Secret::new(value.as_str()?)));
+            Ok(members.into_iter().filter_map(pair).collect())
+        };
+        let seconds = |key: &str| -> Result<Duration> {
+            Ok(Duration::from_secs(get(key)?.as_u64().unwrap_or_default()))
+        };
+        let is = |key: &str| -> Result<bool> { Ok(get(key)? == Value::Bool(true)) };
+        let command = text("command")?;
+        let url = text("url")?;
+        let kind = text("type")?.map(|kind| kind.to_lowercase());
+        let remote = || -> Result<Remote> {
+            Ok(Remote {
+                url: url.clone().unwrap_or_default(),
+                headers: secrets("headers")?,
+            })
+        };
+        let ends_as_sse = |url: &String| url.trim_end_matches('/').ends_with("/sse");
+        let mut unusable = match text("auth")? {
+            Some(way) if way != "none" => Some(format!(
+                "its `auth` is `{way}`: logging in to servers is not built yet; put a token into `headers`"
+            )),
+            _ => None,
+        };
+        let reached = match (kind.as_deref(), command) {
+            (None | Some("stdio" | "local"), Some(command)) => Reached::Program {
+                command,
+                arguments: texts("args")?,
+                env: secrets("env")?,
+                directory: text("cwd")?,
+            },
+            (Some("stdio" | "local"), None) => {
+                unusable.get_or_insert_with(|| "it has no `command`".into());
+                Reached::default()
+            }
+            (Some("sse"), _) => Reached::Sse(remote()?),
+            (None, None) if url.as_ref().is_some_and(ends_as_sse) => Reached::Sse(remote()?),
+            (None | Some("http" | "streamablehttp" | "streamable-http" | "streamable_http"), _) => {
+                Reached::Http(remote()?)
+            }
+            (Some(other), _) => {
+                unusable.get_or_insert_with(|| {
+                    format!("its `type` is `{other}`, expected stdio, streamableHttp or sse")
+                });
+                Reached::default()
+            }
+        };
+        if let Reached::Http(Remote { url, .. }) | Reached::Sse(Remote { url, .. }) = &reached
+            && url.is_empty()
+        {
+            unusable.get_or_insert_with(|| "it has neither a `command` nor a `url`".into());
+        }
+        Ok(Server {
+            name: name.to_owned(),
+            reached,
+            call_timeout: seconds("toolTimeout")?,
+            start_timeout: seconds("startTimeout")?,
+            enabled: texts("enabledTools")?,
+            required: is("required")?,
+            disabled: is("disabled")?,
+            read: texts("read")?,
+            write: texts("write")?,
+            unfenced: get("sandbox")? == Value::String("off".into()),
+            unusable,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Reached;
+    use crate::settings::{Config, Overrides, Settings};
+    use crate::sys::env::Env;
+    use crate::sys::paths::Paths;
+    use std::path::Path;
+
+    #[test]
+    fn servers_are_read_as_the_python_program_reads_them() {
+        let check = |server: &str, expect: &str| {
+            let text = format!(r#"{{"tools": {{"mcpServers": {{"My_s": {server}}}}}}}"#);
+            let env: Env = [("HOME", "/home/u"), ("TOKEN", "abc")]
+                .into_iter()
+                .collect();
+            let paths = Paths::resolve(&env, None).unwrap();
+            let config = Config::parse(Path::new("c.json"), &text).unwrap();
+            let settings = Settings::resolve(&config, &env, &Overrides::default(), &paths).unwrap();
+            let server = &settings.servers[0];
+            assert_eq!(server.name, "My_s");
+            let words = match (&server.unusable, &server.reached) {
+                (Some(words), _) => format!("unusable: {words}"),
+                (
+                    None,
+                    Reached::Program {
+                        command,
+                        arguments,
+                        env,
+                        ..
+                    },
+                ) => {
+                    format!(
+                        "{command} {arguments:?} {:?} {:?}",
+                        env.first().map(|it| it.1.expose()),
+                        server.call_timeout
+                    )
+                }
+                (None, Reached::Http(remote)) => {
+                    format!(
+                        "http {} {:?}",
+                        remote.url,
+                        remote.headers.first().map(|it| it.1.expose())
+                    )
+                }
+                (None, Reached::Sse(remote)) => format!("sse {}", remote.url),
+            };
+            assert_eq!(words, expect, "{server:?}");
+        };
+        check(
+            r#"{"command": "npx", "args": ["-y", "x"]}"#,
+            r#"npx ["-y", "x"] None 30s"#,
+        );
+        check(
+            r#"{"command": "a", "env": {"K": "${TOKEN}"}, "tool_timeout": 5}"#,
+            r#"a [] Some("abc") 5s"#,
+        );
+        check(
+            r#"{"url": "https://a.example/mcp", "headers": {"Authorization": "Bearer ${TOKEN}"}}"#,
+            r#"http https://a.example/mcp Some("Bearer abc")"#,
+        );
+        check(
+            r#"{"url": "https://a.example/sse"}"#,
+            "sse https://a.example/sse",
+        );
+        check(
+            r#"{"url": "https://a.example/sse", "type": "streamableHttp"}"#,
+            "http https://a.example/sse None",
+        );
+        check(
+            r#"{"url": "https://a.example/x", "type": "sse"}"#,
+            "sse https://a.example/x",
+        );
+        check(r#"{}"#, "unusable: it has neither a `command` nor a `url`");
+        check(r#"{"type": "stdio"}"#, "unusable: it has no `command`");
+        check(
+            r#"{"url": "https://a.example", "auth": "oauth"}"#,
+            "unusable: its `auth` is `oauth`: logging in to servers is not built yet; put a token into `headers`",
+        );
+    }
+}
