@@ -10,6 +10,7 @@ use value::{Since, dollars, since, temperature, time, trimmed, turn};
 pub mod completions;
 pub mod cron;
 pub mod heartbeat;
+pub mod mcp;
 pub mod memory;
 pub mod pages;
 pub mod policy;
@@ -128,6 +129,11 @@ pub enum Command {
     Tool {
         #[command(subcommand)]
         command: policy::Tool,
+    },
+    /// Add servers of further tools (MCP), see what they offer, call them
+    Mcp {
+        #[command(subcommand)]
+        command: mcp::Mcp,
     },
     /// Let a directory's notes and skills tell the agent how to work
     Trust(policy::Trust),
@@ -626,6 +632,9 @@ pub struct Status {
 /// See what was spent: tokens, money and runs
 ///
 /// Every call of a model is a line of the ledger, and counts when it was made. A run is a turn, however many calls it took.
+///
+/// By tool, server and skill it is told what was used, and what it took to tell the model of it: what is offered and never used
+/// costs tokens with each request.
 #[derive(Args, Clone, Debug)]
 pub struct Usage {
     /// What a row is
@@ -645,6 +654,12 @@ pub enum By {
     Model,
     Session,
     Job,
+    /// Calls of each tool
+    Tool,
+    /// Calls of each MCP server, and the tokens that told of its tools
+    Server,
+    /// Runs that read each skill
+    Skill,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]

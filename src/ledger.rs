@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 mod entry;
+pub mod tools;
 
 pub use entry::Entry;
 

@@ -48,6 +48,7 @@ mod afterwards;
 mod outlay;
 pub(super) mod places;
 mod rehearsal;
+mod used;
 mod web;
 
 /// A turn that nobody typed: a job's.
@@ -443,6 +444,7 @@ fn answer(
 
     let crew = Crew::new(world, arguments, &settings);
     let turn = report.stamp.turn.clone();
+    let rehearsal = arguments.replay.is_some() || arguments.dry_run.is_some();
     let cast = Cast {
         grants: &arguments.grants,
         settings: &settings,
@@ -452,7 +454,7 @@ fn answer(
         session: session.key(),
         parallel: arguments.max_parallel as usize,
         offline: arguments.offline,
-        rehearsal: arguments.replay.is_some() || arguments.dry_run.is_some(),
+        rehearsal,
         crew: Some(&crew),
         bound: duty.and_then(|duty| duty.bound),
         person: match &door {
@@ -535,6 +537,8 @@ fn answer(
         beside: Some(&crew),
     };
     session.begin(&report.stamp.turn);
+    let names: Vec<&str> = settings.servers.iter().map(|it| it.name.as_str()).collect();
+    let mut watch = used::Watch::new(&scene, &names);
     let open = crew.open(Stage {
         common: scene.common.clone(),
         policy: Arc::clone(&scene.policy),
@@ -545,10 +549,13 @@ fn answer(
             .map(|spec| spec.name.clone())
             .collect(),
         chosen: chosen.clone(),
-        account,
+        account: account.clone(),
         last: spawned::last_number(session.messages()),
     });
-    let mut tell = |event: Event<'_>| report.tell(event);
+    let mut tell = |event: Event<'_>| {
+        watch.see(&scene, &event);
+        report.tell(event)
+    };
     let memory = Memory::new(&settings.workspace, &world.clock);
     let remembered = memory.read()?.unwrap_or_default();
     let mut ending = match compact {
@@ -558,6 +565,10 @@ fn answer(
         None => turn::run(&mut agent, &mut session, input, &mut tell),
     };
     drop(open);
+    if !rehearsal && let Err(error) = watch.record(world, &account, &ending.tally) {
+        // The answer is out, and a number that is too small is no failure.
+        report.notice(&format!("what was used is not written down: {error:#}"));
+    }
     if ending.cause == Cause::Answered && ending.error.is_none() {
         *afterwards = afterwards::due(arguments, &settings, &session, Some(&chosen));
     }

@@ -20,10 +20,12 @@ use crate::sys::store::size_in_words;
 use crate::sys::terminal::{Page, harmless};
 use anyhow::Result;
 use console::Style;
+use offered::Offered;
 use serde_json::{Value, json};
 
 mod check;
 mod cron;
+mod offered;
 mod works;
 
 /// Columns before what is said.
@@ -116,6 +118,7 @@ pub fn run(world: &World, arguments: &Arguments) -> Result<Exit> {
     let trouble = memory.trouble()?;
     let cron = cron::Glance::of(world, &settings);
     let scope = Scope::of(world, &settings);
+    let offered = Offered::of(world, &settings)?;
     let ledger = Ledger::new(&world.paths.root, &world.clock);
     let spent = ledger.spent()?.unwrap_or_default();
     let next = match &asked {
@@ -137,6 +140,7 @@ pub fn run(world: &World, arguments: &Arguments) -> Result<Exit> {
             "key": choice.map(|choice| choice.key_place.replace('`', "")), "error": error,
             "config": world.paths.config, "workspace": settings.workspace, "sessions": sessions, "memory": memory,
             "cron": cron.json(), "scope": scope.as_ref().ok().map(Scope::json),
+            "offered": offered.json(),
             "spent": { "day_usd": rounded(spent.daily), "month_usd": rounded(spent.monthly) }, "next": next,
         });
         world.terminal.print_json(&line)?;
@@ -176,6 +180,7 @@ pub fn run(world: &World, arguments: &Arguments) -> Result<Exit> {
         Ok(scope) => rows.extend(scope.rows(world)),
         Err(error) => rows.push(("profile", format!("{error:#}"))),
     }
+    rows.extend(offered.rows());
     rows.push(("sessions", sessions.to_string()));
     let over = match is_over {
         true => "; that is over its budget, and the next consolidation is asked to tidy it",

@@ -14,6 +14,8 @@ use serde_json::json;
 use std::collections::{BTreeMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
+pub(super) mod offered;
+
 /// The most columns of a terminal that a name takes, and a bar.
 const NAME: usize = 40;
 const BAR: usize = 40;
@@ -27,6 +29,10 @@ pub fn run(world: &World, arguments: &Arguments) -> Result<Exit> {
     let config = Config::load(&world.paths.config)?;
     let settings = Settings::resolve(&config, &world.env, &Overrides::default(), &world.paths)?;
     let start = Start::of(since, &world.clock.now());
+    if let By::Tool | By::Server | By::Skill = by {
+        offered::run(world, by, &start, json)?;
+        return Ok(Exit::Answered);
+    }
     let mut groups: BTreeMap<Name, Sum> = BTreeMap::new();
     let mut total = Sum::default();
     let mut odd = 0_u64;
@@ -84,7 +90,10 @@ impl Name {
             By::Day => Some(entry.day.to_string()),
             By::Model => Some(entry.model.to_string()),
             By::Session => Some(entry.session.to_string()),
-            By::Job => entry.job.as_ref().map(ToString::to_string),
+            // What is used is counted elsewhere: it has no price of its own.
+            By::Job | By::Tool | By::Server | By::Skill => {
+                entry.job.as_ref().map(ToString::to_string)
+            }
         };
         let provider = (by == By::Model).then(|| entry.provider.to_string());
         Self { text, provider }
@@ -192,7 +201,7 @@ fn line(by: By, name: &Name, sum: &Sum) -> String {
         By::Day => json!({ "day": text }),
         By::Model => json!({ "model": text, "provider": provider }),
         By::Session => json!({ "session": text }),
-        By::Job => json!({ "job": text }),
+        By::Job | By::Tool | By::Server | By::Skill => json!({ "job": text }),
     };
     let sums = json!({
         "runs": turns.len(), "calls": calls, "failed_calls": failed, "unpriced_calls": unpriced,
@@ -240,7 +249,7 @@ fn lines(by: By, groups: &[(Name, Sum)], total: &Sum, width: Option<usize>) -> V
         By::Day => "DAY",
         By::Model => "MODEL",
         By::Session => "SESSION",
-        By::Job => "JOB",
+        By::Job | By::Tool | By::Server | By::Skill => "JOB",
     };
     let columns = [
         (head, Side::Left),

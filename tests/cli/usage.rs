@@ -251,3 +251,77 @@ fn a_reader_that_left_is_no_failure() {
         story.wait(child).status(0);
     }
 }
+
+#[test]
+fn what_turns_used_of_what_they_were_offered() {
+    let story = Story::new()
+        .workspace_file(
+            "skills/tea/SKILL.md",
+            "---\ndescription: how to make tea\n---\nBoil water.",
+        )
+        .script([
+            calls(
+                "read_file",
+                json!({ "path": "~/.nanobot/workspace/skills/tea/SKILL.md" }),
+            ),
+            calls("write_file", json!({ "path": "a", "content": "x" })),
+            says("Done."),
+        ]);
+    story
+        .run(["agent", "-m", "tea"])
+        .stdout("Done.\n")
+        .stderr_has("`--write`");
+    let lines = story.run(["usage", "--by", "tool", "--json"]).lines();
+    let expect = [
+        json!({ "tool": "read_file", "runs": 1, "calls": 1, "failed_calls": 0, "denied_calls": 0 }),
+        json!({ "tool": "write_file", "runs": 1, "calls": 1, "failed_calls": 1, "denied_calls": 1 }),
+    ];
+    assert_eq!(lines, expect);
+    let text = story.run(["usage", "--by", "skill"]).text();
+    assert_eq!(text, "SKILL  RUNS\ntea       1\n");
+    story
+        .run(["usage", "--by", "server"])
+        .stderr("nanobot: nothing of the kind was offered or used since 2025-12-04\n");
+    Story::bare()
+        .run(["usage", "--by", "tool"])
+        .stderr("nanobot: nothing was used yet: no turn has had tools\n");
+}
+
+#[test]
+fn what_is_never_used_is_told() {
+    let line = |number: u32, tools: &Value| {
+        let line = json!({
+            "v": 1, "time": "2026-01-01T10:00:00Z", "day": "2026-01-01", "session": "s", "turn": format!("t{number}"),
+            "requests": 2, "tools": tools, "told": { "": 900, "clock": 40, "hub": 200 },
+        });
+        format!("{line}\n")
+    };
+    let none = json!({});
+    let mut text: String = (0..11).map(|number| line(number, &none)).collect();
+    text += &line(11, &json!({ "mcp_clock_now": { "count": 3, "failed": 1 } }));
+    text += "torn";
+    let story = Story::new().set(
+        "tools",
+        json!({ "mcpServers": {
+            "clock": { "command": "clock" }, "hub": { "url": "http://127.0.0.1:1/mcp" },
+            "off": { "command": "off", "disabled": true },
+        } }),
+    );
+    write(&story.home().join(".nanobot/tools.jsonl"), text.as_bytes());
+    let status = story.run(["status", "--json"]).json();
+    assert_eq!(status["offered"]["servers"], json!(["clock", "hub"]));
+    assert_eq!(status["offered"]["unused"]["servers"], json!(["hub"]));
+    assert_eq!(status["offered"]["unused"]["runs"], 12);
+    let text = story.run(["status"]).text();
+    assert!(
+        text.contains("the server hub (200 tokens of each request)"),
+        "{text}"
+    );
+    assert!(!text.contains("the server clock"), "{text}");
+    let servers = story.run(["usage", "--by", "server", "--json"]).lines();
+    let expect = [
+        json!({ "server": "clock", "runs": 1, "offered_runs": 12, "calls": 3, "failed_calls": 1, "denied_calls": 0, "told_tokens": 960 }),
+        json!({ "server": "hub", "runs": 0, "offered_runs": 12, "calls": 0, "failed_calls": 0, "denied_calls": 0, "told_tokens": 4800 }),
+    ];
+    assert_eq!(servers, expect);
+}

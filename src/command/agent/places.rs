@@ -51,6 +51,10 @@ pub(in crate::command) struct Scene {
     pub(in crate::command) common: Common,
     /// What the system text is made of.
     pub(in crate::command) sections: Vec<Section>,
+    /// The skills that the model may read, and where.
+    pub(in crate::command) skills: Vec<(String, PathBuf)>,
+    /// What the system text says of them.
+    pub(in crate::command) taught: String,
     /// Files about the work that were not read, since nobody trusts their directory.
     pub(in crate::command) ignored: Vec<PathBuf>,
 }
@@ -208,6 +212,11 @@ pub(in crate::command) fn set(
         policy,
         common,
         sections,
+        skills: skills
+            .into_iter()
+            .map(|skill| (skill.name, skill.location))
+            .collect(),
+        taught: summary,
         ignored: around.ignored,
     })
 }

@@ -1,0 +1,74 @@
+//! What a turn used of what it was offered, written down for `nanobot usage --by tool` and its like.
+
+use super::places::Scene;
+use crate::World;
+use crate::command::usage::offered::server_of;
+use crate::event::Event;
+use crate::history::weight;
+use crate::ledger::Account;
+use crate::ledger::tools::{Calls, Tools, Used};
+use crate::turn::agent::weight_of;
+use crate::turn::ending::Tally;
+use anyhow::Result;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+/// Looks on while a turn runs, for what its end does not tell: which skills were read.
+pub(super) struct Watch {
+    /// Where the model reads each skill.
+    skills: Vec<(String, PathBuf)>,
+    read: BTreeSet<String>,
+    told: BTreeMap<String, u64>,
+    told_of_skills: u64,
+}
+
+impl Watch {
+    /// Before the turn. `servers` are the names of those in the config.
+    pub(super) fn new(scene: &Scene, servers: &[&str]) -> Self {
+        let mut told = BTreeMap::new();
+        for spec in scene.toolbox.specs() {
+            let server = server_of(&spec.name, servers).unwrap_or_default();
+            *told.entry(server.to_owned()).or_default() += weight_of(spec);
+        }
+        Self {
+            skills: scene.skills.clone(),
+            read: BTreeSet::new(),
+            told,
+            told_of_skills: weight::of_text(&scene.taught),
+        }
+    }
+
+    pub(super) fn see(&mut self, scene: &Scene, event: &Event<'_>) {
+        if let Event::ToolCall(call) = event
+            && call.name == "read_file"
+            && let Some(path) = call.arguments["path"].as_str()
+        {
+            let path = scene.policy.reach.absolute(path);
+            let known = self.skills.iter().find(|(_, place)| *place == path);
+            self.read.extend(known.map(|(name, _)| name.clone()));
+        }
+    }
+
+    /// After the turn. One without tools is not written down.
+    pub(super) fn record(self, world: &World, account: &Account, tally: &Tally) -> Result<()> {
+        if self.told.is_empty() || tally.iterations == 0 {
+            return Ok(());
+        }
+        let calls = |(name, calls): (&String, &crate::turn::ending::Calls)| {
+            let counted = Calls {
+                count: calls.count,
+                failed: calls.failed,
+                denied: calls.denied,
+            };
+            (name.clone(), counted)
+        };
+        let used = Used {
+            requests: tally.iterations,
+            tools: tally.tools.iter().map(calls).collect(),
+            skills: self.read,
+            told: self.told,
+            told_of_skills: self.told_of_skills,
+        };
+        Tools::new(&world.paths.root, &world.clock).record(account, used)
+    }
+}

@@ -1,0 +1,118 @@
+//! What the model is told of beyond the built-in tools, and which of it no run has used.
+
+use crate::World;
+use crate::cli::value::Since;
+use crate::command::since::Start;
+use crate::command::usage::offered::server_of;
+use crate::ledger::tools::Tools;
+use crate::settings::Settings;
+use crate::skill;
+use anyhow::Result;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Days that are looked at.
+const DAYS: u16 = 30;
+/// Runs of which nothing can be said yet.
+const FEW: usize = 10;
+
+/// Servers and skills, and what of them is not used.
+#[derive(Debug, Default)]
+pub(super) struct Offered {
+    servers: Vec<String>,
+    skills: Vec<String>,
+    /// Runs that were looked at, each of which had tools.
+    runs: usize,
+    used_servers: BTreeSet<String>,
+    used_skills: BTreeSet<String>,
+    /// Tokens of the last request that each server took.
+    told: BTreeMap<String, u64>,
+}
+
+impl Offered {
+    pub(super) fn of(world: &World, settings: &Settings) -> Result<Self> {
+        let used = settings.servers.iter().filter(|server| !server.disabled);
+        let servers: Vec<String> = used.map(|server| server.name.clone()).collect();
+        let found = skill::find(
+            &settings.workspace,
+            &[],
+            &settings.disabled_skills,
+            &world.env,
+            &mut Vec::new(),
+        );
+        // What is always sent is used by every run.
+        let listed = found.into_iter().filter(|skill| !skill.always);
+        let mut offered = Self {
+            servers,
+            skills: listed
+                .filter(|skill| skill.missing.is_empty())
+                .map(|skill| skill.name)
+                .collect(),
+            ..Self::default()
+        };
+        let start = Start::of(Since::Days(DAYS), &world.clock.now());
+        Tools::new(&world.paths.root, &world.clock).lines(&mut |line| {
+            if start.reaches(line.time, line.day) {
+                let names: Vec<&str> = offered.servers.iter().map(String::as_str).collect();
+                let tools = line.used.tools.keys();
+                let servers = tools.filter_map(|tool| server_of(tool, &names));
+                let servers: Vec<String> = servers.map(str::to_owned).collect();
+                offered.used_servers.extend(servers);
+                offered.used_skills.extend(line.used.skills);
+                offered.told.extend(line.used.told);
+                offered.runs += 1;
+            }
+        })?;
+        Ok(offered)
+    }
+
+    fn unused(&self) -> (Vec<&String>, Vec<&String>) {
+        if self.runs < FEW {
+            return (Vec::new(), Vec::new());
+        }
+        let servers = self.servers.iter();
+        let skills = self.skills.iter();
+        (
+            servers
+                .filter(|name| !self.used_servers.contains(*name))
+                .collect(),
+            skills
+                .filter(|name| !self.used_skills.contains(*name))
+                .collect(),
+        )
+    }
+
+    pub(super) fn rows(&self) -> Vec<(&'static str, String)> {
+        let mut rows = Vec::new();
+        if !self.servers.is_empty() {
+            rows.push(("servers", self.servers.join(", ")));
+        }
+        if !self.skills.is_empty() {
+            rows.push(("skills", self.skills.join(", ")));
+        }
+        let (servers, skills) = self.unused();
+        let servers = servers.into_iter().map(|name| match self.told.get(name) {
+            Some(tokens) => format!("the server {name} ({tokens} tokens of each request)"),
+            None => format!("the server {name}"),
+        });
+        let skills = skills.into_iter().map(|name| format!("the skill {name}"));
+        let unused: Vec<String> = servers.chain(skills).collect();
+        if !unused.is_empty() {
+            let words = format!(
+                "in {DAYS} days and {} runs: {}",
+                self.runs,
+                unused.join(", ")
+            );
+            rows.push(("unused", words));
+        }
+        rows
+    }
+
+    pub(super) fn json(&self) -> Value {
+        let (servers, skills) = self.unused();
+        json!({
+            "servers": self.servers, "skills": self.skills,
+            "unused": { "days": DAYS, "runs": self.runs, "servers": servers, "skills": skills },
+        })
+    }
+}

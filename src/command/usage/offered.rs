@@ -1,0 +1,220 @@
+//! `nanobot usage --by tool|server|skill`: what turns used of what they were offered, and what telling the model of it took.
+
+use crate::World;
+use crate::cli::By;
+use crate::command::columns::{Side, aligned, clipped};
+use crate::command::since::Start;
+use crate::ledger::tools::{Line, Tools, Used};
+use crate::sys::terminal::{Page, harmless};
+use anyhow::Result;
+use serde_json::json;
+use std::collections::{BTreeMap, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+/// What some turns come to.
+#[derive(Clone, Debug, Default)]
+struct Sum {
+    /// Those in which it was offered, and those in which it was used, each by a hash.
+    offered: HashSet<u64>,
+    used: HashSet<u64>,
+    calls: u64,
+    failed: u64,
+    denied: u64,
+    /// Tokens that told of it, in all requests.
+    told: u64,
+}
+
+/// Print a row for each tool, server or skill.
+pub(super) fn run(world: &World, by: By, start: &Start, as_json: bool) -> Result<()> {
+    let mut sums: BTreeMap<String, Sum> = BTreeMap::new();
+    let file = Tools::new(&world.paths.root, &world.clock);
+    let any = file.lines(&mut |line| {
+        if start.reaches(line.time, line.day) {
+            add(by, &mut sums, &line);
+        }
+    })?;
+    if !world.shared.quiet && (!any || sums.is_empty()) {
+        let words = match any {
+            false => "nothing was used yet: no turn has had tools".to_owned(),
+            true => format!("nothing of the kind was offered or used since {start}"),
+        };
+        world.terminal.complain(&format!("nanobot: {words}"));
+    }
+    let mut rows: Vec<(String, Sum)> = sums.into_iter().collect();
+    rows.sort_by_key(|(_, sum)| std::cmp::Reverse((sum.used.len(), sum.calls)));
+    let mut page = Page::on(world.terminal);
+    match as_json {
+        true => {
+            for (name, sum) in &rows {
+                page.put_json_text(&format!("{}\n", object(by, name, sum)))?;
+            }
+        }
+        false => {
+            for line in table(by, &rows) {
+                page.put(&format!("{}\n", clipped(&line, world.terminal.width())))?;
+            }
+        }
+    }
+    page.end()
+}
+
+fn add(by: By, sums: &mut BTreeMap<String, Sum>, line: &Line) {
+    let mut hash = DefaultHasher::new();
+    (&line.session, &line.turn).hash(&mut hash);
+    let turn = hash.finish();
+    let Used {
+        requests,
+        tools,
+        skills,
+        told,
+        told_of_skills: _,
+    } = &line.used;
+    if by == By::Skill {
+        for name in skills {
+            let sum = sums.entry(name.clone()).or_default();
+            sum.used.insert(turn);
+            sum.calls += 1;
+        }
+        return;
+    }
+    let servers: Vec<&str> = told.keys().map(String::as_str).collect();
+    if by == By::Server {
+        for (server, tokens) in told.iter().filter(|(server, _)| !server.is_empty()) {
+            let sum = sums.entry(server.clone()).or_default();
+            sum.offered.insert(turn);
+            sum.told = sum
+                .told
+                .saturating_add(tokens.saturating_mul((*requests).into()));
+        }
+    }
+    for (tool, calls) in tools {
+        let name = match by {
+            By::Server => server_of(tool, &servers),
+            _ => Some(tool.as_str()),
+        };
+        let Some(name) = name else { continue };
+        let sum = sums.entry(name.to_owned()).or_default();
+        sum.used.insert(turn);
+        sum.calls += u64::from(calls.count);
+        sum.failed += u64::from(calls.failed);
+        sum.denied += u64::from(calls.denied);
+    }
+}
+
+/// Which of `servers` offers `tool`; of several whose names fit, the longest.
+pub(in crate::command) fn server_of<'a>(tool: &str, servers: &[&'a str]) -> Option<&'a str> {
+    let rest = tool.strip_prefix("mcp_")?;
+    let fits = |server: &&&str| {
+        let plain: String = server.chars().map(plain).collect();
+        rest.strip_prefix(plain.as_str())
+            .is_some_and(|rest| rest.starts_with('_'))
+    };
+    let named = servers.iter().filter(|server| !server.is_empty());
+    named
+        .filter(fits)
+        .max_by_key(|server| server.len())
+        .copied()
+}
+
+fn plain(letter: char) -> char {
+    match letter.is_ascii_alphanumeric() || letter == '-' {
+        true => letter,
+        false => '_',
+    }
+}
+
+fn object(by: By, name: &str, sum: &Sum) -> serde_json::Value {
+    let Sum {
+        offered,
+        used,
+        calls,
+        failed,
+        denied,
+        told,
+    } = sum;
+    let runs = used.len();
+    match by {
+        By::Skill => json!({ "skill": name, "runs": runs }),
+        By::Server => {
+            json!({ "server": name, "runs": runs, "offered_runs": offered.len(), "calls": calls,
+            "failed_calls": failed, "denied_calls": denied, "told_tokens": told })
+        }
+        _ => {
+            json!({ "tool": name, "runs": runs, "calls": calls, "failed_calls": failed, "denied_calls": denied })
+        }
+    }
+}
+
+fn table(by: By, rows: &[(String, Sum)]) -> Vec<String> {
+    let name = |name: &str| harmless(name).replace(['\n', '\t'], " ");
+    let right = |head: &'static str| (head, Side::Right);
+    let (columns, rows): (Vec<_>, Vec<Vec<String>>) = match by {
+        By::Skill => (
+            vec![("SKILL", Side::Left), right("RUNS")],
+            rows.iter()
+                .map(|(skill, sum)| vec![name(skill), sum.used.len().to_string()])
+                .collect(),
+        ),
+        By::Server => (
+            vec![
+                ("SERVER", Side::Left),
+                right("RUNS"),
+                right("OFFERED"),
+                right("CALLS"),
+                right("FAILED"),
+                right("DENIED"),
+                right("TOKENS"),
+            ],
+            rows.iter()
+                .map(|(server, sum)| {
+                    let counts = [
+                        sum.used.len() as u64,
+                        sum.offered.len() as u64,
+                        sum.calls,
+                        sum.failed,
+                        sum.denied,
+                        sum.told,
+                    ];
+                    let cells = counts.map(|count| count.to_string());
+                    std::iter::once(name(server)).chain(cells).collect()
+                })
+                .collect(),
+        ),
+        _ => (
+            vec![
+                ("TOOL", Side::Left),
+                right("RUNS"),
+                right("CALLS"),
+                right("FAILED"),
+                right("DENIED"),
+            ],
+            rows.iter()
+                .map(|(tool, sum)| {
+                    let counts = [sum.used.len() as u64, sum.calls, sum.failed, sum.denied];
+                    let cells = counts.map(|count| count.to_string());
+                    std::iter::once(name(tool)).chain(cells).collect()
+                })
+                .collect(),
+        ),
+    };
+    aligned(&columns, &rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::server_of;
+
+    #[test]
+    fn tools_belong_to_the_server_that_their_name_says() {
+        let servers = ["", "git", "git_hub", "my server", "é"];
+        let check = |tool: &str, expect: Option<&str>| {
+            assert_eq!(server_of(tool, &servers), expect, "{tool}");
+        };
+        check("mcp_git_log", Some("git"));
+        check("mcp_git_hub_log", Some("git_hub"));
+        check("mcp_my_server_x", Some("my server"));
+        check("mcp___x", Some("é"));
+        check("mcp_gitlab_x", None);
+        check("exec", None);
+    }
+}
