@@ -310,6 +310,7 @@ fn dispatch(cli: Cli, env: Env, terminal: Terminal) -> anyhow::Result<Exit> {
         cli::Command::Status(arguments) => command::status::run(&world, &arguments),
         cli::Command::Policy { command } => command::policy::run(&world, &command),
         cli::Command::Tool { command } => command::tool::run(&world, &command),
+        cli::Command::Mcp { command } => command::mcp::run(&world, &command),
         cli::Command::Trust(arguments) => command::trust::run(&world, &arguments),
         cli::Command::Cron { command } => command::cron::run(&world, &command),
         cli::Command::Heartbeat(arguments) => command::heartbeat::run(&world, &arguments),

@@ -77,7 +77,7 @@ fn short(command: Command, path: &str) -> Command {
     });
     let command = match path {
         "" => {
-            command.help_template("{about}\n\n{usage-heading} {usage}\n\n{subcommands}{after-help}")
+            command.help_template("{about}\n{usage-heading} {usage}\n\n{subcommands}{after-help}")
         }
         _ => command,
     };
@@ -126,6 +126,10 @@ const BUSY: (u8, &str) = (75, "the conversation is in use");
 const NO_JOB: (u8, &str) = (66, "there is no such job");
 /// Of most commands that print or change something.
 const PLAIN: &[(u8, &str)] = &[DONE, USAGE, IO, CONFIG];
+const NO_SERVER: (u8, &str) = (66, "there is no such server, tool or address");
+const AWAY: (u8, &str) = (69, "a server does not answer");
+const CHANGED: (u8, &str) = (77, "a tool is not what it was when it was accepted");
+const OF_SERVER: &[(u8, &str)] = &[DONE, USAGE, NO_SERVER, AWAY, IO, CONFIG];
 const OF_SESSION: &[(u8, &str)] = &[DONE, USAGE, NO_SESSION, IO, BUSY, CONFIG];
 const OF_JOB: &[(u8, &str)] = &[DONE, USAGE, NO_JOB, IO, CONFIG];
 /// Of the commands that only have others below them.
@@ -397,6 +401,38 @@ pub const PAGES: &[Page] = &[
     Page { command: "tool run", statuses: &[DONE, (1, "the tool could not do it"), USAGE, (77, "the policy refuses it"), CONFIG], variables: &["HTTPS_PROXY", "BRAVE_API_KEY"], files: &["config.json", "profiles/", "undo/"], examples: &[
         ("nanobot tool run grep '{\"pattern\": \"TODO\"}'", "Search this directory as the agent does"),
         ("nanobot tool run exec '{\"command\": \"id; ls /root\"}'", "See the sandbox from inside"),
+    ] },
+    Page { command: "mcp", statuses: NONE_ITSELF, variables: &[], files: &["config.json", "mcp/"], examples: &[
+        ("nanobot mcp add time -- uvx mcp-server-time", "A server that is a program"),
+        ("nanobot mcp list", "Which there are"),
+        ("nanobot mcp test", "Whether they answer; the agent starts one when it calls a tool of it"),
+    ] },
+    Page { command: "mcp list", statuses: PLAIN, variables: &[], files: &["config.json", "mcp/"], examples: &[
+        ("nanobot mcp list --json | jq -r 'select(.error).name'", "Those that something is wrong with"),
+    ] },
+    Page { command: "mcp show", statuses: OF_SERVER, variables: &[], files: &["config.json", "mcp/"], examples: &[
+        ("nanobot mcp show time", "What it offers"),
+        ("nanobot mcp show time convert_time", "One tool, with the schema of its arguments"),
+    ] },
+    Page { command: "mcp test", statuses: &[(0, "all answer, and offer what they did"), USAGE, NO_SERVER, AWAY, CHANGED, IO, CONFIG], variables: &["HTTPS_PROXY"], files: &["config.json", "mcp/"], examples: &[
+        ("nanobot mcp test", "All of them, at once"),
+        ("nanobot mcp test time || nanobot mcp show time", "For a script"),
+    ] },
+    Page { command: "mcp add", statuses: &[DONE, USAGE, AWAY, IO, CONFIG], variables: &["HTTPS_PROXY"], files: &["config.json", "mcp/"], examples: &[
+        ("nanobot mcp add files -- npx -y @modelcontextprotocol/server-filesystem ~/notes", "It may read and change what its command names: ~/notes"),
+        ("nanobot mcp add hub https://example.org/mcp -H 'Authorization: Bearer ${HUB_TOKEN}'", "At an address; the token stays in the environment"),
+        ("nanobot mcp add time --allow -- uvx mcp-server-time", "Its tools need no consent"),
+    ] },
+    Page { command: "mcp remove", statuses: &[DONE, USAGE, NO_SERVER, IO, CONFIG], variables: &[], files: &["config.json", "mcp/"], examples: &[
+        ("nanobot mcp remove time", "Out of the config, with all that was kept of it"),
+    ] },
+    Page { command: "mcp accept", statuses: &[(0, "all is accepted"), USAGE, NO_SERVER, AWAY, (77, "something was not accepted"), IO, CONFIG], variables: &["HTTPS_PROXY"], files: &["config.json", "mcp/"], examples: &[
+        ("nanobot mcp accept time", "See what has changed, and say yes or no"),
+        ("nanobot mcp accept time convert_time --yes", "One tool, once you have seen it"),
+    ] },
+    Page { command: "mcp call", statuses: &[DONE, (1, "the tool could not do it"), USAGE, NO_SERVER, AWAY, CHANGED, IO, CONFIG, (124, "`--timeout` ran out")], variables: &["HTTPS_PROXY"], files: &["config.json", "mcp/"], examples: &[
+        ("nanobot mcp call time get_current_time '{\"timezone\": \"America/Lima\"}'", "By hand, or from a script"),
+        ("nanobot mcp call docs 'file:///readme.md'", "A resource of a server"),
     ] },
     Page { command: "trust", statuses: &[DONE, USAGE, (66, "there is no such directory"), IO], variables: &[], files: &["trust.json"], examples: &[
         ("nanobot trust", "The current directory"),

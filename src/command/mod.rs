@@ -9,6 +9,7 @@ mod crew;
 pub mod cron;
 mod granted;
 pub mod heartbeat;
+pub mod mcp;
 pub mod memory;
 pub mod model;
 pub mod onboard;

@@ -1,0 +1,188 @@
+//! `mcp add` and `remove`: the servers in the config.
+
+use crate::World;
+use crate::cli::mcp::{Add, Transport};
+use crate::command::config;
+use crate::error::{Exit, fail, fail_hint};
+use crate::policy::rule::{Effect, Rule};
+use crate::settings::Config;
+use crate::settings::expand::refers;
+use anyhow::{Context, Result};
+use serde_json::{Map, Value, json};
+use std::path::Path;
+
+/// The longest name of a server: the names of its tools must have room for the tool's own.
+const LONGEST: usize = 32;
+
+/// Write the server into the config. The rule that was added for it, where one was.
+pub(super) fn write(world: &World, arguments: &Add) -> Result<Option<String>> {
+    let name = arguments.name.as_str();
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
+    if name.is_empty() || name.len() > LONGEST || !name.bytes().all(is_plain) {
+        let cause = format!("`{name}` is no name for a server");
+        let hint = format!("at most {LONGEST} letters, digits, `-` and `_`");
+        return Err(fail_hint(Exit::Usage, cause, hint));
+    }
+    let mut config = Config::load(&world.paths.config)?;
+    let path = ["tools", "mcpServers", name];
+    if config::written(&config, &path.join(".")).is_some() {
+        if !arguments.force {
+            let cause = format!("there is a server `{name}` in the config already");
+            return Err(fail_hint(Exit::Usage, cause, "`--force` to replace it"));
+        }
+        config.unset(&path)?;
+    }
+    config.set(&path, &Value::Object(described(world, arguments)?))?;
+    let rule = arguments.allow.then(|| format!("mcp_{name}_*"));
+    if let Some(rule) = &rule {
+        Rule::parse(rule, Effect::Allow, "tools.allow")
+            .map_err(|words| fail(Exit::Usage, format!("`{rule}` {words}")))?;
+        let listed = config::written(&config, "tools.allow").and_then(Value::as_array);
+        let mut rules: Vec<Value> = listed.cloned().unwrap_or_default();
+        if !rules.iter().any(|it| it == rule) {
+            rules.push(json!(rule));
+        }
+        config.set(&["tools", "allow"], &Value::Array(rules))?;
+    }
+    config.save()?;
+    Ok(rule)
+}
+
+/// The server as the config has it.
+fn described(world: &World, arguments: &Add) -> Result<Map<String, Value>> {
+    let Add {
+        name: _,
+        url,
+        command,
+        transport,
+        env,
+        header,
+        cwd,
+        read,
+        write,
+        tools,
+        tool_timeout,
+        allow: _,
+        required,
+        untested: _,
+        force: _,
+    } = arguments;
+    let mut server = Map::new();
+    let mut put = |key: &str, value: Value| drop(server.insert(key.to_owned(), value));
+    let kind = match (transport, command.is_empty()) {
+        (Some(Transport::Stdio), true) => {
+            return Err(fail_hint(
+                Exit::Usage,
+                "`--transport stdio` is for a command, and this is an address",
+                "http or sse",
+            ));
+        }
+        (Some(Transport::Http | Transport::Sse), false) => {
+            return Err(fail_hint(
+                Exit::Usage,
+                "`--transport` of an address, and this is a command",
+                "without `--transport`",
+            ));
+        }
+        (Some(Transport::Http), true) => Some("streamableHttp"),
+        (Some(Transport::Sse), true) => Some("sse"),
+        (Some(Transport::Stdio) | None, _) => None,
+    };
+    if let Some((program, rest)) = command.split_first() {
+        let program = match program.contains('/') && !program.starts_with('~') {
+            true => absolute(Path::new(program))?,
+            false => program.clone(),
+        };
+        put("command", json!(program));
+        if !rest.is_empty() {
+            put("args", json!(rest));
+        }
+    }
+    if let Some(url) = url {
+        let is_web = url.starts_with("http://") || url.starts_with("https://");
+        if !is_web || url::Url::parse(url).is_err() {
+            let cause = format!("`{url}` is no address of a server");
+            let hint = "as `https://example.org/mcp`; a command stands behind `--`";
+            return Err(fail_hint(Exit::Usage, cause, hint));
+        }
+        put("url", json!(url));
+    }
+    if let Some(kind) = kind {
+        put("type", json!(kind));
+    }
+    let mut shows_secrets = false;
+    let mut pairs = |given: &[String], at: char, flag: &str| -> Result<Map<String, Value>> {
+        let pair = |text: &String| {
+            let (name, value) = match text.split_once(at) {
+                Some((name, value)) => (name.trim(), value.trim_start().to_owned()),
+                None if at == '=' => (text.trim(), format!("${{{}}}", text.trim())),
+                None => (text.as_str(), String::new()),
+            };
+            if name.is_empty() || value.is_empty() {
+                return Err(fail(Exit::Usage, format!("`{flag} {text}` has no value")));
+            }
+            shows_secrets |= !refers(&value);
+            Ok((name.to_owned(), json!(value)))
+        };
+        given.iter().map(pair).collect()
+    };
+    for (key, given, at, flag) in [
+        ("env", env, '=', "--env"),
+        ("headers", header, ':', "--header"),
+    ] {
+        if !given.is_empty() {
+            put(key, Value::Object(pairs(given, at, flag)?));
+        }
+    }
+    if shows_secrets {
+        world.terminal.complain(
+            "nanobot: every process can see what stands on a command line; for a key write `${VARIABLE}` in its place",
+        );
+    }
+    if let Some(cwd) = cwd {
+        put("cwd", json!(absolute(cwd)?));
+    }
+    for (key, places) in [("read", read), ("write", write)] {
+        if !places.is_empty() {
+            let places: Result<Vec<String>> = places.iter().map(|it| absolute(it)).collect();
+            put(key, json!(places?));
+        }
+    }
+    if !tools.is_empty() {
+        put("enabledTools", json!(tools));
+    }
+    if let Some(seconds) = tool_timeout {
+        put("toolTimeout", json!(seconds));
+    }
+    if *required {
+        put("required", json!(true));
+    }
+    Ok(server)
+}
+
+/// Take the server out of the config, and the rule that `add --allow` wrote. False where there was none.
+pub(super) fn remove(world: &World, name: &str) -> Result<bool> {
+    let mut config = Config::load(&world.paths.config)?;
+    let was_there = config.unset(&["tools", "mcpServers", name])?;
+    let rule = format!("mcp_{name}_*");
+    let listed = config::written(&config, "tools.allow").and_then(Value::as_array);
+    if was_there
+        && let Some(rules) = listed
+        && rules.iter().any(|it| *it == rule)
+    {
+        let others: Vec<Value> = rules.iter().filter(|it| **it != rule).cloned().collect();
+        config.set(&["tools", "allow"], &Value::Array(others))?;
+    }
+    if was_there {
+        config.save()?;
+    }
+    Ok(was_there)
+}
+
+fn absolute(path: &Path) -> Result<String> {
+    let whole = std::path::absolute(path).with_context(|| format!("`{}`", path.display()))?;
+    whole.into_os_string().into_string().map_err(|path| {
+        let cause = format!("`{}` is not UTF-8", path.display());
+        fail(Exit::Usage, cause)
+    })
+}
