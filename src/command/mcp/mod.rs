@@ -2,20 +2,189 @@
 
 use crate::World;
 use crate::cli::mcp::Mcp as Arguments;
-use crate::error::Exit;
-use anyhow::Result;
+use crate::error::{Exit, fail, fail_hint};
+use crate::mcp::cache::Cache;
+use crate::mcp::client::{Fleet, Ground};
+use crate::mcp::offer::{Failed, Offer};
+use crate::mcp::pin::Pins;
+use crate::mcp::{measure, words};
+use crate::settings::keys::nearest;
+use crate::settings::servers::Server;
+use crate::settings::{Config, Overrides, Settings};
+use crate::sys::signal;
+use anyhow::{Context, Result};
 
+mod accept;
 mod add;
+mod call;
+mod list;
+mod show;
+mod test;
 
 pub fn run(world: &World, arguments: &Arguments) -> Result<Exit> {
     match arguments {
+        Arguments::List { json } => list::run(&Desk::open(world)?, *json),
+        Arguments::Show { server, tool, json } => {
+            show::run(&Desk::waiting(world)?, server, tool.as_deref(), *json)
+        }
+        Arguments::Test { servers, json } => test::run(&Desk::waiting(world)?, servers, *json),
         Arguments::Add(arguments) => {
-            add::write(world, arguments)?;
+            let rule = add::write(world, arguments)?;
+            if let Some(rule) = rule {
+                notice(world, &format!("`{rule}` is in `tools.allow` now"));
+            }
+            match arguments.untested {
+                true => Ok(Exit::Answered),
+                false => test::added(&Desk::waiting(world)?, &arguments.name),
+            }
         }
         Arguments::Remove { server } => {
-            add::remove(world, server)?;
+            let desk = Desk::open(world)?;
+            let was_there = add::remove(world, server)?;
+            let was_known = desk.pins.forget(server, &world.clock.stamp())?;
+            desk.cache.forget(server);
+            match was_there || was_known {
+                true => Ok(Exit::Answered),
+                false => Err(desk.unknown(server)),
+            }
         }
-        _ => todo!(),
+        Arguments::Accept { server, tools, yes } => {
+            accept::run(&Desk::waiting(world)?, server, tools, *yes)
+        }
+        Arguments::Call {
+            server,
+            tool,
+            arguments,
+            json,
+            timeout,
+        } => {
+            signal::arm(*timeout).context("wait for signals")?;
+            let call = call::Call {
+                server,
+                tool,
+                arguments,
+                json: *json,
+                timeout: *timeout,
+            };
+            call::run(&Desk::open(world)?, &call)
+        }
     }
-    Ok(Exit::Answered)
+}
+
+/// What is needed to look at servers.
+struct Desk<'w> {
+    world: &'w World,
+    servers: Vec<Server>,
+    ground: Ground,
+    fleet: Fleet,
+    pins: Pins,
+    cache: Cache,
+}
+
+impl<'w> Desk<'w> {
+    fn open(world: &'w World) -> Result<Self> {
+        let config = Config::load(&world.paths.config)?;
+        let settings =
+            Settings::resolve(&config, &world.env, &Overrides::default(), &world.paths)?;
+        let ground = Ground {
+            env: world.env.clone(),
+            paths: world.paths.clone(),
+            offline: false,
+            answers: None,
+        };
+        let folder = world.paths.mcp();
+        Ok(Self {
+            fleet: Fleet::new(&settings.servers, ground.clone()),
+            pins: Pins::at(&folder),
+            cache: Cache::at(&folder, &world.clock, &world.env),
+            servers: settings.servers,
+            ground,
+            world,
+        })
+    }
+
+    /// As [`Self::open`], where servers will be waited for: signals end that.
+    fn waiting(world: &'w World) -> Result<Self> {
+        signal::arm(None).context("wait for signals")?;
+        Self::open(world)
+    }
+
+    fn server(&self, name: &str) -> Result<&Server> {
+        let found = self.servers.iter().find(|server| server.name == name);
+        found.ok_or_else(|| self.unknown(name))
+    }
+
+    fn unknown(&self, name: &str) -> anyhow::Error {
+        let names = self.servers.iter().map(|server| server.name.as_str());
+        let hint = match (nearest(name, names), self.servers.is_empty()) {
+            (Some(meant), _) => format!("`{meant}`"),
+            (None, false) => "nanobot mcp list".into(),
+            (None, true) => "nanobot mcp add".into(),
+        };
+        fail_hint(Exit::NoInput, format!("there is no server `{name}`"), hint)
+    }
+
+    /// What a server offers now, as far as it is kept; it is kept from now on.
+    fn reach(&self, server: &Server) -> Result<Offer> {
+        if let Some(words) = &server.unusable {
+            return Err(cannot(server, words));
+        }
+        if server.disabled {
+            return Err(cannot(server, "it is `disabled`"));
+        }
+        let reached = self.fleet.reach(&[server.name.as_str()]).pop();
+        let reached = match reached {
+            Some((_, reached)) => reached,
+            None => Err(Failed::Unreachable("it is not there".into())),
+        };
+        match reached {
+            Ok(offer) => {
+                let (offer, notes) = measure::kept((*offer).clone());
+                for note in notes {
+                    notice(self.world, &format!("MCP server `{}`: {note}", server.name));
+                }
+                self.cache.keep(server, &offer);
+                Ok(offer)
+            }
+            Err(failed) => {
+                let error = failure(server, &failed);
+                if !matches!(failed, Failed::Stopped(_) | Failed::Unusable(_)) {
+                    let words = words::line(&failed.to_string(), 500);
+                    self.cache.keep_failure(server, &words);
+                }
+                Err(error)
+            }
+        }
+    }
+}
+
+fn cannot(server: &Server, words: &str) -> anyhow::Error {
+    let name = &server.name;
+    let cause = format!("MCP server `{name}` cannot be used: {words}");
+    fail_hint(
+        Exit::Config,
+        cause,
+        format!("nanobot config get tools.mcpServers.{name}"),
+    )
+}
+
+/// Why a server did not do it, for people.
+fn failure(server: &Server, failed: &Failed) -> anyhow::Error {
+    let name = &server.name;
+    let words = words::line(&failed.to_string(), 2000);
+    match failed {
+        Failed::Stopped(stop) => (*stop).into(),
+        Failed::Unusable(_) => cannot(server, &words),
+        Failed::Login(_) => fail(Exit::Config, format!("MCP server `{name}`: {words}")),
+        Failed::Refused(_) => fail(Exit::Failed, format!("MCP server `{name}`: {words}")),
+        Failed::Unreachable(_) | Failed::Broken(_) | Failed::Late(_) => {
+            fail(Exit::Unavailable, format!("MCP server `{name}`: {words}"))
+        }
+    }
+}
+
+fn notice(world: &World, text: &str) {
+    if !world.shared.quiet {
+        world.terminal.complain(&format!("nanobot: {text}"));
+    }
 }

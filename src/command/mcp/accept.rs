@@ -1,0 +1,92 @@
+//! `mcp accept`: what has changed of a server's tools is shown, and taken as it is now where somebody says so.
+
+use super::{Desk, show};
+use crate::diff::Diff;
+use crate::error::{Exit, fail_hint};
+use crate::mcp::offer::Offered;
+use crate::mcp::pin::{self, Change};
+use crate::mcp::words;
+use crate::sys::terminal::{Page, Terminal};
+use anyhow::Result;
+use console::Style;
+
+/// Lines around a difference.
+const AROUND: usize = 3;
+
+pub(super) fn run(desk: &Desk<'_>, server: &str, tools: &[String], yes: bool) -> Result<Exit> {
+    let server = desk.server(server)?;
+    let offer = desk.reach(server)?;
+    desk.fleet.end();
+    let wanted: Vec<&Offered> = match tools.is_empty() {
+        true => offer.tools.iter().collect(),
+        false => tools
+            .iter()
+            .map(|tool| show::find(server, &offer, tool))
+            .collect::<Result<_>>()?,
+    };
+    let now = desk.world.clock.stamp();
+    let held = desk.pins.hold(&[(server, &offer)], &now)?;
+    let changed: Vec<Change> = held
+        .into_iter()
+        .flat_map(|held| held.changed)
+        .filter(|change| wanted.iter().any(|tool| tool.name == change.tool))
+        .collect();
+    if changed.is_empty() {
+        super::notice(desk.world, "nothing has changed");
+        return Ok(Exit::Answered);
+    }
+    for change in &changed {
+        show_change(desk, change)?;
+    }
+    let count = match changed.len() {
+        1 => "1 tool".to_owned(),
+        count => format!("{count} tools"),
+    };
+    if !yes && !Terminal::is_attended() {
+        let cause = format!("{count} of `{}` changed, and nothing was accepted", server.name);
+        let hint = format!("nanobot mcp accept {} --yes", server.name);
+        return Err(fail_hint(Exit::Refused, cause, hint));
+    }
+    if !yes {
+        let question = format!("Accept {count} of `{}` as shown? [y/N] ", server.name);
+        let answer = desk.world.terminal.ask(&question)?.unwrap_or_default();
+        if !["y", "yes"].contains(&answer.trim().to_lowercase().as_str()) {
+            let cause = format!("{count} of `{}` stay refused", server.name);
+            return Err(fail_hint(Exit::Refused, cause, "yes, once you trust it"));
+        }
+    }
+    let accepted: Vec<&Offered> = changed.iter().map(|change| &change.new).collect();
+    desk.pins.accept(server, &accepted, &now)?;
+    super::notice(desk.world, &format!("{count} of `{}` accepted", server.name));
+    Ok(Exit::Answered)
+}
+
+fn show_change(desk: &Desk<'_>, change: &Change) -> Result<()> {
+    let old = change.old.as_ref().map(pin::text).unwrap_or_default();
+    let new = pin::text(&change.new);
+    let mut page = Page::on(desk.world.terminal);
+    page.paint(&words::line(&change.tool, 200), &Style::new().bold())?;
+    page.put("\n")?;
+    for line in Diff::between(&old, &new).unified(AROUND).lines() {
+        let style = match line.as_bytes().first() {
+            Some(b'+') => Style::new().green(),
+            Some(b'-') => Style::new().red(),
+            _ => Style::new(),
+        };
+        page.paint(&marked(line), &style)?;
+        page.put("\n")?;
+    }
+    page.end()
+}
+
+/// `line` with what nobody would see of it as its number: that may be all that has changed.
+fn marked(line: &str) -> String {
+    let mut shown = String::with_capacity(line.len());
+    for letter in line.chars() {
+        match letter == '\t' || !words::is_hidden(letter) {
+            true => shown.push(letter),
+            false => shown.push_str(&letter.escape_unicode().to_string()),
+        }
+    }
+    shown
+}

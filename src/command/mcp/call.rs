@@ -1,0 +1,153 @@
+//! `mcp call`: a tool of a server, or what stands at an address of it, by hand.
+
+use super::{Desk, failure, show};
+use crate::command::config;
+use crate::error::{Exit, Stop, fail, fail_hint};
+use crate::mcp::offer::{Answer, Piece};
+use crate::mcp::roster::{Missed, Roster};
+use crate::mcp::words;
+use crate::settings::servers::Server;
+use crate::sys::secret::hide;
+use anyhow::Result;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// What to call, as it was typed.
+pub(super) struct Call<'a> {
+    pub(super) server: &'a str,
+    pub(super) tool: &'a str,
+    pub(super) arguments: &'a str,
+    pub(super) json: bool,
+    pub(super) timeout: Option<Duration>,
+}
+
+pub(super) fn run(desk: &Desk<'_>, call: &Call<'_>) -> Result<Exit> {
+    let server = desk.server(call.server)?;
+    let arguments = match call.arguments {
+        "-" => config::piped()?,
+        text => text.to_owned(),
+    };
+    let arguments: Value = serde_json::from_str(&arguments)
+        .ok()
+        .filter(Value::is_object)
+        .ok_or_else(|| {
+            fail_hint(
+                Exit::Usage,
+                "the arguments are no JSON object",
+                format!("nanobot mcp show {} {}", call.server, call.tool),
+            )
+        })?;
+    let mut server = server.clone();
+    if let Some(timeout) = call.timeout {
+        server.call_timeout = timeout;
+    }
+    let clock = &desk.world.clock;
+    let roster = Roster::new(std::slice::from_ref(&server), clock, desk.ground.clone());
+    let done = ask(desk, &roster, &server, call.tool, &arguments);
+    roster.end();
+    let answer = done?;
+    match call.json {
+        true => desk.world.terminal.print_json(&object(&answer))?,
+        false => print(desk, &answer)?,
+    }
+    match answer.is_error {
+        false => Ok(Exit::Answered),
+        // It has said itself what went wrong.
+        true => Err(Stop(Exit::Failed).into()),
+    }
+}
+
+fn ask(
+    desk: &Desk<'_>,
+    roster: &Roster,
+    server: &Server,
+    tool: &str,
+    arguments: &Value,
+) -> Result<Answer> {
+    if let Some(words) = &server.unusable {
+        return Err(super::cannot(server, words));
+    }
+    let done = match tool.contains("://") {
+        true => roster.read(&server.name, tool),
+        false => {
+            // By our name of it, it is meant as well.
+            let known = roster.look(&server.name).map_err(|missed| told(server, tool, missed))?;
+            let tool = &show::find(server, &known, tool)?.name;
+            let mut say = |text: &str| super::notice(desk.world, text);
+            roster.call(&server.name, tool, arguments, &mut say)
+        }
+    };
+    done.map_err(|missed| told(server, tool, missed))
+}
+
+fn told(server: &Server, tool: &str, missed: Missed) -> anyhow::Error {
+    let name = &server.name;
+    match missed {
+        Missed::Changed => fail_hint(
+            Exit::Refused,
+            format!("`{tool}` of MCP server `{name}` is not what it was when it was accepted"),
+            format!("nanobot mcp accept {name}"),
+        ),
+        Missed::Gone => fail(
+            Exit::NoInput,
+            format!("MCP server `{name}` has no tool `{tool}` any more"),
+        ),
+        Missed::Failed(failed) => failure(server, &failed),
+    }
+}
+
+/// A single piece that is no text goes out as it is, where no terminal would show it.
+fn print(desk: &Desk<'_>, answer: &Answer) -> Result<()> {
+    let terminal = desk.world.terminal;
+    if let [Piece::Image { bytes, .. } | Piece::Blob { bytes, .. }] = answer.pieces.as_slice()
+        && !terminal.out
+    {
+        return terminal.print_bytes(bytes);
+    }
+    let mut text = String::new();
+    for piece in &answer.pieces {
+        text.push_str(&match piece {
+            Piece::Text(text) | Piece::Resource { text, .. } => text.clone(),
+            Piece::Said { role, text } => format!("{role}: {text}"),
+            Piece::Image { kind, bytes } => format!("[image: {}, {} bytes]", words::line(kind, 80), bytes.len()),
+            Piece::Audio { kind, bytes } => format!("[audio: {}, {bytes} bytes]", words::line(kind, 80)),
+            Piece::Blob { uri, bytes, .. } => format!("[{}: {} bytes]", words::line(uri, 300), bytes.len()),
+            Piece::Link { uri, name, .. } => format!("[{}: {}]", words::line(name, 200), words::line(uri, 300)),
+        });
+        if !text.ends_with('\n') {
+            text.push('\n');
+        }
+    }
+    if answer.pieces.is_empty()
+        && let Some(value) = &answer.structured
+    {
+        text = format!("{value:#}\n");
+    }
+    terminal.print(&hide(&text))
+}
+
+fn object(answer: &Answer) -> Value {
+    let piece = |piece: &Piece| match piece {
+        Piece::Text(text) => json!({ "type": "text", "text": hide(text) }),
+        Piece::Said { role, text } => json!({ "type": "message", "role": role, "text": hide(text) }),
+        Piece::Image { kind, bytes } => {
+            json!({ "type": "image", "kind": kind, "base64": STANDARD.encode(bytes) })
+        }
+        Piece::Audio { kind, bytes } => json!({ "type": "audio", "kind": kind, "bytes": bytes }),
+        Piece::Resource { uri, kind, text } => {
+            json!({ "type": "resource", "uri": uri, "kind": kind, "text": hide(text) })
+        }
+        Piece::Blob { uri, kind, bytes } => {
+            json!({ "type": "blob", "uri": uri, "kind": kind, "base64": STANDARD.encode(bytes) })
+        }
+        Piece::Link {
+            uri,
+            name,
+            description,
+        } => json!({ "type": "link", "uri": uri, "name": name, "description": description }),
+    };
+    let pieces: Vec<Value> = answer.pieces.iter().map(piece).collect();
+    json!({ "is_error": answer.is_error, "content": pieces, "structured": answer.structured })
+}

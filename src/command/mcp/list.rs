@@ -1,0 +1,160 @@
+//! `mcp list`: the servers, and what is known of each. Nothing is started.
+
+use super::Desk;
+use crate::command::columns::{Side, aligned, clipped};
+use crate::error::Exit;
+use crate::history::weight;
+use crate::mcp::cache::Known;
+use crate::mcp::offer::Offer;
+use crate::mcp::{name, schema, words};
+use crate::settings::servers::{Reached, Server};
+use crate::sys::http;
+use crate::sys::terminal::{Page, harmless};
+use anyhow::Result;
+use serde_json::{Value, json};
+
+/// What is known of one server.
+struct Row<'s> {
+    server: &'s Server,
+    offer: Option<Offer>,
+    /// Its tools that are not what they were.
+    changed: Vec<String>,
+    /// What is wrong with it.
+    error: Option<String>,
+}
+
+pub(super) fn run(desk: &Desk<'_>, as_json: bool) -> Result<Exit> {
+    let rows: Vec<Row<'_>> = desk
+        .servers
+        .iter()
+        .map(|server| look(desk, server))
+        .collect::<Result<_>>()?;
+    if as_json {
+        for row in &rows {
+            desk.world
+                .terminal
+                .print_json_text(&format!("{}\n", object(row)))?;
+        }
+        return Ok(Exit::Answered);
+    }
+    if rows.is_empty() {
+        super::notice(
+            desk.world,
+            "there are no MCP servers; `nanobot mcp add --help` tells how to add one",
+        );
+    }
+    let columns = [
+        ("SERVER", Side::Left),
+        ("BY", Side::Left),
+        ("TOOLS", Side::Right),
+        ("TOKENS", Side::Right),
+        ("STATE", Side::Left),
+    ];
+    let cells: Vec<Vec<String>> = rows.iter().map(cells).collect();
+    let mut page = Page::on(desk.world.terminal);
+    for line in aligned(&columns, &cells) {
+        page.put(&format!("{}\n", clipped(&line, desk.world.terminal.width())))?;
+    }
+    page.end()?;
+    Ok(Exit::Answered)
+}
+
+fn look<'s>(desk: &Desk<'_>, server: &'s Server) -> Result<Row<'s>> {
+    let (offer, failed) = match desk.cache.get(server) {
+        Some(Known::Offers(offer)) => (Some(offer), None),
+        Some(Known::Failed { words, .. }) => (None, Some(words)),
+        None => (None, None),
+    };
+    let held = match &offer {
+        Some(offer) => desk.pins.changed(&[(server, offer)])?,
+        None => Vec::new(),
+    };
+    let changed = held.into_iter().flat_map(|held| held.changed);
+    Ok(Row {
+        server,
+        changed: changed.map(|change| change.tool).collect(),
+        error: server.unusable.clone().or(failed),
+        offer,
+    })
+}
+
+/// By which way a server is reached, in a word.
+pub(super) fn way(server: &Server) -> &'static str {
+    match &server.reached {
+        Reached::Program { .. } => "stdio",
+        Reached::Http(_) => "http",
+        Reached::Sse(_) => "sse",
+    }
+}
+
+/// How many of its tools a model is told of, and the tokens that takes in each request.
+fn told(server: &Server, offer: &Offer) -> (usize, u64) {
+    let mut count = 0;
+    let mut tokens = 0;
+    for tool in &offer.tools {
+        let ours = name::wrapped(&server.name, &tool.name);
+        if server.enables([&tool.name, &ours]) {
+            let words = words::description(&server.name, tool.title.as_deref(), &tool.description);
+            count += 1;
+            tokens += weight::of_text(&ours)
+                + weight::of_text(&words)
+                + weight::of_value(&schema::fit(&tool.schema));
+        }
+    }
+    (count, tokens)
+}
+
+fn state(row: &Row<'_>) -> String {
+    let Row {
+        server,
+        offer,
+        changed,
+        error,
+    } = row;
+    if server.disabled {
+        return "disabled".into();
+    }
+    match (error, offer, changed.len()) {
+        (Some(words), ..) => words::line(words, 200),
+        (None, None, _) => "not asked yet".into(),
+        (None, Some(_), 0) => "ok".into(),
+        (None, Some(_), count) => format!(
+            "{count} changed: `nanobot mcp accept {}`",
+            server.name
+        ),
+    }
+}
+
+fn cells(row: &Row<'_>) -> Vec<String> {
+    let (count, tokens) = match &row.offer {
+        Some(offer) => {
+            let (count, tokens) = told(row.server, offer);
+            (count.to_string(), tokens.to_string())
+        }
+        None => ("-".into(), "-".into()),
+    };
+    let name = harmless(&row.server.name).replace(['\n', '\t'], " ");
+    vec![name, way(row.server).into(), count, tokens, state(row)]
+}
+
+fn object(row: &Row<'_>) -> Value {
+    let Row {
+        server,
+        offer,
+        changed,
+        error,
+    } = row;
+    let told = offer.as_ref().map(|offer| told(server, offer));
+    let place = match &server.reached {
+        Reached::Program { command, .. } => command.clone(),
+        Reached::Http(remote) | Reached::Sse(remote) => http::shown(&remote.url),
+    };
+    json!({
+        "name": server.name, "by": way(server), "place": place, "disabled": server.disabled, "required": server.required,
+        "tools": told.map(|told| told.0), "tokens": told.map(|told| told.1),
+        "resources": offer.as_ref().map(|offer| offer.resources.len() + offer.templates.len()),
+        "prompts": offer.as_ref().map(|offer| offer.prompts.len()),
+        "protocol": offer.as_ref().map(|offer| &offer.protocol), "server": offer.as_ref().map(|offer| &offer.server),
+        "changed": changed, "error": error,
+    })
+}

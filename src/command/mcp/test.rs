@@ -1,0 +1,178 @@
+//! `mcp test`: servers are asked, all at once.
+
+use super::list::way;
+use super::{Desk, failure, notice};
+use crate::error::{Exit, exit_of, hint_of};
+use crate::mcp::offer::{Failed, Offer};
+use crate::mcp::words;
+use crate::settings::servers::Server;
+use crate::sys::{leash, signal};
+use anyhow::Result;
+use serde_json::{Value, json};
+use std::time::{Duration, Instant};
+
+/// How it went with one.
+struct Asked<'s> {
+    server: &'s Server,
+    took: Duration,
+    offer: Result<Offer>,
+    changed: Vec<String>,
+}
+
+pub(super) fn run(desk: &Desk<'_>, names: &[String], as_json: bool) -> Result<Exit> {
+    let servers: Vec<&Server> = match names.is_empty() {
+        true => desk.servers.iter().filter(|server| !server.disabled).collect(),
+        false => names.iter().map(|name| desk.server(name)).collect::<Result<_>>()?,
+    };
+    if servers.is_empty() {
+        notice(desk.world, "there are no MCP servers to ask");
+    }
+    let mut worst = Exit::Answered;
+    for asked in ask(desk, &servers)? {
+        tell(desk, &asked, as_json)?;
+        worst = graver(worst, status(&asked));
+    }
+    desk.fleet.end();
+    signal::check()?;
+    Ok(worst)
+}
+
+/// Ask the server that was added. One that does not answer stays in the config.
+pub(super) fn added(desk: &Desk<'_>, name: &str) -> Result<Exit> {
+    let server = desk.server(name)?;
+    let asked = ask(desk, &[server])?;
+    desk.fleet.end();
+    let mut status = Exit::Answered;
+    for asked in asked {
+        if let Err(error) = asked.offer {
+            notice(
+                desk.world,
+                &format!("`{name}` is in the config; `nanobot mcp remove {name}` takes it out"),
+            );
+            return Err(error);
+        }
+        tell(desk, &asked, false)?;
+        status = self::status(&asked);
+    }
+    Ok(status)
+}
+
+fn ask<'s>(desk: &Desk<'_>, servers: &[&'s Server]) -> Result<Vec<Asked<'s>>> {
+    let one = |server: &'s Server| {
+        let begun = Instant::now();
+        let offer = desk.reach(server);
+        (server, begun.elapsed(), offer)
+    };
+    let leash = leash::held();
+    let all: Vec<_> = std::thread::scope(|scope| {
+        let start = |server: &&'s Server| {
+            let (server, leash) = (*server, leash.clone());
+            let one = &one;
+            let asking = scope.spawn(move || leash::under(leash, || one(server)));
+            (server, asking)
+        };
+        let asking: Vec<_> = servers.iter().map(start).collect();
+        let end = |(server, asking): (&'s Server, std::thread::ScopedJoinHandle<'_, _>)| {
+            let broken = || Failed::Broken("a defect of this program".into());
+            let broken = |_| (server, Duration::ZERO, Err(failure(server, &broken())));
+            asking.join().unwrap_or_else(broken)
+        };
+        asking.into_iter().map(end).collect()
+    });
+    let held = |(server, took, offer): (&'s Server, Duration, Result<Offer>)| {
+        let changed = match &offer {
+            Ok(offer) => desk.pins.hold(&[(server, offer)], &desk.world.clock.stamp())?,
+            Err(_) => Vec::new(),
+        };
+        let changed = changed.into_iter().flat_map(|held| held.changed);
+        Ok(Asked {
+            server,
+            took,
+            changed: changed.map(|change| change.tool).collect(),
+            offer,
+        })
+    };
+    all.into_iter().map(held).collect()
+}
+
+fn status(asked: &Asked<'_>) -> Exit {
+    match &asked.offer {
+        Err(error) => exit_of(error),
+        Ok(_) if !asked.changed.is_empty() => Exit::Refused,
+        Ok(_) => Exit::Answered,
+    }
+}
+
+/// The one of two that a script should hear of: what was not even tried before what failed, and that before what may be used
+/// in part.
+fn graver(one: Exit, other: Exit) -> Exit {
+    let weight = |exit: Exit| match exit {
+        Exit::Answered => 0,
+        Exit::Refused => 1,
+        Exit::Unavailable | Exit::Failed => 2,
+        Exit::Config => 3,
+        _ => 4,
+    };
+    match weight(other) > weight(one) {
+        true => other,
+        false => one,
+    }
+}
+
+fn tell(desk: &Desk<'_>, asked: &Asked<'_>, as_json: bool) -> Result<()> {
+    let terminal = desk.world.terminal;
+    if as_json {
+        return terminal.print_json_text(&format!("{}\n", object(asked)));
+    }
+    let name = &asked.server.name;
+    let took = asked.took.as_millis();
+    let mut line = match &asked.offer {
+        Ok(offer) => {
+            let count = |count: usize, one: &str| match count {
+                1 => format!("1 {one}"),
+                count => format!("{count} {one}s"),
+            };
+            format!(
+                "ok    {name}: {took} ms, {}, MCP {} by {}, {}, {}, {}",
+                words::line(&offer.server, 80),
+                words::line(&offer.protocol, 20),
+                way(asked.server),
+                count(offer.tools.len(), "tool"),
+                count(offer.resources.len() + offer.templates.len(), "resource"),
+                count(offer.prompts.len(), "prompt"),
+            )
+        }
+        Err(error) => {
+            let hint = hint_of(error).map_or_else(String::new, |hint| format!("\n      try: {hint}"));
+            format!("no    {name}: {error:#}{hint}")
+        }
+    };
+    if !asked.changed.is_empty() {
+        let changed: Vec<String> = asked.changed.iter().map(|it| words::line(it, 80)).collect();
+        line.push_str(&format!(
+            "\nwarn  {name}: not what they were: {}\n      try: nanobot mcp accept {name}",
+            changed.join(", ")
+        ));
+    }
+    terminal.print(&format!("{line}\n"))
+}
+
+fn object(asked: &Asked<'_>) -> Value {
+    let ms = u64::try_from(asked.took.as_millis()).unwrap_or(u64::MAX);
+    let mut line = json!({
+        "name": asked.server.name, "ok": asked.offer.is_ok() && asked.changed.is_empty(), "ms": ms,
+        "by": way(asked.server), "changed": asked.changed, "error": null,
+    });
+    match &asked.offer {
+        Err(error) => line["error"] = json!(format!("{error:#}")),
+        Ok(offer) => {
+            line["protocol"] = json!(offer.protocol);
+            line["server"] = json!(offer.server);
+            let names: Vec<&str> = offer.tools.iter().map(|tool| tool.name.as_str()).collect();
+            line["tools"] = json!(names);
+            line["resources"] = json!(offer.resources.len() + offer.templates.len());
+            line["prompts"] = json!(offer.prompts.len());
+        }
+    }
+    line
+}
