@@ -7,4 +7,7 @@
 //! providers ([`name`], [`schema`]) before anybody sees it.
 
 pub mod client;
+pub mod name;
 pub mod offer;
+pub mod schema;
+pub mod words;

@@ -10,6 +10,7 @@ pub mod env;
 pub mod hosts;
 pub mod http;
 pub mod input;
+pub mod invisible;
 pub mod leash;
 pub mod letters;
 pub mod log;
