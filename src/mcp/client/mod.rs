@@ -12,6 +12,17 @@ pub trait Answers: Send + Sync {
     fn enter(&self, server: &str, words: &str, form: &Value) -> Option<Map<String, Value>>;
 }
 
+/// What is needed to start and to reach servers.
+#[derive(Clone)]
+pub struct Ground {
+    pub env: crate::sys::env::Env,
+    pub paths: crate::sys::paths::Paths,
+    /// Nothing beyond this machine is reached.
+    pub offline: bool,
+    /// `None` where nobody can be asked.
+    pub answers: Option<Arc<dyn Answers>>,
+}
+
 /// The servers of a run.
 #[derive(Clone)]
 pub struct Fleet(Arc<Inner>);
@@ -22,7 +33,7 @@ struct Inner {
 
 impl Fleet {
     /// Those of `servers` that are not disabled. Nothing is started.
-    pub fn new(servers: &[Server]) -> Self {
+    pub fn new(servers: &[Server], _ground: Ground) -> Self {
         let used = servers.iter().filter(|server| !server.disabled);
         Self(Arc::new(Inner {
             servers: used.cloned().collect(),
