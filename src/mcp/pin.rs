@@ -104,16 +104,31 @@ impl Pins {
         self.change(now, |written| look(written).0)
     }
 
-    /// Take all that `server` offers as it is now, and say what of it was different.
+    /// Take what `server` offers as it is now, all of it or these `tools`, and say what of it was different.
     ///
     /// # Errors
     /// As [`Self::hold`].
-    pub fn accept(&self, server: &Server, offer: &Offer, now: &str) -> Result<Vec<Change>> {
+    pub fn accept(
+        &self,
+        server: &Server,
+        offer: &Offer,
+        tools: Option<&[String]>,
+        now: &str,
+    ) -> Result<Vec<Change>> {
         self.change(now, |written| {
             let pinned = written.servers.entry(server.name.clone()).or_default();
             let (held, _) = pinned.hold(server, offer);
-            *pinned = Pinned::of(server, offer);
-            held.changed
+            let mut changed = held.changed;
+            match tools {
+                None => *pinned = Pinned::of(server, offer),
+                Some(tools) => {
+                    changed.retain(|change| tools.contains(&change.tool));
+                    for Change { tool, new, .. } in &changed {
+                        pinned.tools.insert(tool.clone(), new.clone());
+                    }
+                }
+            }
+            changed
         })
     }
 
@@ -327,10 +342,16 @@ mod tests {
         let mut schema = offer(&[("c", "new")]);
         schema.tools[0].schema = json!({ "type": "object", "properties": {} });
         assert_eq!(hold(&schema), ["c"]);
-        let accepted = pins.accept(&server, &changed, "now").unwrap();
+        let accepted = pins.accept(&server, &changed, None, "now").unwrap();
         assert_eq!(accepted[0].old.as_ref().unwrap().description, "one");
         assert_eq!(hold(&changed), none);
-        assert_eq!(hold(&offer(&[("a", "one")])), ["a"]);
+        let two = offer(&[("a", "one"), ("b", "one")]);
+        assert_eq!(hold(&two), ["a", "b"]);
+        let one = pins
+            .accept(&server, &two, Some(&["b".into()]), "now")
+            .unwrap();
+        assert_eq!((one.len(), &*one[0].tool), (1, "b"));
+        assert_eq!(hold(&two), ["a"]);
         assert_eq!(pins.pinned(&server).unwrap()["a"].description, "one.");
         let file = temp.path().join("mcp/pins.json");
         let mode = std::fs::metadata(&file).unwrap().permissions().mode();
@@ -372,7 +393,7 @@ mod tests {
         let later = held(&many(TOOLS, TOOLS + 3));
         assert_eq!(later.changed.len(), 3);
         assert!(later.changed.iter().all(|change| change.old.is_none()));
-        pins.accept(&server, &many(TOOLS, TOOLS + 3), "now")
+        pins.accept(&server, &many(TOOLS, TOOLS + 3), None, "now")
             .unwrap();
         assert!(held(&many(TOOLS, TOOLS + 3)).changed.is_empty());
     }

@@ -6,7 +6,7 @@ use super::cache::{Cache, Known};
 use super::client::{Fleet, Ground};
 use super::name::{self, Names};
 use super::offer::{Answer, Failed, Offer, Offered};
-use super::pin::Pins;
+use super::pin::{self, Change, Pins};
 use super::{measure, schema, words};
 use crate::error::{Exit, fail_hint};
 use crate::settings::servers::Server;
@@ -74,6 +74,18 @@ pub struct Shown {
     pub reads_only: bool,
     /// It is not what it was, and is shown as that: it cannot be called.
     pub changed: bool,
+}
+
+/// What a server offers now.
+#[derive(Clone, Debug, Default)]
+pub struct Look {
+    pub offer: Arc<Offer>,
+    /// What of it was left out.
+    pub notes: Vec<String>,
+    /// The tools that are not what they were.
+    pub changed: Vec<Change>,
+    /// Another server was known by this name.
+    pub anew: bool,
 }
 
 /// Why a tool was not called.
@@ -345,8 +357,15 @@ impl Roster {
         self.0.fleet.end();
     }
 
-    /// What `server` offers now. Where that is not what was looked at, it is looked at again.
-    fn reach(&self, name: &str) -> Result<Held, Missed> {
+    /// Ask `server` now, whatever is known of it, and keep what it says.
+    ///
+    /// # Errors
+    /// It cannot be reached, or not be held to what it offered first.
+    pub fn look(&self, server: &str) -> Result<Look, Failed> {
+        let server = self.server(server)?;
+        if let Some(words) = &server.unusable {
+            return Err(Failed::Unusable(words.clone()));
+        }
         let Inner {
             fleet,
             pins,
@@ -354,36 +373,104 @@ impl Roster {
             clock,
             ..
         } = &*self.0;
-        let server = fleet.servers().iter().find(|server| server.name == name);
-        let server = server
-            .ok_or_else(|| Failed::Unusable("there is no such server in the config".into()))?;
-        let reached = fleet.reach(&[name]).pop();
-        let given = match reached {
-            Some((_, reached)) => reached?,
-            None => return Err(Failed::Unreachable("it is not there".into()).into()),
+        let given = match fleet.reach(&[&server.name]).pop() {
+            Some((_, Ok(given))) => given,
+            Some((_, Err(failed))) => {
+                if lasts(&failed) {
+                    cache.keep_failure(server, &words::line(&failed.to_string(), 500));
+                }
+                return Err(failed);
+            }
+            None => return Err(Failed::Unreachable("it is not there".into())),
         };
-        let before = self.held().get(name).cloned();
-        let is_same = |held: &Held| {
-            held.given
-                .as_ref()
-                .is_some_and(|it| Arc::ptr_eq(it, &given))
-        };
-        if let Some(held) = before.filter(is_same) {
-            return Ok(held);
-        }
-        let (offer, _) = measure::kept((*given).clone());
+        let (offer, notes) = measure::kept((*given).clone());
         let held = pins
             .hold(&[(server, &offer)], &clock.stamp())
             .map_err(|error| Failed::Unusable(format!("{error:#}")))?;
         cache.keep(server, &offer);
-        let changed = held.into_iter().flat_map(|held| held.changed);
+        let pin::Held { changed, anew } = held.into_iter().next().unwrap_or_default();
+        let offer = Arc::new(offer);
         let held = Held {
-            changed: changed.map(|change| change.tool).collect(),
-            offer: Arc::new(offer),
+            changed: changed.iter().map(|change| change.tool.clone()).collect(),
+            offer: Arc::clone(&offer),
             given: Some(given),
         };
-        self.held().insert(name.to_owned(), held.clone());
-        Ok(held)
+        self.held().insert(server.name.clone(), held);
+        Ok(Look {
+            offer,
+            notes,
+            changed,
+            anew,
+        })
+    }
+
+    /// Accept what `server` offers, as it was when it was last looked at: all of it, or these `tools`.
+    ///
+    /// # Errors
+    /// It cannot be written down.
+    pub fn accept(&self, server: &str, tools: Option<&[String]>) -> Result<Vec<Change>> {
+        let server = self.server(server)?;
+        let offer = self.known(&server.name);
+        let Inner { pins, clock, .. } = &*self.0;
+        let accepted = pins.accept(server, &offer, tools, &clock.stamp())?;
+        if let Some(held) = self.held().get_mut(&server.name) {
+            for change in &accepted {
+                held.changed.remove(&change.tool);
+            }
+        }
+        Ok(accepted)
+    }
+
+    /// Forget what was kept of the server of that name. Whether anything was.
+    ///
+    /// # Errors
+    /// It cannot be written down.
+    pub fn forget(&self, name: &str) -> Result<bool> {
+        let Inner {
+            pins, cache, clock, ..
+        } = &*self.0;
+        cache.forget(name);
+        pins.forget(name, &clock.stamp())
+    }
+
+    /// What is known of `server` without asking it, and what of that is not what it was.
+    ///
+    /// # Errors
+    /// The pins cannot be read.
+    pub fn kept(&self, server: &str) -> Result<(Option<Known>, Vec<Change>)> {
+        let server = self.server(server)?;
+        let Inner { pins, cache, .. } = &*self.0;
+        let known = cache.get(server);
+        let changed = match &known {
+            Some(Known::Offers(offer)) => pins.changed(&[(server, offer)])?,
+            _ => Vec::new(),
+        };
+        Ok((
+            known,
+            changed.into_iter().flat_map(|it| it.changed).collect(),
+        ))
+    }
+
+    fn server(&self, name: &str) -> Result<&Server, Failed> {
+        let mut servers = self.0.fleet.servers().iter();
+        let server = servers.find(|server| server.name == name);
+        server.ok_or_else(|| Failed::Unusable("there is no such server in the config".into()))
+    }
+
+    /// What `server` offers now. Where that is not what was looked at, it is looked at again.
+    fn reach(&self, name: &str) -> Result<Held, Missed> {
+        let fleet = &self.0.fleet;
+        let given = match fleet.reach(&[name]).pop() {
+            Some((_, reached)) => reached?,
+            None => return Err(Failed::Unreachable("it is not there".into()).into()),
+        };
+        let held = self.held().get(name).cloned();
+        let is_same = |held: &Held| (held.given.as_ref()).is_some_and(|it| Arc::ptr_eq(it, &given));
+        if let Some(held) = held.filter(is_same) {
+            return Ok(held);
+        }
+        self.look(name)?;
+        Ok(self.held().get(name).cloned().unwrap_or_default())
     }
 
     fn held(&self) -> MutexGuard<'_, BTreeMap<String, Held>> {
