@@ -250,6 +250,11 @@ impl Paths {
         self.root.join("cron")
     }
 
+    /// Where what is ours of MCP servers is kept.
+    pub fn mcp(&self) -> PathBuf {
+        self.root.join("mcp")
+    }
+
     /// What was typed in the repl. The Python program's own file lies beside it.
     pub fn history(&self) -> PathBuf {
         self.root.join("history/repl_history")
