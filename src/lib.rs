@@ -104,6 +104,7 @@ use clap::{CommandFactory, FromArgMatches};
 use cli::pages::{self, Form};
 use cli::{Cli, When};
 use error::{Exit, exit_of, hint_of};
+use mcp::servers::Servers;
 use policy::quote::quoted;
 use std::ffi::OsString;
 use std::fmt::Write;
@@ -124,12 +125,21 @@ pub struct World {
     pub terminal: Terminal,
     /// Those to providers: they last as long as this run, which in a conversation is many turns.
     pub connections: Connections,
+    /// Those that offer further tools: they too last as long.
+    pub servers: Servers,
 }
 
 /// Become the command that this program started itself for, where it did. It returns where that is not so, or failed.
 pub fn inner() -> Option<Exit> {
     if sys::editor::become_keeper() {
         return Some(Exit::Answered);
+    }
+    if let Some(is_clean) = sys::process::become_warden() {
+        return Some(if is_clean {
+            Exit::Answered
+        } else {
+            Exit::Failed
+        });
     }
     let error = sys::process::become_command()?.err();
     Some(error.map_or(Exit::Answered, |error| {
@@ -298,8 +308,10 @@ fn dispatch(cli: Cli, env: Env, terminal: Terminal) -> anyhow::Result<Exit> {
         clock,
         terminal,
         connections: Connections::default(),
+        servers: Servers::default(),
     };
-    match cli.command {
+    let servers = world.servers.clone();
+    let done = match cli.command {
         cli::Command::Agent(arguments) => Ok(command::agent::run(&world, &arguments)),
         cli::Command::Repl(arguments) => command::repl::run(&world, &arguments),
         cli::Command::Onboard(arguments) => command::onboard::run(&world, &arguments),
@@ -325,7 +337,10 @@ fn dispatch(cli: Cli, env: Env, terminal: Terminal) -> anyhow::Result<Exit> {
             "there is no gateway: nanobot is no server, and runs once for each message",
             "a pipe or a crontab line with `nanobot agent -m`",
         )),
-    }
+    };
+    // Whoever started some has ended them, unless something went wrong.
+    servers.end();
+    done
 }
 
 /// Say what went wrong, and what to do next. Returns the status.

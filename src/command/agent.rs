@@ -48,6 +48,7 @@ mod afterwards;
 mod outlay;
 pub(super) mod places;
 mod rehearsal;
+mod servers;
 mod used;
 mod web;
 
@@ -156,6 +157,8 @@ pub fn run(world: &World, arguments: &Arguments) -> Exit {
                 .complain("nanobot: what was printed is not a whole answer");
         }
     }
+    // The answer is out: nobody waits for their end, and what follows needs none of them.
+    world.servers.end();
     if let Some(afterwards) = afterwards {
         afterwards.run(world, exit, level(world, arguments) == Level::Lines);
     }
@@ -232,6 +235,7 @@ pub(super) fn asked(world: &World, arguments: &Arguments) -> Result<String> {
 impl Gone {
     /// Do what is left to do once the answer is where it belongs.
     pub(super) fn tidy(&self, world: &World) {
+        world.servers.end();
         if let Some(afterwards) = &self.afterwards {
             afterwards.run(world, self.exit, false);
         }

@@ -265,6 +265,7 @@ impl Crew {
         } = &*self.0;
         let workspace = &ours.reach.workspace;
         let mut theirs = granted::policy(world, &grants, settings, profile, workspace)?;
+        stage.common.foreign.told(&mut theirs);
         if profile.net == crate::policy::net::Net::Default {
             theirs.net = ours.net.clone();
             theirs.typed.clone_from(&ours.typed);

@@ -30,6 +30,7 @@ const OURS: &[&str] = &[
     "cron",
     "history",
     "limits",
+    "mcp",
     "profiles",
     "sessions",
     "trust.json",

@@ -124,6 +124,9 @@ fn decide(policy: &Policy, tool: &dyn Tool, call: &Value) -> Decision {
 /// There is no such tool at all.
 fn absent(policy: &Policy, grants: &Grants, tool: &str) -> Result<Decision> {
     if !known::TOOLS.contains(&tool) {
+        if let Some(refusal) = policy.withholds(tool).filter(|_| tool.starts_with("mcp_")) {
+            return Ok(Decision::Deny(refusal));
+        }
         let words = known::check(tool).err();
         let words = words.unwrap_or_else(|| "names no tool of this run".into());
         return Err(fail_hint(

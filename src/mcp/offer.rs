@@ -13,6 +13,9 @@ pub struct Offer {
     /// What it says of its use.
     pub instructions: Option<String>,
     pub tools: Vec<Offered>,
+    /// So many tools were seen that are not among these: they have no name, or there are too many, or they are too large.
+    #[serde(default)]
+    pub left_out: usize,
     pub resources: Vec<Resource>,
     /// Their addresses have places to fill in, as `file:///{path}`.
     pub templates: Vec<Resource>,

@@ -203,6 +203,41 @@ impl Policy {
         })
     }
 
+    /// Whether there may be tools on offer whose names begin with `beginning`. Where that is not plain, there may be.
+    pub fn may_offer(&self, beginning: &str) -> bool {
+        let plain = |name: &Pattern| name.text().split(['*', '?']).next().map(str::len);
+        let is_all = |name: &Pattern| {
+            let stem = name.text().strip_suffix('*');
+            stem.is_some_and(|stem| plain(name) == Some(stem.len()) && beginning.starts_with(stem))
+        };
+        let is_some = |name: &Pattern| {
+            let stem = &name.text()[..plain(name).unwrap_or_default()];
+            match stem == name.text() {
+                true => stem.starts_with(beginning),
+                false => stem.starts_with(beginning) || beginning.starts_with(stem),
+            }
+        };
+        let mut denied = self.rules.iter();
+        let mut never = self.permissions.iter();
+        !denied.any(|rule| {
+            rule.effect == Effect::Deny && rule.argument.is_none() && is_all(&rule.tool)
+        }) && !never.any(|(name, permission)| *permission == Permission::Never && is_all(name))
+            && self.offered.iter().all(|only| only.iter().any(is_some))
+    }
+
+    /// Take in that `tool`, which others have made, may change anything for all we know: somebody is to be asked, where
+    /// nothing else is said of it; and where only is read, it is not offered. It is said of this policy alone: an
+    /// intersection has it from either.
+    pub fn beware(&mut self, tool: &str) {
+        let is_said = |(name, _): &(Pattern, Permission)| name.matches(tool);
+        let permission = match self.reads_only {
+            true => Permission::Never,
+            false if self.permissions.iter().any(is_said) => return,
+            false => Permission::Ask,
+        };
+        self.permissions.push((Pattern::new(tool), permission));
+    }
+
     fn only_reads(&self, tool: &str) -> Refusal {
         Refusal {
             words: format!(
@@ -592,6 +627,62 @@ mod tests {
             cron("remove"),
             "ask",
         );
+    }
+
+    #[test]
+    fn tools_of_others_are_asked_about() {
+        let check = |words: &[&str], expect: &str| {
+            let mut policy = policy(words);
+            policy.beware("mcp_a_set");
+            let found = verdict(&policy, "mcp_a_set", &json!({}));
+            assert_eq!(found, expect, "{words:?}");
+            let restored = Policy::restored(&policy.snapshot()).unwrap();
+            assert_eq!(verdict(&restored, "mcp_a_set", &json!({})), expect);
+            // What the one has to ask about, the other does not settle.
+            let both = policy.and(&super::tests::policy(&["mcp_*=always"]));
+            assert_eq!(verdict(&both, "mcp_a_set", &json!({})), expect);
+            assert_eq!(
+                verdict(&policy, "mcp_a_get", &json!({})),
+                match expect {
+                    "absent" if words == ["mcp_*=never"] => "absent",
+                    "ask" if words == ["mcp_*=ask"] => "ask",
+                    _ => "allow",
+                }
+            );
+        };
+        check(&[], "ask");
+        check(&["mcp_a_set=always"], "allow");
+        check(&["mcp_*=always"], "allow");
+        check(&["mcp_*=ask"], "ask");
+        check(&["mcp_*=never"], "absent");
+        check(&["allow mcp_a_*"], "allow");
+        check(&["consents"], "allow");
+        check(&["reads"], "absent");
+        check(&["reads", "mcp_*=always"], "absent");
+        check(&["reads", "consents", "allow mcp_a_*"], "absent");
+    }
+
+    #[test]
+    fn whether_there_may_be_such_tools() {
+        let check = |words: &[&str], beginning: &str, expect: bool| {
+            let found = policy(words).may_offer(beginning);
+            assert_eq!(found, expect, "{words:?} {beginning}");
+        };
+        check(&[], "mcp_", true);
+        check(&["mcp_*=never"], "mcp_", false);
+        check(&["deny *"], "mcp_", false);
+        check(&["deny mcp_*(x)"], "mcp_", true);
+        check(&["deny mcp_a_*"], "mcp_", true);
+        check(&["deny mcp_a_*"], "mcp_a_", false);
+        check(&["deny mcp_a_?*"], "mcp_a_", true);
+        check(&["only exec"], "mcp_", false);
+        check(&["only mcp_a_get"], "mcp_", true);
+        check(&["only mcp_a_get"], "mcp_a_", true);
+        check(&["only mcp_a_get"], "mcp_b_", false);
+        check(&["only mcp_*"], "mcp_b_", true);
+        check(&["only *_get"], "mcp_b_", true);
+        check(&["only mcp"], "mcp_", false);
+        check(&["only mcp_*", "only exec"], "mcp_", false);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! our own. What is wrong with one is of no matter until it is needed, and then it is that server's alone.
 
 use super::{Values, not_blank};
+use crate::policy::rule::Pattern;
 use crate::sys::secret::Secret;
 use anyhow::Result;
 use serde_json::{Map, Value};
@@ -54,6 +55,19 @@ pub enum Reached {
 pub struct Remote {
     pub url: String,
     pub headers: Vec<(String, Secret)>,
+}
+
+impl Server {
+    /// Whether a tool is offered that goes by any of `names`: the server's own, and ours.
+    pub fn enables(&self, names: [&str; 2]) -> bool {
+        let mut enabled = self.enabled.iter().map(Pattern::new);
+        enabled.any(|pattern| names.iter().any(|name| pattern.matches(name)))
+    }
+
+    /// Whether more is offered of it than tools.
+    pub fn enables_all(&self) -> bool {
+        self.enabled.iter().any(|name| name == "*")
+    }
 }
 
 impl Default for Reached {

@@ -5,14 +5,13 @@
 
 use crate::error::{Exit, Stop, fail_hint};
 use crate::sys::env::Env;
-use crate::sys::paths::Paths;
+use crate::sys::paths::{self, Paths};
 use crate::sys::process::{self, Spec};
 use crate::sys::signal::{self, Patience};
 use crate::sys::store;
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 use std::fs::File;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -124,7 +123,7 @@ impl Crontab {
             .collect();
         passed.extend(TOLD.map(|(name, value)| (name.into(), value.into())));
         Self {
-            program: find("crontab", path),
+            program: paths::program("crontab", path),
             env: passed,
             deadline: DEADLINE,
             home: paths.home.clone(),
@@ -359,18 +358,6 @@ fn refused(words: &str) -> Trouble {
         true => Trouble::Forbidden(first()),
         false => Trouble::Failed(first()),
     }
-}
-
-/// The program `name` in the directories of `path`.
-fn find(name: &str, path: &str) -> Option<PathBuf> {
-    let is_program = |path: &PathBuf| {
-        std::fs::metadata(path)
-            .is_ok_and(|about| about.is_file() && about.permissions().mode() & 0o111 != 0)
-    };
-    path.split(':')
-        .filter(|entry| entry.starts_with('/'))
-        .map(|entry| Path::new(entry).join(name))
-        .find(is_program)
 }
 
 /// Whether a cron runs here; `None` where that cannot be known.

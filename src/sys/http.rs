@@ -227,7 +227,7 @@ impl Http {
     pub fn get(&self, url: &Url, headers: &[(String, String)]) -> anyhow::Result<Answer> {
         let uri = uri_of(url)
             .ok_or_else(|| fail(Exit::Refused, format!("`{url}` can be read in two ways")))?;
-        self.exchange(&uri, headers, None)
+        self.exchange(&uri, headers, Method::Get)
     }
 
     /// Post a body of some media type, or get what is at `url` where there is none. Any status comes back as an answer;
@@ -242,17 +242,26 @@ impl Http {
         headers: &[(String, String)],
         body: Option<(&str, &[u8])>,
     ) -> anyhow::Result<Answer> {
-        let uri: Uri = url
-            .parse()
-            .map_err(|error| fail(Exit::Config, format!("`{url}` is no address: {error}")))?;
-        self.exchange(&uri, headers, body)
+        let method = match body {
+            Some((kind, body)) => Method::Post(kind, body),
+            None => Method::Get,
+        };
+        self.exchange(&parsed(url)?, headers, method)
+    }
+
+    /// Ask that what is at `url` be deleted.
+    ///
+    /// # Errors
+    /// As [`Http::send`].
+    pub fn delete(&self, url: &str, headers: &[(String, String)]) -> anyhow::Result<Answer> {
+        self.exchange(&parsed(url)?, headers, Method::Delete)
     }
 
     fn exchange(
         &self,
         uri: &Uri,
         headers: &[(String, String)],
-        body: Option<(&str, &[u8])>,
+        method: Method<'_>,
     ) -> anyhow::Result<Answer> {
         let local = uri.host().is_some_and(is_loopback);
         if self.reach == Reach::Loopback && !local {
@@ -267,12 +276,13 @@ impl Http {
             self.names().find(uri, true).map_err(|error| told(&error))?;
         }
         let agent = self.agent(uri.scheme_str() == Some("https"));
-        let sent = match body {
-            Some((kind, body)) => {
+        let sent = match method {
+            Method::Post(kind, body) => {
                 let request = agent.post(uri).header("content-type", kind);
                 prepared(request, headers, local).send(body)
             }
-            None => prepared(agent.get(uri), headers, local).call(),
+            Method::Get => prepared(agent.get(uri), headers, local).call(),
+            Method::Delete => prepared(agent.delete(uri), headers, local).call(),
         };
         let response = sent.map_err(|error| told(&error))?;
         let url = response.get_uri().to_string();
@@ -346,6 +356,25 @@ impl Http {
     }
 }
 
+/// What is asked of a server.
+#[derive(Clone, Copy)]
+enum Method<'b> {
+    Get,
+    /// A body of that media type.
+    Post(&'b str, &'b [u8]),
+    Delete,
+}
+
+fn parsed(url: &str) -> anyhow::Result<Uri> {
+    url.parse()
+        .map_err(|error| fail(Exit::Config, format!("`{url}` is no address: {error}")))
+}
+
+/// There was no connection, so nothing was asked.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Unconnected(String);
+
 /// `url` as the client takes it; `None` where it would read another host or port there.
 fn uri_of(url: &Url) -> Option<Uri> {
     let mut bare = url.clone();
@@ -365,6 +394,7 @@ fn told(error: &ureq::Error) -> anyhow::Error {
     match (signal::check(), forbidden(error)) {
         (Err(stop), _) => stop.into(),
         (Ok(()), Some(forbidden)) => forbidden.clone().told(),
+        (Ok(()), None) if is_unconnected(error) => Unconnected(words(error)).into(),
         (Ok(()), None) => anyhow::Error::msg(words(error)),
     }
 }
@@ -955,6 +985,16 @@ pub fn read_failure(error: &std::io::Error) -> String {
         Some(error) => words(error),
         None if error.kind() == std::io::ErrorKind::UnexpectedEof => "the connection broke".into(),
         None => error.to_string(),
+    }
+}
+
+fn is_unconnected(error: &ureq::Error) -> bool {
+    match error {
+        ureq::Error::Timeout(ureq::Timeout::Connect | ureq::Timeout::Resolve)
+        | ureq::Error::HostNotFound
+        | ureq::Error::ConnectionFailed => true,
+        ureq::Error::Io(error) => error.kind() == ErrorKind::ConnectionRefused,
+        _ => false,
     }
 }
 

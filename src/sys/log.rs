@@ -14,7 +14,7 @@ use std::sync::OnceLock;
 
 /// What we log about.
 pub const TOPICS: &[&str] = &[
-    "config", "cron", "http", "memory", "model", "policy", "sandbox", "session", "tool",
+    "config", "cron", "http", "mcp", "memory", "model", "policy", "sandbox", "session", "tool",
 ];
 
 /// Libraries that log too.

@@ -3,6 +3,7 @@
 use crate::error::{Exit, fail_hint};
 use crate::sys::env::{Env, HOME_DIR};
 use std::collections::HashMap;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
 
 /// Real paths, as `canonicalize` finds them, of what exists and of what does not. Paths share their beginnings, and
@@ -43,6 +44,18 @@ impl Real {
         self.known.insert(path.to_owned(), real.clone());
         real
     }
+}
+
+/// The program `name` in the directories of `path`, a PATH. Those that are nowhere in particular are left out.
+pub fn program(name: &str, path: &str) -> Option<PathBuf> {
+    let is_program = |path: &PathBuf| {
+        std::fs::metadata(path)
+            .is_ok_and(|about| about.is_file() && about.permissions().mode() & 0o111 != 0)
+    };
+    path.split(':')
+        .filter(|entry| entry.starts_with('/'))
+        .map(|entry| Path::new(entry).join(name))
+        .find(is_program)
 }
 
 /// A file of ours, for the README.
@@ -248,6 +261,11 @@ impl Paths {
     /// Where what is ours of jobs is kept, a folder for each.
     pub fn cron(&self) -> PathBuf {
         self.root.join("cron")
+    }
+
+    /// Where what is ours of MCP servers is kept.
+    pub fn mcp(&self) -> PathBuf {
+        self.root.join("mcp")
     }
 
     /// What was typed in the repl. The Python program's own file lies beside it.

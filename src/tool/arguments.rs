@@ -39,6 +39,26 @@ pub fn cast_and_check(schema: &Value, arguments: &Value) -> Result<Value, String
     }
 }
 
+/// `arguments` as an object in which what is clearly a slip is mended, and all else is left as it is: `schema` is only like
+/// the one that they will be checked against.
+///
+/// # Errors
+/// In words for the model: they are no object.
+pub fn mended(schema: &Value, arguments: &Value) -> Result<Value, String> {
+    let is_property = schema["properties"].get("arguments").is_some();
+    let arguments = match is_property && arguments.is_object() {
+        true => arguments.clone(),
+        false => unwrapped(arguments),
+    };
+    match arguments {
+        Value::Object(object) => {
+            let object = object_of(schema, object, "", &mut Vec::new());
+            Ok(Value::Object(object))
+        }
+        other => cast_and_check(schema, &other),
+    }
+}
+
 /// The arguments without an `arguments` or `malformed_arguments` wrapper, and out of a string.
 fn unwrapped(arguments: &Value) -> Value {
     let inner = match arguments {
@@ -72,8 +92,12 @@ fn object_of(
             format!("{path}.{name}")
         };
         match properties.get(&name) {
-            // A null is how models leave out what they may leave out.
-            Some(_) if value.is_null() && !required.contains(&name.as_str()) => {}
+            // A null is how models leave out what they may leave out, unless it means something there.
+            Some(property)
+                if value.is_null()
+                    && !required.contains(&name.as_str())
+                    && property.get("type").is_some()
+                    && property["nullable"] != true => {}
             Some(property) => {
                 let value = value_of(property, value, &place, problems);
                 cast.insert(name, value);
@@ -86,6 +110,7 @@ fn object_of(
                     .map(|key| format!(", did you mean `{key}`?"))
                     .unwrap_or_default();
                 problems.push(format!("there is no `{place}`{near}"));
+                cast.insert(name, value);
             }
             None => drop(cast.insert(name, value)),
         }
@@ -105,6 +130,9 @@ fn object_of(
 }
 
 fn value_of(schema: &Value, value: Value, path: &str, problems: &mut Vec<String>) -> Value {
+    if value.is_null() && schema["nullable"] == true {
+        return value;
+    }
     let kind = schema["type"].as_str().unwrap_or_default();
     let value = cast(kind, value);
     let fits = match kind {
@@ -230,7 +258,7 @@ fn expected(schema: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::cast_and_check;
+    use super::{cast_and_check, mended};
     use serde_json::{Value, json};
 
     fn schema() -> Value {
@@ -278,6 +306,39 @@ mod tests {
         check(
             json!({ "path": "x", "names": "[\"a\", 1]" }),
             json!({ "path": "x", "names": ["a", "1"] }),
+        );
+    }
+
+    #[test]
+    fn what_another_checks_is_left_as_it_is() {
+        let schema = json!({ "type": "object", "required": ["a"], "properties": {
+            "a": { "type": "integer" },
+            "b": { "type": "string", "nullable": true },
+            "c": { "type": "string" },
+            "any": {},
+            "arguments": { "type": "object" },
+        } });
+        let check = |sent: Value, expect: Value| {
+            assert_eq!(mended(&schema, &sent), Ok(expect), "{sent}");
+        };
+        check(
+            json!({ "a": "3", "b": null, "c": null }),
+            json!({ "a": 3, "b": null }),
+        );
+        check(
+            json!({ "any": null, "more": [1] }),
+            json!({ "any": null, "more": [1] }),
+        );
+        check(json!({ "a": "x", "c": {} }), json!({ "a": "x", "c": {} }));
+        check(
+            json!({ "arguments": { "a": 1 } }),
+            json!({ "arguments": { "a": 1 } }),
+        );
+        assert!(mended(&schema, &json!([1])).is_err() && mended(&schema, &json!("{")).is_err());
+        let plain = json!({ "type": "object", "properties": { "a": { "type": "integer" } } });
+        assert_eq!(
+            mended(&plain, &json!({ "arguments": { "a": 1 } })),
+            Ok(json!({ "a": 1 }))
         );
     }
 

@@ -27,6 +27,7 @@ pub mod files;
 pub mod glob;
 pub mod grep;
 pub mod list_dir;
+pub mod mcp;
 pub mod read_file;
 pub mod spawn;
 pub mod todo;
@@ -50,6 +51,14 @@ pub trait Tool: Send + Sync {
     /// Run it. `arguments` is an object already cast to and checked against the schema; `say` takes what the tool
     /// has to show meanwhile. The error is text for the model and says what to do next.
     fn run(&self, arguments: &Value, say: &mut dyn FnMut(&str)) -> Result<Output, Failure>;
+
+    /// The arguments as the tool takes them, out of what a model sent.
+    ///
+    /// # Errors
+    /// In words for the model: what is wrong with them.
+    fn reading(&self, arguments: &Value) -> Result<Value, String> {
+        arguments::cast_and_check(&self.spec().parameters, arguments)
+    }
 
     /// What can be said against a call without making it, as far as the policy does not know it already.
     fn foresee(&self, _arguments: &Value) -> Result<(), Failure> {
@@ -460,8 +469,7 @@ impl Toolbox {
                     .into(),
             );
         }
-        let arguments = arguments::cast_and_check(&tool.spec().parameters, &call.arguments)?;
-        Ok((tool, arguments))
+        Ok((tool, tool.reading(&call.arguments)?))
     }
 }
 

@@ -1,7 +1,7 @@
 //! `web_fetch`: what is at an address, as text that a model can use: the article of a page, JSON, a PDF's text, an image.
 
 use super::web::article::{self, Article};
-use super::web::invisible::strip;
+
 use super::web::{Fetched, Web};
 use super::{Effect, Failure, Output, Tool};
 use crate::attach::{self, Accepts, ImageLimits, Origin, Terms, charset, pdf};
@@ -9,6 +9,7 @@ use crate::message::Part;
 use crate::prompt::block;
 use crate::provider::ToolSpec;
 use crate::sys::input::image_type;
+use crate::sys::invisible::strip;
 use serde_json::{Value, json};
 use std::sync::Arc;
 

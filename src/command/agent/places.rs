@@ -1,6 +1,7 @@
 //! What a turn works with: its places, its tools, and the system text that tells of them.
 
-use super::web;
+use super::servers::Foreign;
+use super::{servers, web};
 use crate::World;
 use crate::cli::Grants;
 use crate::command::crew::Crew;
@@ -68,6 +69,8 @@ pub(in crate::command) struct Common {
     pub(in crate::command) hosts: BTreeSet<String>,
     /// Nothing beyond this machine is reached.
     pub(in crate::command) offline: bool,
+    /// What MCP servers offer.
+    pub(in crate::command) foreign: Foreign,
 }
 
 /// Who asks for a scene.
@@ -128,6 +131,8 @@ pub(in crate::command) fn set(
         .reach
         .trusted
         .extend(around.trusted.iter().take(1).cloned());
+    let foreign = servers::offered(world, cast, &policy, notice)?;
+    foreign.told(&mut policy);
     if let Some(bound) = cast.bound {
         policy = policy.and(bound);
     }
@@ -178,6 +183,7 @@ pub(in crate::command) fn set(
         files,
         hosts: settings.web.hosts.iter().cloned().chain(taught).collect(),
         offline: cast.offline,
+        foreign,
     };
     let toolbox = toolbox(world, cast, &policy, &common)?;
     let platform = platform();
@@ -369,6 +375,7 @@ fn all_tools(
     }
     tools.push(Box::new(Todo::new()));
     tools.extend(web::tools(world, settings, policy, common));
+    tools.extend(common.foreign.tools());
     tools
 }
 
@@ -410,7 +417,8 @@ fn toolbox(
     }
     if let Some(names) = &grants.tools {
         let known: Vec<String> = tools.iter().map(|tool| tool.spec().name.clone()).collect();
-        if let Some(name) = names.iter().find(|name| !known.contains(name)) {
+        let is_unknown = |name: &&String| !known.contains(name) && !common.foreign.misses(name);
+        if let Some(name) = names.iter().find(is_unknown) {
             let hint = match nearest(name, known.iter().map(String::as_str)) {
                 Some(meant) => format!("`{meant}`"),
                 None => known.join(", "),
@@ -483,6 +491,7 @@ impl Appeals for Appeal {
             workspace,
         );
         let mut policy = policy.map_err(|_| refused())?;
+        self.common.foreign.told(&mut policy);
         self.person.judge(case)?;
         policy.reach.notes.clone_from(&self.policy.reach.notes);
         policy.reach.trusted.clone_from(&self.policy.reach.trusted);

@@ -9,6 +9,7 @@ use crate::World;
 use crate::cli::Shared;
 use crate::cli::completions::{Completions, Shell};
 use crate::error::Exit;
+use crate::mcp::servers::Servers;
 use crate::sys::clock::Clock;
 use crate::sys::env::Env;
 use crate::sys::http::Connections;
@@ -125,5 +126,6 @@ fn world(env: Env, terminal: Terminal, typed: &[String]) -> Option<World> {
         env,
         terminal,
         connections: Connections::default(),
+        servers: Servers::default(),
     })
 }

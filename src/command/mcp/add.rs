@@ -4,6 +4,7 @@ use crate::World;
 use crate::cli::mcp::{Add, Transport};
 use crate::command::config;
 use crate::error::{Exit, fail, fail_hint};
+use crate::mcp::name::beginning;
 use crate::policy::rule::{Effect, Rule};
 use crate::settings::Config;
 use crate::settings::expand::refers;
@@ -33,7 +34,7 @@ pub(super) fn write(world: &World, arguments: &Add) -> Result<Option<String>> {
         config.unset(&path)?;
     }
     config.set(&path, &Value::Object(described(world, arguments)?))?;
-    let rule = arguments.allow.then(|| format!("mcp_{name}_*"));
+    let rule = arguments.allow.then(|| rule_of(name));
     if let Some(rule) = &rule {
         Rule::parse(rule, Effect::Allow, "tools.allow")
             .map_err(|words| fail(Exit::Usage, format!("`{rule}` {words}")))?;
@@ -164,7 +165,7 @@ fn described(world: &World, arguments: &Add) -> Result<Map<String, Value>> {
 pub(super) fn remove(world: &World, name: &str) -> Result<bool> {
     let mut config = Config::load(&world.paths.config)?;
     let was_there = config.unset(&["tools", "mcpServers", name])?;
-    let rule = format!("mcp_{name}_*");
+    let rule = rule_of(name);
     let listed = config::written(&config, "tools.allow").and_then(Value::as_array);
     if was_there
         && let Some(rules) = listed
@@ -177,6 +178,11 @@ pub(super) fn remove(world: &World, name: &str) -> Result<bool> {
         config.save()?;
     }
     Ok(was_there)
+}
+
+/// The rule that allows all tools of the server.
+fn rule_of(name: &str) -> String {
+    format!("{}*", beginning(name))
 }
 
 fn absolute(path: &Path) -> Result<String> {

@@ -1,10 +1,41 @@
 //! The servers of a run, spoken to. Nothing is started before it is asked for; then a thread with a runtime of its own is,
 //! and each server in it. Calls block whoever makes them, until the answer, the deadline or the end of the run.
+//!
+//! [`berth`] is the place of one server, [`thread`] the way between the blocking world and the other one. A server is reached
+//! over [`stdio`], [`http`] or [`sse`], always through the books of [`watch`]. What it says is read by [`message`],
+//! [`listing`] and [`said`].
 
 use super::offer::{Answer, Failed, Offer};
 use crate::settings::servers::Server;
+use crate::sys::env::Env;
+use crate::sys::leash;
+use crate::sys::paths::Paths;
+use crate::sys::signal::Patience;
+use berth::{Berth, Cancel, Wish};
 use serde_json::{Map, Value};
-use std::sync::Arc;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use stdio::Programs;
+use thread::{Heard, Room, Say};
+
+mod berth;
+mod events;
+mod host;
+mod http;
+mod listing;
+mod message;
+mod said;
+mod sse;
+mod stdio;
+mod surroundings;
+mod thread;
+mod watch;
+
+/// A server is told that nobody waits any more, and what it then says is waited for so long.
+const LAST_WORD: Duration = Duration::from_millis(300);
+/// Sessions at addresses may take so long to be ended. Programs end beside that, in their own time.
+const GOODBYE: Duration = Duration::from_millis(1000);
 
 /// Who is asked what a server wants to know in the middle of a call.
 pub trait Answers: Send + Sync {
@@ -12,20 +43,41 @@ pub trait Answers: Send + Sync {
     fn enter(&self, server: &str, words: &str, form: &Value) -> Option<Map<String, Value>>;
 }
 
-/// The servers of a run.
+/// What is needed to start and to reach servers.
+#[derive(Clone)]
+pub struct Ground {
+    pub env: Env,
+    pub paths: Paths,
+    /// Nothing beyond this machine is reached.
+    pub offline: bool,
+    /// `None` where nobody can be asked.
+    pub answers: Option<Arc<dyn Answers>>,
+}
+
+/// The servers of a run. The last of its copies ends them.
 #[derive(Clone)]
 pub struct Fleet(Arc<Inner>);
 
 struct Inner {
     servers: Vec<Server>,
+    berths: Vec<Arc<Berth>>,
+    ground: Ground,
+    room: Mutex<Option<Room>>,
+    programs: Arc<Programs>,
 }
 
 impl Fleet {
     /// Those of `servers` that are not disabled. Nothing is started.
-    pub fn new(servers: &[Server]) -> Self {
+    pub fn new(servers: &[Server], ground: Ground) -> Self {
         let used = servers.iter().filter(|server| !server.disabled);
+        let servers: Vec<Server> = used.cloned().collect();
+        let berth = |server: &Server| Arc::new(Berth::new(server.clone()));
         Self(Arc::new(Inner {
-            servers: used.cloned().collect(),
+            berths: servers.iter().map(berth).collect(),
+            servers,
+            ground,
+            room: Mutex::default(),
+            programs: Arc::default(),
         }))
     }
 
@@ -33,9 +85,36 @@ impl Fleet {
         &self.0.servers
     }
 
+    /// What `server` offered when it was last asked in this run; it may have said since that this has changed.
+    pub fn offer(&self, server: &str) -> Option<Arc<Offer>> {
+        self.0.berth(server).ok()?.newest()
+    }
+
     /// What each of the servers `names` offers now: those that are not there yet are started, side by side.
     pub fn reach(&self, names: &[&str]) -> Vec<(String, Result<Arc<Offer>, Failed>)> {
-        todo!("{names:?}")
+        let leash = leash::held();
+        let one = |name: &str| (name.to_owned(), self.0.reach(name));
+        if let [name] = names {
+            return vec![one(name)];
+        }
+        std::thread::scope(|scope| {
+            let reaching: Vec<_> = names
+                .iter()
+                .map(|name| {
+                    let leash = leash.clone();
+                    let one = &one;
+                    let thread = scope.spawn(move || leash::under(leash, || one(name)));
+                    (*name, thread)
+                })
+                .collect();
+            let joined = reaching.into_iter().map(|(name, thread)| {
+                let defect = || Failed::Broken("a defect of this program".into());
+                thread
+                    .join()
+                    .unwrap_or_else(|_| (name.to_owned(), Err(defect())))
+            });
+            joined.collect()
+        })
     }
 
     /// Call a tool, by the server's own name of it. `say` takes what the server tells of its progress.
@@ -49,10 +128,13 @@ impl Fleet {
         arguments: &Value,
         say: &mut dyn FnMut(&str),
     ) -> Result<Answer, Failed> {
-        todo!("{server} {tool} {arguments} {}", {
-            say("");
-            ""
-        })
+        let arguments = match arguments {
+            Value::Object(members) => members.clone(),
+            Value::Null => Map::new(),
+            _ => return Err(Failed::Refused("its arguments are no object".into())),
+        };
+        let wish = Wish::Call(tool.to_owned(), arguments);
+        self.0.ask(server, wish, say)
     }
 
     /// What stands at an address of the server's.
@@ -60,7 +142,7 @@ impl Fleet {
     /// # Errors
     /// As [`Failed`] says.
     pub fn read(&self, server: &str, uri: &str) -> Result<Answer, Failed> {
-        todo!("{server} {uri}")
+        self.0.ask(server, Wish::Read(uri.to_owned()), &mut |_| {})
     }
 
     /// A prompt of the server's, filled in.
@@ -73,9 +155,498 @@ impl Fleet {
         name: &str,
         arguments: &Map<String, Value>,
     ) -> Result<Answer, Failed> {
-        todo!("{server} {name} {arguments:?}")
+        let wish = Wish::Prompt(name.to_owned(), arguments.clone());
+        self.0.ask(server, wish, &mut |_| {})
     }
 
-    /// End all that run, side by side, each with all that it has started.
-    pub fn end(&self) {}
+    /// End all that run, side by side, each with all that it has started. One that is needed afterwards is started anew.
+    pub fn end(&self) {
+        self.0.end();
+    }
+}
+
+impl Inner {
+    fn berth(&self, name: &str) -> Result<&Arc<Berth>, Failed> {
+        let mut all = self.berths.iter();
+        let found = all.find(|berth| berth.server.name == name);
+        found.ok_or_else(|| Failed::Unusable("there is no such server".into()))
+    }
+
+    fn reach(&self, name: &str) -> Result<Arc<Offer>, Failed> {
+        let berth = self.berth(name)?;
+        let limit = berth.server.start_timeout;
+        let (its, ground, programs) = (
+            Arc::clone(berth),
+            self.ground.clone(),
+            Arc::clone(&self.programs),
+        );
+        let work = move |_, _| async move { its.reach(&ground, &programs).await };
+        match self.wait(berth, limit, work, &mut |_| {}) {
+            Err(Failed::Late(_)) => Err(Failed::Unreachable(format!(
+                "it could not be asked within {} s{}",
+                limit.as_secs(),
+                berth.last_words()
+            ))),
+            done => done,
+        }
+    }
+
+    fn ask(&self, name: &str, wish: Wish, say: &mut dyn FnMut(&str)) -> Result<Answer, Failed> {
+        self.reach(name)?;
+        let berth = self.berth(name)?;
+        let limit = berth.server.call_timeout;
+        let (its, ground, programs) = (
+            Arc::clone(berth),
+            self.ground.clone(),
+            Arc::clone(&self.programs),
+        );
+        let work = move |cancel, say: Say| async move {
+            its.ask(&ground, &programs, &wish, Some(say), cancel).await
+        };
+        match self.wait(berth, limit, work, say) {
+            Err(Failed::Late(_)) => Err(Failed::Late(format!(
+                "it did not answer within {} s, and was told that nobody waits",
+                limit.as_secs()
+            ))),
+            done => done,
+        }
+    }
+
+    /// Have `work` done in the room, and wait for it.
+    fn wait<T, F>(
+        &self,
+        berth: &Berth,
+        limit: Duration,
+        work: impl FnOnce(Cancel, Say) -> F,
+        say: &mut dyn FnMut(&str),
+    ) -> Result<T, Failed>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, Failed>> + Send + 'static,
+    {
+        let no_room = |error: io::Error| Failed::Unreachable(format!("start a thread: {error}"));
+        let (mouth, mut ear) = thread::channel().map_err(no_room)?;
+        let (cancel, cancelled) = tokio::sync::watch::channel(None);
+        let work = work(cancelled, mouth.sayer());
+        let task = {
+            let mut room = self.room.lock().unwrap_or_else(PoisonError::into_inner);
+            let room = match &mut *room {
+                Some(room) => room,
+                none => none.insert(Room::open().map_err(no_room)?),
+            };
+            room.handle()
+                .spawn(async move { mouth.done(work.await).await })
+        };
+        let heard = ear.wait(Patience::unless_zero(limit), &|| berth.is_asking(), say);
+        let (reason, failed) = match heard {
+            Heard::Done(done) => return done,
+            Heard::Gone => return Err(Failed::Broken("the servers were ended".into())),
+            Heard::Late => ("it took too long", Failed::Late(String::new())),
+            Heard::Stopped(stop) => ("the user stopped it", Failed::Stopped(stop)),
+        };
+        cancel.send_replace(Some(reason));
+        let last = ear.wait_shortly(LAST_WORD);
+        task.abort();
+        match (last, failed) {
+            // It came at the last moment.
+            (Some(Ok(done)), Failed::Late(_)) => Ok(done),
+            (_, failed) => Err(failed),
+        }
+    }
+
+    fn end(&self) {
+        let room = self
+            .room
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        let Some(room) = room else { return };
+        let programs = Arc::clone(&self.programs);
+        // Without a thread they are ended all the same, one after the other.
+        let ending = std::thread::Builder::new()
+            .name("mcp-end".into())
+            .spawn(move || programs.end());
+        if let Ok((mouth, ear)) = thread::channel() {
+            let berths = self.berths.clone();
+            room.handle().spawn(async move {
+                let mut all = tokio::task::JoinSet::new();
+                for berth in berths {
+                    all.spawn(async move { berth.end(GOODBYE).await });
+                }
+                all.join_all().await;
+                mouth.done(()).await;
+            });
+            ear.wait_shortly(GOODBYE);
+        }
+        drop(room);
+        match ending {
+            Ok(thread) => drop(thread.join()),
+            Err(_) => self.programs.end(),
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Failed, Fleet, Ground};
+    use crate::mcp::offer::Piece;
+    use crate::settings::servers::{Reached, Remote, Server};
+    use crate::settings::{Config, Overrides, Settings};
+    use crate::sys::env::Env;
+    use crate::sys::leash::{self, Leash};
+    use crate::sys::paths::Paths;
+    use serde_json::{Value, json};
+    use std::path::Path;
+    use std::time::{Duration, Instant};
+
+    /// A server that does what its tools are called, and has a few bad habits on demand.
+    const FAKE: &str = r#"
+import json, os, sys, time
+habit = sys.argv[1] if len(sys.argv) > 1 else ""
+def out(message):
+    sys.stdout.write(json.dumps(message) + "\n"); sys.stdout.flush()
+def told(words):
+    with open(os.environ["TOLD"], "a") as file: file.write(words + "\n")
+told("start")
+if habit == "mute": time.sleep(600)
+if habit == "dies": sys.stderr.write("no such luck\n"); sys.exit(3)
+if habit == "greets": print("hello\nI am a server")
+if habit == "babbles":
+    while True: print("la la la")
+names = ["echo", "die", "sleep", "long", "flood", "wrong", "more"]
+for line in sys.stdin:
+    message = json.loads(line)
+    method, number, params = message.get("method"), message.get("id"), message.get("params") or {}
+    answer = lambda result: out({"jsonrpc": "2.0", "id": number, "result": result})
+    text = lambda words: answer({"content": [{"type": "text", "text": words}]})
+    if method == "initialize":
+        answer({"protocolVersion": params["protocolVersion"], "capabilities": {"tools": {"listChanged": True}}, "serverInfo": {"name": "fake", "version": "1"}})
+    elif method == "tools/list":
+        answer({"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in names] + [{"description": "no name"}, {"name": "odd", "inputSchema": 7}], "nextCursor": "again" if habit == "endless" else None})
+    elif method == "notifications/cancelled":
+        told("cancelled " + params.get("reason", ""))
+    elif method == "tools/call":
+        name = params["name"]
+        token = params.get("_meta", {}).get("progressToken")
+        if name == "echo":
+            out({"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": token, "progress": 1, "total": 2, "message": "half\x1b[31m"}})
+            time.sleep(0.05)
+            text(json.dumps(params.get("arguments")))
+        elif name == "die": sys.exit(7)
+        elif name == "long": sys.stdout.write('{"x":"' + "x" * (40 << 20)); sys.stdout.flush(); text("")
+        elif name == "flood":
+            while True: out({"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "x"}})
+        elif name == "wrong":
+            out({"jsonrpc": "2.0", "id": 4711, "result": {}})
+            out({"jsonrpc": "2.0", "id": number, "error": {"code": -32000, "message": "no,\nnever"}})
+            out({"jsonrpc": "2.0", "id": number, "result": {}})
+        elif name == "more":
+            names.append("new")
+            out({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
+            time.sleep(0.05)
+            text("ok")
+"#;
+
+    struct Trial {
+        fleet: Fleet,
+        folder: tempfile::TempDir,
+    }
+
+    impl Trial {
+        fn new(habit: &str) -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            let script = folder.path().join("fake.py");
+            std::fs::write(&script, FAKE).unwrap();
+            let told = folder.path().join("told").display().to_string();
+            let server = Server {
+                name: "fake".into(),
+                reached: Reached::Program {
+                    command: "python3".into(),
+                    arguments: vec![script.display().to_string(), habit.into()],
+                    env: vec![("TOLD".into(), crate::sys::secret::Secret::new(told))],
+                    directory: None,
+                },
+                call_timeout: Duration::from_secs(60),
+                start_timeout: Duration::from_secs(60),
+                unfenced: true,
+                ..Server::default()
+            };
+            Self {
+                fleet: fleet(vec![server], folder.path()),
+                folder,
+            }
+        }
+
+        fn limit(habit: &str, start: Duration, call: Duration) -> Self {
+            let mut trial = Self::new(habit);
+            let mut server = trial.fleet.servers()[0].clone();
+            (server.start_timeout, server.call_timeout) = (start, call);
+            trial.fleet = fleet(vec![server], trial.folder.path());
+            trial
+        }
+
+        fn call(&self, tool: &str) -> Result<String, Failed> {
+            let answer = self
+                .fleet
+                .call("fake", tool, &json!({"a": 1}), &mut |_| {})?;
+            match &answer.pieces[..] {
+                [Piece::Text(text)] => Ok(text.clone()),
+                other => panic!("{other:?}"),
+            }
+        }
+
+        fn told(&self) -> Vec<String> {
+            let told = std::fs::read_to_string(self.folder.path().join("told"));
+            told.unwrap_or_default()
+                .lines()
+                .map(str::to_owned)
+                .collect()
+        }
+    }
+
+    fn fleet(servers: Vec<Server>, home: &Path) -> Fleet {
+        let path = std::env::var("PATH").unwrap();
+        let env: Env = [("HOME", home.to_str().unwrap()), ("PATH", &path)]
+            .into_iter()
+            .collect();
+        let paths = Paths::resolve(&env, None).unwrap();
+        Fleet::new(
+            &servers,
+            Ground {
+                env,
+                paths,
+                offline: false,
+                answers: None,
+            },
+        )
+    }
+
+    #[test]
+    fn tools_are_listed_and_called() {
+        let trial = Trial::new("greets");
+        assert!(trial.told().is_empty() && trial.fleet.offer("fake").is_none());
+        let mut reached = trial.fleet.reach(&["fake"]);
+        let offer = reached.remove(0).1.unwrap();
+        assert_eq!(
+            (offer.server.as_str(), offer.tools.len(), offer.left_out),
+            ("fake 1", 8, 1)
+        );
+        let mut said = Vec::new();
+        let arguments = json!({"a": "\u{e9}\n"});
+        let answer = trial.fleet.call("fake", "echo", &arguments, &mut |words| {
+            said.push(words.to_owned());
+        });
+        let Piece::Text(text) = &answer.unwrap().pieces[0] else {
+            panic!()
+        };
+        assert_eq!(serde_json::from_str::<Value>(text).unwrap(), arguments);
+        assert_eq!(said, ["1/2 half\\u{1b}[31m"]);
+        // Side by side, with one server.
+        std::thread::scope(|scope| {
+            let calls: Vec<_> = (0..8).map(|_| scope.spawn(|| trial.call("echo"))).collect();
+            for call in calls {
+                assert_eq!(call.join().unwrap().unwrap(), r#"{"a": 1}"#);
+            }
+        });
+        assert_eq!(trial.told(), ["start"]);
+        trial.fleet.end();
+        trial.fleet.end();
+        // One that is needed again is started again.
+        assert!(trial.call("echo").is_ok());
+        assert_eq!(trial.told(), ["start", "start"]);
+        assert!(matches!(
+            trial.fleet.call("other", "x", &json!({}), &mut |_| {}),
+            Err(Failed::Unusable(_))
+        ));
+    }
+
+    #[test]
+    fn whoever_dies_in_a_call_is_not_asked_twice() {
+        let trial = Trial::new("");
+        let words = trial.call("die").unwrap_err();
+        assert!(
+            matches!(&words, Failed::Broken(words) if words.contains("may have been done")),
+            "{words:?}"
+        );
+        assert!(trial.call("echo").is_ok());
+        assert_eq!(trial.told(), ["start", "start"]);
+    }
+
+    #[test]
+    fn what_is_said_beside_the_protocol_ends_it() {
+        let trial = Trial::new("");
+        let words = trial.call("long").unwrap_err();
+        assert!(
+            matches!(&words, Failed::Broken(words) if words.contains("32 MiB")),
+            "{words:?}"
+        );
+        let words = trial.call("flood").unwrap_err();
+        assert!(
+            matches!(&words, Failed::Broken(words) if words.contains("notifications")),
+            "{words:?}"
+        );
+        let words = trial.call("wrong").unwrap_err();
+        assert_eq!(words, Failed::Refused("no, never".into()));
+        let trial = Trial::new("babbles");
+        let words = trial.call("echo").unwrap_err();
+        assert!(
+            matches!(&words, Failed::Unreachable(words) if words.contains("la la la")),
+            "{words:?}"
+        );
+    }
+
+    #[test]
+    fn lists_that_change_are_read_again_and_have_an_end() {
+        let trial = Trial::new("");
+        assert_eq!(trial.call("more").unwrap(), "ok");
+        let offer = trial.fleet.reach(&["fake"]).remove(0).1.unwrap();
+        assert_eq!(offer.tools.len(), 9);
+        let trial = Trial::new("endless");
+        assert_eq!(
+            trial
+                .fleet
+                .reach(&["fake"])
+                .remove(0)
+                .1
+                .unwrap()
+                .tools
+                .len(),
+            16
+        );
+    }
+
+    #[test]
+    fn deadlines_hold_and_are_told() {
+        let (short, long) = (Duration::from_millis(700), Duration::from_secs(60));
+        let trial = Trial::limit("mute", short, long);
+        let started = Instant::now();
+        assert!(matches!(trial.call("echo"), Err(Failed::Unreachable(_))));
+        let trial = Trial::limit("", long, short);
+        trial.fleet.reach(&["fake"]);
+        assert!(matches!(trial.call("sleep"), Err(Failed::Late(_))));
+        // It lives on, and has heard of it when it answers again.
+        assert!(trial.call("echo").is_ok());
+        assert_eq!(trial.told(), ["start", "cancelled it took too long"]);
+        assert!(started.elapsed() < long);
+        let trial = Trial::limit("dies", long, long);
+        let words = trial.call("echo").unwrap_err();
+        assert!(
+            matches!(&words, Failed::Unreachable(words) if words.contains("no such luck")),
+            "{words:?}"
+        );
+    }
+
+    #[test]
+    fn a_cut_leash_ends_a_call_and_tells_the_server() {
+        let trial = Trial::new("");
+        trial.fleet.reach(&["fake"]);
+        let leash = Leash::new().unwrap();
+        std::thread::scope(|scope| {
+            let held = Some(leash.clone());
+            let call = scope.spawn(|| leash::under(held, || trial.call("sleep")));
+            leash.cut();
+            assert!(matches!(call.join().unwrap(), Err(Failed::Stopped(_))));
+        });
+        assert!(trial.call("echo").is_ok());
+    }
+
+    #[test]
+    fn addresses_that_cannot_be_used() {
+        let check = |url: &str, header: Option<&str>, offline: bool, expect: &str| {
+            let folder = tempfile::tempdir().unwrap();
+            let headers =
+                header.map(|value| ("x".to_owned(), crate::sys::secret::Secret::new(value)));
+            let remote = Remote {
+                url: url.into(),
+                headers: headers.into_iter().collect(),
+            };
+            for reached in [Reached::Http(remote.clone()), Reached::Sse(remote)] {
+                let server = Server {
+                    name: "far".into(),
+                    reached,
+                    start_timeout: Duration::from_secs(20),
+                    ..Server::default()
+                };
+                let mut fleet = fleet(vec![server], folder.path());
+                let mut ground = fleet.0.ground.clone();
+                ground.offline = offline;
+                fleet = Fleet::new(fleet.servers(), ground);
+                let failed = fleet.reach(&["far"]).remove(0).1.unwrap_err();
+                assert!(format!("{failed:?}").contains(expect), "{url}: {failed:?}");
+            }
+        };
+        check(
+            "ftp://a.example",
+            None,
+            false,
+            "Unusable(\"`ftp://a.example` is no address",
+        );
+        check("http://a.example/mcp", Some("k"), false, "in the clear");
+        check("https://a.example/mcp", Some("a\nb"), false, "is no header");
+        check("https://a.example/mcp", None, true, "`--offline` forbids");
+        check(
+            "http://127.0.0.1:1/mcp",
+            None,
+            false,
+            "Unreachable(\"nothing listens",
+        );
+    }
+
+    /// What a real server offers and answers, for the eye: the variable TRY holds its entry in the config, with `calls` and
+    /// the file for the `report` beside.
+    #[test]
+    #[ignore = "needs a server in the variable TRY"]
+    fn a_real_server() {
+        let entry: Value = serde_json::from_str(&std::env::var("TRY").unwrap()).unwrap();
+        let calls = entry["calls"].as_array().cloned().unwrap_or_default();
+        let report = entry["report"].as_str().unwrap().to_owned();
+        let text = json!({"tools": {"mcpServers": {"it": entry}}}).to_string();
+        let folder = tempfile::tempdir().unwrap();
+        let env: Env = [("HOME", folder.path().to_str().unwrap())]
+            .into_iter()
+            .collect();
+        let paths = Paths::resolve(&env, None).unwrap();
+        let config = Config::parse(Path::new("c.json"), &text).unwrap();
+        let settings = Settings::resolve(&config, &env, &Overrides::default(), &paths);
+        let fleet = fleet(settings.unwrap().servers, folder.path());
+        let mut lines = Vec::new();
+        let started = Instant::now();
+        let offer = fleet.reach(&["it"]).remove(0).1;
+        let count = |offer: &crate::mcp::offer::Offer| {
+            let (tools, others) = (offer.tools.len(), offer.resources.len());
+            let (templates, prompts) = (offer.templates.len(), offer.prompts.len());
+            format!(
+                "{} {} {tools} {others} {templates} {prompts}",
+                offer.protocol, offer.server
+            )
+        };
+        lines.push(format!(
+            "{:?} {:?}",
+            offer.as_deref().map(count),
+            started.elapsed()
+        ));
+        for call in calls {
+            let started = Instant::now();
+            let name = call[1].as_str().unwrap();
+            let answer = match call[0].as_str().unwrap() {
+                "read" => fleet.read("it", name),
+                "prompt" => fleet.prompt("it", name, call[2].as_object().unwrap()),
+                _ => fleet.call("it", name, &call[2], &mut |words| {
+                    lines.push(words.to_owned());
+                }),
+            };
+            let words: String = format!("{answer:?}").chars().take(600).collect();
+            lines.push(format!("{words} {:?}", started.elapsed()));
+        }
+        let started = Instant::now();
+        fleet.end();
+        lines.push(format!("ended {:?}\n", started.elapsed()));
+        std::fs::write(report, lines.join("\n")).unwrap();
+    }
 }

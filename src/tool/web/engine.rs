@@ -143,7 +143,7 @@ fn found(title: &str, url: &str, about: &str) -> Option<Found> {
         .filter(|url| ["http", "https"].contains(&url.scheme()))?;
     let line = |text: &str| {
         let text = html::text(text);
-        super::invisible::strip(&text)
+        crate::sys::invisible::strip(&text)
             .0
             .split_whitespace()
             .collect::<Vec<_>>()

@@ -27,7 +27,6 @@ use url::Url;
 
 pub(super) mod article;
 pub(super) mod engine;
-pub(super) mod invisible;
 
 /// How often an address may lead on.
 const REDIRECTS: usize = 5;

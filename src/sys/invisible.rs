@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 /// `text` without letters that nobody sees, and how many there were.
-pub(in crate::tool) fn strip(text: &str) -> (Cow<'_, str>, usize) {
+pub fn strip(text: &str) -> (Cow<'_, str>, usize) {
     let plain = |byte: u8| (b' '..0x7f).contains(&byte) || byte == b'\n' || byte == b'\t';
     if text.bytes().all(plain) {
         return (Cow::Borrowed(text), 0);

@@ -1,0 +1,102 @@
+//! The MCP servers of a run: what they offer it, as far as it may have any of it, and what the policy is told of that. Where
+//! no server is configured, or none of their tools could be on offer, nothing is looked at.
+
+use super::places::Cast;
+use crate::World;
+use crate::mcp::client::Ground;
+use crate::mcp::name::PREFIX;
+use crate::mcp::roster::{Offers, Wanted};
+use crate::policy::Policy;
+use crate::tool::Tool;
+use crate::tool::mcp::result::Limits;
+use crate::tool::mcp::{Means, tools};
+use anyhow::Result;
+use std::sync::Arc;
+
+/// What servers offer to a run.
+#[derive(Clone, Default)]
+pub(in crate::command) struct Foreign {
+    /// `None` where there are no servers.
+    means: Option<Means>,
+    offers: Arc<Offers>,
+}
+
+impl Foreign {
+    /// Tell `policy` of the tools that may change something, as far as their servers do not say otherwise.
+    pub(in crate::command) fn told(&self, policy: &mut Policy) {
+        let may_change = self.offers.tools.iter().filter(|tool| !tool.reads_only);
+        may_change.for_each(|tool| policy.beware(&tool.name));
+    }
+
+    /// All tools that are offered.
+    pub(super) fn tools(&self) -> Vec<Box<dyn Tool>> {
+        let means = self.means.iter();
+        means.flat_map(|means| tools(means, &self.offers)).collect()
+    }
+
+    /// Whether `tool` may be one of a server's that is missing.
+    pub(super) fn misses(&self, tool: &str) -> bool {
+        let mut missing = self.offers.missing.iter();
+        missing.any(|beginning| tool.starts_with(beginning))
+    }
+}
+
+/// What servers offer to the run of `cast`, which `policy` and its flags allow it.
+pub(super) fn offered(
+    world: &World,
+    cast: &Cast<'_>,
+    policy: &Policy,
+    notice: &mut dyn FnMut(&str),
+) -> Result<Foreign> {
+    let Cast {
+        grants,
+        settings,
+        bound,
+        offline,
+        rehearsal,
+        ..
+    } = *cast;
+    let any = |beginning: &str| {
+        let listed = grants.tools.as_ref();
+        !grants.no_tools
+            && listed.is_none_or(|names| names.iter().any(|name| name.starts_with(beginning)))
+            && policy.may_offer(beginning)
+            && bound.is_none_or(|bound| bound.may_offer(beginning))
+    };
+    if settings.servers.iter().all(|server| server.disabled) || !any(PREFIX) {
+        return Ok(Foreign::default());
+    }
+    let tool = |name: &str| {
+        let listed = grants.tools.as_ref();
+        listed.is_none_or(|names| names.iter().any(|it| it == name))
+            && policy.offers(name)
+            && bound.is_none_or(|bound| bound.offers(name))
+    };
+    let ground = Ground {
+        env: world.env.clone(),
+        paths: world.paths.clone(),
+        offline,
+        answers: None,
+    };
+    let roster = world
+        .servers
+        .roster(&settings.servers, &world.clock, ground);
+    let wanted = Wanted {
+        tool: &tool,
+        any: &any,
+        known: rehearsal,
+    };
+    let offers = roster.offers(wanted, notice)?;
+    let limits = Limits {
+        result: settings.max_tool_result_chars,
+        offline,
+    };
+    Ok(Foreign {
+        means: Some(Means {
+            roster,
+            limits,
+            env: world.env.clone(),
+        }),
+        offers: Arc::new(offers),
+    })
+}

@@ -1,0 +1,488 @@
+//! The place of one server: nothing until it is needed, then a connection, which all calls share. One that has ended is
+//! made anew for the next call, and a call that never reached the server is made once more.
+
+use super::Ground;
+use super::host::Host;
+use super::http::{self, Far};
+use super::listing;
+use super::said;
+use super::sse;
+use super::stdio::{Programs, Streams};
+use super::surroundings::{environment, file_name, program};
+use super::thread::{Say, apart};
+use super::watch::{Watch, Watched, one_line};
+use crate::mcp::offer::{Answer, Failed, Offer};
+use crate::settings::servers::{Reached, Server};
+use crate::sys::resident::Spec;
+use crate::sys::store;
+use rmcp::RoleClient;
+use rmcp::model::{
+    CallToolRequest, CallToolRequestParams, ClientRequest, GetPromptRequest,
+    GetPromptRequestParams, ReadResourceRequest, ReadResourceRequestParams, ServerResult,
+};
+use rmcp::service::{
+    ClientInitializeError, Peer, PeerRequestOptions, RunningService, ServiceError, serve_client,
+};
+use rmcp::transport::DynamicTransportError;
+use rmcp::transport::Transport;
+use rmcp::transport::streamable_http_client::StreamableHttpError;
+use serde_json::{Map, Value};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::watch::Receiver;
+
+/// A word to a server that nobody waits any more may take so long.
+const LAST_WORD: Duration = Duration::from_secs(1);
+/// Nobody waits for it any more, because of this.
+pub(super) type Cancel = Receiver<Option<&'static str>>;
+
+/// The place of a server.
+pub(super) struct Berth {
+    pub(super) server: Server,
+    live: tokio::sync::Mutex<Option<Arc<Live>>>,
+    /// What is known of the connection that is there, or is being made.
+    watch: Mutex<Arc<Watch>>,
+    newest: Mutex<Option<Arc<Offer>>>,
+}
+
+/// A connection.
+struct Live {
+    peer: Peer<RoleClient>,
+    running: Mutex<Option<RunningService<RoleClient, Host>>>,
+    watch: Arc<Watch>,
+}
+
+/// What is asked of a server.
+#[derive(Clone)]
+pub(super) enum Wish {
+    Call(String, Map<String, Value>),
+    Read(String),
+    Prompt(String, Map<String, Value>),
+}
+
+/// Why there is no answer.
+enum Lost {
+    /// The server has seen nothing of it.
+    Unsent(Failed),
+    Failed(Failed),
+}
+
+impl Wish {
+    fn request(&self) -> ClientRequest {
+        match self.clone() {
+            Self::Call(name, arguments) => {
+                let params = CallToolRequestParams::new(name).with_arguments(arguments);
+                ClientRequest::CallToolRequest(CallToolRequest::new(params))
+            }
+            Self::Read(uri) => {
+                let params = ReadResourceRequestParams::new(uri);
+                ClientRequest::ReadResourceRequest(ReadResourceRequest::new(params))
+            }
+            Self::Prompt(name, arguments) => {
+                let params = GetPromptRequestParams::new(name).with_arguments(arguments);
+                ClientRequest::GetPromptRequest(GetPromptRequest::new(params))
+            }
+        }
+    }
+
+    fn answer(&self, result: &Value) -> Answer {
+        match self {
+            Self::Call(..) => said::called(result),
+            Self::Read(_) => said::read(result),
+            Self::Prompt(..) => said::prompted(result),
+        }
+    }
+}
+
+impl Berth {
+    pub(super) fn new(server: Server) -> Self {
+        Self {
+            server,
+            live: tokio::sync::Mutex::default(),
+            watch: Mutex::default(),
+            newest: Mutex::default(),
+        }
+    }
+
+    /// What the server offers, as far as is known without asking it.
+    pub(super) fn newest(&self) -> Option<Arc<Offer>> {
+        self.newest
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// Whether a person is being asked something for the server.
+    pub(super) fn is_asking(&self) -> bool {
+        let watch = self.watch.lock().unwrap_or_else(PoisonError::into_inner);
+        watch.asking.load(Ordering::SeqCst) > 0
+    }
+
+    /// Why the connection ended, or what the server said last.
+    pub(super) fn last_words(&self) -> String {
+        let watch = self.watch.lock().unwrap_or_else(PoisonError::into_inner);
+        watch.last_words()
+    }
+
+    /// What the server offers now.
+    pub(super) async fn reach(
+        &self,
+        ground: &Ground,
+        programs: &Arc<Programs>,
+    ) -> Result<Arc<Offer>, Failed> {
+        self.up(ground, programs).await?;
+        let gone = || Failed::Broken("it ended at once".into());
+        self.newest().ok_or_else(gone)
+    }
+
+    /// Do what is wished, until `cancel` says that nobody waits.
+    pub(super) async fn ask(
+        &self,
+        ground: &Ground,
+        programs: &Arc<Programs>,
+        wish: &Wish,
+        mut say: Option<Say>,
+        cancel: Cancel,
+    ) -> Result<Answer, Failed> {
+        let live = self.up(ground, programs).await?;
+        match live.ask(wish, &mut say, cancel.clone()).await {
+            Ok(answer) => Ok(answer),
+            Err(Lost::Failed(failed)) => Err(failed),
+            Err(Lost::Unsent(_)) => {
+                self.forget(&live).await;
+                let live = self.up(ground, programs).await?;
+                match live.ask(wish, &mut say, cancel).await {
+                    Ok(answer) => Ok(answer),
+                    Err(Lost::Failed(failed) | Lost::Unsent(failed)) => Err(failed),
+                }
+            }
+        }
+    }
+
+    /// The connection, which is made where there is none, with its lists as they are now.
+    async fn up(&self, ground: &Ground, programs: &Arc<Programs>) -> Result<Arc<Live>, Failed> {
+        if let Some(words) = &self.server.unusable {
+            return Err(Failed::Unusable(words.clone()));
+        }
+        let mut there = self.live.lock().await;
+        if let Some(live) = there.as_ref().filter(|live| !live.is_over()) {
+            let live = Arc::clone(live);
+            if live.watch.is_stale.swap(false, Ordering::SeqCst) {
+                // Should nobody wait for the end of it, the next one asks again.
+                let unless_done = StaleAgain(&live.watch);
+                let offer = listing::offer(&live.peer)
+                    .await
+                    .map_err(|error| live.failed(error))?;
+                std::mem::forget(unless_done);
+                self.learn(offer);
+            }
+            return Ok(live);
+        }
+        *there = None;
+        let watch = Arc::<Watch>::default();
+        *self.watch.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&watch);
+        let live = connect(&self.server, ground, programs, &watch).await?;
+        let live = Arc::new(live);
+        let offer = listing::offer(&live.peer)
+            .await
+            .map_err(|error| live.failed(error))?;
+        self.learn(offer);
+        *there = Some(Arc::clone(&live));
+        Ok(live)
+    }
+
+    fn learn(&self, offer: Offer) {
+        *self.newest.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(offer));
+    }
+
+    /// `live` is of no use any more.
+    async fn forget(&self, live: &Arc<Live>) {
+        let mut there = self.live.lock().await;
+        if there.as_ref().is_some_and(|it| Arc::ptr_eq(it, live)) {
+            *there = None;
+        }
+    }
+
+    /// End the connection in the way of the protocol, within `limit`.
+    pub(super) async fn end(&self, limit: Duration) {
+        // While it is being made, whoever makes it ends with it.
+        let Ok(mut there) = self.live.try_lock() else {
+            return;
+        };
+        let Some(live) = there.take() else { return };
+        let running = live
+            .running
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        if let Some(mut running) = running {
+            // Whatever it says, there is nothing more to be done.
+            drop(running.close_with_timeout(limit).await);
+        }
+    }
+}
+
+/// The lists were to be read anew, and were not.
+struct StaleAgain<'w>(&'w Watch);
+
+impl Drop for StaleAgain<'_> {
+    fn drop(&mut self) {
+        self.0.is_stale.store(true, Ordering::SeqCst);
+    }
+}
+
+async fn connect(
+    server: &Server,
+    ground: &Ground,
+    programs: &Arc<Programs>,
+    watch: &Arc<Watch>,
+) -> Result<Live, Failed> {
+    let host = Host {
+        server: server.name.clone(),
+        watch: Arc::clone(watch),
+        answers: ground.answers.clone(),
+    };
+    match &server.reached {
+        Reached::Program { .. } => {
+            let (server, ground) = (server.clone(), ground.clone());
+            let (programs, its) = (Arc::clone(programs), Arc::clone(watch));
+            let started = apart(move || start(&server, &ground, &programs, &its)).await;
+            let no_thread = |error| Failed::Unreachable(format!("start a thread: {error}"));
+            shake(host, started.map_err(no_thread)??, watch).await
+        }
+        Reached::Http(remote) => {
+            let far = Far::new(remote, &ground.env, ground.offline, watch)?;
+            shake(host, http::transport(far, remote), watch).await
+        }
+        Reached::Sse(remote) => {
+            let far = Far::new(remote, &ground.env, ground.offline, watch)?;
+            let stream = sse::Stream::open(far, &remote.url, watch).await?;
+            shake(host, stream, watch).await
+        }
+    }
+}
+
+/// Start a server that is a program.
+fn start(
+    server: &Server,
+    ground: &Ground,
+    programs: &Arc<Programs>,
+    watch: &Arc<Watch>,
+) -> Result<Streams, Failed> {
+    let Reached::Program {
+        command,
+        arguments,
+        env,
+        directory,
+    } = &server.reached
+    else {
+        unreachable!("only programs are started");
+    };
+    let name = file_name(&server.name);
+    let root = ground.paths.mcp();
+    let own = root.join("state").join(&name);
+    let temporary = own.join("tmp");
+    store::create_dir(&temporary).map_err(|error| Failed::Unreachable(format!("{error:#}")))?;
+    let directory = match directory {
+        Some(directory) => ground.paths.expand(directory),
+        None => own,
+    };
+    if !directory.is_dir() {
+        let words = format!("its `cwd`, `{}`, is no directory", directory.display());
+        return Err(Failed::Unusable(words));
+    }
+    let env = environment(&ground.env, env, &temporary);
+    let spec = Spec {
+        program: program(command, &env, &directory, &ground.paths)?,
+        arguments: arguments.clone(),
+        directory,
+        env,
+        fence: None,
+    };
+    let log = root.join("logs").join(format!("{name}.log"));
+    Streams::start(&spec, log, programs, watch)
+}
+
+/// Shake hands.
+async fn shake<T>(host: Host, transport: T, watch: &Arc<Watch>) -> Result<Live, Failed>
+where
+    T: Transport<RoleClient> + 'static,
+{
+    let begun = serve_client(host, Watched::new(transport, watch)).await;
+    let running = begun.map_err(|error| match error {
+        ClientInitializeError::TransportError { error, .. } => {
+            watch.why().unwrap_or_else(|| of_transport(&error))
+        }
+        ClientInitializeError::JsonRpcError(error) => Failed::Unreachable(format!(
+            "it does not shake hands: {}",
+            one_line(&error.message)
+        )),
+        ClientInitializeError::ConnectionClosed(_) => match watch.why() {
+            Some(Failed::Broken(words)) => Failed::Unreachable(words),
+            Some(why) => why,
+            None => Failed::Unreachable("it ended before it shook hands".into()),
+        },
+        _ => Failed::Broken("it answers the handshake with something else".into()),
+    })?;
+    Ok(Live {
+        peer: running.peer().clone(),
+        running: Mutex::new(Some(running)),
+        watch: Arc::clone(watch),
+    })
+}
+
+impl Live {
+    fn is_over(&self) -> bool {
+        self.peer.is_transport_closed() || self.watch.why().is_some()
+    }
+
+    /// Ask, and wait for the answer.
+    async fn ask(
+        &self,
+        wish: &Wish,
+        say: &mut Option<Say>,
+        mut cancel: Cancel,
+    ) -> Result<Answer, Lost> {
+        let options = PeerRequestOptions::no_options();
+        let sent = self
+            .peer
+            .send_request_with_option(wish.request(), options)
+            .await;
+        let mut handle = sent.map_err(|error| Lost::Unsent(self.failed(error)))?;
+        let (id, token) = (handle.id.clone(), handle.progress_token.clone());
+        let listening = say
+            .take()
+            .map(|say| Listening::new(&self.watch, &token, say));
+        let result = tokio::select! {
+            result = &mut handle.rx => result.unwrap_or(Err(ServiceError::TransportClosed)),
+            reason = nobody_waits(&mut cancel) => {
+                let told = handle.cancel(Some(reason.to_owned()));
+                // Whether it is heard or not, nobody waits.
+                drop(tokio::time::timeout(LAST_WORD, told).await);
+                return Err(Lost::Failed(Failed::Late(reason.to_owned())));
+            }
+        };
+        let back = listening.map(Listening::end);
+        match result {
+            Ok(result) => {
+                let result = value_of(result);
+                // A copy of what may be large is made on this thread, which others wait for; there is no other.
+                Ok(wish.answer(&result))
+            }
+            Err(error) => {
+                let was_sent = self.watch.was_sent(&id);
+                let failed = match &error {
+                    ServiceError::TransportClosed if was_sent => self.broken(),
+                    // It was not written as a whole.
+                    ServiceError::TransportSend(_) if self.peer_ended().await => {
+                        *say = back.flatten();
+                        return Err(Lost::Unsent(self.failed(error)));
+                    }
+                    _ if !was_sent => {
+                        *say = back.flatten();
+                        return Err(Lost::Unsent(self.failed(error)));
+                    }
+                    _ => self.failed(error),
+                };
+                Err(Lost::Failed(failed))
+            }
+        }
+    }
+
+    /// Whether the connection has ended, or does so at once.
+    async fn peer_ended(&self) -> bool {
+        for _ in 0..30 {
+            if self.is_over() {
+                return true;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        false
+    }
+
+    /// It ended while an answer was due.
+    fn broken(&self) -> Failed {
+        let why = match self.watch.why() {
+            Some(Failed::Broken(words)) => words,
+            Some(why) => return why,
+            None => "its answer broke off".into(),
+        };
+        Failed::Broken(format!("{why}; what was asked for may have been done"))
+    }
+
+    fn failed(&self, error: ServiceError) -> Failed {
+        match error {
+            ServiceError::McpError(error) => Failed::Refused(match one_line(&error.message) {
+                words if words.is_empty() => format!("error {}", error.code.0),
+                words => words,
+            }),
+            ServiceError::TransportSend(error) => of_transport(&error),
+            ServiceError::TransportClosed => match self.watch.why() {
+                Some(why) => why,
+                None => Failed::Broken("the connection ended".into()),
+            },
+            ServiceError::Cancelled { .. } => Failed::Late("nobody waits".into()),
+            _ => Failed::Broken("it answers with something else".into()),
+        }
+    }
+}
+
+/// Wait until nobody waits, and say why.
+async fn nobody_waits(cancel: &mut Cancel) -> &'static str {
+    match cancel.wait_for(Option::is_some).await {
+        Ok(reason) => reason.unwrap_or_default(),
+        Err(_) => "nobody waits for the answer",
+    }
+}
+
+/// Progress of a request goes to whoever waits for it.
+struct Listening<'w> {
+    watch: &'w Watch,
+    token: rmcp::model::ProgressToken,
+}
+
+impl<'w> Listening<'w> {
+    fn new(watch: &'w Watch, token: &rmcp::model::ProgressToken, say: Say) -> Self {
+        watch.listen(token.clone(), say);
+        Self {
+            watch,
+            token: token.clone(),
+        }
+    }
+
+    /// Give back who waits.
+    fn end(self) -> Option<Say> {
+        self.watch.unlisten(&self.token)
+    }
+}
+
+impl Drop for Listening<'_> {
+    fn drop(&mut self) {
+        drop(self.watch.unlisten(&self.token));
+    }
+}
+
+/// A result as the server wrote it, as nearly as can be known.
+pub(super) fn value_of(result: ServerResult) -> Value {
+    match result {
+        ServerResult::CustomResult(result) => result.0,
+        // What was read can be written.
+        other => serde_json::to_value(other).unwrap_or_default(),
+    }
+}
+
+/// Why something could not be sent.
+fn of_transport(error: &DynamicTransportError) -> Failed {
+    let inner = error.error.as_ref();
+    if let Some(failed) = inner.downcast_ref::<Failed>() {
+        return failed.clone();
+    }
+    match inner.downcast_ref::<StreamableHttpError<Failed>>() {
+        Some(StreamableHttpError::Client(failed)) => failed.clone(),
+        Some(StreamableHttpError::SessionExpired | StreamableHttpError::SessionRecoveryTimeout) => {
+            Failed::Broken("its session ended, and no other could be begun".into())
+        }
+        _ => Failed::Broken(one_line(&inner.to_string())),
+    }
+}

@@ -1,0 +1,457 @@
+//! Streamable HTTP, over the program's own client: each exchange blocks a thread, which ends as soon as nobody wants its
+//! answer. The headers that the config lists go to its address and nowhere else, since no redirect is followed.
+
+use super::events::{Events, LARGEST, TooLarge};
+use super::message;
+use super::thread::Held;
+use super::watch::{Watch, one_line};
+use crate::mcp::offer::Failed;
+use crate::settings::servers::Remote;
+use crate::sys::env::Env;
+use crate::sys::http::{Answer, Http, Timeouts, Unconnected, is_exposed, read_failure, shown};
+use futures_core::Stream;
+use futures_core::stream::BoxStream;
+use http::{HeaderName, HeaderValue};
+use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
+use rmcp::transport::StreamableHttpClientTransport;
+use rmcp::transport::common::client_side_sse::ExponentialBackoff;
+use rmcp::transport::streamable_http_client::{
+    AuthRequiredError, SseError, StreamableHttpClient, StreamableHttpClientTransportConfig,
+    StreamableHttpError, StreamableHttpPostResponse,
+};
+use sse_stream::Sse;
+use std::collections::HashMap;
+use std::io::Read;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot};
+
+/// The largest answer that comes whole.
+const WHOLE: usize = 16 << 20;
+/// The largest body of an answer that tells of a failure.
+const FAILURE: usize = 64 << 10;
+/// Events that wait to be read; each may be as large as [`LARGEST`].
+const WAITING: usize = 4;
+/// How often a broken stream is taken up again. With the waits between, that is more than a call may take.
+const TRIES: usize = 5;
+const CONNECT: Duration = Duration::from_secs(15);
+
+const EVENTS: &str = "text/event-stream";
+const BOTH: &str = "application/json, text/event-stream";
+
+type Wrong = StreamableHttpError<Failed>;
+
+/// A server at an address.
+#[derive(Clone)]
+pub(super) struct Far {
+    http: Arc<Http>,
+    headers: Arc<[(String, String)]>,
+    watch: Arc<Watch>,
+    /// It sent an event that is too large: it would send the same one again.
+    is_spoilt: Arc<AtomicBool>,
+}
+
+/// What is asked.
+pub(super) enum Ask {
+    Get,
+    Delete,
+    Post(Vec<u8>),
+}
+
+/// What came.
+pub(super) struct Came {
+    status: u16,
+    kind: String,
+    session: Option<String>,
+    pub(super) body: Body,
+}
+
+pub(super) enum Body {
+    Whole(Vec<u8>),
+    Events(Incoming),
+}
+
+/// Events, as they come. Dropped, it ends the exchange.
+pub(super) struct Incoming {
+    events: mpsc::Receiver<Result<Sse, SseError>>,
+    _held: Held,
+}
+
+impl Stream for Incoming {
+    type Item = Result<Sse, SseError>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.events.poll_recv(cx)
+    }
+}
+
+impl Incoming {
+    pub(super) async fn next(&mut self) -> Option<Result<Sse, SseError>> {
+        self.events.recv().await
+    }
+}
+
+/// The transport to `remote`.
+pub(super) fn transport(far: Far, remote: &Remote) -> StreamableHttpClientTransport<Far> {
+    let mut config = StreamableHttpClientTransportConfig::with_uri(remote.url.as_str());
+    let mut again = ExponentialBackoff::default();
+    again.max_times = Some(TRIES);
+    again.max_delay = Some(Duration::from_secs(10));
+    config.retry_config = Arc::new(again);
+    config.max_sse_event_size = LARGEST;
+    StreamableHttpClientTransport::with_client(far, config)
+}
+
+impl Far {
+    /// # Errors
+    /// `remote` cannot be reached as it is written.
+    pub(super) fn new(
+        remote: &Remote,
+        env: &Env,
+        offline: bool,
+        watch: &Arc<Watch>,
+    ) -> Result<Self, Failed> {
+        let url = shown(&remote.url);
+        let valid = url::Url::parse(&remote.url)
+            .is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
+        if !valid {
+            return Err(Failed::Unusable(format!(
+                "`{url}` is no address of the web"
+            )));
+        }
+        if is_exposed(&remote.url) && !remote.headers.is_empty() {
+            return Err(Failed::Unusable(format!(
+                "`{url}` would carry the headers in the clear to another machine: use `https`"
+            )));
+        }
+        let mut headers = Vec::with_capacity(remote.headers.len());
+        for (name, value) in &remote.headers {
+            let fits =
+                name.parse::<HeaderName>().is_ok() && HeaderValue::from_str(value.expose()).is_ok();
+            if !fits {
+                return Err(Failed::Unusable(format!(
+                    "`{}` is no header, or what it is set to cannot be sent",
+                    one_line(name)
+                )));
+            }
+            headers.push((name.to_lowercase(), value.expose().to_owned()));
+        }
+        // Whoever calls has the deadline: a stream may be silent for hours, and a tool may work for long.
+        let timeouts = Timeouts {
+            connect: CONNECT,
+            first_byte: Duration::ZERO,
+            idle: Duration::ZERO,
+            total: Duration::ZERO,
+        };
+        Ok(Self {
+            http: Arc::new(Http::new(timeouts, offline, env)),
+            headers: headers.into(),
+            watch: Arc::clone(watch),
+            is_spoilt: Arc::default(),
+        })
+    }
+
+    /// One exchange, on a thread of its own. `more` are the headers besides those of the config, which they replace.
+    pub(super) async fn exchange(
+        &self,
+        url: &str,
+        ask: Ask,
+        more: Vec<(String, String)>,
+    ) -> Result<Came, Failed> {
+        let is_ours =
+            |name: &str| more.iter().any(|(ours, _)| ours == name) || name == "content-type";
+        let mut headers: Vec<(String, String)> = self.headers.to_vec();
+        headers.retain(|(name, _)| !is_ours(name));
+        headers.extend(more);
+        let (http, url) = (Arc::clone(&self.http), url.to_owned());
+        let (head, coming) = oneshot::channel();
+        let (events, incoming) = mpsc::channel(WAITING);
+        let (watch, is_spoilt) = (Arc::clone(&self.watch), Arc::clone(&self.is_spoilt));
+        let work = move || {
+            let answer = match &ask {
+                Ask::Get => http.send(&url, &headers, None),
+                Ask::Delete => http.delete(&url, &headers),
+                Ask::Post(body) => http.post_json(&url, &headers, body),
+            };
+            match answer.map_err(|error| unanswered(&error)).and_then(begin) {
+                Err(failed) => drop(head.send(Err(failed))),
+                Ok((came, None)) => drop(head.send(Ok((came, false)))),
+                Ok((came, Some(body))) => {
+                    drop(head.send(Ok((came, true))));
+                    pump(body, &events, &watch, &is_spoilt);
+                }
+            }
+        };
+        let no_thread =
+            |error: std::io::Error| Failed::Unreachable(format!("start a thread: {error}"));
+        let held = Held::new().map_err(no_thread)?;
+        held.spawn("mcp-http", work).map_err(no_thread)?;
+        let gone = || Failed::Broken("the exchange came to nothing".into());
+        let (mut came, streams) = coming.await.map_err(|_| gone())??;
+        if streams {
+            came.body = Body::Events(Incoming {
+                events: incoming,
+                _held: held,
+            });
+        }
+        Ok(came)
+    }
+}
+
+/// Why there was no answer.
+fn unanswered(error: &anyhow::Error) -> Failed {
+    let words = one_line(&error.to_string());
+    match error.is::<Unconnected>() || error.is::<crate::error::Hinted>() {
+        true => Failed::Unreachable(words),
+        false => Failed::Broken(words),
+    }
+}
+
+/// An answer has begun: what of it is known, and its body where that is a stream of events.
+fn begin(answer: Answer) -> Result<(Came, Option<Box<dyn Read + Send>>), Failed> {
+    let kind = answer.header("content-type").unwrap_or_default();
+    let kind = kind.split(';').next().unwrap_or_default().trim();
+    let mut came = Came {
+        status: answer.status,
+        kind: kind.to_lowercase(),
+        session: answer.header("mcp-session-id").map(str::to_owned),
+        body: Body::Whole(Vec::new()),
+    };
+    let is_success = (200..300).contains(&came.status);
+    if is_success && came.kind == EVENTS {
+        return Ok((came, Some(answer.body)));
+    }
+    let most = if is_success { WHOLE } else { FAILURE };
+    let mut bytes = Vec::new();
+    let mut body = answer.body.take(most as u64 + 1);
+    let read = body.read_to_end(&mut bytes);
+    if bytes.len() > most {
+        let words = format!("its answer is larger than {} KiB", most >> 10);
+        return Err(Failed::Broken(words));
+    }
+    match read {
+        Ok(_) => came.body = Body::Whole(bytes),
+        // What it tells by its status counts more.
+        Err(_) if !is_success => {}
+        Err(error) => return Err(Failed::Broken(read_failure(&error))),
+    }
+    Ok((came, None))
+}
+
+/// Pass on the events of `body`, until it ends or nobody reads them.
+fn pump(
+    mut body: Box<dyn Read + Send>,
+    events: &mpsc::Sender<Result<Sse, SseError>>,
+    watch: &Watch,
+    is_spoilt: &AtomicBool,
+) {
+    let mut parser = Events::default();
+    let mut buffer = vec![0; 32 << 10];
+    loop {
+        let count = match body.read(&mut buffer) {
+            Ok(0) => return,
+            Ok(count) => count,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+            Err(error) => {
+                let words = read_failure(&error);
+                let error = SseError::Body(Box::new(Failed::Broken(words)));
+                return drop(events.blocking_send(Err(error)));
+            }
+        };
+        match parser.pass(&buffer[..count]) {
+            Ok(found) => {
+                let is_fine = |event: &Sse| {
+                    let data = event.data.as_deref().unwrap_or_default();
+                    !message::is_dense(data.as_bytes())
+                };
+                for event in found.into_iter().filter(is_fine) {
+                    if events.blocking_send(Ok(event)).is_err() {
+                        return;
+                    }
+                }
+            }
+            Err(TooLarge) => {
+                let words = format!("it sent an event of more than {} MiB", LARGEST >> 20);
+                let failed = Failed::Broken(words);
+                is_spoilt.store(true, Ordering::SeqCst);
+                watch.over(failed.clone());
+                return drop(events.blocking_send(Err(SseError::Body(Box::new(failed)))));
+            }
+        }
+    }
+}
+
+/// What a status tells that is no success.
+pub(super) fn refused(status: u16, body: &Body) -> Failed {
+    let text = match body {
+        Body::Whole(bytes) => one_line(&String::from_utf8_lossy(bytes)),
+        Body::Events(_) => String::new(),
+    };
+    let says = if text.is_empty() {
+        String::new()
+    } else {
+        format!(": {text}")
+    };
+    match status {
+        401 | 403 => Failed::Login(format!(
+            "it wants a login (status {status}): OAuth is not built yet; put a token into `headers`"
+        )),
+        300..=399 => Failed::Broken(format!(
+            "it leads to another address (status {status}), which is not followed: the config's `url` has to be the right one"
+        )),
+        _ => Failed::Broken(format!("it answered with status {status}{says}")),
+    }
+}
+
+/// Headers of rmcp's, and the ones of a session.
+fn headers_of(
+    custom: HashMap<HeaderName, HeaderValue>,
+    accept: &str,
+    session: Option<&str>,
+    last: Option<String>,
+) -> Vec<(String, String)> {
+    let text = |(name, value): (HeaderName, HeaderValue)| {
+        Some((name.as_str().to_owned(), value.to_str().ok()?.to_owned()))
+    };
+    let mut all: Vec<_> = custom.into_iter().filter_map(text).collect();
+    all.push(("accept".into(), accept.into()));
+    let fits = |value: &String| HeaderValue::from_str(value).is_ok();
+    all.extend(session.map(|session| ("mcp-session-id".into(), session.to_owned())));
+    let last = last.filter(fits);
+    all.extend(last.map(|last| ("last-event-id".into(), last)));
+    all
+}
+
+impl StreamableHttpClient for Far {
+    type Error = Failed;
+
+    async fn post_message(
+        &self,
+        uri: Arc<str>,
+        asked: ClientJsonRpcMessage,
+        session_id: Option<Arc<str>>,
+        _: Option<String>,
+        custom_headers: HashMap<HeaderName, HeaderValue>,
+    ) -> Result<StreamableHttpPostResponse, Wrong> {
+        let body = serde_json::to_vec(&asked)?;
+        let headers = headers_of(custom_headers, BOTH, session_id.as_deref(), None);
+        let came = self.exchange(&uri, Ask::Post(body), headers).await;
+        let Came {
+            status,
+            kind,
+            session,
+            body,
+        } = came.map_err(StreamableHttpError::Client)?;
+        let is_request = matches!(asked, ClientJsonRpcMessage::Request(_));
+        if status == 404 && session_id.is_some() {
+            return Err(StreamableHttpError::SessionExpired);
+        }
+        let is_success = (200..300).contains(&status);
+        match body {
+            Body::Events(events) if is_request => {
+                let events: BoxStream<'static, _> = Box::pin(events);
+                Ok(StreamableHttpPostResponse::Sse(events, session))
+            }
+            _ if is_success && (!is_request || matches!(status, 202 | 204)) => {
+                Ok(StreamableHttpPostResponse::Accepted)
+            }
+            Body::Whole(bytes) if is_success && kind == "application/json" => {
+                let message = message::read(&bytes).ok_or_else(|| {
+                    no_mcp("it answered with JSON that is no message of the protocol")
+                })?;
+                Ok(StreamableHttpPostResponse::Json(message, session))
+            }
+            Body::Whole(_) if is_success => Err(no_mcp(&format!(
+                "it answered with `{}`, which is no message of the protocol",
+                one_line(&kind)
+            ))),
+            body => {
+                // Some tell by a status and by a message of the protocol.
+                if let (ClientJsonRpcMessage::Request(request), Body::Whole(bytes)) =
+                    (&asked, &body)
+                    && !matches!(status, 401 | 403)
+                    && let Some(ServerJsonRpcMessage::Error(error)) = message::read(bytes)
+                {
+                    let error = ServerJsonRpcMessage::error(error.error, Some(request.id.clone()));
+                    return Ok(StreamableHttpPostResponse::Json(error, session));
+                }
+                Err(StreamableHttpError::Client(refused(status, &body)))
+            }
+        }
+    }
+
+    async fn delete_session(
+        &self,
+        uri: Arc<str>,
+        session_id: Arc<str>,
+        _: Option<String>,
+        custom_headers: HashMap<HeaderName, HeaderValue>,
+    ) -> Result<(), Wrong> {
+        let headers = headers_of(custom_headers, BOTH, Some(&session_id), None);
+        let came = self.exchange(&uri, Ask::Delete, headers).await;
+        match came.map_err(StreamableHttpError::Client)?.status {
+            405 => Err(StreamableHttpError::ServerDoesNotSupportDeleteSession),
+            _ => Ok(()),
+        }
+    }
+
+    async fn get_stream(
+        &self,
+        uri: Arc<str>,
+        session_id: Option<Arc<str>>,
+        last_event_id: Option<String>,
+        _: Option<String>,
+        custom_headers: HashMap<HeaderName, HeaderValue>,
+    ) -> Result<BoxStream<'static, Result<Sse, SseError>>, Wrong> {
+        if self.is_spoilt.load(Ordering::SeqCst) {
+            return Err(StreamableHttpError::ServerDoesNotSupportSse);
+        }
+        let headers = headers_of(custom_headers, EVENTS, session_id.as_deref(), last_event_id);
+        let came = self.exchange(&uri, Ask::Get, headers).await;
+        let came = came.map_err(StreamableHttpError::Client)?;
+        match (came.status, came.body) {
+            (_, Body::Events(events)) => Ok(Box::pin(events)),
+            (401 | 403, _) => Err(StreamableHttpError::AuthRequired(AuthRequiredError::new(
+                String::new(),
+            ))),
+            (405 | 200..300, _) => Err(StreamableHttpError::ServerDoesNotSupportSse),
+            (status, body) => Err(StreamableHttpError::Client(refused(status, &body))),
+        }
+    }
+}
+
+fn no_mcp(words: &str) -> Wrong {
+    StreamableHttpError::Client(Failed::Broken(words.into()))
+}
+
+/// Open the stream of events at `url`.
+///
+/// # Errors
+/// There is none.
+pub(super) async fn listen(far: &Far, url: &str) -> Result<Incoming, Failed> {
+    let accept = ("accept".to_owned(), EVENTS.to_owned());
+    let came = far.exchange(url, Ask::Get, vec![accept]).await?;
+    match came.body {
+        Body::Events(events) => Ok(events),
+        Body::Whole(_) if (200..300).contains(&came.status) => Err(Failed::Broken(
+            "it did not answer with a stream of events".into(),
+        )),
+        body => Err(refused(came.status, &body)),
+    }
+}
+
+/// Post `body` to `url`; what comes back is of no matter.
+///
+/// # Errors
+/// It was not taken.
+pub(super) async fn post(far: &Far, url: &str, body: Vec<u8>) -> Result<(), Failed> {
+    let accept = ("accept".to_owned(), BOTH.to_owned());
+    let came = far.exchange(url, Ask::Post(body), vec![accept]).await?;
+    match (200..300).contains(&came.status) {
+        true => Ok(()),
+        false => Err(refused(came.status, &came.body)),
+    }
+}

@@ -1,0 +1,431 @@
+//! What servers say, read leniently: whoever leaves out a field, or puts something odd into one, loses that one entry. Pure.
+//! What is too much is cut, with a word about it.
+
+use crate::mcp::offer::{Answer, Argument, Hints, Offered, Piece, Prompt, Resource};
+use base64::Engine;
+use base64::alphabet;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use serde_json::Value;
+
+/// The most text of one answer that is kept: no model reads as much, and it is held in memory.
+pub(super) const TEXT: usize = 8 << 20;
+/// The most bytes of one answer, such as images.
+pub(super) const BYTES: usize = 16 << 20;
+/// The most parts of one answer.
+const PARTS: usize = 1000;
+/// The longest name or address: longer ones are attacks.
+const NAME: usize = 1024;
+
+/// As servers write it: with padding or without.
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
+
+fn text(value: &Value, key: &str) -> Option<String> {
+    value.get(key)?.as_str().map(str::to_owned)
+}
+
+/// A text that names something.
+fn name(value: &Value, key: &str) -> Option<String> {
+    text(value, key).filter(|name| !name.is_empty() && name.len() <= NAME)
+}
+
+/// The entries of the list `key`.
+fn list<'v>(value: &'v Value, key: &str) -> impl Iterator<Item = &'v Value> {
+    value
+        .get(key)
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+}
+
+/// A tool of a list; `None` where it has no name.
+pub(super) fn tool(value: &Value) -> Option<Offered> {
+    let notes = value.get("annotations").unwrap_or(&Value::Null);
+    let is = |key: &str| notes.get(key).and_then(Value::as_bool);
+    Some(Offered {
+        name: name(value, "name")?,
+        title: text(value, "title").or_else(|| text(notes, "title")),
+        description: text(value, "description").unwrap_or_default(),
+        schema: value.get("inputSchema").cloned().unwrap_or_default(),
+        hints: Hints {
+            reads_only: is("readOnlyHint"),
+            destructive: is("destructiveHint"),
+            idempotent: is("idempotentHint"),
+            open_world: is("openWorldHint"),
+        },
+    })
+}
+
+/// A resource, or a template, whose address is at `key`.
+pub(super) fn resource(value: &Value, key: &str) -> Option<Resource> {
+    let uri = name(value, key)?;
+    Some(Resource {
+        name: text(value, "name").unwrap_or_else(|| uri.clone()),
+        description: text(value, "description").unwrap_or_default(),
+        kind: text(value, "mimeType"),
+        uri,
+    })
+}
+
+pub(super) fn prompt(value: &Value) -> Option<Prompt> {
+    let argument = |value: &Value| {
+        Some(Argument {
+            name: name(value, "name")?,
+            description: text(value, "description").unwrap_or_default(),
+            required: value.get("required") == Some(&Value::Bool(true)),
+        })
+    };
+    Some(Prompt {
+        name: name(value, "name")?,
+        description: text(value, "description").unwrap_or_default(),
+        arguments: list(value, "arguments").filter_map(argument).collect(),
+    })
+}
+
+/// What may still be kept of an answer.
+struct Room {
+    text: usize,
+    bytes: usize,
+    pieces: Vec<Piece>,
+}
+
+impl Room {
+    fn new() -> Self {
+        Self {
+            text: TEXT,
+            bytes: BYTES,
+            pieces: Vec::new(),
+        }
+    }
+
+    /// So much of `text` as there is room for.
+    fn fit(&mut self, text: String) -> String {
+        if text.len() <= self.text {
+            self.text -= text.len();
+            return text;
+        }
+        let end = text.floor_char_boundary(self.text);
+        self.text = 0;
+        let rest = text.len() - end;
+        format!("{}\n[cut: {rest} more bytes]", &text[..end])
+    }
+
+    /// The bytes that `data` stands for; what is wrong with them, otherwise.
+    fn decode(&mut self, data: &str) -> Result<Vec<u8>, String> {
+        if data.len() / 4 * 3 > self.bytes {
+            return Err(format!(
+                "of {} bytes, which is too much",
+                data.len() / 4 * 3
+            ));
+        }
+        let whole = data.bytes().any(|byte| byte.is_ascii_whitespace());
+        let plain = match whole {
+            true => data.split_ascii_whitespace().collect(),
+            false => data.to_owned(),
+        };
+        let bytes = BASE64
+            .decode(plain)
+            .map_err(|_| "that cannot be decoded".to_owned())?;
+        self.bytes = self.bytes.saturating_sub(bytes.len());
+        Ok(bytes)
+    }
+
+    fn push_text(&mut self, text: String) {
+        let text = self.fit(text);
+        self.pieces.push(Piece::Text(text));
+    }
+
+    /// What stands at an address, as tools and resources give it.
+    fn push_contents(&mut self, value: &Value) {
+        let uri = text(value, "uri").unwrap_or_default();
+        let uri = self.fit(uri);
+        let kind = text(value, "mimeType");
+        if let Some(text) = text(value, "text") {
+            let text = self.fit(text);
+            self.pieces.push(Piece::Resource { uri, kind, text });
+        } else if let Some(data) = value.get("blob").and_then(Value::as_str) {
+            match self.decode(data) {
+                Ok(bytes) => self.pieces.push(Piece::Blob { uri, kind, bytes }),
+                Err(wrong) => self.push_text(format!("[{uri}: something {wrong}]")),
+            }
+        } else {
+            self.push_text(format!("[{uri}: nothing]"));
+        }
+    }
+
+    /// A part of an answer; `role` where it is a message of a prompt.
+    fn push(&mut self, part: &Value, role: Option<&str>) {
+        let kind = part.get("type").and_then(Value::as_str).unwrap_or_default();
+        let data = part.get("data").and_then(Value::as_str).unwrap_or_default();
+        let media = || text(part, "mimeType").unwrap_or_default();
+        match kind {
+            "text" => {
+                let text = self.fit(text(part, "text").unwrap_or_default());
+                self.pieces.push(match role {
+                    Some(role) => Piece::Said {
+                        role: role.to_owned(),
+                        text,
+                    },
+                    None => Piece::Text(text),
+                });
+            }
+            "image" => match self.decode(data) {
+                Ok(bytes) => self.pieces.push(Piece::Image {
+                    kind: media(),
+                    bytes,
+                }),
+                Err(wrong) => self.push_text(format!("[an image {wrong}]")),
+            },
+            "audio" => self.pieces.push(Piece::Audio {
+                kind: media(),
+                bytes: data.len() / 4 * 3,
+            }),
+            "resource" => self.push_contents(part.get("resource").unwrap_or(&Value::Null)),
+            "resource_link" => {
+                let uri = self.fit(text(part, "uri").unwrap_or_default());
+                let name = self.fit(text(part, "name").unwrap_or_default());
+                let description = self.fit(text(part, "description").unwrap_or_default());
+                self.pieces.push(Piece::Link {
+                    uri,
+                    name,
+                    description,
+                });
+            }
+            other => {
+                let kind: String = other.chars().take(40).collect();
+                self.push_text(format!("[a part of the unknown type `{kind}`]"));
+            }
+        }
+    }
+
+    /// Take `parts` one after the other, as long as there is room.
+    fn fill<'v>(
+        &mut self,
+        parts: impl Iterator<Item = &'v Value>,
+        take: impl Fn(&mut Self, &Value),
+    ) {
+        let mut parts = parts.peekable();
+        while let Some(part) = parts.peek() {
+            if self.pieces.len() >= PARTS || self.text == 0 {
+                let rest = parts.count();
+                let words = format!("[cut: {rest} more parts]");
+                return self.pieces.push(Piece::Text(words));
+            }
+            take(self, part);
+            parts.next();
+        }
+    }
+}
+
+/// The answer to a call of a tool.
+pub(super) fn called(value: &Value) -> Answer {
+    let mut room = Room::new();
+    match value.get("content") {
+        // Some give the one part itself, or its text.
+        Some(Value::String(text)) => room.push_text(text.clone()),
+        Some(part @ Value::Object(_)) => room.push(part, None),
+        _ => room.fill(list(value, "content"), |room, part| room.push(part, None)),
+    }
+    let structured = value.get("structuredContent").filter(|it| !it.is_null());
+    let size = structured.map_or(0, |value| value.to_string().len());
+    let fits = size <= room.text;
+    if !fits {
+        room.push_text(format!("[cut: a value of {size} bytes]"));
+    }
+    Answer {
+        pieces: room.pieces,
+        structured: structured.filter(|_| fits).cloned(),
+        is_error: value.get("isError") == Some(&Value::Bool(true)),
+    }
+}
+
+/// What stands at an address.
+pub(super) fn read(value: &Value) -> Answer {
+    let mut room = Room::new();
+    room.fill(list(value, "contents"), Room::push_contents);
+    Answer {
+        pieces: room.pieces,
+        ..Answer::default()
+    }
+}
+
+/// A prompt that was filled in.
+pub(super) fn prompted(value: &Value) -> Answer {
+    let mut room = Room::new();
+    room.fill(list(value, "messages"), |room, message| {
+        let role = message.get("role").and_then(Value::as_str);
+        let role: String = role.unwrap_or("user").chars().take(40).collect();
+        match message.get("content") {
+            Some(Value::Array(parts)) => {
+                let few = parts.iter().take(PARTS);
+                few.for_each(|part| room.push(part, Some(&role)));
+            }
+            Some(part) => room.push(part, Some(&role)),
+            None => {}
+        }
+    });
+    Answer {
+        pieces: room.pieces,
+        ..Answer::default()
+    }
+}
+
+/// How far a server is, in its own words: `2/5 indexing`.
+pub(super) fn progress(done: f64, total: Option<f64>, message: Option<&str>) -> String {
+    let number = |number: f64| match number.fract() == 0.0 && number.abs() < 1e15 {
+        true => format!("{number:.0}"),
+        false => format!("{number:.2}"),
+    };
+    let mut words = number(done);
+    if let Some(total) = total {
+        words.push('/');
+        words.push_str(&number(total));
+    }
+    if let Some(message) = message {
+        words.push(' ');
+        words.push_str(message);
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{TEXT, called, progress, prompt, prompted, read, resource, tool};
+    use crate::mcp::offer::Piece;
+    use serde_json::{Value, json};
+
+    #[test]
+    fn answers_are_read_leniently() {
+        let check = |value: Value, expect: &str| {
+            let answer = called(&value);
+            let words = format!(
+                "{:?} {:?} {}",
+                answer.pieces, answer.structured, answer.is_error
+            );
+            assert_eq!(words, expect, "{value}");
+        };
+        check(
+            json!({"content": [{"type": "text", "text": "a"}]}),
+            r#"[Text("a")] None false"#,
+        );
+        check(
+            json!({"content": "a", "isError": true}),
+            r#"[Text("a")] None true"#,
+        );
+        check(
+            json!({"content": {"type": "text", "text": "a"}}),
+            r#"[Text("a")] None false"#,
+        );
+        check(
+            json!({"structuredContent": {"a": 1}, "isError": "yes"}),
+            r#"[] Some(Object {"a": Number(1)}) false"#,
+        );
+        check(
+            json!({"content": [{"type": "image", "data": "AAE=", "mimeType": "image/png"}]}),
+            r#"[Image { kind: "image/png", bytes: [0, 1] }] None false"#,
+        );
+        check(
+            json!({"content": [{"type": "image", "data": "AA\nE"}]}),
+            r#"[Image { kind: "", bytes: [0, 1] }] None false"#,
+        );
+        check(
+            json!({"content": [{"type": "image", "data": "?"}]}),
+            r#"[Text("[an image that cannot be decoded]")] None false"#,
+        );
+        check(
+            json!({"content": [{"type": "audio", "data": "AAAA", "mimeType": "audio/wav"}]}),
+            r#"[Audio { kind: "audio/wav", bytes: 3 }] None false"#,
+        );
+        check(
+            json!({"content": [{"type": "resource", "resource": {"uri": "a:b", "text": "t"}}]}),
+            r#"[Resource { uri: "a:b", kind: None, text: "t" }] None false"#,
+        );
+        check(
+            json!({"content": [{"type": "resource", "resource": {"uri": "a:b", "blob": "AA=="}}]}),
+            r#"[Blob { uri: "a:b", kind: None, bytes: [0] }] None false"#,
+        );
+        check(
+            json!({"content": [{"type": "resource_link", "uri": "a:b", "name": "n"}]}),
+            r#"[Link { uri: "a:b", name: "n", description: "" }] None false"#,
+        );
+        check(
+            json!({"content": [{"type": "video"}, 7, null]}),
+            r#"[Text("[a part of the unknown type `video`]"), Text("[a part of the unknown type ``]"), Text("[a part of the unknown type ``]")] None false"#,
+        );
+        check(json!(null), "[] None false");
+        check(json!([1]), "[] None false");
+    }
+
+    #[test]
+    fn answers_are_cut() {
+        let part = json!({"type": "text", "text": "é".repeat(TEXT / 2 - 1) + "xéé"});
+        let answer = called(
+            &json!({"content": [part, {"type": "text", "text": "more"}], "structuredContent": {"a": 1}}),
+        );
+        let Piece::Text(text) = &answer.pieces[0] else {
+            panic!()
+        };
+        assert!(
+            text.ends_with("éx\n[cut: 4 more bytes]"),
+            "{}",
+            &text[TEXT - 9..]
+        );
+        assert_eq!(answer.pieces[1], Piece::Text("[cut: 1 more parts]".into()));
+        assert_eq!(answer.structured, None);
+        let many: Vec<Value> = vec![json!({"type": "text", "text": "a"}); 5_000];
+        assert_eq!(called(&json!({"content": many})).pieces.len(), 1_001);
+    }
+
+    #[test]
+    fn resources_and_prompts() {
+        let answer =
+            read(&json!({"contents": [{"uri": "a:b", "mimeType": "text/plain", "text": "t"}, {}]}));
+        assert_eq!(answer.pieces.len(), 2);
+        let answer = prompted(&json!({"messages": [
+            {"role": "user", "content": {"type": "text", "text": "t"}},
+            {"role": "assistant", "content": [{"type": "text", "text": "u"}]},
+            {"role": "user"},
+        ]}));
+        let said = |role: &str, text: &str| Piece::Said {
+            role: role.into(),
+            text: text.into(),
+        };
+        assert_eq!(answer.pieces, [said("user", "t"), said("assistant", "u")]);
+    }
+
+    #[test]
+    fn lists_lose_what_has_no_name() {
+        assert_eq!(tool(&json!({"description": "a"})), None);
+        assert_eq!(tool(&json!({"name": ""})), None);
+        assert_eq!(tool(&json!({"name": 7})), None);
+        let odd = tool(
+            &json!({"name": "a", "inputSchema": 7, "annotations": {"title": "T", "readOnlyHint": true, "destructiveHint": 1}}),
+        );
+        let odd = odd.unwrap();
+        assert_eq!(
+            (
+                odd.title.as_deref(),
+                odd.schema,
+                odd.hints.reads_only,
+                odd.hints.destructive
+            ),
+            (Some("T"), json!(7), Some(true), None)
+        );
+        assert_eq!(resource(&json!({"uri": "a:b"}), "uri").unwrap().name, "a:b");
+        assert_eq!(resource(&json!({"name": "a"}), "uri"), None);
+        let asks =
+            prompt(&json!({"name": "p", "arguments": [{"name": "a", "required": true}, {}]}))
+                .unwrap();
+        assert_eq!(asks.arguments.len(), 1);
+    }
+
+    #[test]
+    fn progress_in_words() {
+        assert_eq!(progress(2.0, Some(5.0), Some("indexing")), "2/5 indexing");
+        assert_eq!(progress(0.5, None, None), "0.50");
+        assert_eq!(progress(f64::INFINITY, Some(f64::NAN), None), "inf/NaN");
+        assert_eq!(progress(1e300, None, None).len(), 304);
+    }
+}

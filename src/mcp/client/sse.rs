@@ -1,0 +1,119 @@
+//! The transport of older servers: one stream of events, which begins with the address that messages are posted to.
+
+use super::http::{Far, Incoming, listen, post};
+use super::message;
+use super::watch::Watch;
+use crate::mcp::offer::Failed;
+use rmcp::RoleClient;
+use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
+use rmcp::transport::Transport;
+use std::sync::Arc;
+use url::Url;
+
+/// A stream, and where to post.
+pub(super) struct Stream {
+    far: Far,
+    post_to: String,
+    events: Option<Incoming>,
+    watch: Arc<Watch>,
+}
+
+/// Where messages are posted, which has to be where the stream comes from: our headers go there.
+fn endpoint(base: &Url, said: &str) -> Result<Url, Failed> {
+    let found = base.join(said.trim());
+    let found = found.map_err(|_| Failed::Broken("it names an address that is none".into()))?;
+    match found.origin() == base.origin() && found.username().is_empty() {
+        true => Ok(found),
+        false => Err(Failed::Broken(
+            "it wants messages to be sent to another server".into(),
+        )),
+    }
+}
+
+impl Stream {
+    /// # Errors
+    /// There is no such stream at `url`.
+    pub(super) async fn open(far: Far, url: &str, watch: &Arc<Watch>) -> Result<Self, Failed> {
+        let base = Url::parse(url);
+        let base = base.map_err(|error| Failed::Unusable(format!("its address: {error}")))?;
+        let mut events = listen(&far, url).await?;
+        loop {
+            let Some(Ok(event)) = events.next().await else {
+                let words = "its stream ended before it said where to send messages";
+                return Err(Failed::Broken(words.into()));
+            };
+            if event.event.as_deref() == Some("endpoint") {
+                let said = event.data.unwrap_or_default();
+                return Ok(Self {
+                    post_to: endpoint(&base, &said)?.into(),
+                    far,
+                    events: Some(events),
+                    watch: Arc::clone(watch),
+                });
+            }
+        }
+    }
+}
+
+impl Transport<RoleClient> for Stream {
+    type Error = Failed;
+
+    fn send(
+        &mut self,
+        item: TxJsonRpcMessage<RoleClient>,
+    ) -> impl Future<Output = Result<(), Failed>> + Send + 'static {
+        let (far, url) = (self.far.clone(), self.post_to.clone());
+        async move {
+            let body = serde_json::to_vec(&item);
+            let body = body.map_err(|error| Failed::Unusable(format!("what is sent: {error}")))?;
+            post(&far, &url, body).await
+        }
+    }
+
+    async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
+        loop {
+            let Some(Ok(event)) = self.events.as_mut()?.next().await else {
+                self.watch
+                    .over(Failed::Broken("its stream of events ended".into()));
+                return None;
+            };
+            if !matches!(event.event.as_deref(), None | Some("" | "message")) {
+                continue;
+            }
+            match message::read(event.data.unwrap_or_default().as_bytes()) {
+                Some(message) => return Some(message),
+                None => log::debug!(target: "mcp", "an event that is no message of the protocol"),
+            }
+        }
+    }
+
+    async fn close(&mut self) -> Result<(), Failed> {
+        self.events = None;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::endpoint;
+    use url::Url;
+
+    #[test]
+    fn messages_go_where_the_stream_comes_from() {
+        let base = Url::parse("https://a.example:8443/x/sse").unwrap();
+        let check = |said: &str, expect: Option<&str>| {
+            let found = endpoint(&base, said).ok();
+            assert_eq!(found.as_ref().map(Url::as_str), expect, "{said}");
+        };
+        check("/m?s=1", Some("https://a.example:8443/m?s=1"));
+        check("m", Some("https://a.example:8443/x/m"));
+        check("https://a.example:8443/m", Some("https://a.example:8443/m"));
+        check("https://a.example/m", None);
+        check("http://a.example:8443/m", None);
+        check("//b.example/m", None);
+        check("https://a.example:8443@b.example/m", None);
+        check("https://u@a.example:8443/m", None);
+        check("file:///etc/passwd", None);
+        check("data:x", None);
+    }
+}

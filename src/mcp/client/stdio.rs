@@ -1,0 +1,327 @@
+//! Servers that are programs, spoken to over their standard input and output, a message a line. Threads read and write,
+//! since pipes block: what a server writes waits in the pipe until it is read, a line has a largest size, and what it says
+//! on its standard error goes into a small file of its own.
+
+use super::message;
+use super::watch::{Watch, one_line};
+use crate::mcp::offer::Failed;
+use crate::sys::resident::{self, Resident, Spec};
+use crate::sys::secret;
+use crate::sys::store;
+use crate::sys::terminal::harmless;
+use rmcp::RoleClient;
+use rmcp::model::ServerJsonRpcMessage;
+use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
+use rmcp::transport::Transport;
+use std::io::{BufRead, BufReader, PipeReader, PipeWriter, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use tokio::sync::{mpsc, oneshot};
+
+/// The longest line that is read. An answer of 8 MiB of text and 16 MiB of bytes in base64 fits; what is longer is never
+/// held in memory as a whole.
+const LINE: usize = 32 << 20;
+/// So many lines may be no message: some servers print a greeting.
+const STRAY_LINES: usize = 1000;
+/// And so many bytes of them.
+const STRAY_BYTES: usize = 1 << 20;
+/// Messages that were read and wait: each may be as long as [`LINE`].
+const WAITING: usize = 8;
+/// Messages that wait to be written. A server that leaves so many unread reads none.
+const UNSENT: usize = 64;
+/// The largest log; there may be a second one of that size, of what was before.
+const LOG: usize = 128 << 10;
+/// The longest line of a log.
+const LOG_LINE: usize = 8 << 10;
+
+/// The programs that run.
+#[derive(Default)]
+pub(super) struct Programs {
+    running: Mutex<Vec<(u64, Resident)>>,
+    /// Ended ones, which may take a moment.
+    ending: Mutex<Vec<JoinHandle<()>>>,
+    count: std::sync::atomic::AtomicU64,
+}
+
+/// One of them, which is ended when this is dropped.
+struct Program {
+    number: u64,
+    programs: Arc<Programs>,
+}
+
+impl Programs {
+    fn keep(self: &Arc<Self>, resident: Resident) -> Program {
+        let number = self.count.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        running.push((number, resident));
+        Program {
+            number,
+            programs: Arc::clone(self),
+        }
+    }
+
+    /// End all, side by side.
+    pub(super) fn end(&self) {
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = running.drain(..).map(|(_, resident)| resident).collect();
+        drop(running);
+        resident::end_all(all);
+        let mut ending = self.ending.lock().unwrap_or_else(PoisonError::into_inner);
+        for thread in ending.drain(..) {
+            drop(thread.join());
+        }
+    }
+}
+
+impl Program {
+    /// How it ended, if it has.
+    fn status(&self) -> Option<String> {
+        let running = &self.programs.running;
+        let mut running = running.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = running
+            .iter_mut()
+            .find(|(number, _)| *number == self.number);
+        found.and_then(|(_, resident)| resident.status())
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let mut running = self
+            .programs
+            .running
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let Some(at) = running
+            .iter()
+            .position(|(number, _)| *number == self.number)
+        else {
+            return;
+        };
+        let (_, resident) = running.swap_remove(at);
+        drop(running);
+        // It takes a moment, which the others' answers must not wait for.
+        let thread = std::thread::Builder::new().name("mcp-end".into());
+        if let Ok(thread) = thread.spawn(move || drop(resident)) {
+            let ending = &self.programs.ending;
+            let mut ending = ending.lock().unwrap_or_else(PoisonError::into_inner);
+            ending.retain(|thread| !thread.is_finished());
+            ending.push(thread);
+        }
+    }
+}
+
+type Written = oneshot::Sender<Result<(), Failed>>;
+
+/// The streams of a program.
+pub(super) struct Streams {
+    input: Option<SyncSender<(Vec<u8>, Written)>>,
+    output: mpsc::Receiver<ServerJsonRpcMessage>,
+    program: Option<Program>,
+    watch: Arc<Watch>,
+}
+
+impl Streams {
+    /// Start a program. `log` is the file for what it says on its standard error.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub(super) fn start(
+        spec: &Spec,
+        log: PathBuf,
+        programs: &Arc<Programs>,
+        watch: &Arc<Watch>,
+    ) -> Result<Self, Failed> {
+        let what = |error: std::io::Error| {
+            Failed::Unreachable(format!("start `{}`: {error}", spec.program.display()))
+        };
+        let mut resident = resident::start(spec).map_err(what)?;
+        let streams = (
+            resident.input.take(),
+            resident.output.take(),
+            resident.errors.take(),
+        );
+        let (Some(input), Some(output), Some(errors)) = streams else {
+            return Err(Failed::Unreachable("its streams are not there".into()));
+        };
+        let program = programs.keep(resident);
+        let (unsent, to_write) = sync_channel(UNSENT);
+        let (heard, incoming) = mpsc::channel(WAITING);
+        let (watch_out, watch_err) = (Arc::clone(watch), Arc::clone(watch));
+        spawn("mcp-write", move || write_all(input, &to_write)).map_err(what)?;
+        spawn("mcp-read", move || read_all(output, &heard, &watch_out)).map_err(what)?;
+        spawn("mcp-log", move || keep_log(errors, &log, &watch_err)).map_err(what)?;
+        Ok(Self {
+            input: Some(unsent),
+            output: incoming,
+            program: Some(program),
+            watch: Arc::clone(watch),
+        })
+    }
+}
+
+fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+    let thread = std::thread::Builder::new().name(name.into());
+    thread.spawn(work).map(drop)
+}
+
+fn write_all(mut input: PipeWriter, to_write: &Receiver<(Vec<u8>, Written)>) {
+    while let Ok((line, written)) = to_write.recv() {
+        let done = input
+            .write_all(&line)
+            .map_err(|_| Failed::Broken("it no longer reads what it is told".into()));
+        drop(written.send(done));
+    }
+}
+
+/// Read messages until the end, or until what comes is no protocol.
+fn read_all(output: PipeReader, heard: &mpsc::Sender<ServerJsonRpcMessage>, watch: &Watch) {
+    let mut output = BufReader::with_capacity(64 << 10, output);
+    let (mut strays, mut stray_bytes) = (0, 0);
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        let read = (&mut output)
+            .take(LINE as u64 + 1)
+            .read_until(b'\n', &mut line);
+        match read {
+            Ok(0) | Err(_) => return,
+            Ok(_) if line.len() > LINE => {
+                let words = format!("it wrote a line of more than {} MiB", LINE >> 20);
+                return watch.over(Failed::Broken(words));
+            }
+            Ok(_) => {}
+        }
+        if line.iter().all(u8::is_ascii_whitespace) {
+            continue;
+        }
+        match message::read(&line) {
+            Some(message) => {
+                if heard.blocking_send(message).is_err() {
+                    return;
+                }
+            }
+            None => {
+                strays += 1;
+                stray_bytes += line.len();
+                let start = &line[..line.len().min(LOG_LINE)];
+                let words = one_line(&String::from_utf8_lossy(start));
+                log::debug!(target: "mcp", "no message of the protocol: {words}");
+                if strays > STRAY_LINES || stray_bytes > STRAY_BYTES {
+                    let words = format!("it does not speak the protocol, but says: {words}");
+                    return watch.over(Failed::Broken(words));
+                }
+            }
+        }
+        // One large answer must not be paid for until the end.
+        line.shrink_to(1 << 20);
+    }
+}
+
+/// Keep what a server says on its standard error: the last of it, without keys.
+fn keep_log(errors: PipeReader, path: &Path, watch: &Watch) {
+    let mut errors = BufReader::new(errors);
+    let mut file = Log::begin(path);
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        let read = (&mut errors)
+            .take(LOG_LINE as u64)
+            .read_until(b'\n', &mut line);
+        if !matches!(read, Ok(1..)) {
+            return;
+        }
+        let text = String::from_utf8_lossy(&line);
+        let text = harmless(&secret::hide(text.trim_end_matches('\n')));
+        if !text.trim().is_empty() {
+            watch.note_line(&text);
+        }
+        // It is read on even where it cannot be kept: the server must not wait for us.
+        if let Some(log) = &mut file
+            && log.push(&text).is_err()
+        {
+            file = None;
+        }
+    }
+}
+
+/// A file that is begun anew at a certain size; what was before is kept once.
+struct Log {
+    path: PathBuf,
+    file: std::fs::File,
+    size: usize,
+}
+
+impl Log {
+    fn begin(path: &Path) -> Option<Self> {
+        store::create_dir(path.parent()?).ok()?;
+        let file = store::open_log(path).ok()?;
+        file.set_len(0).ok()?;
+        Some(Self {
+            path: path.to_owned(),
+            file,
+            size: 0,
+        })
+    }
+
+    fn push(&mut self, line: &str) -> anyhow::Result<()> {
+        if self.size + line.len() > LOG {
+            std::fs::rename(&self.path, self.path.with_extension("log.old"))?;
+            self.file = store::open_log(&self.path)?;
+            self.size = 0;
+        }
+        self.size += line.len() + 1;
+        Ok(self.file.write_all(format!("{line}\n").as_bytes())?)
+    }
+}
+
+impl Transport<RoleClient> for Streams {
+    type Error = Failed;
+
+    fn send(
+        &mut self,
+        item: TxJsonRpcMessage<RoleClient>,
+    ) -> impl Future<Output = Result<(), Failed>> + Send + 'static {
+        let (written, done) = oneshot::channel();
+        let gone = || Failed::Broken("it has ended".into());
+        let queued = serde_json::to_vec(&item)
+            .map_err(|error| Failed::Unusable(format!("what is sent: {error}")))
+            .and_then(|mut line| {
+                line.push(b'\n');
+                let input = self.input.as_ref().ok_or_else(gone)?;
+                let queued = input.try_send((line, written));
+                queued.map_err(|_| Failed::Broken("it does not read what it is told".into()))
+            });
+        async move {
+            queued?;
+            done.await.map_err(|_| gone())?
+        }
+    }
+
+    async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
+        if let Some(message) = self.output.recv().await {
+            return Some(message);
+        }
+        // Its last words and its status come a moment later than the end of its output.
+        let mut status = None;
+        for _ in 0..20 {
+            status = self.program.as_ref().and_then(Program::status);
+            if status.is_some() || self.watch.why().is_some() {
+                break;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+        let how = status.map_or_else(String::new, |status| format!(" ({status})"));
+        let words = format!("it ended{how}{}", self.watch.last_words());
+        self.watch.over(Failed::Broken(words));
+        None
+    }
+
+    async fn close(&mut self) -> Result<(), Failed> {
+        self.input = None;
+        self.program = None;
+        Ok(())
+    }
+}

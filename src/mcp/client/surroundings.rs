@@ -1,0 +1,171 @@
+//! What a server that is a program sees of where it runs: the few variables that programs need, those that the config
+//! lists, and none of our keys. And where the program is.
+
+use crate::mcp::offer::Failed;
+use crate::sys::env::{Env, INSIDE};
+use crate::sys::paths::Paths;
+use crate::sys::secret::{self, Secret};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+/// Variables that are passed on, where we have them. Those of the locale are, too.
+const PASSED: &[&str] = &[
+    "HOME", "PATH", "LANG", "LANGUAGE", "USER", "LOGNAME", "SHELL", "TERM", "TZ",
+];
+
+/// The whole environment of a server: `listed` is what the config has for it, and `temporary` a directory of its own.
+pub(super) fn environment(
+    env: &Env,
+    listed: &[(String, Secret)],
+    temporary: &Path,
+) -> Vec<(String, String)> {
+    let is_listed = |name: &str| listed.iter().any(|(listed, _)| listed == name);
+    let is_passed = |name: &str| PASSED.contains(&name) || name.starts_with("LC_");
+    let mut all: Vec<(String, String)> = env
+        .iter()
+        .filter(|(name, value)| is_passed(name) && !is_listed(name) && !secret::leaks(value))
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect();
+    // The user's own may be read by everybody.
+    let ours = [
+        ("TMPDIR", temporary.display().to_string()),
+        // A program of ours that it starts would hand it our keys.
+        (INSIDE, "1".to_owned()),
+    ];
+    let ours = ours.into_iter().filter(|(name, _)| !is_listed(name));
+    all.extend(ours.map(|(name, value)| (name.to_owned(), value)));
+    let listed = listed.iter().filter(|(name, value)| {
+        !name.is_empty() && !name.contains(['=', '\0']) && !value.expose().contains('\0')
+    });
+    all.extend(listed.map(|(name, value)| (name.clone(), value.expose().to_owned())));
+    all
+}
+
+/// Where `command` is: a path, from `directory` on where it is not absolute, or a name that stands on the PATH of `env`.
+///
+/// # Errors
+/// It is nowhere.
+pub(super) fn program(
+    command: &str,
+    env: &[(String, String)],
+    directory: &Path,
+    paths: &Paths,
+) -> Result<PathBuf, Failed> {
+    let may_run = |path: &PathBuf| {
+        std::fs::metadata(path)
+            .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+    };
+    if command.contains('/') || command.starts_with('~') {
+        let path = directory.join(paths.expand(command));
+        return match (may_run(&path), path.exists()) {
+            (true, _) => Ok(path),
+            (false, true) => Err(Failed::Unusable(format!(
+                "`{}` is no program",
+                path.display()
+            ))),
+            (false, false) => Err(Failed::Unusable(format!(
+                "`{}` does not exist",
+                path.display()
+            ))),
+        };
+    }
+    let path = env.iter().find(|(name, _)| name == "PATH");
+    let folders = path.map_or("", |(_, value)| value).split(':');
+    let mut found = folders
+        .filter(|folder| folder.starts_with('/'))
+        .map(|folder| Path::new(folder).join(command));
+    found
+        .find(may_run)
+        .ok_or_else(|| Failed::Unusable(format!("`{command}` is not on the PATH")))
+}
+
+/// The name of a server as that of a file: what could lead elsewhere is spelled out.
+pub(super) fn file_name(server: &str) -> String {
+    let mut name = String::new();
+    for byte in server.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' => name.push(char::from(byte)),
+            _ => name.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    // Its end would only ever matter to somebody who tries.
+    name.truncate(200);
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{environment, file_name, program};
+    use crate::sys::env::Env;
+    use crate::sys::paths::Paths;
+    use crate::sys::secret::{Secret, remember};
+    use std::path::Path;
+
+    #[test]
+    fn only_what_is_needed_is_passed_on() {
+        let key = Secret::new("a-key-of-ours-0815");
+        remember(&key);
+        let env: Env = [
+            ("HOME", "/home/u"),
+            ("PATH", "/bin"),
+            ("LC_ALL", "C"),
+            ("TERM", key.expose()),
+            ("OPENAI_API_KEY", key.expose()),
+            ("TMPDIR", "/tmp"),
+            ("LD_PRELOAD", "/x.so"),
+        ]
+        .into_iter()
+        .collect();
+        let listed = [
+            ("TOKEN".to_owned(), key),
+            ("PATH".to_owned(), Secret::new("/opt")),
+            ("A=B".to_owned(), Secret::new("x")),
+        ];
+        let mut all = environment(&env, &listed, Path::new("/run/private"));
+        all.sort();
+        let words: Vec<String> = all
+            .iter()
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect();
+        assert_eq!(
+            words,
+            [
+                "HOME=/home/u",
+                "LC_ALL=C",
+                "NANOBOT_INSIDE=1",
+                "PATH=/opt",
+                "TMPDIR=/run/private",
+                "TOKEN=a-key-of-ours-0815"
+            ]
+        );
+    }
+
+    #[test]
+    fn programs_are_found_or_named() {
+        let env: Env = [("HOME", "/home/u")].into_iter().collect();
+        let paths = Paths::resolve(&env, None).unwrap();
+        let check = |command: &str, expect: &str| {
+            let env = [("PATH".to_owned(), "relative:/nowhere:/bin".to_owned())];
+            let found = program(command, &env, Path::new("/bin"), &paths);
+            let words = match found {
+                Ok(path) => path.display().to_string(),
+                Err(failed) => failed.to_string(),
+            };
+            assert_eq!(words, expect);
+        };
+        check("sh", "/bin/sh");
+        check("./sh", "/bin/./sh");
+        check("/bin/sh", "/bin/sh");
+        check("npxx", "`npxx` is not on the PATH");
+        check("~/x", "`/home/u/x` does not exist");
+        check("/etc/passwd", "`/etc/passwd` is no program");
+        check("/etc", "`/etc` is no program");
+    }
+
+    #[test]
+    fn names_lead_nowhere_else() {
+        assert_eq!(file_name("My_s-1"), "My_s-1");
+        assert_eq!(file_name("../x y"), "%2E%2E%2Fx%20y");
+        assert_eq!(file_name(&"é".repeat(100)).len(), 200);
+    }
+}

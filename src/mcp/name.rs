@@ -1,0 +1,160 @@
+//! The names under which a model knows the tools of servers: `mcp_SERVER_TOOL`, in letters that every provider takes, as
+//! the Python program makes them. No two tools share one, whoever would like to stand in another's place. Pure.
+
+use siphasher::sip::SipHasher13;
+use std::collections::BTreeMap;
+use std::hash::Hasher;
+
+/// What all begin with.
+pub const PREFIX: &str = "mcp_";
+/// The tools of ours that speak to servers.
+pub const RESOURCE: &str = "mcp_read_resource";
+pub const PROMPT: &str = "mcp_get_prompt";
+
+/// Providers take no longer names.
+const LONGEST: usize = 64;
+/// Of a longer one so much is kept, before a mark that tells it from others which begin alike.
+const KEPT: usize = 55;
+
+/// The name for `tool` of `server`.
+pub fn wrapped(server: &str, tool: &str) -> String {
+    let name = fit(&format!("{PREFIX}{server}_{tool}"));
+    if name.len() <= LONGEST {
+        return name;
+    }
+    let mut hasher = SipHasher13::new();
+    hasher.write(server.as_bytes());
+    hasher.write_u8(0);
+    hasher.write(tool.as_bytes());
+    let mark = hasher.finish() & 0xffff_ffff;
+    format!("{}_{mark:08x}", &name[..KEPT])
+}
+
+/// What the names for all tools of `server` begin with.
+pub fn beginning(server: &str) -> String {
+    let mut name = fit(&format!("{PREFIX}{server}_"));
+    name.truncate(KEPT);
+    name
+}
+
+/// `text` in the letters that providers take; what has none there is `_`, of which there are never two in a row.
+fn fit(text: &str) -> String {
+    let mut name = String::with_capacity(text.len());
+    for letter in text.chars() {
+        let plain = letter.is_ascii_alphanumeric() || letter == '-';
+        match plain {
+            true => name.push(letter),
+            false if name.ends_with('_') => {}
+            false => name.push('_'),
+        }
+    }
+    name
+}
+
+/// The names that are taken, and by whom.
+#[derive(Debug, Default)]
+pub struct Names(BTreeMap<String, (String, String)>);
+
+impl Names {
+    /// The name for `tool` of `server`, which nobody else has then.
+    ///
+    /// # Errors
+    /// Why it can have none, in words that follow the tool.
+    pub fn take(&mut self, server: &str, tool: &str) -> Result<String, String> {
+        if tool.trim().is_empty() {
+            return Err("has no name".into());
+        }
+        let name = wrapped(server, tool);
+        if name == RESOURCE || name == PROMPT {
+            return Err(format!(
+                "would be `{name}`, which is a tool of nanobot's own"
+            ));
+        }
+        if let Some((other, theirs)) = self.0.get(&name) {
+            return Err(match other == server {
+                true if theirs == tool => "is offered twice".into(),
+                true => format!("would be `{name}`, as its `{theirs}` is already"),
+                false => format!("would be `{name}`, as `{theirs}` of `{other}` is already"),
+            });
+        }
+        let owner = (server.to_owned(), tool.to_owned());
+        self.0.insert(name.clone(), owner);
+        Ok(name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Names, beginning, wrapped};
+
+    #[test]
+    fn names_are_fit_for_every_provider() {
+        let check = |server: &str, tool: &str, expect: &str| {
+            assert_eq!(wrapped(server, tool), expect);
+            assert!(wrapped(server, tool).starts_with(&beginning(server)));
+        };
+        check("git", "log", "mcp_git_log");
+        check("My-Git", "show__all", "mcp_My-Git_show_all");
+        check("a.b", "c/d e", "mcp_a_b_c_d_e");
+        check("a_", "_b", "mcp_a_b");
+        check("é", "日本", "mcp_");
+        check("git", "../../etc", "mcp_git_etc");
+        check("git", "exec", "mcp_git_exec");
+        let long = "x".repeat(500);
+        let name = wrapped("git", &long);
+        assert_eq!(name.len(), 64);
+        assert!(name.starts_with("mcp_git_xxx") && name.starts_with(&beginning("git")));
+        assert_ne!(name, wrapped("git", &format!("{long}y")));
+        assert!(wrapped(&long, "t").starts_with(&beginning(&long)));
+        assert_eq!(wrapped("s", &"y".repeat(58)).len(), 64);
+    }
+
+    #[test]
+    fn no_two_tools_share_a_name() {
+        let check = |tools: &[(&str, &str)], expect: &[&str]| {
+            let mut names = Names::default();
+            let taken = tools.iter().map(|(server, tool)| {
+                let taken = names.take(server, tool);
+                taken.unwrap_or_else(|words| format!("no: {words}"))
+            });
+            assert_eq!(taken.collect::<Vec<String>>(), expect);
+        };
+        check(&[("a", "b"), ("a", "c")], &["mcp_a_b", "mcp_a_c"]);
+        check(
+            &[("a", "b_c"), ("a_b", "c")],
+            &[
+                "mcp_a_b_c",
+                "no: would be `mcp_a_b_c`, as `b_c` of `a` is already",
+            ],
+        );
+        check(
+            &[("a", "b-c"), ("a", "b c"), ("a", "b/c"), ("a", "b-c")],
+            &[
+                "mcp_a_b-c",
+                "mcp_a_b_c",
+                "no: would be `mcp_a_b_c`, as its `b c` is already",
+                "no: is offered twice",
+            ],
+        );
+        check(
+            &[("read", "resource"), ("get", "prompt"), ("a", " ")],
+            &[
+                "no: would be `mcp_read_resource`, which is a tool of nanobot's own",
+                "no: would be `mcp_get_prompt`, which is a tool of nanobot's own",
+                "no: has no name",
+            ],
+        );
+    }
+
+    #[test]
+    fn fuzz_names_are_plain_and_short() {
+        crate::fuzz::hold(&[b"server tool", "\u{e9}__/ -".as_bytes()], |input, _| {
+            let text = crate::fuzz::text(input);
+            let (server, tool) = text.split_at(text.floor_char_boundary(text.len() / 2));
+            let name = wrapped(server, tool);
+            let is_plain = |letter: u8| letter.is_ascii_alphanumeric() || b"_-".contains(&letter);
+            assert!(name.len() <= 64 && name.bytes().all(is_plain));
+            assert!(name.starts_with(&beginning(server)), "{name} {server:?}");
+        });
+    }
+}

@@ -1,0 +1,822 @@
+//! Schemas of arguments, as servers write them, made such as every provider takes. Pure.
+//!
+//! Providers agree on little: an object with properties, in a handful of keywords, without references, and of modest size.
+//! Of the rest some is put into words, and some is left out. What is left admits whatever the server would take, as far as
+//! that is an object of named values: the server looks at the arguments itself, and refuses what it does not want.
+
+use super::words;
+use serde_json::{Map, Value, json};
+
+/// How deep the values may lie within each other.
+const DEEP: usize = 10;
+/// Schemas within a schema.
+const NODES: usize = 400;
+/// About so many bytes, for one tool.
+const BYTES: usize = 16 << 10;
+/// Characters of a description within it.
+const WORDS: usize = 500;
+/// Alternatives and choices, beyond which anything goes.
+const MANY: usize = 200;
+
+/// The kinds that there are, but for `null`.
+const KINDS: &[&str] = &["string", "integer", "number", "boolean", "array", "object"];
+
+/// A schema that every provider takes, for the arguments that `schema` admits.
+pub fn fit(schema: &Value) -> Value {
+    let mut fitting = Fitting {
+        root: schema,
+        open: Vec::new(),
+        nodes: NODES,
+        bytes: BYTES,
+    };
+    let fitted = fitting.fit(schema, 0);
+    let mut whole = merged(fitted);
+    if fitting.bytes == 0 || fitting.nodes == 0 {
+        note(&mut whole, "some of it is too large to be shown");
+    }
+    let whole = Value::Object(whole);
+    match whole.to_string().len() > 2 * BYTES {
+        // It was counted on the way, so that this is for what nobody thought of.
+        true => json!({ "type": "object", "properties": {} }),
+        false => whole,
+    }
+}
+
+/// What is true of a value, in the few keywords that are left.
+type Fitted = Map<String, Value>;
+
+struct Fitting<'s> {
+    root: &'s Value,
+    /// The references that are being followed.
+    open: Vec<&'s str>,
+    /// What may still be said.
+    nodes: usize,
+    bytes: usize,
+}
+
+impl<'s> Fitting<'s> {
+    fn fit(&mut self, schema: &'s Value, deep: usize) -> Fitted {
+        let Value::Object(written) = schema else {
+            return Fitted::new();
+        };
+        if deep > DEEP || !self.spend(24) {
+            return Fitted::new();
+        }
+        self.nodes = self.nodes.saturating_sub(1);
+        let mut fitted = self.own(written, deep);
+        if let Some(place) = written.get("$ref").and_then(Value::as_str) {
+            fitted = both(fitted, self.referred(place, deep));
+        }
+        for part in list(written, "allOf").iter().take(MANY) {
+            fitted = both(fitted, self.fit(part, deep + 1));
+        }
+        for key in ["anyOf", "oneOf"] {
+            if written.get(key).is_some_and(Value::is_array) {
+                let any = self.alternatives(list(written, key), deep);
+                fitted = both(fitted, any);
+            }
+        }
+        complete(&mut fitted);
+        fitted
+    }
+
+    /// Whether so many bytes may still be said.
+    fn spend(&mut self, bytes: usize) -> bool {
+        let may = self.nodes > 0 && self.bytes > bytes;
+        self.bytes = if may { self.bytes - bytes } else { 0 };
+        may
+    }
+
+    /// What the keywords say that stand there themselves.
+    fn own(&mut self, written: &'s Map<String, Value>, deep: usize) -> Fitted {
+        let mut fitted = Fitted::new();
+        if let Some(text) = written.get("description").and_then(Value::as_str) {
+            let text = words::short(words::clean(text).trim(), WORDS);
+            if !text.is_empty() && self.spend(text.len()) {
+                fitted.insert("description".into(), text.into());
+            }
+        }
+        kind(written, &mut fitted);
+        self.choices(written, &mut fitted);
+        self.properties(written, &mut fitted, deep);
+        match written.get("items") {
+            Some(items @ Value::Object(_)) if !written.contains_key("prefixItems") => {
+                let items = self.fit(items, deep + 1);
+                fitted.insert("items".into(), Value::Object(items));
+            }
+            Some(_) => drop(fitted.insert("items".into(), json!({}))),
+            None => {}
+        }
+        for key in ["minimum", "maximum"] {
+            if let Some(limit @ Value::Number(_)) = written.get(key) {
+                fitted.insert(key.into(), limit.clone());
+            }
+        }
+        for key in ["minLength", "maxLength", "minItems", "maxItems"] {
+            if let Some(limit) = written.get(key).and_then(Value::as_u64) {
+                fitted.insert(key.into(), limit.into());
+            }
+        }
+        let text = |key: &str| written.get(key).and_then(Value::as_str);
+        if let Some(pattern) = text("pattern").filter(|it| is_plain(it))
+            && self.spend(pattern.len())
+        {
+            fitted.insert("pattern".into(), pattern.into());
+        }
+        match text("format") {
+            // The one that every provider knows.
+            Some("date-time") => drop(fitted.insert("format".into(), "date-time".into())),
+            Some(other) => note(&mut fitted, &format!("format: {}", words::line(other, 30))),
+            None => {}
+        }
+        if let Some(usual) = written.get("default")
+            && !usual.is_object()
+            && !usual.is_array()
+            && !usual.is_null()
+            && usual.to_string().len() <= 200
+            && self.spend(usual.to_string().len())
+        {
+            fitted.insert("default".into(), usual.clone());
+        }
+        fitted
+    }
+
+    /// The values that are possible. Not every provider takes other choices than texts.
+    fn choices(&mut self, written: &Map<String, Value>, fitted: &mut Fitted) {
+        let mut choices: Vec<&Value> = match (written.get("const"), written.get("enum")) {
+            (Some(only), _) => vec![only],
+            (None, Some(Value::Array(choices))) => choices.iter().collect(),
+            _ => return,
+        };
+        let count = choices.len();
+        choices.retain(|choice| !choice.is_null());
+        if choices.len() < count {
+            fitted.insert("nullable".into(), true.into());
+        }
+        let texts: Vec<&str> = choices.iter().filter_map(|it| it.as_str()).collect();
+        let is_text = fitted.get("type").is_none_or(|kind| kind == "string");
+        let size: usize = texts.iter().map(|text| text.len() + 4).sum();
+        let all_texts = texts.len() == choices.len() && !texts.is_empty() && is_text;
+        if all_texts && texts.len() <= MANY && self.spend(size) {
+            fitted.insert("type".into(), "string".into());
+            fitted.insert("enum".into(), json!(texts));
+            return;
+        }
+        let shown: Vec<String> = choices
+            .iter()
+            .take(10)
+            .map(|it| words::line(&it.to_string(), 40))
+            .collect();
+        if !shown.is_empty() {
+            let more = if choices.len() > 10 { ", …" } else { "" };
+            note(fitted, &format!("one of {}{more}", shown.join(", ")));
+        }
+    }
+
+    fn properties(&mut self, written: &'s Map<String, Value>, fitted: &mut Fitted, deep: usize) {
+        let members = match written.get("properties") {
+            Some(Value::Object(members)) => Some(members),
+            _ => None,
+        };
+        let mut properties = Map::new();
+        let mut odd = Vec::new();
+        for (name, schema) in members.into_iter().flatten() {
+            match schema {
+                // Nothing may stand there.
+                Value::Bool(false) => {}
+                _ if !is_name(name) => odd.push(words::line(name, 40)),
+                _ if !self.spend(name.len()) => break,
+                _ => {
+                    let member = self.fit(schema, deep + 1);
+                    properties.insert(name.clone(), Value::Object(member));
+                }
+            }
+        }
+        if !odd.is_empty() {
+            odd.truncate(5);
+            note(fitted, &format!("also takes {}", odd.join(", ")));
+        }
+        if let Some(Value::Object(values)) = written.get("additionalProperties")
+            && properties.is_empty()
+        {
+            let kind = values.get("type").and_then(Value::as_str);
+            let kind = kind.filter(|kind| KINDS.contains(kind));
+            let of = kind.map(|kind| format!(", each a {kind}"));
+            note(fitted, &format!("values by name{}", of.unwrap_or_default()));
+        }
+        let mut required: Vec<&str> = Vec::new();
+        for name in list(written, "required").iter().filter_map(Value::as_str) {
+            if !required.contains(&name) && required.len() < NODES {
+                required.push(name);
+            }
+        }
+        if !required.is_empty() {
+            fitted.insert("required".into(), json!(required));
+        }
+        if members.is_some() {
+            fitted.insert("properties".into(), Value::Object(properties));
+        }
+    }
+
+    /// What stands at `place`, which is within the same schema. One that contains itself has no end, and is cut.
+    fn referred(&mut self, place: &'s str, deep: usize) -> Fitted {
+        let again = || {
+            let name = place.rsplit('/').next().unwrap_or_default();
+            let mut fitted = Fitted::new();
+            note(&mut fitted, &format!("a {}", words::line(name, 60)));
+            fitted
+        };
+        if self.open.contains(&place) {
+            return again();
+        }
+        let pointer = place.strip_prefix('#').map(unescaped);
+        let there = pointer.and_then(|pointer| self.root.pointer(&pointer));
+        let Some(there) = there else {
+            return again();
+        };
+        self.open.push(place);
+        let fitted = self.fit(there, deep + 1);
+        self.open.pop();
+        fitted
+    }
+
+    /// What is true where one of `all` is.
+    fn alternatives(&mut self, all: &'s [Value], deep: usize) -> Fitted {
+        let mut nullable = false;
+        let mut kinds: Vec<Fitted> = Vec::new();
+        for one in all.iter().take(MANY) {
+            if is_null(one) {
+                nullable = true;
+                continue;
+            }
+            if *one == Value::Bool(false) {
+                continue;
+            }
+            let fitted = self.fit(one, deep + 1);
+            if !kinds.contains(&fitted) {
+                kinds.push(fitted);
+            }
+        }
+        let says_nothing = |it: &Fitted| it.keys().all(|key| key == "description");
+        if all.len() > MANY || kinds.is_empty() || kinds.iter().any(says_nothing) {
+            return Fitted::new();
+        }
+        if kinds.len() == 1 || kinds.iter().all(is_choice) {
+            let mut kinds = kinds.into_iter();
+            let first = kinds.next().unwrap_or_default();
+            let mut one = kinds.fold(first, chosen);
+            if nullable {
+                one.insert("nullable".into(), true.into());
+            }
+            return one;
+        }
+        if nullable {
+            kinds[0].insert("nullable".into(), true.into());
+        }
+        let kinds: Vec<Value> = kinds.into_iter().map(Value::Object).collect();
+        [("anyOf".to_owned(), Value::Array(kinds))]
+            .into_iter()
+            .collect()
+    }
+}
+
+/// The kind of value, where it is one; several are put into words.
+fn kind(written: &Map<String, Value>, fitted: &mut Fitted) {
+    let named: Vec<&str> = match written.get("type") {
+        Some(Value::String(kind)) => vec![kind],
+        Some(Value::Array(kinds)) => kinds.iter().filter_map(Value::as_str).collect(),
+        _ => Vec::new(),
+    };
+    let mut kinds: Vec<&str> = Vec::new();
+    for kind in named.iter().filter(|kind| KINDS.contains(kind)) {
+        if !kinds.contains(kind) {
+            kinds.push(kind);
+        }
+    }
+    if kinds.contains(&"number") {
+        kinds.retain(|kind| *kind != "integer");
+    }
+    match kinds[..] {
+        [kind] => {
+            fitted.insert("type".into(), kind.into());
+            if named.contains(&"null") || written.get("nullable") == Some(&Value::Bool(true)) {
+                fitted.insert("nullable".into(), true.into());
+            }
+        }
+        [] => {}
+        _ => note(fitted, &kinds.join(" or ")),
+    }
+}
+
+/// Say of an object and of a list what providers want to hear of them.
+fn complete(fitted: &mut Fitted) {
+    if !fitted.contains_key("type") && !fitted.contains_key("anyOf") {
+        let kind = match (fitted.contains_key("properties"), fitted.get("items")) {
+            (true, None) => Some("object"),
+            (false, Some(_)) => Some("array"),
+            _ => None,
+        };
+        if let Some(kind) = kind {
+            fitted.insert("type".into(), kind.into());
+        }
+    }
+    match fitted.get("type").and_then(Value::as_str) {
+        Some("object") => {
+            let properties = fitted.entry("properties").or_insert_with(|| json!({}));
+            let known: Vec<String> = properties
+                .as_object()
+                .map(|members| members.keys().cloned().collect())
+                .unwrap_or_default();
+            only_known(fitted, &known);
+        }
+        Some("array") => drop(fitted.entry("items").or_insert_with(|| json!({}))),
+        _ => {}
+    }
+    if !fitted.contains_key("properties") && fitted.get("type").is_some_and(|it| it != "object") {
+        fitted.remove("required");
+    }
+    if !fitted.contains_key("type") {
+        // It would be said of nothing.
+        fitted.remove("nullable");
+    }
+}
+
+/// Leave of `required` only the names of properties that there are.
+fn only_known(fitted: &mut Fitted, known: &[String]) {
+    let Some(Value::Array(required)) = fitted.get_mut("required") else {
+        return;
+    };
+    required.retain(|name| known.iter().any(|known| name == known));
+    if required.is_empty() {
+        fitted.remove("required");
+    }
+}
+
+/// An object, whatever it was: no provider takes alternatives of the whole.
+fn merged(mut fitted: Fitted) -> Fitted {
+    if let Some(Value::Array(kinds)) = fitted.remove("anyOf") {
+        let objects = kinds.into_iter().filter_map(|kind| match kind {
+            Value::Object(kind) if kind.get("type").is_none_or(|kind| kind == "object") => {
+                Some(merged(kind))
+            }
+            _ => None,
+        });
+        if let Some(either) = objects.reduce(either) {
+            fitted = both(fitted, either);
+        }
+    }
+    let mut whole = Fitted::new();
+    whole.insert("type".into(), "object".into());
+    let properties = match fitted.remove("properties") {
+        Some(Value::Object(properties)) => properties,
+        _ => Map::new(),
+    };
+    let known: Vec<String> = properties.keys().cloned().collect();
+    whole.insert("properties".into(), Value::Object(properties));
+    for key in ["required", "description"] {
+        if let Some(value) = fitted.remove(key) {
+            whole.insert(key.into(), value);
+        }
+    }
+    only_known(&mut whole, &known);
+    whole
+}
+
+/// What is true where both are.
+fn both(mut one: Fitted, other: Fitted) -> Fitted {
+    if one.is_empty() {
+        return other;
+    }
+    let kinds = (one.get("type").cloned(), other.get("type").cloned());
+    for (key, theirs) in other {
+        let Some(ours) = one.get_mut(&key) else {
+            one.insert(key, theirs);
+            continue;
+        };
+        match (key.as_str(), ours, theirs) {
+            ("description" | "default" | "format", ..) => {}
+            ("properties", Value::Object(ours), Value::Object(theirs)) => {
+                for (name, theirs) in theirs {
+                    match (ours.remove(&name), theirs) {
+                        (Some(Value::Object(our)), Value::Object(their)) => {
+                            ours.insert(name, Value::Object(both(our, their)));
+                        }
+                        (_, theirs) => drop(ours.insert(name, theirs)),
+                    }
+                }
+            }
+            ("required", Value::Array(ours), Value::Array(theirs)) => {
+                for name in theirs {
+                    if !ours.contains(&name) {
+                        ours.push(name);
+                    }
+                }
+            }
+            (_, ours, theirs) if *ours == theirs => {}
+            // Neither is too much, and one would have to be worked out.
+            _ => drop(one.remove(&key)),
+        }
+    }
+    if let (Some(Value::String(ours)), Some(Value::String(theirs))) = kinds
+        && ours != theirs
+        && [ours.as_str(), &theirs]
+            .iter()
+            .all(|kind| ["integer", "number"].contains(kind))
+    {
+        one.insert("type".into(), "number".into());
+    }
+    one
+}
+
+/// What is true of objects where one of both is.
+fn either(mut one: Fitted, mut other: Fitted) -> Fitted {
+    let members = |of: &mut Fitted| match of.remove("properties") {
+        Some(Value::Object(members)) => members,
+        _ => Map::new(),
+    };
+    let (mut all, theirs) = (members(&mut one), members(&mut other));
+    for (name, theirs) in theirs {
+        match all.get_mut(&name) {
+            None => drop(all.insert(name, theirs)),
+            Some(ours) if *ours == theirs => {}
+            Some(ours) => match (ours.as_object().cloned(), theirs) {
+                (Some(our), Value::Object(their)) if is_choice(&our) && is_choice(&their) => {
+                    *ours = Value::Object(chosen(our, their));
+                }
+                (_, theirs) => *ours = json!({ "anyOf": [ours.take(), theirs] }),
+            },
+        }
+    }
+    let theirs = other.remove("required").unwrap_or_default();
+    if let Some(Value::Array(required)) = one.get_mut("required") {
+        required.retain(|name| {
+            let mut theirs = theirs.as_array().into_iter().flatten();
+            theirs.any(|it| it == name)
+        });
+    }
+    one.remove("description");
+    one.insert("properties".into(), Value::Object(all));
+    one
+}
+
+/// Whether it is one of some texts, and no more is said of it.
+fn is_choice(fitted: &Fitted) -> bool {
+    let plain = ["type", "enum", "description", "nullable"];
+    fitted.contains_key("enum") && fitted.keys().all(|key| plain.contains(&key.as_str()))
+}
+
+/// The choices of both.
+fn chosen(mut one: Fitted, mut other: Fitted) -> Fitted {
+    if let (Some(Value::Array(ours)), Some(Value::Array(theirs))) =
+        (one.get_mut("enum"), other.remove("enum"))
+    {
+        for choice in theirs {
+            if !ours.contains(&choice) {
+                ours.push(choice);
+            }
+        }
+    }
+    if let Some(nullable) = other.remove("nullable") {
+        one.insert("nullable".into(), nullable);
+    }
+    // It was said of some of them.
+    one.remove("description");
+    one
+}
+
+/// Put into the description what no keyword says.
+fn note(fitted: &mut Fitted, words: &str) {
+    let text = match fitted.get("description").and_then(Value::as_str) {
+        Some(text) => format!("{text} ({words})"),
+        None => words.to_owned(),
+    };
+    fitted.insert("description".into(), text.into());
+}
+
+fn list<'s>(written: &'s Map<String, Value>, key: &str) -> &'s [Value] {
+    written
+        .get(key)
+        .and_then(Value::as_array)
+        .map_or(&[], Vec::as_slice)
+}
+
+/// Whether it admits `null` and nothing else.
+fn is_null(schema: &Value) -> bool {
+    schema["type"] == "null"
+        || schema.get("const") == Some(&Value::Null)
+        || schema["enum"] == json!([null])
+}
+
+/// Whether every provider takes it as the name of a property.
+fn is_name(name: &str) -> bool {
+    let is_plain = |letter: u8| letter.is_ascii_alphanumeric() || b"_.-".contains(&letter);
+    (1..=64).contains(&name.len()) && name.bytes().all(is_plain)
+}
+
+/// Whether every kind of expressions knows it.
+fn is_plain(pattern: &str) -> bool {
+    pattern.len() <= 200
+        && pattern.is_ascii()
+        && !pattern.contains("(?")
+        && !pattern.contains("\\p")
+        && regex_syntax::parse(pattern).is_ok()
+}
+
+/// The pointer of a fragment, where `%` stands before the number of a byte.
+fn unescaped(fragment: &str) -> String {
+    let mut bytes = Vec::with_capacity(fragment.len());
+    let mut rest = fragment.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        let digits = after.get(..2).filter(|_| *first == b'%');
+        let number = digits.and_then(|it| u8::from_str_radix(str::from_utf8(it).ok()?, 16).ok());
+        (rest, _) = match number {
+            Some(byte) => (&after[2..], bytes.push(byte)),
+            None => (after, bytes.push(*first)),
+        };
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{BYTES, fit};
+    use serde_json::{Value, json};
+
+    fn check(schema: Value, expect: Value) {
+        let fitted = fit(&json!({ "type": "object", "properties": { "x": schema } }));
+        assert_eq!(fitted["properties"]["x"], expect, "{schema}");
+    }
+
+    #[test]
+    fn values_are_said_in_few_keywords() {
+        check(
+            json!({ "type": "string", "title": "X" }),
+            json!({ "type": "string" }),
+        );
+        check(
+            json!({ "type": ["string", "null"] }),
+            json!({ "type": "string", "nullable": true }),
+        );
+        check(
+            json!({ "anyOf": [{ "type": "integer", "minimum": 1 }, { "type": "null" }], "default": null, "description": "n" }),
+            json!({ "description": "n", "type": "integer", "minimum": 1, "nullable": true }),
+        );
+        check(
+            json!({ "oneOf": [{ "type": "string" }, { "type": "integer" }] }),
+            json!({ "anyOf": [{ "type": "string" }, { "type": "integer" }] }),
+        );
+        check(
+            json!({ "oneOf": [{ "const": "a", "title": "A" }, { "const": "b" }, { "type": "null" }] }),
+            json!({ "type": "string", "enum": ["a", "b"], "nullable": true }),
+        );
+        check(json!({ "anyOf": [{ "type": "string" }, true] }), json!({}));
+        check(
+            json!({ "type": ["string", "integer"] }),
+            json!({ "description": "string or integer" }),
+        );
+        check(
+            json!({ "type": ["integer", "number"] }),
+            json!({ "type": "number" }),
+        );
+        check(
+            json!({ "type": "integer", "enum": [1, 2] }),
+            json!({ "type": "integer", "description": "one of 1, 2" }),
+        );
+        check(
+            json!({ "enum": ["a", null] }),
+            json!({ "nullable": true, "type": "string", "enum": ["a"] }),
+        );
+        check(
+            json!({ "type": "array" }),
+            json!({ "type": "array", "items": {} }),
+        );
+        check(
+            json!({ "type": "array", "prefixItems": [{ "type": "string" }], "items": false }),
+            json!({ "items": {}, "type": "array" }),
+        );
+        check(
+            json!({ "type": "object", "additionalProperties": { "type": "string" } }),
+            json!({ "type": "object", "description": "values by name, each a string", "properties": {} }),
+        );
+        check(
+            json!({ "type": "string", "format": "uri", "pattern": "^(?=a)", "minLength": 1 }),
+            json!({ "type": "string", "minLength": 1, "description": "format: uri" }),
+        );
+        check(
+            json!({ "type": "string", "pattern": "^[a-z]+$" }),
+            json!({ "type": "string", "pattern": "^[a-z]+$" }),
+        );
+        check(
+            json!({ "not": { "type": "string" }, "if": {}, "$comment": "x" }),
+            json!({}),
+        );
+        check(json!(true), json!({}));
+        check(
+            json!({ "allOf": [{ "type": "object", "properties": { "a": { "type": "string" } }, "required": ["a"] },
+                { "properties": { "b": { "type": "integer" } }, "required": ["b", "c"] }] }),
+            json!({ "type": "object", "properties": { "a": { "type": "string" }, "b": { "type": "integer" } },
+                "required": ["a", "b"] }),
+        );
+        check(
+            json!({ "allOf": [{ "type": "integer" }, { "type": "number" }] }),
+            json!({ "type": "number" }),
+        );
+        check(
+            json!({ "description": "a\u{200b}\u{1b}[31mb", "type": "string" }),
+            json!({ "description": "ab", "type": "string" }),
+        );
+    }
+
+    #[test]
+    fn the_whole_is_an_object() {
+        let check = |schema: Value, expect: Value| assert_eq!(fit(&schema), expect, "{schema}");
+        let empty = json!({ "type": "object", "properties": {} });
+        check(Value::Null, empty.clone());
+        check(json!(true), empty.clone());
+        check(json!("x"), empty.clone());
+        check(json!({ "type": "string" }), empty.clone());
+        check(json!({ "type": ["object", "null"] }), empty.clone());
+        check(
+            json!({ "$schema": "x", "$id": "y", "title": "T", "type": "object", "additionalProperties": false }),
+            empty.clone(),
+        );
+        check(
+            json!({ "type": "object", "required": ["a", "b", "a", 1], "properties": { "a": { "title": "A" }, "z": false } }),
+            json!({ "type": "object", "properties": { "a": {} }, "required": ["a"] }),
+        );
+        check(
+            json!({ "anyOf": [
+                { "type": "object", "properties": { "kind": { "const": "a" }, "a": { "type": "string" } }, "required": ["kind", "a"] },
+                { "type": "object", "properties": { "kind": { "const": "b" }, "b": { "type": "string" } }, "required": ["kind"] },
+            ] }),
+            json!({ "type": "object", "properties": { "kind": { "type": "string", "enum": ["a", "b"] },
+                "a": { "type": "string" }, "b": { "type": "string" } }, "required": ["kind"] }),
+        );
+        check(
+            json!({ "properties": { "ä": { "type": "string" }, "a": {} }, "required": ["ä", "a"] }),
+            json!({ "type": "object", "properties": { "a": {} }, "required": ["a"], "description": "also takes ä" }),
+        );
+        check(
+            json!({ "properties": { "title": { "type": "string" }, "$id": { "type": "string" } } }),
+            json!({ "type": "object", "properties": { "title": { "type": "string" } }, "description": "also takes $id" }),
+        );
+    }
+
+    #[test]
+    fn references_are_followed_and_end() {
+        let schema = json!({ "type": "object", "$defs": {
+                "P%q/r": { "type": "object", "properties": { "n": { "type": "integer" } } },
+                "Tree": { "type": "object", "properties": { "next": { "$ref": "#/$defs/Tree" } } },
+            }, "properties": {
+                "p": { "$ref": "#/$defs/P%25q~1r", "description": "where" },
+                "t": { "$ref": "#/$defs/Tree" },
+                "far": { "$ref": "https://a.example/x.json#/Y" },
+                "gone": { "$ref": "#/$defs/None" },
+            } });
+        assert_eq!(
+            fit(&schema)["properties"],
+            json!({
+                "p": { "description": "where", "type": "object", "properties": { "n": { "type": "integer" } } },
+                "t": { "type": "object", "properties": { "next": { "description": "a Tree" } } },
+                "far": { "description": "a Y" },
+                "gone": { "description": "a None" },
+            })
+        );
+        let itself = json!({ "$ref": "#" });
+        assert_eq!(fit(&itself)["type"], "object");
+    }
+
+    #[test]
+    fn bombs_are_cut() {
+        // Each level refers twice to the next one.
+        let mut defs = serde_json::Map::new();
+        for level in 0..40 {
+            let next = json!({ "$ref": format!("#/$defs/d{}", level + 1) });
+            let level_schema = json!({ "type": "object", "properties": { "a": next, "b": next } });
+            defs.insert(format!("d{level}"), level_schema);
+        }
+        let wide: serde_json::Map<String, Value> = (0..100_000)
+            .map(|number| (format!("p{number}"), json!({ "type": "string" })))
+            .collect();
+        let mut deep = json!({ "type": "string" });
+        for _ in 0..100 {
+            deep = json!({ "type": "object", "properties": { "x": deep } });
+        }
+        for schema in [
+            json!({ "$defs": defs, "$ref": "#/$defs/d0" }),
+            json!({ "properties": wide }),
+            deep,
+            json!({ "properties": { "x": { "description": "é".repeat(1 << 20) } } }),
+            json!({ "properties": { "x": { "enum": vec!["long"; 1 << 17] } } }),
+            json!({ "required": vec!["long"; 1 << 17] }),
+        ] {
+            let fitted = fit(&schema);
+            assert!(fitted.to_string().len() < 2 * BYTES);
+            assert_eq!(fitted["type"], "object");
+        }
+    }
+
+    /// With `null` said as validators know it.
+    fn usual(fitted: &Value) -> Value {
+        match fitted {
+            Value::Object(members) => {
+                let mut members: serde_json::Map<String, Value> = members
+                    .iter()
+                    .map(|(name, value)| (name.clone(), usual(value)))
+                    .collect();
+                if members.remove("nullable") == Some(Value::Bool(true)) {
+                    return json!({ "anyOf": [members, { "type": "null" }] });
+                }
+                Value::Object(members)
+            }
+            Value::Array(items) => items.iter().map(usual).collect(),
+            other => other.clone(),
+        }
+    }
+
+    #[test]
+    fn what_the_server_takes_is_admitted() {
+        let schemas = [
+            json!({ "type": ["string", "null"], "enum": ["a", null] }),
+            json!({ "anyOf": [{ "type": "string", "format": "uri" }, { "type": "null" }] }),
+            json!({ "oneOf": [{ "type": "integer" }, { "type": "string", "pattern": "^(?!b)" }] }),
+            json!({ "allOf": [{ "type": "number", "minimum": 1 }, { "type": "integer", "minimum": 2 }] }),
+            json!({ "enum": [1, "a", null, [1]] }),
+            json!({ "const": 1 }),
+            json!({ "type": "array", "prefixItems": [{ "type": "string" }, { "type": "integer" }] }),
+            json!({ "type": "array", "items": { "type": ["integer", "null"] } }),
+            json!({ "type": "object", "properties": { "a": { "type": "integer" } }, "additionalProperties": true }),
+            json!({ "type": "object", "additionalProperties": { "type": "string" } }),
+            json!({ "$ref": "#/$defs/tree" }),
+            json!({ "not": { "type": "string" } }),
+            json!({ "type": ["integer", "number", "string"] }),
+            json!({ "anyOf": [{ "enum": ["a"] }, { "enum": ["b", null] }] }),
+            json!({ "type": "string", "nullable": true, "minLength": 1 }),
+        ];
+        let values = [
+            json!(null),
+            json!("a"),
+            json!("b"),
+            json!(""),
+            json!(1),
+            json!(2),
+            json!(1.5),
+            json!(true),
+            json!([]),
+            json!([1]),
+            json!(["a", 1]),
+            json!([null]),
+            json!({}),
+            json!({ "a": 1 }),
+            json!({ "a": "x" }),
+            json!({ "kids": [{ "kids": [{ "kids": "odd" }] }] }),
+            json!({ "kids": [{}] }),
+        ];
+        let tree = json!({ "type": "object", "properties": { "kids": { "type": "array",
+            "items": { "$ref": "#/$defs/tree" } } } });
+        let mut admitted = 0;
+        for schema in schemas {
+            let whole = json!({ "type": "object", "$defs": { "tree": tree }, "properties": { "x": schema },
+                "required": ["x"] });
+            let fitted = usual(&fit(&whole));
+            let theirs = jsonschema::validator_for(&whole).unwrap();
+            let ours = jsonschema::validator_for(&fitted).unwrap();
+            for value in &values {
+                let arguments = json!({ "x": value });
+                if theirs.is_valid(&arguments) {
+                    admitted += 1;
+                    assert!(
+                        ours.is_valid(&arguments),
+                        "{value}: {whole} became {fitted}"
+                    );
+                }
+            }
+        }
+        assert!(admitted > 50, "{admitted}");
+    }
+
+    #[test]
+    fn fuzz_any_json_becomes_an_object() {
+        let seeds: &[&[u8]] = &[
+            br##"{"type": "object", "properties": {"a": {"$ref": "#/$defs/A"}, "b": {"type": ["string", "null"]}},
+                "required": ["a"], "$defs": {"A": {"anyOf": [{"type": "null"}, {"$ref": "#/$defs/A"}, {"enum": ["x", 1]}]}}}"##,
+            br##"{"allOf": [{"properties": {"a": {"const": "x"}}}, {"oneOf": [{"required": ["a"]}, true, false]}], "items": []}"##,
+            br##"{"properties": {"a": {"type": "array", "items": {"$ref": "#"}, "minItems": 1e99, "pattern": "(?<a"}}}"##,
+        ];
+        crate::fuzz::hold(seeds, |input, _| {
+            let Ok(schema) = serde_json::from_slice::<Value>(input) else {
+                return;
+            };
+            let fitted = fit(&schema);
+            assert_eq!(fitted["type"], "object");
+            assert!(fitted["properties"].is_object());
+            let text = fitted.to_string();
+            assert!(text.len() <= 2 * BYTES);
+            assert!(!text.contains("\"$ref\":"));
+            let required = fitted["required"].as_array().into_iter().flatten();
+            for name in required {
+                assert!(fitted["properties"].get(name.as_str().unwrap()).is_some());
+            }
+        });
+    }
+}

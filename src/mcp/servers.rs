@@ -1,0 +1,83 @@
+//! The servers of this process: a handle that costs nothing until a server is needed. Turns that follow each other, as those
+//! of a conversation, share what is running, for as long as they want the same servers in the same way.
+
+use super::client::Ground;
+use super::mark;
+use super::roster::Roster;
+use crate::settings::servers::Server;
+use crate::sys::clock::Clock;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The servers of this process.
+#[derive(Clone, Default)]
+pub struct Servers(Arc<Mutex<Option<Standing>>>);
+
+struct Standing {
+    /// What they are and how they are reached.
+    mark: String,
+    roster: Roster,
+}
+
+impl Servers {
+    /// Those that the config names. Where others stand so far, these are ended.
+    pub fn roster(&self, servers: &[Server], clock: &Clock, ground: Ground) -> Roster {
+        let mark = mark_of(servers, &ground);
+        let mut standing = self.standing();
+        if let Some(standing) = standing.as_ref().filter(|it| it.mark == mark) {
+            return standing.roster.clone();
+        }
+        if let Some(before) = standing.take() {
+            before.roster.end();
+        }
+        let roster = Roster::new(servers, clock, ground);
+        *standing = Some(Standing {
+            mark,
+            roster: roster.clone(),
+        });
+        roster
+    }
+
+    /// End all that run.
+    pub fn end(&self) {
+        let standing = self.standing().take();
+        if let Some(standing) = standing {
+            standing.roster.end();
+        }
+    }
+
+    fn standing(&self) -> MutexGuard<'_, Option<Standing>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What tells these servers from others.
+fn mark_of(servers: &[Server], ground: &Ground) -> String {
+    let Ground {
+        env,
+        paths,
+        offline,
+        answers,
+    } = ground;
+    let mut mark = format!("{} {offline} {}", paths.root.display(), answers.is_some());
+    for server in servers {
+        let Server {
+            name,
+            reached: _,
+            call_timeout,
+            start_timeout,
+            enabled,
+            required,
+            disabled,
+            read,
+            write,
+            unfenced,
+            unusable,
+        } = server;
+        let reached = mark::of_all(server, env);
+        mark.push_str(&format!(
+            "\n{name:?} {reached} {call_timeout:?} {start_timeout:?} {enabled:?} {required} {disabled} {read:?} {write:?} \
+             {unfenced} {unusable:?}"
+        ));
+    }
+    mark
+}

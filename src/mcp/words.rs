@@ -1,0 +1,89 @@
+//! What servers say of themselves, made fit for a model and for people: short, in letters that can be seen, and with the
+//! name of whose word it is. Pure.
+
+use crate::sys::invisible::strip;
+use std::borrow::Cow;
+
+/// Characters of a description; some providers take no more.
+const DESCRIPTION: usize = 1024;
+
+/// What the model is told of a tool of `server`, which describes it so.
+pub fn description(server: &str, title: Option<&str>, text: &str) -> String {
+    let text = match (clean(text).trim(), title) {
+        ("", Some(title)) => clean(title).trim().to_owned(),
+        (text, _) => text.to_owned(),
+    };
+    let origin = format!("[server {}]", short(server, 64));
+    short(format!("{origin} {text}").trim_end(), DESCRIPTION)
+}
+
+/// `text` without escape sequences and without letters that nobody sees.
+pub fn clean(text: &str) -> String {
+    let plain = match text.contains(['\u{1b}', '\u{9b}']) {
+        true => console::strip_ansi_codes(text),
+        false => Cow::Borrowed(text),
+    };
+    strip(&plain).0.into_owned()
+}
+
+/// The same on one line, and no longer than `most` characters.
+pub fn line(text: &str, most: usize) -> String {
+    let clean = clean(text);
+    let words: Vec<&str> = clean.split_whitespace().collect();
+    short(&words.join(" "), most)
+}
+
+/// The first `most` characters of `text`; where that is not all of it, the last of them is `…`.
+pub fn short(text: &str, most: usize) -> String {
+    let mut ends = text.char_indices().map(|(at, _)| at);
+    match ends.nth(most) {
+        None => text.to_owned(),
+        Some(_) => {
+            let kept = text.chars().take(most.saturating_sub(1));
+            kept.chain(['…']).collect()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{clean, description, line, short};
+
+    #[test]
+    fn descriptions_say_whose_they_are_and_hide_nothing() {
+        let check = |title: Option<&str>, text: &str, expect: &str| {
+            assert_eq!(description("git", title, text), expect);
+        };
+        check(None, "Show the log.", "[server git] Show the log.");
+        check(Some("Log"), " \n", "[server git] Log");
+        check(Some("Log"), "Show it.", "[server git] Show it.");
+        check(None, "", "[server git]");
+        check(None, "a\u{1b}[31mb\u{1b}[0m", "[server git] ab");
+        check(None, "a\u{200b}\u{e0041}\u{202e}b\0", "[server git] ab");
+        let long = description("git", None, &"é".repeat(5_000));
+        assert_eq!(long.chars().count(), 1024);
+        assert!(long.ends_with("é…"));
+        assert!(description(&"x".repeat(500), None, "y").chars().count() < 100);
+    }
+
+    #[test]
+    fn lines() {
+        assert_eq!(line("a\r\nb\t\u{1b}[2Jc  d", 20), "a b c d");
+        assert_eq!(line("abcdef", 4), "abc…");
+        assert_eq!(short("abcd", 4), "abcd");
+        assert_eq!(short("abcd", 0), "…");
+    }
+
+    #[test]
+    fn fuzz_nothing_hidden_is_left() {
+        let seeds: &[&[u8]] = &[
+            "a\u{1b}[31mb\u{1b}]0;x\u{7}\u{e0041}\u{202e}".as_bytes(),
+            b"\x1b[\x1b[1;31m\x1b]8;;x\x1b\\",
+        ];
+        crate::fuzz::hold(seeds, |input, _| {
+            let kept = clean(&crate::fuzz::text(input));
+            assert!(!kept.contains(['\u{1b}', '\u{202e}', '\u{200b}', '\0', '\u{9b}']));
+            assert!(!kept.contains(|letter| ('\u{e0000}'..='\u{e0fff}').contains(&letter)));
+        });
+    }
+}

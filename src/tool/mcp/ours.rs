@@ -1,0 +1,163 @@
+//! The two tools of ours that speak to servers: one for what they have to read, one for their prompts. Both list what there
+//! is where nothing is named.
+
+use super::{Means, given};
+use crate::mcp::name::{PROMPT, RESOURCE};
+use crate::mcp::offer::{Prompt, Resource};
+use crate::mcp::words::{line, short};
+use crate::provider::ToolSpec;
+use crate::tool::{Effect, Failure, Output, Tool};
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
+
+/// Reads what servers have to read.
+pub(super) struct Resources {
+    spec: ToolSpec,
+    servers: Vec<String>,
+    means: Arc<Means>,
+}
+
+impl Resources {
+    pub(super) fn new(means: &Arc<Means>, servers: &[String]) -> Self {
+        Self {
+            spec: ToolSpec {
+                name: RESOURCE.into(),
+                description: "Read what an MCP server has to read, or list it".into(),
+                parameters: json!({ "type": "object", "required": ["server"], "properties": {
+                    "server": { "type": "string", "enum": servers },
+                    "uri": { "type": "string", "description": "its address; without one, those that there are" },
+                } }),
+            },
+            servers: servers.to_vec(),
+            means: Arc::clone(means),
+        }
+    }
+}
+
+impl Tool for Resources {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn effect(&self, _: &Value) -> Effect {
+        Effect::Reads
+    }
+
+    fn run(&self, arguments: &Value, _: &mut dyn FnMut(&str)) -> Result<Output, Failure> {
+        let server = known(&self.servers, arguments)?;
+        match arguments["uri"].as_str().filter(|uri| !uri.is_empty()) {
+            Some(uri) => {
+                let answer = self.means.roster.read(server, uri);
+                given(&self.means, server, None, answer)
+            }
+            None => {
+                let offer = self.means.roster.known(server);
+                let all = offer.resources.iter().chain(&offer.templates);
+                Ok(listed(&self.means, server, all.map(resource)).into())
+            }
+        }
+    }
+}
+
+/// Fills in the prompts of servers.
+pub(super) struct Prompts {
+    spec: ToolSpec,
+    servers: Vec<String>,
+    means: Arc<Means>,
+}
+
+impl Prompts {
+    pub(super) fn new(means: &Arc<Means>, servers: &[String]) -> Self {
+        Self {
+            spec: ToolSpec {
+                name: PROMPT.into(),
+                description: "Get a prompt of an MCP server, filled in, or list its prompts".into(),
+                parameters: json!({ "type": "object", "required": ["server"], "properties": {
+                    "server": { "type": "string", "enum": servers },
+                    "name": { "type": "string", "description": "without one, those that there are" },
+                    "arguments": { "type": "object", "description": "what to fill in: texts by name" },
+                } }),
+            },
+            servers: servers.to_vec(),
+            means: Arc::clone(means),
+        }
+    }
+}
+
+impl Tool for Prompts {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn effect(&self, _: &Value) -> Effect {
+        Effect::Reads
+    }
+
+    fn run(&self, arguments: &Value, _: &mut dyn FnMut(&str)) -> Result<Output, Failure> {
+        let server = known(&self.servers, arguments)?;
+        match arguments["name"].as_str().filter(|name| !name.is_empty()) {
+            Some(name) => {
+                let none = Map::new();
+                let filled = arguments["arguments"].as_object().unwrap_or(&none);
+                let answer = self.means.roster.prompt(server, name, filled);
+                given(&self.means, server, None, answer)
+            }
+            None => {
+                let offer = self.means.roster.known(server);
+                Ok(listed(&self.means, server, offer.prompts.iter().map(prompt)).into())
+            }
+        }
+    }
+}
+
+/// The server that is meant.
+fn known<'a>(servers: &[String], arguments: &'a Value) -> Result<&'a str, Failure> {
+    let name = arguments["server"].as_str().unwrap_or_default();
+    match servers.iter().any(|server| server == name) {
+        true => Ok(name),
+        false => Err(format!("there is no server `{name}`").into()),
+    }
+}
+
+/// `lines` of `server`, as much as is shown of a result.
+fn listed(means: &Means, server: &str, lines: impl Iterator<Item = String>) -> String {
+    let lines: Vec<String> = lines.collect();
+    match lines.is_empty() {
+        true => format!("server `{}` lists nothing", line(server, 64)),
+        false => short(&lines.join("\n"), means.limits.result / 16 * 15),
+    }
+}
+
+fn resource(resource: &Resource) -> String {
+    let Resource {
+        uri,
+        name,
+        description,
+        kind,
+    } = resource;
+    let kind = kind.as_ref().map(|kind| format!(" ({})", line(kind, 40)));
+    let words = match description.is_empty() {
+        true => line(name, 200),
+        false => line(description, 200),
+    };
+    format!("{}{}: {words}", line(uri, 500), kind.unwrap_or_default())
+}
+
+fn prompt(prompt: &Prompt) -> String {
+    let Prompt {
+        name,
+        description,
+        arguments,
+    } = prompt;
+    let argument = |argument: &crate::mcp::offer::Argument| match argument.required {
+        true => line(&argument.name, 60),
+        false => format!("{}?", line(&argument.name, 60)),
+    };
+    let arguments: Vec<String> = arguments.iter().take(50).map(argument).collect();
+    let name = line(name, 100);
+    format!(
+        "{name}({}): {}",
+        arguments.join(", "),
+        line(description, 200)
+    )
+}
