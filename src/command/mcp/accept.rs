@@ -6,29 +6,29 @@ use crate::error::{Exit, fail_hint};
 use crate::mcp::offer::Offered;
 use crate::mcp::pin::{self, Change};
 use crate::mcp::words;
+use crate::sys::invisible::strip;
 use crate::sys::terminal::{Page, Terminal};
 use anyhow::Result;
 use console::Style;
 
 /// Lines around a difference.
-const AROUND: usize = 3;
+const AROUND: u32 = 3;
 
 pub(super) fn run(desk: &Desk<'_>, server: &str, tools: &[String], yes: bool) -> Result<Exit> {
     let server = desk.server(server)?;
-    let offer = desk.reach(server)?;
-    desk.fleet.end();
+    let look = desk.reach(server)?;
+    desk.roster.end();
+    let offer = &*look.offer;
     let wanted: Vec<&Offered> = match tools.is_empty() {
         true => offer.tools.iter().collect(),
         false => tools
             .iter()
-            .map(|tool| show::find(server, &offer, tool))
+            .map(|tool| show::find(server, offer, tool))
             .collect::<Result<_>>()?,
     };
-    let now = desk.world.clock.stamp();
-    let held = desk.pins.hold(&[(server, &offer)], &now)?;
-    let changed: Vec<Change> = held
-        .into_iter()
-        .flat_map(|held| held.changed)
+    let changed: Vec<&Change> = look
+        .changed
+        .iter()
         .filter(|change| wanted.iter().any(|tool| tool.name == change.tool))
         .collect();
     if changed.is_empty() {
@@ -43,7 +43,10 @@ pub(super) fn run(desk: &Desk<'_>, server: &str, tools: &[String], yes: bool) ->
         count => format!("{count} tools"),
     };
     if !yes && !Terminal::is_attended() {
-        let cause = format!("{count} of `{}` changed, and nothing was accepted", server.name);
+        let cause = format!(
+            "{count} of `{}` changed, and nothing was accepted",
+            server.name
+        );
         let hint = format!("nanobot mcp accept {} --yes", server.name);
         return Err(fail_hint(Exit::Refused, cause, hint));
     }
@@ -55,9 +58,12 @@ pub(super) fn run(desk: &Desk<'_>, server: &str, tools: &[String], yes: bool) ->
             return Err(fail_hint(Exit::Refused, cause, "yes, once you trust it"));
         }
     }
-    let accepted: Vec<&Offered> = changed.iter().map(|change| &change.new).collect();
-    desk.pins.accept(server, &accepted, &now)?;
-    super::notice(desk.world, &format!("{count} of `{}` accepted", server.name));
+    let names: Vec<String> = changed.iter().map(|change| change.tool.clone()).collect();
+    desk.roster.accept(&server.name, Some(&names))?;
+    super::notice(
+        desk.world,
+        &format!("{count} of `{}` accepted", server.name),
+    );
     Ok(Exit::Answered)
 }
 
@@ -81,12 +87,13 @@ fn show_change(desk: &Desk<'_>, change: &Change) -> Result<()> {
 
 /// `line` with what nobody would see of it as its number: that may be all that has changed.
 fn marked(line: &str) -> String {
-    let mut shown = String::with_capacity(line.len());
-    for letter in line.chars() {
-        match letter == '\t' || !words::is_hidden(letter) {
-            true => shown.push(letter),
-            false => shown.push_str(&letter.escape_unicode().to_string()),
+    let one = |letter: char| {
+        let text = letter.to_string();
+        let is_seen = letter == '\t' || (!letter.is_control() && strip(&text).1 == 0);
+        match is_seen {
+            true => text,
+            false => letter.escape_unicode().to_string(),
         }
-    }
-    shown
+    };
+    line.chars().map(one).collect()
 }

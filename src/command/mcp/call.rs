@@ -73,8 +73,9 @@ fn ask(
         true => roster.read(&server.name, tool),
         false => {
             // By our name of it, it is meant as well.
-            let known = roster.look(&server.name).map_err(|missed| told(server, tool, missed))?;
-            let tool = &show::find(server, &known, tool)?.name;
+            let look = roster.look(&server.name);
+            let look = look.map_err(|failed| failure(server, &failed))?;
+            let tool = &show::find(server, &look.offer, tool)?.name;
             let mut say = |text: &str| super::notice(desk.world, text);
             roster.call(&server.name, tool, arguments, &mut say)
         }
@@ -111,10 +112,18 @@ fn print(desk: &Desk<'_>, answer: &Answer) -> Result<()> {
         text.push_str(&match piece {
             Piece::Text(text) | Piece::Resource { text, .. } => text.clone(),
             Piece::Said { role, text } => format!("{role}: {text}"),
-            Piece::Image { kind, bytes } => format!("[image: {}, {} bytes]", words::line(kind, 80), bytes.len()),
-            Piece::Audio { kind, bytes } => format!("[audio: {}, {bytes} bytes]", words::line(kind, 80)),
-            Piece::Blob { uri, bytes, .. } => format!("[{}: {} bytes]", words::line(uri, 300), bytes.len()),
-            Piece::Link { uri, name, .. } => format!("[{}: {}]", words::line(name, 200), words::line(uri, 300)),
+            Piece::Image { kind, bytes } => {
+                format!("[image: {}, {} bytes]", words::line(kind, 80), bytes.len())
+            }
+            Piece::Audio { kind, bytes } => {
+                format!("[audio: {}, {bytes} bytes]", words::line(kind, 80))
+            }
+            Piece::Blob { uri, bytes, .. } => {
+                format!("[{}: {} bytes]", words::line(uri, 300), bytes.len())
+            }
+            Piece::Link { uri, name, .. } => {
+                format!("[{}: {}]", words::line(name, 200), words::line(uri, 300))
+            }
         });
         if !text.ends_with('\n') {
             text.push('\n');
@@ -131,7 +140,9 @@ fn print(desk: &Desk<'_>, answer: &Answer) -> Result<()> {
 fn object(answer: &Answer) -> Value {
     let piece = |piece: &Piece| match piece {
         Piece::Text(text) => json!({ "type": "text", "text": hide(text) }),
-        Piece::Said { role, text } => json!({ "type": "message", "role": role, "text": hide(text) }),
+        Piece::Said { role, text } => {
+            json!({ "type": "message", "role": role, "text": hide(text) })
+        }
         Piece::Image { kind, bytes } => {
             json!({ "type": "image", "kind": kind, "base64": STANDARD.encode(bytes) })
         }

@@ -53,7 +53,10 @@ pub(super) fn run(desk: &Desk<'_>, as_json: bool) -> Result<Exit> {
     let cells: Vec<Vec<String>> = rows.iter().map(cells).collect();
     let mut page = Page::on(desk.world.terminal);
     for line in aligned(&columns, &cells) {
-        page.put(&format!("{}\n", clipped(&line, desk.world.terminal.width())))?;
+        page.put(&format!(
+            "{}\n",
+            clipped(&line, desk.world.terminal.width())
+        ))?;
     }
     page.end()?;
     Ok(Exit::Answered)
@@ -118,10 +121,7 @@ fn state(row: &Row<'_>) -> String {
         (Some(words), ..) => words::line(words, 200),
         (None, None, _) => "not asked yet".into(),
         (None, Some(_), 0) => "ok".into(),
-        (None, Some(_), count) => format!(
-            "{count} changed: `nanobot mcp accept {}`",
-            server.name
-        ),
+        (None, Some(_), count) => format!("{count} changed: `nanobot mcp accept {}`", server.name),
     }
 }
 

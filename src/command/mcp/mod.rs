@@ -4,10 +4,11 @@ use crate::World;
 use crate::cli::mcp::Mcp as Arguments;
 use crate::error::{Exit, fail, fail_hint};
 use crate::mcp::cache::Cache;
-use crate::mcp::client::{Fleet, Ground};
-use crate::mcp::offer::{Failed, Offer};
+use crate::mcp::client::Ground;
+use crate::mcp::offer::Failed;
 use crate::mcp::pin::Pins;
-use crate::mcp::{measure, words};
+use crate::mcp::roster::{Look, Roster};
+use crate::mcp::words;
 use crate::settings::keys::nearest;
 use crate::settings::servers::Server;
 use crate::settings::{Config, Overrides, Settings};
@@ -41,8 +42,7 @@ pub fn run(world: &World, arguments: &Arguments) -> Result<Exit> {
         Arguments::Remove { server } => {
             let desk = Desk::open(world)?;
             let was_there = add::remove(world, server)?;
-            let was_known = desk.pins.forget(server, &world.clock.stamp())?;
-            desk.cache.forget(server);
+            let was_known = desk.roster.forget(server)?;
             match was_there || was_known {
                 true => Ok(Exit::Answered),
                 false => Err(desk.unknown(server)),
@@ -76,7 +76,7 @@ struct Desk<'w> {
     world: &'w World,
     servers: Vec<Server>,
     ground: Ground,
-    fleet: Fleet,
+    roster: Roster,
     pins: Pins,
     cache: Cache,
 }
@@ -84,8 +84,7 @@ struct Desk<'w> {
 impl<'w> Desk<'w> {
     fn open(world: &'w World) -> Result<Self> {
         let config = Config::load(&world.paths.config)?;
-        let settings =
-            Settings::resolve(&config, &world.env, &Overrides::default(), &world.paths)?;
+        let settings = Settings::resolve(&config, &world.env, &Overrides::default(), &world.paths)?;
         let ground = Ground {
             env: world.env.clone(),
             paths: world.paths.clone(),
@@ -94,7 +93,7 @@ impl<'w> Desk<'w> {
         };
         let folder = world.paths.mcp();
         Ok(Self {
-            fleet: Fleet::new(&settings.servers, ground.clone()),
+            roster: Roster::new(&settings.servers, &world.clock, ground.clone()),
             pins: Pins::at(&folder),
             cache: Cache::at(&folder, &world.clock, &world.env),
             servers: settings.servers,
@@ -124,37 +123,29 @@ impl<'w> Desk<'w> {
         fail_hint(Exit::NoInput, format!("there is no server `{name}`"), hint)
     }
 
-    /// What a server offers now, as far as it is kept; it is kept from now on.
-    fn reach(&self, server: &Server) -> Result<Offer> {
+    /// What a server offers now; it is kept from now on.
+    fn reach(&self, server: &Server) -> Result<Look> {
         if let Some(words) = &server.unusable {
             return Err(cannot(server, words));
         }
         if server.disabled {
             return Err(cannot(server, "it is `disabled`"));
         }
-        let reached = self.fleet.reach(&[server.name.as_str()]).pop();
-        let reached = match reached {
-            Some((_, reached)) => reached,
-            None => Err(Failed::Unreachable("it is not there".into())),
-        };
-        match reached {
-            Ok(offer) => {
-                let (offer, notes) = measure::kept((*offer).clone());
-                for note in notes {
-                    notice(self.world, &format!("MCP server `{}`: {note}", server.name));
-                }
-                self.cache.keep(server, &offer);
-                Ok(offer)
-            }
-            Err(failed) => {
-                let error = failure(server, &failed);
-                if !matches!(failed, Failed::Stopped(_) | Failed::Unusable(_)) {
-                    let words = words::line(&failed.to_string(), 500);
-                    self.cache.keep_failure(server, &words);
-                }
-                Err(error)
-            }
+        let look = self.roster.look(&server.name);
+        let look = look.map_err(|failed| failure(server, &failed))?;
+        for note in &look.notes {
+            notice(self.world, &format!("MCP server `{}`: {note}", server.name));
         }
+        if look.anew {
+            let name = &server.name;
+            notice(
+                self.world,
+                &format!(
+                    "MCP server `{name}` is reached in another way than before: all that it offers is taken as new"
+                ),
+            );
+        }
+        Ok(look)
     }
 }
 

@@ -11,26 +11,38 @@ use crate::sys::terminal::Page;
 use anyhow::Result;
 use console::Style;
 use serde_json::{Value, json};
+use std::sync::Arc;
 
 /// Characters of a description in the list of tools.
 const SHORT: usize = 160;
 
-pub(super) fn run(desk: &Desk<'_>, server: &str, tool: Option<&str>, as_json: bool) -> Result<Exit> {
+pub(super) fn run(
+    desk: &Desk<'_>,
+    server: &str,
+    tool: Option<&str>,
+    as_json: bool,
+) -> Result<Exit> {
     let server = desk.server(server)?;
-    let offer = match desk.cache.get(server) {
-        Some(Known::Offers(offer)) => offer,
+    let (offer, changes) = match desk.cache.get(server) {
+        Some(Known::Offers(offer)) => {
+            let held = desk.pins.changed(&[(server, &offer)])?;
+            (
+                Arc::new(offer),
+                held.into_iter().flat_map(|held| held.changed).collect(),
+            )
+        }
         Some(Known::Failed { .. }) | None => {
-            let offer = desk.reach(server)?;
-            desk.pins
-                .hold(&[(server, &offer)], &desk.world.clock.stamp())?;
-            offer
+            let look = desk.reach(server)?;
+            (look.offer, look.changed)
         }
     };
-    let held = desk.pins.changed(&[(server, &offer)])?;
-    let changes = held.into_iter().flat_map(|held| held.changed);
-    let changed: Vec<String> = changes.map(|change| change.tool).collect();
+    desk.roster.end();
+    let changed: Vec<String> = changes.into_iter().map(|change| change.tool).collect();
     match tool {
-        None if as_json => desk.world.terminal.print_json(&all(server, &offer, &changed))?,
+        None if as_json => desk
+            .world
+            .terminal
+            .print_json(&all(server, &offer, &changed))?,
         None => page(desk, server, &offer, &changed)?,
         Some(given) => {
             let found = find(server, &offer, given)?;
@@ -49,9 +61,8 @@ pub(super) fn run(desk: &Desk<'_>, server: &str, tool: Option<&str>, as_json: bo
 
 /// The tool `given`, by the server's own name of it or by ours.
 pub(super) fn find<'o>(server: &Server, offer: &'o Offer, given: &str) -> Result<&'o Offered> {
-    let is_it = |tool: &&Offered| {
-        tool.name == given || name::wrapped(&server.name, &tool.name) == given
-    };
+    let is_it =
+        |tool: &&Offered| tool.name == given || name::wrapped(&server.name, &tool.name) == given;
     offer.tools.iter().find(is_it).ok_or_else(|| {
         let names = offer.tools.iter().map(|tool| tool.name.as_str());
         let hint = match nearest(given, names) {
@@ -84,7 +95,10 @@ fn page(desk: &Desk<'_>, server: &Server, offer: &Offer, changed: &[String]) -> 
     ))?;
     for tool in &offer.tools {
         let ours = name::wrapped(&server.name, &tool.name);
-        let state = match (server.enables([&tool.name, &ours]), changed.contains(&tool.name)) {
+        let state = match (
+            server.enables([&tool.name, &ours]),
+            changed.contains(&tool.name),
+        ) {
             (false, _) => "not offered, by `enabledTools`",
             (true, true) => "not what it was, and refused until you accept it",
             (true, false) => claims(tool),
@@ -123,10 +137,15 @@ fn page(desk: &Desk<'_>, server: &Server, offer: &Offer, changed: &[String]) -> 
     let resources = offer.resources.iter().chain(&offer.templates);
     list(
         "resources",
-        &mut resources.map(|it| about(&it.uri, match it.description.is_empty() {
-            true => &it.name,
-            false => &it.description,
-        })),
+        &mut resources.map(|it| {
+            about(
+                &it.uri,
+                match it.description.is_empty() {
+                    true => &it.name,
+                    false => &it.description,
+                },
+            )
+        }),
     )?;
     let prompts = offer.prompts.iter();
     list(
@@ -139,9 +158,7 @@ fn page(desk: &Desk<'_>, server: &Server, offer: &Offer, changed: &[String]) -> 
 /// The names of the arguments; those that may be left out end with `?`.
 fn arguments(schema: &Value) -> Vec<String> {
     let required = schema["required"].as_array();
-    let is_required = |name: &str| {
-        required.is_some_and(|names| names.iter().any(|it| it == name))
-    };
+    let is_required = |name: &str| required.is_some_and(|names| names.iter().any(|it| it == name));
     let members = schema["properties"].as_object().into_iter().flatten();
     members
         .map(|(name, _)| {

@@ -3,7 +3,8 @@
 use super::list::way;
 use super::{Desk, failure, notice};
 use crate::error::{Exit, exit_of, hint_of};
-use crate::mcp::offer::{Failed, Offer};
+use crate::mcp::offer::Failed;
+use crate::mcp::roster::Look;
 use crate::mcp::words;
 use crate::settings::servers::Server;
 use crate::sys::{leash, signal};
@@ -15,24 +16,39 @@ use std::time::{Duration, Instant};
 struct Asked<'s> {
     server: &'s Server,
     took: Duration,
-    offer: Result<Offer>,
-    changed: Vec<String>,
+    look: Result<Look>,
+}
+
+impl Asked<'_> {
+    /// The tools that are not what they were.
+    fn changed(&self) -> Vec<&str> {
+        let look = self.look.as_ref().ok().into_iter();
+        let changes = look.flat_map(|look| &look.changed);
+        changes.map(|change| change.tool.as_str()).collect()
+    }
 }
 
 pub(super) fn run(desk: &Desk<'_>, names: &[String], as_json: bool) -> Result<Exit> {
     let servers: Vec<&Server> = match names.is_empty() {
-        true => desk.servers.iter().filter(|server| !server.disabled).collect(),
-        false => names.iter().map(|name| desk.server(name)).collect::<Result<_>>()?,
+        true => desk
+            .servers
+            .iter()
+            .filter(|server| !server.disabled)
+            .collect(),
+        false => names
+            .iter()
+            .map(|name| desk.server(name))
+            .collect::<Result<_>>()?,
     };
     if servers.is_empty() {
         notice(desk.world, "there are no MCP servers to ask");
     }
     let mut worst = Exit::Answered;
-    for asked in ask(desk, &servers)? {
+    for asked in ask(desk, &servers) {
         tell(desk, &asked, as_json)?;
         worst = graver(worst, status(&asked));
     }
-    desk.fleet.end();
+    desk.roster.end();
     signal::check()?;
     Ok(worst)
 }
@@ -40,11 +56,11 @@ pub(super) fn run(desk: &Desk<'_>, names: &[String], as_json: bool) -> Result<Ex
 /// Ask the server that was added. One that does not answer stays in the config.
 pub(super) fn added(desk: &Desk<'_>, name: &str) -> Result<Exit> {
     let server = desk.server(name)?;
-    let asked = ask(desk, &[server])?;
-    desk.fleet.end();
+    let asked = ask(desk, &[server]);
+    desk.roster.end();
     let mut status = Exit::Answered;
     for asked in asked {
-        if let Err(error) = asked.offer {
+        if let Err(error) = asked.look {
             notice(
                 desk.world,
                 &format!("`{name}` is in the config; `nanobot mcp remove {name}` takes it out"),
@@ -57,11 +73,11 @@ pub(super) fn added(desk: &Desk<'_>, name: &str) -> Result<Exit> {
     Ok(status)
 }
 
-fn ask<'s>(desk: &Desk<'_>, servers: &[&'s Server]) -> Result<Vec<Asked<'s>>> {
+fn ask<'s>(desk: &Desk<'_>, servers: &[&'s Server]) -> Vec<Asked<'s>> {
     let one = |server: &'s Server| {
         let begun = Instant::now();
-        let offer = desk.reach(server);
-        (server, begun.elapsed(), offer)
+        let look = desk.reach(server);
+        (server, begun.elapsed(), look)
     };
     let leash = leash::held();
     let all: Vec<_> = std::thread::scope(|scope| {
@@ -79,26 +95,16 @@ fn ask<'s>(desk: &Desk<'_>, servers: &[&'s Server]) -> Result<Vec<Asked<'s>>> {
         };
         asking.into_iter().map(end).collect()
     });
-    let held = |(server, took, offer): (&'s Server, Duration, Result<Offer>)| {
-        let changed = match &offer {
-            Ok(offer) => desk.pins.hold(&[(server, offer)], &desk.world.clock.stamp())?,
-            Err(_) => Vec::new(),
-        };
-        let changed = changed.into_iter().flat_map(|held| held.changed);
-        Ok(Asked {
-            server,
-            took,
-            changed: changed.map(|change| change.tool).collect(),
-            offer,
-        })
-    };
-    all.into_iter().map(held).collect()
+    let asked = all
+        .into_iter()
+        .map(|(server, took, look)| Asked { server, took, look });
+    asked.collect()
 }
 
 fn status(asked: &Asked<'_>) -> Exit {
-    match &asked.offer {
+    match &asked.look {
         Err(error) => exit_of(error),
-        Ok(_) if !asked.changed.is_empty() => Exit::Refused,
+        Ok(look) if !look.changed.is_empty() => Exit::Refused,
         Ok(_) => Exit::Answered,
     }
 }
@@ -126,8 +132,8 @@ fn tell(desk: &Desk<'_>, asked: &Asked<'_>, as_json: bool) -> Result<()> {
     }
     let name = &asked.server.name;
     let took = asked.took.as_millis();
-    let mut line = match &asked.offer {
-        Ok(offer) => {
+    let mut line = match &asked.look {
+        Ok(Look { offer, .. }) => {
             let count = |count: usize, one: &str| match count {
                 1 => format!("1 {one}"),
                 count => format!("{count} {one}s"),
@@ -143,12 +149,14 @@ fn tell(desk: &Desk<'_>, asked: &Asked<'_>, as_json: bool) -> Result<()> {
             )
         }
         Err(error) => {
-            let hint = hint_of(error).map_or_else(String::new, |hint| format!("\n      try: {hint}"));
+            let hint =
+                hint_of(error).map_or_else(String::new, |hint| format!("\n      try: {hint}"));
             format!("no    {name}: {error:#}{hint}")
         }
     };
-    if !asked.changed.is_empty() {
-        let changed: Vec<String> = asked.changed.iter().map(|it| words::line(it, 80)).collect();
+    let changed = asked.changed();
+    if !changed.is_empty() {
+        let changed: Vec<String> = changed.iter().map(|it| words::line(it, 80)).collect();
         line.push_str(&format!(
             "\nwarn  {name}: not what they were: {}\n      try: nanobot mcp accept {name}",
             changed.join(", ")
@@ -159,13 +167,14 @@ fn tell(desk: &Desk<'_>, asked: &Asked<'_>, as_json: bool) -> Result<()> {
 
 fn object(asked: &Asked<'_>) -> Value {
     let ms = u64::try_from(asked.took.as_millis()).unwrap_or(u64::MAX);
+    let changed = asked.changed();
     let mut line = json!({
-        "name": asked.server.name, "ok": asked.offer.is_ok() && asked.changed.is_empty(), "ms": ms,
-        "by": way(asked.server), "changed": asked.changed, "error": null,
+        "name": asked.server.name, "ok": asked.look.is_ok() && changed.is_empty(), "ms": ms,
+        "by": way(asked.server), "changed": changed, "error": null,
     });
-    match &asked.offer {
+    match &asked.look {
         Err(error) => line["error"] = json!(format!("{error:#}")),
-        Ok(offer) => {
+        Ok(Look { offer, .. }) => {
             line["protocol"] = json!(offer.protocol);
             line["server"] = json!(offer.server);
             let names: Vec<&str> = offer.tools.iter().map(|tool| tool.name.as_str()).collect();
