@@ -18,6 +18,7 @@ use crate::guard::repeats::Repeats;
 use crate::guard::warning::Warning;
 use crate::history::spawned;
 use crate::ledger::Account;
+use crate::mcp::client::Answers;
 use crate::memory::Memory;
 use crate::message::{Part, User};
 use crate::policy::Policy;
@@ -91,6 +92,8 @@ impl<'a> Door<'a> {
 pub(super) struct Talk {
     /// Who answers the model's questions, and decides about what it may not do by itself.
     pub(super) person: Arc<dyn Person>,
+    /// And what servers want to know.
+    pub(super) answers: Arc<dyn Answers>,
     /// What goes along with the message, as if it had been piped in. It is taken when it is used.
     pub(super) along: RefCell<Option<Vec<u8>>>,
 }
@@ -463,6 +466,10 @@ fn answer(
         bound: duty.and_then(|duty| duty.bound),
         person: match &door {
             Door::Talk(talk) => Some(Arc::clone(&talk.person)),
+            Door::Line | Door::Job(_) => None,
+        },
+        answers: match &door {
+            Door::Talk(talk) => Some(Arc::clone(&talk.answers)),
             Door::Line | Door::Job(_) => None,
         },
         // A job makes no jobs: they would grow without end.

@@ -61,6 +61,7 @@ pub(super) fn scene(
         crew: None,
         bound: None,
         person: None,
+        answers: None,
         planner: None,
     };
     places::set(world, &cast, &mut |text| {

@@ -7,6 +7,7 @@ use crate::cli::Grants;
 use crate::command::crew::Crew;
 use crate::command::granted;
 use crate::error::{Exit, fail_hint};
+use crate::mcp::client::Answers;
 use crate::memory::Memory;
 use crate::policy::net::Net;
 use crate::policy::profile::Profile;
@@ -94,6 +95,8 @@ pub(in crate::command) struct Cast<'a> {
     pub(in crate::command) bound: Option<&'a Policy>,
     /// Who can be asked meanwhile; `None` where nobody sits there.
     pub(in crate::command) person: Option<Arc<dyn Person>>,
+    /// Who can be asked by servers; `None` where nobody sits there.
+    pub(in crate::command) answers: Option<Arc<dyn Answers>>,
     /// Who keeps the jobs that the model plans; `None` where it may plan none, as in a job's own run.
     pub(in crate::command) planner: Option<Arc<dyn Planner>>,
 }

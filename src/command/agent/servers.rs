@@ -76,7 +76,7 @@ pub(super) fn offered(
         env: world.env.clone(),
         paths: world.paths.clone(),
         offline,
-        answers: None,
+        answers: cast.answers.clone(),
     };
     let roster = world
         .servers

@@ -3,6 +3,9 @@
 
 use crate::World;
 use crate::command::{cron, granted, session as conversations};
+use crate::mcp::cache::{Cache, Known};
+use crate::mcp::offer::{Offer, Offered};
+use crate::mcp::{name, words};
 use crate::policy::known::TOOLS;
 use crate::policy::profile;
 use crate::provider::login::Vendor;
@@ -11,6 +14,7 @@ use crate::session;
 use crate::settings::file;
 use crate::settings::keys::{Branch, KEYS, Stage};
 use crate::settings::kind::Kind as Value;
+use crate::settings::servers::Server;
 use crate::settings::{Config, Overrides, Settings};
 use crate::sys::clock;
 use clap::{Arg, Command, ValueHint};
@@ -36,6 +40,9 @@ enum Kind {
     Logins,
     Profiles,
     Tools,
+    Servers,
+    /// The tools of the server that stands in front.
+    OfServer,
     Keys,
     /// Of the key that stands in front of it.
     ValueOfKey,
@@ -60,6 +67,8 @@ fn kind(path: &[String], arg: &Arg) -> Option<Kind> {
         ("model", _, "name") => Kind::Models,
         ("tool", _, "name") => Kind::Tools,
         ("provider", _, "name") => Kind::Logins,
+        ("mcp", _, "server" | "servers") => Kind::Servers,
+        ("mcp", "show" | "accept" | "call", "tool" | "tools") => Kind::OfServer,
         (_, _, "session" | "fork") => Kind::Sessions,
         (_, _, "model") => Kind::Models,
         (_, _, "provider") => Kind::Providers,
@@ -157,7 +166,9 @@ impl Names {
             Kind::Providers => self.providers(),
             Kind::Logins => Vendor::ALL.map(|vendor| named(vendor.name(), "")).into(),
             Kind::Profiles => self.profiles(),
-            Kind::Tools => TOOLS.iter().map(|name| named(name, "")).collect(),
+            Kind::Tools => self.tools(),
+            Kind::Servers => self.servers(),
+            Kind::OfServer => self.of_server(),
             Kind::Keys => self.keys(),
             Kind::ValueOfKey => self.values(),
             Kind::Channels => vec![
@@ -236,6 +247,54 @@ impl Names {
             .map(|name| named(name, "of the config"));
         let known = TABLE.iter().map(|entry| named(entry.name, entry.label));
         known.chain(own).collect()
+    }
+
+    fn servers(&self) -> Found {
+        let servers = self.settings().map(|settings| settings.servers);
+        let servers = servers.into_iter().flatten();
+        servers.map(|server| named(server.name, "")).collect()
+    }
+
+    /// What `server` offered when it was last asked.
+    fn offered(&self, server: &Server) -> Option<Offer> {
+        let World {
+            env, paths, clock, ..
+        } = &self.world;
+        match Cache::at(&paths.mcp(), clock, env).get(server)? {
+            Known::Offers(offer) => Some(offer),
+            Known::Failed { .. } => None,
+        }
+    }
+
+    fn of_server(&self) -> Found {
+        let Some(settings) = self.settings() else {
+            return Vec::new();
+        };
+        let is_named = |server: &&Server| self.typed.contains(&server.name);
+        let server = settings.servers.iter().find(is_named);
+        let offer = server.and_then(|server| self.offered(server));
+        let tools = offer.map(|offer| offer.tools).unwrap_or_default();
+        let about = |tool: &Offered| words::line(&tool.description, 80);
+        let plain = tools
+            .iter()
+            .filter(|tool| words::line(&tool.name, 200) == tool.name);
+        plain.map(|tool| named(&tool.name, about(tool))).collect()
+    }
+
+    /// Ours, and those of servers as they are known.
+    fn tools(&self) -> Found {
+        let mut found: Found = TOOLS.iter().map(|name| named(name, "")).collect();
+        let servers = self.settings().map(|settings| settings.servers);
+        for server in servers.into_iter().flatten().filter(|it| !it.disabled) {
+            let tools = self.offered(&server).map(|offer| offer.tools);
+            for tool in tools.into_iter().flatten() {
+                let ours = name::wrapped(&server.name, &tool.name);
+                if server.enables([&tool.name, &ours]) {
+                    found.push(named(ours, words::line(&tool.description, 80)));
+                }
+            }
+        }
+        found
     }
 
     fn profiles(&self) -> Found {

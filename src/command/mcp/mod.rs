@@ -85,21 +85,25 @@ impl<'w> Desk<'w> {
     fn open(world: &'w World) -> Result<Self> {
         let config = Config::load(&world.paths.config)?;
         let settings = Settings::resolve(&config, &world.env, &Overrides::default(), &world.paths)?;
+        Ok(Self::of(world, settings.servers, false))
+    }
+
+    fn of(world: &'w World, servers: Vec<Server>, offline: bool) -> Self {
         let ground = Ground {
             env: world.env.clone(),
             paths: world.paths.clone(),
-            offline: false,
+            offline,
             answers: None,
         };
         let folder = world.paths.mcp();
-        Ok(Self {
-            roster: Roster::new(&settings.servers, &world.clock, ground.clone()),
+        Self {
+            roster: Roster::new(&servers, &world.clock, ground.clone()),
             pins: Pins::at(&folder),
             cache: Cache::at(&folder, &world.clock, &world.env),
-            servers: settings.servers,
+            servers,
             ground,
             world,
-        })
+        }
     }
 
     /// As [`Self::open`], where servers will be waited for: signals end that.
@@ -147,6 +151,24 @@ impl<'w> Desk<'w> {
         }
         Ok(look)
     }
+}
+
+/// Ask all servers of `settings` that are used, at once.
+pub(super) fn ask_all(
+    world: &World,
+    settings: &Settings,
+    offline: bool,
+) -> Result<Vec<(Server, Result<Look>)>> {
+    let used = settings.servers.iter().filter(|server| !server.disabled);
+    let desk = Desk::of(world, used.cloned().collect(), offline);
+    let all: Vec<&Server> = desk.servers.iter().collect();
+    let asked = test::ask(&desk, &all).into_iter();
+    let asked = asked
+        .map(|asked| (asked.server.clone(), asked.look))
+        .collect();
+    desk.roster.end();
+    signal::check()?;
+    Ok(asked)
 }
 
 fn cannot(server: &Server, words: &str) -> anyhow::Error {

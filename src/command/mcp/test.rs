@@ -13,10 +13,10 @@ use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
 /// How it went with one.
-struct Asked<'s> {
-    server: &'s Server,
+pub(super) struct Asked<'s> {
+    pub(super) server: &'s Server,
     took: Duration,
-    look: Result<Look>,
+    pub(super) look: Result<Look>,
 }
 
 impl Asked<'_> {
@@ -73,7 +73,7 @@ pub(super) fn added(desk: &Desk<'_>, name: &str) -> Result<Exit> {
     Ok(status)
 }
 
-fn ask<'s>(desk: &Desk<'_>, servers: &[&'s Server]) -> Vec<Asked<'s>> {
+pub(super) fn ask<'s>(desk: &Desk<'_>, servers: &[&'s Server]) -> Vec<Asked<'s>> {
     let one = |server: &'s Server| {
         let begun = Instant::now();
         let look = desk.reach(server);

@@ -114,7 +114,11 @@ pub const COMMANDS: &[Command] = &[
         Takes::Skill,
         "what it was taught; with NAME, that text",
     ),
-    command("mcp", Takes::Nothing, "the servers of further tools"),
+    command(
+        "mcp",
+        Takes::Words("[SERVER]"),
+        "the servers of further tools, or what one offers",
+    ),
     command(
         "memory",
         Takes::OneOf(&["show", "search", "log", "diff", "undo", "edit"]),

@@ -17,6 +17,7 @@ use std::cell::RefCell;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+mod form;
 pub(super) mod hints;
 pub mod known;
 mod mention;
@@ -229,6 +230,7 @@ impl<'w> Repl<'w> {
         let along = std::mem::take(&mut self.along);
         let talk = Talk {
             person: Arc::clone(&self.person) as _,
+            answers: Arc::clone(&self.person) as _,
             along: RefCell::new((!along.is_empty()).then(|| along.into_bytes())),
         };
         let gone = {

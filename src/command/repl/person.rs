@@ -1,9 +1,11 @@
 //! The person at the terminal: answers the model's questions, and decides about calls that go beyond what it may do.
 
-use super::{Shared, rule};
+use super::{Shared, form, rule};
 use crate::World;
 use crate::cli::Agent;
 use crate::diff::Diff;
+use crate::mcp::client::Answers;
+use crate::mcp::words;
 use crate::report::cut;
 use crate::sys::editor::Line;
 use crate::sys::signal;
@@ -12,13 +14,17 @@ use crate::sys::terminal::{Row, harmless};
 use crate::tool::ask_user::Person;
 use crate::tool::{Case, Failure};
 use console::Style;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// The largest file whose change is shown, in bytes.
 const LARGEST: u64 = 1 << 20;
+/// Characters of what a server asks.
+const ASKED: usize = 1000;
+/// How often a person may enter what means nothing.
+const TRIES: usize = 3;
 
 /// Asks at the terminal.
 pub(super) struct Console {
@@ -91,6 +97,24 @@ impl Console {
                 "refused: the user could not be asked. Go on without it.".into(),
             )),
         }
+    }
+
+    /// What the person enters into a field, where they leave it out nothing; `None` where they will not go on.
+    fn fill(&self, field: &form::Field) -> Option<Option<Value>> {
+        for row in wrapped(&harmless(&field.question), self.width()) {
+            self.show(&format!("  {row}"), &Style::new());
+        }
+        for _ in 0..TRIES {
+            let text = self.read("  answer: ").ok()?;
+            if text == "no" && !field.takes(&text) {
+                return None;
+            }
+            match field.read(&text) {
+                Ok(value) => return Some(value),
+                Err(words) => self.show(&format!("  {}", harmless(&words)), &Style::new().dim()),
+            }
+        }
+        None
     }
 
     fn show(&self, text: &str, style: &Style) {
@@ -333,6 +357,38 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
     }
     rows.push(row);
     rows
+}
+
+impl Answers for Console {
+    fn enter(&self, server: &str, asks: &str, form: &Value) -> Option<Map<String, Value>> {
+        let fields = form::fields(form);
+        self.world.terminal.alone(|| {
+            let strong = Style::new().yellow().bold();
+            let server = words::line(server, 80);
+            self.show(&format!("? the server `{server}` asks you:"), &strong);
+            for line in words::clean(&cut(asks, ASKED)).split('\n') {
+                for row in wrapped(&harmless(line), self.width()) {
+                    self.show(&format!("  │ {row}"), &Style::new());
+                }
+            }
+            let all = "what you enter goes to that server; an empty line leaves an answer out, and `no` ends this";
+            for row in wrapped(all, self.width()) {
+                self.show(&format!("  {row}"), &Style::new().dim());
+            }
+            let mut entered = Map::new();
+            for field in &fields {
+                let value = self.fill(field)?;
+                entered.extend(value.map(|value| (field.name.clone(), value)));
+            }
+            let sure = match fields.is_empty() {
+                true => "  go on? [y/N] ",
+                false => "  send this? [y/N] ",
+            };
+            let answer = self.read(sure).ok()?;
+            let agrees = ["y", "yes"].contains(&answer.to_lowercase().as_str());
+            agrees.then_some(entered)
+        })
+    }
 }
 
 impl Person for Console {

@@ -225,7 +225,8 @@ impl Repl<'_> {
                 command::tool::run(self.world, &command).map(drop)
             }
             "skills" => self.skills(rest),
-            "mcp" => self.say("no MCP servers: this release does not speak to them\n"),
+            "mcp" if rest.is_empty() => self.run(words(&["mcp", "list"])),
+            "mcp" => self.run(words(&["mcp", "show", "--", rest])),
             "memory" if rest.is_empty() => self.run(words(&["memory", "show"])),
             "memory" => self.run(words(&["memory"])),
             "usage" => self.run(words(&["usage"])),

@@ -31,6 +31,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("trust", works::trust),
     ("sandbox", works::sandbox),
     ("provider", works::provider),
+    ("servers", works::servers),
     ("completions", works::completions),
     ("gateway", works::gateway),
     ("jobs", cron::jobs),

@@ -5,14 +5,17 @@ use crate::World;
 use crate::cli::{Grants, Shared};
 use crate::command::agent::places;
 use crate::command::tool::scene;
-use crate::command::{asker, session as sessions_of, trial};
+use crate::command::{asker, mcp, session as sessions_of, trial};
 use crate::error::{Exit, exit_of};
+use crate::mcp::roster::Look as Seen;
+use crate::mcp::words;
 use crate::memory::Memory;
 use crate::memory::request::is_over;
 use crate::policy::Sandbox;
 use crate::session;
 use crate::settings::Config;
 use crate::settings::check::{Weight, findings};
+use crate::settings::servers::Server;
 use crate::sys::process::{self, Spec};
 use crate::sys::shell::Shell;
 use crate::sys::{sandbox as fences, signal, store};
@@ -188,6 +191,36 @@ pub(super) fn trust(look: &Look) -> Vec<Finding> {
             vec![Finding::warn(words).hint("`nanobot trust .`, if they are yours")]
         }
     }
+}
+
+/// Whether the MCP servers answer, and offer what they did.
+pub(super) fn servers(look: &Look) -> Vec<Finding> {
+    let of_error = |error: &anyhow::Error| vec![Finding::of_error(Level::Failed, error)];
+    let asked = match mcp::ask_all(look.world, look.settings, look.offline) {
+        Ok(asked) => asked,
+        Err(error) => return of_error(&error),
+    };
+    let finding = |(server, looked): (Server, Result<Seen>)| {
+        let name = &server.name;
+        match looked {
+            Ok(seen) if seen.changed.is_empty() => {
+                Finding::ok(format!("{name}: {} tools", seen.offer.tools.len()))
+            }
+            Ok(seen) => {
+                let names: Vec<String> = seen
+                    .changed
+                    .iter()
+                    .map(|it| words::line(&it.tool, 80))
+                    .collect();
+                Finding::warn(format!("{name}: not what they were: {}", some(&names)))
+                    .hint(format!("`nanobot mcp accept {name}`"))
+            }
+            // A run goes on without it.
+            Err(error) if !server.required => Finding::of_error(Level::Warn, &error),
+            Err(error) => Finding::of_error(Level::Failed, &error),
+        }
+    };
+    asked.into_iter().map(finding).collect()
 }
 
 /// Whether commands are contained, tried with one that does nothing.
