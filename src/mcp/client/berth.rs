@@ -13,7 +13,7 @@ use super::thread::{Say, apart};
 use super::watch::{Watch, Watched, one_line};
 use crate::mcp::offer::{Answer, Failed, Offer};
 use crate::settings::servers::{Reached, Server};
-use crate::sys::resident::Spec;
+use crate::sys::process::resident::Spec;
 use crate::sys::store;
 use rmcp::RoleClient;
 use rmcp::model::{
@@ -294,6 +294,7 @@ fn start(
     }
     let env = environment(&ground.env, env, &temporary);
     let spec = Spec {
+        name: server.name.clone(),
         program: program(command, &env, &directory, &ground.paths)?,
         arguments: arguments.clone(),
         directory,

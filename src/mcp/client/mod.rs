@@ -301,6 +301,7 @@ mod tests {
     use crate::sys::env::Env;
     use crate::sys::leash::{self, Leash};
     use crate::sys::paths::Paths;
+    use crate::sys::process::tests::alone;
     use serde_json::{Value, json};
     use std::path::Path;
     use std::time::{Duration, Instant};
@@ -429,6 +430,7 @@ for line in sys.stdin:
 
     #[test]
     fn tools_are_listed_and_called() {
+        let _alone = alone();
         let trial = Trial::new("greets");
         assert!(trial.told().is_empty() && trial.fleet.offer("fake").is_none());
         let mut reached = trial.fleet.reach(&["fake"]);
@@ -468,6 +470,7 @@ for line in sys.stdin:
 
     #[test]
     fn whoever_dies_in_a_call_is_not_asked_twice() {
+        let _alone = alone();
         let trial = Trial::new("");
         let words = trial.call("die").unwrap_err();
         assert!(
@@ -480,6 +483,7 @@ for line in sys.stdin:
 
     #[test]
     fn what_is_said_beside_the_protocol_ends_it() {
+        let _alone = alone();
         let trial = Trial::new("");
         let words = trial.call("long").unwrap_err();
         assert!(
@@ -503,6 +507,7 @@ for line in sys.stdin:
 
     #[test]
     fn lists_that_change_are_read_again_and_have_an_end() {
+        let _alone = alone();
         let trial = Trial::new("");
         assert_eq!(trial.call("more").unwrap(), "ok");
         let offer = trial.fleet.reach(&["fake"]).remove(0).1.unwrap();
@@ -523,6 +528,7 @@ for line in sys.stdin:
 
     #[test]
     fn deadlines_hold_and_are_told() {
+        let _alone = alone();
         let (short, long) = (Duration::from_millis(700), Duration::from_secs(60));
         let trial = Trial::limit("mute", short, long);
         let started = Instant::now();
@@ -544,6 +550,7 @@ for line in sys.stdin:
 
     #[test]
     fn a_cut_leash_ends_a_call_and_tells_the_server() {
+        let _alone = alone();
         let trial = Trial::new("");
         trial.fleet.reach(&["fake"]);
         let leash = Leash::new().unwrap();
