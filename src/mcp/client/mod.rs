@@ -12,6 +12,7 @@ use crate::sys::leash;
 use crate::sys::paths::Paths;
 use crate::sys::signal::Patience;
 use berth::{Berth, Cancel, Wish};
+pub use grants::{Grant, Walled, Walls};
 use serde_json::{Map, Value};
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,6 +22,7 @@ use thread::{Heard, Room, Say};
 
 mod berth;
 mod events;
+mod grants;
 mod host;
 mod http;
 mod listing;
@@ -52,6 +54,8 @@ pub struct Ground {
     pub offline: bool,
     /// `None` where nobody can be asked.
     pub answers: Option<Arc<dyn Answers>>,
+    /// Who puts up the sandboxes of programs. Without that, only those run that the config wants to run in none.
+    pub walls: Option<Arc<dyn Walls>>,
 }
 
 /// The servers of a run. The last of its copies ends them.
@@ -302,8 +306,9 @@ mod tests {
     use crate::sys::leash::{self, Leash};
     use crate::sys::paths::Paths;
     use crate::sys::process::tests::alone;
-    use serde_json::{Value, json};
+    use serde_json::{Map, Value, json};
     use std::path::Path;
+    use std::sync::Arc;
     use std::time::{Duration, Instant};
 
     /// A server that does what its tools are called, and has a few bad habits on demand.
@@ -347,6 +352,12 @@ for line in sys.stdin:
             out({"jsonrpc": "2.0", "id": 4711, "result": {}})
             out({"jsonrpc": "2.0", "id": number, "error": {"code": -32000, "message": "no,\nnever"}})
             out({"jsonrpc": "2.0", "id": number, "result": {}})
+        elif name in ("ask", "lend"):
+            form = {"type": "object", "properties": {"name": {"type": "string"}}}
+            ask = ("elicitation/create", {"message": "who?", "requestedSchema": form}) if name == "ask" else ("sampling/createMessage", {"messages": [], "maxTokens": 1})
+            out({"jsonrpc": "2.0", "id": "q1", "method": ask[0], "params": ask[1]})
+            answered = json.loads(sys.stdin.readline())
+            text(json.dumps(answered.get("result", answered.get("error"))))
         elif name == "more":
             names.append("new")
             out({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
@@ -424,6 +435,7 @@ for line in sys.stdin:
                 paths,
                 offline: false,
                 answers: None,
+                walls: None,
             },
         )
     }
@@ -466,6 +478,52 @@ for line in sys.stdin:
             trial.fleet.call("other", "x", &json!({}), &mut |_| {}),
             Err(Failed::Unusable(_))
         ));
+    }
+
+    #[test]
+    fn a_person_is_asked_where_there_is_one_and_has_all_the_time() {
+        struct Slow;
+        impl super::Answers for Slow {
+            fn enter(&self, server: &str, words: &str, form: &Value) -> Option<Map<String, Value>> {
+                assert_eq!((server, words), ("fake", "who?"));
+                assert_eq!(form["properties"]["name"]["type"], "string");
+                std::thread::sleep(Duration::from_millis(900));
+                json!({"name": "Ann"}).as_object().cloned()
+            }
+        }
+        let _alone = alone();
+        let mut trial = Trial::new("");
+        assert_eq!(trial.call("ask").unwrap(), r#"{"action": "decline"}"#);
+        let mut server = trial.fleet.servers()[0].clone();
+        server.call_timeout = Duration::from_millis(600);
+        let mut ground = trial.fleet.0.ground.clone();
+        ground.answers = Some(Arc::new(Slow));
+        trial.fleet = Fleet::new(&[server], ground);
+        let answer = trial.call("ask").unwrap();
+        assert_eq!(
+            answer,
+            r#"{"action": "accept", "content": {"name": "Ann"}}"#
+        );
+        assert!(
+            trial
+                .call("lend")
+                .unwrap()
+                .contains("may not use the model")
+        );
+    }
+
+    #[test]
+    fn no_program_runs_unfenced_that_is_not_meant_to() {
+        let folder = tempfile::tempdir().unwrap();
+        let trial = Trial::new("");
+        let mut server = trial.fleet.servers()[0].clone();
+        server.unfenced = false;
+        let failed = fleet(vec![server], folder.path())
+            .reach(&["fake"])
+            .remove(0)
+            .1;
+        assert!(matches!(failed, Err(Failed::Unusable(_))), "{failed:?}");
+        assert!(trial.told().is_empty());
     }
 
     #[test]
