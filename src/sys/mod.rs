@@ -16,7 +16,6 @@ pub mod letters;
 pub mod log;
 pub mod paths;
 pub mod process;
-pub mod resident;
 pub mod sandbox;
 pub mod secret;
 pub mod shell;

@@ -2,6 +2,7 @@
 //! made anew for the next call, and a call that never reached the server is made once more.
 
 use super::Ground;
+use super::grants;
 use super::host::Host;
 use super::http::{self, Far};
 use super::listing;
@@ -13,7 +14,7 @@ use super::thread::{Say, apart};
 use super::watch::{Watch, Watched, one_line};
 use crate::mcp::offer::{Answer, Failed, Offer};
 use crate::settings::servers::{Reached, Server};
-use crate::sys::resident::Spec;
+use crate::sys::process::resident::Spec;
 use crate::sys::store;
 use rmcp::RoleClient;
 use rmcp::model::{
@@ -281,24 +282,50 @@ fn start(
     };
     let name = file_name(&server.name);
     let root = ground.paths.mcp();
-    let own = root.join("state").join(&name);
-    let temporary = own.join("tmp");
+    let state = root.join("state").join(&name);
+    let temporary = state.join("tmp");
     store::create_dir(&temporary).map_err(|error| Failed::Unreachable(format!("{error:#}")))?;
     let directory = match directory {
         Some(directory) => ground.paths.expand(directory),
-        None => own,
+        None => state.clone(),
     };
     if !directory.is_dir() {
         let words = format!("its `cwd`, `{}`, is no directory", directory.display());
         return Err(Failed::Unusable(words));
     }
-    let env = environment(&ground.env, env, &temporary);
+    let mut env_of = environment(&ground.env, env, &temporary);
+    let program = program(command, &env_of, &directory, &ground.paths)?;
+    let fence = match (&ground.walls, server.unfenced) {
+        (_, true) => None,
+        (None, false) => {
+            let words = "nobody puts up the sandbox that it is to run in";
+            return Err(Failed::Unusable(words.into()));
+        }
+        (Some(walls), false) => {
+            let grant = grants::grant(server, &program, &directory, &state, &ground.paths);
+            let walled = walls.around(&grant);
+            let walled = walled
+                .map_err(|error| Failed::Unreachable(format!("put up its sandbox: {error}")))?;
+            let is_listed = |name: &str| env.iter().any(|(listed, _)| listed == name);
+            for (name, value) in walled.env {
+                if !is_listed(&name) {
+                    env_of.retain(|(other, _)| *other != name);
+                    env_of.push((name, value));
+                }
+            }
+            let mut fence = walled.fence;
+            // No address could be told from another there.
+            fence.net &= !ground.offline;
+            Some(fence)
+        }
+    };
     let spec = Spec {
-        program: program(command, &env, &directory, &ground.paths)?,
+        name: server.name.clone(),
+        program,
         arguments: arguments.clone(),
         directory,
-        env,
-        fence: None,
+        env: env_of,
+        fence,
     };
     let log = root.join("logs").join(format!("{name}.log"));
     Streams::start(&spec, log, programs, watch)

@@ -12,6 +12,7 @@ use crate::sys::leash;
 use crate::sys::paths::Paths;
 use crate::sys::signal::Patience;
 use berth::{Berth, Cancel, Wish};
+pub use grants::{Grant, Walled, Walls};
 use serde_json::{Map, Value};
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,6 +22,7 @@ use thread::{Heard, Room, Say};
 
 mod berth;
 mod events;
+mod grants;
 mod host;
 mod http;
 mod listing;
@@ -52,6 +54,8 @@ pub struct Ground {
     pub offline: bool,
     /// `None` where nobody can be asked.
     pub answers: Option<Arc<dyn Answers>>,
+    /// Who puts up the sandboxes of programs. Without that, only those run that the config wants to run in none.
+    pub walls: Option<Arc<dyn Walls>>,
 }
 
 /// The servers of a run. The last of its copies ends them.
@@ -301,8 +305,10 @@ mod tests {
     use crate::sys::env::Env;
     use crate::sys::leash::{self, Leash};
     use crate::sys::paths::Paths;
-    use serde_json::{Value, json};
+    use crate::sys::process::tests::alone;
+    use serde_json::{Map, Value, json};
     use std::path::Path;
+    use std::sync::Arc;
     use std::time::{Duration, Instant};
 
     /// A server that does what its tools are called, and has a few bad habits on demand.
@@ -346,6 +352,12 @@ for line in sys.stdin:
             out({"jsonrpc": "2.0", "id": 4711, "result": {}})
             out({"jsonrpc": "2.0", "id": number, "error": {"code": -32000, "message": "no,\nnever"}})
             out({"jsonrpc": "2.0", "id": number, "result": {}})
+        elif name in ("ask", "lend"):
+            form = {"type": "object", "properties": {"name": {"type": "string"}}}
+            ask = ("elicitation/create", {"message": "who?", "requestedSchema": form}) if name == "ask" else ("sampling/createMessage", {"messages": [], "maxTokens": 1})
+            out({"jsonrpc": "2.0", "id": "q1", "method": ask[0], "params": ask[1]})
+            answered = json.loads(sys.stdin.readline())
+            text(json.dumps(answered.get("result", answered.get("error"))))
         elif name == "more":
             names.append("new")
             out({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
@@ -423,12 +435,14 @@ for line in sys.stdin:
                 paths,
                 offline: false,
                 answers: None,
+                walls: None,
             },
         )
     }
 
     #[test]
     fn tools_are_listed_and_called() {
+        let _alone = alone();
         let trial = Trial::new("greets");
         assert!(trial.told().is_empty() && trial.fleet.offer("fake").is_none());
         let mut reached = trial.fleet.reach(&["fake"]);
@@ -467,7 +481,54 @@ for line in sys.stdin:
     }
 
     #[test]
+    fn a_person_is_asked_where_there_is_one_and_has_all_the_time() {
+        struct Slow;
+        impl super::Answers for Slow {
+            fn enter(&self, server: &str, words: &str, form: &Value) -> Option<Map<String, Value>> {
+                assert_eq!((server, words), ("fake", "who?"));
+                assert_eq!(form["properties"]["name"]["type"], "string");
+                std::thread::sleep(Duration::from_millis(900));
+                json!({"name": "Ann"}).as_object().cloned()
+            }
+        }
+        let _alone = alone();
+        let mut trial = Trial::new("");
+        assert_eq!(trial.call("ask").unwrap(), r#"{"action": "decline"}"#);
+        let mut server = trial.fleet.servers()[0].clone();
+        server.call_timeout = Duration::from_millis(600);
+        let mut ground = trial.fleet.0.ground.clone();
+        ground.answers = Some(Arc::new(Slow));
+        trial.fleet = Fleet::new(&[server], ground);
+        let answer = trial.call("ask").unwrap();
+        assert_eq!(
+            answer,
+            r#"{"action": "accept", "content": {"name": "Ann"}}"#
+        );
+        assert!(
+            trial
+                .call("lend")
+                .unwrap()
+                .contains("may not use the model")
+        );
+    }
+
+    #[test]
+    fn no_program_runs_unfenced_that_is_not_meant_to() {
+        let folder = tempfile::tempdir().unwrap();
+        let trial = Trial::new("");
+        let mut server = trial.fleet.servers()[0].clone();
+        server.unfenced = false;
+        let failed = fleet(vec![server], folder.path())
+            .reach(&["fake"])
+            .remove(0)
+            .1;
+        assert!(matches!(failed, Err(Failed::Unusable(_))), "{failed:?}");
+        assert!(trial.told().is_empty());
+    }
+
+    #[test]
     fn whoever_dies_in_a_call_is_not_asked_twice() {
+        let _alone = alone();
         let trial = Trial::new("");
         let words = trial.call("die").unwrap_err();
         assert!(
@@ -480,6 +541,7 @@ for line in sys.stdin:
 
     #[test]
     fn what_is_said_beside_the_protocol_ends_it() {
+        let _alone = alone();
         let trial = Trial::new("");
         let words = trial.call("long").unwrap_err();
         assert!(
@@ -503,6 +565,7 @@ for line in sys.stdin:
 
     #[test]
     fn lists_that_change_are_read_again_and_have_an_end() {
+        let _alone = alone();
         let trial = Trial::new("");
         assert_eq!(trial.call("more").unwrap(), "ok");
         let offer = trial.fleet.reach(&["fake"]).remove(0).1.unwrap();
@@ -523,6 +586,7 @@ for line in sys.stdin:
 
     #[test]
     fn deadlines_hold_and_are_told() {
+        let _alone = alone();
         let (short, long) = (Duration::from_millis(700), Duration::from_secs(60));
         let trial = Trial::limit("mute", short, long);
         let started = Instant::now();
@@ -544,6 +608,7 @@ for line in sys.stdin:
 
     #[test]
     fn a_cut_leash_ends_a_call_and_tells_the_server() {
+        let _alone = alone();
         let trial = Trial::new("");
         trial.fleet.reach(&["fake"]);
         let leash = Leash::new().unwrap();

@@ -5,7 +5,7 @@
 use super::message;
 use super::watch::{Watch, one_line};
 use crate::mcp::offer::Failed;
-use crate::sys::resident::{self, Resident, Spec};
+use crate::sys::process::resident::{self, Ended, Resident, Spec};
 use crate::sys::secret;
 use crate::sys::store;
 use crate::sys::terminal::harmless;
@@ -76,14 +76,14 @@ impl Programs {
 }
 
 impl Program {
-    /// How it ended, if it has.
-    fn status(&self) -> Option<String> {
+    /// How it ended, once it has.
+    fn ended(&self) -> Option<Ended> {
         let running = &self.programs.running;
         let mut running = running.lock().unwrap_or_else(PoisonError::into_inner);
         let found = running
             .iter_mut()
             .find(|(number, _)| *number == self.number);
-        found.and_then(|(_, resident)| resident.status())
+        found.and_then(|(_, resident)| resident.ended())
     }
 }
 
@@ -134,10 +134,15 @@ impl Streams {
         programs: &Arc<Programs>,
         watch: &Arc<Watch>,
     ) -> Result<Self, Failed> {
-        let what = |error: std::io::Error| {
-            Failed::Unreachable(format!("start `{}`: {error}", spec.program.display()))
+        let what = |error: std::io::Error| match error.kind() {
+            // There is no sandbox.
+            std::io::ErrorKind::Unsupported => Failed::Unusable(error.to_string()),
+            _ => Failed::Unreachable(error.to_string()),
         };
         let mut resident = resident::start(spec).map_err(what)?;
+        for place in &resident.unkept {
+            log::warn!(target: "mcp", "{}: nothing keeps it from changing `{}`", spec.name, place.display());
+        }
         let streams = (
             resident.input.take(),
             resident.output.take(),
@@ -307,14 +312,14 @@ impl Transport<RoleClient> for Streams {
         // Its last words and its status come a moment later than the end of its output.
         let mut status = None;
         for _ in 0..20 {
-            status = self.program.as_ref().and_then(Program::status);
+            status = self.program.as_ref().and_then(Program::ended);
             if status.is_some() || self.watch.why().is_some() {
                 break;
             }
             tokio::time::sleep(std::time::Duration::from_millis(10)).await;
         }
-        let how = status.map_or_else(String::new, |status| format!(" ({status})"));
-        let words = format!("it ended{how}{}", self.watch.last_words());
+        let how = status.map_or_else(|| "it ended".to_owned(), |ended| ended.to_string());
+        let words = format!("{how}{}", self.watch.last_words());
         self.watch.over(Failed::Broken(words));
         None
     }

@@ -3,8 +3,8 @@
 //!
 //! [`warden`]: super::warden
 
-use super::warden::{self, Order, Report, WARDEN};
-use super::{DETACHED, GIVE_UP, end_strays, is_alone, lets_mount, ourselves, prepare};
+use super::warden::{self, Order, Report};
+use super::{DETACHED, GIVE_UP, end_strays, is_alone, lets_mount, prepare};
 use crate::sys::sandbox::{self, Fence, Ours};
 use crate::sys::signal::{self, Patience};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -89,9 +89,15 @@ impl std::fmt::Display for Ended {
 /// [`io::ErrorKind::Unsupported`] where it is to be fenced and there is no sandbox, [`io::ErrorKind::Interrupted`] where the
 /// run is to end.
 pub fn start(spec: &Spec) -> io::Result<Resident> {
-    let mut command = Command::new(ourselves()?);
-    command.arg0(WARDEN);
-    start_by(command, spec)
+    start_by(us()?, spec)
+}
+
+/// This program, so that it becomes a warden.
+#[cfg(not(test))]
+fn us() -> io::Result<Command> {
+    let mut command = Command::new(super::ourselves()?);
+    command.arg0(warden::WARDEN);
+    Ok(command)
 }
 
 /// As [`start`], with the program that becomes the warden.
@@ -321,6 +327,10 @@ pub fn end_all(mut residents: Vec<Resident>) {
     }
 }
 
+// The program of the tests becomes one in another way.
+#[cfg(test)]
+use tests::warden as us;
+
 #[cfg(test)]
 mod tests {
     use super::{Ended, LONGEST, PATIENCE, Resident, Spec, end_all, start_by};
@@ -338,6 +348,10 @@ mod tests {
         let name = format!("sys::process::resident::tests::{test}");
         command.args([&name, "--exact", "--ignored", "--nocapture"]);
         command
+    }
+
+    pub(super) fn warden() -> io::Result<Command> {
+        Ok(us("be_the_warden"))
     }
 
     /// No test, but what [`us`] starts.

@@ -1,0 +1,191 @@
+//! What a server that is a program may reach of the user's files: what its entry in the config names, and nothing else.
+
+use crate::settings::servers::{Reached, Server};
+use crate::sys::paths::Paths;
+use crate::sys::sandbox::Fence;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// What tells the directory that a program's file belongs to.
+const MARKS: &[&str] = &[
+    "package.json",
+    "node_modules",
+    "pyproject.toml",
+    "Cargo.toml",
+    ".git",
+];
+
+/// Where a server may go. Paths are absolute and without links, and there is something at each of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Grant {
+    /// A directory of its own, which stays.
+    pub state: PathBuf,
+    pub reads: Vec<PathBuf>,
+    pub writes: Vec<PathBuf>,
+}
+
+/// The fence around a server, and what it has to be told for it.
+pub struct Walled {
+    pub fence: Fence,
+    /// Variables that it gets, unless its entry lists them: they lead it to what it may use.
+    pub env: Vec<(String, String)>,
+}
+
+/// Who puts up fences.
+pub trait Walls: Send + Sync {
+    /// # Errors
+    /// There can be none.
+    fn around(&self, grant: &Grant) -> io::Result<Walled>;
+}
+
+/// What the entry of `server` grants it, `program` being where its program is, and `directory` where it begins.
+pub(super) fn grant(
+    server: &Server,
+    program: &Path,
+    directory: &Path,
+    state: &Path,
+    paths: &Paths,
+) -> Grant {
+    let real = |path: PathBuf| std::fs::canonicalize(path).ok();
+    let named = |list: &[String]| -> Vec<PathBuf> {
+        let places = list.iter().map(|place| paths.expand(place));
+        places.filter_map(real).collect()
+    };
+    let arguments = match &server.reached {
+        Reached::Program { arguments, .. } => arguments.as_slice(),
+        Reached::Http(_) | Reached::Sse(_) => &[],
+    };
+    // As `/a/b`, and as `--file=/a/b`.
+    let values = arguments
+        .iter()
+        .map(|argument| match argument.split_once('=') {
+            Some((flag, value)) if flag.starts_with('-') => value,
+            _ => argument.as_str(),
+        });
+    let absolute = values.filter(|value| value.starts_with('/'));
+    let in_arguments: Vec<PathBuf> = absolute.filter_map(|value| real(value.into())).collect();
+    let mut reads = named(&server.read);
+    let files = in_arguments.iter().filter(|path| path.is_file()).cloned();
+    let programs = files.chain(real(program.to_owned()));
+    for file in programs {
+        reads.extend(project(&file, &paths.home));
+        reads.push(file);
+    }
+    let mut writes = named(&server.write);
+    writes.extend(in_arguments);
+    writes.extend(real(directory.to_owned()));
+    let is_all = |path: &PathBuf| path.parent().is_none();
+    for all in [&mut reads, &mut writes] {
+        all.retain(|path| !is_all(path));
+        all.sort();
+        all.dedup();
+    }
+    Grant {
+        state: real(state.to_owned()).unwrap_or_else(|| state.to_owned()),
+        reads,
+        writes,
+    }
+}
+
+/// The directory that `file`, a program, has its parts in. A home is none, nor is anything around one.
+fn project(file: &Path, home: &Path) -> Option<PathBuf> {
+    let home = std::fs::canonicalize(home).unwrap_or_else(|_| home.to_owned());
+    let mut around = file.ancestors().skip(1);
+    let is_too_wide = |path: &Path| home.starts_with(path) || path.components().count() < 3;
+    let found = around
+        .find(|path| is_too_wide(path) || MARKS.iter().any(|mark| path.join(mark).exists()))?;
+    // What is installed among other packages uses those.
+    let outermost = found
+        .ancestors()
+        .filter(|path| path.ends_with("node_modules"))
+        .last();
+    let found = outermost.and_then(Path::parent).unwrap_or(found);
+    (!is_too_wide(found)).then(|| found.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Grant, grant};
+    use crate::settings::servers::{Reached, Server};
+    use crate::sys::env::Env;
+    use crate::sys::paths::Paths;
+    use std::os::unix::fs::symlink;
+    use std::path::PathBuf;
+
+    #[test]
+    fn what_is_named_is_granted_and_a_program_its_parts() {
+        let temp = tempfile::tempdir().unwrap();
+        let root = std::fs::canonicalize(temp.path()).unwrap();
+        let home = root.join("u");
+        for folder in [
+            "state",
+            "docs",
+            "proj/build",
+            "pkg/node_modules/.bin",
+            "pkg/node_modules/s/dist",
+            "read me",
+        ] {
+            std::fs::create_dir_all(home.join(folder)).unwrap();
+        }
+        for file in [
+            "proj/package.json",
+            "proj/build/i.js",
+            "pkg/node_modules/s/package.json",
+            "pkg/node_modules/s/dist/i.js",
+            "alone.py",
+            "bin",
+        ] {
+            std::fs::write(home.join(file), "").unwrap();
+        }
+        symlink("../s/dist/i.js", home.join("pkg/node_modules/.bin/s")).unwrap();
+        let env: Env = [("HOME", home.to_str().unwrap())].into_iter().collect();
+        let paths = Paths::resolve(&env, None).unwrap();
+        let check = |arguments: &[&str], reads: &[&str], writes: &[&str]| {
+            let place = |argument: &&str| argument.replace('@', home.to_str().unwrap());
+            let server = Server {
+                reached: Reached::Program {
+                    command: "x".into(),
+                    arguments: arguments.iter().map(place).collect(),
+                    env: Vec::new(),
+                    directory: None,
+                },
+                read: vec!["~/read me".into(), "/nowhere".into()],
+                ..Server::default()
+            };
+            let state = home.join("state");
+            let found = grant(&server, &home.join("bin"), &state, &state, &paths);
+            let all = |names: &[&str], more: &[&str]| {
+                let mut all: Vec<PathBuf> = names
+                    .iter()
+                    .chain(more)
+                    .map(|name| home.join(name))
+                    .collect();
+                all.sort();
+                all
+            };
+            let expect = Grant {
+                state: home.join("state"),
+                reads: all(reads, &["read me", "bin"]),
+                writes: all(writes, &["state"]),
+            };
+            assert_eq!(found, expect, "{arguments:?}");
+        };
+        check(&["-y", "docs", "@/nowhere", "/"], &[], &[]);
+        check(
+            &["@/docs", "--file=@/alone.py"],
+            &["alone.py"],
+            &["docs", "alone.py"],
+        );
+        check(
+            &["@/proj/build/i.js"],
+            &["proj", "proj/build/i.js"],
+            &["proj/build/i.js"],
+        );
+        let installed = "pkg/node_modules/s/dist/i.js";
+        check(
+            &["@/pkg/node_modules/.bin/s"],
+            &["pkg", installed],
+            &[installed],
+        );
+    }
+}
