@@ -131,6 +131,13 @@ pub fn inner() -> Option<Exit> {
     if sys::editor::become_keeper() {
         return Some(Exit::Answered);
     }
+    if let Some(is_clean) = sys::process::become_warden() {
+        return Some(if is_clean {
+            Exit::Answered
+        } else {
+            Exit::Failed
+        });
+    }
     let error = sys::process::become_command()?.err();
     Some(error.map_or(Exit::Answered, |error| {
         let terminal = Terminal::probe(Some(false), true, true);

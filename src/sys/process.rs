@@ -1,5 +1,10 @@
 //! Children: each in a group of its own, with a deadline, its output drained and capped; and none that outlives the run.
 
+pub mod resident;
+mod warden;
+
+pub use warden::become_warden;
+
 use crate::error::Stop;
 use crate::sys::sandbox::{Fence, Ours, Remembered};
 use crate::sys::signal::{self, Patience};
@@ -143,7 +148,7 @@ pub fn program(path: Option<&str>) -> io::Result<PathBuf> {
     Ok(found.filter(same).unwrap_or(own))
 }
 
-/// Those that go on by themselves: they are nobody's strays.
+/// Those that go on by themselves, and those that sit beside us: they are nobody's strays.
 static DETACHED: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
 
 /// Start this program once more, with `arguments`, without streams; nobody waits for it.
@@ -363,6 +368,21 @@ pub fn run(spec: &Spec, say: &mut dyn FnMut(&[u8])) -> io::Result<Finished> {
     run_with(spec, None, say)
 }
 
+/// What children need of us, once.
+fn prepare() {
+    static FIRST: Once = Once::new();
+    FIRST.call_once(|| {
+        // Whoever started us may have it ignored, and then the system takes leave of our children before we can.
+        static ENDED: AtomicBool = AtomicBool::new(false);
+        drop(signal_hook::flag::register(
+            signal_hook::consts::SIGCHLD,
+            &ENDED,
+        ));
+        // What a child leaves behind becomes ours, so that it can be ended. Not everywhere to be had, and then it is not.
+        let _: Result<_, _> = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
+    });
+}
+
 /// Bytes that are kept of what a command complains of.
 const COMPLAINTS: u64 = 16 << 10;
 
@@ -390,17 +410,7 @@ fn run_with(
     errors: Option<io::PipeWriter>,
     say: &mut dyn FnMut(&[u8]),
 ) -> io::Result<Finished> {
-    static FIRST: Once = Once::new();
-    FIRST.call_once(|| {
-        // Whoever started us may have it ignored, and then the system takes leave of our children before we can.
-        static ENDED: AtomicBool = AtomicBool::new(false);
-        drop(signal_hook::flag::register(
-            signal_hook::consts::SIGCHLD,
-            &ENDED,
-        ));
-        // What a child leaves behind becomes ours, so that it can be ended. Not everywhere to be had, and then it is not.
-        let _: Result<_, _> = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
-    });
+    prepare();
     let writing = spec.fence.as_ref().filter(|fence| fence.writes.len() > 1);
     let turn = match writing.map(|fence| Turn::take(fence, Patience::of(spec.timeout))) {
         None => None,
@@ -546,7 +556,7 @@ fn spawn(
     command.stderr(errors.unwrap_or(writer));
     let mut groups = groups();
     let process = match (&spec.fence, with_mounts) {
-        (Some(fence), None) => fence.around(|| command.spawn())?,
+        (Some(fence), None) => fence.around(&Ours::now(), || command.spawn())?,
         _ => command.spawn()?,
     };
     if spec.fence.is_some() {
@@ -811,7 +821,7 @@ pub(crate) mod tests {
     }
 
     /// Whether a process with this mark in its arguments runs.
-    fn lives(mark: &str) -> bool {
+    pub(super) fn lives(mark: &str) -> bool {
         let all = std::fs::read_dir("/proc").unwrap().flatten();
         all.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok())
             .any(|line| String::from_utf8_lossy(&line).contains(mark))

@@ -111,7 +111,14 @@ const ONLY_IN: &[(&str, &[&str])] = &[
     ("SystemTime::now", &[]),
     // A sleep that no signal ends.
     ("thread::sleep", &["sys/process.rs", "sys/store.rs"]),
-    ("Command::new", &["sys/process.rs"]),
+    (
+        "Command::new",
+        &[
+            "sys/process.rs",
+            "sys/process/resident.rs",
+            "sys/process/warden.rs",
+        ],
+    ),
     ("ureq::", &["sys/http.rs"]),
     ("rmcp::", &["mcp/client"]),
     ("tokio::", &["mcp/client"]),

@@ -153,7 +153,7 @@ const THREADS: usize = 64;
 pub struct Ours {
     /// Every thread: its number does for the process's.
     threads: Vec<i32>,
-    group: i32,
+    groups: Vec<i32>,
 }
 
 impl Ours {
@@ -171,8 +171,16 @@ impl Ours {
         threads.truncate(THREADS);
         Self {
             threads,
-            group: rustix::process::getpgrp().as_raw_nonzero().get(),
+            groups: vec![rustix::process::getpgrp().as_raw_nonzero().get()],
         }
+    }
+
+    /// These and those of `other`, which come first where they are too many.
+    pub fn and(mut self, other: &Self) -> Self {
+        self.threads.splice(0..0, other.threads.iter().copied());
+        self.threads.truncate(THREADS);
+        self.groups.extend(&other.groups);
+        self
     }
 
     /// The calls that would reach us, by the argument that says whom.
@@ -198,7 +206,9 @@ impl Ours {
             rules.insert(call, them(0)?);
         }
         let kill = rules.get_mut(&libc::SYS_kill)?;
-        kill.push(is(0, number(-self.group))?);
+        for group in &self.groups {
+            kill.push(is(0, number(-group))?);
+        }
         // Everybody.
         kill.push(is(0, number(-1))?);
         Some(rules)

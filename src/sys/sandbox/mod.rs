@@ -116,16 +116,19 @@ impl Fence {
         }
     }
 
-    /// Do `work` on a thread that is fenced in, and that ends with it.
+    /// Do `work` on a thread that is fenced in, and that ends with it. `ours` are not to be signalled from there.
     ///
     /// # Errors
     /// Those of `work`; also where any part of the fence cannot be put up, and then `work` is not done.
-    pub fn around<T: Send>(&self, work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
+    pub fn around<T: Send>(
+        &self,
+        ours: &Ours,
+        work: impl FnOnce() -> io::Result<T> + Send,
+    ) -> io::Result<T> {
         available().map_err(io::Error::other)?;
         let ruleset = self.ruleset()?;
-        let ours = Ours::now();
         on_thread(|| {
-            self.close(ruleset, &ours)?;
+            self.close(ruleset, ours)?;
             work()
         })?
     }
@@ -142,12 +145,24 @@ impl Fence {
     ///
     /// # Errors
     /// The system refuses any part of it; then the process is not to go on.
-    pub fn close_with_mounts(mut self, ours: &Ours) -> io::Result<()> {
+    pub fn close_with_mounts(self, ours: &Ours) -> io::Result<()> {
+        let left = self.mounted()?;
+        let ruleset = left.ruleset()?;
+        left.close(ruleset, ours)
+    }
+
+    /// Give this whole process, which must have one thread, mounts of its own, which do what is said there. Returned is what
+    /// of the fence is still to be put up.
+    ///
+    /// # Errors
+    /// As [`Self::close_with_mounts`].
+    pub fn mounted(mut self) -> io::Result<Self> {
         mounts::arrange(&self)?;
         self.closed = Vec::new();
         self.writes.push(PathBuf::from(mounts::SHARED_MEMORY));
-        let ruleset = self.ruleset()?;
-        self.close(ruleset, ours)
+        // Rules that were made before are those of other mounts.
+        self.ready = Arc::default();
+        Ok(self)
     }
 
     /// Whether commands get mounts of their own. `probe` tries it, once, where that would be of use.

@@ -1,6 +1,6 @@
 //! A fence, tried: what must not be possible inside is really attempted there, on a thread that then ends.
 
-use super::Fence;
+use super::{Fence, Ours};
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::net::{TcpListener, TcpStream, UdpSocket};
@@ -29,7 +29,7 @@ pub fn run(fence: &Fence, outside: &[PathBuf], closed: &[PathBuf]) -> io::Result
     let address = listener.local_addr()?;
     let socket = temp.path().join("socket");
     let _there = UnixListener::bind(&socket)?;
-    let mut trials = fence.around(|| {
+    let mut trials = fence.around(&Ours::now(), || {
         let mut trials = Vec::new();
         let mut tried = |what: String, done: io::Result<()>| {
             trials.push(Trial {

@@ -1,0 +1,604 @@
+//! Servers: children that stay, and are spoken to over their streams. Each has a [`warden`], which ends all that it
+//! started when the server ends, when it is told to, and when we are gone.
+//!
+//! [`warden`]: super::warden
+
+use super::warden::{self, Order, Report, WARDEN};
+use super::{DETACHED, GIVE_UP, end_strays, is_alone, lets_mount, ourselves, prepare};
+use crate::sys::sandbox::{self, Fence, Ours};
+use crate::sys::signal::{self, Patience};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
+use rustix::process::Pid;
+use std::io::{self, IoSlice, PipeReader, PipeWriter, Read, Write};
+use std::mem::MaybeUninit;
+use std::net::Shutdown;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::PoisonError;
+use std::time::{Duration, Instant};
+
+pub use warden::PATIENCE;
+
+/// The longest that it takes to end any number of servers: that of one that heeds nothing, and then some for the system.
+pub const LONGEST: Duration = PATIENCE.saturating_mul(2).saturating_add(GIVE_UP);
+/// How long a warden may take to start its server. It is a matter of milliseconds.
+const START: Duration = Duration::from_secs(20);
+
+/// A server to start.
+#[derive(Clone, Debug)]
+pub struct Spec {
+    /// What the config calls it.
+    pub name: String,
+    /// A path, or a name that is looked for in the PATH of `env`.
+    pub program: PathBuf,
+    pub arguments: Vec<String>,
+    pub directory: PathBuf,
+    /// All of its environment.
+    pub env: Vec<(String, String)>,
+    /// What it may reach. `None` for all that we may.
+    pub fence: Option<Fence>,
+}
+
+/// A server that was started. It is ended, and all that it started with it, when this is dropped.
+#[derive(Debug)]
+pub struct Resident {
+    /// What it reads: to be taken by whoever speaks to it. As long as anybody holds this, its input has not ended.
+    pub input: Option<PipeWriter>,
+    pub output: Option<PipeReader>,
+    /// What it complains of. Somebody must read this too, or it waits when the pipe is full.
+    pub errors: Option<PipeReader>,
+    /// Places that its fence names as kept, and that nothing keeps here, since there are no mounts to be had: it can change
+    /// them, and the user is to be told.
+    pub unkept: Vec<PathBuf>,
+    control: UnixStream,
+    /// What the warden has told that is no whole line yet.
+    told: Vec<u8>,
+    ended: Option<Ended>,
+    warden: Child,
+    server: Pid,
+    is_over: bool,
+}
+
+/// How a server ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    Status(i32),
+    Signal(i32),
+    /// Its warden was killed, so nobody knows.
+    Unknown,
+}
+
+impl std::fmt::Display for Ended {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Status(status) => write!(f, "it ended with status {status}"),
+            Self::Signal(signal) => write!(f, "it was ended by signal {signal}"),
+            Self::Unknown => f.write_str("it ended, and so did what watched it"),
+        }
+    }
+}
+
+/// Start a server.
+///
+/// # Errors
+/// It cannot be started: [`io::ErrorKind::NotFound`] where there is no such program or directory,
+/// [`io::ErrorKind::Unsupported`] where it is to be fenced and there is no sandbox, [`io::ErrorKind::Interrupted`] where the
+/// run is to end.
+pub fn start(spec: &Spec) -> io::Result<Resident> {
+    let mut command = Command::new(ourselves()?);
+    command.arg0(WARDEN);
+    start_by(command, spec)
+}
+
+/// As [`start`], with the program that becomes the warden.
+fn start_by(mut command: Command, spec: &Spec) -> io::Result<Resident> {
+    if spec.fence.is_some()
+        && let Err(lack) = sandbox::available()
+    {
+        return Err(io::Error::new(
+            io::ErrorKind::Unsupported,
+            format!(
+                "servers run in a sandbox only, and here is none ({lack}); `tools.mcpServers.{}.sandbox: \"off\"` in the \
+                 config runs this one without",
+                spec.name
+            ),
+        ));
+    }
+    prepare();
+    let with_mounts = spec.fence.as_ref().is_some_and(lets_mount);
+    let unkept = match &spec.fence {
+        Some(fence) if !with_mounts => fence
+            .kept
+            .iter()
+            .filter(|path| path.exists())
+            .cloned()
+            .collect(),
+        _ => Vec::new(),
+    };
+    let order = Order {
+        program: spec.program.clone(),
+        arguments: spec.arguments.clone(),
+        directory: spec.directory.clone(),
+        env: spec.env.clone(),
+        fence: spec.fence.clone(),
+        with_mounts,
+        ours: Ours::now(),
+    };
+    let (read, input) = io::pipe()?;
+    let (output, write) = io::pipe()?;
+    let (errors, complain) = io::pipe()?;
+    let (control, theirs) = UnixStream::pair()?;
+    command.env_clear().current_dir("/").process_group(0);
+    command
+        .stdin(OwnedFd::from(theirs))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    let warden = {
+        // Locked while it starts, so that nobody takes it for a stray.
+        let mut detached = DETACHED.lock().unwrap_or_else(PoisonError::into_inner);
+        let warden = command.spawn()?;
+        detached.push(Pid::from_child(&warden));
+        warden
+    };
+    // It holds the other end of the socket, which is to end when the warden does.
+    drop(command);
+    let mut resident = Resident {
+        input: Some(input),
+        output: Some(output),
+        errors: Some(errors),
+        unkept,
+        control,
+        told: Vec::new(),
+        ended: None,
+        server: Pid::from_child(&warden),
+        warden,
+        is_over: false,
+    };
+    send(
+        &mut resident.control,
+        &order,
+        [read.into(), write.into(), complain.into()],
+    )?;
+    resident.control.set_nonblocking(true)?;
+    let mut patience = Patience::of(START);
+    loop {
+        let has_more = resident.hear();
+        match resident.next() {
+            Some(Report::Started(server)) => {
+                resident.server = Pid::from_raw(server).ok_or(io::ErrorKind::InvalidData)?;
+                return Ok(resident);
+            }
+            Some(Report::Failed(Some(number), _)) => return Err(why(spec, number)),
+            Some(Report::Failed(None, words)) => return Err(io::Error::other(words)),
+            Some(Report::Ended(..)) => {}
+            None if has_more => match signal::readable(&resident.control, &mut patience) {
+                Ok(true) => {}
+                Ok(false) => return Err(io::ErrorKind::TimedOut.into()),
+                Err(_) => return Err(io::ErrorKind::Interrupted.into()),
+            },
+            None => return Err(io::Error::other("what was to watch it has ended")),
+        }
+    }
+}
+
+/// Why it could not be started, in words, where the system has the number `number` for that.
+fn why(spec: &Spec, number: i32) -> io::Error {
+    let error = io::Error::from_raw_os_error(number);
+    let program = spec.program.display();
+    let words = match error.kind() {
+        io::ErrorKind::NotFound if !spec.directory.is_dir() => {
+            format!("there is no directory `{}`", spec.directory.display())
+        }
+        io::ErrorKind::NotFound => format!("there is no program `{program}`"),
+        io::ErrorKind::PermissionDenied if spec.fence.is_some() => {
+            format!("`{program}` may not be run, or not within its sandbox")
+        }
+        _ => format!("`{program}`: {error}"),
+    };
+    io::Error::new(error.kind(), words)
+}
+
+/// Hand the warden the order, with the streams of the server.
+fn send(control: &mut UnixStream, order: &Order, streams: [OwnedFd; 3]) -> io::Result<()> {
+    let bytes = serde_json::to_vec(order).map_err(io::Error::other)?;
+    let length = (bytes.len() as u64).to_le_bytes();
+    let streams = streams.each_ref().map(AsFd::as_fd);
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
+    let mut with = SendAncillaryBuffer::new(&mut space);
+    with.push(SendAncillaryMessage::ScmRights(&streams));
+    let parts = [IoSlice::new(&length)];
+    rustix::net::sendmsg(&*control, &parts, &mut with, SendFlags::NOSIGNAL)?;
+    control.write_all(&bytes)
+}
+
+impl Resident {
+    /// The number of the server's process.
+    pub fn pid(&self) -> u32 {
+        self.server.as_raw_pid().unsigned_abs()
+    }
+
+    pub fn is_alive(&mut self) -> bool {
+        self.ended().is_none()
+    }
+
+    /// How it ended, once it has.
+    pub fn ended(&mut self) -> Option<Ended> {
+        let has_more = self.hear();
+        while let Some(report) = self.next() {
+            if let Report::Ended(status, signal) = report {
+                let signalled = signal.map_or(Ended::Unknown, Ended::Signal);
+                self.ended = Some(status.map_or(signalled, Ended::Status));
+            }
+        }
+        if !has_more {
+            self.ended.get_or_insert(Ended::Unknown);
+        }
+        self.ended
+    }
+
+    /// Take what the warden has told. Whether it may tell more.
+    fn hear(&mut self) -> bool {
+        let mut block = [0; 512];
+        loop {
+            match self.control.read(&mut block) {
+                Ok(0) => return false,
+                Ok(count) => self.told.extend_from_slice(&block[..count]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return error.kind() == io::ErrorKind::WouldBlock,
+            }
+        }
+    }
+
+    fn next(&mut self) -> Option<Report> {
+        let end = self.told.iter().position(|byte| *byte == b'\n')?;
+        let line: Vec<u8> = self.told.drain(..=end).collect();
+        serde_json::from_slice(&line).ok()
+    }
+
+    /// Let it see the end, and its warden that it is to end.
+    fn release(&mut self) {
+        self.input = None;
+        // Where it is gone already, it needs no telling.
+        drop(self.control.shutdown(Shutdown::Write));
+    }
+
+    /// Wait until the warden is done, or `end` comes; then it is killed, and what came to us of its server with it.
+    fn finish(&mut self, end: Instant) {
+        if std::mem::replace(&mut self.is_over, true) {
+            return;
+        }
+        let is_done = loop {
+            if !self.hear() {
+                break true;
+            }
+            let left = end.saturating_duration_since(Instant::now());
+            let Ok(timeout) = Timespec::try_from(left) else {
+                break false;
+            };
+            if left.is_zero() {
+                break false;
+            }
+            let mut fds = [PollFd::new(&self.control, PollFlags::IN)];
+            // Not even a signal ends this wait, which is short. Should it fail, the next look tells.
+            let _: Result<_, _> = poll(&mut fds, Some(&timeout));
+        };
+        if !is_done {
+            drop(self.warden.kill());
+        }
+        let was_in_order = self.warden.wait().is_ok_and(|status| status.success());
+        let pid = Pid::from_child(&self.warden);
+        let mut detached = DETACHED.lock().unwrap_or_else(PoisonError::into_inner);
+        detached.retain(|other| *other != pid);
+        drop(detached);
+        // While commands run, whoever waits for those ends what is nobody's.
+        if !was_in_order && is_alone() {
+            end_strays();
+        }
+    }
+}
+
+impl Drop for Resident {
+    fn drop(&mut self) {
+        self.release();
+        self.finish(Instant::now() + LONGEST);
+    }
+}
+
+/// End all of these, side by side: they see the end of their input, unless somebody still holds that; who has not ended
+/// within [`PATIENCE`] is asked to (`TERM`), and who has not ended within as long again is killed, with all that it started.
+/// All of it takes no longer than [`LONGEST`].
+pub fn end_all(mut residents: Vec<Resident>) {
+    for resident in &mut residents {
+        resident.release();
+    }
+    let end = Instant::now() + LONGEST;
+    for resident in &mut residents {
+        resident.finish(end);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Ended, LONGEST, PATIENCE, Resident, Spec, end_all, start_by};
+    use crate::sys::process::tests::{alone, lives};
+    use crate::sys::process::warden;
+    use crate::sys::sandbox::Fence;
+    use std::io::{self, BufRead, BufReader, Read, Write};
+    use std::path::PathBuf;
+    use std::process::{Command, Stdio};
+    use std::time::{Duration, Instant};
+
+    /// This program, so that it becomes `test` and nothing else.
+    fn us(test: &str) -> Command {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        let name = format!("sys::process::resident::tests::{test}");
+        command.args([&name, "--exact", "--ignored", "--nocapture"]);
+        command
+    }
+
+    /// No test, but what [`us`] starts.
+    #[test]
+    #[ignore = "it is the warden of the others"]
+    fn be_the_warden() {
+        let is_one = rustix::net::sockopt::socket_type(rustix::stdio::stdin()).is_ok();
+        assert!(!is_one || warden::watch().unwrap());
+    }
+
+    fn spec(command: &str) -> Spec {
+        Spec {
+            name: "one".into(),
+            program: "sh".into(),
+            arguments: vec!["-c".into(), command.into()],
+            directory: "/".into(),
+            env: vec![("PATH".into(), "/usr/bin:/bin".into())],
+            fence: None,
+        }
+    }
+
+    fn start(spec: &Spec) -> io::Result<Resident> {
+        start_by(us("be_the_warden"), spec)
+    }
+
+    /// The first line that it says, without the line's end.
+    fn line(resident: &mut Resident) -> String {
+        let mut line = String::new();
+        let output = resident.output.as_mut().unwrap();
+        BufReader::with_capacity(1, output)
+            .read_line(&mut line)
+            .unwrap();
+        line.trim_end().to_owned()
+    }
+
+    /// A number of this very run: what another left behind proves nothing.
+    fn mark(number: u32) -> String {
+        format!("{}.{number:02}", 300_000 + std::process::id())
+    }
+
+    fn sleeps(number: u32) -> bool {
+        lives(&format!("sleep\0{}", mark(number)))
+    }
+
+    /// What was begun in the background may yet have to become what it is.
+    fn fall_asleep(numbers: &[u32]) {
+        let begun = Instant::now();
+        while !numbers.iter().all(|number| sleeps(*number)) {
+            assert!(begun.elapsed() < Duration::from_secs(30));
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    #[test]
+    fn it_is_spoken_to_and_the_end_of_its_input_ends_it() {
+        let _alone = alone();
+        let mut resident = start(&spec(
+            "read word; echo \"$word to you\"; echo no >&2; cat; exit 3",
+        ))
+        .unwrap();
+        assert!(resident.is_alive());
+        let mut input = resident.input.take().unwrap();
+        input.write_all(b"good day\n").unwrap();
+        assert_eq!(line(&mut resident), "good day to you");
+        drop(input);
+        let mut rest = String::new();
+        let (mut output, mut errors) = (
+            resident.output.take().unwrap(),
+            resident.errors.take().unwrap(),
+        );
+        output.read_to_string(&mut rest).unwrap();
+        errors.read_to_string(&mut rest).unwrap();
+        assert_eq!(rest, "no\n");
+        resident.finish(Instant::now() + LONGEST);
+        assert_eq!(resident.ended(), Some(Ended::Status(3)));
+        let started = Instant::now();
+        end_all(vec![resident, start(&spec("cat; exit 0")).unwrap()]);
+        assert!(started.elapsed() < PATIENCE);
+    }
+
+    #[test]
+    fn what_cannot_be_started_is_told() {
+        let _alone = alone();
+        let check = |spec: Spec, kind: io::ErrorKind, words: &str| {
+            let error = start(&spec).unwrap_err();
+            assert_eq!((error.kind(), error.to_string()), (kind, words.to_owned()));
+        };
+        let missing = io::ErrorKind::NotFound;
+        check(
+            Spec {
+                program: "no-such".into(),
+                ..spec("")
+            },
+            missing,
+            "there is no program `no-such`",
+        );
+        check(
+            Spec {
+                directory: "/no-such".into(),
+                ..spec("")
+            },
+            missing,
+            "there is no directory `/no-such`",
+        );
+        check(
+            Spec {
+                program: "/etc/passwd".into(),
+                ..spec("")
+            },
+            io::ErrorKind::PermissionDenied,
+            "`/etc/passwd`: Permission denied (os error 13)",
+        );
+    }
+
+    #[test]
+    fn who_heeds_nothing_ends_all_the_same_and_many_at_once() {
+        let _alone = alone();
+        let mut residents = Vec::new();
+        for number in 0..4 {
+            let deaf = format!(
+                "trap '' TERM HUP; setsid sleep {0} & (setsid sh -c 'setsid sleep {0} & sleep {0}' &); echo on; sleep {0}",
+                mark(number)
+            );
+            let mut resident = start(&spec(&deaf)).unwrap();
+            assert_eq!(line(&mut resident), "on");
+            residents.push(resident);
+        }
+        fall_asleep(&[0, 1, 2, 3]);
+        let started = Instant::now();
+        end_all(residents);
+        assert!(started.elapsed() >= PATIENCE * 2 && started.elapsed() < LONGEST);
+        assert!(!(0..4).any(sleeps));
+    }
+
+    #[test]
+    fn what_it_left_ends_with_it() {
+        let _alone = alone();
+        let left = format!(
+            "setsid sleep {} & setsid sleep {} & echo on; kill -9 $$",
+            mark(10),
+            mark(11)
+        );
+        let mut resident = start(&spec(&left)).unwrap();
+        // Held open by what was left, until that ends.
+        let mut said = String::new();
+        resident
+            .output
+            .take()
+            .unwrap()
+            .read_to_string(&mut said)
+            .unwrap();
+        assert!(!sleeps(10) && !sleeps(11));
+        resident.finish(Instant::now() + LONGEST);
+        assert_eq!(
+            (said.as_str(), resident.ended()),
+            ("on\n", Some(Ended::Signal(9)))
+        );
+    }
+
+    #[test]
+    fn without_its_warden_it_ends_too() {
+        let _alone = alone();
+        let hostile = format!(
+            "read word; kill -9 $PPID; trap '' TERM; setsid sleep {} & echo on; sleep {}",
+            mark(20),
+            mark(21)
+        );
+        let mut resident = start(&spec(&hostile)).unwrap();
+        let input = resident.input.as_mut().unwrap();
+        input.write_all(b"now\n").unwrap();
+        assert_eq!(line(&mut resident), "on");
+        while resident.ended().is_none() {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        assert_eq!(resident.ended(), Some(Ended::Unknown));
+        fall_asleep(&[20, 21]);
+        drop(resident);
+        assert!(!sleeps(20) && !sleeps(21));
+    }
+
+    /// No test, but the program that is killed in the next.
+    #[test]
+    #[ignore = "it is started by another"]
+    fn be_the_starter() {
+        let Ok(command) = std::env::var("COMMAND_TO_KEEP") else {
+            return;
+        };
+        let mut resident = start(&spec(&command)).unwrap();
+        assert_eq!(line(&mut resident), "on");
+        crate::sys::terminal::Terminal::probe(Some(false), true, true).fail("ready");
+        std::thread::sleep(Duration::from_secs(60));
+    }
+
+    #[test]
+    fn nothing_outlives_us() {
+        let _alone = alone();
+        let deaf = format!(
+            "trap '' TERM; setsid sleep {} & echo on; sleep {}",
+            mark(30),
+            mark(31)
+        );
+        let mut starter = us("be_the_starter");
+        starter
+            .env("COMMAND_TO_KEEP", deaf)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null());
+        let mut starter = starter.stderr(Stdio::piped()).spawn().unwrap();
+        let mut said = BufReader::new(starter.stderr.take().unwrap());
+        let mut line = String::new();
+        while !line.ends_with("ready\n") {
+            assert!(said.read_line(&mut line).unwrap() > 0, "{line}");
+        }
+        fall_asleep(&[30, 31]);
+        starter.kill().unwrap();
+        starter.wait().unwrap();
+        let killed = Instant::now();
+        while sleeps(30) || sleeps(31) {
+            assert!(killed.elapsed() < LONGEST + Duration::from_secs(5));
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    #[test]
+    fn a_fence_holds_it_and_its_warden_is_out_of_reach() {
+        let _alone = alone();
+        let temp = tempfile::tempdir().unwrap();
+        let dir = std::fs::canonicalize(temp.path()).unwrap();
+        for name in ["own", "closed", "else"] {
+            std::fs::create_dir(dir.join(name)).unwrap();
+            std::fs::write(dir.join(name).join("file"), name).unwrap();
+        }
+        let places = |names: &[&str]| -> Vec<PathBuf> {
+            let places = names.iter().map(|name| dir.join(name));
+            places
+                .filter_map(|path| std::fs::canonicalize(path).ok())
+                .collect()
+        };
+        let reads = ["/usr", "/bin", "/lib", "/lib64", "/etc", "closed"];
+        let fence = Fence::new(
+            places(&reads),
+            places(&["own"]),
+            places(&["closed"]),
+            Vec::new(),
+            true,
+        );
+        let tries = format!(
+            "cd {}; echo x > own/new && echo wrote; cat closed/file; cat else/file; echo x > else/new; kill -9 $PPID; kill -9 {}; \
+             echo on; cat",
+            dir.display(),
+            std::process::id()
+        );
+        let spec = Spec {
+            fence: Some(fence),
+            ..spec(&tries)
+        };
+        let mut resident = start(&spec).unwrap();
+        let mut input = resident.input.take().unwrap();
+        assert_eq!(line(&mut resident), "wrote");
+        assert_eq!(line(&mut resident), "on");
+        input.write_all(b"still\n").unwrap();
+        assert_eq!(line(&mut resident), "still");
+        assert!(resident.is_alive() && !dir.join("else/new").exists());
+    }
+}
