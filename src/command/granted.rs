@@ -33,6 +33,7 @@ const OURS: &[&str] = &[
     "mcp",
     "profiles",
     "sessions",
+    "tools.jsonl",
     "trust.json",
     "undo",
     "usage.jsonl",
@@ -409,31 +410,35 @@ fn reach(
             ..Reach::default()
         });
     }
-    let root = real.of(&world.paths.root);
-    let inner = |name: &str| workspace.join(name);
+    let (hidden, notes, read_only) = closed(world, workspace, real);
     Ok(Reach {
         directory,
         workspace: workspace.to_owned(),
         home,
         roots,
-        hidden: OURS
-            .iter()
-            .map(|name| root.join(name))
-            .chain([
-                inner("cron"),
-                inner("sessions"),
-                real.of(&absolute(&world.paths.auth())),
-                real.of(&absolute(&world.paths.config)),
-            ])
-            .collect(),
-        notes: NOTES.iter().map(|name| inner(name)).collect(),
-        read_only: memory::OWN
-            .iter()
-            .map(|name| inner("memory").join(name))
-            .chain([inner(".git"), inner(".nanobot")])
-            .collect(),
+        hidden,
+        notes,
+        read_only,
         ..Reach::default()
     })
+}
+
+/// What of our own directory and of the workspace nobody sees, what tells a later run what to do, and what is not changed.
+pub(super) fn closed(
+    world: &World,
+    workspace: &Path,
+    real: &mut Real,
+) -> (Vec<PathBuf>, Vec<PathBuf>, Vec<PathBuf>) {
+    let root = real.of(&absolute(&world.paths.root));
+    let inner = |name: &str| workspace.join(name);
+    let ours = OURS.iter().map(|name| root.join(name));
+    let mut hidden: Vec<PathBuf> = ours.chain([inner("cron"), inner("sessions")]).collect();
+    hidden.push(real.of(&absolute(&world.paths.auth())));
+    hidden.push(real.of(&absolute(&world.paths.config)));
+    let notes = NOTES.iter().map(|name| inner(name)).collect();
+    let own = memory::OWN.iter().map(|name| inner("memory").join(name));
+    let read_only = own.chain([inner(".git"), inner(".nanobot")]).collect();
+    (hidden, notes, read_only)
 }
 
 /// Where the work is.

@@ -25,3 +25,4 @@ mod trial;
 pub mod trust;
 pub mod undo;
 pub mod usage;
+mod walls;

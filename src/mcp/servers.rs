@@ -57,6 +57,7 @@ fn mark_of(servers: &[Server], ground: &Ground) -> String {
         paths,
         offline,
         answers,
+        walls: _,
     } = ground;
     let mut mark = format!("{} {offline} {}", paths.root.display(), answers.is_some());
     for server in servers {

@@ -1,18 +1,16 @@
 //! `exec`: a command of the shell, in a group of its own, with a deadline and without our keys in its environment; and,
 //! unless the user has turned that off, in the kernel's sandbox, which lets it do what the policy lets it do.
 
+use super::fence::{self, Tools};
 use super::files::Files;
 use super::{Effect, Failure, Output, Tool};
 use crate::policy::Refusal;
-use crate::policy::secrets;
-use crate::policy::startup::NAMES;
 use crate::provider::ToolSpec;
 use crate::sys::env::{Env, INSIDE};
 use crate::sys::letters::Letters;
 use crate::sys::process::{self, Spec};
-use crate::sys::sandbox::{self, Fence, private, startup, system};
+use crate::sys::sandbox::{self, Fence, private, system};
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -76,9 +74,7 @@ pub struct Exec {
     containment: Containment,
     /// Where the run's private directory may be made.
     temporary: Vec<PathBuf>,
-    /// Where the user says that tools lie, and what of them is closed.
-    tools: Vec<PathBuf>,
-    logins: Vec<PathBuf>,
+    tools: Tools,
     whole: Option<Box<Whole>>,
     fence: OnceLock<Fence>,
 }
@@ -100,14 +96,16 @@ impl Exec {
                 "timeout": { "type": "integer", "minimum": 1, "maximum": LONGEST, "description": "seconds" },
             } }),
         };
-        let (tools, logins) = system::moved(|name| env.get(name));
+        let variables = environment(limits, env);
+        let path = variables.iter().find(|(name, _)| name == "PATH");
+        let tools = Tools::new(path.map_or("", |(_, path)| path), env);
         Self {
             spec,
             files,
             timeout: limits.timeout,
             // With room for what is added, so that the result is not cut again: only the first cut knows the size.
             keep: limits.result / 32 * 15,
-            env: environment(limits, env),
+            env: variables,
             containment,
             temporary: env
                 .get("TMPDIR")
@@ -117,7 +115,6 @@ impl Exec {
                 .filter(|path| path.is_absolute())
                 .collect(),
             tools,
-            logins,
             whole: None,
             fence: OnceLock::new(),
         }
@@ -144,59 +141,10 @@ impl Exec {
         if let Some(fence) = self.fence.get() {
             return Ok(fence.clone());
         }
-        let reach = &self.files.reach;
         let private = private::directory(&self.temporary)?;
-        let path = self.env.iter().find(|(name, _)| name == "PATH");
-        let mut reads = system::reads(path.map_or("", |(_, path)| path), &self.tools, &reach.home);
-        reads.extend(reach.roots.iter().map(|root| root.path.clone()));
-        let mut closed = reach.hidden.clone();
-        let mut writes = self.writes();
-        let granted: Vec<&Path> = reach.roots.iter().map(|root| root.path.as_path()).collect();
-        let root_home = Path::new(secrets::HOME_OF_ROOT);
-        let homes = system::homes(&[&reach.home, root_home], secrets::HOMES, &granted)?;
-        // Those of others too: whoever is root may read them all. Of theirs, what is not there cannot be read.
-        let others = homes.iter().filter(|home| **home != reach.home);
-        let others = others
-            .flat_map(|home| secrets::places(home))
-            .filter(|place| {
-                place.is_symlink()
-                    || place.exists()
-                    || writes.iter().any(|root| place.starts_with(root))
-            });
-        let of_homes = secrets::places(&reach.home).chain(others);
-        // What the user names, the user means.
-        closed.extend(
-            system::secrets(of_homes, secrets::system_places())
-                .into_iter()
-                .chain(self.logins.iter().cloned())
-                .filter(|secret| !reach.names(secret)),
-        );
-        let nested = of_all(&writes, &startup::kept_beneath);
-        // Where these are the places of several at once, each of them keeps its own.
-        let bound = reach.each().into_iter();
-        let of_writes = bound.filter(|one| !one.is_free || reach.is_free);
-        let of_writes = of_writes.flat_map(|one| {
-            let writes: Vec<PathBuf> = one.written_by_commands().map(Path::to_owned).collect();
-            // What is run at the next start counts from a home too, wherever around it or within it files may be changed.
-            let of_homes = homes.iter().flat_map(|home| startup::kept(home, NAMES));
-            let mut kept = of_all(&writes, &|root| startup::kept(root, NAMES));
-            kept.extend(of_homes);
-            kept.retain(|place| !writes.contains(place));
-            kept
-        });
-        let only_read = reach.roots.iter().filter(|root| !root.may_write);
-        let only_read = only_read.map(|root| root.path.clone());
-        let kept: BTreeSet<PathBuf> = of_writes
-            .chain(only_read.filter(|path| !writes.contains(path)))
-            .chain(reach.read_only.iter().cloned())
-            // A command has said something, and so has a stranger, whatever was said before.
-            .chain(reach.notes.iter().cloned())
-            .filter(|place| writes.iter().any(|root| place.starts_with(root)))
-            .collect();
-        let kept = kept.into_iter().collect();
-        writes.push(private);
-        let mut fence = Fence::new(reads, writes, closed, kept, self.containment.net);
-        fence.nested = nested;
+        let reach = &self.files.reach;
+        let mut fence = fence::around(reach, &self.tools, self.containment.net)?;
+        fence.writes.push(private);
         fence.hides = self.holds_closed(&fence.closed);
         if let Some(make) = &self.whole
             && process::lets_mount(&fence)
@@ -359,24 +307,6 @@ impl Exec {
                 .to_owned()
         })
     }
-}
-
-/// What `of` names beneath `writes`. Of places within each other the innermost says what is kept, as for the file tools: who
-/// means a start-up file grants that very file.
-fn of_all(writes: &[PathBuf], of: &dyn Fn(&Path) -> Vec<PathBuf>) -> Vec<PathBuf> {
-    let is_innermost = |root: &Path, path: &Path| {
-        let inner = |other: &&PathBuf| *other != root && other.starts_with(root);
-        !writes
-            .iter()
-            .filter(inner)
-            .any(|other| path.starts_with(other))
-    };
-    let of_one = |root: &PathBuf| {
-        let mut places = of(root);
-        places.retain(|path| is_innermost(root, path));
-        places
-    };
-    writes.iter().flat_map(of_one).collect()
 }
 
 /// What programs say when a place holds what is kept, or is kept itself, by a mount.

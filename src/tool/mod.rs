@@ -23,6 +23,7 @@ pub mod cron;
 pub mod delete_file;
 pub mod edit_file;
 pub mod exec;
+pub mod fence;
 pub mod files;
 pub mod glob;
 pub mod grep;

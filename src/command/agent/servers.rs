@@ -3,6 +3,7 @@
 
 use super::places::Cast;
 use crate::World;
+use crate::command::walls;
 use crate::mcp::client::Ground;
 use crate::mcp::name::PREFIX;
 use crate::mcp::roster::{Offers, Wanted};
@@ -77,6 +78,7 @@ pub(super) fn offered(
         paths: world.paths.clone(),
         offline,
         answers: cast.answers.clone(),
+        walls: Some(walls::of(world, settings)),
     };
     let roster = world
         .servers

@@ -2,6 +2,7 @@
 
 use crate::World;
 use crate::cli::mcp::Mcp as Arguments;
+use crate::command::walls;
 use crate::error::{Exit, fail, fail_hint};
 use crate::mcp::cache::Cache;
 use crate::mcp::client::Ground;
@@ -85,15 +86,17 @@ impl<'w> Desk<'w> {
     fn open(world: &'w World) -> Result<Self> {
         let config = Config::load(&world.paths.config)?;
         let settings = Settings::resolve(&config, &world.env, &Overrides::default(), &world.paths)?;
-        Ok(Self::of(world, settings.servers, false))
+        Ok(Self::of(world, &settings, false))
     }
 
-    fn of(world: &'w World, servers: Vec<Server>, offline: bool) -> Self {
+    fn of(world: &'w World, settings: &Settings, offline: bool) -> Self {
+        let servers = settings.servers.clone();
         let ground = Ground {
             env: world.env.clone(),
             paths: world.paths.clone(),
             offline,
             answers: None,
+            walls: Some(walls::of(world, settings)),
         };
         let folder = world.paths.mcp();
         Self {
@@ -159,9 +162,9 @@ pub(super) fn ask_all(
     settings: &Settings,
     offline: bool,
 ) -> Result<Vec<(Server, Result<Look>)>> {
-    let used = settings.servers.iter().filter(|server| !server.disabled);
-    let desk = Desk::of(world, used.cloned().collect(), offline);
-    let all: Vec<&Server> = desk.servers.iter().collect();
+    let desk = Desk::of(world, settings, offline);
+    let used = desk.servers.iter().filter(|server| !server.disabled);
+    let all: Vec<&Server> = used.collect();
     let asked = test::ask(&desk, &all).into_iter();
     let asked = asked
         .map(|asked| (asked.server.clone(), asked.look))

@@ -47,6 +47,12 @@ pub(super) fn arrange(fence: &Fence) -> io::Result<()> {
             rustix::mount::mount_bind_recursive(name(&held), name(&held))?;
         }
     }
+    // What is granted within a kept place stays as it is when that becomes read-only: as a mount of its own it is carried along.
+    for place in fence.writes.iter().filter(|place| is_within(place, &kept)) {
+        if let Ok((held, _)) = hold(place) {
+            rustix::mount::mount_bind_recursive(name(&held), name(&held))?;
+        }
+    }
     for place in kept {
         let (held, kind) = hold(&place)?;
         match kind {
@@ -105,6 +111,12 @@ fn existing(places: &[PathBuf], granted: &[&Vec<PathBuf>]) -> BTreeSet<PathBuf> 
         .filter(|place| hold(place).is_ok())
         .cloned()
         .collect()
+}
+
+/// Whether `place` lies in one of `kept` that becomes read-only, and is none itself.
+fn is_within(place: &Path, kept: &BTreeSet<PathBuf>) -> bool {
+    let mut above = place.ancestors().skip(1);
+    above.any(|above| kept.contains(above) && !above.ends_with(".git"))
 }
 
 /// The directories between what may be written and what is kept there, from above down.

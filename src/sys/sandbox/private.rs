@@ -1,4 +1,5 @@
-//! A directory for what commands write by the way: one for each run of the program, its owner's only, gone when it ends.
+//! A directory for what commands write by the way: one for each run of the program, its owner's only, gone when it ends. And
+//! further ones, for servers: what one keeps there is not the commands' to change.
 //!
 //! The kernel's lock on it says that its run lives. What a killed run left is taken away by a later one, a minute
 //! afterwards at the earliest.
@@ -24,6 +25,7 @@ struct Made {
 }
 
 static MADE: Mutex<Option<Made>> = Mutex::new(None);
+static FURTHER: Mutex<Vec<Made>> = Mutex::new(Vec::new());
 
 fn made() -> MutexGuard<'static, Option<Made>> {
     MADE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -38,10 +40,26 @@ pub fn directory(places: &[PathBuf]) -> io::Result<PathBuf> {
     if let Some(made) = &*made {
         return Ok(made.path.clone());
     }
+    make_in(places).map(|new| made.insert(new).path.clone())
+}
+
+/// One more, as [`directory`] makes it.
+///
+/// # Errors
+/// As [`directory`].
+pub fn another(places: &[PathBuf]) -> io::Result<PathBuf> {
+    let new = make_in(places)?;
+    let path = new.path.clone();
+    let mut further = FURTHER.lock().unwrap_or_else(PoisonError::into_inner);
+    further.push(new);
+    Ok(path)
+}
+
+fn make_in(places: &[PathBuf]) -> io::Result<Made> {
     let mut last = io::Error::from(io::ErrorKind::NotFound);
     for place in places {
         match make(place) {
-            Ok(new) => return Ok(made.insert(new).path.clone()),
+            Ok(new) => return Ok(new),
             Err(error) => {
                 last = io::Error::new(error.kind(), format!("`{}`: {error}", place.display()));
             }
@@ -61,9 +79,10 @@ fn make(place: &Path) -> io::Result<Made> {
     Ok(Made { path, _lock: lock })
 }
 
-/// Last thing in `main`: take it away.
+/// Last thing in `main`: take them away.
 pub fn tidy() {
-    if let Some(made) = made().take() {
+    let mut further = FURTHER.lock().unwrap_or_else(PoisonError::into_inner);
+    for made in made().take().into_iter().chain(further.drain(..)) {
         remove(&made.path);
     }
 }
@@ -124,7 +143,7 @@ fn open_up(path: &Path) {
 
 #[cfg(test)]
 mod tests {
-    use super::{open_up, remove, take_away_what_was_left};
+    use super::{another, open_up, remove, take_away_what_was_left};
     use std::fs::{File, FileTimes, Permissions};
     use std::os::unix::fs::PermissionsExt;
     use std::time::{Duration, SystemTime};
@@ -151,6 +170,15 @@ mod tests {
         take_away_what_was_left(temp.path());
         assert!(!old.exists());
         assert!(new.exists() && other.exists() && held.exists());
+    }
+
+    #[test]
+    fn further_ones_are_others() {
+        let temp = tempfile::tempdir().unwrap();
+        let places = [temp.path().join("missing"), temp.path().to_owned()];
+        let (one, two) = (another(&places).unwrap(), another(&places).unwrap());
+        assert!(one != two && one.is_dir() && two.is_dir());
+        assert!(another(&places[..1]).is_err());
     }
 
     #[test]

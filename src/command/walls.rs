@@ -1,0 +1,58 @@
+//! The sandboxes of MCP servers: what the policy closes to everybody stays closed to them, whatever their entries name.
+
+use crate::World;
+use crate::command::granted;
+use crate::mcp::client::{Grant, Walled, Walls};
+use crate::settings::Settings;
+use crate::sys::paths::Real;
+use crate::tool::fence::{self, Station, Tools};
+use std::io;
+use std::sync::Arc;
+
+/// Puts them up.
+struct Sandboxes {
+    /// What is the same for all servers.
+    common: Station,
+    tools: Tools,
+}
+
+/// Who puts up the sandboxes of the servers of `settings`.
+pub(super) fn of(world: &World, settings: &Settings) -> Arc<dyn Walls> {
+    let mut real = Real::default();
+    let workspace = real.of(&granted::absolute(&settings.workspace));
+    let (mut hidden, notes, read_only) = granted::closed(world, &workspace, &mut real);
+    // Its own directory is there, and the fence closes what lies beside that.
+    let around = real.of(&granted::absolute(&world.paths.mcp()));
+    hidden.retain(|place| *place != around);
+    Arc::new(Sandboxes {
+        common: Station {
+            home: real.of(&world.paths.home),
+            ours: real.of(&granted::absolute(&world.paths.root)),
+            hidden,
+            read_only: [notes, read_only].concat(),
+            ..Station::default()
+        },
+        tools: Tools::new(world.env.get("PATH").unwrap_or_default(), &world.env),
+    })
+}
+
+impl Walls for Sandboxes {
+    fn around(&self, grant: &Grant) -> io::Result<Walled> {
+        let Grant {
+            state,
+            reads,
+            writes,
+        } = grant.clone();
+        let station = Station {
+            reads,
+            writes,
+            temporary: state.join("tmp"),
+            state,
+            ..self.common.clone()
+        };
+        Ok(Walled {
+            fence: fence::of_server(&station, &self.tools)?,
+            env: fence::led(&station),
+        })
+    }
+}
