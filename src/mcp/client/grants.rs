@@ -71,6 +71,10 @@ pub(super) fn grant(
         reads.extend(project(&file, &paths.home));
         reads.push(file);
     }
+    // A virtual environment of Python's, by the name under which its program is called: that is a link out of it.
+    let folders = program.ancestors().skip(1).take(2);
+    let mut of_python = folders.filter(|folder| folder.join("pyvenv.cfg").is_file());
+    reads.extend(of_python.next().and_then(|folder| real(folder.to_owned())));
     let mut writes = named(&server.write);
     writes.extend(in_arguments);
     writes.extend(real(directory.to_owned()));
@@ -124,6 +128,7 @@ mod tests {
             "pkg/node_modules/.bin",
             "pkg/node_modules/s/dist",
             "read me",
+            "venv/bin",
         ] {
             std::fs::create_dir_all(home.join(folder)).unwrap();
         }
@@ -171,6 +176,12 @@ mod tests {
             assert_eq!(found, expect, "{arguments:?}");
         };
         check(&["-y", "docs", "@/nowhere", "/"], &[], &[]);
+        std::fs::write(home.join("venv/pyvenv.cfg"), "").unwrap();
+        symlink(home.join("bin"), home.join("venv/bin/python")).unwrap();
+        let state = home.join("state");
+        let python = home.join("venv/bin/python");
+        let found = grant(&Server::default(), &python, &state, &state, &paths);
+        assert_eq!(found.reads, [home.join("bin"), home.join("venv")]);
         check(
             &["@/docs", "--file=@/alone.py"],
             &["alone.py"],
