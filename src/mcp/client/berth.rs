@@ -15,6 +15,7 @@ use super::watch::{Watch, Watched, one_line};
 use crate::mcp::offer::{Answer, Failed, Offer};
 use crate::settings::servers::{Reached, Server};
 use crate::sys::process::resident::Spec;
+use crate::sys::signal;
 use crate::sys::store;
 use rmcp::RoleClient;
 use rmcp::model::{
@@ -52,6 +53,8 @@ struct Live {
     peer: Peer<RoleClient>,
     running: Mutex<Option<RunningService<RoleClient, Host>>>,
     watch: Arc<Watch>,
+    /// What could not be written to it as a whole, it has not seen.
+    is_program: bool,
 }
 
 /// What is asked of a server.
@@ -250,16 +253,16 @@ async fn connect(
             let (programs, its) = (Arc::clone(programs), Arc::clone(watch));
             let started = apart(move || start(&server, &ground, &programs, &its)).await;
             let no_thread = |error| Failed::Unreachable(format!("start a thread: {error}"));
-            shake(host, started.map_err(no_thread)??, watch).await
+            shake(host, started.map_err(no_thread)??, true).await
         }
         Reached::Http(remote) => {
             let far = Far::new(remote, &ground.env, ground.offline, watch)?;
-            shake(host, http::transport(far, remote), watch).await
+            shake(host, http::transport(far, remote), false).await
         }
         Reached::Sse(remote) => {
             let far = Far::new(remote, &ground.env, ground.offline, watch)?;
             let stream = sse::Stream::open(far, &remote.url, watch).await?;
-            shake(host, stream, watch).await
+            shake(host, stream, false).await
         }
     }
 }
@@ -332,10 +335,11 @@ fn start(
 }
 
 /// Shake hands.
-async fn shake<T>(host: Host, transport: T, watch: &Arc<Watch>) -> Result<Live, Failed>
+async fn shake<T>(host: Host, transport: T, is_program: bool) -> Result<Live, Failed>
 where
     T: Transport<RoleClient> + 'static,
 {
+    let watch = &Arc::clone(&host.watch);
     let begun = serve_client(host, Watched::new(transport, watch)).await;
     let running = begun.map_err(|error| match error {
         ClientInitializeError::TransportError { error, .. } => {
@@ -356,6 +360,7 @@ where
         peer: running.peer().clone(),
         running: Mutex::new(Some(running)),
         watch: Arc::clone(watch),
+        is_program,
     })
 }
 
@@ -391,6 +396,12 @@ impl Live {
             }
         };
         let back = listening.map(Listening::end);
+        // The exchange saw the end of the run before whoever waits for it did.
+        if matches!(result, Err(ServiceError::TransportSend(_))) && signal::check().is_err() {
+            let told = handle.cancel(Some("the run ends".to_owned()));
+            drop(tokio::time::timeout(LAST_WORD, told).await);
+            return Err(Lost::Failed(Failed::Late("nobody waits".into())));
+        }
         match result {
             Ok(result) => {
                 let result = value_of(result);
@@ -402,7 +413,9 @@ impl Live {
                 let failed = match &error {
                     ServiceError::TransportClosed if was_sent => self.broken(),
                     // It was not written as a whole.
-                    ServiceError::TransportSend(_) if self.peer_ended().await => {
+                    ServiceError::TransportSend(_)
+                        if self.is_program && self.peer_ended().await =>
+                    {
                         *say = back.flatten();
                         return Err(Lost::Unsent(self.failed(error)));
                     }

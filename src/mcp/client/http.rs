@@ -9,10 +9,11 @@ use crate::mcp::offer::Failed;
 use crate::settings::servers::Remote;
 use crate::sys::env::Env;
 use crate::sys::http::{Answer, Http, Timeouts, Unconnected, is_exposed, read_failure, shown};
+use crate::sys::signal;
 use futures_core::Stream;
 use futures_core::stream::BoxStream;
 use http::{HeaderName, HeaderValue};
-use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
+use rmcp::model::{ClientJsonRpcMessage, ClientNotification, ServerJsonRpcMessage};
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::common::client_side_sse::ExponentialBackoff;
 use rmcp::transport::streamable_http_client::{
@@ -37,6 +38,9 @@ const FAILURE: usize = 64 << 10;
 const WAITING: usize = 4;
 /// How often a broken stream is taken up again. With the waits between, that is more than a call may take.
 const TRIES: usize = 5;
+/// How often, and after which pause, a last word is tried again.
+const LAST_TRIES: usize = 20;
+const LAST_PAUSE: Duration = Duration::from_millis(50);
 const CONNECT: Duration = Duration::from_secs(15);
 
 const EVENTS: &str = "text/event-stream";
@@ -325,6 +329,12 @@ fn headers_of(
     all
 }
 
+/// Whether it tells that nobody waits for an answer any more.
+fn is_last_word(message: &ClientJsonRpcMessage) -> bool {
+    matches!(message, ClientJsonRpcMessage::Notification(notification)
+        if matches!(notification.notification, ClientNotification::CancelledNotification(_)))
+}
+
 impl StreamableHttpClient for Far {
     type Error = Failed;
 
@@ -338,7 +348,21 @@ impl StreamableHttpClient for Far {
     ) -> Result<StreamableHttpPostResponse, Wrong> {
         let body = serde_json::to_vec(&asked)?;
         let headers = headers_of(custom_headers, BOTH, session_id.as_deref(), None);
-        let came = self.exchange(&uri, Ask::Post(body), headers).await;
+        let mut came = self
+            .exchange(&uri, Ask::Post(body.clone()), headers.clone())
+            .await;
+        if is_last_word(&asked) {
+            // A Ctrl-C ends every exchange, and this is what is to be said of it: as soon as the run says its last words, or
+            // the conversation goes on, it can be.
+            for _ in 0..LAST_TRIES {
+                if came.is_ok() || signal::check().is_ok() {
+                    break;
+                }
+                tokio::time::sleep(LAST_PAUSE).await;
+                let again = Ask::Post(body.clone());
+                came = self.exchange(&uri, again, headers.clone()).await;
+            }
+        }
         let Came {
             status,
             kind,
@@ -453,5 +477,350 @@ pub(super) async fn post(far: &Far, url: &str, body: Vec<u8>) -> Result<(), Fail
     match (200..300).contains(&came.status) {
         true => Ok(()),
         false => Err(refused(came.status, &came.body)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::mcp::client::{Fleet, Ground};
+    use crate::mcp::offer::{Failed, Piece};
+    use crate::settings::servers::{Reached, Remote, Server};
+    use crate::sys::env::Env;
+    use crate::sys::paths::Paths;
+    use crate::sys::secret::Secret;
+    use serde_json::{Value, json};
+    use std::io::{BufRead, BufReader, Read, Write};
+    use std::net::{TcpListener, TcpStream};
+    use std::sync::{Arc, Mutex};
+    use std::time::Duration;
+
+    /// What was asked, as `POST tools/call s1`, for which there is something to answer.
+    struct Asked {
+        line: String,
+        id: Value,
+        key: String,
+    }
+
+    /// A server at an address of this machine, which `answers` with all that it sends.
+    struct Far {
+        fleet: Fleet,
+        asked: Arc<Mutex<Vec<String>>>,
+        _folder: tempfile::TempDir,
+    }
+
+    fn one(
+        stream: TcpStream,
+        answer: &dyn Fn(&Asked, &mut TcpStream),
+        log: &Mutex<Vec<String>>,
+    ) -> Option<()> {
+        let mut writer = stream.try_clone().ok()?;
+        let mut reader = BufReader::new(stream);
+        let mut head = Vec::new();
+        loop {
+            let mut line = String::new();
+            reader.read_line(&mut line).ok()?;
+            match line.trim_end() {
+                "" => break,
+                line => head.push(line.to_owned()),
+            }
+        }
+        let header = |name: &str| {
+            let found = head.iter().find_map(|line| {
+                let (other, value) = line.split_once(": ")?;
+                other.eq_ignore_ascii_case(name).then(|| value.to_owned())
+            });
+            found.unwrap_or_default()
+        };
+        let mut body = vec![0; header("content-length").parse().unwrap_or(0)];
+        reader.read_exact(&mut body).ok()?;
+        let body: Value = serde_json::from_slice(&body).unwrap_or_default();
+        let verb = head.first()?.split(' ').next()?.to_owned();
+        let words = [
+            &verb,
+            body["method"].as_str().unwrap_or_default(),
+            &header("mcp-session-id"),
+        ];
+        let words: Vec<&str> = words.into_iter().filter(|word| !word.is_empty()).collect();
+        let asked = Asked {
+            line: words.join(" "),
+            id: body["id"].clone(),
+            key: header("x-key"),
+        };
+        log.lock().unwrap().push(asked.line.clone());
+        answer(&asked, &mut writer);
+        Some(())
+    }
+
+    fn listen(
+        answer: impl Fn(&Asked, &mut TcpStream) + Send + Sync + 'static,
+    ) -> (u16, Arc<Mutex<Vec<String>>>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let asked = Arc::<Mutex<Vec<String>>>::default();
+        let (log, answer) = (Arc::clone(&asked), Arc::new(answer));
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let (log, answer) = (Arc::clone(&log), Arc::clone(&answer));
+                std::thread::spawn(move || one(stream, &*answer, &log));
+            }
+        });
+        (port, asked)
+    }
+
+    fn send(stream: &mut TcpStream, head: &str, body: &str) {
+        let length = body.len();
+        // Whoever does not want it closes.
+        drop(write!(
+            stream,
+            "HTTP/1.1 {head}\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
+        ));
+    }
+
+    fn json_of(stream: &mut TcpStream, id: &Value, result: &Value) {
+        let body = json!({"jsonrpc": "2.0", "id": id, "result": result}).to_string();
+        send(
+            stream,
+            "200 OK\r\ncontent-type: application/json; charset=utf-8\r\nmcp-session-id: s1",
+            &body,
+        );
+    }
+
+    /// What most do before a call.
+    fn begin(asked: &Asked, stream: &mut TcpStream) -> bool {
+        match asked.line.split(' ').nth(1) {
+            Some("initialize") => json_of(
+                stream,
+                &asked.id,
+                &json!({"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {"name": "far", "version": "1"}}),
+            ),
+            Some("tools/list") => json_of(
+                stream,
+                &asked.id,
+                &json!({"tools": [{"name": "t", "inputSchema": {}}]}),
+            ),
+            Some("tools/call") => return false,
+            _ if asked.line.starts_with("GET") => send(stream, "405 No", ""),
+            _ => send(stream, "202 Accepted", ""),
+        }
+        true
+    }
+
+    impl Far {
+        fn new(
+            reached: fn(Remote) -> Reached,
+            answer: impl Fn(&Asked, &mut TcpStream) + Send + Sync + 'static,
+        ) -> Self {
+            let (port, asked) = listen(answer);
+            let remote = Remote {
+                url: format!("http://127.0.0.1:{port}/mcp"),
+                headers: vec![("X-Key".into(), Secret::new("k"))],
+            };
+            let server = Server {
+                name: "far".into(),
+                reached: reached(remote),
+                call_timeout: Duration::from_secs(60),
+                start_timeout: Duration::from_secs(60),
+                ..Server::default()
+            };
+            let folder = tempfile::tempdir().unwrap();
+            let env: Env = [("HOME", folder.path().to_str().unwrap())]
+                .into_iter()
+                .collect();
+            let ground = Ground {
+                paths: Paths::resolve(&env, None).unwrap(),
+                env,
+                offline: true,
+                answers: None,
+                walls: None,
+            };
+            Self {
+                fleet: Fleet::new(&[server], ground),
+                asked,
+                _folder: folder,
+            }
+        }
+
+        fn call(&self) -> Result<String, Failed> {
+            let answer = self.fleet.call("far", "t", &json!({}), &mut |_| {})?;
+            match &answer.pieces[..] {
+                [Piece::Text(text)] => Ok(text.clone()),
+                other => panic!("{other:?}"),
+            }
+        }
+
+        fn asked(&self) -> Vec<String> {
+            self.asked.lock().unwrap().clone()
+        }
+    }
+
+    fn text(words: &str) -> Value {
+        json!({"content": [{"type": "text", "text": words}]})
+    }
+
+    #[test]
+    fn a_session_that_ends_is_begun_anew_and_the_headers_are_everywhere() {
+        let expired = Mutex::new(false);
+        let far = Far::new(Reached::Http, move |asked, stream| {
+            assert_eq!(asked.key, "k");
+            if begin(asked, stream) {
+                return;
+            }
+            match std::mem::replace(&mut *expired.lock().unwrap(), true) {
+                false => send(stream, "404 Gone", ""),
+                true => json_of(stream, &asked.id, &text("yes")),
+            }
+        });
+        assert_eq!(far.call().unwrap(), "yes");
+        far.fleet.end();
+        let mut asked = far.asked();
+        // The stream of its own is opened whenever there is time.
+        asked.retain(|line| !line.starts_with("GET"));
+        assert_eq!(
+            asked,
+            [
+                "POST initialize",
+                "POST notifications/initialized s1",
+                "POST tools/list s1",
+                "POST tools/call s1",
+                "POST initialize",
+                "POST notifications/initialized s1",
+                "POST tools/call s1",
+                "DELETE s1",
+            ]
+        );
+    }
+
+    #[test]
+    fn what_is_no_answer_is_told() {
+        let check = |head: &'static str, body: &'static str, expect: &str| {
+            let far = Far::new(Reached::Http, move |asked, stream| {
+                if !begin(asked, stream) {
+                    send(stream, head, body);
+                }
+            });
+            let failed = far.call().unwrap_err();
+            assert!(format!("{failed:?}").contains(expect), "{head}: {failed:?}");
+        };
+        check("401 No", "", "Login(");
+        check("403 No", "", "Login(");
+        check(
+            "500 Oh",
+            "some\nwords",
+            "Broken(\"it answered with status 500: some words",
+        );
+        check(
+            "400 Oh",
+            r#"{"jsonrpc":"2.0","id":null,"error":{"code":-1,"message":"not so"}}"#,
+            "Refused(\"not so",
+        );
+        check(
+            "200 Ok\r\ncontent-type: text/html",
+            "<p>",
+            "Broken(\"it answered with `text/html`",
+        );
+        check(
+            "200 Ok\r\ncontent-type: application/json",
+            "{}",
+            "no message of the protocol",
+        );
+        check(
+            "200 Ok\r\ncontent-type: text/event-stream",
+            "data: {}\n\n",
+            "may have been done",
+        );
+    }
+
+    #[test]
+    fn no_redirect_takes_the_headers_elsewhere() {
+        let (port, elsewhere) = listen(|_, stream| send(stream, "200 Ok", ""));
+        let head = format!("307 There\r\nlocation: http://127.0.0.1:{port}/mcp");
+        let far = Far::new(Reached::Http, move |_, stream| send(stream, &head, ""));
+        let failed = far.call().unwrap_err();
+        assert!(
+            format!("{failed:?}").contains("leads to another address"),
+            "{failed:?}"
+        );
+        assert!(elsewhere.lock().unwrap().is_empty());
+    }
+
+    #[test]
+    fn what_has_no_end_is_ended() {
+        let huge = Far::new(Reached::Http, |asked, stream| {
+            if !begin(asked, stream) {
+                json_of(stream, &asked.id, &text(&"x".repeat(super::WHOLE)));
+            }
+        });
+        let failed = huge.call().unwrap_err();
+        assert!(
+            format!("{failed:?}").contains("larger than 16384 KiB"),
+            "{failed:?}"
+        );
+        let mut endless = Far::new(Reached::Http, |asked, stream| {
+            if begin(asked, stream) {
+                return;
+            }
+            drop(stream.write_all(
+                b"HTTP/1.1 200 Ok\r\ncontent-type: text/event-stream\r\n\r\nid: 1\nretry: 0\n\n",
+            ));
+            while stream.write_all(b": still here\n\n").is_ok() {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        });
+        let mut server = endless.fleet.servers()[0].clone();
+        server.call_timeout = Duration::from_secs(1);
+        endless.fleet = Fleet::new(&[server], endless.fleet.0.ground.clone());
+        assert!(matches!(endless.call(), Err(Failed::Late(_))));
+        let large = Far::new(Reached::Http, |asked, stream| {
+            if begin(asked, stream) {
+                return;
+            }
+            drop(stream.write_all(
+                b"HTTP/1.1 200 Ok\r\ncontent-type: text/event-stream\r\n\r\nid: 1\ndata: ",
+            ));
+            while stream.write_all(&[b'x'; 1 << 16]).is_ok() {}
+        });
+        let failed = large.call().unwrap_err();
+        assert!(format!("{failed:?}").contains("16 MiB"), "{failed:?}");
+    }
+
+    #[test]
+    fn the_older_way_posts_to_where_it_is_told() {
+        let stream_of = Mutex::new(None::<TcpStream>);
+        let far = Far::new(Reached::Sse, move |asked, stream| {
+            assert_eq!(asked.key, "k");
+            let mut there = stream_of.lock().unwrap();
+            if asked.line == "GET" {
+                drop(stream.write_all(b"HTTP/1.1 200 Ok\r\ncontent-type: text/event-stream\r\n\r\nevent: endpoint\ndata: /post\n\n"));
+                *there = stream.try_clone().ok();
+                return;
+            }
+            send(stream, "202 Accepted", "");
+            let result = match asked.line.as_str() {
+                "POST initialize" => {
+                    json!({"protocolVersion": "2024-11-05", "capabilities": {"tools": {}}, "serverInfo": {"name": "old", "version": "1"}})
+                }
+                "POST tools/list" => json!({"tools": []}),
+                "POST tools/call" => text("old"),
+                _ => return,
+            };
+            let message = json!({"jsonrpc": "2.0", "id": asked.id, "result": result});
+            drop(write!(
+                there.as_mut().unwrap(),
+                "event: message\ndata: {message}\n\n"
+            ));
+        });
+        assert_eq!(far.call().unwrap(), "old");
+        let elsewhere = Far::new(Reached::Sse, |_, stream| {
+            send(
+                stream,
+                "200 Ok\r\ncontent-type: text/event-stream",
+                "event: endpoint\ndata: http://127.0.0.1:1/post\n\n",
+            );
+        });
+        let failed = elsewhere.call().unwrap_err();
+        assert!(
+            format!("{failed:?}").contains("another server"),
+            "{failed:?}"
+        );
     }
 }
