@@ -16,7 +16,7 @@ use std::net::Shutdown;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
@@ -54,6 +54,8 @@ pub struct Resident {
     /// Places that its fence names as kept, and that nothing keeps here, since there are no mounts to be had: it can change
     /// them, and the user is to be told.
     pub unkept: Vec<PathBuf>,
+    /// Places that its fence names as kept, and that were not there: nothing hinders it from making them.
+    absent: Vec<PathBuf>,
     control: UnixStream,
     /// What the warden has told that is no whole line yet.
     told: Vec<u8>,
@@ -116,15 +118,12 @@ fn start_by(mut command: Command, spec: &Spec) -> io::Result<Resident> {
     }
     prepare();
     let with_mounts = spec.fence.as_ref().is_some_and(lets_mount);
-    let unkept = match &spec.fence {
-        Some(fence) if !with_mounts => fence
-            .kept
-            .iter()
-            .filter(|path| path.exists())
-            .cloned()
-            .collect(),
-        _ => Vec::new(),
-    };
+    let kept = spec.fence.iter().flat_map(|fence| &fence.kept).cloned();
+    let (mut unkept, absent): (Vec<PathBuf>, _) =
+        kept.partition(|place| place.symlink_metadata().is_ok());
+    if with_mounts {
+        unkept.clear();
+    }
     let order = Order {
         program: spec.program.clone(),
         arguments: spec.arguments.clone(),
@@ -157,6 +156,7 @@ fn start_by(mut command: Command, spec: &Spec) -> io::Result<Resident> {
         output: Some(output),
         errors: Some(errors),
         unkept,
+        absent,
         control,
         told: Vec::new(),
         ended: None,
@@ -244,6 +244,13 @@ impl Resident {
             self.ended.get_or_insert(Ended::Unknown);
         }
         self.ended
+    }
+
+    /// What came into being since it was started, of what its fence names as kept: it may have been somebody else, so it is left
+    /// where it is, and the user is to be told.
+    pub fn appeared(&self) -> impl Iterator<Item = &Path> {
+        let absent = self.absent.iter().map(PathBuf::as_path);
+        absent.filter(|place| place.symlink_metadata().is_ok())
     }
 
     /// Take what the warden has told. Whether it may tell more.
@@ -532,6 +539,33 @@ mod tests {
         assert!(!sleeps(20) && !sleeps(21));
     }
 
+    #[test]
+    fn commands_and_servers_are_nobodys_strays() {
+        let _alone = alone();
+        let left = format!("setsid sleep {} & read word; echo \"$word\"; cat", mark(40));
+        let mut resident = start(&spec(&left)).unwrap();
+        fall_asleep(&[40]);
+        let command = crate::sys::process::Spec {
+            program: "/bin/sh".into(),
+            arguments: vec!["-c".into(), "setsid sleep 60 & exit 0".into()],
+            directory: "/".into(),
+            env: spec("").env,
+            timeout: Duration::from_secs(20),
+            keep: 100,
+            fence: None,
+            input: None,
+        };
+        assert!(
+            crate::sys::process::run(&command, &mut |_| {})
+                .unwrap()
+                .strays
+        );
+        assert!(sleeps(40));
+        let mut input = resident.input.take().unwrap();
+        input.write_all(b"still here\n").unwrap();
+        assert_eq!(line(&mut resident), "still here");
+    }
+
     /// No test, but the program that is killed in the next.
     #[test]
     #[ignore = "it is started by another"]
@@ -594,7 +628,7 @@ mod tests {
             places(&reads),
             places(&["own"]),
             places(&["closed"]),
-            Vec::new(),
+            vec![dir.join("own/file"), dir.join("own/new")],
             true,
         );
         let tries = format!(
@@ -614,5 +648,11 @@ mod tests {
         input.write_all(b"still\n").unwrap();
         assert_eq!(line(&mut resident), "still");
         assert!(resident.is_alive() && !dir.join("else/new").exists());
+        // Without mounts nothing keeps them; it is told.
+        assert_eq!(resident.unkept, [dir.join("own/file")]);
+        assert_eq!(
+            resident.appeared().collect::<Vec<_>>(),
+            [dir.join("own/new")]
+        );
     }
 }
