@@ -198,7 +198,7 @@ mod tests {
         assert_eq!(at("2026-01-01T00:10:00Z").get(&a), None);
         assert_eq!(at("2025-12-31T23:59:59Z").get(&a), None, "from the future");
         at("2026-01-01T00:00:00Z").keep(&a, &offer);
-        let known = Some(Known::Offers(offer.clone()));
+        let known = Some(Known::Offers(offer));
         assert_eq!(at("2026-01-20T00:00:00Z").get(&a), known);
         assert_eq!(at("2026-02-20T00:00:00Z").get(&a), None);
         assert_eq!(

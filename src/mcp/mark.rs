@@ -23,8 +23,9 @@ pub fn of_name(name: &str) -> String {
     mark.done()[..8].to_owned()
 }
 
-/// All that decides what it offers: besides the place all that the server is given, and the program's own file. Of those
-/// that only start another one (`npx`, `python`, `node`) the files that their arguments name count as well.
+/// All that decides what it offers: besides the place all that the server is given, and the program's own file. Some only
+/// start another one, as `python` and `node` do, so that programs which stand among the arguments count as well. Other files
+/// there do not: what a server keeps in them changes with each call.
 pub fn of_all(server: &Server, env: &Env) -> String {
     let mut mark = Mark::default();
     mark.add(env!("CARGO_PKG_VERSION"));
@@ -56,7 +57,7 @@ pub fn of_all(server: &Server, env: &Env) -> String {
             }
             for argument in arguments {
                 let file = Path::new(directory).join(argument);
-                if file.is_absolute() && file.is_file() {
+                if file.is_absolute() && is_program(&file) {
                     mark.file(&file);
                 }
             }
@@ -69,6 +70,17 @@ pub fn of_all(server: &Server, env: &Env) -> String {
         }
     }
     mark.done()
+}
+
+/// Whether a file is a program, by its name or since it may be run.
+fn is_program(path: &Path) -> bool {
+    const SCRIPTS: &[&str] = &[
+        "cjs", "jar", "js", "mjs", "php", "pl", "py", "pyz", "rb", "sh", "ts", "wasm",
+    ];
+    let name = path.extension().and_then(|end| end.to_str());
+    let is_script = name.is_some_and(|name| SCRIPTS.contains(&name));
+    std::fs::metadata(path)
+        .is_ok_and(|about| about.is_file() && (is_script || about.mode() & 0o111 != 0))
 }
 
 #[derive(Default)]
@@ -184,8 +196,12 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let script = temp.path().join("server.py");
         std::fs::write(&script, "one").unwrap();
-        let server = program("sh", &[script.to_str().unwrap()], &[]);
+        let store = temp.path().join("store.db");
+        std::fs::write(&store, "one").unwrap();
+        let files = [script.to_str().unwrap(), store.to_str().unwrap()];
+        let server = program("sh", &files, &[]);
         let before = of_all(&server, &env);
+        std::fs::write(&store, "more").unwrap();
         assert_eq!(before, of_all(&server, &env));
         std::fs::write(&script, "another").unwrap();
         assert_ne!(before, of_all(&server, &env));

@@ -638,7 +638,7 @@ mod tests {
         check(json!({ "type": ["object", "null"] }), empty.clone());
         check(
             json!({ "$schema": "x", "$id": "y", "title": "T", "type": "object", "additionalProperties": false }),
-            empty.clone(),
+            empty,
         );
         check(
             json!({ "type": "object", "required": ["a", "b", "a", 1], "properties": { "a": { "title": "A" }, "z": false } }),

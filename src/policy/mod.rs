@@ -639,7 +639,7 @@ mod tests {
             let restored = Policy::restored(&policy.snapshot()).unwrap();
             assert_eq!(verdict(&restored, "mcp_a_set", &json!({})), expect);
             // What the one has to ask about, the other does not settle.
-            let both = policy.and(&super::tests::policy(&["mcp_*=always"]));
+            let both = policy.and(&super::tests::policy(&["mcp_*=always", "consents"]));
             assert_eq!(verdict(&both, "mcp_a_set", &json!({})), expect);
             assert_eq!(
                 verdict(&policy, "mcp_a_get", &json!({})),
@@ -655,7 +655,7 @@ mod tests {
         check(&["mcp_*=always"], "allow");
         check(&["mcp_*=ask"], "ask");
         check(&["mcp_*=never"], "absent");
-        check(&["allow mcp_a_*"], "allow");
+        check(&["allow mcp_a_set"], "allow");
         check(&["consents"], "allow");
         check(&["reads"], "absent");
         check(&["reads", "mcp_*=always"], "absent");
@@ -682,7 +682,8 @@ mod tests {
         check(&["only mcp_*"], "mcp_b_", true);
         check(&["only *_get"], "mcp_b_", true);
         check(&["only mcp"], "mcp_", false);
-        check(&["only mcp_*", "only exec"], "mcp_", false);
+        let both = policy(&["only mcp_*"]).and(&policy(&["only exec"]));
+        assert!(!both.may_offer("mcp_"));
     }
 
     #[test]

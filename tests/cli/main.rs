@@ -32,6 +32,7 @@ mod login;
 mod logs;
 mod man;
 mod markdown;
+mod mcp;
 mod memory;
 mod models;
 mod money;

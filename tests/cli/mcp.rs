@@ -1,0 +1,500 @@
+//! MCP servers in a turn: what the model is told of them, when they are started, and what stands between it and them.
+
+use crate::server::{Asked, calls, says};
+use crate::story::{Ran, Story};
+use serde_json::{Value, json};
+use std::path::PathBuf;
+
+/// A story whose config names these servers, each with its plan; with more keys of its own where `more` has some.
+pub(crate) fn with(servers: &[(&str, Value, Value)]) -> Story {
+    let mut story = Story::new();
+    let program = format!("{}/tests/servers/plain.py", env!("CARGO_MANIFEST_DIR"));
+    let mut all = json!({});
+    for (name, plan, more) in servers {
+        story = replanned(story, name, plan);
+        let log = log(&story, name);
+        std::fs::write(&log, "").unwrap();
+        let arguments = json!([program, at(&story, name), log]);
+        let mut server = json!({ "command": "python3", "args": arguments });
+        for (key, value) in more.as_object().into_iter().flatten() {
+            server[key] = value.clone();
+        }
+        all[name] = server;
+    }
+    story.set("tools", json!({ "mcpServers": all }))
+}
+
+/// The same with another plan for `name`.
+fn replanned(story: Story, name: &str, plan: &Value) -> Story {
+    crate::story::write(&at(&story, name), plan.to_string().as_bytes());
+    story
+}
+
+fn at(story: &Story, name: &str) -> PathBuf {
+    story.home().join(format!("servers/{name}.json"))
+}
+
+fn log(story: &Story, name: &str) -> PathBuf {
+    story.home().join(format!("servers/{name}.log"))
+}
+
+/// What `name` was asked for: its starts and the calls of it.
+fn told(story: &Story, name: &str) -> Vec<String> {
+    let text = std::fs::read_to_string(log(story, name)).unwrap();
+    text.lines().map(str::to_owned).collect()
+}
+
+/// A tool that says that it reads only.
+fn reads(name: &str, description: &str) -> Value {
+    json!({ "name": name, "description": description, "annotations": { "readOnlyHint": true },
+        "inputSchema": { "type": "object", "properties": { "word": { "type": "string" } } } })
+}
+
+/// One that says nothing of the kind.
+fn sets(name: &str) -> Value {
+    json!({ "name": name, "description": "Set it.", "inputSchema": { "type": "object" } })
+}
+
+/// The tools of servers that were offered, with their descriptions.
+fn offered(asked: &Asked) -> Vec<(String, String)> {
+    let list = asked.body["tools"].as_array().cloned().unwrap_or_default();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let tool = |tool: &Value| {
+        let function = &tool["function"];
+        (text(&function["name"]), text(&function["description"]))
+    };
+    let tools = list.iter().map(tool);
+    tools.filter(|(name, _)| name.starts_with("mcp_")).collect()
+}
+
+fn names(asked: &Asked) -> Vec<String> {
+    offered(asked).into_iter().map(|(name, _)| name).collect()
+}
+
+fn say(story: &Story) -> Ran<'_> {
+    story.run(["agent", "-m", "do it"])
+}
+
+#[test]
+fn a_server_is_started_by_the_call_of_its_tool_and_by_no_other() {
+    let none = json!({});
+    let story = with(&[
+        (
+            "one",
+            json!({ "tools": [reads("look", "Look.")] }),
+            none.clone(),
+        ),
+        ("two", json!({ "tools": [reads("see", "See.")] }), none),
+    ]);
+    let story = story.script([says("hello")]);
+    say(&story).stdout("hello\n");
+    let expect = ["mcp_one_look", "mcp_two_see"];
+    assert_eq!(names(&story.asked()[0]), expect);
+    assert_eq!(offered(&story.asked()[0])[0].1, "[server one] Look.");
+    // Nobody knew what they have.
+    assert_eq!(
+        (told(&story, "one"), told(&story, "two")),
+        (vec!["start".to_owned()], vec!["start".into()])
+    );
+    let story = story.script([says("hello")]);
+    say(&story).stdout("hello\n");
+    assert_eq!(names(&story.asked()[1]), expect);
+    assert_eq!(
+        (told(&story, "one").len(), told(&story, "two").len()),
+        (1, 1)
+    );
+    let story = story.script([calls("mcp_one_look", json!({ "word": "x" })), says("done")]);
+    say(&story).stdout("done\n");
+    let result = story.asked()[3].last();
+    assert!(
+        result.contains(r#"<result name="one">"#) && result.contains(r#"{"word": "x"}"#),
+        "{result}"
+    );
+    assert_eq!(told(&story, "one"), ["start", "start", "call look"]);
+    assert_eq!(told(&story, "two"), ["start"]);
+    // Another program is another server.
+    let program = story.home().join("servers/other.py");
+    let plain = std::fs::read(format!(
+        "{}/tests/servers/plain.py",
+        env!("CARGO_MANIFEST_DIR")
+    ));
+    std::fs::write(&program, plain.unwrap()).unwrap();
+    let arguments = json!([program, at(&story, "two"), log(&story, "two")]);
+    let story = story
+        .set("tools.mcpServers.two.args", arguments)
+        .script([says("hello")]);
+    say(&story).stdout("hello\n").stderr(
+        "nanobot: MCP server `two` is reached in another way than when its tools were first seen: they are taken as new\n",
+    );
+    assert_eq!(told(&story, "two"), ["start", "start"]);
+}
+
+#[test]
+fn nothing_is_started_where_none_of_it_could_be_used() {
+    let plan = json!({ "tools": [reads("look", "Look.")] });
+    let story = with(&[("one", plan, json!({}))]);
+    let check = |flags: &[&str]| {
+        story.server().script([says("hello")]);
+        let mut line = vec!["agent", "-m", "do it"];
+        line.extend(flags);
+        story.run(line).stdout("hello\n");
+        assert_eq!(told(&story, "one"), [""; 0], "{flags:?}");
+        assert_eq!(names(story.asked().last().unwrap()), [""; 0]);
+        assert!(!story.home().join(".nanobot/mcp").exists());
+    };
+    check(&["--no-tools"]);
+    check(&["--tools", "read_file"]);
+    check(&["--deny", "mcp_*"]);
+    check(&[
+        "--deny",
+        "mcp_one_*",
+        "--deny",
+        "mcp_read_resource",
+        "--deny",
+        "mcp_get_prompt",
+    ]);
+    // A look at what would be sent starts nothing either, and says what it does not know.
+    story
+        .run(["agent", "-m", "do it", "--dry-run"])
+        .stdout_has("do it")
+        .stderr("nanobot: MCP server `one` is left out: nobody has asked it yet what it offers; `nanobot mcp test one`\n");
+    assert_eq!(told(&story, "one"), [""; 0]);
+}
+
+#[test]
+fn what_does_not_claim_to_read_only_is_asked_about() {
+    let plan = json!({ "tools": [sets("set")] });
+    let story = with(&[("one", plan, json!({}))]);
+    let call = || [calls("mcp_one_set", json!({})), says("done")];
+    let story = story.script(call());
+    say(&story)
+        .stdout("done\n")
+        .stderr("nanobot: refused: mcp_one_set: `mcp_one_set` needs a person's consent, and nobody can be asked; `--allow mcp_one_set` would allow it\n");
+    assert_eq!(told(&story, "one"), ["start"]);
+    let allowed = |flags: &[&str]| {
+        story.server().script(call());
+        let mut line = vec!["agent", "-m", "do it"];
+        line.extend(flags);
+        story.run(line).stdout("done\n");
+        assert_eq!(told(&story, "one").last().unwrap(), "call set");
+        std::fs::write(log(&story, "one"), "").unwrap();
+    };
+    allowed(&["--allow", "mcp_one_set"]);
+    allowed(&["--allow", "mcp_one_*"]);
+    allowed(&["--profile", "auto-approve"]);
+    let story = story.set("tools.permissions", json!({ "mcp_one_set": "always" }));
+    let story = story.script(call());
+    say(&story).stdout("done\n");
+    assert_eq!(told(&story, "one"), ["start", "call set"]);
+}
+
+#[test]
+fn who_only_reads_is_offered_what_claims_to() {
+    let plan = json!({ "tools": [reads("look", "Look."), sets("set"),
+        { "name": "both", "inputSchema": {}, "annotations": { "readOnlyHint": true, "destructiveHint": true } }] });
+    let story = with(&[("one", plan, json!({}))]).script([says("done")]);
+    story
+        .run(["agent", "-m", "do it", "--profile", "plan"])
+        .stdout("done\n");
+    assert_eq!(names(&story.asked()[0]), ["mcp_one_look"]);
+    story
+        .run([
+            "policy",
+            "explain",
+            "mcp_one_set",
+            "{}",
+            "--profile",
+            "plan",
+        ])
+        .status(77)
+        .stdout_has("refused: `mcp_one_set` is never allowed");
+    story
+        .run([
+            "policy",
+            "explain",
+            "mcp_one_look",
+            "{}",
+            "--profile",
+            "plan",
+        ])
+        .stdout_has("allowed");
+}
+
+#[test]
+fn a_tool_that_is_not_what_it_was_is_refused() {
+    let plan = |words: &str| json!({ "tools": [reads("look", words), reads("see", "See.")] });
+    let story = with(&[("one", plan("Look."), json!({}))]).script([says("hello")]);
+    say(&story).stdout("hello\n");
+    // One byte.
+    let story = replanned(story, "one", &plan("Look!"));
+    let call = || [calls("mcp_one_look", json!({})), says("done")];
+    let story = story.script(call());
+    let told_of = "nanobot: refused: mcp_one_look: what MCP server `one` says of its tool `look` is not what it said at first; \
+                   `nanobot mcp accept one` shows the difference\n";
+    say(&story).stdout("done\n").stderr(told_of);
+    assert!(!told(&story, "one").contains(&"call look".to_owned()));
+    // From now on it is known before; the model reads what was said at first.
+    let story = story.script(call());
+    let ran = story
+        .run(["agent", "-m", "do it", "--json"])
+        .stderr(told_of);
+    let denials = ran.json()["denials"].clone();
+    drop(ran);
+    assert_eq!(denials[0]["tool"], "mcp_one_look", "{denials}");
+    let words = offered(story.asked().last().unwrap());
+    assert_eq!(words[0].1, "[server one] Look.");
+    // The others are of use.
+    let story = story.script([calls("mcp_one_see", json!({})), says("done")]);
+    say(&story).stdout("done\n");
+    assert_eq!(told(&story, "one").last().unwrap(), "call see");
+    // As it was, it is no other.
+    let story = replanned(story, "one", &plan("Look.")).script(call());
+    say(&story).stdout("done\n");
+    assert_eq!(told(&story, "one").last().unwrap(), "call look");
+}
+
+#[test]
+fn tools_are_chosen_by_either_name() {
+    let plan = json!({ "tools": [reads("look", ""), reads("see", ""), reads("hear", "")],
+        "resources": [{ "uri": "x://a", "name": "a" }] });
+    let check = |enabled: Value, expect: &[&str], notice: &str| {
+        let story = with(&[("one", plan.clone(), json!({ "enabledTools": enabled }))]);
+        let story = story.script([says("done")]);
+        say(&story).stdout("done\n").stderr(notice);
+        assert_eq!(names(&story.asked()[0]), expect, "{enabled}");
+        let starts = usize::from(!expect.is_empty() || !notice.is_empty());
+        assert_eq!(told(&story, "one").len(), starts, "{enabled}");
+    };
+    check(
+        json!(["*"]),
+        &[
+            "mcp_one_look",
+            "mcp_one_see",
+            "mcp_one_hear",
+            "mcp_read_resource",
+        ],
+        "",
+    );
+    check(json!([]), &[], "");
+    check(
+        json!(["see", "mcp_one_look"]),
+        &["mcp_one_look", "mcp_one_see"],
+        "",
+    );
+    check(
+        json!(["s?e", "*_hear"]),
+        &["mcp_one_see", "mcp_one_hear"],
+        "",
+    );
+    check(
+        json!(["see", "taste"]),
+        &["mcp_one_see"],
+        "nanobot: `tools.mcpServers.one.enabledTools` names `taste`, which it does not offer\n",
+    );
+}
+
+#[test]
+fn no_tool_stands_in_the_place_of_another() {
+    let story = with(&[
+        (
+            "a",
+            json!({ "tools": [reads("b_c", "First."), reads("exec", "Mine.")] }),
+            json!({}),
+        ),
+        (
+            "a_b",
+            json!({ "tools": [reads("c", "Second."), reads("c/d", ""), reads("c d", "")] }),
+            json!({}),
+        ),
+        (
+            "read",
+            json!({ "tools": [reads("resource", "Third.")] }),
+            json!({}),
+        ),
+    ]);
+    let story = story.script([says("done")]);
+    say(&story).stdout("done\n").stderr(
+        "nanobot: MCP server `a_b`: its tool `c` is left out: it would be `mcp_a_b_c`, as `b_c` of `a` is already\n\
+         nanobot: MCP server `a_b`: its tool `c d` is left out: it would be `mcp_a_b_c_d`, as its `c/d` is already\n\
+         nanobot: MCP server `read`: its tool `resource` is left out: it would be `mcp_read_resource`, which is a tool of \
+         nanobot's own\n",
+    );
+    let expect = ["mcp_a_b_c", "mcp_a_exec", "mcp_a_b_c_d"];
+    assert_eq!(names(&story.asked()[0]), expect);
+    assert_eq!(offered(&story.asked()[0])[0].1, "[server a] First.");
+}
+
+#[test]
+fn errors_are_told_and_images_shown() {
+    // A pixel.
+    let png = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg==";
+    let gives = |name: &str, gives: Value| {
+        let mut tool = reads(name, "");
+        tool["gives"] = gives;
+        tool
+    };
+    let plan = json!({ "tools": [
+        gives("fails", json!({ "isError": true, "content": [{ "type": "text", "text": "no \u{1b}[31msuch file" }] })),
+        gives("shows", json!({ "content": [{ "type": "image", "mimeType": "image/png", "data": png },
+            { "type": "audio", "mimeType": "audio/wav", "data": "AAAA" }] })),
+        gives("values", json!({ "content": [], "structuredContent": { "n": 7 } })),
+    ] });
+    let story = with(&[("one", plan, json!({}))]);
+    let story = story.script([calls("mcp_one_fails", json!({})), says("done")]);
+    say(&story).stdout("done\n");
+    let result = story.asked()[1].last();
+    assert!(
+        result.contains("no such file") && !result.contains('\u{1b}'),
+        "{result}"
+    );
+    let story = story.script([calls("mcp_one_shows", json!({})), says("done")]);
+    say(&story).stdout("done\n");
+    let asked = story.asked();
+    let body = asked[3].body.to_string();
+    assert!(
+        body.contains(&format!("data:image/png;base64,{png}")),
+        "{body}"
+    );
+    assert!(
+        body.contains("[a sound, which is not passed on: audio/wav, 3 B]"),
+        "{body}"
+    );
+    let story = story.script([calls("mcp_one_values", json!({})), says("done")]);
+    say(&story).stdout("done\n");
+    assert!(story.asked()[5].last().contains("\"n\": 7"));
+    let story = story.script([]);
+    story
+        .run(["tool", "run", "mcp_one_fails", "{}"])
+        .status(1)
+        .stdout_has("")
+        .stderr_has("no such file");
+}
+
+#[test]
+fn a_dead_server_is_a_notice_and_no_failure() {
+    let live = json!({ "tools": [reads("look", "")] });
+    let story = with(&[
+        ("dead", json!({ "dies": "no licence" }), json!({})),
+        ("live", live, json!({})),
+    ]);
+    let story = story.script([says("done")]);
+    let ran = say(&story)
+        .stdout("done\n")
+        .stderr_has("nanobot: MCP server `dead` is left out: ");
+    assert!(
+        ran.error_text().contains("`nanobot mcp test dead`"),
+        "{}",
+        ran.error_text()
+    );
+    drop(ran);
+    assert_eq!(names(&story.asked()[0]), ["mcp_live_look"]);
+    // It is not tried again at once, and said all the same.
+    let story = story.script([says("done")]);
+    say(&story).stdout("done\n").stderr_has("tried 0 s ago");
+    assert_eq!(told(&story, "dead"), ["start"]);
+    // Whoever names its tool is not told that there is none.
+    let story = story.script([says("done")]);
+    story
+        .run(["agent", "-m", "x", "--tools", "mcp_dead_x,mcp_live_look"])
+        .stdout("done\n")
+        .stderr_has("`dead` is left out");
+    let story = story.set("tools.mcpServers.dead.required", json!(true));
+    say(&story)
+        .status(69)
+        .stderr_has("nanobot: MCP server `dead` is required and missing: ");
+    assert_eq!(told(&story, "dead"), ["start", "start"]);
+    let story = story.set(
+        "tools.mcpServers.dead.command",
+        json!("there-is-no-such-program"),
+    );
+    say(&story)
+        .status(78)
+        .stderr_has("`there-is-no-such-program` is not on the PATH");
+}
+
+#[test]
+fn what_servers_have_to_read_is_read_with_one_tool() {
+    let plan = json!({ "tools": [reads("look", "")],
+        "resources": [{ "uri": "x://a", "name": "a", "description": "the first" }],
+        "prompts": [{ "name": "greet", "description": "Greet.", "arguments": [{ "name": "whom", "required": true }] }] });
+    let story = with(&[("one", plan, json!({}))]);
+    let ask = |name: &str, arguments: Value| {
+        story
+            .server()
+            .script([calls(name, arguments), says("done")]);
+        say(&story).stdout("done\n");
+        story.asked().last().unwrap().last()
+    };
+    assert!(ask("mcp_read_resource", json!({ "server": "one" })).contains("x://a: the first"));
+    assert!(
+        ask(
+            "mcp_read_resource",
+            json!({ "server": "one", "uri": "x://a" })
+        )
+        .contains("what stands there")
+    );
+    assert!(ask("mcp_get_prompt", json!({ "server": "one" })).contains("greet(whom): Greet."));
+    let filled = json!({ "server": "one", "name": "greet", "arguments": { "whom": "you" } });
+    assert!(ask("mcp_get_prompt", filled).contains(r#"user: {"whom": "you"}"#));
+    assert!(ask("mcp_read_resource", json!({ "server": "two" })).contains("must be one of"));
+    let starts = told(&story, "one");
+    let starts = starts.iter().filter(|line| *line == "start");
+    assert_eq!(starts.count(), 3, "lists come from what is kept");
+}
+
+#[test]
+fn arguments_are_the_servers_to_judge() {
+    let mut tool = reads("look", "");
+    tool["inputSchema"] = json!({ "type": "object", "additionalProperties": true, "required": ["count"], "properties": {
+        "count": { "type": "integer" }, "unset": { "type": ["string", "null"] } } });
+    let story = with(&[("one", json!({ "tools": [tool] }), json!({}))]);
+    let sent = json!({ "count": "3", "unset": null, "more": { "x": [1] } });
+    let story = story.script([calls("mcp_one_look", sent), says("done")]);
+    say(&story).stdout("done\n");
+    let result = story.asked()[1].last();
+    assert!(
+        result.contains(r#"{"count": 3, "more": {"x": [1]}, "unset": null}"#),
+        "{result}"
+    );
+}
+
+#[test]
+fn a_sub_agent_has_the_servers_too() {
+    let story = with(&[(
+        "one",
+        json!({ "tools": [reads("look", ""), sets("set")] }),
+        json!({}),
+    )]);
+    let turn = move |asked: &Asked| {
+        let is_child = asked.messages()[0]
+            .to_string()
+            .contains("sub-agent of nanobot");
+        let has_result = asked
+            .messages()
+            .iter()
+            .any(|message| message["role"] == "tool");
+        let last = asked.last();
+        let turn = match (is_child, has_result) {
+            (true, false) => calls("mcp_one_look", json!({ "word": "w" })),
+            (true, true) => says("it has looked"),
+            (false, false) => calls("spawn", json!({ "task": "look" })),
+            (false, true) if last.contains("it has looked") => says("done"),
+            (false, true) => says("I wait"),
+        };
+        turn(asked)
+    };
+    story.server().always(Box::new(turn));
+    let ran = say(&story);
+    assert!(ran.text().ends_with("done\n"), "{}", ran.text());
+    drop(ran);
+    let child = story.asked().into_iter().find(|asked| {
+        let system = asked.messages()[0].to_string();
+        system.contains("sub-agent of nanobot")
+    });
+    assert_eq!(names(&child.unwrap()), ["mcp_one_look", "mcp_one_set"]);
+    assert_eq!(
+        told(&story, "one"),
+        ["start", "call look"],
+        "one server serves both"
+    );
+}

@@ -1,0 +1,79 @@
+"""An MCP server over stdin and stdout that does what a plan says.
+
+    python3 plain.py PLAN.json LOG
+
+PLAN has "tools", "resources" and "prompts" as `tools/list` and the others give them; a tool's "gives" is the result of a
+call of it, and a tool without one repeats its arguments. LOG gets a line for each start and each call. "dies" ends the
+server at once, with these words on stderr.
+"""
+
+import json
+import sys
+
+
+def main():
+    plan_path, log_path = sys.argv[1:3]
+    with open(plan_path, encoding="utf-8") as file:
+        plan = json.load(file)
+
+    def log(line):
+        with open(log_path, "a", encoding="utf-8") as file:
+            file.write(line + "\n")
+
+    log("start")
+    if "dies" in plan:
+        sys.stderr.write(plan["dies"] + "\n")
+        return 3
+    tools = {tool["name"]: tool for tool in plan.get("tools", [])}
+
+    def offered(tool):
+        return {key: value for key, value in tool.items() if key != "gives"}
+
+    def answer(method, params):
+        if method == "initialize":
+            kinds = [kind for kind in ("tools", "resources", "prompts") if plan.get(kind)]
+            return {
+                "protocolVersion": params["protocolVersion"],
+                "capabilities": {kind: {} for kind in kinds},
+                "serverInfo": {"name": "plain", "version": "1"},
+            }
+        if method == "tools/list":
+            return {"tools": [offered(tool) for tool in plan.get("tools", [])]}
+        if method == "tools/call":
+            log("call " + params["name"])
+            tool = tools[params["name"]]
+            text = json.dumps(params.get("arguments", {}), sort_keys=True)
+            return tool.get("gives", {"content": [{"type": "text", "text": text}]})
+        if method == "resources/list":
+            return {"resources": plan["resources"]}
+        if method == "resources/templates/list":
+            return {"resourceTemplates": []}
+        if method == "resources/read":
+            log("read " + params["uri"])
+            return {"contents": [{"uri": params["uri"], "text": "what stands there"}]}
+        if method == "prompts/list":
+            return {"prompts": plan["prompts"]}
+        if method == "prompts/get":
+            log("prompt " + params["name"])
+            said = json.dumps(params.get("arguments", {}))
+            return {"messages": [{"role": "user", "content": {"type": "text", "text": said}}]}
+        if method == "ping":
+            return {}
+        return None
+
+    for line in sys.stdin:
+        message = json.loads(line)
+        if "id" not in message or "method" not in message:
+            continue
+        reply = {"jsonrpc": "2.0", "id": message["id"]}
+        result = answer(message["method"], message.get("params") or {})
+        if result is None:
+            reply["error"] = {"code": -32601, "message": "no such method"}
+        else:
+            reply["result"] = result
+        sys.stdout.write(json.dumps(reply) + "\n")
+        sys.stdout.flush()
+    return 0
+
+
+sys.exit(main())
