@@ -48,7 +48,8 @@ fn clings(arguments: &[&str], end: impl FnOnce(&std::process::Child)) -> Option<
     while std::fs::read(&yard.state).unwrap() != b"clings" {
         std::thread::yield_now();
     }
-    assert!(!yard.left().is_empty(), "nothing could be left");
+    yard.look(&child);
+    assert!(yard.left().len() > 4, "{:?}", yard.left());
     end(&child);
     let ran = yard.story.wait(child);
     let code = ran.code();

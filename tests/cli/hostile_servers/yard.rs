@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 /// What the model is told the server's tool is called.
@@ -34,6 +34,8 @@ pub(super) struct Yard {
     pub(super) state: PathBuf,
     arguments: Value,
     remote: Option<Remote>,
+    /// Processes of runs so far, as they were seen in their midst.
+    seen: Arc<Mutex<Vec<Process>>>,
 }
 
 /// A server of HTTP, which ends when nobody holds its input any more.
@@ -118,6 +120,7 @@ impl Yard {
             state: state.clone().into(),
             arguments: json!({}),
             remote: None,
+            seen: Arc::default(),
             mark,
             story,
         };
@@ -180,14 +183,16 @@ impl Yard {
     pub(super) fn turn_of(&self, times: usize) -> Told {
         let pid = Arc::new(OnceLock::<u32>::new());
         let memory = Arc::new(AtomicU64::new(0));
-        let (their_pid, most, arguments) = (
+        let (their_pid, most, seen, arguments) = (
             Arc::clone(&pid),
             Arc::clone(&memory),
+            Arc::clone(&self.seen),
             self.arguments.clone(),
         );
         self.story.server().always(Box::new(move |asked| {
             // While it waits for its answer: the server has done what it does.
             most.fetch_max(memory_of(*their_pid.wait()), Ordering::Relaxed);
+            seen.lock().unwrap().extend(below(*their_pid.wait()));
             let told = results(asked).len();
             match offered(asked).iter().any(|name| name == WORK) {
                 true if told < times => calls(WORK, arguments.clone())(asked),
@@ -285,11 +290,20 @@ impl Yard {
         }
     }
 
-    /// The processes that have the mark among their arguments, or the story's home in their environment.
+    /// Look at what a run has started so far.
+    pub(super) fn look(&self, child: &Child) {
+        self.seen.lock().unwrap().extend(below(child.id()));
+    }
+
+    /// The processes that have the mark among their arguments, or the story's home in their environment; and those that were
+    /// below a run, such as whatever watches over a server.
     pub(super) fn left(&self) -> Vec<String> {
         let home = format!("HOME={}\0", self.story.home().display());
+        let seen = self.seen.lock().unwrap().clone();
+        let seen = seen.into_iter().filter(Process::lives);
+        let seen = seen.map(|process| format!("{process:?}"));
         let all = std::fs::read_dir("/proc").unwrap().flatten();
-        all.filter_map(|entry| {
+        let marked = all.filter_map(|entry| {
             let read = |name: &str| {
                 let bytes = std::fs::read(entry.path().join(name)).unwrap_or_default();
                 String::from_utf8_lossy(&bytes).into_owned()
@@ -298,8 +312,8 @@ impl Yard {
             let is_ours = line.contains(&format!("{}\0", self.mark));
             // What has ended and was not taken leave of has neither.
             (is_ours || read("environ").contains(&home)).then(|| line.replace('\0', " "))
-        })
-        .collect()
+        });
+        marked.chain(seen).collect()
     }
 
     /// Send a signal to a child of ours.
@@ -313,6 +327,50 @@ impl Drop for Remote {
         drop(self.0.stdin.take());
         drop(self.0.wait());
     }
+}
+
+/// A process, as nobody else will be.
+#[derive(Clone, Debug)]
+struct Process {
+    pid: u32,
+    name: String,
+    /// When it was started, by the kernel's clock.
+    started: String,
+}
+
+impl Process {
+    fn of(pid: u32) -> Option<Self> {
+        let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        let (start, rest) = text.rsplit_once(')')?;
+        Some(Self {
+            pid,
+            name: start.split_once('(')?.1.to_owned(),
+            started: rest.split_whitespace().nth(19)?.to_owned(),
+        })
+    }
+
+    fn lives(&self) -> bool {
+        Self::of(self.pid).is_some_and(|now| now.started == self.started)
+    }
+}
+
+/// All processes below this one.
+fn below(pid: u32) -> Vec<Process> {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task"));
+    let threads = threads.into_iter().flatten().flatten();
+    let lists =
+        threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("children")).ok());
+    let pids: Vec<u32> = lists
+        .flat_map(|list| {
+            list.split_whitespace()
+                .filter_map(|pid| pid.parse().ok())
+                .collect::<Vec<u32>>()
+        })
+        .collect();
+    let below = pids
+        .into_iter()
+        .flat_map(|pid| Process::of(pid).into_iter().chain(below(pid)));
+    below.collect()
 }
 
 /// KiB that the process had in memory at most.
