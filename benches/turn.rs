@@ -101,6 +101,12 @@ const SIZES: [(&str, &str, usize); 3] = [
 const YOUNG: [&str; 2] = ["lived 100", "lived 100, whole"];
 const OLD: [&str; 2] = ["lived 1M", "lived 1M, whole"];
 
+/// With five MCP servers, of which none is needed, or one.
+const SERVED: [(&str, &str); 2] = [
+    ("hello, 5 servers", "hello"),
+    ("call, 5 servers", "served/2"),
+];
+
 impl Bench {
     fn new() -> Self {
         let temp = tempfile::tempdir().expect("a temporary directory");
@@ -279,6 +285,11 @@ impl Bench {
                 home,
                 false,
             ));
+        }
+        for (name, path) in SERVED {
+            let home = home(name, path);
+            servers(&home);
+            cases.push(ours(name, 1, &agent("new@"), home, false));
         }
         let mut validate = Duration::MAX;
         for (name, dir, size) in SIZES {
@@ -463,6 +474,22 @@ impl Bench {
             table.memory("resume 100k"),
             8.0,
         );
+        // What servers offer is known from the first round, which is not counted.
+        let [(idle, _), (calling, _)] = SERVED;
+        let ratio = wall(idle) / wall("hello");
+        gates.most("a hello with 5 servers / with none, wall", ratio, 1.1);
+        gates.told("the same, CPU", cpu(idle) / cpu("hello"));
+        gates.most(
+            "servers started by a hello with 5",
+            self.starts(idle, table),
+            0.0,
+        );
+        let starts = self.starts(calling, table);
+        gates.most("by a turn that calls a tool of one", starts, 1.0);
+        gates.told(
+            "such a turn over a hello, ms",
+            wall(calling) - wall("hello"),
+        );
         let turn = per_turn(cpu("loop 10"), cpu("loop 40"));
         gates.most("a turn with a reading tool, CPU ms", turn, 0.5);
         gates.told(
@@ -576,6 +603,14 @@ impl Bench {
         gates.held
     }
 
+    /// How many servers each counted run of that name has started.
+    fn starts(&self, name: &str, table: &Table) -> f64 {
+        let starts = std::fs::read_to_string(self.temp.path().join(name).join("starts"));
+        let all = starts.expect("the first round starts them").lines().count();
+        assert!(all >= SERVERS, "{name}: not all were asked what they offer");
+        (all - SERVERS) as f64 / table.rows[name].len() as f64
+    }
+
     /// The bytes of what a hello must write: its message, its answer, and the answer once more on standard output; and
     /// the line that a new session begins with.
     fn lines(&self, begins: bool) -> f64 {
@@ -683,6 +718,44 @@ fn home(home: &Path, port: u16, path: &str) -> PathBuf {
     std::fs::write(home.join(".nanobot/config.json"), config.to_string()).unwrap();
     std::fs::write(workspace.join("note.txt"), "a short note\n").unwrap();
     home.to_owned()
+}
+
+const SERVERS: usize = 5;
+
+/// The least server: it writes down that it was started, and answers by what stands in the line.
+const SERVER: &str = r#"
+echo started >> "$1"
+say() { printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$1"; }
+while read -r line; do
+  id=${line#*'"id":'} id=${id%%[,\}]*}
+  case $line in
+    *'"initialize"'*) say '{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"least","version":"1"}}' ;;
+    *'"tools/list"'*) say "$TOOLS" ;;
+    *'"tools/call"'*) say '{"content":[{"type":"text","text":"done"}]}' ;;
+  esac
+done
+"#;
+
+/// Five servers for the home, of five tools each.
+fn servers(home: &Path) {
+    let starts = home.join("starts");
+    std::fs::write(&starts, "").unwrap();
+    let script = home.join("server.sh");
+    std::fs::write(&script, SERVER).unwrap();
+    let property = json!({ "type": "string", "description": "What is to be worked on." });
+    let tool = |number: usize| {
+        json!({ "name": format!("work{number}"), "description": "Does some of the work.",
+                "annotations": { "readOnlyHint": true },
+                "inputSchema": { "type": "object", "properties": { "what": property } } })
+    };
+    let tools = json!({ "tools": (1..=5).map(tool).collect::<Vec<_>>() }).to_string();
+    let path = home.join(".nanobot/config.json");
+    let mut config: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+    for number in 1..=SERVERS {
+        config["tools"]["mcpServers"][format!("s{number}")] =
+            json!({ "command": "sh", "args": [script, starts], "env": { "TOOLS": tools } });
+    }
+    std::fs::write(path, config.to_string()).unwrap();
 }
 
 /// The job that is looked at.
@@ -860,6 +933,10 @@ fn answer_all(connection: TcpStream, streams: &Streams) {
                 &json!({ "command": "true; true" }),
                 1,
             ))),
+            "served" if asked < limit => {
+                let what = json!({ "what": "it" });
+                writer.write_all(&whole(&calls("mcp_s3_work1", &what, 1)))
+            }
             "parallel" if asked < 2 => writer.write_all(&whole(&calls(
                 "exec",
                 &json!({ "command": "sleep 0.2" }),

@@ -1,0 +1,87 @@
+//! Servers that do not go away, and ends of ours of every kind: no process is left.
+
+use super::yard::{WORK, Yard};
+use crate::server::calls;
+use rustix::process::Signal;
+use serde_json::json;
+
+/// It works, and goes with all that it has started; [`Yard::turn`] looks for what is left.
+fn goes(behaviour: &str) {
+    if let Some(yard) = Yard::new(behaviour) {
+        yard.turn();
+        yard.mcp(&["call", "hostile", "work", "{}"]);
+        yard.mcp(&["test", "hostile"]);
+    }
+}
+
+#[test]
+fn children_in_sessions_of_their_own() {
+    goes("offspring");
+}
+
+#[test]
+fn one_that_ignores_all_that_can_be_ignored() {
+    let Some(yard) = Yard::new("undying") else {
+        return;
+    };
+    let told = yard.turn().called("the work is done");
+    assert!(told.took.as_secs() < 15, "{:?}", told.took);
+}
+
+#[test]
+fn one_that_kills_whoever_started_it() {
+    goes("kills-parent");
+}
+
+#[test]
+fn a_hundred_programs() {
+    goes("forks");
+}
+
+/// A run whose server clings to life, and has taken the call; what is to end it comes next.
+fn clings(arguments: &[&str], end: impl FnOnce(&std::process::Child)) -> Option<(Yard, i32)> {
+    let yard = Yard::new("clings")?.set("toolTimeout", json!(600));
+    let yard = yard.set("startTimeout", json!(60));
+    yard.story.server().always(calls(WORK, json!({})));
+    let mut command = yard.agent();
+    let child = command.args(arguments).spawn().unwrap();
+    while std::fs::read(&yard.state).unwrap() != b"clings" {
+        std::thread::yield_now();
+    }
+    yard.look(&child);
+    assert!(yard.left().len() > 4, "{:?}", yard.left());
+    end(&child);
+    let ran = yard.story.wait(child);
+    let code = ran.code();
+    ran.text();
+    ran.error_text();
+    drop(ran);
+    Some((yard, code))
+}
+
+#[test]
+fn signals_end_it_all() {
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)] {
+        if let Some((yard, ended)) = clings(&[], |child| Yard::signal(child, signal)) {
+            assert_eq!(ended, code);
+            yard.is_over();
+        }
+    }
+}
+
+#[test]
+fn the_deadline_of_the_run_ends_it_all() {
+    if let Some((yard, ended)) = clings(&["--timeout", "20s"], |_| {}) {
+        assert_ne!(ended, 0);
+        yard.is_over();
+    }
+}
+
+/// Nobody can see to that but who watches.
+#[test]
+fn a_kill_ends_it_all() {
+    if let Some((yard, ended)) = clings(&[], |child| Yard::signal(child, Signal::KILL)) {
+        assert_eq!(ended, 137);
+        yard.is_over_soon();
+    }
+}

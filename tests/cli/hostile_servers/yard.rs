@@ -1,0 +1,405 @@
+//! A place with one server that means no good, and what is true of every run beside it.
+
+use crate::server::{Asked, calls, says};
+use crate::story::{Ran, Story};
+use rustix::process::{Pid, Signal};
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::{Duration, Instant};
+
+/// What the model is told the server's tool is called.
+pub(super) const WORK: &str = "mcp_hostile_work";
+
+/// The longest that a run may take whose call has [`CALL`] seconds, on a machine that has much else to do.
+const LONGEST: Duration = Duration::from_secs(40);
+
+/// The seconds a call has.
+const CALL: u64 = 3;
+
+/// What our process may have needed at most, in MiB, whatever a server sent.
+const MEMORY: u64 = 160;
+
+/// What must be in nobody's hands but ours and the provider's.
+pub(super) const CANARY: &str = "sk-canary-0a1b2c3d4e5f60718293a4b5c6d7e8f9";
+
+pub(super) struct Yard {
+    pub(super) story: Story,
+    /// Stands in the arguments of the server, and of whatever it forks.
+    mark: String,
+    /// A file that belongs to the server.
+    pub(super) state: PathBuf,
+    arguments: Value,
+    remote: Option<Remote>,
+    /// Processes of runs so far, as they were seen in their midst.
+    seen: Arc<Mutex<Vec<Process>>>,
+}
+
+/// A server of HTTP, which ends when nobody holds its input any more.
+struct Remote(Child);
+
+/// What came of a turn.
+pub(super) struct Told {
+    pub(super) answer: String,
+    pub(super) complaints: String,
+    /// What the model was told of each call.
+    pub(super) results: Vec<String>,
+    /// The names of the tools that the model was offered at first.
+    pub(super) offered: Vec<String>,
+    /// The bodies of the requests.
+    pub(super) raw: Vec<String>,
+    pub(super) took: Duration,
+}
+
+impl Told {
+    /// The tool was called, and this was in what it said.
+    #[track_caller]
+    pub(super) fn called(self, words: &str) -> Self {
+        assert_eq!(self.answer, "Done.\n", "{}", self.complaints);
+        assert!(
+            self.results.iter().any(|text| text.contains(words)),
+            "no {words:?} in {:.3000?}; stderr:\n{}",
+            self.results,
+            self.complaints
+        );
+        self
+    }
+
+    /// The tool was not offered, which is told on standard error in words like these.
+    #[track_caller]
+    pub(super) fn missing(self, words: &str) -> Self {
+        assert_eq!(self.answer, "There is no such tool.\n");
+        assert!(
+            self.complaints.contains("hostile") && self.complaints.contains(words),
+            "no {words:?} in {}",
+            self.complaints
+        );
+        self
+    }
+}
+
+/// Whether there is a Python to be hostile in. It is said where there is none.
+#[expect(
+    clippy::print_stderr,
+    reason = "a test that could not test must not look like one that did"
+)]
+pub(super) fn has_python() -> bool {
+    let tried = Command::new("python3").arg("--version").output();
+    let there = tried.is_ok_and(|output| output.status.success());
+    if !there {
+        eprintln!("python3 is not there: no server was hostile");
+    }
+    there
+}
+
+impl Yard {
+    /// With a server that behaves like that; `None` where there is no Python.
+    pub(super) fn new(behaviour: &str) -> Option<Self> {
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        if !has_python() {
+            return None;
+        }
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let mark = format!("hostile-{}-{number}-{behaviour}", std::process::id());
+        let story = Story::new()
+            .file(
+                "hostile.py",
+                include_bytes!("../../servers/hostile.py").as_slice(),
+            )
+            .file("state", "")
+            .env("OPENAI_API_KEY", CANARY)
+            .env("SOME_VARIABLE", "of ours")
+            .set("tools.permissions", json!({ WORK: "always" }));
+        let path = |name: &str| story.dir().join(name).to_str().unwrap().to_owned();
+        let (script, state) = (path("hostile.py"), path("state"));
+        let is_remote = behaviour.starts_with("http-") || behaviour.starts_with("sse-");
+        let mut yard = Self {
+            state: state.clone().into(),
+            arguments: json!({}),
+            remote: None,
+            seen: Arc::default(),
+            mark,
+            story,
+        };
+        let reached = match is_remote {
+            true => {
+                let (server, port) = yard.serve(behaviour);
+                yard.remote = Some(Remote(server));
+                let kind = ["streamableHttp", "sse"][usize::from(behaviour.starts_with("sse-"))];
+                json!({ "url": format!("http://127.0.0.1:{port}/mcp"), "type": kind,
+                        "headers": { "Authorization": format!("Bearer {CANARY}"), "X-Own": CANARY } })
+            }
+            false => json!({ "command": "python3", "args": [script, behaviour, yard.mark, state],
+                             "env": { "GIVEN": "by the config" } }),
+        };
+        let mut yard = yard.reached(reached);
+        yard = yard.set("toolTimeout", json!(CALL));
+        Some(yard.set("startTimeout", json!(20)))
+    }
+
+    /// A server of HTTP, and its port.
+    fn serve(&self, behaviour: &str) -> (Child, u16) {
+        let mut server = Command::new("python3")
+            .arg(self.story.dir().join("hostile.py"))
+            .args(["--http", behaviour, "remote"])
+            .arg(&self.state)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let output = server.stdout.as_mut().unwrap();
+        BufReader::new(output).read_line(&mut line).unwrap();
+        (server, line.trim().parse().unwrap())
+    }
+
+    fn reached(mut self, server: Value) -> Self {
+        self.story = self.story.set("tools.mcpServers.hostile", server);
+        self
+    }
+
+    /// The server's key in the config.
+    pub(super) fn set(mut self, key: &str, value: Value) -> Self {
+        let pointer = format!("tools.mcpServers.hostile.{key}");
+        self.story = self.story.set(&pointer, value);
+        self
+    }
+
+    /// What the tool is called with.
+    pub(super) fn with(mut self, arguments: Value) -> Self {
+        self.arguments = arguments;
+        self
+    }
+
+    /// A turn in which the model calls the tool once, where it is offered.
+    pub(super) fn turn(&self) -> Told {
+        self.turn_of(1)
+    }
+
+    /// A turn in which the model calls the tool so many times, where it is offered.
+    pub(super) fn turn_of(&self, times: usize) -> Told {
+        let pid = Arc::new(OnceLock::<u32>::new());
+        let memory = Arc::new(AtomicU64::new(0));
+        let (their_pid, most, seen, arguments) = (
+            Arc::clone(&pid),
+            Arc::clone(&memory),
+            Arc::clone(&self.seen),
+            self.arguments.clone(),
+        );
+        self.story.server().always(Box::new(move |asked| {
+            // While it waits for its answer: the server has done what it does.
+            most.fetch_max(memory_of(*their_pid.wait()), Ordering::Relaxed);
+            seen.lock().unwrap().extend(below(*their_pid.wait()));
+            let told = results(asked).len();
+            match offered(asked).iter().any(|name| name == WORK) {
+                true if told < times => calls(WORK, arguments.clone())(asked),
+                true => says("Done.")(asked),
+                false if told > 0 => says("Done.")(asked),
+                false => says("There is no such tool.")(asked),
+            }
+        }));
+        let before = self.story.asked().len();
+        let started = Instant::now();
+        let child = self.agent().spawn().unwrap();
+        pid.set(child.id()).unwrap();
+        let ran = self.story.wait(child);
+        let took = started.elapsed();
+        let asked = self.story.asked()[before..].to_vec();
+        let told = Told {
+            answer: ran.text(),
+            complaints: ran.error_text(),
+            results: asked.last().map(results).unwrap_or_default(),
+            offered: asked.first().map(offered).unwrap_or_default(),
+            raw: asked.into_iter().map(|asked| asked.raw).collect(),
+            took,
+        };
+        assert_eq!(ran.code(), 0, "{}", told.complaints);
+        assert!(took < LONGEST, "it took {took:?}");
+        let memory = memory.load(Ordering::Relaxed) >> 10;
+        assert!(memory < MEMORY, "it needed {memory} MiB");
+        self.is_clean(&told.complaints, false);
+        for raw in &told.raw {
+            self.is_harmless(raw);
+            assert!(raw.len() < 1 << 20, "{} bytes to the model", raw.len());
+        }
+        self.is_over();
+        told
+    }
+
+    /// The command of a turn.
+    pub(super) fn agent(&self) -> Command {
+        self.story.command(["agent", "-m", "do the work", "--new"])
+    }
+
+    /// `nanobot mcp` with these words.
+    pub(super) fn mcp(&self, words: &[&str]) -> (i32, String, String) {
+        let started = Instant::now();
+        let ran: Ran = self.story.run([&["mcp"], words].concat());
+        let took = started.elapsed();
+        assert!(took < LONGEST, "it took {took:?}");
+        let (output, complaints) = (ran.text(), ran.error_text());
+        self.is_clean(&output, true);
+        self.is_clean(&complaints, false);
+        let code = ran.code();
+        self.is_over();
+        (code, output, complaints)
+    }
+
+    /// What may be shown on a terminal, and is not too much; and no line pretends to be ours.
+    #[track_caller]
+    fn is_clean(&self, text: &str, may_be_long: bool) {
+        self.is_harmless(text);
+        assert!(text.len() < 8000 || may_be_long, "{text:.2000}");
+        let is_odd = |char: &char| char.is_control() && !"\n\t".contains(*char);
+        assert_eq!(text.chars().find(is_odd), None, "{text:.2000}");
+        assert!(
+            !text.lines().any(|line| line.starts_with("nanobot: lie")),
+            "{text:.2000}"
+        );
+    }
+
+    /// It has no letter that turns others around or cannot be seen, no escape, and no key.
+    #[track_caller]
+    fn is_harmless(&self, text: &str) {
+        let is_odd = |char: &char| matches!(*char, '\u{200b}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{e0000}'..='\u{e007f}' | '\u{1b}' | '\u{9b}');
+        assert_eq!(text.chars().find(is_odd), None, "{text:.2000}");
+        assert!(!text.contains("\\u001b"), "{text:.2000}");
+        assert!(!text.contains(CANARY), "{text:.2000}");
+    }
+
+    /// Nothing is left of the server, nor of whatever watched over it.
+    #[track_caller]
+    pub(super) fn is_over(&self) {
+        assert_eq!(self.left(), [""; 0], "it is left");
+    }
+
+    /// As [`Self::is_over`], where nobody could see to that before we ended.
+    #[track_caller]
+    pub(super) fn is_over_soon(&self) {
+        let started = Instant::now();
+        while !self.left().is_empty() {
+            assert!(
+                started.elapsed() < Duration::from_secs(10),
+                "{:?}",
+                self.left()
+            );
+            std::thread::yield_now();
+        }
+    }
+
+    /// Look at what a run has started so far.
+    pub(super) fn look(&self, child: &Child) {
+        self.seen.lock().unwrap().extend(below(child.id()));
+    }
+
+    /// The processes that have the mark among their arguments, or the story's home in their environment; and those that were
+    /// below a run, such as whatever watches over a server.
+    pub(super) fn left(&self) -> Vec<String> {
+        let home = format!("HOME={}\0", self.story.home().display());
+        let seen = self.seen.lock().unwrap().clone();
+        let seen = seen.into_iter().filter(Process::lives);
+        let seen = seen.map(|process| format!("{process:?}"));
+        let all = std::fs::read_dir("/proc").unwrap().flatten();
+        let marked = all.filter_map(|entry| {
+            let read = |name: &str| {
+                let bytes = std::fs::read(entry.path().join(name)).unwrap_or_default();
+                String::from_utf8_lossy(&bytes).into_owned()
+            };
+            let line = read("cmdline");
+            let is_ours = line.contains(&format!("{}\0", self.mark));
+            // What has ended and was not taken leave of has neither.
+            (is_ours || read("environ").contains(&home)).then(|| line.replace('\0', " "))
+        });
+        marked.chain(seen).collect()
+    }
+
+    /// Send a signal to a child of ours.
+    pub(super) fn signal(child: &Child, signal: Signal) {
+        rustix::process::kill_process(Pid::from_child(child), signal).unwrap();
+    }
+}
+
+impl Drop for Remote {
+    fn drop(&mut self) {
+        drop(self.0.stdin.take());
+        drop(self.0.wait());
+    }
+}
+
+/// A process, as nobody else will be.
+#[derive(Clone, Debug)]
+struct Process {
+    pid: u32,
+    name: String,
+    /// When it was started, by the kernel's clock.
+    started: String,
+}
+
+impl Process {
+    fn of(pid: u32) -> Option<Self> {
+        let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        let (start, rest) = text.rsplit_once(')')?;
+        Some(Self {
+            pid,
+            name: start.split_once('(')?.1.to_owned(),
+            started: rest.split_whitespace().nth(19)?.to_owned(),
+        })
+    }
+
+    fn lives(&self) -> bool {
+        Self::of(self.pid).is_some_and(|now| now.started == self.started)
+    }
+}
+
+/// All processes below this one.
+fn below(pid: u32) -> Vec<Process> {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task"));
+    let threads = threads.into_iter().flatten().flatten();
+    let lists =
+        threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("children")).ok());
+    let pids: Vec<u32> = lists
+        .flat_map(|list| {
+            list.split_whitespace()
+                .filter_map(|pid| pid.parse().ok())
+                .collect::<Vec<u32>>()
+        })
+        .collect();
+    let below = pids
+        .into_iter()
+        .flat_map(|pid| Process::of(pid).into_iter().chain(below(pid)));
+    below.collect()
+}
+
+/// KiB that the process had in memory at most.
+fn memory_of(pid: u32) -> u64 {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))
+        .unwrap();
+    line.trim().trim_end_matches(" kB").parse().unwrap()
+}
+
+/// What the model was told of calls, in this request.
+fn results(asked: &Asked) -> Vec<String> {
+    let messages = asked.messages().into_iter();
+    let of_tools = messages.filter(|message| message["role"] == "tool");
+    of_tools
+        .map(|message| match message["content"].as_str() {
+            Some(text) => text.to_owned(),
+            None => message["content"].to_string(),
+        })
+        .collect()
+}
+
+/// The names of the tools in this request.
+fn offered(asked: &Asked) -> Vec<String> {
+    let tools = asked.body["tools"].as_array().cloned().unwrap_or_default();
+    tools
+        .iter()
+        .map(|tool| tool["function"]["name"].as_str().unwrap().to_owned())
+        .collect()
+}
