@@ -36,7 +36,7 @@
 //! | [`memory`] | what outlasts a conversation: the memory, its history and its versions |
 //! | [`ledger`] | what every call of a model cost, and what may still be spent |
 //! | [`history`] | what is sent of a conversation: which messages may be, what they weigh, what stands for the others: pure |
-//! | [`skill`] | what a workspace can teach |
+//! | [`skill`] | what can be taught: skills of the workspace, of trusted directories, and built in; read, checked, listed within a budget, installed |
 //! | [`mcp`] | servers of further tools: what they are, what they offer, how they are spoken to. A room of its own, since it alone is asynchronous |
 //! | [`cron`] | jobs: when they are due, the file they are kept in, the lines of the crontab that stand for them |
 //! | [`trust`] | which directories may say how to work. A room of its own: it is neither the workspace's nor the policy's |

@@ -442,15 +442,15 @@ pub const PAGES: &[Page] = &[
         ("nanobot skill list", "Which there are"),
         ("nanobot skill install ~/Downloads/pdf", "Take one over, after a look at it"),
     ] },
-    Page { command: "skill list", statuses: PLAIN, variables: &["PATH"], files: SKILLS, examples: &[
+    Page { command: "skill list", statuses: PLAIN, variables: &[], files: SKILLS, examples: &[
         ("nanobot skill list", "Which can be used, and what the others lack"),
         ("nanobot skill list --json | jq -r 'select(.missing != []) | .name'", "Those that lack something"),
     ] },
-    Page { command: "skill show", statuses: &[DONE, USAGE, (65, "it cannot be read"), NO_SKILL, IO, CONFIG], variables: &["PATH"], files: SKILLS, examples: &[
+    Page { command: "skill show", statuses: &[DONE, USAGE, (65, "it cannot be read"), NO_SKILL, IO, CONFIG], variables: &[], files: SKILLS, examples: &[
         ("nanobot skill show memory", "All that the model would read, and what else there is"),
         ("nanobot skill show skill-creator --file scripts/check.sh | sh -s -- tea/SKILL.md", "Run one of its scripts"),
     ] },
-    Page { command: "skill check", statuses: &[(0, "nothing is odd or missing"), (1, "something is"), USAGE, (65, "it is no skill"), NO_SKILL, IO, CONFIG], variables: &["PATH"], files: SKILLS, examples: &[
+    Page { command: "skill check", statuses: &[(0, "nothing is odd or missing"), (1, "something is"), USAGE, (65, "it is no skill"), NO_SKILL, IO, CONFIG], variables: &[], files: SKILLS, examples: &[
         ("nanobot skill check", "All of them"),
         ("nanobot skill check ./tea", "One that is being written"),
     ] },

@@ -188,7 +188,9 @@ pub fn run(world: &World, arguments: &Arguments) -> Result<Exit> {
     }
     rows.extend(offered.rows());
     rows.push(("sessions", sessions.to_string()));
-    rows.extend(skills.iter().map(|skills| ("skills", skills.words())));
+    // Those that come with the program are no news.
+    let told = skills.iter().filter(|skills| skills.own > 0);
+    rows.extend(told.map(|skills| ("skills", skills.words())));
     let over = match is_over {
         true => "; that is over its budget, and the next consolidation is asked to tidy it",
         false => "",

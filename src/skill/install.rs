@@ -7,9 +7,9 @@ use crate::error::{Exit, fail_hint};
 use crate::sys::secret::random_hex;
 use crate::sys::store;
 use anyhow::{Context, Result};
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io::Write;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, symlink};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 /// What is to be put there: what it is, and its bytes where it is a file.
@@ -32,6 +32,7 @@ pub fn put(dir: &Path, name: &str, pieces: &[Piece], instead: bool) -> Result<Pa
     }
     let made = tempfile::Builder::new()
         .prefix(&format!(".{name}.new-"))
+        .permissions(Permissions::from_mode(0o700))
         .tempdir_in(dir)
         .with_context(|| format!("make a folder in `{}`", dir.display()))?;
     for (entry, bytes) in pieces {

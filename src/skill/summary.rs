@@ -4,7 +4,7 @@
 //! word, then the frame is taken away, then the descriptions, and at last names: always the same way for the same skills, so
 //! that providers' caches hit.
 
-use super::Skill;
+use super::{Skill, Source};
 use crate::history::weight;
 use crate::sys::terminal::harmless;
 use std::fmt::Write;
@@ -79,13 +79,16 @@ pub fn summary(skills: &[Skill], budget: u64) -> Summary {
     made(Form::Names(few))
 }
 
-/// An element for each.
+/// An element for each; but those that come with the program, whose words are few, are lines.
 fn whole(skills: &[&Skill], letters: usize) -> String {
     if skills.is_empty() {
         return String::new();
     }
+    let (built_in, own): (Vec<&Skill>, Vec<&Skill>) = skills
+        .iter()
+        .partition(|skill| skill.source == Source::BuiltIn);
     let mut xml = String::from("<skills>\n");
-    for skill in skills {
+    for skill in own {
         write!(
             xml,
             "  <skill available=\"{}\">\n    <name>{}</name>\n    <description>{}</description>\n    <location>{}</location>\n",
@@ -102,20 +105,39 @@ fn whole(skills: &[&Skill], letters: usize) -> String {
         }
         xml.push_str("  </skill>\n");
     }
+    put_lines(&mut xml, &built_in, Some(letters));
     xml.push_str("</skills>");
     xml
 }
 
-/// A line for each of the first `count`, below the folder that it is in; those that are always on before those that can be
-/// used, and these before the others.
+/// A line for each of the first `count`: those that are always on before those that can be used, these before the others, and
+/// at last those that come with the program.
 fn lines(skills: &[&Skill], letters: Option<usize>, count: usize) -> String {
     let mut skills: Vec<&Skill> = skills.to_vec();
-    skills.sort_by_key(|skill| (!skill.is_active(), !skill.is_available()));
+    let is_built_in = |skill: &Skill| skill.source == Source::BuiltIn;
+    skills.sort_by_key(|skill| {
+        (
+            !skill.is_active(),
+            is_built_in(skill),
+            !skill.is_available(),
+        )
+    });
     let rest = skills.len() - count;
     skills.truncate(count);
     let mut xml = String::from("<skills>\n");
+    put_lines(&mut xml, &skills, letters);
+    if rest > 0 {
+        writeln!(xml, "  {rest} more: nanobot skill list")
+            .expect("writing to a string cannot fail");
+    }
+    xml.push_str("</skills>");
+    xml
+}
+
+/// A line for each, below the folder that it is in.
+fn put_lines(xml: &mut String, skills: &[&Skill], letters: Option<usize>) {
     let mut folders: Vec<&Path> = Vec::new();
-    for skill in &skills {
+    for skill in skills {
         let folder = folder_of(skill);
         if !folders.contains(&folder) {
             folders.push(folder);
@@ -140,12 +162,6 @@ fn lines(skills: &[&Skill], letters: Option<usize>, count: usize) -> String {
         }
         xml.push_str("  </in>\n");
     }
-    if rest > 0 {
-        writeln!(xml, "  {rest} more: nanobot skill list")
-            .expect("writing to a string cannot fail");
-    }
-    xml.push_str("</skills>");
-    xml
 }
 
 /// The folder of skills that a skill is in.
@@ -231,6 +247,12 @@ mod tests {
         assert!(!found.is_cut() && found.tokens == weight::of_text(&found.text));
         assert_eq!(active(&[one, two.clone()]), "### Skill: one\n\nOne.");
         assert_eq!(summary(&[], 2_000).text, "");
+        let tea = Skill {
+            source: Source::BuiltIn,
+            ..skill("tea", "---\ndescription: Boil <it>\n---\n")
+        };
+        let line = "<skills>\n  <in location=\"/s/NAME/SKILL.md\">\ntea: Boil &lt;it&gt;\n  </in>\n</skills>";
+        assert_eq!(summary(&[tea], 2_000).text, line);
         // A built-in one that cannot be used is no news.
         let built_in = Skill {
             source: Source::BuiltIn,

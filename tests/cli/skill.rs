@@ -74,7 +74,7 @@ fn the_first_of_a_name_wins_and_the_hidden_ones_are_listed() {
         before.contains("<description>mine</description>") && !before.contains("cake"),
         "{before}"
     );
-    assert!(!before.contains("<name>cron</name>"), "{before}");
+    assert!(!before.contains("cron: "), "{before}");
     story.run(["trust", "-q"]);
     story.run(["agent", "-m", "x", "--new"]).stdout("ok\n");
     let system = story.asked()[1].messages()[0]["content"].to_string();
@@ -99,7 +99,7 @@ fn the_first_of_a_name_wins_and_the_hidden_ones_are_listed() {
     };
     assert_eq!(state("tea", "workspace"), ("available".into(), Value::Null));
     assert_eq!(
-        state("tea", "dir/skills"),
+        state("tea", "DIR/skills"),
         ("hidden".into(), json!("workspace"))
     );
     assert_eq!(
@@ -144,7 +144,7 @@ fn what_is_missing_is_told_where_it_matters() {
     );
     // A built-in one without its program is no news; one that the model is not to call on is for people.
     assert!(
-        !list.contains("github") && !list.contains("tmux") && !list.contains("quiet"),
+        !list.contains("github:") && !list.contains("tmux") && !list.contains("quiet"),
         "{list}"
     );
     assert!(!system(&story).contains("Not in each request."));
@@ -207,9 +207,11 @@ fn the_list_of_a_hundred_skills_keeps_its_budget() {
     story.run(["agent", "-m", "x"]).stdout("ok\n");
     let again = story.asked()[1].messages()[0]["content"].clone();
     assert_eq!(story.asked()[0].messages()[0]["content"], again);
-    story
+    let ran = story
         .run(["skill", "list"])
         .stderr_has("cut to keep its 2000 tokens");
+    assert_eq!(ran.text().lines().count(), 1 + 100 + BUILT_IN.len());
+    drop(ran);
     let story = story.set("agents.defaults.skillsBudgetTokens", json!(100));
     story.run(["agent", "-m", "x"]).stdout("ok\n");
     let system = story.asked()[2].messages()[0]["content"]
@@ -804,7 +806,7 @@ fn a_built_in_skill_is_installed_to_be_changed() {
 fn a_conversation_shows_them_as_the_command_does() {
     let story = Story::new().workspace_file("skills/tea/SKILL.md", about("how tea is made"));
     let mut screen = story.screen(40, 100).args(["repl"]);
-    screen.until("> ").type_("/skills").press(Key::Enter);
+    screen.until_prompt(">").type_("/skills").press(Key::Enter);
     screen.until("how tea is made").until("weather");
     screen.type_("/skills tea").press(Key::Enter);
     screen

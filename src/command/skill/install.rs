@@ -87,7 +87,7 @@ impl Parcel {
             .find(|entry| entry.path == Path::new("SKILL.md"));
         match text.map(|entry| &entry.kind) {
             Some(Kind::File { size, .. }) if *size > TEXT_LIMIT => {
-                troubles.push("its SKILL.md has more than 1 MiB".into())
+                troubles.push("its SKILL.md has more than 1 MiB".into());
             }
             Some(Kind::File { .. }) => {}
             _ => {

@@ -106,9 +106,9 @@ pub(super) fn named<'a>(found: &'a Found, name: &str) -> Result<&'a Skill> {
 
 /// What there is, at a glance.
 pub(super) struct Glance {
-    /// How many a model is told of.
-    listed: usize,
-    /// Names of those that lack something, with what that is.
+    /// How many do not come with the program.
+    pub(super) own: usize,
+    /// Those that lack something, with what that is.
     pub(super) lacking: Vec<String>,
     /// Tokens of the list that each request has, and those that it may have.
     tokens: (u64, u64),
@@ -119,10 +119,11 @@ impl Glance {
     pub(super) fn of(found: &Found, settings: &Settings) -> Self {
         let budget = settings.skills.budget;
         let list = skill::summary(&found.skills, budget);
-        let listed = || found.skills.iter().filter(|skill| skill.is_listed());
-        let lacking = listed().filter(|skill| !skill.is_available());
+        let is_own = |skill: &&Skill| skill.source != Source::BuiltIn;
+        let own = || found.skills.iter().filter(is_own);
+        let lacking = own().filter(|skill| !skill.is_available());
         Self {
-            listed: listed().count(),
+            own: own().count(),
             lacking: lacking
                 .map(|skill| format!("`{}` ({})", skill.name, skill.missing.join(", ")))
                 .collect(),
@@ -132,21 +133,25 @@ impl Glance {
     }
 
     pub(super) fn words(&self) -> String {
-        let lacking = match self.lacking.len() {
-            0 => String::new(),
-            _ => format!("; something is missing for {}", self.lacking.join(", ")),
+        let own = match self.own {
+            0 => "none".to_owned(),
+            own => own.to_string(),
         };
-        let (tokens, budget) = self.tokens;
-        let cut = if self.is_cut { ", cut" } else { "" };
-        format!(
-            "{}, whose list is some {tokens} of {budget} tokens{cut}{lacking}",
-            self.listed
-        )
+        let (_, budget) = self.tokens;
+        let cut = match self.is_cut {
+            true => format!("; their list is cut to keep its {budget} tokens"),
+            false => String::new(),
+        };
+        let lacking = match self.lacking.is_empty() {
+            true => String::new(),
+            false => format!("; something is missing for {}", self.lacking.join(", ")),
+        };
+        format!("{own} but the built-in ones{cut}{lacking}")
     }
 
     pub(super) fn json(&self) -> Value {
         let (tokens, budget) = self.tokens;
-        json!({ "listed": self.listed, "lacking": self.lacking.len(), "tokens": tokens, "budget_tokens": budget, "cut": self.is_cut })
+        json!({ "own": self.own, "lacking": self.lacking.len(), "tokens": tokens, "budget_tokens": budget, "cut": self.is_cut })
     }
 }
 
