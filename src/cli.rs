@@ -15,6 +15,7 @@ pub mod memory;
 pub mod pages;
 pub mod policy;
 pub mod session;
+pub mod skill;
 pub mod value;
 
 /// A personal AI agent that behaves like a Unix program
@@ -134,6 +135,11 @@ pub enum Command {
     Mcp {
         #[command(subcommand)]
         command: mcp::Mcp,
+    },
+    /// See what the agent can be taught; add to it, and take it away
+    Skill {
+        #[command(subcommand)]
+        command: skill::Skill,
     },
     /// Let a directory's notes and skills tell the agent how to work
     Trust(policy::Trust),

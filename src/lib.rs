@@ -36,7 +36,7 @@
 //! | [`memory`] | what outlasts a conversation: the memory, its history and its versions |
 //! | [`ledger`] | what every call of a model cost, and what may still be spent |
 //! | [`history`] | what is sent of a conversation: which messages may be, what they weigh, what stands for the others: pure |
-//! | [`skill`] | what a workspace can teach |
+//! | [`skill`] | what can be taught: skills of the workspace, of trusted directories, and built in; read, checked, listed within a budget, installed |
 //! | [`mcp`] | servers of further tools: what they are, what they offer, how they are spoken to. A room of its own, since it alone is asynchronous |
 //! | [`cron`] | jobs: when they are due, the file they are kept in, the lines of the crontab that stand for them |
 //! | [`trust`] | which directories may say how to work. A room of its own: it is neither the workspace's nor the policy's |
@@ -51,7 +51,7 @@
 //! main → lib → command → turn → { session, provider, tool, guard, policy } → { message, event }
 //!                  └──→ { report, answer, attach, diff, ledger, memory, prompt, settings, workspace, history, skill, mcp, cron, trust } ──┘
 //!                             settings → policy, for what rules and hosts look like; cron → policy, for quotes;
-//!                             { history, memory, tool } → prompt, for the marks around a text; guard → history; tool → attach,
+//!                             { history, memory, tool } → prompt, for the marks around a text; { guard, skill } → history; tool → attach,
 //!                             for its readers; tool → { diff, undo }, for what it changes; report → ledger, for how money
 //!                             is written
 //! anything above may use sys and error; sys knows only std, its crates, and error
@@ -287,6 +287,11 @@ fn dispatch(cli: Cli, env: Env, terminal: Terminal) -> anyhow::Result<Exit> {
         return command::completions::run(env, terminal, arguments);
     }
     if env.get(sys::env::INSIDE).is_some() {
+        if let cli::Command::Skill { command } = &cli.command
+            && let Some(done) = command::skill::inside(command, terminal)
+        {
+            return done;
+        }
         return Err(error::fail_hint(
             Exit::Refused,
             "this is a command of an agent, which has neither the network nor nanobot's own files",
@@ -323,6 +328,7 @@ fn dispatch(cli: Cli, env: Env, terminal: Terminal) -> anyhow::Result<Exit> {
         cli::Command::Policy { command } => command::policy::run(&world, &command),
         cli::Command::Tool { command } => command::tool::run(&world, &command),
         cli::Command::Mcp { command } => command::mcp::run(&world, &command),
+        cli::Command::Skill { command } => command::skill::run(&world, &command),
         cli::Command::Trust(arguments) => command::trust::run(&world, &arguments),
         cli::Command::Cron { command } => command::cron::run(&world, &command),
         cli::Command::Heartbeat(arguments) => command::heartbeat::run(&world, &arguments),

@@ -1,4 +1,4 @@
-//! Which directories may tell the agent how to work: their AGENTS.md and their skills/. The list is kept outside of them, by
+//! Which directories may tell the agent how to work: their AGENTS.md and their skills. The list is kept outside of them, by
 //! real path and inode, so that neither a moved nor a replaced directory is trusted, and no file in one says so itself.
 //!
 //! Before a directory is trusted nothing in it is opened for this; whether there is something to ignore, its names tell.
@@ -14,6 +14,9 @@ use std::path::{Path, PathBuf};
 
 /// The longest AGENTS.md that is read: some 16,000 tokens, which are paid for with every request.
 const NOTES_LIMIT: u64 = 64 << 10;
+
+/// Where a directory has its skills, the first before the next: its own folder, and those that are customary with other agents.
+const SKILLS: [&str; 3] = ["skills", ".agents/skills", ".claude/skills"];
 
 /// The list of trusted directories.
 #[derive(Debug)]
@@ -116,10 +119,7 @@ impl Trust {
         let (ignored, trusted) = chain.split_at(from.unwrap_or(chain.len()));
         let mut notes = Notes::default();
         for place in ignored {
-            let speaks = ["AGENTS.md", "skills"].map(|name| place.join(name));
-            let exists = speaks
-                .into_iter()
-                .filter(|path| path.symlink_metadata().is_ok());
+            let exists = speaking(place).filter(|path| path.symlink_metadata().is_ok());
             notes.ignored.extend(exists);
         }
         notes.trusted = trusted.to_vec();
@@ -128,7 +128,8 @@ impl Trust {
                 let name = place.join("AGENTS.md").display().to_string();
                 notes.texts.push((name, text));
             }
-            notes.skills.insert(0, place.join("skills"));
+            let skills = SKILLS.map(|name| place.join(name));
+            notes.skills.splice(0..0, skills);
         }
         notes.skills.retain(|skills| skills.is_dir());
         Ok(notes)
@@ -155,6 +156,12 @@ impl Trusted {
             about.is_dir() && (about.dev(), about.ino()) == (self.device, self.inode)
         })
     }
+}
+
+/// Where `directory` has what tells the agent how to work.
+pub fn speaking(directory: &Path) -> impl Iterator<Item = PathBuf> {
+    let names = std::iter::once("AGENTS.md").chain(SKILLS);
+    names.map(|name| directory.join(name))
 }
 
 /// The root of the repository that `directory` is in, if it is in one.

@@ -123,6 +123,7 @@ const IO: (u8, &str) = (74, "could not read or write");
 const CONFIG: (u8, &str) = (78, "the config cannot be used");
 const NO_SESSION: (u8, &str) = (66, "there is no such conversation");
 const BUSY: (u8, &str) = (75, "the conversation is in use");
+const NO_SKILL: (u8, &str) = (66, "there is no such skill");
 const NO_JOB: (u8, &str) = (66, "there is no such job");
 /// Of most commands that print or change something.
 const PLAIN: &[(u8, &str)] = &[DONE, USAGE, IO, CONFIG];
@@ -136,6 +137,9 @@ const OF_JOB: &[(u8, &str)] = &[DONE, USAGE, NO_JOB, IO, CONFIG];
 const NONE_ITSELF: &[(u8, &str)] = &[(2, "wrong usage: a command is missing, or unknown")];
 /// Of the commands that run a turn: the table of all.
 const AS_AGENT: &[(u8, &str)] = &[];
+
+/// Where skills are, and what decides about them.
+const SKILLS: &[&str] = &["skills/NAME/SKILL.md", "trust.json"];
 
 /// The variables that a turn goes by.
 const OF_TURN: &[&str] = &[
@@ -433,6 +437,34 @@ pub const PAGES: &[Page] = &[
     Page { command: "mcp call", statuses: &[DONE, (1, "the tool could not do it"), USAGE, NO_SERVER, AWAY, CHANGED, IO, CONFIG, (124, "`--timeout` ran out")], variables: &["HTTPS_PROXY"], files: &["config.json", "mcp/"], examples: &[
         ("nanobot mcp call time get_current_time '{\"timezone\": \"America/Lima\"}'", "By hand, or from a script"),
         ("nanobot mcp call docs 'file:///readme.md'", "A resource of a server"),
+    ] },
+    Page { command: "skill", statuses: NONE_ITSELF, variables: &[], files: SKILLS, examples: &[
+        ("nanobot skill list", "Which there are"),
+        ("nanobot skill install ~/Downloads/pdf", "Take one over, after a look at it"),
+    ] },
+    Page { command: "skill list", statuses: PLAIN, variables: &[], files: SKILLS, examples: &[
+        ("nanobot skill list", "Which can be used, and what the others lack"),
+        ("nanobot skill list --json | jq -r 'select(.missing != []) | .name'", "Those that lack something"),
+    ] },
+    Page { command: "skill show", statuses: &[DONE, USAGE, (65, "it cannot be read"), NO_SKILL, IO, CONFIG], variables: &[], files: SKILLS, examples: &[
+        ("nanobot skill show memory", "All that the model would read, and what else there is"),
+        ("nanobot skill show skill-creator --file scripts/check.sh | sh -s -- tea/SKILL.md", "Run one of its scripts"),
+    ] },
+    Page { command: "skill check", statuses: &[(0, "nothing is odd or missing"), (1, "something is"), USAGE, (65, "it is no skill"), NO_SKILL, IO, CONFIG], variables: &[], files: SKILLS, examples: &[
+        ("nanobot skill check", "All of them"),
+        ("nanobot skill check ./tea", "One that is being written"),
+    ] },
+    Page { command: "skill new", statuses: &[DONE, (1, "there is one of that name"), USAGE, IO, CONFIG], variables: &[], files: SKILLS, examples: &[
+        ("nanobot skill new tea -d 'How tea is made here; for any question about tea'", "Prints the path of its SKILL.md"),
+        ("$EDITOR \"$(nanobot skill new tea)\"", "Begin at once"),
+    ] },
+    Page { command: "skill install", statuses: &[DONE, (1, "there is one of that name, or the answer was no"), USAGE, (65, "it is no skill, or must not be copied"), (66, "there is nothing at PATH"), IO, CONFIG], variables: &[], files: SKILLS, examples: &[
+        ("nanobot skill install --dry-run ~/Downloads/pdf", "Only what it contains"),
+        ("nanobot skill install --yes ~/Downloads/pdf", "For a script"),
+        ("nanobot skill install skill-creator", "A built-in one, to change it"),
+    ] },
+    Page { command: "skill remove", statuses: &[DONE, (1, "the answer was no"), USAGE, NO_SKILL, IO, CONFIG], variables: &[], files: SKILLS, examples: &[
+        ("nanobot skill remove tea", "For good"),
     ] },
     Page { command: "trust", statuses: &[DONE, USAGE, (66, "there is no such directory"), IO], variables: &[], files: &["trust.json"], examples: &[
         ("nanobot trust", "The current directory"),

@@ -72,8 +72,8 @@ pub enum Tool {
 
 /// Let a directory's notes and skills tell the agent how to work
 ///
-/// They are its AGENTS.md and its skills/. Before that they are ignored, since whoever wrote them would else be in command. Read them first. The list is kept in
-/// ~/.nanobot/trust.json, by real path; a directory that was replaced since is not trusted any more.
+/// They are its AGENTS.md and its skills: skills/, .agents/skills/ and .claude/skills/. Before that they are ignored, since
+/// whoever wrote them would else be in command. Read them first. The list is kept in ~/.nanobot/trust.json, by real path; a directory that was replaced since is not trusted any more.
 #[derive(Args, Clone, Debug)]
 pub struct Trust {
     /// The directory [default: the current one]

@@ -19,6 +19,7 @@ pub mod repl;
 mod scribe;
 pub mod session;
 mod since;
+pub mod skill;
 pub mod status;
 pub mod tool;
 mod trial;

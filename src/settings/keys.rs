@@ -87,6 +87,7 @@ pub const KEYS: &[Key] = &[
     key("agents.defaults.profile", Text, r#""default""#, Used, "what a run may do: default, plan, accept-edits, auto-approve, or a profile of your own"),
     key("agents.defaults.maxToolResultChars", Whole(1, 10_000_000), "16000", Used, "characters of a tool's result that a session keeps"),
     key("agents.defaults.disabledSkills", Texts, "[]", Used, "names of skills that are left out"),
+    key("agents.defaults.skillsBudgetTokens", Whole(0, 1_000_000), "2000", Used, "tokens that the list of skills may take of each request; a longer one is cut"),
     key("agents.defaults.fallbackModels", Any, "[]", Used, "models to ask when the first one is down: names, presets, or objects as in `modelPresets`"),
     key("agents.defaults.modelPreset", Text, "null", Used, "the entry of `modelPresets` to use"),
     key("agents.defaults.contextWindowTokens", TOKENS, "200000", Used, "tokens that the model takes in, where it is not known"),

@@ -53,7 +53,7 @@ pub struct Settings {
     /// Tokens that a model takes in and gives out, where nobody knows better.
     pub context_window: u32,
     pub compaction: Compaction,
-    pub disabled_skills: Vec<String>,
+    pub skills: Skills,
     /// The profile of a run that names none.
     pub profile: String,
     pub tools: Tools,
@@ -67,6 +67,15 @@ pub struct Settings {
     pub session_sync: SessionSync,
     pub memory: Memory,
     pub timeouts: Timeouts,
+}
+
+/// What the model is told of skills.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Skills {
+    /// Names that are left out.
+    pub disabled: Vec<String>,
+    /// Tokens that their list may take of each request: 2,000 hold some 30 skills in full, and each of 100 in a line.
+    pub budget: u64,
 }
 
 /// What may be spent, in US dollars. `None` is no limit.
@@ -283,7 +292,10 @@ impl Settings {
                 threshold: values.get("compaction.threshold", None)?.as_u64(),
                 warns: values.truth("compaction.warning")?,
             },
-            disabled_skills: values.texts(&defaults("disabledSkills"))?,
+            skills: Skills {
+                disabled: values.texts(&defaults("disabledSkills"))?,
+                budget: values.whole(&defaults("skillsBudgetTokens"), None)?.into(),
+            },
             profile: match values.text(&defaults("profile"))? {
                 name if name.trim().is_empty() => "default".into(),
                 name => name,

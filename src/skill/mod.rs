@@ -1,593 +1,332 @@
-//! What a workspace can teach: skills, each a folder with a SKILL.md; found, read, their needs looked at, summarised.
+//! What a user's programs and habits can teach: skills, each a folder with a SKILL.md; found, read, their needs looked at,
+//! summarised.
+//!
+//! The format is that of nanobot and the public one of Agent Skills at once. Reading is lenient: whatever is odd is a warning
+//! in words, and no skill that can be read hides another one.
+
+mod built_in;
+mod draft;
+pub mod folder;
+mod head;
+pub mod install;
+mod read;
+mod requirements;
+mod summary;
+mod written;
+
+pub use built_in::{BUILT_IN, BuiltIn, built_in_at};
+pub use draft::draft;
+pub use head::strict_head_and_body;
+pub use read::{DESCRIPTION, hidden_in, is_fit, is_name, parse};
+pub use requirements::{Needs, Requirements, is_on_path};
+pub use summary::{Form, Summary, active, summary};
+pub use written::TEXT_LIMIT;
 
 use crate::sys::env::Env;
 use serde_json::Value;
-use std::fmt::Write;
-use std::io::{ErrorKind, Read};
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
-
-/// Skills that come with the program.
-pub const BUILT_IN: &[(&str, &str)] = &[("memory", include_str!("memory.md"))];
-
-/// The longest head of a skill that is read; what is longer is none.
-const HEAD_LIMIT: usize = 64 << 10;
-
-/// The longest SKILL.md that is read: more than any model should be taught at once.
-const TEXT_LIMIT: u64 = 1 << 20;
+use std::path::{Component, Path, PathBuf};
 
 /// A skill.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Skill {
+    /// That of its folder, by which it is known.
     pub name: String,
+    /// What it is good for; its name where it does not say.
     pub description: String,
     /// Where a model reads it; for a built-in one, where the workspace would have it.
     pub location: PathBuf,
+    pub source: Source,
     /// It is part of every system text.
     pub always: bool,
+    /// The model is told of it. Where not, a person can still show it.
+    pub is_offered: bool,
+    /// What it needs, found or not.
+    pub needs: Needs,
     /// What it needs and does not find, as `CLI: gh`.
     pub missing: Vec<String>,
+    /// What else its head says.
+    pub says: Says,
     /// The text below the head.
     pub body: String,
+    /// What is odd about it, in words.
+    pub warnings: Vec<String>,
+    /// Its head could be read in part only.
+    pub is_broken: bool,
 }
 
-/// All skills, by name: those of the workspace, of `further` folders of skills that it does not hide, and the built-in ones
-/// that neither hides. Those in `disabled` are left out.
-pub fn find(
-    workspace: &Path,
-    further: &[PathBuf],
-    disabled: &[String],
-    env: &Env,
-    notices: &mut Vec<String>,
-) -> Vec<Skill> {
-    let dir = workspace.join("skills");
-    let mut texts: Vec<(String, String, PathBuf)> = Vec::new();
-    let mut add = |name: String, text: String, dir: &Path| {
-        if !texts.iter().any(|(known, ..)| *known == name) {
-            let location = dir.join(&name).join("SKILL.md");
-            texts.push((name, text, location));
-        }
-    };
-    for dir in std::iter::once(&dir).chain(further) {
-        for (name, text) in written(dir, notices) {
-            add(name, text, dir);
-        }
-    }
-    for (name, text) in BUILT_IN {
-        add((*name).to_owned(), (*text).to_owned(), &dir);
-    }
-    texts.retain(|(name, ..)| !disabled.contains(name));
-    texts.sort();
-    let has_program = |program: &str| is_on_path(program, env.get("PATH").unwrap_or_default());
-    let is_set = |variable: &str| env.get(variable).is_some();
-    let skill = |(name, text, location): (String, String, PathBuf)| {
-        let (skill, notice) = parse(&name, &text, location, &has_program, &is_set);
-        notices.extend(notice.map(|notice| format!("skill `{name}`: {notice}")));
-        skill
-    };
-    texts.into_iter().map(skill).collect()
+/// What a head says that changes nothing here, and is shown.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Says {
+    /// Its name as the author has it.
+    pub name: Option<String>,
+    pub license: Option<String>,
+    pub compatibility: Option<String>,
+    /// The tools that its author means it to use. They grant nothing: the policy alone decides.
+    pub allowed_tools: Vec<String>,
+    pub metadata: Value,
+    /// A person may call for it by its name.
+    pub is_for_people: bool,
 }
 
-/// Name and text of each skill in the workspace. What cannot be read is a notice and hides no other.
-fn written(dir: &Path, notices: &mut Vec<String>) -> Vec<(String, String)> {
-    let entries = match std::fs::read_dir(dir) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Vec::new(),
-        Err(error) => {
-            notices.push(format!("skills in `{}`: {error}", dir.display()));
-            return Vec::new();
-        }
-    };
-    let mut texts = Vec::new();
-    for entry in entries {
-        let read = entry.map(|entry| {
-            let name = entry.file_name().to_string_lossy().into_owned();
-            (name, text_of(&entry.path().join("SKILL.md")))
+/// Where a skill comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    Workspace,
+    /// The folder of skills of a directory that was trusted.
+    Directory(PathBuf),
+    BuiltIn,
+}
+
+/// Where skills are looked for, the first before the next.
+#[derive(Clone, Copy)]
+pub struct Shelves<'a> {
+    pub workspace: &'a Path,
+    /// Folders of skills, of directories that were trusted.
+    pub further: &'a [PathBuf],
+    /// Names that are left out.
+    pub disabled: &'a [String],
+    pub env: &'a Env,
+}
+
+/// What was found.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// Those in force, by name.
+    pub skills: Vec<Skill>,
+    /// Those that are not, by name.
+    pub hidden: Vec<Hidden>,
+    /// Those that cannot be read.
+    pub unreadable: Vec<Unreadable>,
+}
+
+/// A skill that is not in force, and why.
+#[derive(Debug)]
+pub struct Hidden {
+    pub skill: Skill,
+    /// Where the one of the same name is that came first; `None` for one that the config disables.
+    pub by: Option<Source>,
+}
+
+/// A skill, or a folder of them, that cannot be read.
+#[derive(Debug)]
+pub struct Unreadable {
+    /// `None` for a whole folder.
+    pub name: Option<String>,
+    pub path: PathBuf,
+    pub why: String,
+}
+
+impl Found {
+    /// What every run says of it: what cannot be read, as a whole or in part.
+    pub fn notices(&self) -> Vec<String> {
+        let unreadable = self.unreadable.iter().map(Unreadable::words);
+        let broken = self.skills.iter().filter(|skill| skill.is_broken);
+        let broken = broken.map(|skill| {
+            let name = &skill.name;
+            format!("skill `{name}`: its head could be read in part only; `nanobot skill check {name}` says why")
         });
-        match read {
-            Ok((name, Ok(text))) => texts.extend(text.map(|text| (name, text))),
-            Ok((name, Err(error))) => notices.push(format!("skill `{name}`: {error}")),
-            Err(error) => notices.push(format!("skills in `{}`: {error}", dir.display())),
-        }
+        unreadable.chain(broken).collect()
     }
-    texts
+
+    /// The one of that name that is in force.
+    pub fn named(&self, name: &str) -> Option<&Skill> {
+        self.skills.iter().find(|skill| skill.name == name)
+    }
 }
 
-/// The text of a SKILL.md; `None` where there is none.
-fn text_of(path: &Path) -> std::io::Result<Option<String>> {
-    let is_file = match path.metadata() {
-        Ok(metadata) => metadata.is_file(),
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
-            return Ok(None);
+impl Unreadable {
+    fn words(&self) -> String {
+        match &self.name {
+            Some(name) => format!("skill `{name}`: {}", self.why),
+            None => format!("skills in `{}`: {}", self.path.display(), self.why),
         }
-        Err(error) => return Err(error),
-    };
-    // Opening a named pipe would wait for its other end.
-    if !is_file {
-        return Err(std::io::Error::other("SKILL.md is not a regular file"));
     }
-    let mut bytes = Vec::new();
-    std::fs::File::open(path)?
-        .take(TEXT_LIMIT + 1)
-        .read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > TEXT_LIMIT {
-        return Err(std::io::Error::other("SKILL.md has more than 1 MiB"));
-    }
-    Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
 }
 
-/// Whether `program` can be run from a directory of `path`.
-pub fn is_on_path(program: &str, path: &str) -> bool {
-    path.split(':').filter(|dir| !dir.is_empty()).any(|dir| {
-        let found = Path::new(dir).join(program).metadata();
-        found.is_ok_and(|found| found.is_file() && found.mode() & 0o111 != 0)
+impl Skill {
+    /// Whether it can be used: nothing that it needs is missing.
+    pub fn is_available(&self) -> bool {
+        self.missing.is_empty()
+    }
+
+    /// Whether the system text names it. A built-in one that could not be used anyway is no news.
+    pub fn is_listed(&self) -> bool {
+        self.is_offered && (self.is_available() || self.source != Source::BuiltIn)
+    }
+
+    /// Whether its body is part of the system text.
+    pub fn is_active(&self) -> bool {
+        self.always && self.is_offered && self.is_available()
+    }
+}
+
+/// All skills: those of the workspace, of further folders of skills, and the built-in ones; of the same name the first.
+pub fn find(shelves: Shelves<'_>) -> Found {
+    let Shelves {
+        workspace,
+        further,
+        disabled,
+        env,
+    } = shelves;
+    let dir = workspace.join("skills");
+    let requirements = Requirements::new(env);
+    let mut found = Found::default();
+    let mut all: Vec<Skill> = Vec::new();
+    let sources = further
+        .iter()
+        .map(|dir| (dir, Source::Directory(dir.clone())));
+    for (dir, source) in std::iter::once((&dir, Source::Workspace)).chain(sources) {
+        for text in written::texts(dir, &source, &mut found.unreadable) {
+            let mut skill = parse(&text.name, &text.text, &requirements);
+            skill.location = dir.join(&text.name).join("SKILL.md");
+            skill.source = source.clone();
+            skill.warnings.extend(text.warning);
+            all.push(skill);
+        }
+    }
+    for built_in in BUILT_IN {
+        let mut skill = parse(built_in.name, built_in.text(), &requirements);
+        skill.location = dir.join(built_in.name).join("SKILL.md");
+        all.push(skill);
+    }
+    // Stable: of the same name, the first comes first.
+    all.sort_by(|one, other| one.name.cmp(&other.name));
+    for skill in all {
+        let before = found
+            .skills
+            .last()
+            .filter(|before| before.name == skill.name);
+        let by = before.map(|before| before.source.clone());
+        match by.is_some() || disabled.contains(&skill.name) {
+            true => found.hidden.push(Hidden { skill, by }),
+            false => found.skills.push(skill),
+        }
+    }
+    found
+}
+
+/// The skill whose SKILL.md a model reads with `path`: absolute, or as it may be written in the directory of the work or in the
+/// workspace. Pure, so that what is counted of a session is the same whenever it is looked at.
+pub fn skill_of<'a>(path: &str, skills: &'a [Skill]) -> Option<&'a Skill> {
+    let path = tidied(Path::new(path));
+    if path.file_name()? != "SKILL.md" {
+        return None;
+    }
+    let exact = skills.iter().find(|skill| tidied(&skill.location) == path);
+    // Relative ones, and a built-in one wherever it is thought to be: `read_file` takes both.
+    exact.or_else(|| {
+        let name = path.parent()?.file_name()?.to_str()?;
+        let skill = skills.iter().find(|skill| skill.name == name)?;
+        let is_of_it = path.is_relative() && tidied(&skill.location).ends_with(&path);
+        (is_of_it || skill.source == Source::BuiltIn).then_some(skill)
     })
 }
 
-/// The head as YAML. A head needs few nodes; the small budget keeps aliases of aliases from growing into millions.
-fn yaml(head: &str) -> Result<Value, serde_saphyr::Error> {
-    let budget = serde_saphyr::budget! {
-        max_nodes: 2_000,
-        max_events: 10_000,
-        max_aliases: 20,
-        max_anchors: 20,
-        max_depth: 20,
-    };
-    serde_saphyr::from_str_with_options(head, serde_saphyr::options! { budget: budget })
-}
-
-/// A head as a value. Most are a few plain lines, and need no YAML to be read.
-/// The head of a file as `key: value`, and the text below it. A profile's file has the same form as a skill's.
-///
-/// # Errors
-/// In words: the head is no YAML.
-pub fn head_and_body(text: &str) -> Result<(Value, String), String> {
-    let text = text.replace("\r\n", "\n");
-    let (head, body) = split(text.trim_start_matches('\u{feff}'));
-    let head = match head.trim().is_empty() {
-        true => Value::Object(serde_json::Map::new()),
-        false => yaml_of(head).map_err(|error| format!("its head is no YAML: {error}"))?,
-    };
-    Ok((head, body.to_owned()))
-}
-
-/// As [`head_and_body`], for a file whose head must not be missed: one that has a line `---` begins with a whole head.
-///
-/// # Errors
-/// In words: the head does not begin, does not end, is too long, or is no YAML.
-pub fn strict_head_and_body(text: &str) -> Result<(Value, String), String> {
-    let plain = text.replace("\r\n", "\n");
-    let plain = plain.trim_start_matches('\u{feff}');
-    let is_mark = |line: &str| line.trim() == "---";
-    let marks = plain.lines().filter(|line| is_mark(line)).count();
-    let begins = plain.starts_with("---\n") || plain == "---";
-    match (marks, begins) {
-        (0, _) => return Ok((Value::Object(serde_json::Map::new()), plain.to_owned())),
-        (_, false) => {
-            return Err(
-                "it has a line `---` and does not begin with one; a head stands between two lines `---`, of which the first \
-                 is the first line of the file, with nothing before it or after it"
-                    .into(),
-            );
+/// `path` without `.` and `..`, as far as its words tell.
+fn tidied(path: &Path) -> PathBuf {
+    let mut tidy = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir => drop(tidy.pop()),
+            other => tidy.push(other),
         }
-        (1, true) => return Err("its head lacks the line `---` that ends it".into()),
-        _ => {}
     }
-    // A whole head is never taken for text.
-    if split(plain).1.len() == plain.len() {
-        return Err(format!(
-            "its head is longer than {HEAD_LIMIT} bytes, or its last line `---` is indented"
-        ));
-    }
-    head_and_body(plain)
-}
-
-fn yaml_of(head: &str) -> Result<Value, serde_saphyr::Error> {
-    match head.lines().all(is_plain) {
-        true => Ok(by_lines(head)),
-        false => yaml(head),
-    }
-}
-
-/// Whether a line is a key and a text that YAML would read as it stands.
-fn is_plain(line: &str) -> bool {
-    let Some((key, text)) = line.split_once(": ") else {
-        return false;
-    };
-    let typed = ["true", "false", "null", "yes", "no", "on", "off", "y", "n"];
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b" ,.;()/_-".contains(&byte);
-    (1..=64).contains(&key.len())
-        && key.bytes().all(|byte| byte.is_ascii_lowercase())
-        && text.starts_with(|letter: char| letter.is_ascii_alphabetic())
-        && text.bytes().all(plain)
-        && !text.ends_with(' ')
-        && (key == "always" || !typed.contains(&text.to_lowercase().as_str()))
-}
-
-/// Read a skill from its text.
-fn parse(
-    name: &str,
-    text: &str,
-    location: PathBuf,
-    has_program: &dyn Fn(&str) -> bool,
-    is_set: &dyn Fn(&str) -> bool,
-) -> (Skill, Option<String>) {
-    let text = text.replace("\r\n", "\n");
-    let text = text.trim_start_matches('\u{feff}');
-    let (head, body) = split(text);
-    let (head, notice) = match yaml_of(head) {
-        Ok(head @ Value::Object(_)) => (head, None),
-        Ok(_) => (Value::Null, None),
-        // Many skills in the wild hold an unquoted colon: read what can be read line by line.
-        Err(_) => (
-            by_lines(head),
-            Some("its head is no YAML; only plain `key: value` lines were read".to_owned()),
-        ),
-    };
-    let needs = needs(&head["metadata"]);
-    let list = |key: &str| -> Vec<String> {
-        match &needs["requires"][key] {
-            Value::String(one) => vec![one.clone()],
-            Value::Array(items) => items
-                .iter()
-                .filter_map(Value::as_str)
-                .map(str::to_owned)
-                .collect(),
-            _ => Vec::new(),
-        }
-    };
-    let programs = list("bins")
-        .into_iter()
-        .filter(|program| !has_program(program))
-        .map(|program| format!("CLI: {program}"));
-    let variables = list("env")
-        .into_iter()
-        .filter(|variable| !is_set(variable))
-        .map(|variable| format!("ENV: {variable}"));
-    let skill = Skill {
-        name: name.to_owned(),
-        description: head["description"]
-            .as_str()
-            .filter(|text| !text.trim().is_empty())
-            .unwrap_or(name)
-            .trim()
-            .to_owned(),
-        location,
-        always: is_true(&head["always"]) || is_true(&needs["always"]),
-        missing: programs.chain(variables).collect(),
-        body: body.trim().to_owned(),
-    };
-    (skill, notice)
-}
-
-/// The head between `---` lines, and the rest.
-fn split(text: &str) -> (&str, &str) {
-    let Some(rest) = text.strip_prefix("---\n") else {
-        return ("", text);
-    };
-    let end = rest.match_indices("---").find(|(at, _)| {
-        let line_end = rest[at + 3..].split('\n').next().unwrap_or_default();
-        (*at == 0 || rest[..*at].ends_with('\n')) && line_end.trim().is_empty()
-    });
-    match end {
-        Some((at, _)) if at <= HEAD_LIMIT => {
-            let body = rest[at..].split_once('\n').map_or("", |(_, body)| body);
-            (&rest[..at], body)
-        }
-        _ => ("", text),
-    }
-}
-
-fn by_lines(head: &str) -> Value {
-    let pair = |line: &str| {
-        let (key, value) = line.split_once(':')?;
-        let value = value.trim().trim_matches(['"', '\'']);
-        Some((key.trim().to_owned(), Value::String(value.to_owned())))
-    };
-    Value::Object(head.lines().filter_map(pair).collect())
-}
-
-/// What `metadata` says under `nanobot` or `openclaw`; it is an object, or JSON as text.
-fn needs(metadata: &Value) -> Value {
-    let metadata = match metadata {
-        Value::String(text) => serde_json::from_str(text).unwrap_or(Value::Null),
-        other => other.clone(),
-    };
-    let of = |key: &str| metadata.get(key).filter(|value| value.is_object()).cloned();
-    of("nanobot")
-        .or_else(|| of("openclaw"))
-        .unwrap_or(Value::Null)
-}
-
-fn is_true(value: &Value) -> bool {
-    value == &Value::Bool(true)
-        || value
-            .as_str()
-            .is_some_and(|text| ["true", "yes"].contains(&text.to_lowercase().as_str()))
-}
-
-/// The list of skills for the system text; empty when there are none.
-pub fn summary(skills: &[Skill]) -> String {
-    if skills.is_empty() {
-        return String::new();
-    }
-    let escape = |text: &str| {
-        text.replace('&', "&amp;")
-            .replace('<', "&lt;")
-            .replace('>', "&gt;")
-    };
-    let mut xml = String::from("<skills>\n");
-    for skill in skills {
-        write!(
-            xml,
-            "  <skill available=\"{}\">\n    <name>{}</name>\n    <description>{}</description>\n    <location>{}</location>\n",
-            skill.missing.is_empty(),
-            escape(&skill.name),
-            escape(&skill.description),
-            skill.location.display()
-        )
-        .expect("writing to a string cannot fail");
-        if !skill.missing.is_empty() {
-            writeln!(
-                xml,
-                "    <requires>{}</requires>",
-                escape(&skill.missing.join(", "))
-            )
-            .expect("writing to a string cannot fail");
-        }
-        xml.push_str("  </skill>\n");
-    }
-    xml.push_str("</skills>");
-    xml
-}
-
-/// The bodies of the skills that are always on, and can be used.
-pub fn active(skills: &[Skill]) -> String {
-    let on = skills
-        .iter()
-        .filter(|skill| skill.always && skill.missing.is_empty());
-    on.map(|skill| format!("### Skill: {}\n\n{}", skill.name, skill.body))
-        .collect::<Vec<_>>()
-        .join("\n\n---\n\n")
+    tidy
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Skill, active, find, parse, summary};
+    use super::{Shelves, Source, find, skill_of};
     use crate::sys::env::Env;
+    use std::path::Path;
 
-    fn skill(text: &str) -> (Skill, bool) {
-        let (skill, notice) = parse(
-            "x",
-            text,
-            "/s/x/SKILL.md".into(),
-            &|program| program == "gh",
-            &|name| name == "SET",
-        );
-        (skill, notice.is_some())
+    fn write(root: &Path, name: &str, text: &str) {
+        let path = root.join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
     }
 
-    #[test]
-    fn heads_in_their_forms() {
-        let check = |text: &str, description: &str, always: bool, missing: &[&str], body: &str| {
-            let (skill, _) = skill(text);
-            assert_eq!(skill.description, description, "{text:?}");
-            assert_eq!(
-                (skill.always, skill.body.as_str()),
-                (always, body),
-                "{text:?}"
-            );
-            assert_eq!(skill.missing, missing, "{text:?}");
-        };
-        check("no head", "x", false, &[], "no head");
-        check(
-            "---\ndescription: does it\n---\n\nbody\n",
-            "does it",
-            false,
-            &[],
-            "body",
-        );
-        check(
-            "---\r\ndescription: \"does it\"\r\nalways: true\r\n---\r\nbody",
-            "does it",
-            true,
-            &[],
-            "body",
-        );
-        check(
-            "---\ndescription: >\n  two\n  lines\nalways: false\n---\nbody",
-            "two lines",
-            false,
-            &[],
-            "body",
-        );
-        check(
-            "---\ndescription: Use when: asked\nalways: yes\n---\nb",
-            "Use when: asked",
-            true,
-            &[],
-            "b",
-        );
-        check(
-            "---\ndescription: null\nmetadata: null\n---\nb",
-            "x",
-            false,
-            &[],
-            "b",
-        );
-        let json =
-            r#"{"nanobot": {"requires": {"bins": ["gh", "nope"], "env": ["SET", "UNSET"]}}}"#;
-        check(
-            &format!("---\nmetadata: '{json}'\n---\nb"),
-            "x",
-            false,
-            &["CLI: nope", "ENV: UNSET"],
-            "b",
-        );
-        check(
-            &format!("---\nmetadata: {json}\n---\nb"),
-            "x",
-            false,
-            &["CLI: nope", "ENV: UNSET"],
-            "b",
-        );
-        check(
-            "---\nmetadata:\n  openclaw:\n    always: true\n    requires: null\n---\nb",
-            "x",
-            true,
-            &[],
-            "b",
-        );
-        check("---\nnever ends", "x", false, &[], "---\nnever ends");
-        check("---\n---\nb", "x", false, &[], "b");
-        assert!(skill("---\ndescription: Use when: asked\n---\n").1);
-        assert!(!skill("---\ndescription: fine\n---\n").1);
-    }
-
-    #[test]
-    fn a_strict_head_is_whole_or_told() {
-        let check = |text: &str, expect: Result<&str, &str>| match (
-            super::strict_head_and_body(text),
-            expect,
-        ) {
-            (Ok((head, _)), Ok(shown)) => assert_eq!(head.to_string(), shown, "{text:?}"),
-            (Err(words), Err(part)) => assert!(words.contains(part), "{text:?}: {words}"),
-            (found, _) => panic!("{text:?}: {found:?}"),
-        };
-        check("", Ok("{}"));
-        check("Be brief.\n", Ok("{}"));
-        check("---\n---\nBe brief.\n", Ok("{}"));
-        check("---\na: b\n---\n", Ok(r#"{"a":"b"}"#));
-        check("\u{feff}---\r\na: b\r\n---\r\n", Ok(r#"{"a":"b"}"#));
-        check("---\na: b\n--- \nx", Ok(r#"{"a":"b"}"#));
-        check("\n---\na: b\n---\n", Err("does not begin"));
-        check("--- \na: b\n---\n", Err("does not begin"));
-        check(" ---\na: b\n---\n", Err("does not begin"));
-        check("a: b\n---\n", Err("does not begin"));
-        check("---\na: b\n", Err("lacks"));
-        check("---", Err("lacks"));
-        check("---\na: b\n ---\n", Err("indented"));
-        check("---\na: [\n---\n", Err("no YAML"));
-    }
-
-    #[test]
-    fn aliases_of_aliases_are_given_up() {
-        let mut head = String::from("a0: &a0 [x, x, x, x, x, x, x, x]\n");
-        for level in 1..5 {
-            let below = format!("*a{}, ", level - 1).repeat(8);
-            head.push_str(&format!("a{level}: &a{level} [{below}]\n"));
-        }
-        let (skill, notice) = skill(&format!("---\ndescription: d\n{head}---\nbody"));
-        assert!(notice, "it was read as YAML");
-        assert_eq!(
-            (skill.description.as_str(), skill.body.as_str()),
-            ("d", "body")
-        );
+    fn env(root: &Path) -> Env {
+        [("PATH", root.join("bin").to_str().unwrap())]
+            .into_iter()
+            .collect()
     }
 
     #[test]
     fn skills_are_found_and_what_is_odd_is_told() {
         let temp = tempfile::tempdir().unwrap();
-        let write = |name: &str, text: &str| {
-            let path = temp.path().join(name);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, text).unwrap();
-        };
+        let root = temp.path();
         let found = |disabled: &[&str]| {
             let disabled: Vec<String> = disabled.iter().map(|&name| name.to_owned()).collect();
-            let env: Env = [("PATH", temp.path().join("bin").to_str().unwrap())]
-                .into_iter()
-                .collect();
-            let mut notices = Vec::new();
-            let skills = find(temp.path(), &[], &disabled, &env, &mut notices);
-            let names: Vec<String> = skills
-                .iter()
+            let found = find(Shelves {
+                workspace: root,
+                further: &[root.join("repo/skills")],
+                disabled: &disabled,
+                env: &env(root),
+            });
+            let own = found.skills.iter();
+            let own = own.filter(|skill| skill.source != Source::BuiltIn);
+            let names: Vec<String> = own
                 .map(|skill| format!("{}: {} {:?}", skill.name, skill.description, skill.missing))
                 .collect();
-            (names, notices)
+            let hidden = found.hidden.iter();
+            let hidden: Vec<String> = hidden
+                .map(|hidden| format!("{} {:?}", hidden.skill.name, hidden.by))
+                .collect();
+            (names, hidden, found.notices())
         };
-        let (names, notices) = found(&[]);
-        assert!(
-            names.len() == 1 && names[0].starts_with("memory: "),
-            "{names:?}"
-        );
-        assert!(notices.is_empty());
+        assert_eq!(found(&[]), (vec![], vec![], vec![]));
 
-        write("bin/plain", "");
+        write(root, "bin/plain", "");
         let needs = "metadata: {nanobot: {requires: {bins: plain}}}";
+        let text = format!("---\ndescription: second\n{needs}\n---\n");
+        write(root, "skills/b/SKILL.md", &text);
+        write(root, "skills/a/SKILL.md", "---\ndescription: first\n---\n");
         write(
-            "skills/b/SKILL.md",
-            &format!("---\ndescription: second\n{needs}\n---\n"),
+            root,
+            "skills/memory/SKILL.md",
+            "---\ndescription: mine\n---\n",
         );
-        write("skills/a/SKILL.md", "---\ndescription: first\n---\n");
-        write("skills/memory/SKILL.md", "---\ndescription: mine\n---\n");
-        write("skills/empty/notes.md", "");
-        write("skills/stray.md", "");
-        std::fs::create_dir_all(temp.path().join("skills/odd/SKILL.md")).unwrap();
-        let (names, notices) = found(&["a"]);
-        assert_eq!(names, ["b: second [\"CLI: plain\"]", "memory: mine []"]);
+        write(root, "repo/skills/b/SKILL.md", "---\ndescription: b\n---\n");
+        write(root, "repo/skills/c/SKILL.md", "---\ndescription: c\n---\n");
+        write(root, "skills/empty/notes.md", "");
+        write(root, "skills/stray.md", "");
+        write(root, "skills/.kept/SKILL.md", "");
+        std::fs::create_dir_all(root.join("skills/odd/SKILL.md")).unwrap();
+        let (names, hidden, notices) = found(&["a"]);
+        let expect = ["b: second [\"CLI: plain\"]", "c: c []", "memory: mine []"];
+        assert_eq!(names, expect);
+        let expect = ["a None", "b Some(Workspace)", "memory Some(Workspace)"];
+        assert_eq!(hidden, expect);
         assert_eq!(notices, ["skill `odd`: SKILL.md is not a regular file"]);
     }
 
     #[test]
-    fn the_list_and_the_bodies() {
-        let (mut one, _) = skill("---\ndescription: a < b & c\nalways: true\n---\nOne.");
-        let (mut two, _) = skill(
-            "---\nmetadata: '{\"nanobot\": {\"requires\": {\"bins\": [\"nope\"]}}}'\nalways: true\n---\nTwo.",
-        );
-        (one.name, two.name) = ("one".into(), "two".into());
-        assert_eq!(
-            summary(&[one.clone(), two.clone()]),
-            "<skills>\n  <skill available=\"true\">\n    <name>one</name>\n    <description>a &lt; b &amp; c</description>\n    \
-             <location>/s/x/SKILL.md</location>\n  </skill>\n  <skill available=\"false\">\n    <name>two</name>\n    \
-             <description>x</description>\n    <location>/s/x/SKILL.md</location>\n    <requires>CLI: nope</requires>\n  \
-             </skill>\n</skills>"
-        );
-        assert_eq!(active(&[one, two]), "### Skill: one\n\nOne.");
-        assert_eq!(summary(&[]), "");
-    }
-
-    #[test]
-    fn fuzz_plain_lines_are_read_as_yaml_reads_them() {
-        let seeds: &[&[u8]] = &[
-            b"name: x\ndescription: Does things, and more",
-            b"name: x\nalways: true\ndescription: it's \"quoted\" - [a] {b} *c &d !e %f @g `h`",
-        ];
-        crate::fuzz::hold(seeds, |input, _| {
-            let head = crate::fuzz::text(input);
-            let mut names: Vec<&str> = head
-                .lines()
-                .filter_map(|line| Some(line.split_once(": ")?.0))
-                .collect();
-            names.sort_unstable();
-            let count = names.len();
-            names.dedup();
-            // A key that stands twice is an error to YAML, and the last one to us.
-            if !head.is_empty() && count == names.len() && head.lines().all(super::is_plain) {
-                let mut expect = super::yaml(&head).unwrap();
-                if let Some(always) = expect.get_mut("always") {
-                    *always = super::is_true(always).into();
-                }
-                let mut found = super::by_lines(&head);
-                if let Some(always) = found.get_mut("always") {
-                    *always = super::is_true(always).into();
-                }
-                assert_eq!(found, expect);
-            }
+    fn what_is_read_is_known_by_its_path() {
+        let temp = tempfile::tempdir().unwrap();
+        let root = temp.path();
+        write(root, "skills/tea/SKILL.md", "---\ndescription: tea\n---\n");
+        let found = find(Shelves {
+            workspace: root,
+            further: &[],
+            disabled: &[],
+            env: &env(root),
         });
-    }
-
-    #[test]
-    fn fuzz_any_skill_is_read() {
-        let seeds: &[&[u8]] = &[
-            b"---\nname: x\ndescription: Does: things\nalways: true\nmetadata: {\"nanobot\": {\"requires\": {\"bins\": [\"gh\"], \"env\": [\"KEY\"]}}}\n---\n# X\n",
-            b"---\r\ndescription: >\r\n  folded\r\n  text\r\nmetadata:\r\n  openclaw:\r\n    always: yes\r\n---\r\nbody",
-            b"---\na: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]\n---\n",
-        ];
-        crate::fuzz::hold(seeds, |input, _| {
-            let (skill, _) = skill(&crate::fuzz::text(input));
-            assert!(!skill.description.is_empty());
-            summary(&[skill]);
-        });
+        let check = |path: &str, expect: Option<&str>| {
+            let path = path.replace("ROOT", root.to_str().unwrap());
+            let name = skill_of(&path, &found.skills).map(|skill| skill.name.as_str());
+            assert_eq!(name, expect, "{path}");
+        };
+        check("ROOT/skills/tea/SKILL.md", Some("tea"));
+        check("ROOT/skills/./x/../tea/SKILL.md", Some("tea"));
+        check("skills/tea/SKILL.md", Some("tea"));
+        check("tea/SKILL.md", Some("tea"));
+        check("/elsewhere/skills/tea/SKILL.md", None);
+        check("skills/tea/notes.md", None);
+        check("ROOT/skills/memory/SKILL.md", Some("memory"));
+        check("/anywhere/memory/SKILL.md", Some("memory"));
+        check("SKILL.md", None);
+        check("", None);
     }
 }

@@ -76,7 +76,7 @@ pub const PLACES: &[Place] = &[
     },
     Place {
         path: "~/.nanobot/trust.json",
-        meaning: "the directories whose AGENTS.md and skills/ are read",
+        meaning: "the directories whose AGENTS.md and skills are read",
     },
     Place {
         path: "~/.nanobot/auth/PROVIDER.json",

@@ -4,6 +4,7 @@ use super::files::Files;
 use super::{Effect, Failure, Output, Tool};
 use crate::message::{Image, Part};
 use crate::provider::ToolSpec;
+use crate::skill;
 use crate::sys::input::image_type;
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -23,12 +24,10 @@ const IMAGE: usize = 5 << 20;
 pub struct ReadFile {
     spec: ToolSpec,
     files: Arc<Files>,
-    /// Skills that come with the program: name and text.
-    skills: Vec<(&'static str, &'static str)>,
 }
 
 impl ReadFile {
-    pub fn new(files: Arc<Files>, skills: Vec<(&'static str, &'static str)>) -> Self {
+    pub fn new(files: Arc<Files>) -> Self {
         let spec = ToolSpec {
             name: "read_file".into(),
             description: "Read a text file with line numbers, or look at an image".into(),
@@ -38,20 +37,7 @@ impl ReadFile {
                 "limit": { "type": "integer", "minimum": 1, "description": "number of lines" },
             } }),
         };
-        Self {
-            spec,
-            files,
-            skills,
-        }
-    }
-
-    /// The text of a skill that comes with the program, when `path` names it and no file does.
-    fn skill(&self, path: &str) -> Option<&'static str> {
-        let name = path.strip_suffix("/SKILL.md")?.rsplit('/').next()?;
-        self.skills
-            .iter()
-            .find(|(skill, _)| *skill == name)
-            .map(|(_, text)| *text)
+        Self { spec, files }
     }
 }
 
@@ -75,7 +61,7 @@ impl Tool for ReadFile {
             number("offset").unwrap_or(1),
             number("limit").unwrap_or(LINES).min(LINES),
         );
-        let bytes = match (self.files.read(path), self.skill(path)) {
+        let bytes = match (self.files.read(path), skill::built_in_at(path)) {
             (Ok((bytes, _)), _) => bytes,
             (Err(_), Some(text)) => text.as_bytes().to_vec(),
             (Err(error), None) => return Err(error),

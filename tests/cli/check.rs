@@ -96,6 +96,7 @@ fn where_all_is_well_every_line_says_so() {
 ok    places       workspace `~/.nanobot/workspace`
 ok    sessions     none yet
 ok    memory       0 B
+ok    skills       none but the built-in ones
 ok    sandbox      a command ran
 ok    provider     `scripted` of custom, key from providers.custom.apiKey; not asked (--offline)
 ok    jobs         1 job in `~/.nanobot/workspace/cron/jobs.json`

@@ -50,6 +50,7 @@ const CASES: &[(&str, &str)] = &[
     ),
     ("agent -s cli:d", "[agent][-s][cli:direct]"),
     ("cron show dig", "[cron][show][digest]"),
+    ("skill show weat", "[skill][show][weather]"),
     (
         "config get agents.defaults.maxTok",
         "[config][get][agents.defaults.maxTokens]",

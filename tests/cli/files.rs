@@ -652,7 +652,7 @@ impl Siege {
         let files = Arc::new(if steps { files.by_steps() } else { files });
         files.keep(Keeper::new(Undo::new(kept.clone()), About::default()));
         let tools: Vec<Box<dyn Tool>> = vec![
-            Box::new(ReadFile::new(Arc::clone(&files), Vec::new())),
+            Box::new(ReadFile::new(Arc::clone(&files))),
             Box::new(WriteFile::new(Arc::clone(&files))),
             Box::new(EditFile::new(Arc::clone(&files))),
             Box::new(DeleteFile::new(Arc::clone(&files))),

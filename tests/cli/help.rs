@@ -92,7 +92,7 @@ fn every_example_is_a_command_line() {
 }
 
 /// The words of each `nanobot` that a line for a shell starts.
-fn invocations(line: &str) -> Vec<Vec<String>> {
+pub(crate) fn invocations(line: &str) -> Vec<Vec<String>> {
     let (mut found, mut words) = (Vec::new(), Vec::<String>::new());
     let (mut word, mut quote, mut is_word) = (String::new(), None, false);
     let mut end = |words: &mut Vec<String>| {

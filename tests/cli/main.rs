@@ -56,6 +56,7 @@ mod server;
 mod session_commands;
 mod sessions;
 mod signals;
+mod skill;
 mod spawn;
 mod standins;
 mod statuses;

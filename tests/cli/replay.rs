@@ -252,7 +252,7 @@ fn skills_and_notes_are_in_the_system_text() {
         "# Skills",
         "<skill available=\"false\">\n    <name>gh</name>",
         "<requires>CLI: no-such-program</requires>",
-        "<name>memory</name>",
+        "memory: Remember lasting facts",
     ];
     let places: Vec<usize> = order
         .iter()

@@ -15,7 +15,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("history", &["message", "prompt"]),
     ("prompt", &[]),
     ("attach", &["error", "sys", "message", "policy", "prompt"]),
-    ("skill", &["error", "sys"]),
+    ("skill", &["error", "history", "sys"]),
     ("trust", &["error", "sys"]),
     ("cron", &["error", "policy", "sys"]),
     ("mcp", &["error", "settings", "sys"]),

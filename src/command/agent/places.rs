@@ -19,7 +19,7 @@ use crate::policy::{Permission, Policy, Sandbox};
 use crate::prompt::{self, Brief, Section};
 use crate::settings::Settings;
 use crate::settings::keys::nearest;
-use crate::skill;
+use crate::skill::{self, Shelves, Source};
 use crate::sys;
 use crate::sys::paths::Real;
 use crate::sys::{sandbox, store};
@@ -127,8 +127,7 @@ pub(in crate::command) fn set(
         false => Trust::load(&world.paths.trust())?.notes(&directory)?,
     };
     for place in &around.trusted {
-        let speaks = ["AGENTS.md", "skills"].map(|name| place.join(name));
-        policy.reach.notes.extend(speaks);
+        policy.reach.notes.extend(trust::speaking(place));
     }
     policy
         .reach
@@ -171,16 +170,19 @@ pub(in crate::command) fn set(
         ));
     }
     notes.bootstrap.extend(around.texts);
-    let mut notices = Vec::new();
-    let skills = skill::find(
-        &workspace.root,
-        &around.skills,
-        &settings.disabled_skills,
-        &world.env,
-        &mut notices,
-    );
-    notices.iter().for_each(|text| notice(text));
-    let taught = skills.iter().flat_map(|skill| linked_hosts(&skill.body));
+    let found = skill::find(Shelves {
+        workspace: &workspace.root,
+        further: &around.skills,
+        disabled: &settings.skills.disabled,
+        env: &world.env,
+    });
+    found.notices().iter().for_each(|text| notice(text));
+    let skills = found.skills;
+    // What comes with the program is no choice of the user's.
+    let chosen = skills
+        .iter()
+        .filter(|skill| skill.source != Source::BuiltIn);
+    let taught = chosen.flat_map(|skill| linked_hosts(&skill.body));
     let common = Common {
         seen,
         files,
@@ -191,10 +193,9 @@ pub(in crate::command) fn set(
     let toolbox = toolbox(world, cast, &policy, &common)?;
     let platform = platform();
     let has_tools = !toolbox.specs().is_empty();
-    let summary = if has_tools {
-        skill::summary(&skills)
-    } else {
-        String::new()
+    let summary = match has_tools {
+        true => skill::summary(&skills, settings.skills.budget).text,
+        false => String::new(),
     };
     let rules = rules(&policy, &toolbox, cast.person.is_some());
     let sections = prompt::sections(&Brief {
@@ -356,8 +357,7 @@ fn all_tools(
     let files = &common.files;
     let mut tools: Vec<Box<dyn Tool>> = Vec::new();
     if settings.tools.files {
-        let built_in = skill::BUILT_IN.to_vec();
-        tools.push(Box::new(ReadFile::new(Arc::clone(files), built_in)));
+        tools.push(Box::new(ReadFile::new(Arc::clone(files))));
         tools.push(Box::new(WriteFile::new(Arc::clone(files))));
         tools.push(Box::new(EditFile::new(Arc::clone(files))));
         tools.push(Box::new(DeleteFile::new(Arc::clone(files))));

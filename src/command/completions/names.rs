@@ -2,7 +2,7 @@
 //! the word under the cursor asks for them, from files alone: nobody is asked, and nothing is changed.
 
 use crate::World;
-use crate::command::{cron, granted, session as conversations};
+use crate::command::{cron, granted, session as conversations, skill};
 use crate::mcp::cache::{Cache, Known};
 use crate::mcp::offer::{Offer, Offered};
 use crate::mcp::{name, words};
@@ -19,6 +19,7 @@ use crate::settings::{Config, Overrides, Settings};
 use crate::sys::clock;
 use clap::{Arg, Command, ValueHint};
 use clap_complete::engine::{ArgValueCandidates, CompletionCandidate};
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 /// What kind of thing a word is, and so who completes it.
@@ -43,6 +44,7 @@ enum Kind {
     Servers,
     /// The tools of the server that stands in front.
     OfServer,
+    Skills,
     Keys,
     /// Of the key that stands in front of it.
     ValueOfKey,
@@ -66,6 +68,8 @@ fn kind(path: &[String], arg: &Arg) -> Option<Kind> {
         ("cron", _, "job" | "jobs") => Kind::Jobs,
         ("model", _, "name") => Kind::Models,
         ("tool", _, "name") => Kind::Tools,
+        ("skill", "new", "name") => return None,
+        ("skill", _, "name") => Kind::Skills,
         ("provider", _, "name") => Kind::Logins,
         ("mcp", _, "server" | "servers") => Kind::Servers,
         ("mcp", "show" | "accept" | "call", "tool" | "tools") => Kind::OfServer,
@@ -169,6 +173,7 @@ impl Names {
             Kind::Tools => self.tools(),
             Kind::Servers => self.servers(),
             Kind::OfServer => self.of_server(),
+            Kind::Skills => self.skills().unwrap_or_default(),
             Kind::Keys => self.keys(),
             Kind::ValueOfKey => self.values(),
             Kind::Channels => vec![
@@ -227,6 +232,16 @@ impl Names {
             .filter(|job| jobs.iter().filter(|other| other.name == job.name).count() == 1);
         let names = alone.map(|job| named(&job.name, &job.id));
         Some(names.chain(ids).collect())
+    }
+
+    fn skills(&self) -> Option<Found> {
+        let found = skill::look(&self.world, &self.settings()?, Path::new(".")).ok()?;
+        let skills = found.skills.iter();
+        Some(
+            skills
+                .map(|skill| named(&skill.name, &skill.description))
+                .collect(),
+        )
     }
 
     fn models(&self) -> Found {

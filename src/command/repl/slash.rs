@@ -20,7 +20,6 @@ use crate::sys::letters::Letters;
 use crate::sys::process;
 use crate::sys::secret::{self, random_hex};
 use crate::sys::store;
-use crate::trust::Trust;
 use anyhow::{Context, Result};
 use clap::Parser;
 use std::path::PathBuf;
@@ -43,7 +42,7 @@ pub(super) fn editor(world: &World, arguments: &Agent) -> Result<Editor> {
         profiles: Box::new(move || all_profiles(&profiles)),
         skills: Box::new(move || {
             let found = all_skills(&skills, &flags).unwrap_or_default();
-            let found = found.into_iter();
+            let found = found.skills.into_iter();
             found
                 .map(|skill| Candidate {
                     text: skill.name,
@@ -130,16 +129,9 @@ fn all_profiles(world: &World) -> Vec<Candidate> {
     all
 }
 
-fn all_skills(world: &World, arguments: &Agent) -> Result<Vec<skill::Skill>> {
+fn all_skills(world: &World, arguments: &Agent) -> Result<skill::Found> {
     let settings = settings(world, arguments)?;
-    let around = Trust::load(&world.paths.trust())?.notes(&directory(arguments))?;
-    Ok(skill::find(
-        &settings.workspace,
-        &around.skills,
-        &settings.disabled_skills,
-        &world.env,
-        &mut Vec::new(),
-    ))
+    command::skill::look(world, &settings, &directory(arguments))
 }
 
 impl Repl<'_> {
@@ -338,36 +330,15 @@ impl Repl<'_> {
 
     /// All skills, or the one of that name.
     fn skills(&self, name: &str) -> Result<()> {
-        let skills = all_skills(self.world, &self.arguments)?;
-        if !name.is_empty() {
-            let skill = skills
-                .iter()
-                .find(|skill| skill.name == name)
-                .ok_or_else(|| {
-                    fail_hint(
-                        Exit::NoInput,
-                        format!("there is no skill `{name}`"),
-                        "`/skills`",
-                    )
-                })?;
-            let place = self.world.paths.display(&skill.location);
-            let body = skill.body.trim();
-            return self.say(&format!("{}\n{place}\n\n{body}\n", skill.description));
-        }
+        let found = all_skills(self.world, &self.arguments)?;
         let width = self.world.terminal.width();
-        let line = |skill: &skill::Skill| {
-            let lacks = match skill.missing.is_empty() {
-                true => String::new(),
-                false => format!(" (lacks {})", skill.missing.join(", ")),
-            };
-            let words = format!("{}{lacks}", skill.description);
-            behind(&format!("{:20} ", skill.name), &words, width) + "\n"
-        };
-        let text: String = skills.iter().map(line).collect();
-        match text.is_empty() {
-            true => self.say("none; a folder in skills/ of the workspace with a SKILL.md is one\n"),
-            false => self.say(&text),
-        }
+        self.say(&match name {
+            "" => command::skill::list::table(self.world, &found, width),
+            name => {
+                let skill = command::skill::named(&found, name)?;
+                command::skill::show::text(self.world, skill, width)
+            }
+        })
     }
 
     fn fork(&mut self, rest: &str) -> Result<()> {

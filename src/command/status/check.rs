@@ -29,6 +29,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("sessions", works::sessions),
     ("memory", works::memory),
     ("trust", works::trust),
+    ("skills", works::skills),
     ("sandbox", works::sandbox),
     ("provider", works::provider),
     ("servers", works::servers),

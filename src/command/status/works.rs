@@ -5,7 +5,7 @@ use crate::World;
 use crate::cli::{Grants, Shared};
 use crate::command::agent::places;
 use crate::command::tool::scene;
-use crate::command::{asker, mcp, session as sessions_of, trial};
+use crate::command::{asker, mcp, session as sessions_of, skill as skills_of, trial};
 use crate::error::{Exit, exit_of};
 use crate::mcp::roster::Look as Seen;
 use crate::mcp::words;
@@ -221,6 +221,29 @@ pub(super) fn servers(look: &Look) -> Vec<Finding> {
         }
     };
     asked.into_iter().map(finding).collect()
+}
+
+/// Whether the skills can be read and used, and fit their budget.
+pub(super) fn skills(look: &Look) -> Vec<Finding> {
+    let found = match skills_of::look(look.world, look.settings, Path::new(".")) {
+        Ok(found) => found,
+        Err(error) => return vec![Finding::of_error(Level::Failed, &error)],
+    };
+    let mut findings: Vec<Finding> = found.notices().into_iter().map(Finding::warn).collect();
+    let glance = skills_of::Glance::of(&found, look.settings);
+    if !glance.lacking.is_empty() {
+        let words = format!("something is missing for {}", some(&glance.lacking));
+        findings.push(Finding::warn(words).hint("`nanobot skill check`"));
+    }
+    if glance.is_cut {
+        let words = "their list is cut to keep its budget, which each turn sends";
+        let hint = "`nanobot config set agents.defaults.skillsBudgetTokens N`, or fewer of them";
+        findings.push(Finding::warn(words).hint(hint));
+    }
+    if findings.is_empty() {
+        findings.push(Finding::ok(glance.words()));
+    }
+    findings
 }
 
 /// Whether commands are contained, tried with one that does nothing.

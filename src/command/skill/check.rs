@@ -1,0 +1,137 @@
+//! `nanobot skill check`: what is odd about skills, and what is missing.
+
+use super::{here, named};
+use crate::World;
+use crate::command::skill::install::Parcel;
+use crate::error::Exit;
+use crate::skill::{Skill, Source};
+use crate::sys::terminal::harmless;
+use anyhow::Result;
+use serde_json::json;
+use std::path::Path;
+
+/// What is to be said of one skill.
+struct Verdict {
+    name: String,
+    /// What is wrong.
+    wrong: Vec<String>,
+    missing: Vec<String>,
+    install: Vec<String>,
+    /// What is missing is wrong too.
+    is_needed: bool,
+}
+
+impl Verdict {
+    fn of(skill: &Skill, is_needed: bool) -> Self {
+        Self {
+            name: skill.name.clone(),
+            wrong: skill.warnings.clone(),
+            missing: skill.missing.clone(),
+            install: skill.needs.install.clone(),
+            is_needed,
+        }
+    }
+
+    fn is_fine(&self) -> bool {
+        self.wrong.is_empty() && (self.missing.is_empty() || !self.is_needed)
+    }
+
+    fn line(&self) -> String {
+        let name = harmless(&self.name);
+        let missing = match (self.missing.is_empty(), self.is_needed) {
+            (true, _) => String::new(),
+            (false, true) => format!("  lacks {}\n", self.missing.join(", ")),
+            (false, false) => format!("  left out, since it lacks {}\n", self.missing.join(", ")),
+        };
+        let install = match self.missing.is_empty() {
+            true => &[],
+            false => &self.install[..],
+        };
+        let install: String = install
+            .iter()
+            .map(|how| format!("  try: {how}\n"))
+            .collect();
+        let wrong: String = self
+            .wrong
+            .iter()
+            .map(|words| format!("  {words}\n"))
+            .collect();
+        let word = if self.is_fine() { "ok" } else { "warn" };
+        format!(
+            "{word:4}  {name}\n{}",
+            harmless(&(wrong + &missing + &install))
+        )
+    }
+
+    fn object(&self) -> String {
+        let line = json!({
+            "name": self.name, "ok": self.is_fine(), "warnings": self.wrong, "missing": self.missing, "install": self.install,
+        });
+        format!("{line}\n")
+    }
+}
+
+pub(super) fn run(world: &World, name: Option<&str>, as_json: bool) -> Result<Exit> {
+    let verdicts = match name {
+        Some(path) if is_place(path) => vec![of_folder(world, Path::new(path))?],
+        Some(name) => {
+            let (_, found) = here(world)?;
+            vec![Verdict::of(named(&found, name)?, true)]
+        }
+        None => all(world)?,
+    };
+    let text: String = match as_json {
+        true => verdicts.iter().map(Verdict::object).collect(),
+        false => verdicts.iter().map(Verdict::line).collect(),
+    };
+    match as_json {
+        true => world.terminal.print_json_text(&text)?,
+        false => world.terminal.print(&text)?,
+    }
+    Ok(match verdicts.iter().all(Verdict::is_fine) {
+        true => Exit::Answered,
+        false => Exit::Failed,
+    })
+}
+
+/// Whether a place is meant and no name.
+fn is_place(name: &str) -> bool {
+    name.contains('/') || name == "." || name == ".." || Path::new(name).join("SKILL.md").exists()
+}
+
+/// What is to be said of all that are in force, or would be.
+fn all(world: &World) -> Result<Vec<Verdict>> {
+    let (_, found) = here(world)?;
+    let skills = found.skills.iter();
+    let mut verdicts: Vec<Verdict> = skills
+        .map(|skill| Verdict::of(skill, skill.source != Source::BuiltIn))
+        .collect();
+    verdicts.extend(found.unreadable.iter().map(|unreadable| {
+        Verdict {
+            name: unreadable
+                .name
+                .clone()
+                .unwrap_or_else(|| unreadable.path.display().to_string()),
+            wrong: vec![unreadable.why.clone()],
+            missing: Vec::new(),
+            install: Vec::new(),
+            is_needed: true,
+        }
+    }));
+    Ok(verdicts)
+}
+
+/// What is to be said of one that is not installed: also what would keep it from being.
+fn of_folder(world: &World, path: &Path) -> Result<Verdict> {
+    let parcel = Parcel::of(world, path)?;
+    let mut verdict = Verdict::of(&parcel.skill, true);
+    if parcel.folder != parcel.skill.name {
+        let (name, folder) = (&parcel.skill.name, &parcel.folder);
+        verdict.wrong.push(format!(
+            "its head says `name: {name}`, and its folder is named `{folder}`"
+        ));
+    }
+    verdict.wrong.extend(parcel.odd);
+    verdict.wrong.extend(parcel.troubles);
+    Ok(verdict)
+}

@@ -1,0 +1,127 @@
+//! `nanobot skill list`: every skill, in force or not.
+
+use super::{from, here, notice, source};
+use crate::World;
+use crate::command::columns::{Side, aligned, clipped};
+use crate::error::Exit;
+use crate::history::weight;
+use crate::skill::{Found, Hidden, Skill, summary};
+use crate::sys::terminal::harmless;
+use anyhow::Result;
+use serde_json::json;
+
+pub(super) fn run(world: &World, as_json: bool) -> Result<Exit> {
+    let (settings, found) = here(world)?;
+    if as_json {
+        world.terminal.print_json_text(&lines_of_json(&found))?;
+        return Ok(Exit::Answered);
+    }
+    world
+        .terminal
+        .print(&table(world, &found, world.terminal.width()))?;
+    let budget = settings.skills.budget;
+    let list = summary(&found.skills, budget);
+    if list.is_cut() {
+        notice(
+            world,
+            &format!(
+                "the list that each request has is cut to keep its {budget} tokens (`agents.defaults.skillsBudgetTokens`)"
+            ),
+        );
+    }
+    Ok(Exit::Answered)
+}
+
+/// Tokens of a skill's text: what it costs once a model has read it, or always where it is always on.
+pub(super) fn tokens(skill: &Skill) -> u64 {
+    weight::of_text(&skill.body)
+}
+
+/// All skills as a table: those in force, those that are not, and those that cannot be read.
+pub(in crate::command) fn table(world: &World, found: &Found, width: Option<usize>) -> String {
+    let row = |skill: &Skill, state: String| {
+        let description: Vec<&str> = skill.description.split_whitespace().collect();
+        vec![
+            skill.name.clone(),
+            harmless(&from(world, &skill.source)),
+            tokens(skill).to_string(),
+            harmless(&state),
+            harmless(&description.join(" ")),
+        ]
+    };
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    rows.extend(found.skills.iter().map(|skill| row(skill, state(skill))));
+    rows.extend(
+        found
+            .hidden
+            .iter()
+            .map(|hidden| row(&hidden.skill, why(world, hidden))),
+    );
+    rows.extend(found.unreadable.iter().map(|unreadable| {
+        let name = unreadable.name.as_deref().unwrap_or("-");
+        let place = world.paths.display(&unreadable.path);
+        let why = format!("unreadable: {}", unreadable.why);
+        [name, &place, "-", &why, ""].map(harmless).to_vec()
+    }));
+    let columns = [
+        ("NAME", Side::Left),
+        ("FROM", Side::Left),
+        ("TOKENS", Side::Right),
+        ("STATE", Side::Left),
+        ("DESCRIPTION", Side::Left),
+    ];
+    let lines = aligned(&columns, &rows).into_iter();
+    lines.map(|line| clipped(&line, width) + "\n").collect()
+}
+
+/// Whether a skill in force can be used, and how.
+pub(super) fn state(skill: &Skill) -> String {
+    let odd = match skill.warnings.len() {
+        0 => String::new(),
+        _ => "; odd (skill check)".to_owned(),
+    };
+    let state = match (&skill.missing[..], skill.is_offered) {
+        ([], true) if skill.always => "always on".to_owned(),
+        ([], true) => "available".into(),
+        ([], false) => "not offered to the model, as it says".into(),
+        (missing, _) => format!("lacks {}", missing.join(", ")),
+    };
+    state + &odd
+}
+
+fn why(world: &World, hidden: &Hidden) -> String {
+    match &hidden.by {
+        Some(by) => format!("hidden by that of {}", from(world, by)),
+        None => "disabled in the config".into(),
+    }
+}
+
+fn lines_of_json(found: &Found) -> String {
+    let line = |skill: &Skill, state: &str, by: Option<String>| {
+        let line = json!({
+            "name": skill.name, "description": skill.description, "source": source(&skill.source),
+            "location": skill.location, "state": state, "hidden_by": by, "always": skill.always, "missing": skill.missing,
+            "tokens": tokens(skill), "warnings": skill.warnings,
+        });
+        format!("{line}\n")
+    };
+    let in_force = found.skills.iter().map(|skill| {
+        let state = match (skill.is_available(), skill.is_offered) {
+            (false, _) => "unavailable",
+            (true, false) => "not-offered",
+            (true, true) => "available",
+        };
+        line(skill, state, None)
+    });
+    let hidden = found.hidden.iter().map(|hidden| match &hidden.by {
+        Some(by) => line(&hidden.skill, "hidden", Some(source(by))),
+        None => line(&hidden.skill, "disabled", None),
+    });
+    let unreadable = found.unreadable.iter().map(|unreadable| {
+        let line = json!({
+            "name": unreadable.name, "location": unreadable.path, "state": "unreadable", "error": unreadable.why,
+        });
+        format!("{line}\n")
+    });
+    in_force.chain(hidden).chain(unreadable).collect()
+}

@@ -1,0 +1,38 @@
+//! `nanobot skill new`: the beginning of a skill.
+
+use super::settings;
+use crate::World;
+use crate::error::{Exit, fail, fail_hint};
+use crate::skill::folder::{Entry, Kind};
+use crate::skill::{DESCRIPTION, draft, install, is_name};
+use crate::sys::terminal::harmless;
+use anyhow::Result;
+
+pub(super) fn run(world: &World, name: &str, description: Option<&str>) -> Result<Exit> {
+    if !is_name(name) {
+        return Err(fail_hint(
+            Exit::Usage,
+            format!("`{}` cannot be the name of a skill", harmless(name)),
+            "lower-case letters, digits and single hyphens between them, 64 at most",
+        ));
+    }
+    let letters = description.map_or(0, |text| text.chars().count());
+    if letters > DESCRIPTION {
+        let cause =
+            format!("a description of {letters} letters is too long; {DESCRIPTION} are allowed");
+        return Err(fail(Exit::Usage, cause));
+    }
+    let text = draft(name, description).into_bytes();
+    let entry = Entry {
+        path: "SKILL.md".into(),
+        kind: Kind::File {
+            size: text.len() as u64,
+            is_executable: false,
+        },
+    };
+    let dir = settings(world)?.workspace.join("skills");
+    let place = install::put(&dir, name, &[(entry, text)], false)?;
+    let path = place.join("SKILL.md");
+    world.terminal.print(&format!("{}\n", path.display()))?;
+    Ok(Exit::Answered)
+}

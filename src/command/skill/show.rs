@@ -1,0 +1,214 @@
+//! `nanobot skill show`: one skill, all of it.
+
+use super::list::{state, tokens};
+use super::{from, here, named, source};
+use crate::World;
+use crate::cli::skill::Show;
+use crate::command::columns::behind;
+use crate::error::{Exit, fail, fail_hint};
+use crate::skill::folder::{Entry, Folder, Kind};
+use crate::skill::{BuiltIn, Requirements, Skill, Source};
+use crate::sys::beneath::{self, Root};
+use crate::sys::store::size_in_words;
+use crate::sys::terminal::harmless;
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+use std::io::Read;
+use std::path::Path;
+
+/// The longest file that is printed.
+const FILE: u64 = 16 << 20;
+
+pub(super) fn run(world: &World, arguments: &Show) -> Result<Exit> {
+    let Show { name, file, json } = arguments;
+    let (_, found) = here(world)?;
+    let skill = named(&found, name)?;
+    if let Some(file) = file {
+        world.terminal.print_bytes(&content(skill, file)?)?;
+    } else if *json {
+        world.terminal.print_json(&object(world, skill))?;
+    } else {
+        world
+            .terminal
+            .print(&text(world, skill, world.terminal.width()))?;
+    }
+    Ok(Exit::Answered)
+}
+
+/// Rows for what is said about it, and its text.
+pub(in crate::command) fn text(world: &World, skill: &Skill, width: Option<usize>) -> String {
+    let requirements = Requirements::new(&world.env);
+    let says = &skill.says;
+    let some = |text: &Option<String>| text.clone().unwrap_or_default();
+    let place = match skill.source {
+        Source::BuiltIn => "built-in".to_owned(),
+        _ => format!(
+            "{}: {}",
+            from(world, &skill.source),
+            world.paths.display(&skill.location)
+        ),
+    };
+    let (files, trouble) = match entries(skill) {
+        Ok(files) => (files, None),
+        Err(error) => (Vec::new(), Some(format!("{error:#}"))),
+    };
+    let mut tools = says.allowed_tools.join(" ");
+    if !tools.is_empty() {
+        tools.push_str(" (grants nothing)");
+    }
+    let metadata = match &says.metadata {
+        Value::Null => String::new(),
+        metadata => metadata.to_string(),
+    };
+    let rows = [
+        ("name", skill.name.clone()),
+        ("about", skill.description.clone()),
+        ("from", place),
+        ("state", state(skill)),
+        ("tokens", tokens(skill).to_string()),
+        ("needs", skill.needs.words(&requirements).join(", ")),
+        ("install", skill.needs.install.join("; ")),
+        ("license", some(&says.license)),
+        ("for", some(&says.compatibility)),
+        ("tools", tools),
+        ("metadata", metadata),
+        (
+            "files",
+            files.iter().map(line).collect::<Vec<_>>().join("\n"),
+        ),
+        (
+            "odd",
+            skill
+                .warnings
+                .iter()
+                .cloned()
+                .chain(trouble)
+                .collect::<Vec<_>>()
+                .join("\n"),
+        ),
+    ];
+    format!("{}\n{}\n", rows_of(&rows, width), harmless(&skill.body))
+}
+
+/// A row for each that says anything.
+pub(super) fn rows_of(rows: &[(&str, String)], width: Option<usize>) -> String {
+    let rows = rows.iter().filter(|(_, words)| !words.trim().is_empty());
+    let row = |(name, words): &(&str, String)| {
+        let lines = words.lines().enumerate().map(|(number, line)| {
+            let name = if number == 0 { name } else { "" };
+            behind(&format!("{name:9} "), &harmless(line), width) + "\n"
+        });
+        lines.collect::<String>()
+    };
+    rows.map(row).collect()
+}
+
+/// A file, folder or link on a line.
+pub(super) fn line(entry: &Entry) -> String {
+    let path = entry.path.display();
+    match &entry.kind {
+        Kind::Folder => format!("{path}/"),
+        Kind::File {
+            size,
+            is_executable,
+        } => {
+            let mark = if *is_executable { ", can be run" } else { "" };
+            format!("{path} ({}{mark})", size_in_words(*size))
+        }
+        Kind::Link { target, trouble } => {
+            let trouble = trouble.map(|trouble| format!(", which {trouble}"));
+            format!(
+                "{path} -> {}{}",
+                target.display(),
+                trouble.unwrap_or_default()
+            )
+        }
+        Kind::Other(what) => format!("{path} ({what})"),
+    }
+}
+
+fn object(world: &World, skill: &Skill) -> Value {
+    let files = entries(skill).unwrap_or_default();
+    let files: Vec<Value> = files
+        .iter()
+        .map(|entry| match &entry.kind {
+            Kind::Folder => json!({ "path": entry.path, "kind": "folder" }),
+            Kind::File { size, is_executable } => {
+                json!({ "path": entry.path, "kind": "file", "bytes": size, "executable": is_executable })
+            }
+            Kind::Link { target, .. } => json!({ "path": entry.path, "kind": "link", "target": target }),
+            Kind::Other(_) => json!({ "path": entry.path, "kind": "other" }),
+        })
+        .collect();
+    json!({
+        "name": skill.name, "description": skill.description, "source": source(&skill.source),
+        "location": skill.location, "available": skill.is_available(), "offered": skill.is_offered,
+        "always": skill.always, "missing": skill.missing,
+        "needs": skill.needs.words(&Requirements::new(&world.env)), "install": skill.needs.install,
+        "license": skill.says.license, "compatibility": skill.says.compatibility,
+        "allowed_tools": skill.says.allowed_tools, "metadata": skill.says.metadata,
+        "user_invocable": skill.says.is_for_people, "tokens": tokens(skill), "files": files,
+        "warnings": skill.warnings, "body": skill.body,
+    })
+}
+
+/// What is in its folder.
+fn entries(skill: &Skill) -> Result<Vec<Entry>> {
+    match (&skill.source, BuiltIn::named(&skill.name)) {
+        (Source::BuiltIn, Some(built_in)) => Ok(built_in_entries(built_in)),
+        _ => {
+            let folder = skill.location.parent().unwrap_or(Path::new(""));
+            Ok(Folder::look(folder)?.entries)
+        }
+    }
+}
+
+/// The files of a skill that comes with the program.
+pub(super) fn built_in_entries(built_in: &BuiltIn) -> Vec<Entry> {
+    let entry = |(path, text): &(&str, &str)| Entry {
+        path: path.into(),
+        kind: Kind::File {
+            size: text.len() as u64,
+            is_executable: text.starts_with("#!"),
+        },
+    };
+    built_in.files.iter().map(entry).collect()
+}
+
+/// The bytes of one of its files. Nothing leads out of its folder.
+fn content(skill: &Skill, file: &str) -> Result<Vec<u8>> {
+    let none = || {
+        let cause = format!("skill `{}` has no file `{}`", skill.name, harmless(file));
+        fail_hint(
+            Exit::NoInput,
+            cause,
+            format!("nanobot skill show {}", skill.name),
+        )
+    };
+    if let (Source::BuiltIn, Some(built_in)) = (&skill.source, BuiltIn::named(&skill.name)) {
+        return Ok(built_in.file(file).ok_or_else(none)?.as_bytes().to_vec());
+    }
+    let folder = skill.location.parent().unwrap_or(Path::new(""));
+    let what = || format!("read `{}`", folder.join(file).display());
+    let root = Root::open(folder).with_context(what)?;
+    let opened = match root.read(Path::new(file)) {
+        Ok(opened) => opened,
+        Err(error) if beneath::is_link(&error) => {
+            return Err(fail(
+                Exit::Failed,
+                format!("`{}` is a link, which is not followed", harmless(file)),
+            ));
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Err(none()),
+        Err(error) => return Err(error).with_context(what),
+    };
+    if !opened.metadata().with_context(what)?.is_file() {
+        return Err(none());
+    }
+    let mut bytes = Vec::new();
+    opened
+        .take(FILE)
+        .read_to_end(&mut bytes)
+        .with_context(what)?;
+    Ok(bytes)
+}

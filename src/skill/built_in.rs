@@ -1,0 +1,109 @@
+//! The skills that come with the program. Their files are part of it: a model reads them where the workspace would have them,
+//! and `nanobot skill show NAME --file FILE` prints any of them.
+
+/// A skill that comes with the program.
+#[derive(Debug)]
+pub struct BuiltIn {
+    pub name: &'static str,
+    /// Its files by their paths in its folder, SKILL.md first.
+    pub files: &'static [(&'static str, &'static str)],
+}
+
+impl BuiltIn {
+    /// The one of that name.
+    pub fn named(name: &str) -> Option<&'static Self> {
+        BUILT_IN.iter().find(|built_in| built_in.name == name)
+    }
+
+    /// Its SKILL.md.
+    pub fn text(&self) -> &'static str {
+        self.files[0].1
+    }
+
+    /// One of its files.
+    pub fn file(&self, path: &str) -> Option<&'static str> {
+        let found = self.files.iter().find(|(name, _)| *name == path);
+        found.map(|(_, text)| *text)
+    }
+}
+
+/// The text of one of their files, when `path` ends in a skill's name and the file's in its folder.
+pub fn built_in_at(path: &str) -> Option<&'static str> {
+    let cut = |(at, _): (usize, &str)| {
+        let (folder, file) = (&path[..at], &path[at + 1..]);
+        let name = folder.rsplit('/').next()?;
+        BuiltIn::named(name)?.file(file)
+    };
+    path.match_indices('/').find_map(cut)
+}
+
+/// The files of a skill, by their paths in its folder.
+macro_rules! files {
+    ($name:literal $(, $path:literal)*) => {
+        BuiltIn {
+            name: $name,
+            files: &[
+                ("SKILL.md", include_str!(concat!("built_in/", $name, "/SKILL.md"))),
+                $(($path, include_str!(concat!("built_in/", $name, "/", $path))),)*
+            ],
+        }
+    };
+}
+
+/// All of them, by name.
+pub const BUILT_IN: &[BuiltIn] = &[
+    files!("cron"),
+    files!("github"),
+    files!("memory"),
+    files!("shell-pipelines"),
+    files!("skill-creator", "scripts/check.sh", "scripts/new.sh"),
+    files!("summarize"),
+    files!("tmux"),
+    files!("weather"),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::{BUILT_IN, built_in_at};
+    use crate::history::weight;
+    use crate::skill::{Requirements, parse};
+    use crate::sys::env::Env;
+
+    #[test]
+    fn nothing_is_odd_about_them_and_they_are_short() {
+        let env: Env = [("PATH", "/none")].into_iter().collect();
+        assert!(BUILT_IN.is_sorted_by_key(|built_in| built_in.name));
+        for built_in in BUILT_IN {
+            let name = built_in.name;
+            let skill = parse(name, built_in.text(), &Requirements::new(&env));
+            assert_eq!(skill.warnings, [""; 0], "{name}");
+            // They are paid for with every request, and when they are read.
+            assert!(skill.description.len() <= 90, "{name}");
+            assert!(weight::of_text(&skill.body) < 1_500, "{name}");
+            assert!(!skill.always, "{name}");
+        }
+    }
+
+    #[test]
+    fn they_are_read_where_the_workspace_would_have_them() {
+        let check = |path: &str, begins: Option<&str>| {
+            let text = built_in_at(path);
+            assert_eq!(text.is_some(), begins.is_some(), "{path}");
+            assert!(
+                text.unwrap_or_default()
+                    .starts_with(begins.unwrap_or_default()),
+                "{path}"
+            );
+        };
+        check("skills/memory/SKILL.md", Some("---"));
+        check(
+            "/home/me/.nanobot/workspace/skills/cron/SKILL.md",
+            Some("---"),
+        );
+        check("skills/skill-creator/scripts/check.sh", Some("#!/bin/sh"));
+        check("skills/skill-creator/scripts/../SKILL.md", None);
+        check("skills/memory", None);
+        check("memory/MEMORY.md", None);
+        check("SKILL.md", None);
+    }
+}

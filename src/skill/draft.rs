@@ -1,0 +1,43 @@
+//! The SKILL.md that a new skill begins with. Pure.
+
+/// A SKILL.md to be filled in.
+pub fn draft(name: &str, description: Option<&str>) -> String {
+    let about = description.map_or_else(
+        || "what it does, and when to use it: the model decides by this line alone".to_owned(),
+        str::to_owned,
+    );
+    // As JSON it is YAML too, whatever it holds.
+    let about = serde_json::Value::String(about);
+    let title = name.replace('-', " ");
+    format!(
+        "---\nname: {name}\ndescription: {about}\n# What it cannot do without; take away what does not apply.\n\
+         # metadata:\n#   nanobot:\n#     requires:\n#       bins: [jq]\n#       env: [SOME_TOKEN]\n---\n\n# {title}\n\n\
+         Say what to do, step by step, as to a colleague who knows the trade and not this place:\n\n\
+         1. Look first: `command --that-changes-nothing`.\n2. Then do it: `command --with-the-flags-that-matter`.\n\
+         3. Check that it worked, and how to tell.\n\n## What goes wrong\n\n- The message, and what to do about it.\n"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::draft;
+    use crate::skill::{Requirements, parse};
+    use crate::sys::env::Env;
+
+    #[test]
+    fn a_draft_is_a_skill_that_has_nothing_odd() {
+        let env: Env = [("PATH", "/bin")].into_iter().collect();
+        let check = |description: Option<&str>, expect: &str| {
+            let skill = parse(
+                "my-tea",
+                &draft("my-tea", description),
+                &Requirements::new(&env),
+            );
+            assert_eq!(skill.warnings, [""; 0]);
+            assert!(skill.description.starts_with(expect) && skill.is_available());
+            assert!(skill.body.starts_with("# my tea\n"));
+        };
+        check(None, "what it does");
+        check(Some("Makes: \"tea\" # hot\\"), "Makes: \"tea\" # hot\\");
+    }
+}

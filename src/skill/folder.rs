@@ -1,0 +1,198 @@
+//! What a skill's folder holds: files, links, and what is neither. Looked at without opening anything but what is a file.
+
+use crate::sys::beneath::Root;
+use anyhow::{Context, Result, bail};
+use std::io::Read;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// The most that a folder may hold, and how deep: more is no skill, and nobody would look through it.
+const ENTRIES: usize = 1_000;
+const DEPTH: usize = 12;
+/// The most bytes of all its files.
+const BYTES: u64 = 16 << 20;
+
+/// What a folder holds.
+#[derive(Debug)]
+pub struct Folder {
+    /// As it was named.
+    pub root: PathBuf,
+    /// In the order of their paths.
+    pub entries: Vec<Entry>,
+    /// What is left out, and why.
+    pub left_out: Vec<String>,
+}
+
+/// Something in the folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Beneath the folder.
+    pub path: PathBuf,
+    pub kind: Kind,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Folder,
+    File {
+        size: u64,
+        is_executable: bool,
+    },
+    /// What it leads to, as it is written; and why it must not be followed, where that is so.
+    Link {
+        target: PathBuf,
+        trouble: Option<&'static str>,
+    },
+    /// A pipe, a socket or a device.
+    Other(&'static str),
+}
+
+impl Folder {
+    /// Look at the folder `root`.
+    ///
+    /// # Errors
+    /// It cannot be read, or holds more than any skill does.
+    pub fn look(root: &Path) -> Result<Self> {
+        let real =
+            std::fs::canonicalize(root).with_context(|| format!("look at `{}`", root.display()))?;
+        let mut folder = Self {
+            root: root.to_owned(),
+            entries: Vec::new(),
+            left_out: Vec::new(),
+        };
+        folder.walk(&real, Path::new(""), 0)?;
+        folder
+            .entries
+            .sort_by(|one, other| one.path.cmp(&other.path));
+        Ok(folder)
+    }
+
+    fn walk(&mut self, real: &Path, below: &Path, depth: usize) -> Result<()> {
+        let dir = real.join(below);
+        let named = self.root.join(below);
+        let what = || format!("look into `{}`", named.display());
+        if depth > DEPTH {
+            bail!("`{}` is more than {DEPTH} folders deep", below.display());
+        }
+        for entry in std::fs::read_dir(&dir).with_context(what)? {
+            let entry = entry.with_context(what)?;
+            let path = below.join(entry.file_name());
+            let about = entry.metadata().with_context(what)?;
+            // Version control keeps what was taken away again, too.
+            if about.is_dir()
+                && [".git", ".hg", ".svn"]
+                    .iter()
+                    .any(|name| entry.file_name() == *name)
+            {
+                self.left_out
+                    .push(format!("{}/, which is version control's", path.display()));
+                continue;
+            }
+            if self.entries.len() >= ENTRIES {
+                bail!(
+                    "`{}` holds more than {ENTRIES} files and folders",
+                    self.root.display()
+                );
+            }
+            let file_type = about.file_type();
+            let kind = match file_type {
+                _ if file_type.is_dir() => Kind::Folder,
+                _ if file_type.is_file() => Kind::File {
+                    size: about.len(),
+                    is_executable: about.mode() & 0o111 != 0,
+                },
+                _ if file_type.is_symlink() => {
+                    let target =
+                        std::fs::read_link(dir.join(entry.file_name())).with_context(what)?;
+                    let trouble = trouble_of(real, &real.join(&path), &target);
+                    Kind::Link { target, trouble }
+                }
+                _ if file_type.is_fifo() => Kind::Other("a named pipe"),
+                _ if file_type.is_socket() => Kind::Other("a socket"),
+                _ => Kind::Other("a device"),
+            };
+            let is_folder = kind == Kind::Folder;
+            self.entries.push(Entry {
+                path: path.clone(),
+                kind,
+            });
+            if is_folder {
+                self.walk(real, &path, depth + 1)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The bytes of all files.
+    pub fn size(&self) -> u64 {
+        let sizes = self.entries.iter().map(|entry| match entry.kind {
+            Kind::File { size, .. } => size,
+            _ => 0,
+        });
+        sizes.sum()
+    }
+
+    /// Why the folder cannot be taken over as it is; empty where it can.
+    pub fn troubles(&self) -> Vec<String> {
+        let trouble = |entry: &Entry| {
+            let path = entry.path.display();
+            match &entry.kind {
+                Kind::Link {
+                    target,
+                    trouble: Some(trouble),
+                } => Some(format!(
+                    "`{path}` is a link to `{}`, which {trouble}",
+                    target.display()
+                )),
+                Kind::Other(what) => Some(format!("`{path}` is {what}")),
+                _ => None,
+            }
+        };
+        let mut troubles: Vec<String> = self.entries.iter().filter_map(trouble).collect();
+        if self.size() > BYTES {
+            troubles.push(format!("its files have more than {} MB", BYTES >> 20));
+        }
+        troubles
+    }
+
+    /// The bytes of each file, in the order of [`Self::entries`]; none of what is no file. Nothing is followed on the way.
+    ///
+    /// # Errors
+    /// A file cannot be read, or has grown since it was looked at.
+    pub fn read(&self) -> Result<Vec<Vec<u8>>> {
+        let open = || format!("open `{}`", self.root.display());
+        let root = Root::open(&std::fs::canonicalize(&self.root).with_context(open)?)
+            .with_context(open)?;
+        let bytes = |entry: &Entry| {
+            let Kind::File { size, .. } = entry.kind else {
+                return Ok(Vec::new());
+            };
+            let what = || format!("read `{}`", self.root.join(&entry.path).display());
+            let file = root.read(&entry.path).with_context(what)?;
+            let mut bytes = Vec::new();
+            file.take(size + 1)
+                .read_to_end(&mut bytes)
+                .with_context(what)?;
+            if bytes.len() as u64 != size {
+                bail!(
+                    "`{}` is being changed",
+                    self.root.join(&entry.path).display()
+                );
+            }
+            Ok(bytes)
+        };
+        self.entries.iter().map(bytes).collect()
+    }
+}
+
+/// Why the link at `path` must not be taken over.
+fn trouble_of(root: &Path, path: &Path, target: &Path) -> Option<&'static str> {
+    if target.is_absolute() {
+        return Some("leads out of the folder");
+    }
+    match std::fs::canonicalize(path) {
+        Ok(end) if end.starts_with(root) => None,
+        Ok(_) => Some("leads out of the folder"),
+        Err(_) => Some("leads nowhere"),
+    }
+}

@@ -1,0 +1,410 @@
+//! The head of a file: `key: value` lines between two lines `---`, and the text below it. A profile's file has the same form
+//! as a skill's.
+//!
+//! A profile's is read strictly, since it decides what a run may do; a skill's as far as it can be read, since many in the wild
+//! are not quite YAML.
+
+use serde_json::{Map, Value};
+
+/// The longest head that is read; what is longer is none.
+const HEAD_LIMIT: usize = 64 << 10;
+
+/// A head as far as it can be read, and the text below it.
+#[derive(Debug)]
+pub(super) struct Lenient<'a> {
+    pub(super) fields: Map<String, Value>,
+    /// Byte for byte as it was written.
+    pub(super) body: &'a str,
+    pub(super) warnings: Vec<String>,
+    /// Something of it could not be read.
+    pub(super) is_broken: bool,
+}
+
+/// Which words are true and false.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Words {
+    /// Also `yes`, `on`, `y` and the like, as YAML once had it.
+    Many,
+    /// `true` and `false`: a name may be `y`.
+    Two,
+}
+
+/// The head as YAML. A head needs few nodes; the small budget keeps aliases of aliases from growing into millions.
+fn yaml(head: &str, words: Words) -> Result<Value, serde_saphyr::Error> {
+    let budget = serde_saphyr::budget! {
+        max_nodes: 2_000,
+        max_events: 10_000,
+        max_aliases: 20,
+        max_anchors: 20,
+        max_depth: 20,
+    };
+    serde_saphyr::from_str_with_options(
+        head,
+        serde_saphyr::options! { budget: budget, strict_booleans: words == Words::Two },
+    )
+}
+
+fn head_and_body(text: &str) -> Result<(Value, String), String> {
+    let (head, body) = parts(text).unwrap_or(("", text));
+    let head = match head.trim().is_empty() {
+        true => Value::Object(Map::new()),
+        false => {
+            yaml_of(head, Words::Many).map_err(|error| format!("its head is no YAML: {error}"))?
+        }
+    };
+    Ok((head, body.to_owned()))
+}
+
+/// The head of a file as `key: value`, and the text below it, where the head must not be missed: a file that has a line `---`
+/// begins with a whole head.
+///
+/// # Errors
+/// In words: the head does not begin, does not end, is too long, or is no YAML.
+pub fn strict_head_and_body(text: &str) -> Result<(Value, String), String> {
+    let plain = text.replace("\r\n", "\n");
+    let plain = plain.trim_start_matches('\u{feff}');
+    let is_mark = |line: &str| line.trim() == "---";
+    let marks = plain.lines().filter(|line| is_mark(line)).count();
+    let begins = plain.starts_with("---\n") || plain == "---";
+    match (marks, begins) {
+        (0, _) => return Ok((Value::Object(Map::new()), plain.to_owned())),
+        (_, false) => {
+            return Err(
+                "it has a line `---` and does not begin with one; a head stands between two lines `---`, of which the first \
+                 is the first line of the file, with nothing before it or after it"
+                    .into(),
+            );
+        }
+        (1, true) => return Err("its head lacks the line `---` that ends it".into()),
+        _ => {}
+    }
+    // A whole head is never taken for text.
+    if parts(plain).is_none() {
+        return Err(format!(
+            "its head is longer than {HEAD_LIMIT} bytes, or its last line `---` is indented"
+        ));
+    }
+    head_and_body(plain)
+}
+
+/// The head of `text` as far as it can be read.
+pub(super) fn lenient(text: &str) -> Lenient<'_> {
+    let mut warnings = Vec::new();
+    let unmarked = text.trim_start_matches('\u{feff}');
+    if unmarked.len() < text.len() {
+        warnings.push("it begins with a byte order mark, which other readers stumble over".into());
+    }
+    let begin = unmarked.trim_start();
+    let (head, body) = match (parts(unmarked), parts(begin)) {
+        (Some(found), _) => found,
+        (None, Some(found)) => {
+            warnings.push(
+                "the line `---` that begins its head is not the first one, or has spaces behind it"
+                    .into(),
+            );
+            found
+        }
+        (None, None) => {
+            let is_begun = begin
+                .lines()
+                .next()
+                .is_some_and(|line| line.trim_end() == "---");
+            warnings.push(match is_begun {
+                true => format!("its head lacks the line `---` that ends it, or is longer than {HEAD_LIMIT} bytes"),
+                false => "it has no head: lines `name: …` and `description: …` between two lines `---`".into(),
+            });
+            return Lenient {
+                fields: Map::new(),
+                body: unmarked,
+                warnings,
+                is_broken: is_begun,
+            };
+        }
+    };
+    if head.contains('\r') {
+        warnings
+            .push("its lines end in CRLF, as on Windows, which other readers stumble over".into());
+    }
+    let head = head.replace("\r\n", "\n");
+    let mut lenient = Lenient {
+        fields: Map::new(),
+        body,
+        warnings,
+        is_broken: false,
+    };
+    match yaml_of(&head, Words::Two) {
+        Ok(Value::Object(fields)) => lenient.fields = fields,
+        Ok(Value::Null) => {}
+        Ok(_) => lenient
+            .warnings
+            .push("its head is no list of `key: value`".into()),
+        Err(_) => lenient.by_parts(&head),
+    }
+    lenient
+}
+
+impl Lenient<'_> {
+    /// Read a head that is no YAML key by key, so that one odd value spoils no other.
+    fn by_parts(&mut self, head: &str) {
+        let head = match head.contains('\t') {
+            true => {
+                self.warnings
+                    .push("its head has tabs, which YAML does not allow before a key".into());
+                head.replace('\t', "  ")
+            }
+            false => head.to_owned(),
+        };
+        for part in Part::all(&head) {
+            let Part { key, text, whole } = part;
+            let known = match yaml_of(whole, Words::Two) {
+                Ok(Value::Object(fields)) => fields.into_iter().next().map(|(_, value)| value),
+                _ => None,
+            };
+            let value = known.or_else(|| {
+                let value = as_text(text);
+                self.warnings.push(match value.is_some() {
+                    true => format!("the value of `{key}` is no YAML, and was read as the text that it is: put it in quotes"),
+                    false => format!("the value of `{key}` is no YAML, and was left out"),
+                });
+                self.is_broken |= value.is_none();
+                value
+            });
+            if let Some(value) = value
+                && self.fields.insert(key.to_owned(), value).is_some()
+            {
+                self.warnings
+                    .push(format!("`{key}` stands twice; the last one counts"));
+            }
+        }
+    }
+}
+
+/// A key of the head's first level, with the lines that belong to it.
+struct Part<'a> {
+    key: &'a str,
+    /// What stands behind the key, and below it.
+    text: &'a str,
+    whole: &'a str,
+}
+
+impl<'a> Part<'a> {
+    fn all(head: &'a str) -> Vec<Self> {
+        let mut starts = Vec::new();
+        let mut at = 0;
+        for line in head.split_inclusive('\n') {
+            if key_of(line).is_some() {
+                starts.push(at);
+            }
+            at += line.len();
+        }
+        let ends = starts.iter().skip(1).copied().chain([head.len()]);
+        let part = |(start, end): (&usize, usize)| {
+            let whole = &head[*start..end];
+            let key = key_of(whole)?;
+            let text = &whole[key.len() + 1..];
+            Some(Self { key, text, whole })
+        };
+        starts.iter().zip(ends).filter_map(part).collect()
+    }
+}
+
+/// The key that a line of the first level begins with.
+fn key_of(line: &str) -> Option<&str> {
+    let (key, rest) = line.split_once(':')?;
+    let is_key = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    let ends = rest.is_empty() || rest.starts_with([' ', '\n']);
+    (ends && !key.is_empty() && key.bytes().all(is_key)).then_some(key)
+}
+
+/// What is no YAML as the text that it is, its lines joined; `None` for what was meant to be something else.
+fn as_text(text: &str) -> Option<Value> {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let text = words.join(" ");
+    let is_more = text.starts_with(['|', '>', '[', '&', '*', '!']);
+    let whole = |quote: char| {
+        let inner = text.strip_prefix(quote)?.strip_suffix(quote)?;
+        Some(inner.to_owned())
+    };
+    let text = whole('"').or_else(|| whole('\'')).unwrap_or(text.clone());
+    (!is_more && !text.is_empty()).then_some(Value::String(text))
+}
+
+/// A head as a value. Most are a few plain lines, and need no YAML to be read.
+fn yaml_of(head: &str, words: Words) -> Result<Value, serde_saphyr::Error> {
+    match head.lines().all(is_plain) && !head.is_empty() {
+        true => Ok(by_lines(head)),
+        false => yaml(head, words),
+    }
+}
+
+/// Whether a line is a key and a text that YAML would read as it stands.
+fn is_plain(line: &str) -> bool {
+    let Some((key, text)) = line.split_once(": ") else {
+        return false;
+    };
+    let typed = ["true", "false", "null", "yes", "no", "on", "off", "y", "n"];
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b" ,.;()/_-".contains(&byte);
+    (1..=64).contains(&key.len())
+        && key.bytes().all(|byte| byte.is_ascii_lowercase())
+        && text.starts_with(|letter: char| letter.is_ascii_alphabetic())
+        && text.bytes().all(plain)
+        && !text.ends_with(' ')
+        && (key == "always" || !typed.contains(&text.to_lowercase().as_str()))
+}
+
+/// The head between `---` lines, and the rest.
+fn parts(text: &str) -> Option<(&str, &str)> {
+    let (first, rest) = text.split_once('\n')?;
+    if first.trim_end() != "---" {
+        return None;
+    }
+    let mut at = 0;
+    for line in rest.split_inclusive('\n') {
+        if at > HEAD_LIMIT {
+            return None;
+        }
+        let end = line
+            .strip_prefix("---")
+            .filter(|after| after.trim().is_empty());
+        if end.is_some() {
+            return Some((&rest[..at], &rest[at + line.len()..]));
+        }
+        at += line.len();
+    }
+    None
+}
+
+fn by_lines(head: &str) -> Value {
+    let pair = |line: &str| {
+        let (key, value) = line.split_once(':')?;
+        let value = value.trim().trim_matches(['"', '\'']);
+        Some((key.trim().to_owned(), Value::String(value.to_owned())))
+    };
+    Value::Object(head.lines().filter_map(pair).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{lenient, strict_head_and_body};
+    use crate::skill::read::is_true;
+    use serde_json::{Value, json};
+
+    #[test]
+    fn a_strict_head_is_whole_or_told() {
+        let check =
+            |text: &str, expect: Result<&str, &str>| match (strict_head_and_body(text), expect) {
+                (Ok((head, _)), Ok(shown)) => assert_eq!(head.to_string(), shown, "{text:?}"),
+                (Err(words), Err(part)) => assert!(words.contains(part), "{text:?}: {words}"),
+                (found, _) => panic!("{text:?}: {found:?}"),
+            };
+        check("", Ok("{}"));
+        check("Be brief.\n", Ok("{}"));
+        check("---\n---\nBe brief.\n", Ok("{}"));
+        check("---\na: b\n---\n", Ok(r#"{"a":"b"}"#));
+        check("\u{feff}---\r\na: b\r\n---\r\n", Ok(r#"{"a":"b"}"#));
+        check("---\na: b\n--- \nx", Ok(r#"{"a":"b"}"#));
+        check("\n---\na: b\n---\n", Err("does not begin"));
+        check("--- \na: b\n---\n", Err("does not begin"));
+        check(" ---\na: b\n---\n", Err("does not begin"));
+        check("a: b\n---\n", Err("does not begin"));
+        check("---\na: b\n", Err("lacks"));
+        check("---", Err("lacks"));
+        check("---\na: b\n ---\n", Err("indented"));
+        check("---\na: [\n---\n", Err("no YAML"));
+    }
+
+    #[test]
+    fn what_is_no_yaml_is_read_key_by_key() {
+        let check = |head: &str, expect: Value, warning: &str, is_broken: bool| {
+            let text = format!("---\n{head}\n---\nbody\n");
+            let found = lenient(&text);
+            let told = found.warnings.join("; ");
+            assert_eq!(Value::Object(found.fields), expect, "{head:?}: {told}");
+            assert!(told.contains(warning), "{head:?}: {told}");
+            assert_eq!(told.is_empty(), warning.is_empty(), "{head:?}: {told}");
+            assert_eq!((found.body, found.is_broken), ("body\n", is_broken));
+        };
+        check("a: b", json!({ "a": "b" }), "", false);
+        check(
+            "a: 'b: c'\nd: 1.0",
+            json!({ "a": "b: c", "d": 1.0 }),
+            "",
+            false,
+        );
+        check("a: >\n  one\n  two", json!({ "a": "one two\n" }), "", false);
+        check(
+            "a: Use when: asked\nb: [x]",
+            json!({ "a": "Use when: asked", "b": ["x"] }),
+            "`a` is no YAML",
+            false,
+        );
+        check(
+            "a: one: two\n  three: four\nb: c",
+            json!({ "a": "one: two three: four", "b": "c" }),
+            "`a`",
+            false,
+        );
+        check(
+            "a: b\nm:\n\tnanobot: {}",
+            json!({ "a": "b", "m": { "nanobot": {} } }),
+            "tabs",
+            false,
+        );
+        check("a: 1\na: 2", json!({ "a": 2 }), "twice", false);
+        check(
+            "a: b\nc: [x",
+            json!({ "a": "b" }),
+            "`c` is no YAML, and was left out",
+            true,
+        );
+        check("- a\n- b", json!({}), "no list of", false);
+    }
+
+    #[test]
+    fn marks_and_ends_of_lines_are_told() {
+        let check = |text: &str, warning: &str, body: &str| {
+            let found = lenient(text);
+            let told = found.warnings.join("; ");
+            assert!(
+                told.contains(warning) && !told.is_empty(),
+                "{text:?}: {told}"
+            );
+            assert_eq!(found.body, body, "{text:?}");
+        };
+        check("\u{feff}---\na: b\n---\nx", "byte order mark", "x");
+        check("---\r\na: b\r\n---\r\nx\r\n", "CRLF", "x\r\n");
+        check("\n---\na: b\n---\nx", "not the first", "x");
+        check("---\na: b\n", "lacks", "---\na: b\n");
+        check("x\n", "no head", "x\n");
+    }
+
+    #[test]
+    fn fuzz_plain_lines_are_read_as_yaml_reads_them() {
+        let seeds: &[&[u8]] = &[
+            b"name: x\ndescription: Does things, and more",
+            b"name: x\nalways: true\ndescription: it's \"quoted\" - [a] {b} *c &d !e %f @g `h`",
+        ];
+        crate::fuzz::hold(seeds, |input, _| {
+            let head = crate::fuzz::text(input);
+            let mut names: Vec<&str> = head
+                .lines()
+                .filter_map(|line| Some(line.split_once(": ")?.0))
+                .collect();
+            names.sort_unstable();
+            let count = names.len();
+            names.dedup();
+            // A key that stands twice is an error to YAML, and the last one to us.
+            if !head.is_empty() && count == names.len() && head.lines().all(super::is_plain) {
+                let mut expect = super::yaml(&head, super::Words::Many).unwrap();
+                if let Some(always) = expect.get_mut("always") {
+                    *always = is_true(always).into();
+                }
+                let mut found = super::by_lines(&head);
+                if let Some(always) = found.get_mut("always") {
+                    *always = is_true(always).into();
+                }
+                assert_eq!(found, expect);
+            }
+        });
+    }
+}

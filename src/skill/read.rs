@@ -1,0 +1,429 @@
+//! A skill as its text has it: what the head says, in nanobot's form and in that of Agent Skills, and what is odd about it.
+
+use super::head::lenient;
+use super::{Needs, Requirements, Says, Skill, Source};
+use crate::sys::terminal::harmless;
+use serde_json::{Map, Value};
+use std::path::PathBuf;
+
+/// The longest description that the public format allows, in letters.
+pub const DESCRIPTION: usize = 1024;
+/// The longest name that it allows.
+const NAME: usize = 64;
+/// The longest text about what a skill is compatible with.
+const COMPATIBILITY: usize = 500;
+
+/// Read a skill from its text. Its location and its source are for whoever found it to say.
+pub fn parse(name: &str, text: &str, requirements: &Requirements<'_>) -> Skill {
+    let head = lenient(text);
+    let mut warnings = head.warnings;
+    let mut field = Fields {
+        fields: head.fields,
+        warnings: &mut warnings,
+    };
+    let said_name = field.text("name");
+    let description = field.text("description");
+    let always = field.switch("always", false);
+    let (metadata, said) = field.metadata();
+    let always = always || is_true(&said["always"]);
+    let is_offered = !field.switch("disable-model-invocation", false);
+    let says = Says {
+        name: said_name.clone(),
+        license: field.text("license"),
+        compatibility: field.text("compatibility"),
+        allowed_tools: field.tools(),
+        metadata,
+        is_for_people: field.switch("user-invocable", true),
+    };
+    warnings.extend(about_name(said_name.as_deref(), name));
+    warnings.extend(about_description(description.as_deref()));
+    if says
+        .compatibility
+        .as_ref()
+        .is_some_and(|text| text.chars().count() > COMPATIBILITY)
+    {
+        warnings.push(format!(
+            "its `compatibility` has more than {COMPATIBILITY} letters"
+        ));
+    }
+    let hidden = hidden_in(head.body);
+    if hidden > 0 {
+        warnings.push(format!(
+            "its text has characters that nobody sees: {hidden}"
+        ));
+    }
+    let needs = Needs::of(&said);
+    Skill {
+        name: name.to_owned(),
+        description: description.unwrap_or_else(|| name.to_owned()),
+        location: PathBuf::new(),
+        source: Source::BuiltIn,
+        always,
+        is_offered,
+        missing: needs.missing(requirements),
+        needs,
+        says,
+        body: head.body.trim().to_owned(),
+        warnings,
+        is_broken: head.is_broken,
+    }
+}
+
+/// Whether a folder of that name may be a skill at all: what is told of it is to be what it is.
+pub fn is_fit(name: &str) -> bool {
+    !name.is_empty()
+        && !name.starts_with('.')
+        && !name.contains(['\n', '\t', '/'])
+        && hidden_in(name) == 0
+}
+
+/// Whether the public format allows the name: lower-case letters, digits, and single hyphens between them.
+pub fn is_name(name: &str) -> bool {
+    let is_letter = |letter: char| {
+        letter == '-' || letter.is_numeric() || letter.is_alphabetic() && !letter.is_uppercase()
+    };
+    (1..=NAME).contains(&name.chars().count())
+        && name.chars().all(is_letter)
+        && !name.starts_with('-')
+        && !name.ends_with('-')
+        && !name.contains("--")
+}
+
+/// How many characters `text` has that nobody sees, or that a terminal would obey.
+pub fn hidden_in(text: &str) -> usize {
+    // Most texts are plain, and every run reads some.
+    if text.bytes().all(|byte| matches!(byte, b' '..=b'~' | b'\n' | b'\t')) {
+        return 0;
+    }
+    let spelled = |text: &str| text.matches("\\u{").count();
+    spelled(&harmless(text)) - spelled(text)
+}
+
+pub(super) fn is_true(value: &Value) -> bool {
+    let words = ["true", "yes", "on"];
+    let said = value.as_str();
+    value == &Value::Bool(true)
+        || said.is_some_and(|text| words.contains(&text.to_lowercase().as_str()))
+}
+
+fn is_false(value: &Value) -> bool {
+    let words = ["false", "no", "off", ""];
+    let said = value.as_str();
+    matches!(value, Value::Bool(false) | Value::Null)
+        || said.is_some_and(|text| words.contains(&text.to_lowercase().as_str()))
+}
+
+fn about_name(said: Option<&str>, name: &str) -> Option<String> {
+    let rule = "lower-case letters, digits and single hyphens between them, 64 at most";
+    match said {
+        Some(said) if said != name => Some(format!(
+            "its head says `name: {said}`, and its folder is named `{name}`, which counts"
+        )),
+        _ if !is_name(name) => Some(format!("its name is not what other programs allow: {rule}")),
+        _ => None,
+    }
+}
+
+fn about_description(said: Option<&str>) -> Option<String> {
+    let Some(said) = said else {
+        return Some("it has no `description`, by which a model finds out when to read it".into());
+    };
+    let hidden = hidden_in(said);
+    match said.chars().count() {
+        _ if hidden > 0 => Some(format!(
+            "its description has characters that nobody sees: {hidden}"
+        )),
+        letters if letters > DESCRIPTION => Some(format!(
+            "its description has {letters} letters; {DESCRIPTION} is what other programs allow"
+        )),
+        _ => None,
+    }
+}
+
+/// The fields of a head, each of which may be anything.
+struct Fields<'a> {
+    fields: Map<String, Value>,
+    warnings: &'a mut Vec<String>,
+}
+
+impl Fields<'_> {
+    fn get(&self, key: &str) -> &Value {
+        self.fields.get(key).unwrap_or(&Value::Null)
+    }
+
+    /// A text; `None` where there is none.
+    fn text(&mut self, key: &str) -> Option<String> {
+        let text = match self.get(key) {
+            Value::Null => return None,
+            Value::String(text) => text.trim().to_owned(),
+            // `version: 1` and the like were meant as text.
+            value @ (Value::Bool(_) | Value::Number(_)) => value.to_string(),
+            Value::Array(_) | Value::Object(_) => {
+                self.warnings
+                    .push(format!("`{key}` is no text, and counts as missing"));
+                return None;
+            }
+        };
+        (!text.is_empty()).then_some(text)
+    }
+
+    fn switch(&mut self, key: &str, default: bool) -> bool {
+        let value = self.get(key).clone();
+        if !self.fields.contains_key(key) {
+            return default;
+        }
+        if !is_true(&value) && !is_false(&value) {
+            self.warnings.push(format!(
+                "`{key}` is neither true nor false, and was taken for false"
+            ));
+        } else if value.is_string() && is_false(&value) {
+            self.warnings.push(format!("`{key}` is the text {value}, which was taken for false; the Python program takes it for true"));
+        }
+        is_true(&value)
+    }
+
+    /// The metadata, and what of it is meant for us. It is a map, or one as JSON text.
+    fn metadata(&mut self) -> (Value, Value) {
+        let metadata = match self.get("metadata") {
+            Value::String(text) if text.trim().is_empty() => Value::Null,
+            Value::String(text) => serde_json::from_str(text).unwrap_or_else(|_| {
+                self.warnings.push(
+                    "`metadata` is neither a map nor one in JSON, and counts as missing".into(),
+                );
+                Value::Null
+            }),
+            other => other.clone(),
+        };
+        let of = |key: &str| metadata.get(key).filter(|said| said.is_object()).cloned();
+        let said = of("nanobot").or_else(|| of("openclaw"));
+        (metadata, said.unwrap_or(Value::Null))
+    }
+
+    /// The tools that it is meant to use: a list, or names with spaces or commas between them, some with a rule in brackets.
+    fn tools(&mut self) -> Vec<String> {
+        match self.get("allowed-tools") {
+            Value::Null => Vec::new(),
+            Value::String(text) => by_words(text),
+            Value::Array(items) => items
+                .iter()
+                .filter_map(Value::as_str)
+                .map(str::to_owned)
+                .collect(),
+            _ => {
+                self.warnings.push(
+                    "`allowed-tools` is neither a text nor a list, and counts as missing".into(),
+                );
+                Vec::new()
+            }
+        }
+    }
+}
+
+/// The words of `text`, with spaces or commas between them, but for those in brackets.
+fn by_words(text: &str) -> Vec<String> {
+    let (mut words, mut word, mut depth) = (Vec::new(), String::new(), 0_usize);
+    for letter in text.chars() {
+        match letter {
+            '(' => depth += 1,
+            ')' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        match depth == 0 && (letter.is_whitespace() || letter == ',') {
+            true => words.push(std::mem::take(&mut word)),
+            false => word.push(letter),
+        }
+    }
+    words.push(word);
+    words.retain(|word| !word.is_empty());
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{by_words, is_name, parse};
+    use crate::skill::{Requirements, Skill};
+    use crate::sys::env::Env;
+
+    pub(in crate::skill) fn skill(text: &str) -> Skill {
+        let env: Env = [("PATH", "/usr/bin:/bin"), ("SET", "1")]
+            .into_iter()
+            .collect();
+        parse("x", text, &Requirements::new(&env))
+    }
+
+    #[test]
+    fn heads_in_their_forms() {
+        let check = |text: &str, description: &str, always: bool, missing: &[&str], body: &str| {
+            let skill = skill(text);
+            assert_eq!(skill.description, description, "{text:?}");
+            let found = (skill.always, skill.body.as_str());
+            assert_eq!(found, (always, body), "{text:?}");
+            assert_eq!(skill.missing, missing, "{text:?}");
+        };
+        check("no head", "x", false, &[], "no head");
+        check(
+            "---\ndescription: does it\n---\n\nbody\n",
+            "does it",
+            false,
+            &[],
+            "body",
+        );
+        check(
+            "---\r\ndescription: \"does it\"\r\nalways: true\r\n---\r\nbody",
+            "does it",
+            true,
+            &[],
+            "body",
+        );
+        check(
+            "---\ndescription: >\n  two\n  lines\nalways: false\n---\nbody",
+            "two lines",
+            false,
+            &[],
+            "body",
+        );
+        check(
+            "---\ndescription: Use when: asked\nalways: yes\n---\nb",
+            "Use when: asked",
+            true,
+            &[],
+            "b",
+        );
+        check(
+            "---\ndescription: null\nmetadata: null\n---\nb",
+            "x",
+            false,
+            &[],
+            "b",
+        );
+        let json =
+            r#"{"nanobot": {"requires": {"bins": ["sh", "nope"], "env": ["SET", "UNSET"]}}}"#;
+        let missing = ["CLI: nope", "ENV: UNSET"];
+        check(
+            &format!("---\nmetadata: '{json}'\n---\nb"),
+            "x",
+            false,
+            &missing,
+            "b",
+        );
+        check(
+            &format!("---\nmetadata: {json}\n---\nb"),
+            "x",
+            false,
+            &missing,
+            "b",
+        );
+        check(
+            "---\nmetadata:\n  openclaw:\n    always: true\n    requires: null\n---\nb",
+            "x",
+            true,
+            &[],
+            "b",
+        );
+        check("---\nnever ends", "x", false, &[], "---\nnever ends");
+        check("---\n---\nb", "x", false, &[], "b");
+    }
+
+    #[test]
+    fn what_is_odd_is_told_in_words() {
+        let check = |head: &str, warning: &str| {
+            let told = skill(&format!("---\n{head}\n---\nb")).warnings.join("; ");
+            assert!(told.contains(warning), "{head:?}: {told}");
+            assert_eq!(told.is_empty(), warning.is_empty(), "{head:?}: {told}");
+        };
+        check("name: x\ndescription: d", "");
+        check("description: d", "");
+        check("name: y\ndescription: d", "its head says `name: y`");
+        check("name: x", "no `description`");
+        check("description: [a, b]", "`description` is no text");
+        check(
+            &format!("description: {}", "a".repeat(1025)),
+            "1025 letters",
+        );
+        check("description: \"a\\u200bb\"", "nobody sees: 1");
+        check("description: d\nalways: \"false\"", "taken for false");
+        check("description: d\nalways: 7", "neither true nor false");
+        check(
+            "description: d\nmetadata: \"{\"",
+            "neither a map nor one in JSON",
+        );
+        check(
+            "description: d\nallowed-tools: 7",
+            "neither a text nor a list",
+        );
+        check("description: d: e", "put it in quotes");
+        let told = skill("---\ndescription: d\n---\npay\u{200b}pal").warnings;
+        assert_eq!(told, ["its text has characters that nobody sees: 1"]);
+    }
+
+    #[test]
+    fn the_public_format_is_kept() {
+        let text = "---\nname: x\ndescription: d\nlicense: MIT\ncompatibility: needs git\nallowed-tools: Bash(git add:*) Read\n\
+                    metadata:\n  author: a\n  version: \"1.0\"\ndisable-model-invocation: true\nuser-invocable: true\n---\nb";
+        let found = skill(text);
+        assert_eq!(found.warnings, [""; 0]);
+        assert_eq!(found.says.license.as_deref(), Some("MIT"));
+        assert_eq!(found.says.compatibility.as_deref(), Some("needs git"));
+        assert_eq!(found.says.allowed_tools, ["Bash(git add:*)", "Read"]);
+        assert_eq!(found.says.metadata["version"], "1.0");
+        assert!(!found.is_offered && !found.is_listed());
+        let list = skill("---\ndescription: d\nallowed-tools:\n  - Read\n  - Write\n---\n");
+        assert_eq!(list.says.allowed_tools, ["Read", "Write"]);
+        assert_eq!(by_words("A, B(c, d) ,E)"), ["A", "B(c, d)", "E)"]);
+    }
+
+    #[test]
+    fn names_are_what_the_public_format_says() {
+        for name in ["a", "pdf-tools", "x2", "übung", "日本"] {
+            assert!(is_name(name), "{name}");
+        }
+        for name in [
+            "",
+            "A",
+            "-a",
+            "a-",
+            "a--b",
+            "a_b",
+            "a.b",
+            "../a",
+            "a/b",
+            "a b",
+            "a\u{200b}b",
+            "\u{1b}",
+        ] {
+            assert!(!is_name(name), "{name:?}");
+        }
+        assert!(is_name(&"a".repeat(64)) && !is_name(&"a".repeat(65)));
+    }
+
+    #[test]
+    fn aliases_of_aliases_are_given_up() {
+        let mut head = String::from("a0: &a0 [x, x, x, x, x, x, x, x]\n");
+        for level in 1..9 {
+            let below = format!("*a{}, ", level - 1).repeat(8);
+            head.push_str(&format!("a{level}: &a{level} [{below}]\n"));
+        }
+        let skill = skill(&format!("---\ndescription: d\n{head}---\nbody"));
+        assert!(
+            skill.is_broken && !skill.warnings.is_empty(),
+            "it was read as YAML"
+        );
+        let found = (skill.description.as_str(), skill.body.as_str());
+        assert_eq!(found, ("d", "body"));
+    }
+
+    #[test]
+    fn fuzz_any_skill_is_read() {
+        let seeds: &[&[u8]] = &[
+            b"---\nname: x\ndescription: Does: things\nalways: true\nmetadata: {\"nanobot\": {\"requires\": {\"bins\": [\"gh\"], \"env\": [\"KEY\"]}}}\n---\n# X\n",
+            b"---\r\ndescription: >\r\n  folded\r\n  text\r\nmetadata:\r\n  openclaw:\r\n    always: yes\r\n---\r\nbody",
+            b"---\na: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]\n---\n",
+            b"---\nallowed-tools: A(b c), D\nx:\n\ty: z\n---\n",
+        ];
+        crate::fuzz::hold(seeds, |input, _| {
+            let skill = skill(&crate::fuzz::text(input));
+            assert!(!skill.description.is_empty());
+            crate::skill::summary(&[skill], 2_000);
+        });
+    }
+}

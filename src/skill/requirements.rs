@@ -1,0 +1,194 @@
+//! What a skill needs of the machine, and whether it is there.
+//!
+//! Each program is looked for once in a run. To keep that on disk would not pay: it is a few looks at directories, and somebody
+//! may install the program meanwhile.
+
+use crate::sys::env::Env;
+use serde_json::Value;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// What a skill needs.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Needs {
+    /// Programs, all of them.
+    pub programs: Vec<String>,
+    /// Programs, one of them.
+    pub one_of: Vec<String>,
+    /// Variables, all of them.
+    pub variables: Vec<String>,
+    /// Systems, one of them, as `linux` or `darwin`.
+    pub systems: Vec<String>,
+    /// How its author says that the programs are installed.
+    pub install: Vec<String>,
+}
+
+impl Needs {
+    /// As the object says that stands in a skill's head under `nanobot` or `openclaw`.
+    pub(super) fn of(said: &Value) -> Self {
+        let requires = &said["requires"];
+        let install = said["install"].as_array().into_iter().flatten();
+        Self {
+            programs: texts(&requires["bins"]),
+            one_of: texts(&requires["anyBins"]),
+            variables: texts(&requires["env"]),
+            systems: texts(&said["os"]),
+            install: install.filter_map(install_in_words).collect(),
+        }
+    }
+
+    /// In words, with what is missing marked.
+    pub fn words(&self, requirements: &Requirements<'_>) -> Vec<String> {
+        let mark = |words: String, is_there: bool| match is_there {
+            true => words,
+            false => format!("{words} (missing)"),
+        };
+        let programs = self
+            .programs
+            .iter()
+            .map(|name| mark(format!("CLI: {name}"), requirements.has(name)));
+        let one_of = (!self.one_of.is_empty()).then(|| {
+            let is_there = self.one_of.iter().any(|name| requirements.has(name));
+            mark(format!("CLI: {}", self.one_of.join(" or ")), is_there)
+        });
+        let variables = self
+            .variables
+            .iter()
+            .map(|name| mark(format!("ENV: {name}"), requirements.is_set(name)));
+        let systems = (!self.systems.is_empty()).then(|| {
+            let is_there = self.systems.iter().any(|name| is_system(name));
+            mark(format!("OS: {}", self.systems.join(" or ")), is_there)
+        });
+        let all = programs.chain(one_of).chain(variables);
+        all.chain(systems).collect()
+    }
+
+    /// What is missing, as `CLI: gh`.
+    pub(super) fn missing(&self, requirements: &Requirements<'_>) -> Vec<String> {
+        let words = self.words(requirements).into_iter();
+        let missing = words.filter_map(|words| Some(words.strip_suffix(" (missing)")?.to_owned()));
+        missing.collect()
+    }
+}
+
+/// What the machine has, each thing looked for once.
+pub struct Requirements<'a> {
+    env: &'a Env,
+    programs: RefCell<BTreeMap<String, bool>>,
+}
+
+impl<'a> Requirements<'a> {
+    pub fn new(env: &'a Env) -> Self {
+        Self {
+            env,
+            programs: RefCell::default(),
+        }
+    }
+
+    fn has(&self, program: &str) -> bool {
+        if let Some(known) = self.programs.borrow().get(program) {
+            return *known;
+        }
+        let found = is_on_path(program, self.env.get("PATH").unwrap_or_default());
+        self.programs.borrow_mut().insert(program.to_owned(), found);
+        found
+    }
+
+    fn is_set(&self, variable: &str) -> bool {
+        self.env.get(variable).is_some()
+    }
+}
+
+/// Whether `program` can be run from a directory of `path`.
+pub fn is_on_path(program: &str, path: &str) -> bool {
+    path.split(':').filter(|dir| !dir.is_empty()).any(|dir| {
+        let found = Path::new(dir).join(program).metadata();
+        found.is_ok_and(|found| found.is_file() && found.mode() & 0o111 != 0)
+    })
+}
+
+fn is_system(name: &str) -> bool {
+    let name = match name.to_lowercase().as_str() {
+        "darwin" => "macos".to_owned(),
+        "win32" => "windows".to_owned(),
+        other => other.to_owned(),
+    };
+    name == std::env::consts::OS
+}
+
+/// One text, or a list of them.
+fn texts(value: &Value) -> Vec<String> {
+    match value {
+        Value::String(one) => vec![one.clone()],
+        Value::Array(items) => items
+            .iter()
+            .filter_map(Value::as_str)
+            .map(str::to_owned)
+            .collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// As `brew install gh`: what is to be installed with what.
+fn install_in_words(way: &Value) -> Option<String> {
+    let text = |key: &str| way[key].as_str().filter(|text| !text.is_empty());
+    let what = ["formula", "package", "module", "tap"]
+        .iter()
+        .find_map(|key| text(key));
+    match (text("kind"), what) {
+        (Some(kind), Some(what)) => Some(format!("{kind} install {what}")),
+        _ => text("label").map(str::to_owned),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Needs, Requirements};
+    use crate::sys::env::Env;
+    use serde_json::{Value, json};
+
+    #[test]
+    fn what_is_missing_is_told() {
+        let env: Env = [("PATH", "/usr/bin:/bin"), ("SET", "x"), ("EMPTY", "")]
+            .into_iter()
+            .collect();
+        let requirements = Requirements::new(&env);
+        let check = |said: Value, expect: &[&str]| {
+            assert_eq!(Needs::of(&said).missing(&requirements), expect, "{said}");
+        };
+        check(Value::Null, &[]);
+        check(json!({ "requires": null }), &[]);
+        check(json!({ "requires": { "bins": "sh" } }), &[]);
+        check(
+            json!({ "requires": { "bins": ["sh", "no-such"] } }),
+            &["CLI: no-such"],
+        );
+        check(
+            json!({ "requires": { "bins": ["no-such", 7] } }),
+            &["CLI: no-such"],
+        );
+        check(json!({ "requires": { "anyBins": ["no-such", "sh"] } }), &[]);
+        check(
+            json!({ "requires": { "anyBins": ["no-such", "nor"] } }),
+            &["CLI: no-such or nor"],
+        );
+        check(
+            json!({ "requires": { "env": ["SET", "EMPTY", "UNSET"] } }),
+            &["ENV: EMPTY", "ENV: UNSET"],
+        );
+        check(json!({ "os": ["darwin", "linux"] }), &[]);
+        check(json!({ "os": ["plan9"] }), &["OS: plan9"]);
+    }
+
+    #[test]
+    fn hints_are_commands() {
+        let said = json!({ "install": [
+            { "id": "brew", "kind": "brew", "formula": "gh", "bins": ["gh"], "label": "with brew" },
+            { "kind": "apt", "package": "gh" }, { "label": "from the site" }, {}, 7,
+        ] });
+        let expect = ["brew install gh", "apt install gh", "from the site"];
+        assert_eq!(Needs::of(&said).install, expect);
+    }
+}

@@ -1,0 +1,115 @@
+//! Skills as files: the folders of a folder of skills, and the SKILL.md of each.
+
+use super::{Source, Unreadable, is_fit};
+use std::fs::{File, canonicalize};
+use std::io::{Error, ErrorKind, Read};
+use std::path::Path;
+
+/// The longest SKILL.md that is read: more than any model should be taught at once.
+pub const TEXT_LIMIT: u64 = 1 << 20;
+
+/// The SKILL.md of a folder.
+pub(super) struct Written {
+    pub(super) name: String,
+    pub(super) text: String,
+    /// What is odd about the file.
+    pub(super) warning: Option<String>,
+}
+
+/// The skills in `dir`. What cannot be read is told and hides no other.
+pub(super) fn texts(dir: &Path, source: &Source, unreadable: &mut Vec<Unreadable>) -> Vec<Written> {
+    let mut tell = |name: Option<&str>, why: String| {
+        unreadable.push(Unreadable {
+            name: name.map(str::to_owned),
+            path: name.map_or(dir.to_owned(), |name| dir.join(name)),
+            why,
+        });
+    };
+    let entries = match std::fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Vec::new(),
+        Err(error) => {
+            tell(None, error.to_string());
+            return Vec::new();
+        }
+    };
+    let mut texts = Vec::new();
+    for entry in entries {
+        let entry = match entry {
+            Ok(entry) => entry,
+            Err(error) => {
+                tell(None, error.to_string());
+                continue;
+            }
+        };
+        let name = entry.file_name();
+        // A name with a dot before it is for programs: a version control's, or what is being installed.
+        if name.as_encoded_bytes().starts_with(b".") {
+            continue;
+        }
+        let Some(name) = name.to_str().filter(|name| is_fit(name)) else {
+            let shown = name.to_string_lossy().escape_debug().to_string();
+            tell(
+                Some(&shown),
+                "its name has characters that nobody sees".into(),
+            );
+            continue;
+        };
+        let path = entry.path().join("SKILL.md");
+        match text_of(&path, dir, source) {
+            Ok(Some((text, warning))) => texts.push(Written {
+                name: name.to_owned(),
+                text,
+                warning,
+            }),
+            Ok(None) => {}
+            Err(error) => tell(Some(name), error.to_string()),
+        }
+    }
+    texts
+}
+
+/// The text of a SKILL.md in the folder of skills `dir`, and what is odd about the file; `None` where there is none.
+fn text_of(
+    path: &Path,
+    dir: &Path,
+    source: &Source,
+) -> std::io::Result<Option<(String, Option<String>)>> {
+    let is_file = match path.metadata() {
+        Ok(metadata) => metadata.is_file(),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            return Ok(None);
+        }
+        Err(error) => return Err(error),
+    };
+    // Opening a named pipe would wait for its other end.
+    if !is_file {
+        return Err(Error::other("SKILL.md is not a regular file"));
+    }
+    let leads_out = !canonicalize(path)?.starts_with(canonicalize(dir)?);
+    let mut warning = None;
+    match source {
+        // A link of a directory's may lead to what nobody has trusted.
+        Source::Directory(_) if leads_out => {
+            return Err(Error::other(
+                "SKILL.md is a link that leads out of its folder of skills",
+            ));
+        }
+        _ if leads_out => {
+            warning = Some("it is a link that leads out of the workspace, where `read_file` does not follow it".to_owned());
+        }
+        _ => {}
+    }
+    let mut bytes = Vec::new();
+    File::open(path)?
+        .take(TEXT_LIMIT + 1)
+        .read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > TEXT_LIMIT {
+        return Err(Error::other("SKILL.md has more than 1 MiB"));
+    }
+    let text = String::from_utf8(bytes).unwrap_or_else(|error| {
+        warning = Some("it is no UTF-8; what is none is shown as U+FFFD".into());
+        String::from_utf8_lossy(error.as_bytes()).into_owned()
+    });
+    Ok(Some((text, warning)))
+}
