@@ -6,7 +6,7 @@ use crate::command::since::Start;
 use crate::command::usage::offered::server_of;
 use crate::ledger::tools::Tools;
 use crate::settings::Settings;
-use crate::skill;
+use crate::skill::{self, Shelves};
 use anyhow::Result;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,21 +33,18 @@ impl Offered {
     pub(super) fn of(world: &World, settings: &Settings) -> Result<Self> {
         let used = settings.servers.iter().filter(|server| !server.disabled);
         let servers: Vec<String> = used.map(|server| server.name.clone()).collect();
-        let found = skill::find(
-            &settings.workspace,
-            &[],
-            &settings.disabled_skills,
-            &world.env,
-            &mut Vec::new(),
-        );
+        let found = skill::find(Shelves {
+            workspace: &settings.workspace,
+            further: &[],
+            disabled: &settings.skills.disabled,
+            env: &world.env,
+        });
         // What is always sent is used by every run.
-        let listed = found.into_iter().filter(|skill| !skill.always);
+        let skills = found.skills.into_iter();
+        let listed = skills.filter(|skill| skill.is_listed() && !skill.is_active());
         let mut offered = Self {
             servers,
-            skills: listed
-                .filter(|skill| skill.missing.is_empty())
-                .map(|skill| skill.name)
-                .collect(),
+            skills: listed.map(|skill| skill.name).collect(),
             ..Self::default()
         };
         let start = Start::of(Since::Days(DAYS), &world.clock.now());
@@ -86,9 +83,6 @@ impl Offered {
         let mut rows = Vec::new();
         if !self.servers.is_empty() {
             rows.push(("servers", self.servers.join(", ")));
-        }
-        if !self.skills.is_empty() {
-            rows.push(("skills", self.skills.join(", ")));
         }
         let (servers, skills) = self.unused();
         let servers = servers.into_iter().map(|name| match self.told.get(name) {
