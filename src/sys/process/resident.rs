@@ -164,11 +164,10 @@ fn start_by(mut command: Command, spec: &Spec) -> io::Result<Resident> {
         warden,
         is_over: false,
     };
-    send(
-        &mut resident.control,
-        &order,
-        [read.into(), write.into(), complain.into()],
-    )?;
+    let streams = [read.into(), write.into(), complain.into()];
+    send(&mut resident.control, &order, &streams)?;
+    // They are the server's alone from here on, so that each end of them tells of the other.
+    drop(streams);
     resident.control.set_nonblocking(true)?;
     let mut patience = Patience::of(START);
     loop {
@@ -209,7 +208,7 @@ fn why(spec: &Spec, number: i32) -> io::Error {
 }
 
 /// Hand the warden the order, with the streams of the server.
-fn send(control: &mut UnixStream, order: &Order, streams: [OwnedFd; 3]) -> io::Result<()> {
+fn send(control: &mut UnixStream, order: &Order, streams: &[OwnedFd; 3]) -> io::Result<()> {
     let bytes = serde_json::to_vec(order).map_err(io::Error::other)?;
     let length = (bytes.len() as u64).to_le_bytes();
     let streams = streams.each_ref().map(AsFd::as_fd);

@@ -94,7 +94,7 @@ pub(super) fn watch() -> io::Result<bool> {
         control,
         bell,
     };
-    Ok(watch.to_the_end())
+    Ok(watch.see_out())
 }
 
 fn tell(control: &mut UnixStream, report: &Report) {
@@ -193,7 +193,7 @@ struct Watch {
 
 impl Watch {
     /// Whether nothing is left in the end.
-    fn to_the_end(&mut self) -> bool {
+    fn see_out(&mut self) -> bool {
         let mut is_ordered = false;
         loop {
             self.reap();
