@@ -137,6 +137,8 @@ impl Roster {
         for server in &servers {
             let known = match &server.unusable {
                 Some(words) => Some(Err(Absent::unusable(words))),
+                // It runs, and knows best: it may have said that it offers something else now.
+                None if !wanted.known && fleet.offer(&server.name).is_some() => None,
                 None => match cache.get(server) {
                     Some(Known::Offers(offer)) => Some(Ok(offer)),
                     // Without it the run would not begin.
@@ -163,6 +165,11 @@ impl Roster {
                 };
                 let reached = match reached {
                     Ok(offer) => {
+                        if let Some(same) = self.same(&name, &offer) {
+                            given.insert(name, offer);
+                            found.insert(&server.name, Ok((*same.offer).clone()));
+                            continue;
+                        }
                         let (kept, notes) = measure::kept((*offer).clone());
                         for note in notes {
                             notice(&format!("MCP server `{name}`: {note}"));
@@ -464,13 +471,19 @@ impl Roster {
             Some((_, reached)) => reached?,
             None => return Err(Failed::Unreachable("it is not there".into()).into()),
         };
-        let held = self.held().get(name).cloned();
-        let is_same = |held: &Held| (held.given.as_ref()).is_some_and(|it| Arc::ptr_eq(it, &given));
-        if let Some(held) = held.filter(is_same) {
+        if let Some(held) = self.same(name, &given) {
             return Ok(held);
         }
         self.look(name)?;
         Ok(self.held().get(name).cloned().unwrap_or_default())
+    }
+
+    /// What was made of `given` when it was looked at, where it was.
+    fn same(&self, server: &str, given: &Arc<Offer>) -> Option<Held> {
+        let held = self.held();
+        let held = held.get(server)?;
+        let before = held.given.as_ref()?;
+        Arc::ptr_eq(before, given).then(|| held.clone())
     }
 
     fn held(&self) -> MutexGuard<'_, BTreeMap<String, Held>> {

@@ -1,5 +1,6 @@
 //! MCP servers in a turn: what the model is told of them, when they are started, and what stands between it and them.
 
+use crate::screen::Key;
 use crate::server::{Asked, calls, says};
 use crate::story::{Ran, Story};
 use serde_json::{Value, json};
@@ -497,4 +498,59 @@ fn a_sub_agent_has_the_servers_too() {
         ["start", "call look"],
         "one server serves both"
     );
+}
+
+#[test]
+fn a_conversation_keeps_its_servers_and_hears_of_what_is_new() {
+    let mut grow = reads("grow", "");
+    grow["then"] = json!([reads("new", ""), sets("set")]);
+    let story = with(&[("one", json!({ "tools": [grow] }), json!({}))]);
+    let story = story.script([
+        calls("mcp_one_grow", json!({})),
+        says("It has grown."),
+        calls("mcp_one_set", json!({ "to": "7" })),
+        says("It is set."),
+    ]);
+    let mut screen = story.screen(24, 80).args(["repl"]);
+    screen.until("/help tells the commands").until_prompt("> ");
+    screen.type_("grow").press(Key::Enter);
+    screen.until("It has grown.").until_prompt("> ");
+    screen.type_("set it").press(Key::Enter);
+    // Whose tool it is, and what it is called with.
+    screen
+        .until("mcp_one_set")
+        .until("to: 7")
+        .until_prompt("  allow?");
+    screen.type_("y").press(Key::Enter);
+    screen.until("It is set.").until_prompt("> ");
+    screen.press(Key::Ctrl('d'));
+    assert_eq!(screen.code(), 0, "{}", screen.scrolled());
+    assert_eq!(names(&story.asked()[0]), ["mcp_one_grow"]);
+    assert_eq!(names(&story.asked()[2]), ["mcp_one_new", "mcp_one_set"]);
+    assert_eq!(told(&story, "one"), ["start", "call grow", "call set"]);
+}
+
+#[test]
+fn a_job_may_do_no_more_than_whoever_made_it() {
+    let plan = json!({ "tools": [reads("look", ""), sets("set")] });
+    let story = with(&[("one", plan, json!({}))]);
+    let job = json!({ "action": "add", "message": "Set it.", "every_seconds": 3600 });
+    let story = story.script([calls("cron", job), says("made")]);
+    say(&story).stdout("made\n");
+    let jobs = std::fs::read(story.workspace().join("cron/jobs.json")).unwrap();
+    let jobs: Value = serde_json::from_slice(&jobs).unwrap();
+    let id = jobs["jobs"][0]["id"].as_str().unwrap();
+    // What is allowed since then is not allowed to it.
+    let story = story
+        .set("tools.permissions", json!({ "mcp_*": "always" }))
+        .script([calls("mcp_one_set", json!({})), says("tried")]);
+    story
+        .run(["cron", "run", id])
+        .status(5)
+        .stdout_has("tried")
+        .stderr_has("`mcp_one_set` was denied something");
+    assert_eq!(told(&story, "one"), ["start"]);
+    let story = story.script([calls("mcp_one_look", json!({})), says("looked")]);
+    story.run(["cron", "run", id]).stdout_has("looked");
+    assert_eq!(told(&story, "one").last().unwrap(), "call look");
 }

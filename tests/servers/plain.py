@@ -3,7 +3,7 @@
     python3 plain.py PLAN.json LOG
 
 PLAN has "tools", "resources" and "prompts" as `tools/list` and the others give them; a tool's "gives" is the result of a
-call of it, and a tool without one repeats its arguments. LOG gets a line for each start and each call. "dies" ends the
+call of it, and a tool without one repeats its arguments; "then" is what it offers from that call on. LOG gets a line for each start and each call. "dies" ends the
 server at once, with these words on stderr.
 """
 
@@ -27,14 +27,18 @@ def main():
     tools = {tool["name"]: tool for tool in plan.get("tools", [])}
 
     def offered(tool):
-        return {key: value for key, value in tool.items() if key != "gives"}
+        return {key: value for key, value in tool.items() if key not in ("gives", "then")}
+
+    def send(message):
+        sys.stdout.write(json.dumps(message) + "\n")
+        sys.stdout.flush()
 
     def answer(method, params):
         if method == "initialize":
             kinds = [kind for kind in ("tools", "resources", "prompts") if plan.get(kind)]
             return {
                 "protocolVersion": params["protocolVersion"],
-                "capabilities": {kind: {} for kind in kinds},
+                "capabilities": {kind: {"listChanged": True} for kind in kinds},
                 "serverInfo": {"name": "plain", "version": "1"},
             }
         if method == "tools/list":
@@ -43,6 +47,10 @@ def main():
             log("call " + params["name"])
             tool = tools[params["name"]]
             text = json.dumps(params.get("arguments", {}), sort_keys=True)
+            if "then" in tool:
+                plan["tools"] = tool["then"]
+                tools.update((tool["name"], tool) for tool in plan["tools"])
+                send({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
             return tool.get("gives", {"content": [{"type": "text", "text": text}]})
         if method == "resources/list":
             return {"resources": plan["resources"]}
@@ -71,8 +79,7 @@ def main():
             reply["error"] = {"code": -32601, "message": "no such method"}
         else:
             reply["result"] = result
-        sys.stdout.write(json.dumps(reply) + "\n")
-        sys.stdout.flush()
+        send(reply)
     return 0
 
 
