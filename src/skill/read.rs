@@ -92,7 +92,10 @@ pub fn is_name(name: &str) -> bool {
 /// How many characters `text` has that nobody sees, or that a terminal would obey.
 pub fn hidden_in(text: &str) -> usize {
     // Most texts are plain, and every run reads some.
-    if text.bytes().all(|byte| matches!(byte, b' '..=b'~' | b'\n' | b'\t')) {
+    if text
+        .bytes()
+        .all(|byte| matches!(byte, b' '..=b'~' | b'\n' | b'\t'))
+    {
         return 0;
     }
     let spelled = |text: &str| text.matches("\\u{").count();
