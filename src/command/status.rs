@@ -4,7 +4,6 @@ use super::agent::places::may_write;
 use super::asker::{self, Way};
 use super::columns::behind;
 use super::granted;
-use super::skill;
 use crate::World;
 use crate::cli::{Grants, Status as Arguments};
 use crate::error::{Exit, hint_of};
@@ -23,7 +22,6 @@ use anyhow::Result;
 use console::Style;
 use offered::Offered;
 use serde_json::{Value, json};
-use std::path::Path;
 
 mod check;
 mod cron;
@@ -121,9 +119,6 @@ pub fn run(world: &World, arguments: &Arguments) -> Result<Exit> {
     let cron = cron::Glance::of(world, &settings);
     let scope = Scope::of(world, &settings);
     let offered = Offered::of(world, &settings)?;
-    // What is wrong with them, `--check` tells.
-    let skills = skill::look(world, &settings, Path::new(".")).ok();
-    let skills = skills.map(|found| skill::Glance::of(&found, &settings));
     let ledger = Ledger::new(&world.paths.root, &world.clock);
     let spent = ledger.spent()?.unwrap_or_default();
     let next = match &asked {
@@ -144,7 +139,6 @@ pub fn run(world: &World, arguments: &Arguments) -> Result<Exit> {
             "model": choice.map(|choice| &choice.model), "provider": choice.map(|choice| &choice.provider),
             "key": choice.map(|choice| choice.key_place.replace('`', "")), "error": error,
             "config": world.paths.config, "workspace": settings.workspace, "sessions": sessions, "memory": memory,
-            "skills": skills.as_ref().map(skill::Glance::json),
             "cron": cron.json(), "scope": scope.as_ref().ok().map(Scope::json),
             "offered": offered.json(),
             "spent": { "day_usd": rounded(spent.daily), "month_usd": rounded(spent.monthly) }, "next": next,
@@ -188,9 +182,6 @@ pub fn run(world: &World, arguments: &Arguments) -> Result<Exit> {
     }
     rows.extend(offered.rows());
     rows.push(("sessions", sessions.to_string()));
-    // Those that come with the program are no news.
-    let told = skills.iter().filter(|skills| skills.own > 0);
-    rows.extend(told.map(|skills| ("skills", skills.words())));
     let over = match is_over {
         true => "; that is over its budget, and the next consolidation is asked to tidy it",
         false => "",

@@ -205,21 +205,22 @@ pub fn find(shelves: Shelves<'_>) -> Found {
     found
 }
 
-/// The skill whose SKILL.md a model reads with `path`: absolute, or as it may be written in the directory of the work or in the
-/// workspace. Pure, so that what is counted of a session is the same whenever it is looked at.
-pub fn skill_of<'a>(path: &str, skills: &'a [Skill]) -> Option<&'a Skill> {
+/// The name of the skill whose SKILL.md a model reads with `path`, given where each is. Pure, so that what is counted of a
+/// session is the same whenever it is looked at.
+pub fn skill_of<'a>(path: &str, places: &'a [(String, PathBuf)]) -> Option<&'a str> {
     let path = tidied(Path::new(path));
     if path.file_name()? != "SKILL.md" {
         return None;
     }
-    let exact = skills.iter().find(|skill| tidied(&skill.location) == path);
-    // Relative ones, and a built-in one wherever it is thought to be: `read_file` takes both.
-    exact.or_else(|| {
-        let name = path.parent()?.file_name()?.to_str()?;
-        let skill = skills.iter().find(|skill| skill.name == name)?;
-        let is_of_it = path.is_relative() && tidied(&skill.location).ends_with(&path);
-        (is_of_it || skill.source == Source::BuiltIn).then_some(skill)
-    })
+    let exact = places.iter().find(|(_, place)| tidied(place) == path);
+    // One that comes with the program is read wherever it is thought to be.
+    let built_in = || {
+        let folder = path.parent()?.file_name()?.to_str()?;
+        let name = BuiltIn::named(folder)?.name;
+        places.iter().find(|(known, _)| known == name)
+    };
+    let (name, _) = exact.or_else(built_in)?;
+    Some(name)
 }
 
 /// `path` without `.` and `..`, as far as its words tell.
@@ -239,7 +240,7 @@ fn tidied(path: &Path) -> PathBuf {
 mod tests {
     use super::{Shelves, Source, find, skill_of};
     use crate::sys::env::Env;
-    use std::path::Path;
+    use std::path::{Path, PathBuf};
 
     fn write(root: &Path, name: &str, text: &str) {
         let path = root.join(name);
@@ -313,18 +314,20 @@ mod tests {
             disabled: &[],
             env: &env(root),
         });
+        let skills = found.skills.into_iter();
+        let places: Vec<(String, PathBuf)> =
+            skills.map(|skill| (skill.name, skill.location)).collect();
         let check = |path: &str, expect: Option<&str>| {
             let path = path.replace("ROOT", root.to_str().unwrap());
-            let name = skill_of(&path, &found.skills).map(|skill| skill.name.as_str());
-            assert_eq!(name, expect, "{path}");
+            assert_eq!(skill_of(&path, &places), expect, "{path}");
         };
         check("ROOT/skills/tea/SKILL.md", Some("tea"));
         check("ROOT/skills/./x/../tea/SKILL.md", Some("tea"));
-        check("skills/tea/SKILL.md", Some("tea"));
-        check("tea/SKILL.md", Some("tea"));
+        check("skills/tea/SKILL.md", None);
         check("/elsewhere/skills/tea/SKILL.md", None);
-        check("skills/tea/notes.md", None);
+        check("ROOT/skills/tea/notes.md", None);
         check("ROOT/skills/memory/SKILL.md", Some("memory"));
+        check("skills/memory/SKILL.md", Some("memory"));
         check("/anywhere/memory/SKILL.md", Some("memory"));
         check("SKILL.md", None);
         check("", None);

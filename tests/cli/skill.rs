@@ -182,7 +182,7 @@ fn what_is_missing_is_told_where_it_matters() {
     ran.code();
     drop(ran);
     let status = story.run(["status", "--json"]).json();
-    assert_eq!(status["skills"]["lacking"], 1, "{status}");
+    assert_eq!(status["offered"]["skills_list"]["lacking"], 1, "{status}");
 }
 
 #[test]

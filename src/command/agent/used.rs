@@ -7,6 +7,7 @@ use crate::event::Event;
 use crate::history::weight;
 use crate::ledger::Account;
 use crate::ledger::tools::{Calls, Tools, Used};
+use crate::skill::skill_of;
 use crate::turn::agent::weight_of;
 use crate::turn::ending::Tally;
 use anyhow::Result;
@@ -43,9 +44,9 @@ impl Watch {
             && call.name == "read_file"
             && let Some(path) = call.arguments["path"].as_str()
         {
-            let path = scene.policy.reach.absolute(path);
-            let known = self.skills.iter().find(|(_, place)| *place == path);
-            self.read.extend(known.map(|(name, _)| name.clone()));
+            let absolute = scene.policy.reach.absolute(path);
+            let known = skill_of(&absolute.to_string_lossy(), &self.skills);
+            self.read.extend(known.map(str::to_owned));
         }
     }
 

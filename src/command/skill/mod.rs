@@ -105,6 +105,7 @@ pub(super) fn named<'a>(found: &'a Found, name: &str) -> Result<&'a Skill> {
 }
 
 /// What there is, at a glance.
+#[derive(Debug, Default)]
 pub(super) struct Glance {
     /// How many do not come with the program.
     pub(super) own: usize,

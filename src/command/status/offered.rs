@@ -3,13 +3,15 @@
 use crate::World;
 use crate::cli::value::Since;
 use crate::command::since::Start;
+use crate::command::skill::{self as skills_of, Glance};
 use crate::command::usage::offered::server_of;
 use crate::ledger::tools::Tools;
 use crate::settings::Settings;
-use crate::skill::{self, Shelves};
+use crate::skill::Source;
 use anyhow::Result;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 /// Days that are looked at.
 const DAYS: u16 = 30;
@@ -20,7 +22,9 @@ const FEW: usize = 10;
 #[derive(Debug, Default)]
 pub(super) struct Offered {
     servers: Vec<String>,
+    /// Those that a run can use or not.
     skills: Vec<String>,
+    glance: Glance,
     /// Runs that were looked at, each of which had tools.
     runs: usize,
     used_servers: BTreeSet<String>,
@@ -33,20 +37,19 @@ impl Offered {
     pub(super) fn of(world: &World, settings: &Settings) -> Result<Self> {
         let used = settings.servers.iter().filter(|server| !server.disabled);
         let servers: Vec<String> = used.map(|server| server.name.clone()).collect();
-        let found = skill::find(Shelves {
-            workspace: &settings.workspace,
-            further: &[],
-            disabled: &settings.skills.disabled,
-            env: &world.env,
-        });
-        // What is always sent is used by every run.
-        let skills = found.skills.into_iter();
-        let listed = skills.filter(|skill| skill.is_listed() && !skill.is_active());
         let mut offered = Self {
             servers,
-            skills: listed.map(|skill| skill.name).collect(),
             ..Self::default()
         };
+        // What is wrong with them, `--check` tells.
+        if let Ok(found) = skills_of::look(world, settings, Path::new(".")) {
+            offered.glance = Glance::of(&found, settings);
+            let own = found.skills.into_iter();
+            // What is always sent is used by every run, and what comes with the program is nobody's choice.
+            let own = own.filter(|skill| skill.is_listed() && skill.source != Source::BuiltIn);
+            let used = own.filter(|skill| skill.is_available() && !skill.always);
+            offered.skills = used.map(|skill| skill.name).collect();
+        }
         let start = Start::of(Since::Days(DAYS), &world.clock.now());
         Tools::new(&world.paths.root, &world.clock).lines(&mut |line| {
             if start.reaches(line.time, line.day) {
@@ -84,6 +87,10 @@ impl Offered {
         if !self.servers.is_empty() {
             rows.push(("servers", self.servers.join(", ")));
         }
+        // Those that come with the program are no news.
+        if self.glance.own > 0 {
+            rows.push(("skills", self.glance.words()));
+        }
         let (servers, skills) = self.unused();
         let servers = servers.into_iter().map(|name| match self.told.get(name) {
             Some(tokens) => format!("the server {name} ({tokens} tokens of each request)"),
@@ -105,7 +112,7 @@ impl Offered {
     pub(super) fn json(&self) -> Value {
         let (servers, skills) = self.unused();
         json!({
-            "servers": self.servers, "skills": self.skills,
+            "servers": self.servers, "skills": self.skills, "skills_list": self.glance.json(),
             "unused": { "days": DAYS, "runs": self.runs, "servers": servers, "skills": skills },
         })
     }
