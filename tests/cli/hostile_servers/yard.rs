@@ -333,6 +333,7 @@ impl Drop for Remote {
 #[derive(Clone, Debug)]
 struct Process {
     pid: u32,
+    #[expect(dead_code, reason = "it is told where a story fails")]
     name: String,
     /// When it was started, by the kernel's clock.
     started: String,
