@@ -152,6 +152,8 @@ pub fn of_server(station: &Station, tools: &Tools) -> io::Result<Fence> {
         ..Reach::default()
     };
     let mut fence = around(&reach, tools, true)?;
+    // Nothing is put back afterwards, so mounts are to hold these too.
+    fence.kept.append(&mut fence.nested);
     fence
         .writes
         .extend([station.state.clone(), station.temporary.clone()]);
@@ -224,7 +226,9 @@ mod tests {
         let is_open = depth(&fence.closed, path).is_none();
         let writes = depth(&fence.writes, path).filter(|_| is_open);
         let reads = depth(&fence.reads, path).filter(|_| is_open);
-        let is_free = writes > depth(&fence.kept, path);
+        // What is in it is for others to say.
+        let kept = fence.kept.iter().filter(|place| !place.ends_with(".git"));
+        let is_free = writes > depth(&kept.cloned().collect::<Vec<_>>(), path);
         (writes.or(reads).is_some(), is_free)
     }
 
@@ -239,6 +243,7 @@ mod tests {
             ".nanobot/auth",
             ".ssh",
             "project/.git",
+            "project/inner/.git/hooks",
             "tmp",
         ] {
             std::fs::create_dir_all(home.join(name)).unwrap();
@@ -294,6 +299,8 @@ mod tests {
                 ("project/x", changes),
                 ("project/.git/hooks/x", reads),
                 ("project/.envrc", reads),
+                ("project/inner/.git/hooks/x", reads),
+                ("project/inner/.git/index", changes),
                 (".ssh/id", reads),
                 (".nanobot/workspace/x", changes),
                 (".nanobot/auth/x", none),
