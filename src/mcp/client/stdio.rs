@@ -65,13 +65,21 @@ impl Programs {
     /// End all, side by side.
     pub(super) fn end(&self) {
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        let all = running.drain(..).map(|(_, resident)| resident).collect();
+        let all: Vec<Resident> = running.drain(..).map(|(_, resident)| resident).collect();
         drop(running);
+        all.iter().for_each(tell);
         resident::end_all(all);
         let mut ending = self.ending.lock().unwrap_or_else(PoisonError::into_inner);
         for thread in ending.drain(..) {
             drop(thread.join());
         }
+    }
+}
+
+/// Say what came into being while it ran that is to be left alone.
+fn tell(resident: &Resident) {
+    for place in resident.appeared() {
+        log::warn!(target: "mcp", "`{}` was not there before the server ran", place.display());
     }
 }
 
@@ -102,6 +110,7 @@ impl Drop for Program {
         };
         let (_, resident) = running.swap_remove(at);
         drop(running);
+        tell(&resident);
         // It takes a moment, which the others' answers must not wait for.
         let thread = std::thread::Builder::new().name("mcp-end".into());
         if let Ok(thread) = thread.spawn(move || drop(resident)) {
