@@ -333,7 +333,7 @@ fn what_is_installed_is_told_first() {
     let from = from.to_str().unwrap();
     let check = |text: &str| {
         told.iter()
-            .for_each(|words| assert!(text.contains(words), "{words}\n{text}"))
+            .for_each(|words| assert!(text.contains(words), "{words}\n{text}"));
     };
     let ran = story
         .run(["skill", "install", from])
