@@ -131,7 +131,7 @@ pub enum Command {
         #[command(subcommand)]
         command: policy::Tool,
     },
-    /// Add servers of further tools (MCP), see what they offer, call them
+    /// Add servers of further tools (MCP), see and call what they offer
     Mcp {
         #[command(subcommand)]
         command: mcp::Mcp,
