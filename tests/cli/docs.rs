@@ -138,6 +138,10 @@ fn the_files_are_where_the_readme_says() {
         command.env("NANOBOT_BUDGET__DAILY", "1");
         assert_eq!(command.output().unwrap().status.code(), Some(status));
     }
+    // A server is asked what it offers.
+    let program = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/servers/offers.py");
+    let added = ["mcp", "add", "SERVER", "--", "python3", program];
+    story.run(added).stdout_has("SERVER");
     // A defect leaves a report.
     let mut command = story.command(["agent", "-m", "x"]);
     command.env("NANOBOT_TEST_DEFECT", "1");
