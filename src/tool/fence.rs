@@ -137,7 +137,10 @@ pub fn of_server(station: &Station, tools: &Tools) -> io::Result<Fence> {
         }
     };
     let writes = station.writes.iter().map(root(true));
-    let reads = station.reads.iter().map(root(false));
+    // What is named for both is changed.
+    let only_read = station.reads.iter();
+    let only_read = only_read.filter(|path| !station.writes.contains(path));
+    let reads = only_read.map(root(false));
     let mut named: Vec<&Path> = station.reads.iter().map(PathBuf::as_path).collect();
     named.extend(station.writes.iter().map(PathBuf::as_path));
     named.extend([station.state.as_path(), station.temporary.as_path()]);
@@ -292,6 +295,10 @@ mod tests {
                 (".bashrc", reads),
                 (".config/nvim/x", reads),
             ],
+        );
+        check(
+            &named(&["project", "store.db"], &["store.db"]),
+            &[("project/x", reads), ("store.db", changes)],
         );
         check(
             &named(&[".ssh"], &["project", ".nanobot/workspace"]),
