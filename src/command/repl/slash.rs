@@ -299,6 +299,7 @@ impl Repl<'_> {
             cli::Command::Session { command } => command::session::run(world, &command),
             cli::Command::Memory { command } => command::memory::run(world, &command),
             cli::Command::Tool { command } => command::tool::run(world, &command),
+            cli::Command::Mcp { command } => command::mcp::within(world, &command),
             cli::Command::Undo(arguments) => {
                 command::undo::within(world, &arguments, self.arguments.session.as_deref())
             }

@@ -45,6 +45,22 @@ pub trait Answers: Send + Sync {
     fn enter(&self, server: &str, words: &str, form: &Value) -> Option<Map<String, Value>>;
 }
 
+/// Remove what a server that is a program has kept, and what it said.
+///
+/// # Errors
+/// The disk.
+pub fn forget(paths: &Paths, server: &str) -> io::Result<()> {
+    let (root, name) = (paths.mcp(), surroundings::file_name(server));
+    let gone = |done: io::Result<()>| match done {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    };
+    for log in [format!("{name}.log"), format!("{name}.log.old")] {
+        gone(std::fs::remove_file(root.join("logs").join(log)))?;
+    }
+    gone(std::fs::remove_dir_all(root.join("state").join(name)))
+}
+
 /// What is needed to start and to reach servers.
 #[derive(Clone)]
 pub struct Ground {
