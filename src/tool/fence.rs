@@ -137,7 +137,9 @@ pub fn of_server(station: &Station, tools: &Tools) -> io::Result<Fence> {
         }
     };
     let writes = station.writes.iter().map(root(true));
-    let reads = station.reads.iter().map(root(false));
+    // What may be changed may be read, and what is both is not to be closed by that.
+    let is_only_read = |path: &&PathBuf| !station.writes.contains(path);
+    let reads = station.reads.iter().filter(is_only_read).map(root(false));
     let mut named: Vec<&Path> = station.reads.iter().map(PathBuf::as_path).collect();
     named.extend(station.writes.iter().map(PathBuf::as_path));
     named.extend([station.state.as_path(), station.temporary.as_path()]);
