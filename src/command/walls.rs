@@ -5,8 +5,10 @@ use crate::command::granted;
 use crate::mcp::client::{Grant, Walled, Walls};
 use crate::settings::Settings;
 use crate::sys::paths::Real;
+use crate::sys::sandbox::private;
 use crate::tool::fence::{self, Station, Tools};
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Puts them up.
@@ -14,6 +16,8 @@ struct Sandboxes {
     /// What is the same for all servers.
     common: Station,
     tools: Tools,
+    /// Where directories may be made that go with the run.
+    temporary: Vec<PathBuf>,
 }
 
 /// Who puts up the sandboxes of the servers of `settings`.
@@ -32,6 +36,7 @@ pub(super) fn of(world: &World, settings: &Settings) -> Arc<dyn Walls> {
             read_only: [notes, read_only].concat(),
             ..Station::default()
         },
+        temporary: private::places(world.env.get("TMPDIR")),
         tools: Tools::new(world.env.get("PATH").unwrap_or_default(), &world.env),
     })
 }
@@ -46,7 +51,7 @@ impl Walls for Sandboxes {
         let station = Station {
             reads,
             writes,
-            temporary: state.join("tmp"),
+            temporary: private::another(&self.temporary)?,
             state,
             ..self.common.clone()
         };

@@ -73,7 +73,7 @@ pub fn of_all(server: &Server, env: &Env) -> String {
 }
 
 /// Whether a file is a program, by its name or since it may be run.
-fn is_program(path: &Path) -> bool {
+pub(super) fn is_program(path: &Path) -> bool {
     const SCRIPTS: &[&str] = &[
         "cjs", "jar", "js", "mjs", "php", "pl", "py", "pyz", "rb", "sh", "ts", "wasm",
     ];

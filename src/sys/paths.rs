@@ -155,6 +155,30 @@ pub const PLACES: &[Place] = &[
         meaning: "calls that are on their way and count against a budget, each held by its process",
     },
     Place {
+        path: "~/.nanobot/tools.jsonl",
+        meaning: "what each turn used of the tools, servers and skills that it was told of",
+    },
+    Place {
+        path: "~/.nanobot/mcp/cache/",
+        meaning: "what each MCP server offers, as it said last; it can be removed at any time",
+    },
+    Place {
+        path: "~/.nanobot/mcp/pins.json",
+        meaning: "what the tools of each server were when they were first seen or accepted, to which they are held",
+    },
+    Place {
+        path: "~/.nanobot/mcp/pins.json.lock",
+        meaning: "holds the kernel's lock while that is changed; means nothing else",
+    },
+    Place {
+        path: "~/.nanobot/mcp/state/SERVER/",
+        meaning: "the directory of an MCP server that is a program: its caches, and what it keeps",
+    },
+    Place {
+        path: "~/.nanobot/mcp/logs/SERVER.log",
+        meaning: "what an MCP server said on standard error, at most 128 KiB, and `.log.old` before that",
+    },
+    Place {
         path: "~/.nanobot/undo/N/",
         meaning: "what a turn changed with the file tools, for `nanobot undo`: the last 100 turns of 7 days, at most 1 GiB",
     },

@@ -107,13 +107,7 @@ impl Exec {
             keep: limits.result / 32 * 15,
             env: variables,
             containment,
-            temporary: env
-                .get("TMPDIR")
-                .into_iter()
-                .chain(["/tmp", "/var/tmp"])
-                .map(PathBuf::from)
-                .filter(|path| path.is_absolute())
-                .collect(),
+            temporary: private::places(env.get("TMPDIR")),
             tools,
             whole: None,
             fence: OnceLock::new(),

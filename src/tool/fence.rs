@@ -137,9 +137,10 @@ pub fn of_server(station: &Station, tools: &Tools) -> io::Result<Fence> {
         }
     };
     let writes = station.writes.iter().map(root(true));
-    // What may be changed may be read, and what is both is not to be closed by that.
-    let is_only_read = |path: &&PathBuf| !station.writes.contains(path);
-    let reads = station.reads.iter().filter(is_only_read).map(root(false));
+    // What is named for both is changed.
+    let only_read = station.reads.iter();
+    let only_read = only_read.filter(|path| !station.writes.contains(path));
+    let reads = only_read.map(root(false));
     let mut named: Vec<&Path> = station.reads.iter().map(PathBuf::as_path).collect();
     named.extend(station.writes.iter().map(PathBuf::as_path));
     named.extend([station.state.as_path(), station.temporary.as_path()]);
@@ -294,6 +295,10 @@ mod tests {
                 (".bashrc", reads),
                 (".config/nvim/x", reads),
             ],
+        );
+        check(
+            &named(&["project", "store.db"], &["store.db"]),
+            &[("project/x", reads), ("store.db", changes)],
         );
         check(
             &named(&[".ssh"], &["project", ".nanobot/workspace"]),

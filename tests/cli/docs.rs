@@ -2,13 +2,14 @@
 
 use crate::screen::Key;
 use crate::server::{Answer, calls, says, sends};
-use crate::story::{NANOBOT, Story};
+use crate::story::{NANOBOT, Story, write};
 use expect_test::expect_file;
 use nanobot::cli::pages::Form;
 use nanobot::error::Exit;
 use nanobot::sys::env::VARIABLES;
 use nanobot::sys::input::KINDS;
 use nanobot::sys::paths::PLACES;
+use serde_json::json;
 
 #[test]
 fn the_man_pages_are_those_of_the_code() {
@@ -138,6 +139,24 @@ fn the_files_are_where_the_readme_says() {
         command.env("NANOBOT_BUDGET__DAILY", "1");
         assert_eq!(command.output().unwrap().status.code(), Some(status));
     }
+    // A server is asked what it offers.
+    let program = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/servers/plain.py");
+    let plan = story.dir().join("plan.json");
+    let tool = json!({ "name": "a", "inputSchema": { "type": "object" } });
+    write(&plan, json!({ "tools": [tool] }).to_string().as_bytes());
+    let (plan, log) = (plan.to_str().unwrap(), story.dir().join("log"));
+    write(&log, b"");
+    let added = [
+        "mcp",
+        "add",
+        "SERVER",
+        "--",
+        "python3",
+        program,
+        plan,
+        log.to_str().unwrap(),
+    ];
+    story.run(added).stdout_has("1 tool");
     // A defect leaves a report.
     let mut command = story.command(["agent", "-m", "x"]);
     command.env("NANOBOT_TEST_DEFECT", "1");

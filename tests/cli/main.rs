@@ -34,6 +34,7 @@ mod logs;
 mod man;
 mod markdown;
 mod mcp;
+mod mcp_command;
 mod memory;
 mod models;
 mod money;

@@ -26,7 +26,7 @@ pub(crate) fn with(servers: &[(&str, Value, Value)]) -> Story {
 }
 
 /// The same with another plan for `name`.
-fn replanned(story: Story, name: &str, plan: &Value) -> Story {
+pub(crate) fn replanned(story: Story, name: &str, plan: &Value) -> Story {
     crate::story::write(&at(&story, name), plan.to_string().as_bytes());
     story
 }
@@ -40,19 +40,19 @@ fn log(story: &Story, name: &str) -> PathBuf {
 }
 
 /// What `name` was asked for: its starts and the calls of it.
-fn told(story: &Story, name: &str) -> Vec<String> {
+pub(crate) fn told(story: &Story, name: &str) -> Vec<String> {
     let text = std::fs::read_to_string(log(story, name)).unwrap();
     text.lines().map(str::to_owned).collect()
 }
 
 /// A tool that says that it reads only.
-fn reads(name: &str, description: &str) -> Value {
+pub(crate) fn reads(name: &str, description: &str) -> Value {
     json!({ "name": name, "description": description, "annotations": { "readOnlyHint": true },
         "inputSchema": { "type": "object", "properties": { "word": { "type": "string" } } } })
 }
 
 /// One that says nothing of the kind.
-fn sets(name: &str) -> Value {
+pub(crate) fn sets(name: &str) -> Value {
     json!({ "name": name, "description": "Set it.", "inputSchema": { "type": "object" } })
 }
 

@@ -1,5 +1,6 @@
 //! What a server that is a program may reach of the user's files: what its entry in the config names, and nothing else.
 
+use crate::mcp::mark::is_program;
 use crate::settings::servers::{Reached, Server};
 use crate::sys::paths::Paths;
 use crate::sys::sandbox::Fence;
@@ -76,7 +77,9 @@ pub(super) fn grant(
     let mut of_python = folders.filter(|folder| folder.join("pyvenv.cfg").is_file());
     reads.extend(of_python.next().and_then(|folder| real(folder.to_owned())));
     let mut writes = named(&server.write);
-    writes.extend(in_arguments);
+    // Programs are run another time, perhaps by somebody without a fence.
+    let changed = in_arguments.iter().filter(|path| !is_program(path));
+    writes.extend(changed.cloned());
     writes.extend(real(directory.to_owned()));
     let is_all = |path: &PathBuf| path.parent().is_none();
     for all in [&mut reads, &mut writes] {
@@ -183,20 +186,12 @@ mod tests {
         let found = grant(&Server::default(), &python, &state, &state, &paths);
         assert_eq!(found.reads, [home.join("bin"), home.join("venv")]);
         check(
-            &["@/docs", "--file=@/alone.py"],
-            &["alone.py"],
-            &["docs", "alone.py"],
+            &["@/docs", "--file=@/alone.py", "@/proj/package.json"],
+            &["alone.py", "proj", "proj/package.json"],
+            &["docs", "proj/package.json"],
         );
-        check(
-            &["@/proj/build/i.js"],
-            &["proj", "proj/build/i.js"],
-            &["proj/build/i.js"],
-        );
+        check(&["@/proj/build/i.js"], &["proj", "proj/build/i.js"], &[]);
         let installed = "pkg/node_modules/s/dist/i.js";
-        check(
-            &["@/pkg/node_modules/.bin/s"],
-            &["pkg", installed],
-            &[installed],
-        );
+        check(&["@/pkg/node_modules/.bin/s"], &["pkg", installed], &[]);
     }
 }

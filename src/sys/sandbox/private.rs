@@ -31,6 +31,14 @@ fn made() -> MutexGuard<'static, Option<Made>> {
     MADE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Where such directories may be made: where `TMPDIR` says, and where everybody may.
+pub fn places(tmpdir: Option<&str>) -> Vec<PathBuf> {
+    let all = tmpdir.into_iter().chain(["/tmp", "/var/tmp"]);
+    all.map(PathBuf::from)
+        .filter(|path| path.is_absolute())
+        .collect()
+}
+
 /// The directory of this run, made in the first of `places` that takes it when it is first asked for.
 ///
 /// # Errors

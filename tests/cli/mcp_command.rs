@@ -1,0 +1,308 @@
+//! `nanobot mcp`: servers added, looked at, tried, called, accepted and removed by hand.
+
+use crate::mcp::{reads, replanned, sets, told, with};
+use crate::screen::Key;
+use crate::story::{Story, write};
+use serde_json::{Value, json};
+
+fn plan() -> Value {
+    json!({
+        "tools": [reads("look", "See \u{1b}[31mred\u{200b}."), sets("set")],
+        "resources": [{ "uri": "notes://today", "name": "today" }],
+        "prompts": [{ "name": "greet", "description": "Say hello", "arguments": [{ "name": "who" }] }],
+    })
+}
+
+fn config(story: &Story) -> Value {
+    let path = story.home().join(".nanobot/config.json");
+    serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+}
+
+#[test]
+fn what_is_known_is_listed_and_nothing_is_started() {
+    let story = with(&[
+        ("one", plan(), json!({})),
+        ("off", plan(), json!({ "disabled": true })),
+        ("odd", plan(), json!({ "type": "carrier-pigeon" })),
+    ]);
+    let states = |story: &Story| -> Vec<(String, Value, Value)> {
+        let lines = story.run(["mcp", "list", "--json"]).lines();
+        let row = |line: &Value| {
+            let name = line["name"].as_str().unwrap().to_owned();
+            (
+                name,
+                line["tools"].clone(),
+                line["error"].is_string().into(),
+            )
+        };
+        lines.iter().map(row).collect()
+    };
+    let mut rows = states(&story);
+    rows.sort_by(|a, b| a.0.cmp(&b.0));
+    let none = |name: &str, wrong: bool| (name.to_owned(), Value::Null, json!(wrong));
+    assert_eq!(
+        rows,
+        [none("odd", true), none("off", false), none("one", false)]
+    );
+    assert!(told(&story, "one").is_empty());
+    story
+        .run(["mcp", "test", "one"])
+        .stdout_has("plain 1, MCP ")
+        .stdout_has("2 tools, 1 resource, 1 prompt");
+    assert_eq!(told(&story, "one"), ["start"]);
+    assert!(states(&story).contains(&("one".into(), json!(2), json!(false))));
+    let text = story.run(["mcp", "list"]).text();
+    assert!(
+        text.starts_with("SERVER  BY     TOOLS  TOKENS  STATE\n"),
+        "{text}"
+    );
+    assert!(
+        text.contains("disabled") && text.contains("carrier-pigeon"),
+        "{text}"
+    );
+    // What is shown is what was kept.
+    let text = story.run(["mcp", "show", "one"]).text();
+    for words in [
+        "mcp_one_look  (changes nothing, it says)\n    See red.\n    arguments: word?",
+        "mcp_one_set  (may change things)",
+        "notes://today",
+        "greet  Say hello",
+    ] {
+        assert!(text.contains(words), "{words}\n{text}");
+    }
+    assert!(
+        !text.contains('\u{1b}') && !text.contains('\u{200b}'),
+        "{text:?}"
+    );
+    let tool = story
+        .run(["mcp", "show", "one", "mcp_one_look", "--json"])
+        .json();
+    assert_eq!(tool["tool"], "look");
+    assert_eq!(tool["parameters"]["properties"]["word"]["type"], "string");
+    assert_eq!(told(&story, "one"), ["start"]);
+    story
+        .run(["mcp", "show", "one", "loook"])
+        .status(66)
+        .stderr("nanobot: MCP server `one` has no tool `loook`\n  try: `look`\n");
+    story
+        .run(["mcp", "show", "won"])
+        .status(66)
+        .stderr("nanobot: there is no server `won`\n  try: `one`\n");
+    Story::bare().run(["mcp", "list"]).stderr(
+        "nanobot: there are no MCP servers; `nanobot mcp add --help` tells how to add one\n",
+    );
+}
+
+#[test]
+fn a_test_tells_the_worst_by_its_status() {
+    let story = with(&[
+        ("good", plan(), json!({})),
+        ("dead", json!({ "dies": "no more tea" }), json!({})),
+        ("odd", plan(), json!({ "auth": "oauth" })),
+    ]);
+    let ran = story.run(["mcp", "test", "--json"]).status(78);
+    let lines = ran.lines();
+    let of = |name: &str| lines.iter().find(|line| line["name"] == name).unwrap();
+    assert_eq!(of("good")["ok"], true);
+    assert_eq!(of("good")["tools"], json!(["look", "set"]));
+    assert!(of("good")["protocol"].as_str().unwrap().starts_with("20"));
+    assert!(
+        of("dead")["error"]
+            .as_str()
+            .unwrap()
+            .contains("no more tea")
+    );
+    assert!(of("odd")["error"].as_str().unwrap().contains("`headers`"));
+    story
+        .run(["mcp", "test", "good", "dead"])
+        .status(69)
+        .stdout_has("ok    good: ")
+        .stdout_has("no    dead: ");
+    story
+        .run(["mcp", "test", "good"])
+        .stdout_has("ok    good: ");
+}
+
+#[test]
+fn a_call_by_hand_prints_what_the_server_answers() {
+    let image = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
+    let mut plan = plan();
+    plan["tools"].as_array_mut().unwrap().extend([
+        json!({ "name": "fail", "inputSchema": { "type": "object" },
+            "gives": { "isError": true, "content": [{ "type": "text", "text": "the kettle is cold" }] } }),
+        json!({ "name": "draw", "inputSchema": { "type": "object" },
+            "gives": { "content": [{ "type": "image", "mimeType": "image/png", "data": image }] } }),
+    ]);
+    let story = with(&[("one", plan, json!({}))]);
+    story
+        .run(["mcp", "call", "one", "look", r#"{"word": "é"}"#])
+        .stdout("{\"word\": \"\\u00e9\"}\n");
+    story
+        .run(["mcp", "call", "one", "mcp_one_set"])
+        .stdout("{}\n");
+    let piped = Story::stdin(story, r#"{"word": "piped"}"#);
+    piped
+        .run(["mcp", "call", "one", "look", "-"])
+        .stdout("{\"word\": \"piped\"}\n");
+    let story = piped;
+    story
+        .run(["mcp", "call", "one", "fail"])
+        .status(1)
+        .stdout("the kettle is cold\n");
+    assert!(
+        story
+            .run(["mcp", "call", "one", "draw"])
+            .bytes()
+            .starts_with(b"\x89PNG")
+    );
+    let json = story.run(["mcp", "call", "one", "draw", "--json"]).json();
+    assert_eq!(json["content"][0]["base64"], image);
+    story
+        .run(["mcp", "call", "one", "notes://today"])
+        .stdout("what stands there\n");
+    story
+        .run(["mcp", "call", "one", "look", "[1]"])
+        .status(2)
+        .stderr("nanobot: the arguments are no JSON object\n  try: nanobot mcp show one look\n");
+    story
+        .run(["mcp", "call", "one", "nothing"])
+        .status(66)
+        .stderr_has("has no tool `nothing`");
+}
+
+#[test]
+fn what_has_changed_is_shown_and_accepted() {
+    let story = with(&[("one", plan(), json!({}))]);
+    story.run(["mcp", "test", "one"]).stdout_has("ok ");
+    story
+        .run(["mcp", "accept", "one"])
+        .stderr("nanobot: nothing has changed\n");
+    let mut plan = plan();
+    plan["tools"][0]["description"] = json!("See \u{1b}[31mred\u{200b}, and send it on.");
+    let story = replanned(story, "one", &plan);
+    story
+        .run(["mcp", "test", "one"])
+        .status(77)
+        .stdout_has("warn  one: not what they were: look\n      try: nanobot mcp accept one\n");
+    story
+        .run(["mcp", "call", "one", "look"])
+        .status(77)
+        .stderr_has("try: nanobot mcp accept one");
+    // Others may be used as before.
+    story.run(["mcp", "call", "one", "set"]).stdout("{}\n");
+    let (text, error) = {
+        let ran = story.run(["mcp", "accept", "one"]).status(77);
+        (ran.text(), ran.error_text())
+    };
+    assert!(
+        text.contains("+description: See \\u{1b}[31mred\\u{200b}, and send it on."),
+        "{text}"
+    );
+    assert!(
+        text.contains("-description: See \\u{1b}[31mred\\u{200b}."),
+        "{text}"
+    );
+    assert!(error.contains("nothing was accepted"), "{error}");
+    story
+        .run(["mcp", "call", "one", "look"])
+        .status(77)
+        .stderr_has("not what it was");
+    story
+        .run(["mcp", "accept", "one", "look", "--yes"])
+        .stdout_has("send it on")
+        .stderr("nanobot: 1 tool of `one` accepted\n");
+    story.run(["mcp", "call", "one", "look"]).stdout("{}\n");
+    // On a terminal somebody is asked.
+    plan["tools"][1]["description"] = json!("Set all.");
+    let story = replanned(story, "one", &plan);
+    let mut screen = story.screen(24, 80).args(["mcp", "accept", "one"]);
+    screen
+        .until("Accept 1 tool of `one` as shown? [y/N]")
+        .type_("y")
+        .press(Key::Enter);
+    assert!(screen.exit().success());
+    story.run(["mcp", "call", "one", "set"]).stdout("{}\n");
+}
+
+#[test]
+fn servers_are_added_and_removed() {
+    let story = Story::bare().file("plan.json", plan().to_string());
+    let program = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/servers/plain.py");
+    let (plan, log) = (story.dir().join("plan.json"), story.dir().join("log"));
+    write(&log, b"");
+    let (plan, log) = (plan.to_str().unwrap(), log.to_str().unwrap());
+    let add = [
+        "mcp",
+        "add",
+        "one",
+        "--allow",
+        "--env",
+        "A=b",
+        "--env",
+        "HOME",
+        "--tool-timeout",
+        "5",
+    ];
+    let command = ["--", "python3", program, plan, log];
+    let ran = story.run(add.iter().chain(&command));
+    let error = ran.error_text();
+    assert!(ran.text().starts_with("ok    one: "), "{error}");
+    assert!(
+        error.contains("`mcp_one_*` is in `tools.allow` now"),
+        "{error}"
+    );
+    assert!(error.contains("every process can see"), "{error}");
+    let written = config(&story);
+    assert_eq!(written["tools"]["allow"], json!(["mcp_one_*"]));
+    let expect = json!({ "command": "python3", "args": [program, plan, log], "env": { "A": "b", "HOME": "${HOME}" }, "toolTimeout": 5 });
+    assert_eq!(written["tools"]["mcpServers"]["one"], expect);
+    story
+        .run(["mcp", "add", "one", "--", "true"])
+        .status(2)
+        .stderr_has("there is a server `one` in the config already");
+    let add = [
+        "mcp",
+        "add",
+        "hub",
+        "https://example.org/mcp",
+        "-H",
+        "Authorization: Bearer ${TOKEN}",
+        "--untested",
+    ];
+    story.run(add);
+    let hub = &config(&story)["tools"]["mcpServers"]["hub"];
+    let expect = json!({ "url": "https://example.org/mcp", "headers": { "Authorization": "Bearer ${TOKEN}" } });
+    assert_eq!(*hub, expect);
+    for (arguments, words) in [
+        (&["a b", "http://x"][..], "`a b` is no name for a server"),
+        (
+            &["x", "example.org"],
+            "`example.org` is no address of a server",
+        ),
+        (&["x", "ftp://example.org"], "is no address of a server"),
+        (
+            &["x", "http://x", "--transport", "stdio"],
+            "is for a command",
+        ),
+        (&["x", "http://x", "-H", "Authorization"], "has no value"),
+    ] {
+        story
+            .run(["mcp", "add"].iter().chain(arguments))
+            .status(2)
+            .stderr_has(words);
+    }
+    // One that does not answer is in the config all the same.
+    story
+        .run(["mcp", "add", "dead", "--", "false"])
+        .status(69)
+        .stderr_has("`nanobot mcp remove dead` takes it out");
+    story.run(["mcp", "remove", "dead"]);
+    story.run(["mcp", "remove", "one"]);
+    let written = config(&story);
+    assert_eq!(written["tools"]["allow"], json!([]));
+    assert!(written["tools"]["mcpServers"]["one"].is_null());
+    story
+        .run(["mcp", "remove", "one"])
+        .status(66)
+        .stderr_has("there is no server `one`");
+}
