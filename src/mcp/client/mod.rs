@@ -299,10 +299,11 @@ impl Inner {
             ear.wait_shortly(GOODBYE);
         }
         drop(room);
-        match ending {
-            Ok(thread) => drop(thread.join()),
-            Err(_) => self.programs.end(),
+        if let Ok(thread) = ending {
+            drop(thread.join());
         }
+        // One that was handed over to be ended while that looked was in neither place.
+        self.programs.end();
     }
 }
 
