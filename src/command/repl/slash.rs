@@ -218,7 +218,7 @@ impl Repl<'_> {
             }
             "skills" => self.skills(rest),
             "mcp" if rest.is_empty() => self.run(words(&["mcp", "list"])),
-            "mcp" => self.run(words(&["mcp", "show", "--", rest])),
+            "mcp" => self.run(words(&["mcp", "show", "--"])),
             "memory" if rest.is_empty() => self.run(words(&["memory", "show"])),
             "memory" => self.run(words(&["memory"])),
             "usage" => self.run(words(&["usage"])),
