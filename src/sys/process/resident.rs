@@ -46,7 +46,6 @@ pub struct Spec {
 /// A server that was started. It is ended, and all that it started with it, when this is dropped.
 #[derive(Debug)]
 pub struct Resident {
-    name: String,
     /// What it reads: to be taken by whoever speaks to it. As long as anybody holds this, its input has not ended.
     pub input: Option<PipeWriter>,
     pub output: Option<PipeReader>,
@@ -153,7 +152,6 @@ fn start_by(mut command: Command, spec: &Spec) -> io::Result<Resident> {
     // It holds the other end of the socket, which is to end when the warden does.
     drop(command);
     let mut resident = Resident {
-        name: spec.name.clone(),
         input: Some(input),
         output: Some(output),
         errors: Some(errors),
@@ -311,14 +309,6 @@ impl Resident {
         // While commands run, whoever waits for those ends what is nobody's.
         if !was_in_order && is_alone() {
             end_strays();
-        }
-        for place in self.appeared() {
-            log::warn!(
-                target: "mcp",
-                "{}: `{}` was made since it was started",
-                self.name,
-                place.display()
-            );
         }
     }
 }
