@@ -599,7 +599,7 @@ mod tests {
         let _alone = alone();
         let temp = tempfile::tempdir().unwrap();
         let dir = std::fs::canonicalize(temp.path()).unwrap();
-        for name in ["own", "free", "closed", "else"] {
+        for name in ["own", "own/free", "closed", "else"] {
             std::fs::create_dir(dir.join(name)).unwrap();
             std::fs::write(dir.join(name).join("file"), name).unwrap();
         }
@@ -612,13 +612,13 @@ mod tests {
         let reads = ["/usr", "/bin", "/lib", "/lib64", "/etc", "closed"];
         let fence = Fence::new(
             places(&reads),
-            places(&["own", "free"]),
+            places(&["own"]),
             places(&["closed"]),
-            vec![dir.join("own/file"), dir.join("free/new")],
+            vec![dir.join("own/file"), dir.join("own/free/new")],
             true,
         );
         let tries = format!(
-            "cd {}; echo x > own/file && echo changed; echo x > free/new && cat own/file && echo && echo wrote; cat closed/file; cat else/file; echo x > else/new; kill -9 $PPID; kill -9 {}; \
+            "cd {}; echo x > own/file && echo changed; echo x > own/free/new && cat own/file && echo && echo wrote; cat closed/file; cat else/file; echo x > else/new; kill -9 $PPID; kill -9 {}; \
              echo on; cat",
             dir.display(),
             std::process::id()
@@ -636,6 +636,6 @@ mod tests {
         input.write_all(b"still\n").unwrap();
         assert_eq!(line(&mut resident), "still");
         assert!(resident.is_alive() && !dir.join("else/new").exists());
-        assert_eq!(resident.absent, [dir.join("free/new")]);
+        assert_eq!(resident.absent, [dir.join("own/free/new")]);
     }
 }
