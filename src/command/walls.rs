@@ -6,6 +6,7 @@ use crate::mcp::client::{Grant, Walled, Walls};
 use crate::settings::Settings;
 use crate::sys::paths::Real;
 use crate::sys::sandbox::private;
+use crate::sys::terminal::{Terminal, harmless};
 use crate::tool::fence::{self, Station, Tools};
 use std::io;
 use std::path::PathBuf;
@@ -18,6 +19,8 @@ struct Sandboxes {
     tools: Tools,
     /// Where directories may be made that go with the run.
     temporary: Vec<PathBuf>,
+    terminal: Terminal,
+    quiet: bool,
 }
 
 /// Who puts up the sandboxes of the servers of `settings`.
@@ -33,10 +36,13 @@ pub(super) fn of(world: &World, settings: &Settings) -> Arc<dyn Walls> {
             home: real.of(&world.paths.home),
             ours: real.of(&granted::absolute(&world.paths.root)),
             hidden,
+            workspace,
             read_only: [notes, read_only].concat(),
             ..Station::default()
         },
         temporary: private::places(world.env.get("TMPDIR")),
+        terminal: world.terminal,
+        quiet: world.shared.quiet,
         tools: Tools::new(world.env.get("PATH").unwrap_or_default(), &world.env),
     })
 }
@@ -59,5 +65,12 @@ impl Walls for Sandboxes {
             fence: fence::of_server(&station, &self.tools)?,
             env: fence::led(&station),
         })
+    }
+
+    fn tell(&self, words: &str) {
+        if !self.quiet {
+            self.terminal
+                .complain(&format!("nanobot: {}", harmless(words)));
+        }
     }
 }

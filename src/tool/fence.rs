@@ -111,6 +111,8 @@ pub struct Station {
     pub home: PathBuf,
     /// Our own directory: what of it is not granted by name stays closed, whatever is granted around it.
     pub ours: PathBuf,
+    /// The agent's own: closed as `ours` is, and never changed by a server, wherever it lies.
+    pub workspace: PathBuf,
     /// Further places of ours that stay closed: config, keys, sessions.
     pub hidden: Vec<PathBuf>,
     /// Places that it does not change, wherever it may.
@@ -128,15 +130,27 @@ pub struct Station {
 /// to stay as it is, mounts keep.
 ///
 /// # Errors
-/// There are too many homes to be closed.
+/// There are too many homes to be closed; [`io::ErrorKind::InvalidInput`] where it is to change what is ours.
 pub fn of_server(station: &Station, tools: &Tools) -> io::Result<Fence> {
+    let mut changed = station.writes.iter();
+    if let Some(place) = changed.find(|place| is_ours(place, station)) {
+        let words = format!(
+            "it is to change `{}` (its `write`, `cwd` or `args`), which is nanobot's own and says what later runs do: \
+             no server in a sandbox may; `sandbox: \"off\"` in its entry runs it without one",
+            place.display()
+        );
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, words));
+    }
     let root = |may_write: bool| {
         move |path: &PathBuf| Root {
             path: path.clone(),
             may_write,
         }
     };
-    let writes = station.writes.iter().map(root(true));
+    // Nobody else runs what is in its own.
+    let writes = station.writes.iter();
+    let writes = writes.filter(|path| !path.starts_with(&station.state));
+    let writes = writes.map(root(true));
     // What is named for both is changed.
     let only_read = station.reads.iter();
     let only_read = only_read.filter(|path| !station.writes.contains(path));
@@ -144,8 +158,16 @@ pub fn of_server(station: &Station, tools: &Tools) -> io::Result<Fence> {
     let mut named: Vec<&Path> = station.reads.iter().map(PathBuf::as_path).collect();
     named.extend(station.writes.iter().map(PathBuf::as_path));
     named.extend([station.state.as_path(), station.temporary.as_path()]);
+    // What is around its own directory is also around that of others.
+    named.retain(|path| {
+        let is_around = station.state.starts_with(path) && **path != station.state;
+        !(is_around && path.starts_with(&station.ours))
+    });
     let mut hidden = station.hidden.clone();
     hidden.extend(beside(&station.ours, &named));
+    if is_apart(station) {
+        hidden.extend(beside(&station.workspace, &named));
+    }
     let reach = Reach {
         directory: station.state.clone(),
         home: station.home.clone(),
@@ -161,6 +183,21 @@ pub fn of_server(station: &Station, tools: &Tools) -> io::Result<Fence> {
         .writes
         .extend([station.state.clone(), station.temporary.clone()]);
     Ok(fence)
+}
+
+/// Whether `place` is ours, and not the server's own.
+fn is_ours(place: &Path, station: &Station) -> bool {
+    let is_in = |ours: &Path| place.starts_with(ours);
+    let is_in_workspace = is_apart(station) && is_in(&station.workspace);
+    (is_in(&station.ours) || is_in_workspace) && !place.starts_with(&station.state)
+}
+
+/// Whether there is a workspace that is not around all else, as a home that is one would be.
+fn is_apart(station: &Station) -> bool {
+    let workspace = &station.workspace;
+    !workspace.as_os_str().is_empty()
+        && !station.ours.starts_with(workspace)
+        && !station.home.starts_with(workspace)
 }
 
 /// What is in `place`, and neither named nor around what is.
@@ -241,6 +278,7 @@ mod tests {
         let home = std::fs::canonicalize(temp.path()).unwrap();
         for name in [
             ".nanobot/workspace/sessions",
+            "notes/skills",
             ".nanobot/mcp/state/one",
             ".nanobot/mcp/state/two",
             ".nanobot/auth",
@@ -254,6 +292,7 @@ mod tests {
         let station = Station {
             home: home.clone(),
             ours: home.join(".nanobot"),
+            workspace: home.join("notes"),
             hidden: vec![home.join(".nanobot/config.json")],
             state: home.join(".nanobot/mcp/state/one"),
             temporary: home.join("tmp"),
@@ -279,6 +318,8 @@ mod tests {
             (".nanobot/mcp/pins.json", none),
             (".nanobot/auth/x", none),
             (".nanobot/config.json", none),
+            (".nanobot/workspace/AGENTS.md", none),
+            ("notes/AGENTS.md", none),
             (".ssh/id", none),
             ("/usr/bin/env", reads),
         ];
@@ -301,7 +342,7 @@ mod tests {
             &[("project/x", reads), ("store.db", changes)],
         );
         check(
-            &named(&[".ssh"], &["project", ".nanobot/workspace"]),
+            &named(&[".ssh", ".nanobot/workspace", "notes"], &["project"]),
             &[
                 ("project/x", changes),
                 ("project/.git/hooks/x", reads),
@@ -309,10 +350,30 @@ mod tests {
                 ("project/inner/.git/hooks/x", reads),
                 ("project/inner/.git/index", changes),
                 (".ssh/id", reads),
-                (".nanobot/workspace/x", changes),
+                (".nanobot/workspace/x", reads),
+                ("notes/x", reads),
                 (".nanobot/auth/x", none),
             ],
         );
+        check(
+            &named(&[".nanobot", ".nanobot/mcp"], &[]),
+            &[
+                (".nanobot/mcp/state/one/x", changes),
+                (".nanobot/mcp/state/two/x", none),
+                (".nanobot/mcp/pins.json", none),
+            ],
+        );
+        for ours in [
+            ".nanobot",
+            ".nanobot/workspace",
+            ".nanobot/mcp/state/two",
+            "notes",
+            "notes/skills",
+        ] {
+            let refused = of_server(&named(&[], &[ours]), &Tools::default()).unwrap_err();
+            assert_eq!(refused.kind(), std::io::ErrorKind::InvalidInput, "{ours}");
+            assert!(refused.to_string().contains("sandbox: \"off\""), "{ours}");
+        }
     }
 
     #[test]

@@ -35,6 +35,7 @@ mod man;
 mod markdown;
 mod mcp;
 mod mcp_command;
+mod mcp_walls;
 mod memory;
 mod models;
 mod money;

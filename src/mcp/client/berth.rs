@@ -29,6 +29,7 @@ use rmcp::transport::DynamicTransportError;
 use rmcp::transport::Transport;
 use rmcp::transport::streamable_http_client::StreamableHttpError;
 use serde_json::{Map, Value};
+use std::io::ErrorKind;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -307,8 +308,10 @@ fn start(
         (Some(walls), false) => {
             let grant = grants::grant(server, &program, &directory, &state, &ground.paths);
             let walled = walls.around(&grant);
-            let walled = walled
-                .map_err(|error| Failed::Unreachable(format!("put up its sandbox: {error}")))?;
+            let walled = walled.map_err(|error| match error.kind() {
+                ErrorKind::InvalidInput => Failed::Unusable(error.to_string()),
+                _ => Failed::Unreachable(format!("put up its sandbox: {error}")),
+            })?;
             let is_listed = |name: &str| env.iter().any(|(listed, _)| listed == name);
             for (name, value) in walled.env {
                 if !is_listed(&name) {
@@ -331,7 +334,8 @@ fn start(
         fence,
     };
     let log = root.join("logs").join(format!("{name}.log"));
-    Streams::start(&spec, log, programs, watch)
+    let walls = ground.walls.clone();
+    Streams::start(&spec, log, (programs, walls), watch)
 }
 
 /// Shake hands.

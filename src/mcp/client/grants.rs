@@ -35,8 +35,11 @@ pub struct Walled {
 /// Who puts up fences.
 pub trait Walls: Send + Sync {
     /// # Errors
-    /// There can be none.
+    /// There can be none; [`io::ErrorKind::InvalidInput`] where that is for what the entry of the server names.
     fn around(&self, grant: &Grant) -> io::Result<Walled>;
+
+    /// Tell the user what a server did that its fence could not hinder.
+    fn tell(&self, words: &str);
 }
 
 /// What the entry of `server` grants it, `program` being where its program is, and `directory` where it begins.

@@ -2,6 +2,7 @@
 //! since pipes block: what a server writes waits in the pipe until it is read, a line has a largest size, and what it says
 //! on its standard error goes into a small file of its own.
 
+use super::grants::Walls;
 use super::message;
 use super::watch::{Watch, one_line};
 use crate::mcp::offer::Failed;
@@ -44,10 +45,42 @@ const BREATH: Duration = Duration::from_millis(100);
 /// The programs that run.
 #[derive(Default)]
 pub(super) struct Programs {
-    running: Mutex<Vec<(u64, Resident)>>,
+    running: Mutex<Vec<(u64, Resident, Traces)>>,
     /// Ended ones, which may take a moment.
     ending: Mutex<Vec<JoinHandle<()>>>,
     count: std::sync::atomic::AtomicU64,
+}
+
+/// What a server may have left behind.
+struct Traces {
+    server: String,
+    /// What was not there before it, and what its fence could not hinder it from making.
+    absent: Vec<PathBuf>,
+    walls: Option<Arc<dyn Walls>>,
+}
+
+impl Traces {
+    /// Say what came into being while the server ran. It may have been somebody else, so it is left where it is.
+    fn tell(&self) {
+        let mut made: Vec<&PathBuf> = Vec::new();
+        for place in &self.absent {
+            let is_told = made.iter().any(|other| place.starts_with(other));
+            if !is_told && place.symlink_metadata().is_ok() {
+                made.push(place);
+            }
+        }
+        for place in made {
+            let words = format!(
+                "`{}` was made while MCP server `{}` ran: look at it, such files say what is run later",
+                place.display(),
+                self.server
+            );
+            log::warn!(target: "mcp", "{words}");
+            if let Some(walls) = &self.walls {
+                walls.tell(&words);
+            }
+        }
+    }
 }
 
 /// One of them, which is ended when this is dropped.
@@ -57,10 +90,10 @@ struct Program {
 }
 
 impl Programs {
-    fn keep(self: &Arc<Self>, resident: Resident) -> Program {
+    fn keep(self: &Arc<Self>, resident: Resident, traces: Traces) -> Program {
         let number = self.count.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        running.push((number, resident));
+        running.push((number, resident, traces));
         Program {
             number,
             programs: Arc::clone(self),
@@ -70,21 +103,17 @@ impl Programs {
     /// End all, side by side.
     pub(super) fn end(&self) {
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        let all: Vec<Resident> = running.drain(..).map(|(_, resident)| resident).collect();
+        let all = running
+            .drain(..)
+            .map(|(_, resident, traces)| (resident, traces));
+        let (all, traces): (Vec<Resident>, Vec<Traces>) = all.unzip();
         drop(running);
-        all.iter().for_each(tell);
         resident::end_all(all);
+        traces.iter().for_each(Traces::tell);
         let mut ending = self.ending.lock().unwrap_or_else(PoisonError::into_inner);
         for thread in ending.drain(..) {
             drop(thread.join());
         }
-    }
-}
-
-/// Say what came into being while it ran that is to be left alone.
-fn tell(resident: &Resident) {
-    for place in resident.appeared() {
-        log::warn!(target: "mcp", "`{}` was not there before the server ran", place.display());
     }
 }
 
@@ -95,8 +124,8 @@ impl Program {
         let mut running = running.lock().unwrap_or_else(PoisonError::into_inner);
         let found = running
             .iter_mut()
-            .find(|(number, _)| *number == self.number);
-        found.and_then(|(_, resident)| resident.ended())
+            .find(|(number, ..)| *number == self.number);
+        found.and_then(|(_, resident, _)| resident.ended())
     }
 }
 
@@ -109,16 +138,19 @@ impl Drop for Program {
             .unwrap_or_else(PoisonError::into_inner);
         let Some(at) = running
             .iter()
-            .position(|(number, _)| *number == self.number)
+            .position(|(number, ..)| *number == self.number)
         else {
             return;
         };
-        let (_, resident) = running.swap_remove(at);
+        let (_, resident, traces) = running.swap_remove(at);
         drop(running);
-        tell(&resident);
         // It takes a moment, which the others' answers must not wait for.
         let thread = std::thread::Builder::new().name("mcp-end".into());
-        if let Ok(thread) = thread.spawn(move || drop(resident)) {
+        let end = move || {
+            drop(resident);
+            traces.tell();
+        };
+        if let Ok(thread) = thread.spawn(end) {
             let ending = &self.programs.ending;
             let mut ending = ending.lock().unwrap_or_else(PoisonError::into_inner);
             ending.retain(|thread| !thread.is_finished());
@@ -138,14 +170,15 @@ pub(super) struct Streams {
 }
 
 impl Streams {
-    /// Start a program. `log` is the file for what it says on its standard error.
+    /// Start a program. `log` is the file for what it says on its standard error; `programs` are those that it is one of,
+    /// and who is told what it left behind.
     ///
     /// # Errors
     /// It cannot be started.
     pub(super) fn start(
         spec: &Spec,
         log: PathBuf,
-        programs: &Arc<Programs>,
+        (programs, walls): (&Arc<Programs>, Option<Arc<dyn Walls>>),
         watch: &Arc<Watch>,
     ) -> Result<Self, Failed> {
         let what = |error: std::io::Error| match error.kind() {
@@ -154,9 +187,11 @@ impl Streams {
             _ => Failed::Unreachable(error.to_string()),
         };
         let mut resident = resident::start(spec).map_err(what)?;
-        for place in &resident.unkept {
-            log::warn!(target: "mcp", "{}: nothing keeps it from changing `{}`", spec.name, place.display());
-        }
+        let traces = Traces {
+            server: spec.name.clone(),
+            absent: std::mem::take(&mut resident.absent),
+            walls,
+        };
         let streams = (
             resident.input.take(),
             resident.output.take(),
@@ -165,7 +200,7 @@ impl Streams {
         let (Some(input), Some(output), Some(errors)) = streams else {
             return Err(Failed::Unreachable("its streams are not there".into()));
         };
-        let program = programs.keep(resident);
+        let program = programs.keep(resident, traces);
         let (unsent, to_write) = sync_channel(UNSENT);
         let (heard, incoming) = mpsc::channel(WAITING);
         let (watch_out, watch_err) = (Arc::clone(watch), Arc::clone(watch));

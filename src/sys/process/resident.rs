@@ -16,7 +16,7 @@ use std::net::Shutdown;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
@@ -51,11 +51,9 @@ pub struct Resident {
     pub output: Option<PipeReader>,
     /// What it complains of. Somebody must read this too, or it waits when the pipe is full.
     pub errors: Option<PipeReader>,
-    /// Places that its fence names as kept, and that nothing keeps here, since there are no mounts to be had: it can change
-    /// them, and the user is to be told.
-    pub unkept: Vec<PathBuf>,
-    /// Places that its fence names as kept, and that were not there: nothing hinders it from making them.
-    absent: Vec<PathBuf>,
+    /// Places that its fence names as kept, and that were not there: nothing hinders it from making them, so whoever ends
+    /// it is to look for them then, and to tell the user.
+    pub absent: Vec<PathBuf>,
     control: UnixStream,
     /// What the warden has told that is no whole line yet.
     told: Vec<u8>,
@@ -119,11 +117,8 @@ fn start_by(mut command: Command, spec: &Spec) -> io::Result<Resident> {
     prepare();
     let with_mounts = spec.fence.as_ref().is_some_and(lets_mount);
     let kept = spec.fence.iter().flat_map(|fence| &fence.kept).cloned();
-    let (mut unkept, absent): (Vec<PathBuf>, _) =
-        kept.partition(|place| place.symlink_metadata().is_ok());
-    if with_mounts {
-        unkept.clear();
-    }
+    let absent = kept.filter(|place| place.symlink_metadata().is_err());
+    let absent = absent.collect();
     let order = Order {
         program: spec.program.clone(),
         arguments: spec.arguments.clone(),
@@ -155,7 +150,6 @@ fn start_by(mut command: Command, spec: &Spec) -> io::Result<Resident> {
         input: Some(input),
         output: Some(output),
         errors: Some(errors),
-        unkept,
         absent,
         control,
         told: Vec::new(),
@@ -243,13 +237,6 @@ impl Resident {
             self.ended.get_or_insert(Ended::Unknown);
         }
         self.ended
-    }
-
-    /// What came into being since it was started, of what its fence names as kept: it may have been somebody else, so it is left
-    /// where it is, and the user is to be told.
-    pub fn appeared(&self) -> impl Iterator<Item = &Path> {
-        let absent = self.absent.iter().map(PathBuf::as_path);
-        absent.filter(|place| place.symlink_metadata().is_ok())
     }
 
     /// Take what the warden has told. Whether it may tell more.
@@ -612,7 +599,7 @@ mod tests {
         let _alone = alone();
         let temp = tempfile::tempdir().unwrap();
         let dir = std::fs::canonicalize(temp.path()).unwrap();
-        for name in ["own", "closed", "else"] {
+        for name in ["own", "own/free", "closed", "else"] {
             std::fs::create_dir(dir.join(name)).unwrap();
             std::fs::write(dir.join(name).join("file"), name).unwrap();
         }
@@ -627,11 +614,11 @@ mod tests {
             places(&reads),
             places(&["own"]),
             places(&["closed"]),
-            vec![dir.join("own/file"), dir.join("own/new")],
+            vec![dir.join("own/file"), dir.join("own/free/new")],
             true,
         );
         let tries = format!(
-            "cd {}; echo x > own/new && echo wrote; cat closed/file; cat else/file; echo x > else/new; kill -9 $PPID; kill -9 {}; \
+            "cd {}; echo x > own/file && echo changed; echo x > own/free/new && cat own/file && echo && echo wrote; cat closed/file; cat else/file; echo x > else/new; kill -9 $PPID; kill -9 {}; \
              echo on; cat",
             dir.display(),
             std::process::id()
@@ -642,16 +629,13 @@ mod tests {
         };
         let mut resident = start(&spec).unwrap();
         let mut input = resident.input.take().unwrap();
+        // Without mounts nothing would keep it, so it is only read.
+        assert_eq!(line(&mut resident), "own");
         assert_eq!(line(&mut resident), "wrote");
         assert_eq!(line(&mut resident), "on");
         input.write_all(b"still\n").unwrap();
         assert_eq!(line(&mut resident), "still");
         assert!(resident.is_alive() && !dir.join("else/new").exists());
-        // Without mounts nothing keeps them; it is told.
-        assert_eq!(resident.unkept, [dir.join("own/file")]);
-        assert_eq!(
-            resident.appeared().collect::<Vec<_>>(),
-            [dir.join("own/new")]
-        );
+        assert_eq!(resident.absent, [dir.join("own/free/new")]);
     }
 }

@@ -143,10 +143,7 @@ fn start(order: Order, [input, output, errors]: [OwnedFd; 3]) -> io::Result<Pid>
     let server = match order.fence {
         None => Pid::from_child(&command.spawn()?),
         Some(fence) => {
-            let fence = match order.with_mounts {
-                true => fence.mounted()?,
-                false => fence,
-            };
+            let fence = fence.for_long(order.with_mounts)?;
             let ours = order.ours.and(&Ours::now());
             let server = fence.around(&ours, || command.spawn())?;
             let server = Pid::from_child(&server);

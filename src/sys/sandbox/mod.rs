@@ -51,6 +51,13 @@ pub struct Fence {
     /// takes a little longer to start.
     #[serde(skip)]
     pub hides: bool,
+    /// It outlives what mounts can say: a file that is replaced, or made later, is another one. So what contains a closed
+    /// place is granted part by part besides, and can be listed.
+    #[serde(skip)]
+    stays: bool,
+    /// No mounts hold what is kept: then that is read, and what contains it is granted part by part.
+    #[serde(skip)]
+    withholds: bool,
     /// Whether it may open sockets of the internet. Others it never may.
     pub net: bool,
     #[serde(skip)]
@@ -111,6 +118,8 @@ impl Fence {
             kept,
             nested: Vec::new(),
             hides: false,
+            stays: false,
+            withholds: false,
             net,
             ready: Arc::default(),
         }
@@ -146,19 +155,30 @@ impl Fence {
     /// # Errors
     /// The system refuses any part of it; then the process is not to go on.
     pub fn close_with_mounts(self, ours: &Ours) -> io::Result<()> {
-        let left = self.mounted()?;
+        let mut left = self.mounted()?;
+        left.closed = Vec::new();
         let ruleset = left.ruleset()?;
         left.close(ruleset, ours)
     }
 
-    /// Give this whole process, which must have one thread, mounts of its own, which do what is said there. Returned is what
-    /// of the fence is still to be put up.
+    /// What of the fence is still to be put up around a child of this process that stays. Where `with_mounts` says so this
+    /// whole process, which must have one thread, gets mounts of its own; elsewhere what they would keep is not granted.
     ///
     /// # Errors
     /// As [`Self::close_with_mounts`].
-    pub fn mounted(mut self) -> io::Result<Self> {
+    pub fn for_long(self, with_mounts: bool) -> io::Result<Self> {
+        let mut left = match with_mounts {
+            true => self.mounted()?,
+            false => self,
+        };
+        left.stays = with_mounts;
+        left.withholds = !with_mounts;
+        left.ready = Arc::default();
+        Ok(left)
+    }
+
+    fn mounted(mut self) -> io::Result<Self> {
         mounts::arrange(&self)?;
-        self.closed = Vec::new();
         self.writes.push(PathBuf::from(mounts::SHARED_MEMORY));
         // Rules that were made before are those of other mounts.
         self.ready = Arc::default();
@@ -250,6 +270,7 @@ fn restrict(ruleset: RulesetCreated) -> io::Result<()> {
 
 fn access(right: Right, is_directory: bool) -> BitFlags<AccessFs> {
     let granted = match right {
+        Right::List => AccessFs::ReadDir.into(),
         Right::Read => AccessFs::from_read(MOST),
         Right::Use => {
             AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::Truncate | AccessFs::IoctlDev

@@ -30,8 +30,10 @@ pub(super) fn arrange(fence: &Fence) -> io::Result<()> {
     if let Ok(place) = rules::open(Path::new(SHARED_MEMORY)) {
         cover(&place, "mode=1777,size=1g", MountFlags::empty())?;
     }
-    for place in existing(&fence.closed, &[&fence.reads, &fence.writes]) {
-        let (held, kind) = hold(&place)?;
+    let closed = existing(&fence.closed, &[&fence.reads, &fence.writes]);
+    for place in outermost(&closed) {
+        let place = place.as_path();
+        let (held, kind) = hold(place)?;
         match kind {
             FileType::Directory => cover(&held, "mode=500,size=4k", MountFlags::RDONLY)?,
             // A link shows nothing that is not closed where it leads to.
@@ -113,6 +115,17 @@ fn existing(places: &[PathBuf], granted: &[&Vec<PathBuf>]) -> BTreeSet<PathBuf> 
         .collect()
 }
 
+/// Those of `places` that lie in no other: what is covered hides all that is in it, which then cannot be found.
+fn outermost(places: &BTreeSet<PathBuf>) -> impl Iterator<Item = &PathBuf> {
+    let is_inside = |place: &Path| {
+        place
+            .ancestors()
+            .skip(1)
+            .any(|above| places.contains(above))
+    };
+    places.iter().filter(move |place| !is_inside(place))
+}
+
 /// Whether `place` lies in one of `kept` that becomes read-only, and is none itself.
 fn is_within(place: &Path, kept: &BTreeSet<PathBuf>) -> bool {
     let mut above = place.ancestors().skip(1);
@@ -183,8 +196,22 @@ fn freeze(held: &OwnedFd) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::above;
+    use super::{above, outermost};
     use std::path::PathBuf;
+
+    #[test]
+    fn what_is_closed_is_covered_once() {
+        let places = ["/h/w", "/h/w/sessions", "/h/ws", "/h/w/a/b", "/x/y"].map(PathBuf::from);
+        let places = places.into_iter().collect();
+        let found: Vec<_> = outermost(&places).collect();
+        assert_eq!(
+            found,
+            ["/h/w", "/h/ws", "/x/y"]
+                .map(PathBuf::from)
+                .iter()
+                .collect::<Vec<_>>()
+        );
+    }
 
     #[test]
     fn what_is_mounted_upon() {

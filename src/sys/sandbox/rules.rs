@@ -14,6 +14,8 @@ const MOST: usize = 2048;
 /// What is granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Right {
+    /// Know the names in it and beneath it.
+    List,
     /// Read it and what is beneath it, list it, run it.
     Read,
     /// Read from it and write to it: a device.
@@ -37,14 +39,48 @@ pub(super) fn of(fence: &Fence) -> io::Result<Vec<Rule>> {
     let mut rules = Vec::new();
     for path in &fence.reads {
         grant(path, Right::Read, &fence.closed, &mut rules)?;
+        list(path, fence, &mut rules);
     }
     for path in system::DEVICES {
         grant(Path::new(path), Right::Use, &fence.closed, &mut rules)?;
     }
     for path in &fence.writes {
-        grant(path, Right::Write, &fence.closed, &mut rules)?;
+        list(path, fence, &mut rules);
+        let withheld = withheld(path, fence);
+        if !withheld.is_empty() {
+            grant(path, Right::Read, &fence.closed, &mut rules)?;
+        }
+        let without = [fence.closed.as_slice(), &withheld].concat();
+        grant(path, Right::Write, &without, &mut rules)?;
     }
     Ok(rules)
+}
+
+/// What is in `path`, a place that may be changed, is there, and is not changed. What is not there cannot be told from
+/// anything else that is new.
+fn withheld(path: &Path, fence: &Fence) -> Vec<PathBuf> {
+    if !fence.withholds {
+        return Vec::new();
+    }
+    let is_inside = |place: &&PathBuf| place.starts_with(path) && *place != path;
+    let inside = fence.kept.iter().filter(is_inside);
+    // What is in it is for others to say.
+    let is_whole = |place: &&PathBuf| !(place.ends_with(".git") && place.is_dir());
+    let there = inside.filter(|place| is_whole(place) && place.symlink_metadata().is_ok());
+    there.cloned().collect()
+}
+
+/// Let what is granted part by part be listed nevertheless, where mounts hide what is closed in it.
+fn list(path: &Path, fence: &Fence, rules: &mut Vec<Rule>) {
+    let is_around = |place: &PathBuf| place.starts_with(path) && place != path;
+    let is_open = || !fence.closed.iter().any(|place| path.starts_with(place));
+    if fence.stays && path.is_dir() && is_open() && fence.closed.iter().any(is_around) {
+        rules.push(Rule {
+            path: path.to_owned(),
+            right: Right::List,
+            is_directory: true,
+        });
+    }
 }
 
 fn grant(path: &Path, right: Right, closed: &[PathBuf], rules: &mut Vec<Rule>) -> io::Result<()> {
@@ -96,8 +132,49 @@ pub(super) fn open(path: &Path) -> io::Result<OwnedFd> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Right, grant};
+    use super::{Right, grant, of};
+    use crate::sys::sandbox::Fence;
     use std::os::unix::fs::symlink;
+    use std::path::PathBuf;
+
+    #[test]
+    fn what_nothing_keeps_is_not_granted() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = std::fs::canonicalize(temp.path()).unwrap();
+        for name in ["w/.git/hooks", "w/src", "w/.vscode/mine", "w/secret"] {
+            std::fs::create_dir_all(dir.join(name)).unwrap();
+        }
+        std::fs::write(dir.join("w/.git/HEAD"), "").unwrap();
+        let places =
+            |names: &[&str]| -> Vec<PathBuf> { names.iter().map(|name| dir.join(name)).collect() };
+        let kept = ["w/.git", "w/.git/hooks", "w/.vscode", "w/.envrc"];
+        let mut fence = Fence::new(
+            Vec::new(),
+            places(&["w", "w/.vscode/mine"]),
+            places(&["w/secret"]),
+            places(&kept),
+            true,
+        );
+        let of_right = |fence: &Fence, right: Right| {
+            let rules = of(fence).unwrap().into_iter();
+            let those = rules.filter(|rule| rule.right == right && rule.path.starts_with(&dir));
+            let mut found: Vec<PathBuf> = those.map(|rule| rule.path).collect();
+            found.sort();
+            found
+        };
+        let all = places(&["w/.git", "w/.vscode", "w/.vscode/mine", "w/src"]);
+        assert_eq!(of_right(&fence, Right::Write), all);
+        assert_eq!(of_right(&fence, Right::List), [""; 0].map(PathBuf::from));
+        fence.stays = true;
+        assert_eq!(of_right(&fence, Right::List), places(&["w"]));
+        fence.withholds = true;
+        assert_eq!(
+            of_right(&fence, Right::Write),
+            places(&["w/.git/HEAD", "w/.vscode/mine", "w/src"])
+        );
+        let read = places(&["w/.git", "w/.vscode", "w/src"]);
+        assert_eq!(of_right(&fence, Right::Read), read);
+    }
 
     #[test]
     fn what_is_closed_is_granted_around() {
