@@ -144,6 +144,9 @@ pub(in crate::command) fn set(
     }
     let granted = further(&policy);
     let seen = web::seen(settings, &policy);
+    if let Some(what) = foreign.strangers() {
+        seen.taint(&what);
+    }
     let mut files = Files::new(policy.reach.clone())
         .with_context(|| format!("open `{}`", directory.display()))?
         .minding(Arc::clone(&seen));
@@ -378,7 +381,7 @@ fn all_tools(
     }
     tools.push(Box::new(Todo::new()));
     tools.extend(web::tools(world, settings, policy, common));
-    tools.extend(common.foreign.tools());
+    tools.extend(common.foreign.tools(world, policy, common));
     tools
 }
 
