@@ -71,7 +71,7 @@ pub enum Mcp {
     Call {
         /// The server
         server: String,
-        /// The tool, by its own name; or an address of a resource, as `mcp show` prints it
+        /// The tool, by its own name or ours; or an address of a resource, as `mcp show` prints it
         tool: String,
         /// Its arguments, as a JSON object; `-` reads them from standard input
         #[arg(default_value = "{}", hide_default_value = true)]
@@ -96,8 +96,8 @@ pub struct Add {
     /// What it is called: letters, digits, - and _
     pub name: String,
     /// Its address
-    #[arg(value_name = "URL", required_unless_present = "command", conflicts_with_all = ["command", "env", "cwd", "read", "write"])]
-    pub url: Option<String>,
+    #[arg(value_name = "URL", conflicts_with_all = ["command", "env", "cwd", "read", "write"])]
+    pub url: Vec<String>,
     /// The command that starts it, and its arguments
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<String>,

@@ -21,6 +21,8 @@ const OFFER: i64 = 30 * 24 * 3600;
 const FAILURE: i64 = 600;
 /// The largest file that is read.
 const LARGEST: u64 = 64 << 20;
+/// What the name of a file ends with that has what a server offers to whom it may ask.
+const ASKED: &str = "-asked";
 /// Characters of a server's name in the name of its file.
 const NAME: usize = 40;
 
@@ -30,6 +32,8 @@ pub struct Cache {
     folder: PathBuf,
     clock: Clock,
     env: Env,
+    /// Servers are told that they may ask a person, and may offer more then.
+    asked: bool,
 }
 
 /// What is known of one.
@@ -61,7 +65,13 @@ impl Cache {
             folder: folder.join("cache"),
             clock: clock.clone(),
             env: env.clone(),
+            asked: false,
         }
+    }
+
+    /// What servers offer to whom they may ask, where `asked` says so.
+    pub fn asking(self, asked: bool) -> Self {
+        Self { asked, ..self }
     }
 
     /// What is known of `server`, as it is configured and as its program is now.
@@ -125,7 +135,8 @@ impl Cache {
         };
         let files = std::fs::read_dir(&self.folder).into_iter().flatten();
         for file in files.flatten().map(|file| file.path()) {
-            if is_its(&file) && Some(&*file) != kept {
+            let is_of_kind = kept.is_none() || is_asked(&file) == self.asked;
+            if is_its(&file) && is_of_kind && Some(&*file) != kept {
                 // What stays behind is of no harm.
                 drop(std::fs::remove_file(file));
             }
@@ -135,12 +146,19 @@ impl Cache {
     fn path(&self, server: &Server) -> PathBuf {
         let mark = mark::of_all(server, &self.env);
         let start = start(&server.name);
-        self.folder.join(format!("{start}{mark}.json"))
+        let kind = if self.asked { ASKED } else { "" };
+        self.folder.join(format!("{start}{mark}{kind}.json"))
     }
 
     fn now(&self) -> i64 {
         self.clock.timestamp().as_second()
     }
+}
+
+/// Whether `file` is of what a server offers to whom it may ask.
+fn is_asked(file: &Path) -> bool {
+    let stem = file.file_stem().and_then(|stem| stem.to_str());
+    stem.is_some_and(|stem| stem.ends_with(ASKED))
 }
 
 /// What the names of a server's files begin with, and those of no other server.

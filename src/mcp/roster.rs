@@ -117,7 +117,7 @@ impl Roster {
         let folder = ground.paths.mcp();
         Self(Arc::new(Inner {
             pins: Pins::at(&folder),
-            cache: Cache::at(&folder, clock, &ground.env),
+            cache: Cache::at(&folder, clock, &ground.env).asking(ground.answers.is_some()),
             clock: clock.clone(),
             fleet: Fleet::new(servers, ground),
             held: Mutex::default(),

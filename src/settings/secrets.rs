@@ -1,16 +1,18 @@
 //! What of a config is secret: not shown by `config get`, and not by any tool's result.
 
-use super::expand::expand_all;
+use super::expand::{expand_all, refers};
 use super::file::Config;
 use super::keys::Branch;
 use super::kind::Kind;
 use crate::sys::env::Env;
-use crate::sys::secret::Secret;
+use crate::sys::secret::{self, Secret};
 use serde_json::Value;
+
+/// Words in the names of keys.
+const TELLING: [&str; 6] = ["key", "token", "secret", "password", "auth", "cookie"];
 
 /// Whether text at `path` is a secret. In free-form values, whose keys no table knows, its name has to tell.
 pub fn is_secret(path: &[String]) -> bool {
-    const TELLING: [&str; 6] = ["key", "token", "secret", "password", "auth", "cookie"];
     match Branch::kind_at(path) {
         Some(Kind::Any) | None => path.last().is_some_and(|name| {
             let name = name.to_lowercase();
@@ -34,9 +36,26 @@ pub fn all(config: &Config, env: &Env) -> Vec<Secret> {
     found
 }
 
+/// Whether `text` at `path` is a variable or a header of an MCP server that is no secret as far as anybody can tell: a time
+/// zone that counted as a key would vanish from all that is read.
+fn is_plain(path: &[String], text: &str) -> bool {
+    let is_of_server = |path: &[String]| {
+        matches!(path, [tools, servers, _, list, _]
+            if tools == "tools" && servers == "mcpServers" && ["env", "headers"].contains(&list.as_str()))
+    };
+    is_of_server(path) && !refers(text) && path.last().is_some_and(|name| !tells(name, text))
+}
+
+/// Whether what is called `name`, or looks like `text`, is a key.
+pub fn tells(name: &str, text: &str) -> bool {
+    let name = name.to_lowercase();
+    let telling = TELLING.iter().chain(&["pass", "credential", "pat"]);
+    telling.into_iter().any(|word| name.contains(word)) || secret::hide(text) != text
+}
+
 fn collect(value: &Value, path: &mut Vec<String>, env: &Env, found: &mut Vec<Secret>) {
     match value {
-        Value::String(text) if !text.is_empty() && is_secret(path) => {
+        Value::String(text) if !text.is_empty() && is_secret(path) && !is_plain(path, text) => {
             // One that refers to a variable that is not set is of no use to anybody.
             if let Ok(Value::String(text)) = expand_all(value, env) {
                 found.extend(password(&text).map(Secret::new));

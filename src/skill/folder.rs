@@ -1,5 +1,6 @@
 //! What a skill's folder holds: files, links, and what is neither. Looked at without opening anything but what is a file.
 
+use crate::error::{Exit, fail};
 use crate::sys::beneath::Root;
 use anyhow::{Context, Result, bail};
 use std::io::Read;
@@ -60,6 +61,11 @@ impl Folder {
             entries: Vec::new(),
             left_out: Vec::new(),
         };
+        // Before all that is in a folder that is none is looked at.
+        if real.join("SKILL.md").symlink_metadata().is_err() {
+            let cause = format!("there is no SKILL.md in `{}`", root.display());
+            return Err(fail(Exit::BadInput, cause));
+        }
         folder.walk(&real, Path::new(""), 0)?;
         folder
             .entries

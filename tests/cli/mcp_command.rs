@@ -53,7 +53,7 @@ fn what_is_known_is_listed_and_nothing_is_started() {
     assert!(states(&story).contains(&("one".into(), json!(2), json!(false))));
     let text = story.run(["mcp", "list"]).text();
     assert!(
-        text.starts_with("SERVER  BY     TOOLS  TOKENS  STATE\n"),
+        text.starts_with("SERVER  BY     TOOLS  TOKENS  STATE "),
         "{text}"
     );
     assert!(
@@ -85,9 +85,9 @@ fn what_is_known_is_listed_and_nothing_is_started() {
         .status(66)
         .stderr("nanobot: MCP server `one` has no tool `loook`\n  try: `look`\n");
     story
-        .run(["mcp", "show", "won"])
+        .run(["mcp", "show", "onee"])
         .status(66)
-        .stderr("nanobot: there is no server `won`\n  try: `one`\n");
+        .stderr("nanobot: there is no server `onee`\n  try: `one`\n");
     Story::bare().run(["mcp", "list"]).stderr(
         "nanobot: there are no MCP servers; `nanobot mcp add --help` tells how to add one\n",
     );
@@ -198,7 +198,7 @@ fn what_has_changed_is_shown_and_accepted() {
     story
         .run(["mcp", "test", "one"])
         .status(77)
-        .stdout_has("warn  one: not what they were: look\n      try: nanobot mcp accept one\n");
+        .stdout_has("      not what they were: look\n      try: nanobot mcp accept one\n");
     story
         .run(["mcp", "call", "one", "look"])
         .status(77)
@@ -249,7 +249,7 @@ fn servers_are_added_and_removed() {
         "one",
         "--allow",
         "--env",
-        "A=b",
+        "TZ=America/Lima",
         "--env",
         "HOME",
         "--tool-timeout",
@@ -266,10 +266,10 @@ fn servers_are_added_and_removed() {
         error.contains("`mcp_one_*` is in `tools.allow` now"),
         "{error}"
     );
-    assert!(error.contains("every process can see"), "{error}");
+    assert!(!error.contains("every process can see"), "{error}");
     let written = config(&story);
     assert_eq!(written["tools"]["allow"], json!(["mcp_one_*"]));
-    let expect = json!({ "command": "python3", "args": [program, plan, log], "env": { "A": "b", "HOME": "${HOME}" }, "toolTimeout": 5 });
+    let expect = json!({ "command": "python3", "args": [program, plan, log], "env": { "TZ": "America/Lima", "HOME": "${HOME}" }, "toolTimeout": 5 });
     assert_eq!(written["tools"]["mcpServers"]["one"], expect);
     story
         .run(["mcp", "add", "one", "--", "true"])
@@ -300,6 +300,11 @@ fn servers_are_added_and_removed() {
             "is for a command",
         ),
         (&["x", "http://x", "-H", "Authorization"], "has no value"),
+        (&["x"], "neither an address nor a command is given"),
+        (
+            &["t", "uvx", "mcp-server-time"],
+            "try: nanobot mcp add t -- uvx mcp-server-time",
+        ),
     ] {
         story
             .run(["mcp", "add"].iter().chain(arguments))
@@ -310,14 +315,84 @@ fn servers_are_added_and_removed() {
     story
         .run(["mcp", "add", "dead", "--", "false"])
         .status(69)
-        .stderr_has("`nanobot mcp remove dead` takes it out");
+        .stderr_has("add it again with `--force`, or `nanobot mcp remove dead`");
     story.run(["mcp", "remove", "dead"]);
-    story.run(["mcp", "remove", "one"]);
+    let kept = story.home().join(".nanobot/mcp/state/one");
+    assert!(kept.is_dir());
+    // Another of that name is another server: what was allowed to this one is not allowed to it.
+    story.run([
+        "config",
+        "set",
+        "tools.allow",
+        r#"["mcp_one_*", "mcp_one_set", "mcp_hub_x"]"#,
+    ]);
+    let error = story.run(["mcp", "remove", "one"]).error_text();
+    assert!(
+        error.contains("the rule `mcp_one_set` is gone with it"),
+        "{error}"
+    );
+    assert!(!kept.exists());
     let written = config(&story);
-    assert_eq!(written["tools"]["allow"], json!([]));
+    assert_eq!(written["tools"]["allow"], json!(["mcp_hub_x"]));
     assert!(written["tools"]["mcpServers"]["one"].is_null());
     story
         .run(["mcp", "remove", "one"])
         .status(66)
         .stderr_has("there is no server `one`");
+}
+
+#[test]
+fn a_conversation_shows_its_servers() {
+    let story = with(&[("one", plan(), json!({}))]);
+    let mut screen = story.screen(24, 80).args(["repl"]);
+    screen
+        .until("/help")
+        .type_("/mcp")
+        .press(Key::Enter)
+        .until("not asked yet")
+        .type_("/mcp one")
+        .press(Key::Enter)
+        .until("mcp_one_look")
+        .until("greet  Say hello");
+    screen.press(Key::Ctrl('d'));
+    assert!(screen.exit().success());
+}
+
+#[test]
+fn a_time_that_runs_out_is_told() {
+    let mut plan = plan();
+    plan["tools"][0]["waits"] = json!(true);
+    let story = with(&[("one", plan, json!({}))]);
+    story
+        .run(["mcp", "call", "one", "look", "--timeout", "2"])
+        .status(124)
+        .stderr("nanobot: `--timeout` ran out before the server answered\n  try: a longer one\n");
+}
+
+#[test]
+fn a_variable_of_a_server_that_is_no_key_is_not_hidden() {
+    let story = with(&[(
+        "one",
+        plan(),
+        json!({ "env": { "TZ": "America/Lima", "TOKEN": "abcd1234efgh" } }),
+    )]);
+    story
+        .run([
+            "mcp",
+            "call",
+            "one",
+            "look",
+            r#"{"word": "America/Lima abcd1234efgh"}"#,
+        ])
+        .stdout("{\"word\": \"America/Lima ***\"}\n");
+}
+
+#[test]
+fn removing_what_is_not_there_writes_no_config() {
+    let story = Story::bare();
+    story
+        .run(["mcp", "remove", "one"])
+        .status(66)
+        .stderr_has("there is no server `one`");
+    assert!(!story.home().join(".nanobot/config.json").exists());
 }

@@ -114,7 +114,7 @@ fn everything(story: &Story) {
     let ran = story
         .run(["agent", "-m", "look", "--json", "--new"])
         .status(0);
-    assert_eq!(ran.json()["answer"], "Seen.", "{}", ran.text());
+    assert_eq!(ran.json()["text"], "Seen.", "{}", ran.text());
     ran.error_text();
     let asked = story.asked();
     let raw = &asked[asked.len() - 2].raw;

@@ -399,7 +399,7 @@ class OddSchemas(Tame):
 
 
 class DeepSchema(Tame):
-    """A schema with 100 levels, one with 5,000, and one that grows when its references are followed."""
+    """A schema with 50 levels, one that grows when its references are followed, and one with 5,000 levels."""
 
     def tools(self):
         def deep(levels):
@@ -411,7 +411,7 @@ class DeepSchema(Tame):
         bomb = {f"d{level}": {"type": "object", "properties": {part: {"$ref": f"#/$defs/d{level + 1}"} for part in "abcdefghij"}}
                 for level in range(12)}
         bomb["d12"] = {"type": "string"}
-        return [tool("work"), tool("hundred", schema=deep(100)),
+        return [tool("work"), tool("fifty", schema=deep(50)),
                 tool("bomb", schema={"type": "object", "$defs": bomb, "properties": {"p": {"$ref": "#/$defs/d0"}}})]
 
     def list(self, number, params):

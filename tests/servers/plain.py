@@ -3,7 +3,8 @@
     python3 plain.py PLAN.json LOG
 
 PLAN has "tools", "resources" and "prompts" as `tools/list` and the others give them; a tool's "gives" is the result of a
-call of it, and a tool without one repeats its arguments; "then" is what it offers from that call on. LOG gets a line for each start and each call. "dies" ends the
+call of it, and a tool without one repeats its arguments; "then" is what it offers from that call on; one that "waits" never gives an
+answer. LOG gets a line for each start and each call. "dies" ends the
 server at once, with these words on stderr.
 """
 
@@ -27,7 +28,7 @@ def main():
     tools = {tool["name"]: tool for tool in plan.get("tools", [])}
 
     def offered(tool):
-        return {key: value for key, value in tool.items() if key not in ("gives", "then")}
+        return {key: value for key, value in tool.items() if key not in ("gives", "then", "waits")}
 
     def send(message):
         sys.stdout.write(json.dumps(message) + "\n")
@@ -46,6 +47,8 @@ def main():
         if method == "tools/call":
             log("call " + params["name"])
             tool = tools[params["name"]]
+            if "waits" in tool:
+                sys.stdin.read()
             text = json.dumps(params.get("arguments", {}), sort_keys=True)
             if "then" in tool:
                 plan["tools"] = tool["then"]

@@ -3,7 +3,7 @@
 
 use super::{Desk, show};
 use crate::diff::Diff;
-use crate::error::{Exit, fail_hint};
+use crate::error::{Exit, fail, fail_hint};
 use crate::mcp::offer::Offered;
 use crate::mcp::pin::{self, Change};
 use crate::mcp::words;
@@ -70,7 +70,7 @@ pub(super) fn run(desk: &Desk<'_>, server: &str, tools: &[String], yes: bool) ->
         let answer = desk.world.terminal.ask(&question)?.unwrap_or_default();
         if !["y", "yes"].contains(&answer.trim().to_lowercase().as_str()) {
             let cause = format!("{count} of `{}` stay refused", server.name);
-            return Err(fail_hint(Exit::Refused, cause, "yes, once you trust it"));
+            return Err(fail(Exit::Refused, cause));
         }
     }
     let names: Vec<String> = changed.iter().map(|change| change.tool.clone()).collect();

@@ -3,11 +3,14 @@
 use crate::World;
 use crate::cli::mcp::{Add, Transport};
 use crate::command::config;
+use crate::command::usage::offered::server_of;
 use crate::error::{Exit, fail, fail_hint};
 use crate::mcp::name::beginning;
 use crate::policy::rule::{Effect, Rule};
 use crate::settings::Config;
 use crate::settings::expand::refers;
+use crate::settings::secrets;
+use crate::settings::servers::Server;
 use anyhow::{Context, Result};
 use serde_json::{Map, Value, json};
 use std::path::Path;
@@ -99,6 +102,24 @@ fn described(world: &World, arguments: &Add) -> Result<Map<String, Value>> {
             put("args", json!(rest));
         }
     }
+    let url = match url.as_slice() {
+        [] => None,
+        [url] => Some(url),
+        words => {
+            let line = words.join(" ");
+            let cause = "a command stands behind `--`, and an address is one word".to_owned();
+            let hint = format!("nanobot mcp add {} -- {line}", arguments.name);
+            return Err(fail_hint(Exit::Usage, cause, hint));
+        }
+    };
+    if url.is_none() && command.is_empty() {
+        let cause = "neither an address nor a command is given";
+        let hint = format!(
+            "nanobot mcp add {} -- COMMAND, or its address",
+            arguments.name
+        );
+        return Err(fail_hint(Exit::Usage, cause, hint));
+    }
     if let Some(url) = url {
         let is_web = url.starts_with("http://") || url.starts_with("https://");
         if !is_web || url::Url::parse(url).is_err() {
@@ -122,7 +143,7 @@ fn described(world: &World, arguments: &Add) -> Result<Map<String, Value>> {
             if name.is_empty() || value.is_empty() {
                 return Err(fail(Exit::Usage, format!("`{flag} {text}` has no value")));
             }
-            shows_secrets |= !refers(&value);
+            shows_secrets |= !refers(&value) && secrets::tells(name, &value);
             Ok((name.to_owned(), json!(value)))
         };
         given.iter().map(pair).collect()
@@ -161,23 +182,32 @@ fn described(world: &World, arguments: &Add) -> Result<Map<String, Value>> {
     Ok(server)
 }
 
-/// Take the server out of the config, and the rule that `add --allow` wrote. False where there was none.
-pub(super) fn remove(world: &World, name: &str) -> Result<bool> {
+/// Take the server out of the config, and the rules that let its tools be called: another of that name is another server. The
+/// rules; `None` where there was no server.
+pub(super) fn remove(world: &World, name: &str, servers: &[Server]) -> Result<Option<Vec<String>>> {
     let mut config = Config::load(&world.paths.config)?;
-    let was_there = config.unset(&["tools", "mcpServers", name])?;
-    let rule = rule_of(name);
+    let path = ["tools", "mcpServers", name];
+    if config::written(&config, &path.join(".")).is_none() {
+        return Ok(None);
+    }
+    config.unset(&path)?;
+    let names: Vec<&str> = servers.iter().map(|server| server.name.as_str()).collect();
+    let is_its = |rule: &Value| {
+        let rule = rule.as_str().unwrap_or_default();
+        server_of(rule, &names) == Some(name)
+    };
     let listed = config::written(&config, "tools.allow").and_then(Value::as_array);
-    if was_there
-        && let Some(rules) = listed
-        && rules.iter().any(|it| *it == rule)
-    {
-        let others: Vec<Value> = rules.iter().filter(|it| **it != rule).cloned().collect();
+    let (its, others): (Vec<Value>, Vec<Value>) = listed
+        .cloned()
+        .unwrap_or_default()
+        .into_iter()
+        .partition(is_its);
+    if !its.is_empty() {
         config.set(&["tools", "allow"], &Value::Array(others))?;
     }
-    if was_there {
-        config.save()?;
-    }
-    Ok(was_there)
+    config.save()?;
+    let text = |rule: &Value| rule.as_str().map(str::to_owned);
+    Ok(Some(its.iter().filter_map(text).collect()))
 }
 
 /// The rule that allows all tools of the server.

@@ -51,6 +51,7 @@ pub(super) fn run(desk: &Desk<'_>, as_json: bool) -> Result<Exit> {
         ("TOOLS", Side::Right),
         ("TOKENS", Side::Right),
         ("STATE", Side::Left),
+        ("IS", Side::Left),
     ];
     let cells: Vec<Vec<String>> = rows.iter().map(cells).collect();
     let mut page = Page::on(desk.world.terminal);
@@ -111,6 +112,14 @@ fn told(server: &Server, offer: &Offer) -> (usize, u64) {
     (count, tokens)
 }
 
+/// Its program, or its address; what stands behind may be secret.
+fn place(server: &Server) -> String {
+    match &server.reached {
+        Reached::Program { command, .. } => command.clone(),
+        Reached::Http(remote) | Reached::Sse(remote) => http::shown(&remote.url),
+    }
+}
+
 fn state(row: &Row<'_>) -> String {
     let Row {
         server,
@@ -146,7 +155,15 @@ fn cells(row: &Row<'_>) -> Vec<String> {
         None => ("-".into(), "-".into()),
     };
     let name = harmless(&row.server.name).replace(['\n', '\t'], " ");
-    vec![name, way(row.server).into(), count, tokens, state(row)]
+    let place = harmless(&place(row.server)).replace(['\n', '\t'], " ");
+    vec![
+        name,
+        way(row.server).into(),
+        count,
+        tokens,
+        state(row),
+        place,
+    ]
 }
 
 fn object(row: &Row<'_>) -> Value {
@@ -158,16 +175,13 @@ fn object(row: &Row<'_>) -> Value {
         error,
     } = row;
     let told = offer.as_ref().map(|offer| told(server, offer));
-    let place = match &server.reached {
-        Reached::Program { command, .. } => command.clone(),
-        Reached::Http(remote) | Reached::Sse(remote) => http::shown(&remote.url),
-    };
     json!({
-        "name": server.name, "by": way(server), "place": place, "disabled": server.disabled, "required": server.required,
+        "name": server.name, "by": way(server), "place": place(server), "disabled": server.disabled, "required": server.required,
         "tools": told.map(|told| told.0), "tokens": told.map(|told| told.1),
         "resources": offer.as_ref().map(|offer| offer.resources.len() + offer.templates.len()),
         "prompts": offer.as_ref().map(|offer| offer.prompts.len()),
         "protocol": offer.as_ref().map(|offer| &offer.protocol), "server": offer.as_ref().map(|offer| &offer.server),
-        "changed": changed, "unaccepted": unaccepted, "error": error,
+        "changed": changed, "unaccepted": unaccepted,
+        "error": error.clone().or_else(|| (!changed.is_empty()).then(|| state(row))),
     })
 }

@@ -3,9 +3,9 @@
 use crate::World;
 use crate::cli::mcp::Mcp as Arguments;
 use crate::command::walls;
-use crate::error::{Exit, fail, fail_hint};
+use crate::error::{Exit, Stop, fail, fail_hint};
 use crate::mcp::cache::Cache;
-use crate::mcp::client::Ground;
+use crate::mcp::client::{self, Ground};
 use crate::mcp::offer::Failed;
 use crate::mcp::pin::Pins;
 use crate::mcp::roster::{Look, Roster};
@@ -24,12 +24,33 @@ mod show;
 mod test;
 
 pub fn run(world: &World, arguments: &Arguments) -> Result<Exit> {
+    let timeout = match arguments {
+        Arguments::Call { timeout, .. } => *timeout,
+        _ => None,
+    };
+    signal::arm(timeout).context("wait for signals")?;
+    within(world, arguments).map_err(|error| {
+        // What ends the run leaves time to say so.
+        signal::last_words();
+        match error.downcast_ref::<Stop>() {
+            Some(Stop(Exit::Timeout)) => fail_hint(
+                Exit::Timeout,
+                "`--timeout` ran out before the server answered",
+                "a longer one",
+            ),
+            _ => error,
+        }
+    })
+}
+
+/// The same where signals are taken care of, as in a conversation.
+pub(super) fn within(world: &World, arguments: &Arguments) -> Result<Exit> {
     match arguments {
         Arguments::List { json } => list::run(&Desk::open(world)?, *json),
         Arguments::Show { server, tool, json } => {
-            show::run(&Desk::waiting(world)?, server, tool.as_deref(), *json)
+            show::run(&Desk::open(world)?, server, tool.as_deref(), *json)
         }
-        Arguments::Test { servers, json } => test::run(&Desk::waiting(world)?, servers, *json),
+        Arguments::Test { servers, json } => test::run(&Desk::open(world)?, servers, *json),
         Arguments::Add(arguments) => {
             let rule = add::write(world, arguments)?;
             if let Some(rule) = rule {
@@ -37,20 +58,25 @@ pub fn run(world: &World, arguments: &Arguments) -> Result<Exit> {
             }
             match arguments.untested {
                 true => Ok(Exit::Answered),
-                false => test::added(&Desk::waiting(world)?, &arguments.name),
+                false => test::added(&Desk::open(world)?, &arguments.name),
             }
         }
         Arguments::Remove { server } => {
             let desk = Desk::open(world)?;
-            let was_there = add::remove(world, server)?;
+            let rules = add::remove(world, server, &desk.servers)?;
             let was_known = desk.roster.forget(server)?;
-            match was_there || was_known {
+            client::forget(&world.paths, server)
+                .with_context(|| format!("remove what was kept of `{server}`"))?;
+            for rule in rules.iter().flatten() {
+                notice(world, &format!("the rule `{rule}` is gone with it"));
+            }
+            match rules.is_some() || was_known {
                 true => Ok(Exit::Answered),
                 false => Err(desk.unknown(server)),
             }
         }
         Arguments::Accept { server, tools, yes } => {
-            accept::run(&Desk::waiting(world)?, server, tools, *yes)
+            accept::run(&Desk::open(world)?, server, tools, *yes)
         }
         Arguments::Call {
             server,
@@ -59,7 +85,6 @@ pub fn run(world: &World, arguments: &Arguments) -> Result<Exit> {
             json,
             timeout,
         } => {
-            signal::arm(*timeout).context("wait for signals")?;
             let call = call::Call {
                 server,
                 tool,
@@ -107,12 +132,6 @@ impl<'w> Desk<'w> {
             ground,
             world,
         }
-    }
-
-    /// As [`Self::open`], where servers will be waited for: signals end that.
-    fn waiting(world: &'w World) -> Result<Self> {
-        signal::arm(None).context("wait for signals")?;
-        Self::open(world)
     }
 
     fn server(&self, name: &str) -> Result<&Server> {
@@ -165,10 +184,11 @@ pub(super) fn ask_all(
     let desk = Desk::of(world, settings, offline);
     let used = desk.servers.iter().filter(|server| !server.disabled);
     let all: Vec<&Server> = used.collect();
-    let asked = test::ask(&desk, &all).into_iter();
-    let asked = asked
-        .map(|asked| (asked.server.clone(), asked.look))
-        .collect();
+    let mut asked = Vec::new();
+    test::ask(&desk, &all, &mut |it| {
+        asked.push((it.server.clone(), it.look))
+    });
+    asked.sort_by(|(one, _), (other, _)| one.name.cmp(&other.name));
     desk.roster.end();
     signal::check()?;
     Ok(asked)

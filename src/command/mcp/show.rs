@@ -1,6 +1,7 @@
 //! `mcp show`: what a server offers, as far as it is kept; where nothing is, it is asked.
 
 use super::Desk;
+use crate::command::columns::behind;
 use crate::error::{Exit, fail_hint};
 use crate::mcp::cache::Known;
 use crate::mcp::offer::{Offer, Offered};
@@ -86,6 +87,7 @@ fn claims(tool: &Offered) -> &'static str {
 
 fn page(desk: &Desk<'_>, server: &Server, offer: &Offer, changed: &[String]) -> Result<()> {
     let bold = Style::new().bold();
+    let width = desk.world.terminal.width();
     let mut page = Page::on(desk.world.terminal);
     page.paint(&words::line(&server.name, 80), &bold)?;
     page.put(&format!(
@@ -108,11 +110,12 @@ fn page(desk: &Desk<'_>, server: &Server, offer: &Offer, changed: &[String]) -> 
         page.put(&format!("  ({state})\n"))?;
         let about = words::line(&tool.description, SHORT);
         if !about.is_empty() {
-            page.put(&format!("    {about}\n"))?;
+            page.put(&format!("{}\n", behind("    ", &about, width)))?;
         }
         let names = arguments(&tool.schema);
         if !names.is_empty() {
-            page.put(&format!("    arguments: {}\n", names.join(", ")))?;
+            let line = behind("    arguments: ", &names.join(", "), width);
+            page.put(&format!("{line}\n"))?;
         }
     }
     let mut list = |head: &str, rows: &mut dyn Iterator<Item = String>| -> Result<()> {
@@ -122,7 +125,7 @@ fn page(desk: &Desk<'_>, server: &Server, offer: &Offer, changed: &[String]) -> 
             page.paint(head, &bold)?;
             page.put("\n")?;
             for row in rows {
-                page.put(&format!("    {row}\n"))?;
+                page.put(&format!("{}\n", behind("    ", &row, width)))?;
             }
         }
         Ok(())
@@ -180,7 +183,11 @@ fn one(desk: &Desk<'_>, server: &Server, tool: &Offered, is_changed: bool) -> Re
         false => claims(tool),
     };
     page.put(&format!("  ({state})\n\n"))?;
-    page.put(&format!("{}\n\n", words::clean(tool.description.trim())))?;
+    let width = desk.world.terminal.width();
+    for line in words::clean(tool.description.trim()).lines() {
+        page.put(&format!("{}\n", behind("", line, width)))?;
+    }
+    page.put("\n")?;
     page.put(&format!("{:#}\n", tool.schema))?;
     page.end()
 }

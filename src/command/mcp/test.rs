@@ -7,9 +7,10 @@ use crate::mcp::offer::Failed;
 use crate::mcp::roster::Look;
 use crate::mcp::words;
 use crate::settings::servers::Server;
-use crate::sys::{leash, signal};
+use crate::sys::{defect, leash, signal};
 use anyhow::Result;
 use serde_json::{Value, json};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 /// How it went with one.
@@ -51,12 +52,17 @@ pub(super) fn run(desk: &Desk<'_>, names: &[String], as_json: bool) -> Result<Ex
     if servers.is_empty() {
         notice(desk.world, "there are no MCP servers to ask");
     }
+    waiting(desk, &servers);
     let mut worst = Exit::Answered;
-    for asked in ask(desk, &servers) {
-        tell(desk, &asked, as_json)?;
+    let mut told = Ok(());
+    ask(desk, &servers, &mut |asked| {
         worst = graver(worst, status(&asked));
-    }
+        if told.is_ok() {
+            told = tell(desk, &asked, as_json);
+        }
+    });
     desk.roster.end();
+    told?;
     signal::check()?;
     Ok(worst)
 }
@@ -64,14 +70,18 @@ pub(super) fn run(desk: &Desk<'_>, names: &[String], as_json: bool) -> Result<Ex
 /// Ask the server that was added. One that does not answer stays in the config.
 pub(super) fn added(desk: &Desk<'_>, name: &str) -> Result<Exit> {
     let server = desk.server(name)?;
-    let asked = ask(desk, &[server]);
+    waiting(desk, &[server]);
+    let mut all = Vec::new();
+    ask(desk, &[server], &mut |asked| all.push(asked));
     desk.roster.end();
     let mut status = Exit::Answered;
-    for mut asked in asked {
+    for mut asked in all {
         if let Err(error) = asked.look {
             notice(
                 desk.world,
-                &format!("`{name}` is in the config; `nanobot mcp remove {name}` takes it out"),
+                &format!(
+                    "`{name}` is in the config all the same: add it again with `--force`, or `nanobot mcp remove {name}`"
+                ),
             );
             return Err(error);
         }
@@ -93,32 +103,48 @@ pub(super) fn added(desk: &Desk<'_>, name: &str) -> Result<Exit> {
     Ok(status)
 }
 
-pub(super) fn ask<'s>(desk: &Desk<'_>, servers: &[&'s Server]) -> Vec<Asked<'s>> {
+/// Say on a terminal what takes a while.
+fn waiting(desk: &Desk<'_>, servers: &[&Server]) {
+    let words = match servers {
+        [] => return,
+        [one] => format!("asking `{}` …", one.name),
+        many => format!("asking {} servers …", many.len()),
+    };
+    if desk.world.terminal.err {
+        notice(desk.world, &words);
+    }
+}
+
+/// Ask `servers`, all at once; `each` hears how it went with one when that is known.
+pub(super) fn ask<'s>(desk: &Desk<'_>, servers: &[&'s Server], each: &mut dyn FnMut(Asked<'s>)) {
     let one = |server: &'s Server| {
         let begun = Instant::now();
-        let look = desk.reach(server);
-        (server, begun.elapsed(), look)
+        let broken = |_| {
+            Err(failure(
+                server,
+                &Failed::Broken("a defect of this program".into()),
+            ))
+        };
+        let look = defect::caught(|| desk.reach(server)).unwrap_or_else(broken);
+        Asked {
+            server,
+            took: begun.elapsed(),
+            look,
+        }
     };
     let leash = leash::held();
-    let all: Vec<_> = std::thread::scope(|scope| {
-        let start = |server: &&'s Server| {
-            let (server, leash) = (*server, leash.clone());
-            let one = &one;
-            let asking = scope.spawn(move || leash::under(leash, || one(server)));
-            (server, asking)
-        };
-        let asking: Vec<_> = servers.iter().map(start).collect();
-        let end = |(server, asking): (&'s Server, std::thread::ScopedJoinHandle<'_, _>)| {
-            let broken = || Failed::Broken("a defect of this program".into());
-            let broken = |_| (server, Duration::ZERO, Err(failure(server, &broken())));
-            asking.join().unwrap_or_else(broken)
-        };
-        asking.into_iter().map(end).collect()
+    std::thread::scope(|scope| {
+        let (send, receive) = mpsc::channel();
+        for server in servers.iter().copied() {
+            let (leash, one, send) = (leash.clone(), &one, send.clone());
+            scope.spawn(move || {
+                // Who hears of it waits for all.
+                drop(send.send(leash::under(leash, || one(server))));
+            });
+        }
+        drop(send);
+        receive.into_iter().for_each(&mut *each);
     });
-    let asked = all
-        .into_iter()
-        .map(|(server, took, look)| Asked { server, took, look });
-    asked.collect()
 }
 
 fn status(asked: &Asked<'_>) -> Exit {
@@ -154,12 +180,17 @@ fn tell(desk: &Desk<'_>, asked: &Asked<'_>, as_json: bool) -> Result<()> {
     let took = asked.took.as_millis();
     let mut line = match &asked.look {
         Ok(Look { offer, .. }) => {
+            let head = if asked.changed().is_empty() {
+                "ok    "
+            } else {
+                "warn  "
+            };
             let count = |count: usize, one: &str| match count {
                 1 => format!("1 {one}"),
                 count => format!("{count} {one}s"),
             };
             format!(
-                "ok    {name}: {took} ms, {}, MCP {} by {}, {}, {}, {}",
+                "{head}{name}: {took} ms, {}, MCP {} by {}, {}, {}, {}",
                 words::line(&offer.server, 80),
                 words::line(&offer.protocol, 20),
                 way(asked.server),
@@ -171,14 +202,19 @@ fn tell(desk: &Desk<'_>, asked: &Asked<'_>, as_json: bool) -> Result<()> {
         Err(error) => {
             let hint =
                 hint_of(error).map_or_else(String::new, |hint| format!("\n      try: {hint}"));
-            format!("no    {name}: {error:#}{hint}")
+            let words = format!("{error:#}");
+            // Its name stands in front of it already.
+            let own = format!("MCP server `{name}`");
+            let words = words.strip_prefix(&own).unwrap_or(&words);
+            let words = words.trim_start_matches([':', ' ']);
+            format!("no    {name}: {words}{hint}")
         }
     };
     let changed = asked.changed();
     if !changed.is_empty() {
         let changed: Vec<String> = changed.iter().map(|it| words::line(it, 80)).collect();
         line.push_str(&format!(
-            "\nwarn  {name}: not what they were: {}\n      try: nanobot mcp accept {name}",
+            "\n      not what they were: {}\n      try: nanobot mcp accept {name}",
             changed.join(", ")
         ));
     }

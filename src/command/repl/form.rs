@@ -25,8 +25,16 @@ enum Kind {
     Whole,
     Number,
     Truth,
-    OneOf(Vec<String>),
-    Several(Vec<String>),
+    OneOf(Vec<Choice>),
+    Several(Vec<Choice>),
+}
+
+/// One of several answers.
+#[derive(Clone, Debug, PartialEq)]
+struct Choice {
+    value: String,
+    /// What it is called.
+    title: String,
 }
 
 /// The fields of `form`, an object's schema.
@@ -50,12 +58,19 @@ pub(super) fn fields(form: &Value) -> Vec<Field> {
 }
 
 fn kind(about: &Value) -> Kind {
-    let options = |list: &Value| -> Vec<String> {
-        let items = list.as_array().into_iter().flatten();
-        let text = |item: &Value| item.as_str().or(item["const"].as_str()).map(str::to_owned);
-        items.filter_map(text).take(MOST).collect()
+    let options = |list: &Value, names: &Value| -> Vec<Choice> {
+        let items = list.as_array().into_iter().flatten().enumerate();
+        let choice = |(number, item): (usize, &Value)| {
+            let value = item.as_str().or(item["const"].as_str())?;
+            let title = item["title"].as_str().or(names[number].as_str());
+            Some(Choice {
+                value: value.to_owned(),
+                title: title.unwrap_or(value).to_owned(),
+            })
+        };
+        items.filter_map(choice).take(MOST).collect()
     };
-    let one = ["enum", "oneOf"].map(|key| options(&about[key]));
+    let one = ["enum", "oneOf"].map(|key| options(&about[key], &about["enumNames"]));
     if let Some(options) = one.into_iter().find(|options| !options.is_empty()) {
         return Kind::OneOf(options);
     }
@@ -65,7 +80,8 @@ fn kind(about: &Value) -> Kind {
         Some("boolean") => Kind::Truth,
         Some("array") => {
             let items = &about["items"];
-            let all = ["enum", "anyOf", "oneOf"].map(|key| options(&items[key]));
+            let all =
+                ["enum", "anyOf", "oneOf"].map(|key| options(&items[key], &items["enumNames"]));
             Kind::Several(
                 all.into_iter()
                     .find(|it| !it.is_empty())
@@ -92,8 +108,17 @@ fn question(
     if !description.is_empty() {
         question.push_str(&format!(": {description}"));
     }
-    let listed = |options: &[String]| {
-        let options = options.iter().map(|option| words::line(option, LONGEST));
+    let listed = |options: &[Choice]| {
+        let options = options.iter().map(|option| {
+            let (value, title) = (
+                words::line(&option.value, 80),
+                words::line(&option.title, 80),
+            );
+            match value == title {
+                true => value,
+                false => format!("{title} ({value})"),
+            }
+        });
         options.collect::<Vec<_>>().join(", ")
     };
     let expected = match kind {
@@ -121,11 +146,6 @@ fn question(
 }
 
 impl Field {
-    /// Whether `text` would be an answer of its own.
-    pub(super) fn takes(&self, text: &str) -> bool {
-        self.read(text).is_ok()
-    }
-
     /// What `text` means here; `None` where it is left out.
     ///
     /// # Errors
@@ -139,11 +159,14 @@ impl Field {
                 (None, true) => Err("this one is needed".into()),
             };
         }
-        let option = |options: &[String], text: &str| {
-            let is_it = |option: &&String| option.eq_ignore_ascii_case(text);
+        let option = |options: &[Choice], text: &str| {
+            let is_it = |option: &&Choice| {
+                let names = [&option.value, &option.title];
+                names.iter().any(|it| it.eq_ignore_ascii_case(text))
+            };
             let found = options.iter().find(is_it);
             found
-                .cloned()
+                .map(|found| found.value.clone())
                 .ok_or_else(|| format!("`{text}` is none of these"))
         };
         let value = match &self.kind {

@@ -106,9 +106,6 @@ impl Console {
         }
         for _ in 0..TRIES {
             let text = self.read("  answer: ").ok()?;
-            if text == "no" && !field.takes(&text) {
-                return None;
-            }
             match field.read(&text) {
                 Ok(value) => return Some(value),
                 Err(words) => self.show(&format!("  {}", harmless(&words)), &Style::new().dim()),
@@ -371,7 +368,7 @@ impl Answers for Console {
                     self.show(&format!("  │ {row}"), &Style::new());
                 }
             }
-            let all = "what you enter goes to that server; an empty line leaves an answer out, and `no` ends this";
+            let all = "what you enter goes to that server; an empty line leaves an answer out, and Ctrl-D ends this";
             for row in wrapped(all, self.width()) {
                 self.show(&format!("  {row}"), &Style::new().dim());
             }

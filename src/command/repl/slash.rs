@@ -218,7 +218,7 @@ impl Repl<'_> {
             }
             "skills" => self.skills(rest),
             "mcp" if rest.is_empty() => self.run(words(&["mcp", "list"])),
-            "mcp" => self.run(words(&["mcp", "show", "--", rest])),
+            "mcp" => self.run(words(&["mcp", "show", "--"])),
             "memory" if rest.is_empty() => self.run(words(&["memory", "show"])),
             "memory" => self.run(words(&["memory"])),
             "usage" => self.run(words(&["usage"])),
@@ -299,6 +299,7 @@ impl Repl<'_> {
             cli::Command::Session { command } => command::session::run(world, &command),
             cli::Command::Memory { command } => command::memory::run(world, &command),
             cli::Command::Tool { command } => command::tool::run(world, &command),
+            cli::Command::Mcp { command } => command::mcp::within(world, &command),
             cli::Command::Undo(arguments) => {
                 command::undo::within(world, &arguments, self.arguments.session.as_deref())
             }

@@ -31,6 +31,14 @@ pub(super) fn run(world: &World, name: &str, description: Option<&str>) -> Resul
         },
     };
     let dir = settings(world)?.workspace.join("skills");
+    if dir.join(name).symlink_metadata().is_ok() {
+        let cause = format!("there is a skill `{name}` in the workspace already");
+        let hint = format!(
+            "another name, or edit {}",
+            dir.join(name).join("SKILL.md").display()
+        );
+        return Err(fail_hint(Exit::Failed, cause, hint));
+    }
     let place = install::put(&dir, name, &[(entry, text)], false)?;
     let path = place.join("SKILL.md");
     world.terminal.print(&format!("{}\n", path.display()))?;

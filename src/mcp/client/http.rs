@@ -232,13 +232,13 @@ fn begin(answer: Answer) -> Result<(Came, Option<Box<dyn Read + Send>>), Failed>
     let mut bytes = Vec::new();
     let mut body = answer.body.take(most as u64 + 1);
     let read = body.read_to_end(&mut bytes);
-    if bytes.len() > most {
+    // What it tells by its status counts more than what it says.
+    if bytes.len() > most && is_success {
         let words = format!("its answer is larger than {} KiB", most >> 10);
         return Err(Failed::Broken(words));
     }
     match read {
         Ok(_) => came.body = Body::Whole(bytes),
-        // What it tells by its status counts more.
         Err(_) if !is_success => {}
         Err(error) => return Err(Failed::Broken(read_failure(&error))),
     }

@@ -45,6 +45,22 @@ pub trait Answers: Send + Sync {
     fn enter(&self, server: &str, words: &str, form: &Value) -> Option<Map<String, Value>>;
 }
 
+/// Remove what a server that is a program has kept, and what it said.
+///
+/// # Errors
+/// The disk.
+pub fn forget(paths: &Paths, server: &str) -> io::Result<()> {
+    let (root, name) = (paths.mcp(), surroundings::file_name(server));
+    let gone = |done: io::Result<()>| match done {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    };
+    for log in [format!("{name}.log"), format!("{name}.log.old")] {
+        gone(std::fs::remove_file(root.join("logs").join(log)))?;
+    }
+    gone(std::fs::remove_dir_all(root.join("state").join(name)))
+}
+
 /// What is needed to start and to reach servers.
 #[derive(Clone)]
 pub struct Ground {
@@ -289,10 +305,11 @@ impl Inner {
             ear.wait_shortly(GOODBYE);
         }
         drop(room);
-        match ending {
-            Ok(thread) => drop(thread.join()),
-            Err(_) => self.programs.end(),
+        if let Ok(thread) = ending {
+            drop(thread.join());
         }
+        // One that was handed over to be ended while that looked was in neither place.
+        self.programs.end();
     }
 }
 

@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
 
 /// The longest line that is read. An answer of 8 MiB of text and 16 MiB of bytes in base64 fits; what is longer is never
@@ -35,6 +36,10 @@ const UNSENT: usize = 64;
 const LOG: usize = 128 << 10;
 /// The longest line of a log.
 const LOG_LINE: usize = 8 << 10;
+/// Of who has said so much, no more than a line in [`BREATH`] is kept: to look for keys in all of it would take longer than
+/// to say it.
+const LOUD: usize = 1 << 20;
+const BREATH: Duration = Duration::from_millis(100);
 
 /// The programs that run.
 #[derive(Default)]
@@ -238,16 +243,8 @@ fn read_all(output: PipeReader, heard: &mpsc::Sender<ServerJsonRpcMessage>, watc
 fn keep_log(errors: PipeReader, path: &Path, watch: &Watch) {
     let mut errors = BufReader::new(errors);
     let mut file = Log::begin(path);
-    let mut line = Vec::new();
-    loop {
-        line.clear();
-        let read = (&mut errors)
-            .take(LOG_LINE as u64)
-            .read_until(b'\n', &mut line);
-        if !matches!(read, Ok(1..)) {
-            return;
-        }
-        let text = String::from_utf8_lossy(&line);
+    let mut keep = |line: &[u8]| {
+        let text = String::from_utf8_lossy(line);
         let text = harmless(&secret::hide(text.trim_end_matches('\n')));
         if !text.trim().is_empty() {
             watch.note_line(&text);
@@ -258,6 +255,29 @@ fn keep_log(errors: PipeReader, path: &Path, watch: &Watch) {
         {
             file = None;
         }
+    };
+    let (mut line, mut passed_over) = (Vec::new(), Vec::new());
+    let (mut said, mut kept) = (0, Instant::now());
+    loop {
+        line.clear();
+        let read = (&mut errors)
+            .take(LOG_LINE as u64)
+            .read_until(b'\n', &mut line);
+        if !matches!(read, Ok(1..)) {
+            if !passed_over.is_empty() {
+                // These are its last words, then.
+                keep(&passed_over);
+            }
+            return;
+        }
+        said += line.len();
+        if said > LOUD && kept.elapsed() < BREATH {
+            std::mem::swap(&mut line, &mut passed_over);
+            continue;
+        }
+        keep(&line);
+        passed_over.clear();
+        kept = Instant::now();
     }
 }
 
@@ -325,7 +345,7 @@ impl Transport<RoleClient> for Streams {
             if status.is_some() || self.watch.why().is_some() {
                 break;
             }
-            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+            tokio::time::sleep(Duration::from_millis(10)).await;
         }
         let how = status.map_or_else(|| "it ended".to_owned(), |ended| ended.to_string());
         let words = format!("{how}{}", self.watch.last_words());

@@ -184,8 +184,10 @@ impl<T> Ear<T> {
         is_paused: &dyn Fn() -> bool,
         say: &mut dyn FnMut(&str),
     ) -> Heard<T> {
+        let mut looked = signal::now();
         loop {
-            while let Ok(news) = self.news.try_recv() {
+            // More may come all the time.
+            for news in self.news.try_iter().take(WAITING) {
                 match news {
                     News::Said(words) => say(&words),
                     News::Done(value) => return Heard::Done(value),
@@ -195,8 +197,7 @@ impl<T> Ear<T> {
                 true => Patience::of(SLICE),
                 false => patience.min(Patience::of(SLICE)),
             };
-            let mut rest = slice;
-            match signal::readable(&self.bell, &mut rest) {
+            match signal::readable(&self.bell, &mut { slice }) {
                 Err(stop) => return Heard::Stopped(stop),
                 Ok(true) => match self.bell.read(&mut [0; WAITING]) {
                     Ok(0) => return self.rest(),
@@ -206,8 +207,11 @@ impl<T> Ear<T> {
                 },
                 Ok(false) => {}
             }
+            // All time counts, in which something was told too: that puts off nothing.
+            let now = signal::now();
+            let spent = now.saturating_sub(std::mem::replace(&mut looked, now));
             if !is_paused() {
-                patience.spend(slice.used(rest));
+                patience.spend(spent);
                 if patience.is_over() {
                     return Heard::Late;
                 }
@@ -231,6 +235,7 @@ impl<T> Ear<T> {
         loop {
             let left = end.saturating_duration_since(std::time::Instant::now());
             match self.news.recv_timeout(left) {
+                Ok(News::Said(_)) if left.is_zero() => return None,
                 Ok(News::Said(_)) => {}
                 Ok(News::Done(value)) => return Some(value),
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return None,

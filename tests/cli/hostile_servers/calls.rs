@@ -17,6 +17,7 @@ fn fails(behaviour: &str, words: &str) {
 /// The call comes to its end, in spite of all that goes with it.
 fn works(behaviour: &str) {
     if let Some(yard) = Yard::new(behaviour) {
+        let yard = yard.set("toolTimeout", json!(20));
         yard.turn().called("the work is done");
         let (code, output, _) = yard.mcp(&["call", "hostile", "work", "{}"]);
         assert_eq!(code, 0);
@@ -31,12 +32,12 @@ fn one_that_never_answers_is_late() {
 
 #[test]
 fn one_that_ends_may_have_done_it() {
-    fails("dies-in-call", "may have happened");
+    fails("dies-in-call", "may have been done");
 }
 
 #[test]
 fn one_that_sends_half_a_message_and_ends() {
-    fails("half-message", "may have happened");
+    fails("half-message", "may have been done");
 }
 
 #[test]
@@ -130,6 +131,7 @@ fn questions_whose_answers_nobody_reads() {
 fn a_hundred_megabytes_on_standard_error() {
     works("loud");
     if let Some(yard) = Yard::new("loud") {
+        let yard = yard.set("toolTimeout", json!(20));
         yard.turn();
         let kept = size(&yard.story.home().join(".nanobot/mcp"));
         assert!(kept < 4 << 20, "{kept} bytes are kept");
@@ -167,6 +169,19 @@ fn escapes_and_invisible_letters() {
     ] {
         yard.mcp(words);
     }
+    // On a terminal nothing of it is obeyed.
+    let mut screen = yard
+        .story
+        .screen(24, 80)
+        .args(["mcp", "call", "hostile", "work", "{}"]);
+    screen.until("zero");
+    screen.exit();
+    let raw = String::from_utf8_lossy(&screen.raw()).into_owned();
+    for obeyed in ["\u{1b}[31m", "\u{1b}]", "\u{1b}[2J", "\u{202e}", "\u{200b}"] {
+        assert!(!raw.contains(obeyed), "{obeyed:?} in {raw:?}");
+    }
+    assert!(raw.contains("the work is"), "{raw:?}");
+    screen.is_restored();
 }
 
 #[test]
@@ -225,8 +240,9 @@ fn it_sees_the_variables_of_the_config_and_no_key() {
     let Some(yard) = Yard::new("environment") else {
         return;
     };
-    let told = yard.turn().called("by the config");
-    let seen = &told.results[0];
+    let told = yard.turn().called("\"GIVEN\": ");
+    // What tells commands of an agent from others is no secret.
+    let seen = told.results[0].replace("NANOBOT_INSIDE", "");
     assert!(!seen.contains("SOME_VARIABLE"), "{seen}");
     assert!(!seen.contains("API_KEY"), "{seen}");
     assert!(!seen.contains("key-of-the-story"), "{seen}");
@@ -251,8 +267,11 @@ fn it_takes_nothing_and_leaves_nothing() {
     // As it came, before anything of it was masked.
     let told = yard.turn().called("read .ssh/id_rsa: ");
     let loot = &told.results[0];
-    for line in loot.lines() {
-        let (_, got) = line.split_once(": ").unwrap_or(("", ""));
+    let tried = loot
+        .lines()
+        .filter_map(|line| Some((line, line.split_once(": ")?.1)));
+    assert!(tried.clone().count() >= 15, "{loot}");
+    for (line, got) in tried {
         assert!(
             got.ends_with("Error") || got == "[]",
             "{line}; all of it:\n{loot}"

@@ -4,6 +4,7 @@ use super::yard::{WORK, Yard};
 use crate::server::calls;
 use rustix::process::Signal;
 use serde_json::json;
+use std::time::{Duration, Instant};
 
 /// It works, and goes with all that it has started; [`Yard::turn`] looks for what is left.
 fn goes(behaviour: &str) {
@@ -45,7 +46,9 @@ fn clings(arguments: &[&str], end: impl FnOnce(&std::process::Child)) -> Option<
     yard.story.server().always(calls(WORK, json!({})));
     let mut command = yard.agent();
     let child = command.args(arguments).spawn().unwrap();
+    let started = Instant::now();
     while std::fs::read(&yard.state).unwrap() != b"clings" {
+        assert!(started.elapsed() < Duration::from_secs(60), "no call");
         std::thread::yield_now();
     }
     yard.look(&child);
