@@ -261,7 +261,7 @@ fn servers_are_added_and_removed() {
     assert!(ran.text().starts_with("ok    one: "), "{error}");
     // Who adds it, accepts it.
     assert!(!ran.text().contains("not accepted"), "{}", ran.text());
-    story.run(["mcp", "list"]).stdout_has("ok\n");
+    story.run(["mcp", "list"]).stdout_has(" ok ");
     assert!(
         error.contains("`mcp_one_*` is in `tools.allow` now"),
         "{error}"

@@ -181,10 +181,10 @@ pub(in crate::command) fn set(
     });
     found.notices().iter().for_each(|text| notice(text));
     let skills = found.skills;
-    // What comes with the program is no choice of the user's.
-    let chosen = skills
-        .iter()
-        .filter(|skill| skill.source != Source::BuiltIn);
+    // What comes with the program is no choice of the user's, and what the model is not to use frees nothing.
+    let chosen = skills.iter().filter(|skill| {
+        skill.source != Source::BuiltIn && skill.is_offered && skill.is_available()
+    });
     let taught = chosen.flat_map(|skill| linked_hosts(&skill.body));
     let common = Common {
         seen,
