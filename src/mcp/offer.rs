@@ -136,6 +136,9 @@ pub enum Failed {
     /// It took too long, and was told that nobody waits.
     #[error("{0}")]
     Late(String),
+    /// It does not offer any more what it was to be called for.
+    #[error("what it offers has changed in the meantime")]
+    Altered,
     /// It answered that it will not.
     #[error("{0}")]
     Refused(String),

@@ -9,7 +9,7 @@ use crate::settings::servers::Server;
 use crate::sys::store::{self, Lock};
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -45,6 +45,12 @@ pub struct Held {
     pub changed: Vec<Change>,
     /// Another server was known by this name: all of this one was taken as new.
     pub anew: bool,
+    /// The tools that no person has accepted as they were first seen.
+    pub unaccepted: BTreeSet<String>,
+    /// Of these, the ones that came later than the others: a server that is held to its words could say new ones by them.
+    pub late: BTreeSet<String>,
+    /// Of these, the ones that were never seen before.
+    pub fresh: Vec<String>,
 }
 
 #[derive(Default, Serialize, Deserialize)]
@@ -58,6 +64,12 @@ struct Pinned {
     /// How it is reached, see [`mark::of_place`].
     place: String,
     tools: BTreeMap<String, Offered>,
+    /// Those of the tools that a person has accepted.
+    #[serde(default)]
+    accepted: BTreeSet<String>,
+    /// Those that came when others were known already, and that no person has accepted.
+    #[serde(default)]
+    late: BTreeSet<String>,
 }
 
 impl Pins {
@@ -104,7 +116,7 @@ impl Pins {
         self.change(now, |written| look(written).0)
     }
 
-    /// Take what `server` offers as it is now, all of it or these `tools`, and say what of it was different.
+    /// A person takes what `server` offers as it is now, all of it or these `tools`. What of it was different.
     ///
     /// # Errors
     /// As [`Self::hold`].
@@ -120,11 +132,18 @@ impl Pins {
             let (held, _) = pinned.hold(server, offer);
             let mut changed = held.changed;
             match tools {
-                None => *pinned = Pinned::of(server, offer),
+                None => {
+                    *pinned = Pinned::of(server, offer);
+                    pinned.accepted = pinned.tools.keys().cloned().collect();
+                }
                 Some(tools) => {
                     changed.retain(|change| tools.contains(&change.tool));
                     for Change { tool, new, .. } in &changed {
                         pinned.tools.insert(tool.clone(), new.clone());
+                    }
+                    for tool in tools.iter().filter(|tool| pinned.tools.contains_key(*tool)) {
+                        pinned.late.remove(tool);
+                        pinned.accepted.insert(tool.clone());
                     }
                 }
             }
@@ -207,6 +226,8 @@ impl Pinned {
             tools: tools
                 .map(|tool| (tool.name.clone(), tool.clone()))
                 .collect(),
+            accepted: BTreeSet::new(),
+            late: BTreeSet::new(),
         }
     }
 
@@ -216,10 +237,14 @@ impl Pinned {
         if self.place != place {
             let anew = !self.place.is_empty();
             *self = Self::of(server, offer);
-            let changed = Vec::new();
-            return (Held { changed, anew }, true);
+            let held = Held {
+                anew,
+                unaccepted: self.tools.keys().cloned().collect(),
+                ..Held::default()
+            };
+            return (held, true);
         }
-        let mut added = false;
+        let mut fresh = Vec::new();
         let mut changed: Vec<Change> = Vec::new();
         for tool in &offer.tools {
             let old = match self.tools.get(&tool.name) {
@@ -227,7 +252,8 @@ impl Pinned {
                 Some(old) => Some(old.clone()),
                 None if self.tools.len() < TOOLS => {
                     self.tools.insert(tool.name.clone(), tool.clone());
-                    added = true;
+                    self.late.insert(tool.name.clone());
+                    fresh.push(tool.name.clone());
                     continue;
                 }
                 None => None,
@@ -238,8 +264,20 @@ impl Pinned {
                 new: tool.clone(),
             });
         }
-        let anew = false;
-        (Held { changed, anew }, added)
+        let names = || offer.tools.iter().map(|tool| &tool.name);
+        let is_accepted = |name: &&String| self.accepted.contains(*name);
+        let added = !fresh.is_empty();
+        let held = Held {
+            changed,
+            anew: false,
+            unaccepted: names().filter(|name| !is_accepted(name)).cloned().collect(),
+            late: names()
+                .filter(|name| self.late.contains(*name))
+                .cloned()
+                .collect(),
+            fresh,
+        };
+        (held, added)
     }
 }
 
@@ -371,8 +409,12 @@ mod tests {
             pins.hold(&[(&server, &offer)], "now").unwrap().remove(0)
         };
         assert!(!hold("http://a/", "one").anew);
+        let whole = (server("http://a/"), offer(&[("a", "one")]));
+        pins.accept(&whole.0, &whole.1, None, "now").unwrap();
+        assert!(hold("http://a/", "one").unaccepted.is_empty());
         let held = hold("http://b/", "two");
         assert!(held.anew && held.changed.is_empty());
+        assert_eq!(held.unaccepted.len(), 1, "what was accepted was another's");
         let held = hold("http://b/", "three");
         assert!(!held.anew && held.changed.len() == 1);
         assert!(pins.pinned(&server("http://c/")).unwrap().is_empty());
@@ -396,6 +438,47 @@ mod tests {
         pins.accept(&server, &many(TOOLS, TOOLS + 3), None, "now")
             .unwrap();
         assert!(held(&many(TOOLS, TOOLS + 3)).changed.is_empty());
+    }
+
+    #[test]
+    fn what_nobody_has_accepted_is_told() {
+        let temp = tempfile::tempdir().unwrap();
+        let pins = Pins::at(temp.path());
+        let server = server("http://a/");
+        let hold = |offer: &Offer| {
+            let held = pins.hold(&[(&server, offer)], "now").unwrap().remove(0);
+            let words =
+                |names: &mut dyn Iterator<Item = String>| names.collect::<Vec<_>>().join(" ");
+            let (mut unaccepted, mut late) = (held.unaccepted.into_iter(), held.late.into_iter());
+            [
+                words(&mut unaccepted),
+                words(&mut late),
+                held.fresh.join(" "),
+            ]
+        };
+        let accept = |offer: &Offer, tools: Option<&[String]>| {
+            pins.accept(&server, offer, tools, "now").unwrap();
+        };
+        let one = offer(&[("a", "x"), ("b", "x")]);
+        assert_eq!(hold(&one), ["a b", "", ""]);
+        accept(&one, Some(&["a".into()]));
+        assert_eq!(hold(&one), ["b", "", ""]);
+        let more = offer(&[("a", "x"), ("b", "x"), ("c", "x")]);
+        assert_eq!(hold(&more), ["b c", "c", "c"]);
+        assert_eq!(hold(&more), ["b c", "c", ""], "it is new once");
+        accept(&more, Some(&["c".into()]));
+        assert_eq!(hold(&more), ["b", "", ""]);
+        accept(&more, None);
+        assert_eq!(hold(&more), ["", "", ""]);
+        // A file of before says nothing of it.
+        let file = temp.path().join("pins.json");
+        let text = std::fs::read(&file).unwrap();
+        let mut written: serde_json::Value = serde_json::from_slice(&text).unwrap();
+        let server = written["servers"]["s"].as_object_mut().unwrap();
+        server.remove("accepted");
+        server.remove("late");
+        std::fs::write(&file, written.to_string()).unwrap();
+        assert_eq!(hold(&more), ["a b c", "", ""]);
     }
 
     #[test]

@@ -16,6 +16,9 @@ use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+/// How often a server may say in the middle of a call that it offers something else.
+const TRIES: usize = 5;
+
 /// The servers of a run, and what is known of them.
 #[derive(Clone)]
 pub struct Roster(Arc<Inner>);
@@ -59,6 +62,8 @@ pub struct Offers {
     pub prompts: Vec<String>,
     /// What the names of those tools begin with whose servers are missing.
     pub missing: Vec<String>,
+    /// The servers of those tools whose words no person has accepted.
+    pub unaccepted: BTreeSet<String>,
 }
 
 /// A tool, as a model is shown it.
@@ -70,7 +75,7 @@ pub struct Shown {
     pub tool: String,
     pub description: String,
     pub schema: Value,
-    /// The server says that it changes nothing.
+    /// The server says that it changes nothing, and has said so from the beginning or to a person who accepted it.
     pub reads_only: bool,
     /// It is not what it was, and is shown as that: it cannot be called.
     pub changed: bool,
@@ -86,6 +91,8 @@ pub struct Look {
     pub changed: Vec<Change>,
     /// Another server was known by this name.
     pub anew: bool,
+    /// The tools that no person has accepted.
+    pub unaccepted: BTreeSet<String>,
 }
 
 /// Why a tool was not called.
@@ -241,6 +248,14 @@ impl Roster {
                     "MCP server `{name}` is reached in another way than when its tools were first seen: they are taken as new"
                 ));
             }
+            if !held.fresh.is_empty() {
+                let fresh: Vec<String> = held.fresh.iter().map(|it| words::line(it, 80)).collect();
+                let fresh = words::short(&fresh.join("`, `"), 300);
+                notice(&format!(
+                    "MCP server `{name}` has tools that it did not have: `{fresh}`; each call of them is asked about until \
+                     `nanobot mcp accept {name}`"
+                ));
+            }
             let mut changed: BTreeMap<String, Option<Offered>> = BTreeMap::new();
             for change in held.changed {
                 changed.insert(change.tool, change.old);
@@ -269,10 +284,15 @@ impl Roster {
                         continue;
                     }
                 };
-                if (wanted.tool)(&ours) {
-                    offers
-                        .tools
-                        .extend(shown(ours, server, tool, changed.get(&tool.name)));
+                if (wanted.tool)(&ours)
+                    && let Some(mut shown) = shown(ours, server, tool, changed.get(&tool.name))
+                {
+                    // Whoever may not change what a tool says could let another one say it.
+                    shown.reads_only &= !held.late.contains(&tool.name);
+                    if held.unaccepted.contains(&tool.name) {
+                        offers.unaccepted.insert(name.clone());
+                    }
+                    offers.tools.push(shown);
                 }
             }
             let is_plain = |named: &&String| !named.contains(['*', '?']);
@@ -312,14 +332,23 @@ impl Roster {
         arguments: &Value,
         say: &mut dyn FnMut(&str),
     ) -> Result<Answer, Missed> {
-        let held = self.reach(server)?;
-        if held.changed.contains(tool) {
-            return Err(Missed::Changed);
+        let mut tries = TRIES;
+        loop {
+            let held = self.reach(server)?;
+            if held.changed.contains(tool) {
+                return Err(Missed::Changed);
+            }
+            if !held.offer.tools.iter().any(|offered| offered.name == tool) {
+                return Err(Missed::Gone);
+            }
+            let given = held.given.unwrap_or_default();
+            tries -= 1;
+            match self.0.fleet.call(server, &given, tool, arguments, say) {
+                // Between the look and the call it said that it offers something else.
+                Err(Failed::Altered) if tries > 0 => {}
+                done => return Ok(done?),
+            }
         }
-        if !held.offer.tools.iter().any(|offered| offered.name == tool) {
-            return Err(Missed::Gone);
-        }
-        Ok(self.0.fleet.call(server, tool, arguments, say)?)
     }
 
     /// What stands at `uri` of `server`.
@@ -369,6 +398,11 @@ impl Roster {
     /// # Errors
     /// It cannot be reached, or not be held to what it offered first.
     pub fn look(&self, server: &str) -> Result<Look, Failed> {
+        self.look_at(server, true)
+    }
+
+    /// The same; what was never seen is remembered where `pin` says so.
+    fn look_at(&self, server: &str, pin: bool) -> Result<Look, Failed> {
         let server = self.server(server)?;
         if let Some(words) = &server.unusable {
             return Err(Failed::Unusable(words.clone()));
@@ -391,11 +425,19 @@ impl Roster {
             None => return Err(Failed::Unreachable("it is not there".into())),
         };
         let (offer, notes) = measure::kept((*given).clone());
-        let held = pins
-            .hold(&[(server, &offer)], &clock.stamp())
-            .map_err(|error| Failed::Unusable(format!("{error:#}")))?;
+        let pairs = [(server, &offer)];
+        let held = match pin {
+            true => pins.hold(&pairs, &clock.stamp()),
+            false => pins.changed(&pairs),
+        };
+        let held = held.map_err(|error| Failed::Unusable(format!("{error:#}")))?;
         cache.keep(server, &offer);
-        let pin::Held { changed, anew } = held.into_iter().next().unwrap_or_default();
+        let pin::Held {
+            changed,
+            anew,
+            unaccepted,
+            ..
+        } = held.into_iter().next().unwrap_or_default();
         let offer = Arc::new(offer);
         let held = Held {
             changed: changed.iter().map(|change| change.tool.clone()).collect(),
@@ -408,6 +450,7 @@ impl Roster {
             notes,
             changed,
             anew,
+            unaccepted,
         })
     }
 
@@ -474,7 +517,8 @@ impl Roster {
         if let Some(held) = self.same(name, &given) {
             return Ok(held);
         }
-        self.look(name)?;
+        // What is new is pinned where it can be told.
+        self.look_at(name, false)?;
         Ok(self.held().get(name).cloned().unwrap_or_default())
     }
 

@@ -19,6 +19,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use url::Url;
 
 pub mod addresses;
+mod sent;
 
 /// What is ours when the user's place is taken: the guards' words, by the end of the message's id.
 const OUR_MARKS: &[&str] = &["lost", "plan", "task", "warning"];

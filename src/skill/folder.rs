@@ -5,7 +5,7 @@ use crate::sys::beneath::Root;
 use anyhow::{Context, Result, bail};
 use std::io::Read;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 /// The most that a folder may hold, and how deep: more is no skill, and nobody would look through it.
 const ENTRIES: usize = 1_000;
@@ -195,6 +195,19 @@ impl Folder {
 fn trouble_of(root: &Path, path: &Path, target: &Path) -> Option<&'static str> {
     if target.is_absolute() {
         return Some("leads out of the folder");
+    }
+    // Out of the folder and in again, it leads elsewhere once the folder has another place.
+    let Ok(below) = path.strip_prefix(root) else {
+        return Some("leads out of the folder");
+    };
+    let mut depth = below.components().count().saturating_sub(1);
+    for step in target.components() {
+        depth = match step {
+            Component::ParentDir if depth == 0 => return Some("leads out of the folder"),
+            Component::ParentDir => depth - 1,
+            Component::Normal(_) => depth + 1,
+            Component::CurDir | Component::RootDir | Component::Prefix(_) => depth,
+        };
     }
     match std::fs::canonicalize(path) {
         Ok(end) if end.starts_with(root) => None,

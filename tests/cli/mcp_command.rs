@@ -173,7 +173,22 @@ fn a_call_by_hand_prints_what_the_server_answers() {
 #[test]
 fn what_has_changed_is_shown_and_accepted() {
     let story = with(&[("one", plan(), json!({}))]);
-    story.run(["mcp", "test", "one"]).stdout_has("ok ");
+    story
+        .run(["mcp", "test", "one"])
+        .stdout_has("ok ")
+        .stdout_has("2 not accepted yet");
+    // What was seen, but by nobody, is shown as a whole.
+    story
+        .run(["mcp", "accept", "one"])
+        .status(77)
+        .stdout_has("+name: look\n")
+        .stdout_has("See \\u{1b}[31mred\\u{200b}.\n")
+        .stdout_has("+name: set\n")
+        .stderr_has("2 tools of `one` changed or new, and nothing was accepted");
+    story
+        .run(["mcp", "accept", "one", "--yes"])
+        .stdout_has("+name: set\n")
+        .stderr("nanobot: 2 tools of `one` accepted\n");
     story
         .run(["mcp", "accept", "one"])
         .stderr("nanobot: nothing has changed\n");
@@ -244,6 +259,9 @@ fn servers_are_added_and_removed() {
     let ran = story.run(add.iter().chain(&command));
     let error = ran.error_text();
     assert!(ran.text().starts_with("ok    one: "), "{error}");
+    // Who adds it, accepts it.
+    assert!(!ran.text().contains("not accepted"), "{}", ran.text());
+    story.run(["mcp", "list"]).stdout_has(" ok ");
     assert!(
         error.contains("`mcp_one_*` is in `tools.allow` now"),
         "{error}"

@@ -301,7 +301,7 @@ fn what_is_installed_is_told_first() {
         &[
             (
                 "SKILL.md",
-                "---\nname: pdf\ndescription: fills forms\nallowed-tools: Bash(qpdf:*) Read\nalways: true\n---\nSee https://evil.example/x).\n",
+                "---\nname: pdf\ndescription: fills forms\nallowed-tools: Bash(qpdf:*) Read\nalways: true\n---\nSee https://evil.example/x), HTTPS://Loud.example/y.\n",
             ),
             (
                 "scripts/fill.py",
@@ -327,7 +327,9 @@ fn what_is_installed_is_told_first() {
         "scripts/link -> ../notes/a.txt\n",
         "not taken: .git/, which is version control's\n",
         "scripts   scripts/fill.py, run by /usr/bin/env python3\n",
-        "addresses https://evil.example/x\n",
+        "addresses HTTPS://Loud.example/y\n",
+        "https://evil.example/x\n",
+        "reaches   freely, whatever was read before: evil.example, loud.example\n",
         "odd       `scripts/fill.py` has characters that nobody sees: 1\n",
     ];
     let from = from.to_str().unwrap();
@@ -462,11 +464,14 @@ fn what_is_no_skill_is_not_installed() {
     write(&story.home().join("secret"), b"secret");
     refused("nowhere", 66, "there is no `nowhere`");
     folder(&story.dir().join("empty"), &[("notes.md", "x")]);
-    refused("empty", 65, "has no SKILL.md that is a file");
+    refused("empty", 65, "there is no SKILL.md in `empty`");
     symlink(story.home().join("secret"), skill("out").join("key")).unwrap();
     refused("out", 65, "`key` is a link to");
     symlink("../../home/secret", skill("up").join("key")).unwrap();
     refused("up", 65, "leads out of the folder");
+    // Out, and by its present place in again.
+    symlink("../round/SKILL.md", skill("round").join("key")).unwrap();
+    refused("round", 65, "leads out of the folder");
     symlink("nowhere", skill("lost").join("key")).unwrap();
     refused("lost", 65, "leads nowhere");
     symlink(

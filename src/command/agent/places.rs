@@ -144,6 +144,9 @@ pub(in crate::command) fn set(
     }
     let granted = further(&policy);
     let seen = web::seen(settings, &policy);
+    if let Some(what) = foreign.strangers() {
+        seen.taint(&what);
+    }
     let mut files = Files::new(policy.reach.clone())
         .with_context(|| format!("open `{}`", directory.display()))?
         .minding(Arc::clone(&seen));
@@ -178,10 +181,10 @@ pub(in crate::command) fn set(
     });
     found.notices().iter().for_each(|text| notice(text));
     let skills = found.skills;
-    // What comes with the program is no choice of the user's.
-    let chosen = skills
-        .iter()
-        .filter(|skill| skill.source != Source::BuiltIn);
+    // What comes with the program is no choice of the user's, and what the model is not to use frees nothing.
+    let chosen = skills.iter().filter(|skill| {
+        skill.source != Source::BuiltIn && skill.is_offered && skill.is_available()
+    });
     let taught = chosen.flat_map(|skill| linked_hosts(&skill.body));
     let common = Common {
         seen,
@@ -378,7 +381,7 @@ fn all_tools(
     }
     tools.push(Box::new(Todo::new()));
     tools.extend(web::tools(world, settings, policy, common));
-    tools.extend(common.foreign.tools());
+    tools.extend(common.foreign.tools(world, policy, common));
     tools
 }
 

@@ -1,12 +1,13 @@
 //! The MCP servers of a run: what they offer it, as far as it may have any of it, and what the policy is told of that. Where
 //! no server is configured, or none of their tools could be on offer, nothing is looked at.
 
-use super::places::Cast;
+use super::places::{Cast, Common};
+use super::web;
 use crate::World;
 use crate::command::walls;
 use crate::mcp::client::Ground;
 use crate::mcp::name::PREFIX;
-use crate::mcp::roster::{Offers, Wanted};
+use crate::mcp::roster::{Offers, Roster, Wanted};
 use crate::policy::Policy;
 use crate::tool::Tool;
 use crate::tool::mcp::result::Limits;
@@ -18,7 +19,7 @@ use std::sync::Arc;
 #[derive(Clone, Default)]
 pub(in crate::command) struct Foreign {
     /// `None` where there are no servers.
-    means: Option<Means>,
+    servers: Option<(Roster, Limits)>,
     offers: Arc<Offers>,
 }
 
@@ -29,10 +30,43 @@ impl Foreign {
         may_change.for_each(|tool| policy.beware(&tool.name));
     }
 
-    /// All tools that are offered.
-    pub(super) fn tools(&self) -> Vec<Box<dyn Tool>> {
-        let means = self.means.iter();
-        means.flat_map(|means| tools(means, &self.offers)).collect()
+    /// All tools that are offered, for a run under `policy`.
+    pub(super) fn tools(
+        &self,
+        world: &World,
+        policy: &Policy,
+        common: &Common,
+    ) -> Vec<Box<dyn Tool>> {
+        let Some((roster, limits)) = &self.servers else {
+            return Vec::new();
+        };
+        let means = Means {
+            roster: roster.clone(),
+            limits: *limits,
+            env: world.env.clone(),
+            seen: Arc::clone(&common.seen),
+            free: web::free(policy, common),
+        };
+        tools(&means, &self.offers)
+    }
+
+    /// The words of strangers that these tools bring into the conversation before any of them is called: what servers say
+    /// of them, where no person has accepted that.
+    pub(super) fn strangers(&self) -> Option<String> {
+        let names: Vec<&str> = self.offers.unaccepted.iter().map(String::as_str).collect();
+        let whose = match names.as_slice() {
+            [] => return None,
+            [name] => format!("the MCP server `{name}`"),
+            names => format!("the MCP servers `{}`", names.join("`, `")),
+        };
+        let accept: Vec<String> = names
+            .iter()
+            .map(|name| format!("`nanobot mcp accept {name}`"))
+            .collect();
+        let accept = accept.join(", ");
+        Some(format!(
+            "the tools of {whose}, which nobody has accepted yet: {accept}"
+        ))
     }
 
     /// Whether `tool` may be one of a server's that is missing.
@@ -94,11 +128,7 @@ pub(super) fn offered(
         offline,
     };
     Ok(Foreign {
-        means: Some(Means {
-            roster,
-            limits,
-            env: world.env.clone(),
-        }),
+        servers: Some((roster, limits)),
         offers: Arc::new(offers),
     })
 }

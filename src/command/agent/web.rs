@@ -23,6 +23,14 @@ pub(super) fn seen(settings: &Settings, policy: &Policy) -> Arc<Seen> {
     }))
 }
 
+/// What a run under `policy` may reach whatever it has seen.
+pub(super) fn free(policy: &Policy, common: &Common) -> Free {
+    Free {
+        net: policy.net.clone(),
+        hosts: common.hosts.clone(),
+    }
+}
+
 /// The tools, in the order of the Python program; none where the config wants none.
 pub(super) fn tools(
     world: &World,
@@ -37,10 +45,7 @@ pub(super) fn tools(
     let web = Arc::new(Web {
         policy: Arc::clone(policy),
         seen: Arc::clone(&common.seen),
-        free: Free {
-            net: policy.net.clone(),
-            hosts: common.hosts.clone(),
-        },
+        free: free(policy, common),
         spared: settings.spared.clone(),
         offline: common.offline,
         proxy: settings.proxy.clone(),

@@ -1,4 +1,5 @@
-//! `mcp accept`: what has changed of a server's tools is shown, and taken as it is now where somebody says so.
+//! `mcp accept`: what has changed of a server's tools is shown, and what nobody has accepted before, and taken as it is now
+//! where somebody says so.
 
 use super::{Desk, show};
 use crate::diff::Diff;
@@ -13,6 +14,8 @@ use console::Style;
 
 /// Lines around a difference.
 const AROUND: u32 = 3;
+/// The same where nobody has accepted the rest either.
+const ALL: u32 = 1 << 24;
 
 pub(super) fn run(desk: &Desk<'_>, server: &str, tools: &[String], yes: bool) -> Result<Exit> {
     let server = desk.server(server)?;
@@ -26,9 +29,17 @@ pub(super) fn run(desk: &Desk<'_>, server: &str, tools: &[String], yes: bool) ->
             .map(|tool| show::find(server, offer, tool))
             .collect::<Result<_>>()?,
     };
-    let changed: Vec<&Change> = look
-        .changed
-        .iter()
+    let is_new = |tool: &&Offered| {
+        let is_changed = look.changed.iter().any(|change| change.tool == tool.name);
+        look.unaccepted.contains(&tool.name) && !is_changed
+    };
+    let news = offer.tools.iter().filter(is_new).map(|tool| Change {
+        tool: tool.name.clone(),
+        old: None,
+        new: tool.clone(),
+    });
+    let changes = look.changed.iter().cloned().chain(news);
+    let changed: Vec<Change> = changes
         .filter(|change| wanted.iter().any(|tool| tool.name == change.tool))
         .collect();
     if changed.is_empty() {
@@ -36,7 +47,11 @@ pub(super) fn run(desk: &Desk<'_>, server: &str, tools: &[String], yes: bool) ->
         return Ok(Exit::Answered);
     }
     for change in &changed {
-        show_change(desk, change)?;
+        let around = match look.unaccepted.contains(&change.tool) {
+            true => ALL,
+            false => AROUND,
+        };
+        show_change(desk, change, around)?;
     }
     let count = match changed.len() {
         1 => "1 tool".to_owned(),
@@ -44,7 +59,7 @@ pub(super) fn run(desk: &Desk<'_>, server: &str, tools: &[String], yes: bool) ->
     };
     if !yes && !Terminal::is_attended() {
         let cause = format!(
-            "{count} of `{}` changed, and nothing was accepted",
+            "{count} of `{}` changed or new, and nothing was accepted",
             server.name
         );
         let hint = format!("nanobot mcp accept {} --yes", server.name);
@@ -67,13 +82,13 @@ pub(super) fn run(desk: &Desk<'_>, server: &str, tools: &[String], yes: bool) ->
     Ok(Exit::Answered)
 }
 
-fn show_change(desk: &Desk<'_>, change: &Change) -> Result<()> {
+fn show_change(desk: &Desk<'_>, change: &Change, around: u32) -> Result<()> {
     let old = change.old.as_ref().map(pin::text).unwrap_or_default();
     let new = pin::text(&change.new);
     let mut page = Page::on(desk.world.terminal);
     page.paint(&words::line(&change.tool, 200), &Style::new().bold())?;
     page.put("\n")?;
-    for line in Diff::between(&old, &new).unified(AROUND).lines() {
+    for line in Diff::between(&old, &new).unified(around).lines() {
         let style = match line.as_bytes().first() {
             Some(b'+') => Style::new().green(),
             Some(b'-') => Style::new().red(),

@@ -7,7 +7,7 @@ use crate::mcp::offer::{Answer, Piece};
 use crate::mcp::roster::{Missed, Roster};
 use crate::mcp::words;
 use crate::settings::servers::Server;
-use crate::sys::secret::hide;
+use crate::sys::secret::{hide, hide_json};
 use anyhow::Result;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -157,8 +157,11 @@ fn object(answer: &Answer) -> Value {
             uri,
             name,
             description,
-        } => json!({ "type": "link", "uri": uri, "name": name, "description": description }),
+        } => {
+            json!({ "type": "link", "uri": hide(uri), "name": hide(name), "description": hide(description) })
+        }
     };
     let pieces: Vec<Value> = answer.pieces.iter().map(piece).collect();
-    json!({ "is_error": answer.is_error, "content": pieces, "structured": answer.structured })
+    let structured = answer.structured.as_ref().map(hide_json);
+    json!({ "is_error": answer.is_error, "content": pieces, "structured": structured })
 }

@@ -19,6 +19,8 @@ struct Row<'s> {
     offer: Option<Offer>,
     /// Its tools that are not what they were.
     changed: Vec<String>,
+    /// Those that no person has accepted.
+    unaccepted: Vec<String>,
     /// What is wrong with it.
     error: Option<String>,
 }
@@ -73,10 +75,12 @@ fn look<'s>(desk: &Desk<'_>, server: &'s Server) -> Result<Row<'s>> {
         Some(offer) => desk.pins.changed(&[(server, offer)])?,
         None => Vec::new(),
     };
-    let changed = held.into_iter().flat_map(|held| held.changed);
+    let held = held.into_iter().next().unwrap_or_default();
+    let changed = held.changed.into_iter();
     Ok(Row {
         server,
         changed: changed.map(|change| change.tool).collect(),
+        unaccepted: held.unaccepted.into_iter().collect(),
         error: server.unusable.clone().or(failed),
         offer,
     })
@@ -121,6 +125,7 @@ fn state(row: &Row<'_>) -> String {
         server,
         offer,
         changed,
+        unaccepted,
         error,
     } = row;
     if server.disabled {
@@ -129,7 +134,14 @@ fn state(row: &Row<'_>) -> String {
     match (error, offer, changed.len()) {
         (Some(words), ..) => words::line(words, 200),
         (None, None, _) => "not asked yet".into(),
-        (None, Some(_), 0) => "ok".into(),
+        (None, Some(_), 0) if unaccepted.is_empty() => "ok".into(),
+        (None, Some(_), 0) => {
+            let count = unaccepted.len();
+            format!(
+                "{count} not accepted yet: `nanobot mcp accept {}`",
+                server.name
+            )
+        }
         (None, Some(_), count) => format!("{count} changed: `nanobot mcp accept {}`", server.name),
     }
 }
@@ -159,6 +171,7 @@ fn object(row: &Row<'_>) -> Value {
         server,
         offer,
         changed,
+        unaccepted,
         error,
     } = row;
     let told = offer.as_ref().map(|offer| told(server, offer));
@@ -168,6 +181,7 @@ fn object(row: &Row<'_>) -> Value {
         "resources": offer.as_ref().map(|offer| offer.resources.len() + offer.templates.len()),
         "prompts": offer.as_ref().map(|offer| offer.prompts.len()),
         "protocol": offer.as_ref().map(|offer| &offer.protocol), "server": offer.as_ref().map(|offer| &offer.server),
-        "changed": changed, "error": error.clone().or_else(|| (!changed.is_empty()).then(|| state(row))),
+        "changed": changed, "unaccepted": unaccepted,
+        "error": error.clone().or_else(|| (!changed.is_empty()).then(|| state(row))),
     })
 }

@@ -213,7 +213,7 @@ fn failure(server: &Server, failed: &Failed) -> anyhow::Error {
         Failed::Unusable(_) => cannot(server, &words),
         Failed::Login(_) => fail(Exit::Config, format!("MCP server `{name}`: {words}")),
         Failed::Refused(_) => fail(Exit::Failed, format!("MCP server `{name}`: {words}")),
-        Failed::Unreachable(_) | Failed::Broken(_) | Failed::Late(_) => {
+        Failed::Unreachable(_) | Failed::Broken(_) | Failed::Late(_) | Failed::Altered => {
             fail(Exit::Unavailable, format!("MCP server `{name}`: {words}"))
         }
     }

@@ -27,6 +27,14 @@ impl Asked<'_> {
         let changes = look.flat_map(|look| &look.changed);
         changes.map(|change| change.tool.as_str()).collect()
     }
+
+    /// The tools that no person has accepted, but for those that have changed.
+    fn unaccepted(&self) -> Vec<&str> {
+        let changed = self.changed();
+        let look = self.look.as_ref().ok().into_iter();
+        let names = look.flat_map(|look| &look.unaccepted).map(String::as_str);
+        names.filter(|name| !changed.contains(name)).collect()
+    }
 }
 
 pub(super) fn run(desk: &Desk<'_>, names: &[String], as_json: bool) -> Result<Exit> {
@@ -67,7 +75,7 @@ pub(super) fn added(desk: &Desk<'_>, name: &str) -> Result<Exit> {
     ask(desk, &[server], &mut |asked| all.push(asked));
     desk.roster.end();
     let mut status = Exit::Answered;
-    for asked in all {
+    for mut asked in all {
         if let Err(error) = asked.look {
             notice(
                 desk.world,
@@ -76,6 +84,18 @@ pub(super) fn added(desk: &Desk<'_>, name: &str) -> Result<Exit> {
                 ),
             );
             return Err(error);
+        }
+        // Who adds a server takes what it offers; but not what it has offered otherwise before.
+        if let Ok(look) = &mut asked.look {
+            let is_same = |name: &String| !look.changed.iter().any(|change| change.tool == *name);
+            let taken: Vec<String> = look
+                .unaccepted
+                .iter()
+                .filter(|it| is_same(it))
+                .cloned()
+                .collect();
+            desk.roster.accept(name, Some(&taken))?;
+            look.unaccepted.retain(|name| !taken.contains(name));
         }
         tell(desk, &asked, false)?;
         status = self::status(&asked);
@@ -198,6 +218,14 @@ fn tell(desk: &Desk<'_>, asked: &Asked<'_>, as_json: bool) -> Result<()> {
             changed.join(", ")
         ));
     }
+    let unaccepted = asked.unaccepted();
+    if !unaccepted.is_empty() {
+        line.push_str(&format!(
+            "\nwarn  {name}: {} not accepted yet, and strangers' words to whoever is told of them\n      try: nanobot mcp \
+             accept {name}",
+            unaccepted.len()
+        ));
+    }
     terminal.print(&format!("{line}\n"))
 }
 
@@ -206,7 +234,7 @@ fn object(asked: &Asked<'_>) -> Value {
     let changed = asked.changed();
     let mut line = json!({
         "name": asked.server.name, "ok": asked.look.is_ok() && changed.is_empty(), "ms": ms,
-        "by": way(asked.server), "changed": changed, "error": null,
+        "by": way(asked.server), "changed": changed, "unaccepted": asked.unaccepted(), "error": null,
     });
     match &asked.look {
         Err(error) => line["error"] = json!(format!("{error:#}")),

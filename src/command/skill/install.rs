@@ -5,6 +5,7 @@ use super::{look, notice, settings};
 use crate::World;
 use crate::cli::skill::Install;
 use crate::error::{Exit, fail, fail_hint};
+use crate::policy::seen::addresses::linked_hosts;
 use crate::skill::folder::{Entry, Folder, Kind};
 use crate::skill::install::{self, Piece};
 use crate::skill::{BuiltIn, Requirements, Skill, TEXT_LIMIT, hidden_in, is_fit, is_name, parse};
@@ -203,6 +204,7 @@ impl Parcel {
             ("files", lines.join("\n")),
             ("scripts", self.scripts().join("\n")),
             ("addresses", self.addresses().join("\n")),
+            ("reaches", reached(skill)),
             ("odd", odd.join("\n")),
         ];
         rows_of(&rows, world.terminal.width())
@@ -259,6 +261,16 @@ impl Parcel {
     }
 }
 
+/// The hosts that `skill` makes free for the web tools, all of them, as whoever installs it should know.
+pub(super) fn reached(skill: &Skill) -> String {
+    let hosts: BTreeSet<String> = linked_hosts(&skill.body).collect();
+    let hosts: Vec<String> = hosts.into_iter().collect();
+    match hosts.is_empty() {
+        true => String::new(),
+        false => format!("freely, whatever was read before: {}", hosts.join(", ")),
+    }
+}
+
 /// The text of a SKILL.md in a folder that is refused.
 fn text_of(root: &Path, entry: &Entry) -> Vec<u8> {
     let is_text = entry.path == Path::new("SKILL.md") && matches!(entry.kind, Kind::File { .. });
@@ -269,8 +281,17 @@ fn text_of(root: &Path, entry: &Entry) -> Vec<u8> {
 
 /// The addresses in `text`, up to where each plainly ends.
 fn addresses(text: &str) -> impl Iterator<Item = &str> {
-    let starts = text.match_indices("http").map(|(at, _)| &text[at..]);
-    let starts = starts.filter(|rest| rest.starts_with("http://") || rest.starts_with("https://"));
+    let starts = text.match_indices("://").filter_map(|(at, _)| {
+        let schemes = ["https", "http"].iter();
+        let start = schemes.filter_map(|scheme| at.checked_sub(scheme.len()));
+        let mut found = start.filter(|start| {
+            let scheme = text.get(*start..at).unwrap_or_default();
+            ["http", "https"]
+                .iter()
+                .any(|it| scheme.eq_ignore_ascii_case(it))
+        });
+        found.next().map(|start| &text[start..])
+    });
     starts.map(|rest| {
         let ends = |letter: char| letter.is_whitespace() || "<>\"'`)]}|\\".contains(letter);
         let address = rest.split(ends).next().unwrap_or_default();

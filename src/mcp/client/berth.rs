@@ -61,7 +61,12 @@ struct Live {
 /// What is asked of a server.
 #[derive(Clone)]
 pub(super) enum Wish {
-    Call(String, Map<String, Value>),
+    Call {
+        tool: String,
+        arguments: Map<String, Value>,
+        /// It is called as this offers it.
+        offer: Arc<Offer>,
+    },
     Read(String),
     Prompt(String, Map<String, Value>),
 }
@@ -76,8 +81,10 @@ enum Lost {
 impl Wish {
     fn request(&self) -> ClientRequest {
         match self.clone() {
-            Self::Call(name, arguments) => {
-                let params = CallToolRequestParams::new(name).with_arguments(arguments);
+            Self::Call {
+                tool, arguments, ..
+            } => {
+                let params = CallToolRequestParams::new(tool).with_arguments(arguments);
                 ClientRequest::CallToolRequest(CallToolRequest::new(params))
             }
             Self::Read(uri) => {
@@ -93,7 +100,7 @@ impl Wish {
 
     fn answer(&self, result: &Value) -> Answer {
         match self {
-            Self::Call(..) => said::called(result),
+            Self::Call { .. } => said::called(result),
             Self::Read(_) => said::read(result),
             Self::Prompt(..) => said::prompted(result),
         }
@@ -151,17 +158,29 @@ impl Berth {
         cancel: Cancel,
     ) -> Result<Answer, Failed> {
         let live = self.up(ground, programs).await?;
+        self.still_offers(wish)?;
         match live.ask(wish, &mut say, cancel.clone()).await {
             Ok(answer) => Ok(answer),
             Err(Lost::Failed(failed)) => Err(failed),
             Err(Lost::Unsent(_)) => {
                 self.forget(&live).await;
                 let live = self.up(ground, programs).await?;
+                self.still_offers(wish)?;
                 match live.ask(wish, &mut say, cancel).await {
                     Ok(answer) => Ok(answer),
                     Err(Lost::Failed(failed) | Lost::Unsent(failed)) => Err(failed),
                 }
             }
+        }
+    }
+
+    /// Whether what is called is still what was looked at.
+    fn still_offers(&self, wish: &Wish) -> Result<(), Failed> {
+        match (wish, self.newest()) {
+            (Wish::Call { offer, .. }, Some(newest)) if !Arc::ptr_eq(offer, &newest) => {
+                Err(Failed::Altered)
+            }
+            _ => Ok(()),
         }
     }
 

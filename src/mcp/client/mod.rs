@@ -137,13 +137,15 @@ impl Fleet {
         })
     }
 
-    /// Call a tool, by the server's own name of it. `say` takes what the server tells of its progress.
+    /// Call a tool, by the server's own name of it, as long as the server offers what [`Self::reach`] gave as `offer`. `say`
+    /// takes what the server tells of its progress.
     ///
     /// # Errors
     /// As [`Failed`] says. That the tool itself failed is an answer.
     pub fn call(
         &self,
         server: &str,
+        offer: &Arc<Offer>,
         tool: &str,
         arguments: &Value,
         say: &mut dyn FnMut(&str),
@@ -153,7 +155,11 @@ impl Fleet {
             Value::Null => Map::new(),
             _ => return Err(Failed::Refused("its arguments are no object".into())),
         };
-        let wish = Wish::Call(tool.to_owned(), arguments);
+        let wish = Wish::Call {
+            tool: tool.to_owned(),
+            arguments,
+            offer: Arc::clone(offer),
+        };
         self.0.ask(server, wish, say)
     }
 
@@ -421,9 +427,11 @@ for line in sys.stdin:
         }
 
         fn call(&self, tool: &str) -> Result<String, Failed> {
+            let offer = self.fleet.reach(&["fake"]).remove(0).1?;
+            let arguments = json!({"a": 1});
             let answer = self
                 .fleet
-                .call("fake", tool, &json!({"a": 1}), &mut |_| {})?;
+                .call("fake", &offer, tool, &arguments, &mut |_| {})?;
             match &answer.pieces[..] {
                 [Piece::Text(text)] => Ok(text.clone()),
                 other => panic!("{other:?}"),
@@ -470,9 +478,10 @@ for line in sys.stdin:
         );
         let mut said = Vec::new();
         let arguments = json!({"a": "\u{e9}\n"});
-        let answer = trial.fleet.call("fake", "echo", &arguments, &mut |words| {
-            said.push(words.to_owned());
-        });
+        let mut say = |words: &str| said.push(words.to_owned());
+        let answer = trial
+            .fleet
+            .call("fake", &offer, "echo", &arguments, &mut say);
         let Piece::Text(text) = &answer.unwrap().pieces[0] else {
             panic!()
         };
@@ -492,7 +501,9 @@ for line in sys.stdin:
         assert!(trial.call("echo").is_ok());
         assert_eq!(trial.told(), ["start", "start"]);
         assert!(matches!(
-            trial.fleet.call("other", "x", &json!({}), &mut |_| {}),
+            trial
+                .fleet
+                .call("other", &offer, "x", &json!({}), &mut |_| {}),
             Err(Failed::Unusable(_))
         ));
     }
@@ -584,9 +595,15 @@ for line in sys.stdin:
     fn lists_that_change_are_read_again_and_have_an_end() {
         let _alone = alone();
         let trial = Trial::new("");
+        let before = trial.fleet.reach(&["fake"]).remove(0).1.unwrap();
         assert_eq!(trial.call("more").unwrap(), "ok");
+        // Whoever has not looked again calls nothing.
+        let none = json!({});
+        let call = |offer: &Arc<_>| trial.fleet.call("fake", offer, "echo", &none, &mut |_| {});
+        assert_eq!(call(&before), Err(Failed::Altered));
         let offer = trial.fleet.reach(&["fake"]).remove(0).1.unwrap();
         assert_eq!(offer.tools.len(), 9);
+        assert!(call(&offer).is_ok());
         let trial = Trial::new("endless");
         assert_eq!(
             trial
@@ -719,9 +736,12 @@ for line in sys.stdin:
             let answer = match call[0].as_str().unwrap() {
                 "read" => fleet.read("it", name),
                 "prompt" => fleet.prompt("it", name, call[2].as_object().unwrap()),
-                _ => fleet.call("it", name, &call[2], &mut |words| {
-                    lines.push(words.to_owned());
-                }),
+                _ => {
+                    let offer = fleet.reach(&["it"]).remove(0).1.unwrap();
+                    fleet.call("it", &offer, name, &call[2], &mut |words| {
+                        lines.push(words.to_owned());
+                    })
+                }
             };
             let words: String = format!("{answer:?}").chars().take(600).collect();
             lines.push(format!("{words} {:?}", started.elapsed()));

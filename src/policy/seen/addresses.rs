@@ -87,7 +87,7 @@ pub(super) fn addresses(text: &str) -> impl Iterator<Item = Url> {
 }
 
 /// `address` without the punctuation of the sentence that it stands in.
-fn unpunctuated(address: &str) -> &str {
+pub(super) fn unpunctuated(address: &str) -> &str {
     let mut rest = address;
     loop {
         let unmatched = |open: char, close: char| {

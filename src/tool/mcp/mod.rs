@@ -8,6 +8,7 @@ use crate::mcp::roster::{Missed, Offers, Roster, Shown};
 use crate::mcp::words;
 use crate::policy::Refusal;
 use crate::policy::quote::quoted;
+use crate::policy::seen::{Free, Seen};
 use crate::provider::ToolSpec;
 use crate::sys::env::Env;
 use result::Limits;
@@ -28,6 +29,9 @@ pub struct Means {
     pub roster: Roster,
     pub limits: Limits,
     pub env: Env,
+    /// What the run has seen, and the hosts that it may reach all the same.
+    pub seen: Arc<Seen>,
+    pub free: Free,
 }
 
 /// The tools for all that is offered.
@@ -94,7 +98,13 @@ impl Tool for Foreign {
 
     fn run(&self, arguments: &Value, say: &mut dyn FnMut(&str)) -> Result<Output, Failure> {
         let Shown { server, tool, .. } = &self.shown;
-        let Means { roster, .. } = &*self.means;
+        let Means {
+            roster, seen, free, ..
+        } = &*self.means;
+        // What may change something, somebody has consented to.
+        if self.shown.reads_only {
+            seen.allows_sent(arguments, free)?;
+        }
         let mut left = PROGRESS;
         let mut pass = |text: &str| {
             let line = words::line(text, LINE);

@@ -5,6 +5,7 @@ use super::{Means, given};
 use crate::mcp::name::{PROMPT, RESOURCE};
 use crate::mcp::offer::{Prompt, Resource};
 use crate::mcp::words::{line, short};
+use crate::policy::Refusal;
 use crate::provider::ToolSpec;
 use crate::tool::{Effect, Failure, Output, Tool};
 use serde_json::{Map, Value, json};
@@ -47,6 +48,7 @@ impl Tool for Resources {
         let server = known(&self.servers, arguments)?;
         match arguments["uri"].as_str().filter(|uri| !uri.is_empty()) {
             Some(uri) => {
+                allowed(&self.means, server, uri)?;
                 let answer = self.means.roster.read(server, uri);
                 given(&self.means, server, None, answer)
             }
@@ -99,6 +101,8 @@ impl Tool for Prompts {
             Some(name) => {
                 let none = Map::new();
                 let filled = arguments["arguments"].as_object().unwrap_or(&none);
+                let Means { seen, free, .. } = &*self.means;
+                seen.allows_sent(&arguments["arguments"], free)?;
                 let answer = self.means.roster.prompt(server, name, filled);
                 given(&self.means, server, None, answer)
             }
@@ -117,6 +121,45 @@ fn known<'a>(servers: &[String], arguments: &'a Value) -> Result<&'a str, Failur
         true => Ok(name),
         false => Err(format!("there is no server `{name}`").into()),
     }
+}
+
+/// Whether `uri` of `server` may be read: once strangers have had a word, it is one that the server lists, or one that a
+/// template of the server's has room for and that could be asked for.
+fn allowed(means: &Means, server: &str, uri: &str) -> Result<(), Refusal> {
+    let Some(what) = means.seen.untrusted() else {
+        return Ok(());
+    };
+    let offer = means.roster.known(server);
+    if offer.resources.iter().any(|listed| listed.uri == uri) {
+        return Ok(());
+    }
+    if offer.templates.iter().any(|it| fills(&it.uri, uri)) {
+        return means.seen.allows_sent(&json!(uri), &means.free);
+    }
+    Err(Refusal::of(format!(
+        "the conversation holds text of strangers ({what}), so only what `{}` lists is read of it, and this is not listed",
+        line(server, 64)
+    )))
+}
+
+/// Whether `uri` is `template` with its places filled in.
+fn fills(template: &str, uri: &str) -> bool {
+    let mut parts = template.split('{');
+    let Some(mut rest) = uri.strip_prefix(parts.next().unwrap_or_default()) else {
+        return false;
+    };
+    let mut is_open = false;
+    for part in parts {
+        let Some((_, plain)) = part.split_once('}') else {
+            return false;
+        };
+        is_open = plain.is_empty();
+        match rest.find(plain) {
+            Some(at) => rest = &rest[at + plain.len()..],
+            None => return false,
+        }
+    }
+    is_open || rest.is_empty()
 }
 
 /// `lines` of `server`, as much as is shown of a result.
@@ -160,4 +203,25 @@ fn prompt(prompt: &Prompt) -> String {
         arguments.join(", "),
         line(description, 200)
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::fills;
+
+    #[test]
+    fn templates_have_room_for_some() {
+        for (template, uri, expect) in [
+            ("x://a", "x://a", true),
+            ("x://a", "x://ab", false),
+            ("x://{name}", "x://ab/c", true),
+            ("x://{name}/log", "x://ab/log", true),
+            ("x://{name}/log", "x://ab/log/more", false),
+            ("x://{a}/{b}", "x://ab", false),
+            ("x://{name}", "https://evil.example", false),
+            ("x://{name", "x://ab", false),
+        ] {
+            assert_eq!(fills(template, uri), expect, "{template} {uri}");
+        }
+    }
 }

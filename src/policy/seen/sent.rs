@@ -1,0 +1,131 @@
+//! What goes to somebody who may ask for addresses himself, as the server of a tool does: none of the addresses in it may be
+//! of the model's making where the model reads strangers.
+
+use super::addresses::{bare, hosts, unpunctuated};
+use super::{Free, Refusal, Seen};
+use serde_json::Value;
+use url::Url;
+
+impl Seen {
+    /// Whether `arguments` may be sent: that what they name could be asked for.
+    ///
+    /// # Errors
+    /// The refusal of the first address that may not be, with the flag that would grant it.
+    pub fn allows_sent(&self, arguments: &Value, free: &Free) -> Result<(), Refusal> {
+        if self.untrusted().is_none() {
+            return Ok(());
+        }
+        match arguments {
+            Value::String(text) => self.allows_text(text, free),
+            Value::Array(items) => items.iter().try_for_each(|it| self.allows_sent(it, free)),
+            Value::Object(members) => members.iter().try_for_each(|(name, it)| {
+                self.allows_text(name, free)?;
+                self.allows_sent(it, free)
+            }),
+            Value::Null | Value::Bool(_) | Value::Number(_) => Ok(()),
+        }
+    }
+
+    fn allows_text(&self, text: &str, free: &Free) -> Result<(), Refusal> {
+        for ways in named(text) {
+            let mut no = None;
+            for url in &ways {
+                no = self.allows(url, free).err();
+                if no.is_none() {
+                    break;
+                }
+            }
+            if let Some(no) = no {
+                return Err(no);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The addresses that `text` names, each in the ways in which it may end there: all that begin with a scheme, and all of it
+/// where it is a host, with or without what is asked of it, as people write addresses.
+fn named(text: &str) -> Vec<Vec<Url>> {
+    let mut all: Vec<Vec<Url>> = text
+        .match_indices("://")
+        .map(|(at, _)| {
+            let is_scheme = |letter: char| letter.is_ascii_alphanumeric() || "+-.".contains(letter);
+            let scheme = text[..at].trim_end_matches(is_scheme).len();
+            let rest = &text[scheme..];
+            let ends = |letter: char| {
+                letter.is_whitespace() || letter.is_control() || "<>\"`".contains(letter)
+            };
+            let whole = &rest[..rest.find(ends).unwrap_or(rest.len())];
+            let ways = [whole, unpunctuated(whole)];
+            ways.iter().filter_map(|way| reached(way)).collect()
+        })
+        .collect();
+    let whole = bare(text);
+    if all.is_empty() && !whole.contains(char::is_whitespace) {
+        // `//host/x` and `https:/host` are addresses to some.
+        let is_web = |scheme: &&&str| {
+            let start = whole.get(..scheme.len());
+            start.is_some_and(|start| start.eq_ignore_ascii_case(scheme))
+        };
+        let rest = ["https:", "http:"].iter().find(is_web);
+        let is_relative = whole.starts_with("//");
+        let rest = &whole[rest.map_or(0, |scheme| scheme.len())..];
+        let is_marked = is_relative || rest.len() < whole.len();
+        let rest = rest.trim_start_matches(['/', '\\']);
+        let host = &rest[..rest.find(['/', '?', '#', '\\']).unwrap_or(rest.len())];
+        let host = host.rsplit('@').next().unwrap_or_default();
+        let is_local = !is_marked && (whole.starts_with(['/', '.', '~']) || whole.contains('@'));
+        if !is_local && !host.is_empty() && (is_marked || !hosts(host).is_empty()) {
+            all.push(reached(&format!("https://{rest}")).into_iter().collect());
+        }
+    }
+    all.retain(|ways| !ways.is_empty());
+    all
+}
+
+/// `text` as an address of somebody who could be told something by it.
+fn reached(text: &str) -> Option<Url> {
+    let url = Url::parse(text).ok()?;
+    let host = url.host_str().unwrap_or_default();
+    (!host.is_empty() && url.scheme() != "file").then_some(url)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::named;
+
+    #[test]
+    fn addresses_in_what_is_sent() {
+        let check = |text: &str, expect: &[&str]| {
+            let found: Vec<String> = named(text).iter().map(|ways| ways[0].to_string()).collect();
+            assert_eq!(found, expect, "{text}");
+        };
+        check("https://a.example/x?y", &["https://a.example/x?y"]);
+        check(
+            "see HTTPS://a.example/x, or ftp://b.example",
+            &["https://a.example/x,", "ftp://b.example/"],
+        );
+        check("https://a.example/x](y", &["https://a.example/x](y"]);
+        check("`a.example/?d=1`", &["https://a.example/?d=1"]);
+        check("//a.example/x", &["https://a.example/x"]);
+        check("https:a.example", &["https://a.example/"]);
+        check("secret.a.example", &["https://secret.a.example/"]);
+        for plain in [
+            "",
+            "src/main.rs",
+            "/etc/a.example",
+            "./a.example",
+            "main.rs",
+            "what is a.example",
+            "a@b.example",
+            "file:///etc/passwd",
+            "Europe/Berlin",
+            "v1.2.3",
+            "~/x.y/z",
+            "://",
+            "a: b",
+        ] {
+            check(plain, &[]);
+        }
+    }
+}
