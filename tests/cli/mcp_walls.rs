@@ -77,7 +77,7 @@ fn what_is_replaced_or_made_while_a_server_runs_is_closed_to_it() {
             .unwrap()
             .success()
     );
-    let (place, at) = (home.clone(), pipe.clone());
+    let (place, at) = (home, pipe.clone());
     let other = std::thread::spawn(move || {
         // It waits until the server reads.
         let mut gate = OpenOptions::new().write(true).open(at).unwrap();
