@@ -643,8 +643,7 @@ mod tests {
         fn call(&self) -> Result<String, Failed> {
             let ask = || {
                 let offer = self.fleet.reach(&["far"]).remove(0).1?;
-                self.fleet
-                    .call("far", &offer, "t", &json!({}), &mut |_| {})
+                self.fleet.call("far", &offer, "t", &json!({}), &mut |_| {})
             };
             // Who calls looks again at what is offered, where that is not what it was.
             let answer = match ask() {
