@@ -186,7 +186,7 @@ pub(super) fn ask_all(
     let all: Vec<&Server> = used.collect();
     let mut asked = Vec::new();
     test::ask(&desk, &all, &mut |it| {
-        asked.push((it.server.clone(), it.look))
+        asked.push((it.server.clone(), it.look));
     });
     asked.sort_by(|(one, _), (other, _)| one.name.cmp(&other.name));
     desk.roster.end();
