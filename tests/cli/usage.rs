@@ -284,7 +284,7 @@ fn what_turns_used_of_what_they_were_offered() {
         .stderr("nanobot: nothing of the kind was offered or used since 2025-12-04\n");
     Story::bare()
         .run(["usage", "--by", "tool"])
-        .stderr("nanobot: nothing was used yet: no turn has had tools\n");
+        .stderr("nanobot: nothing was used yet: no turn has called a tool\n");
 }
 
 #[test]

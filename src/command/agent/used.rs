@@ -50,9 +50,11 @@ impl Watch {
         }
     }
 
-    /// After the turn. One without tools is not written down.
+    /// After the turn. One that called no tool is written down where servers offered some.
     pub(super) fn record(self, world: &World, account: &Account, tally: &Tally) -> Result<()> {
-        if self.told.is_empty() || tally.iterations == 0 {
+        // A word between two, as most runs are, is not worth a write.
+        let offers_more = self.told.keys().any(|server| !server.is_empty());
+        if tally.iterations == 0 || (tally.tools.is_empty() && !offers_more) {
             return Ok(());
         }
         let calls = |(name, calls): (&String, &crate::turn::ending::Calls)| {

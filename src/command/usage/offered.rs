@@ -36,7 +36,7 @@ pub(super) fn run(world: &World, by: By, start: &Start, as_json: bool) -> Result
     })?;
     if !world.shared.quiet && (!any || sums.is_empty()) {
         let words = match any {
-            false => "nothing was used yet: no turn has had tools".to_owned(),
+            false => "nothing was used yet: no turn has called a tool".to_owned(),
             true => format!("nothing of the kind was offered or used since {start}"),
         };
         world.terminal.complain(&format!("nanobot: {words}"));
