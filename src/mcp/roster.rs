@@ -5,11 +5,11 @@
 use super::cache::{Cache, Known};
 use super::client::{Fleet, Ground};
 use super::name::{self, Names};
-use super::offer::{Answer, Failed, Offer, Offered};
+use super::offer::{Answer, Failed, Offer, Offered, Piece};
 use super::pin::{self, Change, Pins};
 use super::{measure, schema, words};
 use crate::error::{Exit, fail_hint};
-use crate::settings::servers::Server;
+use crate::settings::servers::{Reached, Server};
 use crate::sys::clock::Clock;
 use anyhow::Result;
 use serde_json::{Map, Value};
@@ -346,7 +346,12 @@ impl Roster {
             match self.0.fleet.call(server, &given, tool, arguments, say) {
                 // Between the look and the call it said that it offers something else.
                 Err(Failed::Altered) if tries > 0 => {}
-                done => return Ok(done?),
+                done => {
+                    let mut answer = done?;
+                    let walls = explained(self.server(server)?, &answer);
+                    answer.pieces.extend(walls.map(Piece::Text));
+                    return Ok(answer);
+                }
             }
         }
     }
@@ -555,6 +560,22 @@ fn shown(
         schema: schema::fit(&told.schema),
         reads_only: told.hints.reads_only == Some(true) && told.hints.destructive != Some(true),
         changed: changed.is_some(),
+    })
+}
+
+/// What stands behind a failure that looks as if the sandbox were its cause: the server itself does not know.
+fn explained(server: &Server, answer: &Answer) -> Option<String> {
+    const SIGNS: [&str; 4] = ["EACCES", "EPERM", "ermission denied", "not permitted"];
+    let is_fenced = matches!(server.reached, Reached::Program { .. }) && !server.unfenced;
+    let tells = |piece: &Piece| match piece {
+        Piece::Text(text) => SIGNS.iter().any(|sign| text.contains(sign)),
+        _ => false,
+    };
+    let is_it = is_fenced && answer.is_error && answer.pieces.iter().any(tells);
+    is_it.then(|| {
+        "(This server runs in a sandbox: of the user's files it reads and changes only what its entry in the config names. \
+         `read` and `write` there name more.)"
+            .to_owned()
     })
 }
 

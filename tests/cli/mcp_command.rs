@@ -359,6 +359,24 @@ fn a_conversation_shows_its_servers() {
 }
 
 #[test]
+fn what_the_sandbox_keeps_from_a_server_is_explained() {
+    let mut plan = plan();
+    plan["tools"][0]["gives"] = json!({ "isError": true,
+        "content": [{ "type": "text", "text": "EACCES: permission denied, open '/x'" }] });
+    let expect = |more: Value, has: bool| {
+        let story = with(&[("one", plan.clone(), more)]);
+        let text = story.run(["mcp", "call", "one", "look"]).status(1).text();
+        assert_eq!(
+            text.contains("`read` and `write` there name more"),
+            has,
+            "{text}"
+        );
+    };
+    expect(json!({}), true);
+    expect(json!({ "sandbox": "off" }), false);
+}
+
+#[test]
 fn a_time_that_runs_out_is_told() {
     let mut plan = plan();
     plan["tools"][0]["waits"] = json!(true);
