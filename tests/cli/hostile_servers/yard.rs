@@ -58,10 +58,17 @@ impl Told {
     /// The tool was called, and this was in what it said.
     #[track_caller]
     pub(super) fn called(self, words: &str) -> Self {
+        self.called_with(&[words])
+    }
+
+    /// The tool was called, and one of these was in what it said.
+    #[track_caller]
+    pub(super) fn called_with(self, words: &[&str]) -> Self {
         assert_eq!(self.answer, "Done.\n", "{}", self.complaints);
+        let has_any = |text: &String| words.iter().any(|words| text.contains(words));
         assert!(
-            self.results.iter().any(|text| text.contains(words)),
-            "no {words:?} in {:.3000?}; stderr:\n{}",
+            self.results.iter().any(has_any),
+            "none of {words:?} in {:.3000?}; stderr:\n{}",
             self.results,
             self.complaints
         );
