@@ -5,8 +5,9 @@
 
 use super::Session;
 use super::files::Logged;
+use super::integrity::{TRIES, about, is_newer, mend, refuse_newer, whole_lines};
 use super::line::{self, Closing, Line, Metadata};
-use super::log::{Known, TRIES, about, is_newer, mend, refuse_newer, whole_lines};
+use super::log::Known;
 use super::place::{Place, Sync};
 use super::tail::{self, Backwards};
 use crate::error::{Exit, exit_of};

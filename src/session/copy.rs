@@ -1,13 +1,14 @@
 //! A session as a new one: a copy of its beginning, or itself under another key. Both write a file that is whole when it
 //! appears; the lines of messages stay as they are, byte for byte.
 
+use super::integrity::{refuse_newer, side_files, whole_lines};
 use super::kept::Stats;
 use super::line::{self, Closing, Metadata};
-use super::log::{Log, refuse_newer, whole_lines};
-use super::place::Place;
-use super::trash::{asides, claim, later};
+use super::lock::{claim, later};
+use super::log::Log;
+use super::place::{Place, already_exists};
 use super::{files, tail};
-use crate::error::{Exit, fail, fail_hint};
+use crate::error::{Exit, fail};
 use crate::history::compaction::Compaction;
 use crate::sys::store;
 use anyhow::{Context, Result};
@@ -37,7 +38,7 @@ pub fn fork(place: &Place, key: &str, new: &str, at: Option<usize>) -> Result<us
     store::create_dir(home.parent().context("a session file is in a directory")?)?;
     let is_free = || match place.find(new)?.exists() {
         false => Ok(()),
-        true => Err(taken(new)),
+        true => Err(already_exists(new)),
     };
     is_free()?;
     let lock = claim(place, new, &home)?;
@@ -78,12 +79,6 @@ pub fn fork(place: &Place, key: &str, new: &str, at: Option<usize>) -> Result<us
     Ok(count)
 }
 
-/// There is one of that key already.
-pub(super) fn taken(key: &str) -> anyhow::Error {
-    let cause = format!("there is a session `{key}` already");
-    fail_hint(Exit::Usage, cause, "another key, or `nanobot session rm`")
-}
-
 /// What is kept of a conversation of which only the first `count` messages are left.
 fn beginning(mut metadata: Metadata, count: usize) -> Metadata {
     for key in RUNNING {
@@ -119,7 +114,7 @@ pub fn rename(place: &Place, key: &str, new: &str) -> Result<Vec<PathBuf>> {
     let file = File::open(&from).with_context(|| format!("open `{}`", from.display()))?;
     store::while_locked(log.guard.as_ref().unwrap_or(&file), &from, || {
         copy(&log, tail.summary.as_ref(), &file, &to, new)?;
-        for aside in asides(&from)? {
+        for aside in side_files(&from)? {
             let name = aside.file_name().unwrap_or_default().to_string_lossy();
             let old = from.file_name().unwrap_or_default().to_string_lossy();
             let rest = name.strip_prefix(&*old).unwrap_or_default();

@@ -1,9 +1,9 @@
 //! Sessions as files: found, and read whole.
 
+use super::integrity::whole_lines;
 use super::line::{self, Line};
-use super::log::whole_lines;
-use super::place::{Place, key_in};
-use super::{list, tail};
+use super::place::{Place, key_from_name, key_in};
+use super::tail;
 use crate::error::{Exit, fail_hint};
 use crate::message::Message;
 use crate::sys::store;
@@ -157,7 +157,7 @@ fn nearest(place: &Place, key: &str) -> Option<String> {
     for dir in place.directories() {
         for path in logs(dir).unwrap_or_default() {
             let found = key_in(&path).ok().flatten();
-            let found = found.unwrap_or_else(|| list::key_of_name(&path));
+            let found = found.unwrap_or_else(|| key_from_name(&path));
             let likeness = match !key.is_empty() && found.contains(key) {
                 true => 1.0,
                 false => strsim::jaro_winkler(key, &found),

@@ -1,11 +1,11 @@
 //! What is odd about a session's file, and what can be done about it without touching what was said: a torn end is kept
 //! aside as by every turn, wrong numbers are corrected by a further line, and the file is made its owner's alone.
 
+use super::integrity::{about, is_newer, whole_lines};
 use super::line::{self, Closing, Line, Metadata};
-use super::list::key_of_name;
-use super::log::{Log, about, lock_path, whole_lines};
-use super::place::{Place, key_in};
-use super::trash::{claim, later};
+use super::lock::{claim, later, lock_path};
+use super::log::Log;
+use super::place::{Place, key_from_name, key_in};
 use super::{files, tail};
 use crate::message::Message;
 use crate::sys::store;
@@ -58,7 +58,7 @@ pub fn every(place: &Place) -> Result<Vec<(String, PathBuf)>> {
         for path in files::logs(dir)? {
             // One that cannot be read is told of when it is looked at.
             let key = key_in(&path).ok().flatten();
-            all.push((key.unwrap_or_else(|| key_of_name(&path)), path));
+            all.push((key.unwrap_or_else(|| key_from_name(&path)), path));
         }
     }
     all.sort();
@@ -71,7 +71,7 @@ pub fn every(place: &Place) -> Result<Vec<(String, PathBuf)>> {
 /// # Errors
 /// Status 75 when it is in use.
 pub fn repair(place: &Place, key: &str, path: &Path, mends: bool) -> Result<Vec<Finding>> {
-    if super::log::is_newer(path)? {
+    if is_newer(path)? {
         let what = "a newer nanobot wrote it, and this one only reads it";
         return Ok(vec![Finding::told(what)]);
     }
