@@ -19,6 +19,7 @@ mod ask;
 pub mod beside;
 pub mod compact;
 pub mod ending;
+mod reports;
 
 /// How often a reply with neither text nor calls is asked for again.
 const BLANKS: u32 = 2;
@@ -42,14 +43,14 @@ pub fn run(
         Ok((cause, None)) => (cause, None, None),
         Err(error) => (Cause::Failed, None, Some(error)),
     };
-    turn.dismiss();
+    turn.stop_background();
     let exit = error.as_ref().map_or(cause.exit(), exit_of);
     if reply.is_none() {
         if turn.session.is_kept() {
             signal::last_words();
         }
         error = error.or(turn.session.settle(&mut |_| {}).err());
-        error = error.or(turn.leave().err());
+        error = error.or(turn.drain_reports().err());
     }
     error = error.or(turn.session.close(exit.name(), &turn.tally.stats()).err());
     if let Some(reply) = &reply {
@@ -92,14 +93,14 @@ impl Turn<'_, '_, '_> {
         let (mut blanks, mut repairs) = (0, 0);
         loop {
             signal::check()?;
-            self.hear(false)?;
+            self.poll_background(false)?;
             match self.guard() {
                 Verdict::GoOn => {}
                 Verdict::Add { mark, words } => self.add(words, mark)?,
                 Verdict::Compact { threshold } => self.make_room(threshold)?,
                 Verdict::Close { cause, words } => {
-                    self.dismiss();
-                    self.hear(false)?;
+                    self.stop_background();
+                    self.poll_background(false)?;
                     let mut reply = self.ask(Some(&words))?;
                     reply.calls.clear();
                     let answer = self.agent.answer.filter(|_| !reply.is_blank());
@@ -116,8 +117,8 @@ impl Turn<'_, '_, '_> {
                 self.session.push(Message::Assistant(reply.clone()))?;
                 self.tell(&reply, false)?;
                 self.run_calls(&reply)?;
-            } else if self.is_accompanied() {
-                self.await_reports(&reply)?;
+            } else if self.has_pending_reports() {
+                self.wait_for_reports(&reply)?;
             } else if !reply.is_blank() {
                 let answer = self.agent.answer;
                 if answer.is_some() && matches!(reply.finish, Finish::Length | Finish::Refusal) {
