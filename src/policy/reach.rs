@@ -2,8 +2,9 @@
 //! decision allows is then opened by descriptor, see `tool::files`, and where a link leads is decided about again.
 
 use super::quote::quoted;
+use super::refusal::Refusal;
 use super::rule::Pattern;
-use super::{Refusal, secrets, startup};
+use super::{secrets, startup};
 use std::path::{Component, Path, PathBuf};
 
 /// What is to be done to a file.
