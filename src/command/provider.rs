@@ -6,7 +6,7 @@ use crate::World;
 use crate::cli::Provider as Arguments;
 use crate::error::{Exit, hint_of};
 use crate::provider::login::{self, Endpoints, Prompt, Vendor};
-use crate::provider::registry::{self, Block, Kind, Standing, TABLE};
+use crate::provider::registry::{self, Kind, ProviderConfig, Standing, TABLE};
 use crate::settings::{Config, Overrides, Settings};
 use crate::sys::http::{self, Http, Timeouts};
 use crate::sys::terminal::{Page, harmless};
@@ -79,7 +79,12 @@ fn list(world: &World, as_json: bool) -> Result<()> {
     Ok(())
 }
 
-fn row(world: &World, settings: &Settings, blocks: &BTreeMap<String, Block>, name: &str) -> Row {
+fn row(
+    world: &World,
+    settings: &Settings,
+    blocks: &BTreeMap<String, ProviderConfig>,
+    name: &str,
+) -> Row {
     let Standing {
         entry,
         base,

@@ -1,8 +1,10 @@
 //! Who is asked. The choice is nanobot's own: a config that was made for it finds the same provider, address and model.
 //! What we add comes after: keys in variables and credentials.
 
+use super::config::{KeySource, ProviderConfig};
+use super::entry::{Entry, Format, Kind, Strip};
 use super::facts::{self, Facts, Prices};
-use super::{Block, Entry, Format, KeySource, Kind, Strip, TABLE, entry, plain};
+use super::table::{TABLE, entry, plain};
 use crate::error::{Exit, fail, fail_hint};
 use crate::provider::quirks::{NONE, Quirks, Thinking, reasons};
 use crate::sys::env::Env;
@@ -21,7 +23,7 @@ pub struct Wanted<'a> {
     /// The model was named by somebody, and is not our default.
     pub model_given: bool,
     /// Blocks by their names as written.
-    pub blocks: &'a BTreeMap<String, Block>,
+    pub blocks: &'a BTreeMap<String, ProviderConfig>,
     pub env: &'a Env,
 }
 
@@ -133,7 +135,7 @@ fn is_in(word: &str, model: &str) -> bool {
     }
 }
 
-fn block<'a>(wanted: &'a Wanted<'_>, name: &str) -> Option<&'a Block> {
+fn block<'a>(wanted: &'a Wanted<'_>, name: &str) -> Option<&'a ProviderConfig> {
     let found = wanted
         .blocks
         .iter()
@@ -188,7 +190,7 @@ struct Found {
 /// The key of the provider `name`, which has the rules of `entry` and is at `base`.
 fn key(
     name: &str,
-    block: &Block,
+    block: &ProviderConfig,
     entry: Option<&'static Entry>,
     base: &str,
     env: &Env,
@@ -229,7 +231,7 @@ pub struct Standing {
 }
 
 /// How things stand with the provider `name`, given what is configured of all of them.
-pub fn standing(name: &str, blocks: &BTreeMap<String, Block>, env: &Env) -> Standing {
+pub fn standing(name: &str, blocks: &BTreeMap<String, ProviderConfig>, env: &Env) -> Standing {
     let wanted = Wanted {
         provider: name,
         model: "",
@@ -353,7 +355,7 @@ fn named(wanted: &Wanted<'_>, name: &str) -> Result<Choice> {
 }
 
 /// The gateway that a block of another vendor's really leads to.
-fn gateway(block: &Block, entry: &Entry) -> Option<&'static Entry> {
+fn gateway(block: &ProviderConfig, entry: &Entry) -> Option<&'static Entry> {
     if entry.kind != Kind::Standard {
         return None;
     }
@@ -493,7 +495,7 @@ fn nobody(wanted: &Wanted<'_>) -> anyhow::Error {
 mod tests {
     use super::{Wanted, choose};
     use crate::error::{Exit, exit_of};
-    use crate::provider::registry::{Block, Format, KeySource, Kind, TABLE};
+    use crate::provider::registry::{Format, KeySource, Kind, ProviderConfig, TABLE};
     use crate::sys::env::Env;
     use crate::sys::secret::Secret;
     use std::collections::BTreeMap;
@@ -505,13 +507,13 @@ mod tests {
         model: &str,
     ) -> Result<String, Exit> {
         let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
-        let blocks: BTreeMap<String, Block> = blocks
+        let blocks: BTreeMap<String, ProviderConfig> = blocks
             .iter()
             .map(|(name, key, base)| {
-                let block = Block {
+                let block = ProviderConfig {
                     key: some(key).map(|key| KeySource::Text(Secret::new(key))),
                     base: some(base),
-                    ..Block::default()
+                    ..ProviderConfig::default()
                 };
                 ((*name).to_owned(), block)
             })
