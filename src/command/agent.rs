@@ -18,7 +18,7 @@ use crate::guard::repeats::Repeats;
 use crate::guard::warning::Warning;
 use crate::history::spawned;
 use crate::ledger::Account;
-use crate::mcp::client::Answers;
+use crate::mcp::client::ElicitationHandler;
 use crate::memory::Memory;
 use crate::message::{Part, User};
 use crate::policy::Policy;
@@ -93,7 +93,7 @@ pub(super) struct Talk {
     /// Who answers the model's questions, and decides about what it may not do by itself.
     pub(super) person: Arc<dyn Person>,
     /// And what servers want to know.
-    pub(super) answers: Arc<dyn Answers>,
+    pub(super) answers: Arc<dyn ElicitationHandler>,
     /// What goes along with the message, as if it had been piped in. It is taken when it is used.
     pub(super) along: RefCell<Option<Vec<u8>>>,
 }

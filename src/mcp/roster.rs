@@ -3,7 +3,7 @@
 //! offers then is held to what it offered first, before anything is called.
 
 use super::cache::{Cache, Known};
-use super::client::{Fleet, Ground};
+use super::client::{ClientConfig, Fleet};
 use super::name::{self, Names};
 use super::offer::{Answer, Failed, Offer, Offered, Piece};
 use super::pin::{self, Change, Pins};
@@ -113,7 +113,7 @@ impl From<Failed> for Missed {
 
 impl Roster {
     /// Of `servers`. Nothing is read or started yet.
-    pub fn new(servers: &[Server], clock: &Clock, ground: Ground) -> Self {
+    pub fn new(servers: &[Server], clock: &Clock, ground: ClientConfig) -> Self {
         let folder = ground.paths.mcp();
         Self(Arc::new(Inner {
             pins: Pins::at(&folder),

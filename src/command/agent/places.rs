@@ -7,7 +7,7 @@ use crate::cli::Grants;
 use crate::command::crew::Crew;
 use crate::command::granted;
 use crate::error::{Exit, fail_hint};
-use crate::mcp::client::Answers;
+use crate::mcp::client::ElicitationHandler;
 use crate::memory::Memory;
 use crate::policy::net::Net;
 use crate::policy::profile::Profile;
@@ -96,7 +96,7 @@ pub(in crate::command) struct Cast<'a> {
     /// Who can be asked meanwhile; `None` where nobody sits there.
     pub(in crate::command) person: Option<Arc<dyn Person>>,
     /// Who can be asked by servers; `None` where nobody sits there.
-    pub(in crate::command) answers: Option<Arc<dyn Answers>>,
+    pub(in crate::command) answers: Option<Arc<dyn ElicitationHandler>>,
     /// Who keeps the jobs that the model plans; `None` where it may plan none, as in a job's own run.
     pub(in crate::command) planner: Option<Arc<dyn Planner>>,
 }

@@ -5,7 +5,7 @@ use super::places::{Cast, Common};
 use super::web;
 use crate::World;
 use crate::command::walls;
-use crate::mcp::client::Ground;
+use crate::mcp::client::ClientConfig;
 use crate::mcp::name::PREFIX;
 use crate::mcp::roster::{Offers, Roster, Wanted};
 use crate::policy::Policy;
@@ -107,7 +107,7 @@ pub(super) fn offered(
             && policy.offers(name)
             && bound.is_none_or(|bound| bound.offers(name))
     };
-    let ground = Ground {
+    let ground = ClientConfig {
         env: world.env.clone(),
         paths: world.paths.clone(),
         offline,

@@ -5,7 +5,7 @@ use crate::cli::mcp::Mcp as Arguments;
 use crate::command::walls;
 use crate::error::{Exit, Stop, fail, fail_hint};
 use crate::mcp::cache::Cache;
-use crate::mcp::client::{self, Ground};
+use crate::mcp::client::{self, ClientConfig};
 use crate::mcp::offer::Failed;
 use crate::mcp::pin::Pins;
 use crate::mcp::roster::{Look, Roster};
@@ -101,7 +101,7 @@ pub(super) fn within(world: &World, arguments: &Arguments) -> Result<Exit> {
 struct Desk<'w> {
     world: &'w World,
     servers: Vec<Server>,
-    ground: Ground,
+    ground: ClientConfig,
     roster: Roster,
     pins: Pins,
     cache: Cache,
@@ -116,7 +116,7 @@ impl<'w> Desk<'w> {
 
     fn of(world: &'w World, settings: &Settings, offline: bool) -> Self {
         let servers = settings.servers.clone();
-        let ground = Ground {
+        let ground = ClientConfig {
             env: world.env.clone(),
             paths: world.paths.clone(),
             offline,

@@ -4,7 +4,7 @@ use super::{Shared, form, rule};
 use crate::World;
 use crate::cli::Agent;
 use crate::diff::Diff;
-use crate::mcp::client::Answers;
+use crate::mcp::client::ElicitationHandler;
 use crate::mcp::words;
 use crate::report::cut;
 use crate::sys::editor::Line;
@@ -356,7 +356,7 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
     rows
 }
 
-impl Answers for Console {
+impl ElicitationHandler for Console {
     fn enter(&self, server: &str, asks: &str, form: &Value) -> Option<Map<String, Value>> {
         let fields = form::fields(form);
         self.world.terminal.alone(|| {
