@@ -7,7 +7,8 @@ use crate::World;
 use crate::command::walls;
 use crate::mcp::client::ClientConfig;
 use crate::mcp::name::PREFIX;
-use crate::mcp::roster::{Offers, Roster, Wanted};
+use crate::mcp::roster::Roster;
+use crate::mcp::tool_list::{ToolList, ToolQuery};
 use crate::policy::Policy;
 use crate::tool::Tool;
 use crate::tool::mcp::result::Limits;
@@ -20,7 +21,7 @@ use std::sync::Arc;
 pub(in crate::command) struct Foreign {
     /// `None` where there are no servers.
     servers: Option<(Roster, Limits)>,
-    offers: Arc<Offers>,
+    offers: Arc<ToolList>,
 }
 
 impl Foreign {
@@ -117,7 +118,7 @@ pub(super) fn offered(
     let roster = world
         .servers
         .roster(&settings.servers, &world.clock, ground);
-    let wanted = Wanted {
+    let wanted = ToolQuery {
         tool: &tool,
         any: &any,
         known: rehearsal,
