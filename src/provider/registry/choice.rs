@@ -264,75 +264,30 @@ pub fn standing(name: &str, blocks: &BTreeMap<String, ProviderConfig>, env: &Env
 fn named(wanted: &Wanted<'_>, name: &str) -> Result<Choice> {
     let block = block(wanted, name).cloned().unwrap_or_default();
     let entry = entry(name);
-    match entry {
-        Some(Entry {
-            kind: Kind::Unbuilt,
-            label,
-            ..
-        }) => {
-            let cause = format!("{label} is not built into this release");
-            return Err(fail_hint(
-                Exit::Config,
-                cause,
-                "`nanobot model list` names the others",
-            ));
-        }
-        None if block.base.is_none() => {
-            return Err(fail_hint(
-                Exit::Config,
-                format!("there is no provider `{name}`"),
-                format!("nanobot config set providers.{name}.apiBase https://…"),
-            ));
-        }
-        _ => {}
+    if let Some(entry) = entry.filter(|entry| entry.kind == Kind::Unbuilt) {
+        return Err(fail_hint(
+            Exit::Config,
+            format!("{} is not built into this release", entry.label),
+            "`nanobot model list` names the others",
+        ));
     }
     // A key or an address that gives a gateway away: its rules are in force, whatever the block is called.
     let rules = entry.map(|entry| gateway(&block, entry).unwrap_or(entry));
-    let own_base = rules.map_or("", |entry| entry.base);
-    let base = block.base.clone().unwrap_or_else(|| own_base.to_owned());
-    if base.is_empty() {
-        return Err(fail_hint(
-            Exit::Config,
-            format!("no address for provider `{name}`"),
-            format!("nanobot config set providers.{name}.apiBase https://…"),
-        ));
-    }
+    let base = base(name, &block, rules)?;
     let base_given = block.base.is_some();
     let (key, key_place) = match key(name, &block, rules, &base, wanted.env) {
         Some(Found { key, place, .. }) => (Some(key), place),
+        None if needs_key(rules, &base) => return Err(no_key(name, rules)),
         None => (None, "nowhere: none is set".into()),
     };
-    let needs_key = rules.is_some_and(|entry| {
-        matches!(entry.kind, Kind::Standard | Kind::Gateway) && host(&base) == host(entry.base)
-    });
-    if key.is_none() && needs_key {
-        let variable = rules.and_then(|entry| entry.key_variables.first());
-        return Err(fail_hint(
-            Exit::Config,
-            format!("no key for provider `{name}`"),
-            format!(
-                "`nanobot onboard`, or set {}",
-                variable.unwrap_or(&"its key's variable")
-            ),
-        ));
-    }
     let model = match entry {
         Some(entry) if !wanted.model_given => entry.model,
         _ => wanted.model,
     };
     let model = wire_model(model, name, rules);
     let format = format(name, block.api_type.as_deref(), rules, &base, &model)?;
-    let anthropic = format == Format::Anthropic;
-    let mut quirks = rules
-        .map_or(NONE, |entry| entry.quirks)
-        .of_model(&model, anthropic);
-    if let Some(style) = &block.thinking_style {
-        quirks.thinking = thinking(name, style)?;
-    }
-    // Gateways pass the marks on; of other servers nobody knows.
-    let passes_on = rules.is_some_and(|entry| entry.kind == Kind::Gateway);
-    quirks.cache_marks &= anthropic || passes_on;
     let facts = facts::of(&model);
+    let mut quirks = quirks(name, &block, rules, &model, format)?;
     quirks.no_images = facts.is_some_and(|facts| !facts.images());
     let prices = facts::prices(rules, &model);
     Ok(Choice {
@@ -352,6 +307,58 @@ fn named(wanted: &Wanted<'_>, name: &str) -> Result<Choice> {
         facts,
         prices,
     })
+}
+
+/// Where the provider `name` is, as the config or the table says.
+fn base(name: &str, block: &ProviderConfig, rules: Option<&Entry>) -> Result<String> {
+    let own_base = rules.map_or("", |entry| entry.base);
+    let base = block.base.as_deref().unwrap_or(own_base);
+    if !base.is_empty() {
+        return Ok(base.to_owned());
+    }
+    let cause = match rules.is_none() && block.base.is_none() {
+        true => format!("there is no provider `{name}`"),
+        false => format!("no address for provider `{name}`"),
+    };
+    let hint = format!("nanobot config set providers.{name}.apiBase https://…");
+    Err(fail_hint(Exit::Config, cause, hint))
+}
+
+/// Whether its vendor wants a key: anybody else's address may do without.
+fn needs_key(rules: Option<&Entry>, base: &str) -> bool {
+    rules.is_some_and(|entry| {
+        matches!(entry.kind, Kind::Standard | Kind::Gateway) && host(base) == host(entry.base)
+    })
+}
+
+fn no_key(name: &str, rules: Option<&Entry>) -> anyhow::Error {
+    let variable = rules.and_then(|entry| entry.key_variables.first());
+    let variable = variable.unwrap_or(&"its key's variable");
+    fail_hint(
+        Exit::Config,
+        format!("no key for provider `{name}`"),
+        format!("`nanobot onboard`, or set {variable}"),
+    )
+}
+
+/// What is peculiar about `model` at that provider.
+fn quirks(
+    name: &str,
+    block: &ProviderConfig,
+    rules: Option<&Entry>,
+    model: &str,
+    format: Format,
+) -> Result<Quirks> {
+    let anthropic = format == Format::Anthropic;
+    let of_provider = rules.map_or(NONE, |entry| entry.quirks);
+    let mut quirks = of_provider.of_model(model, anthropic);
+    if let Some(style) = &block.thinking_style {
+        quirks.thinking = thinking(name, style)?;
+    }
+    // Gateways pass the marks on; of other servers nobody knows.
+    let passes_on = rules.is_some_and(|entry| entry.kind == Kind::Gateway);
+    quirks.cache_marks &= anthropic || passes_on;
+    Ok(quirks)
 }
 
 /// The gateway that a block of another vendor's really leads to.
