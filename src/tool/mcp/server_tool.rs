@@ -3,7 +3,7 @@
 use super::call::{Means, changed, given};
 use crate::mcp::tool_list::ToolView;
 use crate::mcp::words;
-use crate::provider::ToolSpec;
+use crate::message::ToolSpec;
 use crate::tool::{Effect, Failure, Output, Tool, arguments};
 use serde_json::Value;
 use std::sync::Arc;
