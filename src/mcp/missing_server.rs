@@ -1,4 +1,4 @@
-//! A server that a run has to do without, or cannot begin without.
+//! A server that is not available to a run: the reason, and the notice or the error that it becomes.
 
 use super::offer::Failed;
 use super::words;

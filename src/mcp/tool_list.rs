@@ -1,5 +1,5 @@
-//! The tools that a run is offered: what its servers have, from what is kept on disk where that is there, in the names, words
-//! and schemas that a model is shown.
+//! The tools that servers offer to a run, from the cache where possible, with the names, descriptions and schemas that the
+//! model sees.
 
 use super::cache::Known;
 use super::missing_server::MissingServer;
@@ -101,8 +101,7 @@ impl Roster {
         Ok(builder.list)
     }
 
-    /// What `server` offers, as far as that is known without asking it; `None` where it is to be asked. Where `only_known`
-    /// says so it never is.
+    /// What `server` offers, from the cache; `None` if it must be asked, which is never the case with `only_known`.
     fn known_offer(
         &self,
         server: &Server,
@@ -129,7 +128,7 @@ impl Roster {
         }
     }
 
-    /// Ask `servers` what they offer, side by side, and keep it. What each said goes to `given`.
+    /// Ask `servers` in parallel what they offer, and cache it. `given` collects what each one sent.
     ///
     /// # Errors
     /// The run is to end.
@@ -173,7 +172,7 @@ impl Roster {
         Ok(found)
     }
 
-    /// Hold what is `there` to what it was, and show what of it is wanted.
+    /// Check the offers in `there` against the pins, and add what is wanted to the list.
     fn show(
         &self,
         there: &[(&Server, Offer)],
@@ -212,7 +211,7 @@ impl Roster {
     }
 }
 
-/// Puts a list together, server by server.
+/// Builds a [`ToolList`], server by server.
 struct ListBuilder<'a> {
     query: ToolQuery<'a>,
     names: Names,
@@ -223,7 +222,7 @@ struct ListBuilder<'a> {
 impl ListBuilder<'_> {
     fn add(&mut self, server: &Server, offer: &Offer, pinned: &pin::Held) {
         let name = &server.name;
-        self.tell_what_is_new(name, pinned);
+        self.warn_of_changes(name, pinned);
         let mut found: BTreeSet<&str> = BTreeSet::new();
         for tool in &offer.tools {
             let ours = name::wrapped(name, &tool.name);
@@ -252,7 +251,7 @@ impl ListBuilder<'_> {
         }
     }
 
-    fn tell_what_is_new(&mut self, name: &str, pinned: &pin::Held) {
+    fn warn_of_changes(&mut self, name: &str, pinned: &pin::Held) {
         if pinned.anew {
             (self.notice)(&format!(
                 "MCP server `{name}` is reached in another way than when its tools were first seen: they are taken as new"

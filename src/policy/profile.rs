@@ -164,7 +164,7 @@ impl Profile {
     }
 }
 
-/// A field of a head, with `-` in its name for `_`.
+/// A front-matter field, its key spelled with `-`.
 struct Field<'a> {
     key: &'a str,
     value: &'a Value,
@@ -175,7 +175,7 @@ impl Field<'_> {
         format!("`{}` must be {expected}", self.key)
     }
 
-    /// What is wrong with one of its items, in words that follow that item.
+    /// An error about one item of the field; `words` follow the item.
     fn wrong_item(&self, item: &str, words: &str) -> String {
         format!("`{}`: `{item}` {words}", self.key)
     }

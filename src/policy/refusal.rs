@@ -1,8 +1,8 @@
-//! No to a call, in words for the model and with the flag that would turn it into a yes.
+//! A refused call: the reason, and the flag that would allow it.
 
 use super::known::CHANGING;
 
-/// A no of the policy's.
+/// A refusal by the policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// Why, for a model and for people: what is refused, by which name.

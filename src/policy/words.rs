@@ -125,7 +125,7 @@ impl Policy {
         (words, self.net == Net::Any)
     }
 
-    /// The policy for a person who asks, as pairs of what and how.
+    /// The policy for people, as pairs of a label and its value.
     pub fn for_people(&self, display: &dyn Fn(&Path) -> String) -> Vec<(&'static str, String)> {
         let mut lines = vec![("profile", self.profile.clone())];
         lines.extend(self.places(display));
@@ -160,7 +160,7 @@ impl Policy {
         told
     }
 
-    /// What may be read and changed, and what may not.
+    /// The places that may be read or changed, and those that may not.
     fn places(&self, display: &dyn Fn(&Path) -> String) -> Vec<(&'static str, String)> {
         let mut lines = vec![("directory", display(&self.reach.directory))];
         for root in &self.reach.roots {
@@ -194,7 +194,7 @@ impl Policy {
         }
     }
 
-    /// The rules, and the expressions about commands.
+    /// The rules, and the command patterns.
     fn rule_lines(&self) -> Vec<(&'static str, String)> {
         let mut lines = Vec::new();
         for rule in &self.rules {

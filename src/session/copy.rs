@@ -1,10 +1,10 @@
 //! A session as a new one: a copy of its beginning, or itself under another key. Both write a file that is whole when it
 //! appears; the lines of messages stay as they are, byte for byte.
 
-use super::integrity::{refuse_newer, side_files, whole_lines};
+use super::integrity::{end_of_last_line, refuse_newer, side_files};
 use super::kept::Stats;
 use super::line::{self, Closing, Metadata};
-use super::lock::{claim, later};
+use super::lock::{try_lock, with_retry_hint};
 use super::log::Log;
 use super::place::{Place, already_exists};
 use super::{files, tail};
@@ -26,7 +26,7 @@ const RUNNING: [&str; 2] = ["runtime_checkpoint", "pending_user_turn"];
 /// Status 66 when there is none, 2 when there is one of the new key already or fewer messages than wanted.
 pub fn fork(place: &Place, key: &str, new: &str, at: Option<usize>) -> Result<usize> {
     let (source, file) = files::open(place, key)?;
-    let end = whole_lines(&file, &source)?;
+    let end = end_of_last_line(&file, &source)?;
     let tail = tail::read(&file, &source, end, place.window)?;
     let count = at.unwrap_or(tail.count);
     if count > tail.count {
@@ -41,7 +41,7 @@ pub fn fork(place: &Place, key: &str, new: &str, at: Option<usize>) -> Result<us
         true => Err(already_exists(new)),
     };
     is_free()?;
-    let lock = claim(place, new, &home)?;
+    let lock = try_lock(place, new, &home)?;
     is_free()?;
     // Where it stands in the source says nothing of the copy.
     let summary = tail.summary.filter(|summary| summary.from <= count);
@@ -106,9 +106,9 @@ fn beginning(mut metadata: Metadata, count: usize) -> Metadata {
 pub fn rename(place: &Place, key: &str, new: &str) -> Result<Vec<PathBuf>> {
     let (from, _) = files::open(place, key)?;
     let to = place.renamed(&from, new)?;
-    let new_lock = claim(place, new, &to)?;
+    let new_lock = try_lock(place, new, &to)?;
     let opened = Log::open(place, key, from.clone(), Duration::ZERO, &mut |_| {});
-    let (log, tail) = opened.map_err(later)?;
+    let (log, tail) = opened.map_err(with_retry_hint)?;
     // Before we had the locks, somebody may have been faster.
     place.renamed(&from, new)?;
     let file = File::open(&from).with_context(|| format!("open `{}`", from.display()))?;

@@ -1,6 +1,6 @@
 //! Sessions as files: found, and read whole.
 
-use super::integrity::whole_lines;
+use super::integrity::end_of_last_line;
 use super::line::{self, Line};
 use super::place::{Place, key_from_name, key_in};
 use super::tail;
@@ -72,7 +72,7 @@ pub fn last_entries(
     count: usize,
 ) -> Result<impl Iterator<Item = Result<Entry>>> {
     let (path, file) = open(place, key)?;
-    let all = tail::read(&file, &path, whole_lines(&file, &path)?, 0)?.count;
+    let all = tail::read(&file, &path, end_of_last_line(&file, &path)?, 0)?.count;
     Ok(entries_of(file, path, all.saturating_sub(count)))
 }
 

@@ -1,5 +1,5 @@
-//! What holds of a log file before anything is read from it or added to it: its last line is whole, and no newer release
-//! wrote it. A torn line is kept in a side file.
+//! Checks before a log file is read or appended to: its last line is complete, and no newer release wrote it. A torn last
+//! line is moved to a side file.
 
 use super::line::{self, Line};
 use super::tail;
@@ -12,14 +12,14 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 /// How often is looked again at what others did meanwhile.
-pub(super) const TRIES: u32 = 16;
+pub(super) const MAX_ATTEMPTS: u32 = 16;
 
 /// Whether a newer release of this program wrote the file at `path`.
 pub(super) fn is_newer(path: &Path) -> Result<bool> {
     let Some(file) = store::open_existing(path)? else {
         return Ok(false);
     };
-    let peeked = tail::peek(&file, path, whole_lines(&file, path)?)?;
+    let peeked = tail::peek(&file, path, end_of_last_line(&file, path)?)?;
     Ok(peeked.is_some_and(|tail| tail.metadata.is_newer()))
 }
 
@@ -39,13 +39,13 @@ pub(super) fn refuse_newer(is_newer: bool, path: &Path) -> Result<()> {
     Err(fail_hint(Exit::Config, cause, hint))
 }
 
-pub(super) fn about(file: &File, path: &Path) -> Result<std::fs::Metadata> {
+pub(super) fn stat(file: &File, path: &Path) -> Result<std::fs::Metadata> {
     file.metadata()
         .with_context(|| format!("look at `{}`", path.display()))
 }
 
 /// Where the last whole line ends.
-pub(super) fn whole_lines(file: &File, path: &Path) -> Result<u64> {
+pub(super) fn end_of_last_line(file: &File, path: &Path) -> Result<u64> {
     let mut end = store::size(file, path)?;
     let mut block = vec![0; 64 << 10];
     while end > 0 {
@@ -62,7 +62,7 @@ pub(super) fn whole_lines(file: &File, path: &Path) -> Result<u64> {
 }
 
 /// Mend the end of a log: a last line without its newline gets it when it is whole, and is kept aside when it is not.
-pub(super) fn mend(
+pub(super) fn repair_end(
     file: &File,
     guard: &File,
     path: &Path,
@@ -71,16 +71,16 @@ pub(super) fn mend(
 ) -> Result<()> {
     // Nearly always nothing is to be done, and no lock is needed to see it. What another program, which knows no locks,
     // was writing meanwhile is looked at again.
-    for _ in 0..TRIES {
+    for _ in 0..MAX_ATTEMPTS {
         if store::is_whole(file, path)? {
             return Ok(());
         }
-        mend_once(file, guard, path, clock, notice)?;
+        repair_end_once(file, guard, path, clock, notice)?;
     }
     Ok(())
 }
 
-fn mend_once(
+fn repair_end_once(
     file: &File,
     guard: &File,
     path: &Path,
@@ -88,7 +88,7 @@ fn mend_once(
     notice: &mut dyn FnMut(&str),
 ) -> Result<()> {
     store::while_locked(guard, path, || {
-        let (end, size) = (whole_lines(file, path)?, store::size(file, path)?);
+        let (end, size) = (end_of_last_line(file, path)?, store::size(file, path)?);
         let what = || format!("read `{}`", path.display());
         let mut torn = Vec::new();
         if size - end <= tail::LINE_LIMIT {

@@ -1,7 +1,7 @@
 //! Sessions as a list: what the beginning and the end of each file tell, so that a long conversation costs no more than a
 //! short one.
 
-use super::integrity::{about, whole_lines};
+use super::integrity::{end_of_last_line, stat};
 use super::kept::Stats;
 use super::line::{self, Line};
 use super::place::{Place, key_from_name};
@@ -115,9 +115,9 @@ fn summary(path: &Path, zone: &TimeZone) -> Result<Option<Summary>> {
     let Some(file) = store::open_existing(path)? else {
         return Ok(None);
     };
-    let about = about(&file, path)?;
+    let about = stat(&file, path)?;
     let head = Head::read(&file, path)?;
-    let end = whole_lines(&file, path)?;
+    let end = end_of_last_line(&file, path)?;
     let peeked = tail::peek(&file, path, end)?;
     let known = peeked.is_some() || end <= COUNT_LIMIT;
     let tail = match peeked {

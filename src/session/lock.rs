@@ -1,4 +1,4 @@
-//! The lock of a session: a side file that a run holds for as long as its turn lasts.
+//! The lock file of a session, which a run holds for one turn.
 
 use super::place::Place;
 use crate::error::{Exit, Hinted, exit_of, fail_hint};
@@ -18,7 +18,7 @@ pub(super) fn lock_path(path: &Path) -> PathBuf {
 ///
 /// # Errors
 /// Status 75 when it is in use.
-pub(super) fn claim(place: &Place, key: &str, path: &Path) -> Result<Lock> {
+pub(super) fn try_lock(place: &Place, key: &str, path: &Path) -> Result<Lock> {
     let what = format!("session `{key}`");
     let lock = lock_path(path);
     Lock::take(
@@ -28,11 +28,11 @@ pub(super) fn claim(place: &Place, key: &str, path: &Path) -> Result<Lock> {
         Duration::ZERO,
         &mut |_| {},
     )
-    .map_err(later)
+    .map_err(with_retry_hint)
 }
 
 /// An error of a lock, for those who cannot be told to wait.
-pub(super) fn later(error: anyhow::Error) -> anyhow::Error {
+pub(super) fn with_retry_hint(error: anyhow::Error) -> anyhow::Error {
     if exit_of(&error) != Exit::TryAgain {
         return error;
     }

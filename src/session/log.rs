@@ -1,7 +1,7 @@
 //! The file of a conversation: opened and mended, appended to, closed. Whoever else writes to it meanwhile is noticed, and
 //! what they wrote counts.
 
-use super::integrity::{TRIES, about, is_newer, mend, refuse_newer};
+use super::integrity::{MAX_ATTEMPTS, is_newer, refuse_newer, repair_end, stat};
 use super::line::{self, Closing, Metadata};
 use super::lock::lock_path;
 use super::place::{Place, Sync};
@@ -117,8 +117,8 @@ impl Log {
             refuse_newer(is_newer(&self.path)?, &self.path)?;
         }
         let guard = self.guard.as_ref().unwrap_or(&file);
-        mend(&file, guard, &self.path, &self.clock, notice)?;
-        self.known = Known::from(&about(&file, &self.path)?);
+        repair_end(&file, guard, &self.path, &self.clock, notice)?;
+        self.known = Known::from(&stat(&file, &self.path)?);
         let tail = tail::read(&file, &self.path, self.known.size, window)?;
         refuse_newer(tail.metadata.is_newer(), &self.path)?;
         tail.notices.iter().for_each(|text| notice(text));
@@ -149,7 +149,7 @@ impl Log {
             };
             let guard = self.guard.as_ref().unwrap_or(file);
             let appended = store::while_locked(guard, &self.path, || {
-                let before = match tries < TRIES {
+                let before = match tries < MAX_ATTEMPTS {
                     true if !self.is_known()? => return Ok(false),
                     true => self.known.size,
                     false => store::size(file, &self.path)?,
@@ -198,7 +198,7 @@ impl Log {
             // Another program was faster, and what it wrote counts.
             return self.load(0, &mut |_| {}).map(drop);
         }
-        self.known = Known::from(&about(&file, &self.path)?);
+        self.known = Known::from(&stat(&file, &self.path)?);
         (self.file, self.fresh) = (Some(file), true);
         Ok(())
     }

@@ -10,7 +10,7 @@ use crate::history::{self, ageing, weight};
 use crate::message::{Message, Part, ToolResult, plain_text};
 use crate::sys::{secret, store};
 use anyhow::Result;
-use integrity::whole_lines;
+use integrity::end_of_last_line;
 use line::Closing;
 use log::Log;
 use std::borrow::Cow;
@@ -109,7 +109,7 @@ impl Session {
         let Some(file) = store::open_existing(&path)? else {
             return Ok(Self::of(key, Tail::default(), place.result_limit, None));
         };
-        let size = whole_lines(&file, &path)?;
+        let size = end_of_last_line(&file, &path)?;
         let tail = tail::read(&file, &path, size, place.window)?;
         tail.notices.iter().for_each(|text| notice(text));
         let mut session = Self::of(key, tail, place.result_limit, None);

@@ -265,7 +265,7 @@ fn merge(last: &mut Metadata, first: Metadata) {
     }
 }
 
-/// What all lines of a log tell.
+/// The result of reading every line of a log.
 #[derive(Default)]
 struct Counted {
     /// The last metadata line, with what only the first one has.
@@ -278,7 +278,7 @@ struct Counted {
     notices: Vec<String>,
 }
 
-/// Read all lines of a log, which `reader` has from its beginning.
+/// Read every line of a log from `reader`, which is at its beginning.
 fn count(reader: &mut impl BufRead, path: &Path, window: usize) -> Result<Counted> {
     let mut counted = Counted::default();
     let mut first: Option<Metadata> = None;

@@ -4,7 +4,7 @@
 use super::files::{logs, none};
 use super::integrity::{is_newer, side_files};
 use super::list::{Summary, look};
-use super::lock::claim;
+use super::lock::try_lock;
 use super::place::{Place, coded_name, key_from_name, key_in};
 use crate::error::{Exit, fail_hint};
 use crate::sys::store;
@@ -36,7 +36,7 @@ pub struct Discarded {
 pub fn discard(place: &Place, key: &str, still: &dyn Fn(&Summary) -> bool) -> Result<bool> {
     let path = place.find(key)?;
     store::open_existing(&path)?.ok_or_else(|| none(place, key))?;
-    let lock = claim(place, key, &path)?;
+    let lock = try_lock(place, key, &path)?;
     if !still(&look(place, key)?) {
         return Ok(false);
     }
@@ -57,7 +57,7 @@ pub fn remove(place: &Place, key: &str) -> Result<()> {
     let path = place.find(key)?;
     let mut found = false;
     if path.exists() {
-        let lock = claim(place, key, &path)?;
+        let lock = try_lock(place, key, &path)?;
         for copy in place.copies(key)? {
             remove_files(&copy)?;
         }
@@ -128,7 +128,7 @@ pub fn restore(place: &Place, key: &str) -> Result<()> {
         )),
     };
     is_free()?;
-    let lock = claim(place, key, &home)?;
+    let lock = try_lock(place, key, &home)?;
     is_free()?;
     let name = home.file_name().unwrap_or_default().to_string_lossy();
     for (path, rest) in found.files()? {
@@ -253,7 +253,7 @@ pub fn prune(place: &Place) -> Result<()> {
         .filter(|path| is_newer(path).is_ok_and(|is_newer| !is_newer))
         .take(PRUNED_AT_ONCE)
     {
-        if let Ok(lock) = claim(place, "", &path)
+        if let Ok(lock) = try_lock(place, "", &path)
             && is_old(&path)
             && remove_files(&path).is_ok()
         {

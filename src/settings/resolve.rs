@@ -1,4 +1,4 @@
-//! The config file, variables and flags, resolved once into [`Settings`].
+//! Resolves config file, variables and flags into [`Settings`].
 
 use super::keys::snake_case;
 use super::layers::Layers;

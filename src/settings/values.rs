@@ -1,4 +1,4 @@
-//! The layers of the config, read by type.
+//! Typed reads from the layers of the config.
 
 use super::keys::{self, Branch};
 use super::layers::Layers;

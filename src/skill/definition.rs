@@ -1,4 +1,4 @@
-//! A skill, as it was read: where it is from, what it needs, what its head says.
+//! A skill as read from its SKILL.md: its source, its requirements and its front matter.
 
 use super::requirements::Needs;
 use serde_json::Value;

@@ -365,7 +365,7 @@ impl Tool for Exec {
         let timeout = arguments["timeout"]
             .as_u64()
             .map_or(self.timeout, Duration::from_secs);
-        let fence = self.containing_fence()?;
+        let fence = self.sandbox_fence()?;
         let private = fence.as_ref().and_then(|fence| fence.writes.last());
         let spec = Spec {
             program: "/bin/sh".into(),
@@ -392,7 +392,7 @@ impl Tool for Exec {
 }
 
 impl Exec {
-    /// Refuse what looks like an accident, and everything where there is no sandbox though there should be one.
+    /// Refuse probable accidents, and every command while a required sandbox is unavailable.
     fn check(&self, command: &str) -> Result<(), Refusal> {
         if let Some(accident) = accident(command) {
             return Err(Refusal::of(format!(
@@ -413,8 +413,8 @@ impl Exec {
         Ok(())
     }
 
-    /// The fence of this run's commands, where one is to hold them.
-    fn containing_fence(&self) -> Result<Option<Fence>, String> {
+    /// The sandbox of this run's commands; `None` if it is turned off.
+    fn sandbox_fence(&self) -> Result<Option<Fence>, String> {
         if !self.containment.fenced {
             log::info!(target: "sandbox", "the command is not fenced: `--sandbox off`");
             return Ok(None);
@@ -426,7 +426,7 @@ impl Exec {
         Ok(Some(fence))
     }
 
-    /// What became of `command`, for the model.
+    /// The result of `command` for the model.
     fn outcome(
         &self,
         command: &str,

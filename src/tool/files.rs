@@ -295,7 +295,7 @@ impl Files {
         })
     }
 
-    /// Why the file that `given` names was not changed; `verb` says what was to be done.
+    /// The failure of a change to the file that `given` names; `verb` is `written` or `removed`.
     fn not_changed(&self, given: &str, verb: &str, error: Trouble) -> Failure {
         match error {
             Trouble::Tool(failure) => failure,

@@ -157,13 +157,13 @@ impl Tool for Grep {
     }
 }
 
-/// A number of a call's arguments.
+/// A number from a call's arguments.
 fn number(arguments: &Value, key: &str, default: u64) -> usize {
     let number = arguments[key].as_u64().unwrap_or(default);
     usize::try_from(number).unwrap_or(usize::MAX)
 }
 
-/// Looks for what a call wants to see of each file.
+/// A searcher that collects what the output mode shows.
 fn searcher(arguments: &Value, mode: &str) -> Searcher {
     let is_content = mode == "content";
     let lines = |key: &str| match is_content {
@@ -182,7 +182,7 @@ fn searcher(arguments: &Value, mode: &str) -> Searcher {
         .build()
 }
 
-/// What was not looked at, at the end of a result; empty where there is nothing of the kind.
+/// A note on what was not searched; empty if everything was.
 fn notes(found: &Found, paths: &[PathBuf], cut: bool) -> String {
     let mut notes = Vec::new();
     // In a tree they are a matter of course.

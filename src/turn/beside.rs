@@ -1,4 +1,4 @@
-//! The interface of work that goes on beside a turn, and reports to it.
+//! The interface of background work that reports to a turn.
 
 use super::ending::Tally;
 use crate::error::Stop;

@@ -1,5 +1,4 @@
-//! How a turn takes in what the work beside it reports: before each request, and while a report is missing no text is its
-//! answer.
+//! Takes in the reports of background work before each request. A turn has no answer while a report is pending.
 
 use super::Turn;
 use super::beside::{Beside, News, Report};

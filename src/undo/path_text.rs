@@ -1,4 +1,4 @@
-//! Paths in a journal: as text where they are text, else as their bytes.
+//! Serializes a path as text if it is valid UTF-8, otherwise as bytes.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::ffi::OsString;

@@ -1,4 +1,4 @@
-//! What is needed to start and to reach servers, and who answers what they ask.
+//! The configuration of the client, and the handler of elicitation requests.
 
 use super::grants::Walls;
 use crate::sys::env::Env;

@@ -1,4 +1,4 @@
-//! The format as [`Dialect`] wants it: paths, headers, and the two translations.
+//! Implements [`Dialect`]: paths, headers, the request and the reply.
 
 use super::{Chat, body, draft};
 use crate::provider::Request;

@@ -1,4 +1,4 @@
-//! The token of a login: what it lets in, what it is renewed with, and when it runs out.
+//! The tokens of a login, what they give access to, and when they expire.
 
 use crate::sys::secret::Secret;
 use jiff::Timestamp;

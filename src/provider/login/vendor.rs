@@ -1,4 +1,4 @@
-//! Who can be logged in to, where their servers are, and what a person is asked to do there.
+//! The vendors that have logins, the addresses of their servers, and the prompt of the device flow.
 
 use crate::error::{Exit, fail, fail_hint};
 use crate::sys::env::{Env, TEST_LOGIN_BASE};

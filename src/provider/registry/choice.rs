@@ -309,7 +309,7 @@ fn named(wanted: &Wanted<'_>, name: &str) -> Result<Choice> {
     })
 }
 
-/// Where the provider `name` is, as the config or the table says.
+/// The base URL of the provider `name`, from the config or the table.
 fn base(name: &str, block: &ProviderConfig, rules: Option<&Entry>) -> Result<String> {
     let own_base = rules.map_or("", |entry| entry.base);
     let base = block.base.as_deref().unwrap_or(own_base);
@@ -324,7 +324,7 @@ fn base(name: &str, block: &ProviderConfig, rules: Option<&Entry>) -> Result<Str
     Err(fail_hint(Exit::Config, cause, hint))
 }
 
-/// Whether its vendor wants a key: anybody else's address may do without.
+/// True if the vendor requires a key. Servers at other addresses may not.
 fn needs_key(rules: Option<&Entry>, base: &str) -> bool {
     rules.is_some_and(|entry| {
         matches!(entry.kind, Kind::Standard | Kind::Gateway) && host(base) == host(entry.base)
@@ -341,7 +341,7 @@ fn no_key(name: &str, rules: Option<&Entry>) -> anyhow::Error {
     )
 }
 
-/// What is peculiar about `model` at that provider.
+/// The quirks of `model` at this provider.
 fn quirks(
     name: &str,
     block: &ProviderConfig,

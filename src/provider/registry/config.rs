@@ -1,4 +1,4 @@
-//! What the config says of one provider.
+//! The configuration of one provider.
 
 use crate::sys::secret::Secret;
 use serde_json::{Map, Value};

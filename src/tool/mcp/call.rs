@@ -1,4 +1,4 @@
-//! What a call of a server takes, and what becomes of it, for the model.
+//! What a call to a server needs, and the conversion of its result for the model.
 
 use super::result::{self, Limits};
 use crate::mcp::offer::{Answer, Failed};

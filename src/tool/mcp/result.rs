@@ -76,7 +76,7 @@ pub fn output(server: &str, answer: Answer, limits: Limits, env: &Env) -> Result
     }
 }
 
-/// The content of an answer, piece by piece.
+/// The texts and images of an answer.
 struct Content<'a> {
     server: &'a str,
     limits: Limits,
@@ -133,7 +133,7 @@ impl Content<'_> {
         self.texts.push(text);
     }
 
-    /// Add an image, and what was done to make it one that providers take.
+    /// Add an image, and notes on how it was converted.
     fn add_image(&mut self, bytes: &[u8]) -> Result<(), String> {
         if self.images.len() >= IMAGES {
             return Err(format!("more than {IMAGES} are not shown"));

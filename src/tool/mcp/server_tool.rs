@@ -1,4 +1,4 @@
-//! A tool of a server's.
+//! A tool that an MCP server offers.
 
 use super::call::{Means, changed, given};
 use crate::mcp::tool_list::ToolView;
@@ -14,7 +14,7 @@ const PROGRESS: usize = 200;
 /// Characters of such a line.
 const LINE: usize = 200;
 
-/// A tool of a server's.
+/// A tool that an MCP server offers.
 pub(super) struct ServerTool {
     spec: ToolSpec,
     shown: ToolView,
