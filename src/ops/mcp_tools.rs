@@ -1,9 +1,10 @@
 //! The MCP servers of a run: what they offer it, as far as it may have any of it, and what the policy is told of that. Where
 //! no server is configured, or none of their tools could be on offer, nothing is looked at.
 
-use crate::mcp::client::Ground;
+use crate::mcp::client::ClientConfig;
 use crate::mcp::name::PREFIX;
-use crate::mcp::roster::{Offers, Roster, Wanted};
+use crate::mcp::roster::Roster;
+use crate::mcp::tool_list::{ToolList, ToolQuery};
 use crate::ops::context::Context;
 use crate::ops::mcp_sandbox;
 use crate::ops::setup_input::SetupInput;
@@ -20,7 +21,7 @@ use std::sync::Arc;
 pub(crate) struct McpTools {
     /// `None` where there are no servers.
     servers: Option<(Roster, Limits)>,
-    offers: Arc<Offers>,
+    offers: Arc<ToolList>,
 }
 
 impl McpTools {
@@ -106,7 +107,7 @@ pub(crate) fn offered(
             && policy.offers(name)
             && policy_limit.is_none_or(|limit| limit.offers(name))
     };
-    let ground = Ground {
+    let ground = ClientConfig {
         env: ctx.env.clone(),
         paths: ctx.paths.clone(),
         offline,
@@ -114,7 +115,7 @@ pub(crate) fn offered(
         walls: Some(mcp_sandbox::of(ctx, settings)),
     };
     let roster = ctx.servers.roster(&settings.servers, &ctx.clock, ground);
-    let wanted = Wanted {
+    let wanted = ToolQuery {
         tool: &tool,
         any: &any,
         known: is_dry_run_or_replay,

@@ -16,7 +16,7 @@ use crate::provider::pace::Pace;
 use crate::provider::quirks::{Quirks, reasons};
 use crate::provider::record::Record;
 use crate::provider::registry::facts::{Price, Prices};
-use crate::provider::registry::{self, Block, Choice, Format, KeySource, Wanted};
+use crate::provider::registry::{self, Choice, Format, KeySource, ProviderConfig, Wanted};
 use crate::provider::replay::Replay;
 use crate::provider::responses::Responses;
 use crate::provider::retry::Retry;
@@ -458,7 +458,7 @@ fn dialect(choice: &Choice, most: Option<u32>) -> Box<dyn Dialect> {
 }
 
 /// The config's blocks, as the registry takes them.
-pub(crate) fn blocks(ctx: &Context, settings: &Settings) -> BTreeMap<String, Block> {
+pub(crate) fn blocks(ctx: &Context, settings: &Settings) -> BTreeMap<String, ProviderConfig> {
     let blocks = settings.providers.iter().map(|(name, block)| {
         let file = |path: &String| KeySource::File(ctx.paths.expand(path));
         let key = block.api_key.clone().map(KeySource::Text);
@@ -466,7 +466,7 @@ pub(crate) fn blocks(ctx: &Context, settings: &Settings) -> BTreeMap<String, Blo
             .or_else(|| block.api_key_file.as_ref().map(file))
             .or_else(|| block.api_key_command.clone().map(KeySource::Command));
         let headers = block.extra_headers.iter();
-        let block = Block {
+        let block = ProviderConfig {
             key,
             base: block.api_base.clone(),
             api_type: block.api_type.clone(),

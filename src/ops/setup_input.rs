@@ -1,6 +1,6 @@
 //! What the tools and the prompt of a turn are built from, as plain data.
 
-use crate::mcp::client::Answers;
+use crate::mcp::client::ElicitationHandler;
 use crate::ops::permissions::Grants;
 use crate::policy::Policy;
 use crate::policy::profile::Profile;
@@ -30,8 +30,8 @@ pub(crate) struct SetupInput<'a> {
     pub(crate) policy_limit: Option<&'a Policy>,
     /// Approves tool calls; `None` in unattended runs.
     pub(crate) person: Option<Arc<dyn Person>>,
-    /// Answers the questions of MCP servers; `None` in unattended runs.
-    pub(crate) answers: Option<Arc<dyn Answers>>,
+    /// ElicitationHandler the questions of MCP servers; `None` in unattended runs.
+    pub(crate) answers: Option<Arc<dyn ElicitationHandler>>,
     /// Stores the jobs that the model plans; `None` where it may plan none.
     pub(crate) scheduler: Option<Arc<dyn Planner>>,
 }

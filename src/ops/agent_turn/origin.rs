@@ -1,6 +1,6 @@
 //! Where a turn comes from: a command line, a job, or the REPL.
 
-use crate::mcp::client::Answers;
+use crate::mcp::client::ElicitationHandler;
 use crate::policy::Policy;
 use crate::sys::terminal::Terminal;
 use crate::tool::ask_user::Person;
@@ -48,10 +48,10 @@ pub(crate) struct JobTurn<'a> {
 
 /// What the turns of one REPL share.
 pub(crate) struct ReplContext {
-    /// Answers the model's questions and approves tool calls.
+    /// ElicitationHandler the model's questions and approves tool calls.
     pub(crate) person: Arc<dyn Person>,
-    /// Answers the questions of MCP servers.
-    pub(crate) answers: Arc<dyn Answers>,
+    /// ElicitationHandler the questions of MCP servers.
+    pub(crate) answers: Arc<dyn ElicitationHandler>,
     /// Input that goes with the next message like piped text. The turn that sends it takes it.
     pub(crate) extra_input: RefCell<Option<Vec<u8>>>,
     /// Prints an error with the next steps that fit the REPL.
