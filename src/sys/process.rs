@@ -166,33 +166,6 @@ pub fn detach(arguments: &[OsString]) -> io::Result<()> {
     Ok(())
 }
 
-/// The name by which this program, started by itself, knows that it is to keep a terminal's settings.
-const KEEPER: &str = "nanobot-keeper";
-
-/// Start this program once more, to sit beside us in a group of its own; it knows nothing but what `orders` says. Whoever
-/// started it ends it.
-pub(super) fn keeper(orders: Stdio, terminal: Stdio) -> io::Result<Child> {
-    let mut command = Command::new(ourselves()?);
-    command
-        .arg0(KEEPER)
-        .env_clear()
-        .current_dir("/")
-        .process_group(0);
-    command.stdin(orders).stdout(terminal).stderr(Stdio::null());
-    // Locked while it starts, so that nobody takes it for a stray.
-    let mut detached = DETACHED.lock().unwrap_or_else(PoisonError::into_inner);
-    let child = command.spawn()?;
-    detached.push(Pid::from_child(&child));
-    Ok(child)
-}
-
-/// Whether this program was started to be that.
-pub(super) fn is_keeper() -> bool {
-    std::env::args_os()
-        .next()
-        .is_some_and(|name| name == KEEPER)
-}
-
 /// Start this program once more, with `arguments` and our streams, but without input.
 pub fn beside(arguments: &[OsString]) -> io::Result<std::process::Child> {
     let mut command = Command::new(ourselves()?);

@@ -2,21 +2,19 @@
 //! `rustyline`; what is known to complete with comes from whoever reads.
 //!
 //! The terminal's settings are those that were found whenever nothing is read, and after any end: [`Editor`] puts them back
-//! when it is dropped, and a keeper where we are killed.
+//! when it is dropped. After a `kill -9` they stay as they were for reading; shells put their own back.
 
 mod ahead;
 mod assist;
 mod compose;
 mod entry;
 mod history;
-mod keeper;
 mod modes;
 mod plain;
 mod quiet;
 mod reader;
 
 pub use compose::compose;
-pub use keeper::become_keeper;
 pub use quiet::Quiet;
 
 use crate::error::{Exit, Stop, fail};
@@ -26,7 +24,6 @@ use crate::sys::{secret, signal};
 use anyhow::{Context, Result};
 use assist::Entries;
 use history::{History, MOST};
-use keeper::Keeper;
 use modes::Modes;
 use plain::Plain;
 use quiet::Keys;
@@ -82,7 +79,6 @@ pub struct Editor {
     /// Can be read after the process was stopped and goes on.
     resumed: UnixStream,
     resumes: SigId,
-    _keeper: Option<Keeper>,
 }
 
 /// How a line is read.
@@ -132,9 +128,6 @@ impl Editor {
         let (resumed, resumes) = UnixStream::pair().with_context(what)?;
         resumed.set_nonblocking(true).with_context(what)?;
         let resumes = pipe::register(SIGCONT, resumes).with_context(what)?;
-        let keeper = Keeper::start(&modes)
-            .map_err(|error| notices.push(format!("nobody keeps the terminal's settings: {error}")))
-            .ok();
         let keys = Keys::new(&modes, &resumed).with_context(what)?;
         Ok(Self {
             modes,
@@ -145,7 +138,6 @@ impl Editor {
             keys: Arc::new(Mutex::new(keys)),
             resumed,
             resumes,
-            _keeper: keeper,
         })
     }
 
