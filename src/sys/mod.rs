@@ -22,4 +22,4 @@ pub mod shell;
 pub mod signal;
 pub mod store;
 pub mod terminal;
-pub mod web;
+pub mod web_url;

@@ -8,8 +8,9 @@ use super::watch::{Watch, one_line};
 use crate::mcp::offer::Failed;
 use crate::settings::servers::Remote;
 use crate::sys::env::Env;
-use crate::sys::http::{Answer, Http, Timeouts, Unconnected, is_exposed, read_failure, shown};
+use crate::sys::http::{ConnectError, Http, Response, Timeouts, read_failure};
 use crate::sys::signal;
+use crate::sys::web_url::{is_remote_cleartext, redacted};
 use futures_core::Stream;
 use futures_core::stream::BoxStream;
 use http::{HeaderName, HeaderValue};
@@ -118,7 +119,7 @@ impl Far {
         offline: bool,
         watch: &Arc<Watch>,
     ) -> Result<Self, Failed> {
-        let url = shown(&remote.url);
+        let url = redacted(&remote.url);
         let valid = url::Url::parse(&remote.url)
             .is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
         if !valid {
@@ -126,7 +127,7 @@ impl Far {
                 "`{url}` is no address of the web"
             )));
         }
-        if is_exposed(&remote.url) && !remote.headers.is_empty() {
+        if is_remote_cleartext(&remote.url) && !remote.headers.is_empty() {
             return Err(Failed::Unusable(format!(
                 "`{url}` would carry the headers in the clear to another machine: use `https`"
             )));
@@ -208,14 +209,14 @@ impl Far {
 /// Why there was no answer.
 fn unanswered(error: &anyhow::Error) -> Failed {
     let words = one_line(&error.to_string());
-    match error.is::<Unconnected>() || error.is::<crate::error::Hinted>() {
+    match error.is::<ConnectError>() || error.is::<crate::error::Hinted>() {
         true => Failed::Unreachable(words),
         false => Failed::Broken(words),
     }
 }
 
 /// An answer has begun: what of it is known, and its body where that is a stream of events.
-fn begin(answer: Answer) -> Result<(Came, Option<Box<dyn Read + Send>>), Failed> {
+fn begin(answer: Response) -> Result<(Came, Option<Box<dyn Read + Send>>), Failed> {
     let kind = answer.header("content-type").unwrap_or_default();
     let kind = kind.split(';').next().unwrap_or_default().trim();
     let mut came = Came {

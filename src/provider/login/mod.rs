@@ -8,8 +8,9 @@
 use crate::error::{Exit, exit_of, fail, fail_hint};
 use crate::sys::clock::Clock;
 use crate::sys::env::{Env, TEST_LOGIN_BASE};
-use crate::sys::http::{self, Http};
+use crate::sys::http::Http;
 use crate::sys::secret::Secret;
+use crate::sys::web_url;
 use anyhow::Result;
 use exchange::Server;
 use jiff::Timestamp;
@@ -104,7 +105,7 @@ impl Endpoints {
     pub fn from_env(env: &Env) -> Result<Self> {
         match env.get(TEST_LOGIN_BASE) {
             None => Ok(Self::default()),
-            Some(base) if http::is_local(base) => {
+            Some(base) if web_url::is_local_cleartext(base) => {
                 let base = base.trim_end_matches('/');
                 Ok(Self {
                     openai: base.into(),
