@@ -3,8 +3,8 @@
 //! Untrusted URLs go through [`parse`]. The same result is checked and connected to; what two programs could read in two
 //! ways is refused.
 
+use ::http::Uri;
 use std::net::IpAddr;
-use ureq::http::Uri;
 use url::{Host, Url};
 
 /// The ports of the web.

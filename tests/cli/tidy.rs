@@ -119,7 +119,7 @@ const ONLY_IN: &[(&str, &[&str])] = &[
             "sys/process/warden.rs",
         ],
     ),
-    ("ureq::", &["sys/http.rs"]),
+    ("ureq::", &["sys/http"]),
     ("rmcp::", &["mcp/client"]),
     ("tokio::", &["mcp/client"]),
 ];

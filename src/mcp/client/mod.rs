@@ -21,7 +21,6 @@ use stdio::Programs;
 use thread::{Heard, Room, Say};
 
 mod berth;
-mod events;
 mod grants;
 mod host;
 mod http;
