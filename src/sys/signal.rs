@@ -6,7 +6,8 @@
 //! A second Ctrl-C ends it at once. A signal that was ignored when the program started, as under `nohup`, stays ignored.
 
 use super::terminal::later;
-use super::{leash, process};
+use super::leash;
+use super::process::children;
 use crate::error::{Exit, Stop};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM};
@@ -140,7 +141,7 @@ pub fn check() -> Result<(), Stop> {
         None => Err(Stop(Exit::Timeout)),
         Some(exit) => {
             // While children run, whoever waits for them ends them first.
-            if process::is_alone() {
+            if children::is_alone() {
                 HARD.store(true, Ordering::SeqCst);
             }
             Err(Stop(exit))

@@ -441,7 +441,7 @@ impl Tool for Exec {
                 return Err(text.trim_start().into());
             }
         }
-        if finished.strays {
+        if finished.leftovers {
             text.push_str("\n(what it left running was ended with it)");
         }
         let unsuccessful = finished.status.is_none_or(|status| !status.success());

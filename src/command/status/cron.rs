@@ -629,7 +629,7 @@ fn probed(look: &Look) -> Result<Vec<Finding>> {
     } = look;
     let (command, env) = sync::as_cron(world, settings, &made_up(world))?;
     let begun = world.clock.timestamp();
-    let (finished, said) = process::run_apart(&Spec {
+    let (finished, said) = process::run_split_stderr(&Spec {
         program: "/bin/sh".into(),
         arguments: vec!["-c".into(), format!("{command} --probe")],
         directory: world.paths.home.clone(),
