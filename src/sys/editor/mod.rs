@@ -6,15 +6,19 @@
 
 mod ahead;
 mod assist;
+mod completion;
 mod compose;
 mod entry;
 mod history;
+mod line;
 mod modes;
 mod plain;
 mod quiet;
 mod reader;
 
+pub use completion::{Candidate, CompletionSource};
 pub use compose::compose;
+pub use line::Line;
 pub use quiet::Quiet;
 
 use crate::error::{Exit, Stop, fail};
@@ -40,32 +44,6 @@ use std::time::Duration;
 const SURPRISE: Duration = Duration::from_millis(300);
 /// Terminals on which no line can be drawn anew.
 const DUMB: [&str; 3] = ["dumb", "cons25", "emacs"];
-
-/// What may stand at a place of the line.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Candidate {
-    pub text: String,
-    /// What it is, in a few words; may be empty.
-    pub about: String,
-}
-
-/// What a line can be completed with.
-pub trait Known: Send {
-    /// Where what is completed begins, and what may stand there.
-    fn complete(&self, line: &str, cursor: usize) -> (usize, Vec<Candidate>);
-    /// What is shown dim after the line.
-    fn hint(&self, line: &str, cursor: usize) -> Option<String>;
-}
-
-/// What came of reading.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Line {
-    Text(String),
-    /// Ctrl-C.
-    Interrupted,
-    /// Ctrl-D on an empty line, or the terminal went away.
-    End,
-}
 
 /// Reads lines.
 pub struct Editor {
@@ -97,7 +75,7 @@ impl Editor {
         env: &Env,
         terminal: Terminal,
         history: PathBuf,
-        known: Box<dyn Known>,
+        known: Box<dyn CompletionSource>,
     ) -> Result<Self> {
         let Ok(modes) = Modes::of_stdin() else {
             return Err(fail(Exit::Usage, "standard input is no terminal"));
