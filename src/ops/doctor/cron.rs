@@ -629,7 +629,7 @@ fn probed(look: &Look) -> Result<Vec<Finding>> {
     let Look { ctx, settings, .. } = look;
     let (command, env) = crontab_sync::as_cron(ctx, settings, &made_up(ctx))?;
     let begun = ctx.clock.timestamp();
-    let (finished, said) = process::run_apart(&Spec {
+    let (finished, said) = process::run_split_stderr(&Spec {
         program: "/bin/sh".into(),
         arguments: vec!["-c".into(), format!("{command} --probe")],
         directory: ctx.paths.home.clone(),

@@ -314,7 +314,7 @@ fn started(ctx: &Context, job: &Job) -> Result<Exit> {
         arguments.push("--quiet".into());
     }
     arguments.extend(["cron", "run", job.id.as_str(), "--scheduled"].map(OsString::from));
-    let mut child = process::beside(&arguments).context("start it")?;
+    let mut child = process::spawn_self(&arguments).context("start it")?;
     let status = child.wait().context("wait for it")?;
     Ok(status.code().map_or(Exit::Failed, Exit::of_code))
 }
