@@ -11,7 +11,7 @@ use crate::history::spawned;
 use crate::ledger::Account;
 use crate::policy::Policy;
 use crate::policy::profile::{Kind, Profile};
-use crate::report::cut;
+use crate::report::short_text::cut;
 use crate::settings::{Config, Overrides, Settings};
 use crate::sys::defect;
 use crate::sys::leash::{self, Leash};

@@ -13,7 +13,7 @@ use crate::guard::repeats::Repeats;
 use crate::history::ends::ends;
 use crate::message::{Part, User, plain_text};
 use crate::prompt;
-use crate::report::{cut, hint, refusal};
+use crate::report::short_text::{cut, hint, refusal};
 use crate::session::Session;
 use crate::sys::secret::hide;
 use crate::turn;

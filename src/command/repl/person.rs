@@ -6,7 +6,7 @@ use crate::cli::Agent;
 use crate::diff::Diff;
 use crate::mcp::client::Answers;
 use crate::mcp::words;
-use crate::report::cut;
+use crate::report::short_text::cut;
 use crate::sys::editor::Line;
 use crate::sys::signal;
 use crate::sys::store;
