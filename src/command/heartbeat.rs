@@ -6,9 +6,8 @@ use super::cron::sync::{self, Which};
 use super::cron::{add, notice, settings, store, switch, terms};
 use crate::World;
 use crate::cli::heartbeat::{Command, Enable, Heartbeat};
-use crate::cron::job::{Job, PERIOD};
+use crate::cron::job::{HEARTBEAT, Job, PERIOD};
 use crate::cron::schedule;
-use crate::cron::store::HEARTBEAT;
 use crate::error::{Exit, fail};
 use anyhow::Result;
 

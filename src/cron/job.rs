@@ -1,13 +1,14 @@
 //! A job: what the job file has of it, which the Python program shares, and the terms that only this program knows.
 
 use super::schedule::{CatchUp, Schedule};
-use super::store::HEARTBEAT;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// The id of the job that looks at HEARTBEAT.md.
+pub const HEARTBEAT: &str = "heartbeat";
 /// How long a run may take that says nothing of it, in seconds.
 const DEADLINE: u64 = 3600;
 

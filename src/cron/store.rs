@@ -2,7 +2,7 @@
 //!
 //! Releases up to 0.1.4.post5 keep it in the data directory, later ones in the workspace. Each job is changed where it lies.
 
-use super::job::{Delivery, Job, Kind, State, Terms};
+use super::job::{Delivery, HEARTBEAT, Job, Kind, State, Terms};
 use super::schedule::Schedule;
 use crate::cron::expression::Expression;
 use crate::error::{Exit, fail, fail_hint};
@@ -30,8 +30,6 @@ const COPIES: usize = 5;
 const TAKEN: &str = "taken";
 /// How long another program may keep the file. It takes milliseconds.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// The id of the job that looks at HEARTBEAT.md.
-pub const HEARTBEAT: &str = "heartbeat";
 
 /// Whether a job was added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

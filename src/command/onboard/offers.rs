@@ -6,7 +6,7 @@ use crate::World;
 use crate::cli::heartbeat::{Command, Enable, Heartbeat};
 use crate::command::cron::sync;
 use crate::command::{cron, heartbeat};
-use crate::cron::store::HEARTBEAT;
+use crate::cron::job::HEARTBEAT;
 use crate::error::{Exit, Stop, fail, fail_hint};
 use crate::settings::Settings;
 use crate::skill;
