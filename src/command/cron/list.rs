@@ -8,7 +8,7 @@ use crate::cli::cron::List;
 use crate::command::columns::{Side, aligned, clipped};
 use crate::cron::job::Job;
 use crate::cron::record::{Folder, Outcome, Record, Spent, Stamps};
-use crate::cron::schedule::{self, Schedule, Verdict};
+use crate::cron::schedule::{Schedule, Verdict};
 use crate::cron::store::Store;
 use crate::error::Exit;
 use crate::ledger::dollars;
@@ -50,16 +50,8 @@ impl Known {
         let now = world.clock.timestamp();
         let (mut due, mut next) = (None, Vec::new());
         if let (true, Ok((schedule, zone))) = (job.enabled, zones::plan(world, &job)) {
-            let (since, handled) = (job.since(), stamps.handled());
-            let verdict = schedule::due(
-                schedule,
-                job.catch_up(),
-                handled,
-                since,
-                job.created,
-                now,
-                &zone,
-            );
+            let timetable = job.timetable(schedule, &zone);
+            let verdict = timetable.due(stamps.handled(), now);
             if let (Verdict::Due { slot }, true) = (verdict, job.terms.is_some()) {
                 due = Some(slot);
             }

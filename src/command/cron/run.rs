@@ -8,7 +8,7 @@ use crate::World;
 use crate::cli::cron::Run;
 use crate::cron::job::{HEARTBEAT, Job};
 use crate::cron::record::{Folder, Outcome, Stamps, Trigger};
-use crate::cron::schedule::{self, Schedule, Verdict};
+use crate::cron::schedule::{Schedule, Verdict};
 use crate::cron::store::{Store, is_plain};
 use crate::error::{Exit, exit_of, fail, fail_hint};
 use crate::settings::Settings;
@@ -316,13 +316,6 @@ pub(super) fn verdict(world: &World, job: &Job, stamps: &Stamps) -> Result<Verdi
         let cause = format!("the job `{}` cannot run: {words}", job.name);
         fail(Exit::Config, cause)
     })?;
-    Ok(schedule::due(
-        schedule,
-        job.catch_up(),
-        stamps.handled(),
-        job.since(),
-        job.created,
-        world.clock.timestamp(),
-        &zone,
-    ))
+    let timetable = job.timetable(schedule, &zone);
+    Ok(timetable.due(stamps.handled(), world.clock.timestamp()))
 }
