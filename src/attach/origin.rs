@@ -1,7 +1,6 @@
 //! The source of an attachment, as messages and the model are told of it.
 
-use crate::message::Part;
-use crate::prompt;
+use crate::message::{Part, block};
 use std::fmt;
 
 /// Where something came from.
@@ -23,9 +22,9 @@ impl Origin<'_> {
     /// `text` in a block that says where it came from.
     pub(super) fn block(&self, text: &str) -> Part {
         Part::Text(match self {
-            Self::File(name) => prompt::block("file", Some(name), text),
-            Self::Page(url) => prompt::block("page", Some(url), text),
-            Self::Stdin => prompt::block("stdin", None, text),
+            Self::File(name) => block("file", Some(name), text),
+            Self::Page(url) => block("page", Some(url), text),
+            Self::Stdin => block("stdin", None, text),
         })
     }
 }

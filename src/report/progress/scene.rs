@@ -3,7 +3,7 @@
 
 use super::lines::{self, Fold};
 use crate::event::{Event, Outcome};
-use crate::ledger::dollars;
+use crate::format::dollars;
 use crate::message::{Reply, ToolCall, ToolResult, Usage, plain_text};
 use crate::report::short_text::{first_line, grouped, rounded, running, short, size, took};
 use crate::sys::terminal::Row;
