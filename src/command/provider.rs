@@ -1,6 +1,6 @@
 //! `nanobot provider`: who can be asked, and logins to those that have accounts instead of keys.
 
-use crate::cli::Provider as Arguments;
+use crate::cli::provider::Provider as Arguments;
 use crate::error::{Exit, hint_of};
 use crate::ops::context::Context;
 use crate::ops::model;
