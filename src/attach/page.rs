@@ -1,7 +1,10 @@
 //! What is at an address of the public internet. See [`Http::public_only`] for what is not reached.
 
 use super::charset::told;
-use super::{Origin, Terms, html, other_than_text, text_part};
+use super::content::{other_than_text, text_part};
+use super::html;
+use super::options::Terms;
+use super::origin::Origin;
 use crate::error::{Exit, Stop, exit_of, fail, fail_hint};
 use crate::message::Part;
 use crate::sys::http::{Http, Response, Timeouts, read_failure};

@@ -1,6 +1,6 @@
 //! `nanobot model`: the models that are known, and who would be asked for one of them.
 
-use crate::cli::Model as Arguments;
+use crate::cli::model::Model as Arguments;
 use crate::error::{Exit, fail, fail_hint};
 use crate::ops::context::Context;
 use crate::ops::model::{self, Endpoint};

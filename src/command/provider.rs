@@ -1,11 +1,11 @@
 //! `nanobot provider`: who can be asked, and logins to those that have accounts instead of keys.
 
-use crate::cli::Provider as Arguments;
+use crate::cli::provider::Provider as Arguments;
 use crate::error::{Exit, hint_of};
 use crate::ops::context::Context;
 use crate::ops::model;
 use crate::provider::login::{self, Endpoints, Prompt, Vendor};
-use crate::provider::registry::{self, Block, Kind, Standing, TABLE};
+use crate::provider::registry::{self, Kind, ProviderConfig, Standing, TABLE};
 use crate::report::columns::{Side, aligned, clipped};
 use crate::settings::Settings;
 use crate::sys::http::{Http, Timeouts};
@@ -79,7 +79,12 @@ fn list(ctx: &Context, as_json: bool) -> Result<()> {
     Ok(())
 }
 
-fn row(ctx: &Context, settings: &Settings, blocks: &BTreeMap<String, Block>, name: &str) -> Row {
+fn row(
+    ctx: &Context,
+    settings: &Settings,
+    blocks: &BTreeMap<String, ProviderConfig>,
+    name: &str,
+) -> Row {
     let Standing {
         entry,
         base,

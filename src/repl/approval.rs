@@ -2,11 +2,11 @@
 
 use super::{Shared, form, rule};
 use crate::diff::Diff;
-use crate::mcp::client::Answers;
+use crate::mcp::client::ElicitationHandler;
 use crate::mcp::words;
 use crate::ops::context::Context;
 use crate::ops::turn_options::TurnOptions;
-use crate::report::cut;
+use crate::report::short_text::cut;
 use crate::sys::editor::Line;
 use crate::sys::signal;
 use crate::sys::store;
@@ -356,7 +356,7 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
     rows
 }
 
-impl Answers for TerminalPrompter {
+impl ElicitationHandler for TerminalPrompter {
     fn enter(&self, server: &str, asks: &str, form: &Value) -> Option<Map<String, Value>> {
         let fields = form::fields(form);
         self.ctx.terminal.alone(|| {

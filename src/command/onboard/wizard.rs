@@ -3,7 +3,7 @@
 
 use super::menu::{self, Found, Row};
 use super::{Block, Edit, defaults, merged, where_to_work};
-use crate::cli::Directory;
+use crate::cli::onboard::Directory;
 use crate::command::provider;
 use crate::error::{Exit, Stop, exit_of, fail_hint, hint_of};
 use crate::ops::connection_test;

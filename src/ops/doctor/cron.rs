@@ -2,10 +2,10 @@
 
 use super::check::{Finding, Level, Look};
 use crate::cron::command::Started;
-use crate::cron::job::{Delivery, Job, State, Terms};
+use crate::cron::job::{Delivery, HEARTBEAT, Job, State, Terms};
 use crate::cron::record::{Folder, Outcome};
 use crate::cron::schedule::Schedule;
-use crate::cron::store::{HEARTBEAT, Store, is_plain};
+use crate::cron::store::{Store, is_plain};
 use crate::error::Exit;
 use crate::ops::context::Context;
 use crate::ops::jobs::cron_environment;
