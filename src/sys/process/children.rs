@@ -59,7 +59,7 @@ pub(super) fn end_leftovers() -> bool {
         if leftovers.is_empty() {
             break;
         }
-        found = true;
+        found |= leftovers.iter().any(|pid| !is_ending(*pid));
         for pid in &leftovers {
             let _: Result<_, _> = rustix::process::kill_process(*pid, Signal::KILL);
         }
@@ -78,12 +78,51 @@ pub(super) fn end_leftovers() -> bool {
     found
 }
 
-/// Reap leftovers that have ended by themselves.
-pub(super) fn reap() {
-    let known = groups();
-    for pid in children().into_iter().filter(|pid| !is_known(*pid, &known)) {
-        reaped(pid);
+/// True if a process of this group still runs after its leader has ended. Waits up to `limit` for those that are ending.
+pub(super) fn is_group_left(group: Pid, limit: Duration) -> bool {
+    let asked = Instant::now();
+    while rustix::process::test_kill_process_group(group).is_ok() {
+        if reap_group(group) {
+            continue;
+        }
+        let mut left = children()
+            .into_iter()
+            .filter(|pid| rustix::process::getpgid(Some(*pid)) == Ok(group));
+        if left.any(|pid| !is_ending(pid)) || asked.elapsed() >= limit {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(1));
     }
+    false
+}
+
+/// True if `pid` has ended, is exiting, or was killed and has not run since. A parent may end when such a process has closed
+/// its files, as bash does after `diff <(a) <(b)`: the process was not left running.
+fn is_ending(pid: Pid) -> bool {
+    /// `PF_EXITING` in the kernel's `include/linux/sched.h`.
+    const EXITING: u64 = 4;
+    let path = format!("/proc/{}/stat", pid.as_raw_pid());
+    let Ok(stat) = std::fs::read_to_string(path) else {
+        return true;
+    };
+    // The fields of proc_pid_stat(5) from the third on: the second is a name that may contain anything.
+    let fields: Vec<&str> = stat
+        .rsplit_once(')')
+        .map_or(Vec::new(), |(_, rest)| rest.split_whitespace().collect());
+    let bits = |field: usize| fields.get(field).and_then(|text| text.parse::<u64>().ok());
+    let [flags, pending] = [bits(6), bits(28)].map(Option::unwrap_or_default);
+    matches!(fields.first(), None | Some(&("Z" | "X")))
+        || flags & EXITING != 0
+        // The kernel adds it for every signal that ends the process.
+        || pending & 1 << (Signal::KILL.as_raw() - 1) != 0
+}
+
+/// Reap a process of this group. True if one had ended.
+pub(super) fn reap_group(group: Pid) -> bool {
+    matches!(
+        rustix::process::waitpgid(group, WaitOptions::NOHANG),
+        Ok(Some(_))
+    )
 }
 
 fn reaped(pid: Pid) -> bool {

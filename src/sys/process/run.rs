@@ -1,7 +1,7 @@
 //! A command that runs to its end: in a group of its own, with a deadline, its output drained and capped. Nothing that it
 //! started outlives it.
 
-use super::children::{KILL_TIMEOUT, end_leftovers, groups, prepare, reap};
+use super::children::{KILL_TIMEOUT, end_leftovers, groups, is_group_left, prepare, reap_group};
 use super::output::{Kept, OutputPipe};
 use super::sandboxed::{self, SandboxedCommand, lets_mount};
 use super::write_lock::{LockError, WriteLock};
@@ -276,16 +276,16 @@ impl Running {
     fn end(&mut self, has_ended: bool) -> bool {
         self.ended = true;
         let group = self.group;
-        let mut leftovers = rustix::process::test_kill_process_group(group).is_ok() && has_ended;
+        let mut leftovers = has_ended && is_group_left(group, TERM_GRACE);
         // Errors below mean that there is nobody left to signal, or to wait for.
         let _: Result<_, _> = rustix::process::kill_process_group(group, Signal::TERM);
         let asked = Instant::now();
         while rustix::process::test_kill_process_group(group).is_ok()
             && asked.elapsed() < TERM_GRACE
         {
-            drop(self.process.try_wait());
-            reap();
-            std::thread::sleep(Duration::from_millis(2));
+            if !reap_group(group) {
+                std::thread::sleep(Duration::from_millis(2));
+            }
         }
         let _: Result<_, _> = rustix::process::kill_process_group(group, Signal::KILL);
         // What may not be killed, such as another user's, or what waits for a dead disk, is not waited for.
@@ -358,6 +358,19 @@ pub(crate) mod tests {
             finished.head.len() as u64 + finished.tail.len() as u64 + finished.left_out,
             50_000_005
         );
+    }
+
+    #[test]
+    fn a_process_that_is_ending_is_no_leftover() {
+        // The reader ends when the writer's files are closed, and does not wait for the writer.
+        let command = "d=$(mktemp -d); mkfifo $d/f; (exec > $d/f) & cat $d/f; rm -r $d; exec true";
+        for _ in 0..50 {
+            let (finished, _) = sh(command, 60);
+            assert!(finished.status.unwrap().success() && !finished.leftovers);
+        }
+        // One that has ended is in the group until it is reaped.
+        let (finished, _) = sh("true & exec sleep 0.01", 60);
+        assert!(!finished.leftovers);
     }
 
     #[test]
