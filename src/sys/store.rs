@@ -363,7 +363,11 @@ impl Lock {
             return Ok(false);
         };
         match file.try_lock_shared() {
-            Ok(()) => Ok(false),
+            // By closing the file it would be freed later, when a child that is about to be executed shares it.
+            Ok(()) => {
+                drop(file.unlock());
+                Ok(false)
+            }
             Err(TryLockError::WouldBlock) => Ok(true),
             Err(TryLockError::Error(error)) => Err(cannot_lock(path, &error)),
         }
@@ -378,7 +382,7 @@ impl Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // Closing would do as well; this is the moment made plain.
+        // Closing is not enough: a child that another thread has forked and not yet executed shares the open file.
         drop(self.file.unlock());
     }
 }
