@@ -16,6 +16,7 @@ use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use std::io::{BufRead, BufReader, PipeReader, PipeWriter, Read, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -206,13 +207,28 @@ impl Streams {
         let (watch_out, watch_err) = (Arc::clone(watch), Arc::clone(watch));
         spawn("mcp-write", move || write_all(input, &to_write)).map_err(what)?;
         spawn("mcp-read", move || read_all(output, &heard, &watch_out)).map_err(what)?;
-        spawn("mcp-log", move || keep_log(errors, &log, &watch_err)).map_err(what)?;
+        let read_log = move || {
+            keep_log(errors, &log, &watch_err);
+            watch_err.is_log_read.store(true, Ordering::SeqCst);
+        };
+        spawn("mcp-log", read_log).map_err(what)?;
         Ok(Self {
             input: Some(unsent),
             output: incoming,
             program: Some(program),
             watch: Arc::clone(watch),
         })
+    }
+}
+
+/// Wait until a server's standard error has been read to its end, which comes a moment later than that of its other streams.
+/// Not for long: what it has started may hold it open.
+async fn until_log_is_read(watch: &Watch) {
+    for _ in 0..100 {
+        if watch.is_log_read.load(Ordering::SeqCst) {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
 
@@ -363,9 +379,17 @@ impl Transport<RoleClient> for Streams {
                 let queued = input.try_send((line, written));
                 queued.map_err(|_| Failed::Broken("it does not read what it is told".into()))
             });
+        let watch = Arc::clone(&self.watch);
         async move {
             queued?;
-            done.await.map_err(|_| gone())?
+            let sent = done.await.map_err(|_| gone())?;
+            match sent {
+                Err(Failed::Broken(words)) => {
+                    until_log_is_read(&watch).await;
+                    Err(Failed::Broken(format!("{words}{}", watch.last_words())))
+                }
+                sent => sent,
+            }
         }
     }
 
@@ -381,6 +405,9 @@ impl Transport<RoleClient> for Streams {
                 break;
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        if self.watch.why().is_none() {
+            until_log_is_read(&self.watch).await;
         }
         let how = status.map_or_else(|| "it ended".to_owned(), |ended| ended.to_string());
         let words = format!("{how}{}", self.watch.last_words());

@@ -37,6 +37,8 @@ pub(super) struct Watch {
     why: Mutex<Option<Failed>>,
     /// The last line that it wrote on its standard error.
     last_line: Mutex<String>,
+    /// Its standard error has been read to the end.
+    pub(super) is_log_read: AtomicBool,
     /// Who wants to know of the progress of which request.
     sayers: Mutex<HashMap<ProgressToken, Say>>,
 }
