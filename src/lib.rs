@@ -82,6 +82,9 @@
     )
 )]
 
+#[cfg(all(test, not(feature = "test-hooks")))]
+compile_error!("the tests need a feature: cargo test --locked --features test-hooks");
+
 pub mod answer;
 pub mod attach;
 pub mod cli;

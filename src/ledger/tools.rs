@@ -164,12 +164,15 @@ mod tests {
     use super::{Calls, Tools, Used};
     use crate::ledger::Account;
     use crate::sys::clock::Clock;
-    use crate::sys::env::{Env, TEST_TIME};
+    use crate::sys::env::Env;
+    use crate::sys::test_hooks;
 
     #[test]
     fn what_is_written_is_read_and_torn_lines_are_passed_over() {
         let home = tempfile::tempdir().unwrap();
-        let env: Env = [(TEST_TIME, "2026-11-22T10:00:00Z")].into_iter().collect();
+        let env: Env = [(test_hooks::TIME.name(), "2026-11-22T10:00:00Z")]
+            .into_iter()
+            .collect();
         let tools = Tools::new(home.path(), &Clock::from_env(&env).unwrap());
         assert!(!tools.lines(&mut |_| panic!("there is none")).unwrap());
         let calls = Calls {

@@ -231,9 +231,9 @@ fn run_turn(
         signal::arm(options.timeout).context("wait for signals")?;
     }
     assert!(
-        ctx.env.get(sys::env::TEST_DEFECT).is_none(),
+        sys::test_hooks::PANIC.get(&ctx.env).is_none(),
         "asked for by {}",
-        sys::env::TEST_DEFECT
+        sys::test_hooks::PANIC
     );
     let request = request::read(ctx, options, &mut origin, report)?;
     summary.max_iterations = request.settings.max_tool_iterations;

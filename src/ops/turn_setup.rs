@@ -20,9 +20,9 @@ use crate::prompt::{self, Brief, Section};
 use crate::settings::Config;
 use crate::settings::keys::nearest;
 use crate::skill::{self, Shelves, Skill, Source};
-use crate::sys::env;
+
 use crate::sys::paths::Real;
-use crate::sys::{sandbox, secret, store};
+use crate::sys::{sandbox, secret, store, test_hooks};
 use crate::tool::ask_user::AskUser;
 use crate::tool::cron::Cron;
 use crate::tool::files::Files;
@@ -178,7 +178,7 @@ fn open_files(
     let mut files = Files::new(policy.reach.clone())
         .with_context(|| format!("open `{}`", directory.display()))?
         .minding(Arc::clone(seen));
-    if ctx.env.get(env::TEST_STEPS).is_some() {
+    if test_hooks::NO_OPENAT2.get(&ctx.env).is_some() {
         files = files.by_steps();
     }
     let about = About {

@@ -1,8 +1,8 @@
 //! What time it is, as a value: the system's, or one that a test fixed.
 
 use crate::error::{Exit, Stop, fail};
-use crate::sys::env::{Env, TEST_TIME, TEST_ZONE};
-use crate::sys::signal;
+use crate::sys::env::Env;
+use crate::sys::{signal, test_hooks};
 use jiff::{Timestamp, Zoned, tz::TimeZone};
 use std::fs::File;
 use std::io::Read;
@@ -59,10 +59,10 @@ pub fn named_zone(name: &str) -> Option<TimeZone> {
 /// none, and where a test fixed the time and names no other.
 pub fn system_zone(env: &Env) -> (TimeZone, Option<String>) {
     let utc = || (TimeZone::UTC, Some("UTC".to_owned()));
-    if let Some(name) = env.get(TEST_ZONE) {
+    if let Some(name) = test_hooks::ZONE.get(env) {
         return named_zone(name).map_or_else(utc, |zone| (zone, Some(name.to_owned())));
     }
-    if env.get(TEST_TIME).is_some() {
+    if test_hooks::TIME.get(env).is_some() {
         return utc();
     }
     let name = linked();
@@ -114,12 +114,12 @@ fn is_zone(path: &Path) -> bool {
 
 impl Clock {
     pub fn from_env(env: &Env) -> anyhow::Result<Self> {
-        match env.get(TEST_TIME) {
+        match test_hooks::TIME.get(env) {
             None => Ok(Self::System(env.get("TZ").map(str::to_owned))),
-            Some(text) => text
-                .parse()
-                .map(Self::Fixed)
-                .map_err(|error| fail(Exit::Config, format!("`{TEST_TIME}` is no time: {error}"))),
+            Some(text) => text.parse().map(Self::Fixed).map_err(|error| {
+                let hook = test_hooks::TIME;
+                fail(Exit::Config, format!("`{hook}` is no time: {error}"))
+            }),
         }
     }
 
@@ -162,7 +162,8 @@ impl Clock {
 #[cfg(test)]
 mod tests {
     use super::{named_zone, system_zone, zone, zone_names};
-    use crate::sys::env::{Env, TEST_TIME, TEST_ZONE};
+    use crate::sys::env::Env;
+    use crate::sys::test_hooks::{TIME, ZONE};
     use jiff::Timestamp;
 
     #[test]
@@ -204,9 +205,9 @@ mod tests {
         let name =
             |variables: &[(&str, &str)]| system_zone(&variables.iter().copied().collect::<Env>()).1;
         assert_eq!(name(&[("TZ", "Asia/Tokyo")]), name(&[]));
-        let fixed = (TEST_TIME, "2026-01-02T03:04:05Z");
+        let fixed = (TIME.name(), "2026-01-02T03:04:05Z");
         assert_eq!(name(&[fixed]).as_deref(), Some("UTC"));
-        let named = (TEST_ZONE, "Asia/Tokyo");
+        let named = (ZONE.name(), "Asia/Tokyo");
         assert_eq!(name(&[fixed, named]).as_deref(), Some("Asia/Tokyo"));
     }
 

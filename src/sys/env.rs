@@ -17,28 +17,12 @@ pub const HOME_DIR: &str = "NANOBOT_HOME";
 pub const STDIN: &str = "NANOBOT_STDIN";
 /// Seconds that standard input may stay silent.
 pub const STDIN_SILENCE: &str = "NANOBOT_STDIN_TIMEOUT_S";
-/// The time that every clock shows, as `2026-01-02T03:04:05Z`; waits then take no time. For tests.
-pub const TEST_TIME: &str = "NANOBOT_TEST_TIME";
-/// The system's time zone, as `Europe/Berlin`. For tests.
-pub const TEST_ZONE: &str = "NANOBOT_TEST_ZONE";
-/// `yes`, `no` or `unknown`: whether a cron runs on this machine. For tests.
-pub const TEST_DAEMON: &str = "NANOBOT_TEST_DAEMON";
 /// A file that every event is appended to, where it has a `/`; else which logs are shown.
 pub const LOG: &str = "NANOBOT_LOG";
-/// Any value makes a turn fail by a defect of ours, to see what becomes of it. For tests.
-pub const TEST_DEFECT: &str = "NANOBOT_TEST_DEFECT";
-/// Where every server of a login is, as `http://127.0.0.1:8000`; nothing but this machine is taken. For tests.
-pub const TEST_LOGIN_BASE: &str = "NANOBOT_TEST_LOGIN_BASE";
-/// `loopback` lets pages be fetched from this machine, without TLS too. For tests.
-pub const TEST_FETCH: &str = "NANOBOT_TEST_FETCH";
 /// Set for every command that runs in the sandbox: a program of ours that finds it says what to use instead.
 pub const INSIDE: &str = "NANOBOT_INSIDE";
-/// Where hosts are, as `name=address,address;name=…`, for the web tools alone. For tests.
-pub const TEST_HOSTS: &str = "NANOBOT_TEST_HOSTS";
 /// The key of a search engine.
 pub const BRAVE_API_KEY: &str = "BRAVE_API_KEY";
-/// Any value confines the file tools as on a kernel that cannot do it by itself. For tests.
-pub const TEST_STEPS: &str = "NANOBOT_TEST_STEPS";
 /// Seconds to wait for the first byte of an answer.
 pub const FIRST_BYTE: &str = "NANOBOT_LLM_TIMEOUT_S";
 /// Seconds that a stream may stay silent.

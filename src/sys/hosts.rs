@@ -1,7 +1,8 @@
 //! Where tests say that hosts are, in place of the system's resolver: `name=address,address;other=…`. After a `|` come
 //! the addresses of the next asking, so that a name can change its mind; `*` stands for every other name.
 
-use super::env::{Env, TEST_HOSTS};
+use super::env::Env;
+use super::test_hooks;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -21,7 +22,7 @@ struct Answers {
 impl Hosts {
     /// Those that a test has put into the environment.
     pub fn of(env: &Env) -> Self {
-        let text = env.get(TEST_HOSTS).unwrap_or_default();
+        let text = test_hooks::HOSTS.get(env).unwrap_or_default();
         let entry = |entry: &str| {
             let (name, answers) = entry.split_once('=')?;
             let addresses = |list: &str| list.split(',').flat_map(str::parse).collect();

@@ -23,4 +23,5 @@ pub mod signal;
 pub mod sse;
 pub mod store;
 pub mod terminal;
+pub mod test_hooks;
 pub mod web_url;

@@ -7,7 +7,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use nanobot::error::{Exit, exit_of, hint_of};
 use nanobot::provider::login::{self, Access, Endpoints};
 use nanobot::sys::clock::Clock;
-use nanobot::sys::env::{Env, TEST_LOGIN_BASE};
+use nanobot::sys::env::Env;
 use nanobot::sys::http::{Http, Timeouts};
 use nanobot::sys::store::Lock;
 use rustix::process::{Pid, Signal};
@@ -31,7 +31,7 @@ fn story(turns: impl IntoIterator<Item = Turn>) -> Story {
 
 fn to_itself(story: Story) -> Story {
     let base = base(&story);
-    story.env(TEST_LOGIN_BASE, &base)
+    story.env("NANOBOT_TEST_LOGIN_BASE", &base)
 }
 
 fn base(story: &Story) -> String {
@@ -115,7 +115,7 @@ fn paths(asked: &[Asked]) -> Vec<&str> {
 
 /// `access` as a run would call it.
 fn access(folder: &Path, base: &str, name: &str) -> anyhow::Result<Access> {
-    let env: Env = [(TEST_LOGIN_BASE, base)].into_iter().collect();
+    let env: Env = [("NANOBOT_TEST_LOGIN_BASE", base)].into_iter().collect();
     let limit = Duration::from_secs(20);
     let timeouts = Timeouts {
         connect: limit,
@@ -405,9 +405,9 @@ fn what_cannot_be_used_is_told() {
     );
     // Tokens go to the vendors and, in tests, to this machine.
     for base in ["http://example.org", "https://127.0.0.1", "nonsense"] {
-        let story = Story::bare().env(TEST_LOGIN_BASE, base);
+        let story = Story::bare().env("NANOBOT_TEST_LOGIN_BASE", base);
         let ran = story.run(["provider", "login", "openai-codex"]);
-        ran.status(78).stderr_has(TEST_LOGIN_BASE);
+        ran.status(78).stderr_has("NANOBOT_TEST_LOGIN_BASE");
     }
 }
 
@@ -491,7 +491,7 @@ fn processes_that_renew_at_once_ask_once() {
         ];
         let mut command = Command::new(program);
         command.args(one).env(FOLDER, folder(&story));
-        command.env(TEST_LOGIN_BASE, base(&story));
+        command.env("NANOBOT_TEST_LOGIN_BASE", base(&story));
         command.stdout(Stdio::null()).spawn().unwrap()
     };
     let mut children: Vec<Child> = (0..3).map(|_| start()).collect();
@@ -524,7 +524,7 @@ fn a_process_that_asks_for_access() {
     let Ok(folder) = std::env::var(FOLDER) else {
         return;
     };
-    let base = std::env::var(TEST_LOGIN_BASE).unwrap();
+    let base = std::env::var("NANOBOT_TEST_LOGIN_BASE").unwrap();
     let access = access(folder.as_ref(), &base, "openai-codex").unwrap();
     assert_eq!(access.token.expose(), "token-new-1");
 }

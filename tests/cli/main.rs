@@ -1,5 +1,8 @@
 //! Stories told from outside: the real binary, real files, a scripted model server on loopback.
 
+#[cfg(not(feature = "test-hooks"))]
+compile_error!("the tests need a feature: cargo test --locked --features test-hooks");
+
 mod answers;
 mod anthropic;
 mod attach;
@@ -27,6 +30,7 @@ mod files;
 mod formats;
 mod heartbeat;
 mod help;
+mod hooks;
 mod hostile_servers;
 mod keys;
 mod login;

@@ -18,7 +18,7 @@ use crate::ops::jobs::timing;
 use crate::ops::permissions;
 use crate::settings::Settings;
 use crate::sys::crontab::{self, Crontab, Trouble};
-use crate::sys::{clock, env, process};
+use crate::sys::{clock, env, process, test_hooks};
 use anyhow::{Context as _, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -504,7 +504,7 @@ pub(crate) fn tell(ctx: &Context, projected: Result<Projected>, kept: &str) -> E
 
 /// Whether a cron runs here; `None` where that cannot be known.
 pub(crate) fn is_cron_running(ctx: &Context) -> Option<bool> {
-    match ctx.env.get(env::TEST_DAEMON) {
+    match test_hooks::CRON_DAEMON.get(&ctx.env) {
         None => crontab::is_cron_running(),
         Some("unknown") => None,
         Some(word) => Some(word == "yes"),

@@ -1,8 +1,8 @@
 //! The vendors that have logins, the addresses of their servers, and the prompt of the device flow.
 
 use crate::error::{Exit, fail, fail_hint};
-use crate::sys::env::{Env, TEST_LOGIN_BASE};
-use crate::sys::web_url;
+use crate::sys::env::Env;
+use crate::sys::{test_hooks, web_url};
 use anyhow::Result;
 use std::time::Duration;
 
@@ -77,7 +77,7 @@ impl Endpoints {
     /// # Errors
     /// Status 78 when those of a test are not on this machine: tokens would go there.
     pub fn from_env(env: &Env) -> Result<Self> {
-        match env.get(TEST_LOGIN_BASE) {
+        match test_hooks::LOGIN_BASE.get(env) {
             None => Ok(Self::default()),
             Some(base) if web_url::is_local_cleartext(base) => {
                 let base = base.trim_end_matches('/');
@@ -88,7 +88,8 @@ impl Endpoints {
                 })
             }
             Some(_) => {
-                let cause = format!("`{TEST_LOGIN_BASE}` is no http address of this machine");
+                let hook = test_hooks::LOGIN_BASE;
+                let cause = format!("`{hook}` is no http address of this machine");
                 Err(fail(Exit::Config, cause))
             }
         }

@@ -6,11 +6,11 @@ use super::resolver::GuardedResolver;
 use super::ssrf::{AddressPolicy, SsrfGuard};
 use super::timeouts::{Limits, Timeouts};
 use crate::error::{Exit, fail};
-use crate::sys::env::{self, Env};
+use crate::sys::env::Env;
 use crate::sys::hosts::Hosts;
 use crate::sys::secret::Secret;
-use crate::sys::signal;
 use crate::sys::web_url::{is_loopback, to_uri};
+use crate::sys::{signal, test_hooks};
 use std::collections::HashMap;
 use std::io::Read;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -89,7 +89,7 @@ impl Http {
     /// A client for addresses that may stand in anything: it reaches public ones only, over TLS, and follows redirects
     /// there. No proxy is used, since only a proxy would know then what is reached.
     pub fn public_only(timeouts: Timeouts, env: &Env) -> Self {
-        let or_loopback = env.get(env::TEST_FETCH) == Some("loopback");
+        let or_loopback = test_hooks::FETCH.get(env) == Some("loopback");
         Self::with_policy(AddressPolicy::Public { or_loopback }, timeouts, env).without_proxy()
     }
 

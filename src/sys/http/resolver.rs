@@ -112,10 +112,11 @@ impl GuardedResolver {
 mod tests {
     use super::GuardedResolver;
     use crate::sys::address::is_public;
-    use crate::sys::env::{Env, TEST_HOSTS};
+    use crate::sys::env::Env;
     use crate::sys::hosts::Hosts;
     use crate::sys::http::ssrf::{AddressPolicy, AddressRefused, SsrfGuard};
     use crate::sys::http::timeouts::{Limits, Timeouts};
+    use crate::sys::test_hooks;
     use crate::sys::web_url::{self, to_uri, without_brackets};
     use std::net::IpAddr;
     use std::time::Duration;
@@ -124,7 +125,7 @@ mod tests {
 
     /// A resolver by which every name resolves to `addresses`, whatever they are.
     fn resolver(addresses: &str) -> GuardedResolver {
-        let env: Env = [(TEST_HOSTS, format!("*={addresses}"))]
+        let env: Env = [(test_hooks::HOSTS.name(), format!("*={addresses}"))]
             .into_iter()
             .collect();
         let second = Duration::from_secs(1);

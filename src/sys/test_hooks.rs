@@ -1,0 +1,66 @@
+//! Variables that only tests set. They replace the clock, name servers and checks, so they are compiled in with the cargo
+//! feature `test-hooks` alone: without it every hook is unset, and the program contains no name of one.
+
+use crate::sys::env::Env;
+use std::fmt;
+
+/// A variable that is read only in a program that is built for the tests.
+#[derive(Clone, Copy, Debug)]
+pub struct TestHook {
+    #[cfg(feature = "test-hooks")]
+    name: &'static str,
+}
+
+/// The time that every clock shows, as `2026-01-02T03:04:05Z`; waits then take no time.
+pub const TIME: TestHook = TestHook::new("NANOBOT_TEST_TIME");
+/// The system's time zone, as `Europe/Berlin`.
+pub const ZONE: TestHook = TestHook::new("NANOBOT_TEST_ZONE");
+/// `yes`, `no` or `unknown`: whether a cron daemon runs on this machine.
+pub const CRON_DAEMON: TestHook = TestHook::new("NANOBOT_TEST_DAEMON");
+/// Any value makes a turn panic.
+pub const PANIC: TestHook = TestHook::new("NANOBOT_TEST_DEFECT");
+/// The base URL of every login server, as `http://127.0.0.1:8000`; only loopback is accepted.
+pub const LOGIN_BASE: TestHook = TestHook::new("NANOBOT_TEST_LOGIN_BASE");
+/// `loopback` allows pages to be fetched from this machine, also without TLS.
+pub const FETCH: TestHook = TestHook::new("NANOBOT_TEST_FETCH");
+/// The addresses of hosts for the web tools, as `name=address,address;name=…`.
+pub const HOSTS: TestHook = TestHook::new("NANOBOT_TEST_HOSTS");
+/// Any value confines the file tools as on a kernel without `openat2`.
+pub const NO_OPENAT2: TestHook = TestHook::new("NANOBOT_TEST_STEPS");
+
+#[cfg(feature = "test-hooks")]
+impl TestHook {
+    const fn new(name: &'static str) -> Self {
+        Self { name }
+    }
+
+    /// The variable's text, as [`Env::get`].
+    pub fn get(self, env: &Env) -> Option<&str> {
+        env.get(self.name)
+    }
+
+    pub fn name(self) -> &'static str {
+        self.name
+    }
+}
+
+#[cfg(not(feature = "test-hooks"))]
+impl TestHook {
+    const fn new(_name: &'static str) -> Self {
+        Self {}
+    }
+
+    pub fn get(self, _env: &Env) -> Option<&str> {
+        None
+    }
+
+    pub fn name(self) -> &'static str {
+        ""
+    }
+}
+
+impl fmt::Display for TestHook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}

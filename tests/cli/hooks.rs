@@ -1,0 +1,19 @@
+//! The variables of the tests are in the program of the tests. `.ci/release` proves, by the same look, that a release has none.
+
+use crate::story::NANOBOT;
+
+#[test]
+fn the_program_of_the_tests_has_each_hook() {
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/src/sys/test_hooks.rs");
+    let source = std::fs::read_to_string(source).unwrap();
+    let names: Vec<&str> = source
+        .split('"')
+        .filter(|text| text.starts_with("NANOBOT_TEST_"))
+        .collect();
+    assert!(!names.is_empty());
+    let program = std::fs::read(NANOBOT).unwrap();
+    for name in names {
+        let found = memchr::memmem::find(&program, name.as_bytes());
+        assert!(found.is_some(), "{name}");
+    }
+}
