@@ -1,12 +1,14 @@
 //! What `--attach` takes, and what the model gets of it.
 
+use crate::needs::need;
 use crate::server::{Answer, says, sends};
-use crate::story::{Story, write};
+use crate::story::Story;
+use crate::story::write_program;
 use base64::Engine;
 use image::{DynamicImage, GenericImageView, ImageFormat, RgbImage, RgbaImage};
 use serde_json::{Value, json};
 use std::io::{Cursor, Write};
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::symlink;
 
 /// The content of the last message that the model was sent.
 fn content(story: &Story) -> Value {
@@ -238,8 +240,7 @@ fn a_large_directory_is_cut_and_that_is_said() {
 fn with_pdftotext(script: &str) -> Story {
     let story = Story::new();
     let program = story.home().join("bin/pdftotext");
-    write(&program, format!("#!/bin/sh\n{script}\n").as_bytes());
-    std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
+    write_program(&program, &format!("#!/bin/sh\n{script}\n"));
     let path = format!("{}:/usr/bin:/bin", story.home().join("bin").display());
     story.env("PATH", &path).env("OPENAI_API_KEY", "SECRET")
 }
@@ -283,13 +284,8 @@ fn the_text_of_a_pdf() {
 }
 
 #[test]
-#[expect(
-    clippy::print_stderr,
-    reason = "a test that could not test must not look like one that did"
-)]
 fn the_text_of_a_pdf_by_the_real_program() {
-    if !std::path::Path::new("/usr/bin/pdftotext").exists() {
-        eprintln!("pdftotext is not there: no real PDF was read");
+    if !need("pdftotext") {
         return;
     }
     let draw = "BT /F1 24 Tf 72 700 Td (Buy milk) Tj ET";

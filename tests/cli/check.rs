@@ -2,7 +2,9 @@
 
 use crate::cron::{added, cron};
 use crate::cron_run::{self, ID, MADE, job, minutely};
+use crate::needs::skip;
 use crate::server::{Answer, Ending, fails, says, sends};
+use crate::story::write_program;
 use crate::story::{NANOBOT, Ran, Story, TIME, write};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -329,7 +331,9 @@ fn a_program_that_is_gone_or_another_release() {
         ),
         "{program:?}"
     );
-    write(&old, b"#!/bin/sh\necho nanobot 0.0.9\n");
+    write_program(&old, "#!/bin/sh\necho nanobot 0.0.9\n");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o644);
+    fs::set_permissions(&old, mode).unwrap();
     let program = found(&story, &[], "program");
     assert!(program[0].contains("Permission denied"), "{program:?}");
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
@@ -530,8 +534,7 @@ fn a_home_that_nobody_can_write() {
     let (code, words) = (tried.code(), tried.error_text());
     drop(tried);
     if code != 0 {
-        // Not every kernel lets us.
-        assert!(!words.is_empty());
+        skip(&format!("there are no namespaces of mounts: {words}"));
         return;
     }
     let ran = within(NANOBOT, &["status", "--check", "--offline"]).status(74);

@@ -346,9 +346,7 @@ fn a_run_killed_while_it_compacts_has_lost_nothing() {
     let stalls = sends(crate::server::Answer::events(["data: {}\n\n"]).ending(Ending::Stall));
     let story = failing([stalls]);
     let mut child = story.command(["agent", "-m", "Who?"]).spawn().unwrap();
-    while story.asked().len() < 2 {
-        std::thread::yield_now();
-    }
+    story.server().until_asked(2);
     child.kill().unwrap();
     child.wait().unwrap();
     story.server().script([says("- a cat"), says("Mia.")]);

@@ -1,5 +1,6 @@
 //! Completion in real shells: each loads its script, somebody presses TAB, and what the shell then reads is what was meant.
 
+use crate::needs::need;
 use crate::screen::{Key, Screen};
 use crate::story::{NANOBOT, Story, write};
 use expect_test::expect_file;
@@ -85,22 +86,6 @@ fn try_all(mut screen: Screen<'_>, more: &[(&str, &str)]) {
     assert_eq!(screen.code(), 0);
 }
 
-/// Whether a shell, or another program that looks at our files, is on this machine.
-pub(crate) fn is_here(program: &str) -> bool {
-    let found = std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())
-        .any(|folder| folder.join(program).is_file());
-    if !found {
-        #[allow(
-            clippy::print_stderr,
-            reason = "whoever runs the tests should know what they did not see"
-        )]
-        {
-            eprintln!("{program} is not installed: nothing was tried with it");
-        }
-    }
-    found
-}
-
 /// Where the script of a shell is committed.
 fn script(name: &str) -> String {
     format!("{}/completions/{name}", env!("CARGO_MANIFEST_DIR"))
@@ -130,7 +115,7 @@ fn bash_completes() {
 
 #[test]
 fn zsh_completes() {
-    if !is_here("zsh") {
+    if !need("zsh") {
         return;
     }
     let story = story();
@@ -149,7 +134,7 @@ fn zsh_completes() {
 
 #[test]
 fn fish_completes() {
-    if !is_here("fish") {
+    if !need("fish") {
         return;
     }
     let story = story();
@@ -171,7 +156,7 @@ fn fish_completes() {
 
 #[test]
 fn elvish_completes() {
-    if !is_here("elvish") {
+    if !need("elvish") {
         return;
     }
     let story = story();

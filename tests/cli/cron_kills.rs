@@ -8,7 +8,6 @@ use crate::server::{Asked, says};
 use crate::story::Story;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use std::process::Child;
 use std::sync::Mutex;
 use std::sync::mpsc::channel;
 
@@ -45,23 +44,21 @@ fn at_once(story: &Story, count: usize, arguments: &[&str]) -> Vec<(i32, String)
         held.lock().unwrap().recv().unwrap();
         says("Once.")(asked)
     }) as crate::server::Turn]);
-    let start = |_| story.command(arguments).spawn().unwrap();
-    let mut running: Vec<Child> = (0..count).map(start).collect();
-    let mut ended = Vec::new();
-    while running.len() > 1 {
-        let is_over = |child: &mut Child| child.try_wait().unwrap().is_some();
-        match running.iter_mut().position(is_over) {
-            Some(index) => {
-                let ran = story.wait(running.swap_remove(index));
-                ran.text();
-                ended.push((ran.code(), ran.error_text()));
-            }
-            None => std::thread::yield_now(),
-        }
+    let (end, ended) = channel();
+    for _ in 0..count {
+        let (child, end) = (story.command(arguments).spawn().unwrap(), end.clone());
+        std::thread::spawn(move || end.send(child.wait_with_output().unwrap()));
     }
+    let mut ended = ended.iter().map(|output| story.ran(output));
+    let others = ended.by_ref().take(count - 1);
+    let others = others.map(|ran| {
+        ran.text();
+        (ran.code(), ran.error_text())
+    });
+    let others = others.collect();
     release.send(()).unwrap();
-    story.wait(running.remove(0)).stdout("Once.\n");
-    ended
+    ended.next().unwrap().stdout("Once.\n");
+    others
 }
 
 #[test]

@@ -2,16 +2,15 @@
 //! nothing of the machine's cron is seen or changed.
 
 use crate::cron::{folder, jobs};
+use crate::needs::{need, skip};
 use crate::server::{Asked, Turn, fails, says};
 use crate::story::{NANOBOT, Ran, Story};
+use crate::wait::until;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::time::{Duration, Instant};
-
-/// What cron is waited for: two of its minutes, and more for a busy machine.
-const PATIENCE: Duration = Duration::from_secs(200);
+use std::time::Duration;
 
 /// A mount and a process namespace. All that runs in it ends with it, and it ends with the test.
 struct Place {
@@ -24,13 +23,8 @@ struct Place {
 
 impl Place {
     /// A place for `story`, in which `start` has been run; `None`, which is said, where there can be none.
-    #[expect(
-        clippy::print_stderr,
-        reason = "a test that could not test must not look like one that did"
-    )]
     fn of(story: &Story, start: &str) -> Option<Self> {
-        if !Path::new("/usr/sbin/cron").exists() || !Path::new("/usr/bin/crontab").exists() {
-            eprintln!("cron is not installed: no job was started by it");
+        if !need("cron") || !need("crontab") {
             return None;
         }
         let dir = story.home().join("../place");
@@ -78,7 +72,7 @@ end
             drop(alive);
             let output = shell.wait_with_output().unwrap();
             let words = String::from_utf8_lossy(&output.stderr);
-            eprintln!("there can be no place for cron, so it started no job: {words}");
+            skip(&format!("there can be no namespaces for cron: {words}"));
             return None;
         }
         Some(Self {
@@ -154,17 +148,8 @@ end
     }
 
     /// Wait for what cron is to do; `what` says what that is.
-    fn until(&self, what: &str, is: &dyn Fn() -> bool) {
-        let start = Instant::now();
-        while !is() {
-            let told = || self.mails("").concat();
-            assert!(
-                start.elapsed() < PATIENCE,
-                "no {what}; cron mailed:\n{}",
-                told()
-            );
-            std::thread::sleep(Duration::from_millis(100));
-        }
+    fn until(&self, what: &str, is: impl Fn() -> bool) {
+        until(&format!("no {what}"), is);
     }
 
     /// What cron has mailed of the lines that have `word`, without the mails' heads.
@@ -222,6 +207,7 @@ fn answers() -> Turn {
 }
 
 #[test]
+#[ignore = "takes two minutes of cron; see tests/README.md"]
 fn jobs_are_started_by_the_real_cron() {
     let story = Story::new().set("memory", json!({ "consolidate": "manual" }));
     story.server().always(answers());
@@ -301,24 +287,24 @@ fn jobs_are_started_by_the_real_cron() {
     // The first minute.
     let ended = |id: &str, count: usize| outcomes(&story, id).len() >= count;
     for id in [&filed, &piped, &printed, &quiet, &silent, &refused] {
-        place.until("first run", &|| ended(id, 1));
+        place.until("first run", || ended(id, 1));
     }
-    place.until("mail", &|| !place.mails(&printed).is_empty());
+    place.until("mail", || !place.mails(&printed).is_empty());
     place
         .cron(&story, &["remove", &printed])
         .stdout(&format!("✓ Removed job {printed} ('printed')\n"))
         .stderr_has("the conversation of `printed` is in the trash");
     // The second.
     for id in [&filed, &piped, &quiet, &silent, &refused] {
-        place.until("second run", &|| ended(id, 2));
+        place.until("second run", || ended(id, 2));
     }
-    place.until("run that is the only one", &|| {
+    place.until("run that is the only one", || {
         jobs(&story).iter().all(|job| job["id"] != once.as_str())
     });
-    place.until("command of theirs", &|| {
+    place.until("command of theirs", || {
         text(&path("theirs")).lines().count() >= 2
     });
-    place.until("second mail", &|| place.mails(&refused).len() >= 2);
+    place.until("second mail", || place.mails(&refused).len() >= 2);
     let now = place.table(&story);
     assert!(!now.contains(&once) && !now.contains(&printed), "{now}");
 
@@ -404,7 +390,7 @@ fn jobs_are_started_by_the_real_cron() {
     assert_eq!(jobs(&story), [Value::Null; 0]);
     for id in all {
         // One that runs at this moment clears up itself.
-        place.until("end", &|| !folder(&story, id).exists());
+        place.until("end", || !folder(&story, id).exists());
         assert!(
             !story
                 .workspace()

@@ -6,7 +6,6 @@ use crate::story::{Story, write};
 use serde_json::{Value, json};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 const SCHEDULED: [&str; 4] = ["cron", "run", ID, "--scheduled"];
 
@@ -317,10 +316,7 @@ fn a_large_job_file_is_no_hindrance() {
         })
         .collect();
     jobs(&story, &all);
-    let begun = Instant::now();
     assert!(output(&story, ["cron", "list"]).status.success());
-    let took = begun.elapsed();
-    assert!(took < Duration::from_secs(60), "{took:?}");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use crate::server::{Answer, Asked, Ending, Turn, says};
 use crate::story::{NANOBOT, Story};
+use crate::wait::until_exists;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -120,9 +121,7 @@ fn the_holder_is_named_and_its_death_frees_the_session() {
         Answer::events([": thinking\n\n"]).ending(Ending::Stall)
     }) as Turn]);
     let mut holder = story.command(["agent", "-m", "first"]).spawn().unwrap();
-    while !asked.exists() {
-        std::thread::yield_now();
-    }
+    until_exists(&asked);
     let ran = story.run(["agent", "-m", "x", "--wait", "0"]).status(75);
     let told = ran.error_text();
     assert!(

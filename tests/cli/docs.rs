@@ -27,7 +27,7 @@ fn the_man_pages_are_those_of_the_code() {
 
 #[test]
 fn the_man_pages_are_clean() {
-    if !crate::completions::is_here("mandoc") {
+    if !crate::needs::need("mandoc") {
         return;
     }
     let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,6 @@
 //! Jobs for other schedulers, held against what those schedulers say of them.
 
+use crate::needs::need;
 use crate::story::{Story, write};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
@@ -18,19 +19,6 @@ use std::time::Duration;
 const ANALYZE: &str = "/usr/bin/systemd-analyze";
 /// How each file begins.
 const MARK: &str = "# Made by `nanobot cron export`";
-
-/// Whether systemd is here to judge its units; said where it is not.
-fn has_systemd() -> bool {
-    let is_there = Path::new(ANALYZE).exists();
-    #[allow(
-        clippy::print_stderr,
-        reason = "a test that does nothing has to say so"
-    )]
-    if !is_there {
-        eprintln!("no systemd-analyze: its own judgement of the units was not asked for");
-    }
-    is_there
-}
 
 fn job(id: &str, name: &str, schedule: &Value) -> Value {
     json!({
@@ -185,7 +173,7 @@ fn units_are_what_systemd_takes() {
 
 /// That `systemd-analyze verify` has nothing to say of the units.
 fn verify(directory: &Path) {
-    if !has_systemd() {
+    if !need("systemd-analyze") {
         return;
     }
     let units = files(directory);
@@ -687,7 +675,7 @@ fn compare(schedule: &Schedule, zone: &TimeZone, base: Timestamp, is_exact: bool
 
 #[test]
 fn timers_elapse_at_the_slots() {
-    if !has_systemd() {
+    if !need("systemd-analyze") {
         return;
     }
     let mut dice = Dice(7);

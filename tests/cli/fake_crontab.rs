@@ -14,7 +14,8 @@ impl FakeCrontab {
     /// Put the program into the directory `dir`, which is made.
     pub(crate) fn install(dir: &Path) {
         std::fs::create_dir(dir).unwrap();
-        std::fs::copy(PROGRAM, dir.join("crontab")).unwrap();
+        // No copy: see `write_program`.
+        std::os::unix::fs::symlink(PROGRAM, dir.join("crontab")).unwrap();
     }
 
     /// The one in the directory `dir`.

@@ -764,7 +764,7 @@ fn swapped_links_lead_nowhere() {
     besiege(Duration::from_secs(2));
 }
 
-/// `cargo test --test cli swapped_links_lead_nowhere_for_long -- --ignored --nocapture`: takes two minutes, one for each
+/// `cargo test --features test-hooks --test cli swapped_links_lead_nowhere_for_long -- --ignored --nocapture`: takes two minutes, one for each
 /// way of opening.
 #[test]
 #[ignore = "takes minutes"]

@@ -335,7 +335,7 @@ fn failures_are_told_in_a_line() {
 #[test]
 fn the_deadline_holds_for_the_look() {
     let story = with_list();
-    enable(&story, &["--timeout", "1"]);
+    enable(&story, &["--timeout", "3"]);
     let stall = Answer {
         pieces: Vec::new(),
         ..Answer::events([""])
@@ -433,7 +433,7 @@ fn while_it_looks_nobody_else_does() {
         .status(75)
         .stderr_has("the job `heartbeat` runs already");
     assert_eq!(story.asked().len(), 0);
-    drop(lock);
+    lock.unlock().unwrap();
     heartbeat(&story, &[]).stdout("done\n");
 }
 

@@ -2,6 +2,7 @@
 
 use crate::server::{Answer, Asked, Ending, Turn, calls, says, sends};
 use crate::story::{Story, TIME, write};
+use crate::wait::until;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use nanobot::error::{Exit, exit_of, hint_of};
@@ -325,9 +326,7 @@ fn ctrl_c_ends_a_login() {
         .command(["provider", "login", "openai-codex"])
         .spawn()
         .unwrap();
-    while story.asked().len() < 2 {
-        std::thread::yield_now();
-    }
+    story.server().until_asked(2);
     rustix::process::kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     let ran = story.wait(child);
     assert_eq!(ran.signal(), Some(Signal::INT.as_raw()));
@@ -497,10 +496,10 @@ fn processes_that_renew_at_once_ask_once() {
     let mut children: Vec<Child> = (0..3).map(|_| start()).collect();
     // All of them have seen the old token by now, and wait.
     for child in &mut children {
-        while !has_open(child, &lock) {
+        until("it waits for the lock", || {
             assert_eq!(child.try_wait().unwrap(), None, "it ended");
-            std::thread::yield_now();
-        }
+            has_open(child, &lock)
+        });
     }
     assert!(story.asked().is_empty());
     drop(held);

@@ -382,7 +382,7 @@ fn a_time_that_runs_out_is_told() {
     plan["tools"][0]["waits"] = json!(true);
     let story = with(&[("one", plan, json!({}))]);
     story
-        .run(["mcp", "call", "one", "look", "--timeout", "2"])
+        .run(["mcp", "call", "one", "look", "--timeout", "5"])
         .status(124)
         .stderr("nanobot: `--timeout` ran out before the server answered\n  try: a longer one\n");
 }

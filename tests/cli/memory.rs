@@ -1,10 +1,12 @@
 //! Long-term memory: what becomes of old messages, and what must never become of them.
 
+use crate::needs::need;
 use crate::server::{Answer, Asked, Ending, Turn, calls, fails, replies, says};
 use crate::story::{Ran, Story};
+use crate::wait::{until_changed, until_exists};
 use serde_json::{Value, json};
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// A conversation of so many messages, as the Python program keeps it.
 pub(crate) fn talk(key: &str, count: usize) -> String {
@@ -51,6 +53,13 @@ fn consolidated(story: &Story) -> u64 {
         .unwrap()
 }
 
+/// Wait until so many messages are consolidated.
+fn until_consolidated(story: &Story, is: impl Fn(u64) -> bool) {
+    until_changed(&story.workspace().join("sessions"), || {
+        is(consolidated(story))
+    });
+}
+
 fn tries(story: &Story) -> u64 {
     pointer(story, "cli_direct.jsonl")["metadata"]["nanobot"]["tries"]
         .as_u64()
@@ -59,13 +68,6 @@ fn tries(story: &Story) -> u64 {
 
 fn consolidate(story: &Story) -> Ran<'_> {
     story.run(["memory", "consolidate"])
-}
-
-/// Wait for a file, which something else makes.
-fn until_exists(path: &Path) {
-    while !path.exists() {
-        std::thread::yield_now();
-    }
 }
 
 /// A model that is asked and never answers; it makes the file that is returned.
@@ -385,9 +387,7 @@ fn what_is_due_depends_on_the_model_that_answers_and_not_on_the_one_that_remembe
         story
             .run(["agent", "-m", "x", "--model", "small"])
             .stdout("Here.\n");
-        while consolidated(&story) == 0 {
-            std::thread::yield_now();
-        }
+        until_consolidated(&story, |count| count > 0);
         assert_eq!(story.asked()[1].body["model"], "large");
     }
 }
@@ -422,9 +422,9 @@ fn what_a_turn_may_cost_bounds_the_memory_that_is_made_after_it() {
         story
             .run(["agent", "-m", "x", "--max-cost", "1.5"])
             .stdout("x y z\n");
-        while text(&story, "memory/.versions/trouble").is_empty() {
-            std::thread::yield_now();
-        }
+        until_changed(&story.workspace().join("memory/.versions"), || {
+            !text(&story, "memory/.versions/trouble").is_empty()
+        });
         assert_eq!(text(&story, "memory/MEMORY.md"), "by hand");
         assert_eq!((consolidated(&story), tries(&story)), (0, 1));
     }
@@ -994,9 +994,7 @@ fn a_process_of_its_own_keeps_nobody_waiting() {
         until_exists(&story.dir().join("asked"));
         assert_eq!(consolidated(&story), 0);
         go.send(()).unwrap();
-        while consolidated(&story) != 72 {
-            std::thread::yield_now();
-        }
+        until_consolidated(&story, |count| count == 72);
         assert_eq!(text(&story, "memory/MEMORY.md"), "m");
     }
 }
@@ -1215,19 +1213,16 @@ fn at_a_terminal_the_prompt_is_back_before_the_memory_is_made() {
     let mut script = story.program("script");
     let words = format!("{} agent -m x", crate::story::NANOBOT);
     script.args(["-q", "-e", "-c", &words, "/dev/null"]);
-    let Ok(child) = script.spawn() else {
-        // There is no such program everywhere.
+    if !need("script") {
         drop(go);
         story.run(["agent", "-m", "x"]).text();
         return;
-    };
-    story.wait(child).stdout_has("Here.");
+    }
+    story.wait(script.spawn().unwrap()).stdout_has("Here.");
     until_exists(&story.dir().join("asked"));
     assert_eq!(consolidated(&story), 0);
     go.send(()).unwrap();
-    while consolidated(&story) != 72 {
-        std::thread::yield_now();
-    }
+    until_consolidated(&story, |count| count == 72);
 }
 
 /// `memory edit` at a terminal, with a shell script as the editor. `None` where there is no program that makes a terminal.
@@ -1238,7 +1233,7 @@ fn edited<'a>(story: &'a Story, editor: &str) -> Option<Ran<'a>> {
     script
         .args(["-q", "-e", "-c", &words, "/dev/null"])
         .env("EDITOR", format!("sh {}", story.dir().join("ed").display()));
-    Some(story.wait(script.spawn().ok()?))
+    need("script").then(|| story.wait(script.spawn().unwrap()))
 }
 
 #[test]

@@ -118,7 +118,7 @@ fn what_is_given_up_in_silence_is_taken_as_paid_for() {
         .set("budget", json!({ "daily": 100_000 }))
         .script([silent()]);
     story
-        .run(["agent", "-m", "hi", "--timeout", "1"])
+        .run(["agent", "-m", "hi", "--timeout", "3"])
         .status(124)
         .stderr_has("`--timeout`");
     let lines = ledger(&story);
@@ -305,9 +305,7 @@ fn what_a_killed_run_had_reserved_is_free_again() {
         .unwrap();
     let under_way = story.home().join(".nanobot/usage.under-way");
     let reserved = || std::fs::read_dir(&under_way).map_or(0, Iterator::count);
-    while reserved() == 0 || story.asked().is_empty() {
-        std::thread::yield_now();
-    }
+    story.server().until_asked(1);
     child.kill().unwrap();
     child.wait().unwrap();
     assert_eq!(reserved(), 1);
@@ -356,11 +354,7 @@ fn whoever_waits_for_money_can_be_interrupted() {
         command.stdout(pipe()).stderr(pipe()).spawn().unwrap()
     };
     let mut first = run("a");
-    let under_way = story.home().join(".nanobot/usage.under-way");
-    while std::fs::read_dir(&under_way).map_or(0, Iterator::count) == 0 || story.asked().is_empty()
-    {
-        std::thread::yield_now();
-    }
+    story.server().until_asked(1);
     let mut second = run("b");
     // It says that it waits, and then it does.
     let mut told = String::new();

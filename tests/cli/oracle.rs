@@ -1,5 +1,5 @@
 //! When jobs run, held against what programs that are not ours make of the same jobs: `tests/oracle/make.py` wrote
-//! `slots.json` and `runs.json`. What runs here is a share; `cargo test --release --test cli oracle -- --ignored` does all.
+//! `slots.json` and `runs.json`. What runs here is a share; `cargo test --features test-hooks --release --test cli oracle -- --ignored` does all.
 
 use jiff::civil::Date;
 use jiff::tz::TimeZone;

@@ -2,10 +2,12 @@
 
 use crate::server::{Answer, Asked, Turn, fails, says, sends};
 use crate::story::{NANOBOT, Story};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{Mode, OFlags};
 use serde_json::json;
 use std::fs::File;
 use std::io::{Read, Write};
+use std::os::fd::AsFd;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::process::Stdio;
@@ -179,7 +181,7 @@ fn closed_descriptors_are_as_empty_ones() {
 }
 
 /// The answer as a reader gets it who takes a piece now and then.
-fn taken(mut reader: impl Read, piece: usize) -> Vec<u8> {
+fn taken(mut reader: impl Read + AsFd, piece: usize) -> Vec<u8> {
     let mut all = Vec::new();
     let mut block = vec![0; piece];
     loop {
@@ -187,7 +189,7 @@ fn taken(mut reader: impl Read, piece: usize) -> Vec<u8> {
             Ok(0) => return all,
             Ok(count) => all.extend_from_slice(&block[..count]),
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
-                std::thread::yield_now();
+                poll(&mut [PollFd::new(&reader, PollFlags::IN)], None).unwrap();
             }
             Err(error) => panic!("{error}"),
         }

@@ -1,6 +1,7 @@
 //! MCP servers that nobody here wrote, as `.ci/mcp` fetches them into `target/mcp`: what they offer, calls, errors,
 //! pictures, progress and their end, all in the sandbox. Where they are not, the stories say that they told nothing.
 
+use crate::needs::skip;
 use crate::server::{calls, says};
 use crate::story::Story;
 use serde_json::{Value, json};
@@ -14,10 +15,6 @@ fn folder() -> PathBuf {
 }
 
 /// The path of a program that was fetched; `None` where it was not, which is said.
-#[expect(
-    clippy::print_stderr,
-    reason = "a test that could not test must not look like one that did"
-)]
 fn fetched(program: &str) -> Option<String> {
     let folder = folder();
     let path = match program.contains('-') && folder.join("venv/bin").join(program).exists() {
@@ -26,7 +23,7 @@ fn fetched(program: &str) -> Option<String> {
     };
     let ready = folder.join("versions").exists() && path.exists();
     if !ready {
-        eprintln!("{program} was not fetched: nothing was tried with it");
+        skip(&format!("`.ci/mcp` has not fetched `{program}`"));
     }
     ready.then(|| path.to_str().unwrap().to_owned())
 }
@@ -147,6 +144,8 @@ impl Drop for Remote {
 fn listening(command: &str, way: &str) -> (Remote, u16) {
     let free = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = free.local_addr().unwrap().port();
+    // Not by closing alone: a process that another test is about to start may still share it.
+    rustix::net::shutdown(&free, rustix::net::Shutdown::Both).unwrap();
     drop(free);
     let mut server = Command::new(command)
         .arg(way)

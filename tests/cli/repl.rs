@@ -3,8 +3,8 @@
 
 use crate::screen::{Key, Screen, timeless};
 use crate::server::{Answer, Ending, calls, fails, says, sends};
-use crate::signals::until_exists;
 use crate::story::Story;
+use crate::wait::until_exists;
 use rustix::process::Signal;
 use serde_json::json;
 
@@ -109,7 +109,7 @@ fn a_change_is_shown_and_made_only_when_the_person_says_so() {
     ]);
     let mut screen = begun(story.screen(24, 120).args(["repl"]));
     say(&mut screen, "add bread").until_prompt("  allow?");
-    screen.snapshot("repl_question", &timeless(&screen.text()));
+    screen.until_snapshot("repl_question", Screen::text);
     say(&mut screen, "no, use the list in list.md")
         .until("Not written.")
         .until_prompt("> ");
@@ -189,7 +189,7 @@ fn the_model_can_ask_the_person_and_nobody_else() {
     let story = Story::new().script([ask(), says("Coffee it is.")]);
     let mut screen = talk(&story);
     say(&mut screen, "make me something").until_prompt("  answer:");
-    screen.snapshot("repl_ask_user", &timeless(&screen.text()));
+    screen.until_snapshot("repl_ask_user", Screen::text);
     say(&mut screen, "2").until("Coffee it is.");
     assert_eq!(story.asked()[1].last(), "coffee");
     end(&mut screen);
@@ -322,7 +322,7 @@ fn the_window_may_change_its_size() {
     say(&mut screen, "a").until("word word").until_prompt("> ");
     screen.resize(24, 30);
     say(&mut screen, "b").until("narrow");
-    screen.snapshot("repl_resized", &screen.text());
+    screen.until_snapshot("repl_resized", Screen::text);
     end(&mut screen);
 }
 
@@ -491,7 +491,7 @@ fn its_commands() {
         .until("/exit")
         .until("Ctrl-C stops a turn;")
         .until_prompt("> ");
-    screen.snapshot("repl_help", &screen.text());
+    screen.until_snapshot("repl_help", Screen::text);
     say(&mut screen, "/hlep").until("try: `/help`, or");
     say(&mut screen, "first").until("two").until_prompt("> ");
     say(&mut screen, "/save answer.md").until("the last answer is in");
@@ -668,7 +668,7 @@ fn a_table_streams_in_a_conversation() {
     say(&mut screen, "prices?")
         .until("That is all.")
         .until_prompt("> ");
-    screen.snapshot("repl_table", &screen.text());
+    screen.until_snapshot("repl_table", Screen::text);
     say(&mut screen, "more")
         .until("Half of it")
         .press(Key::Ctrl('c'));

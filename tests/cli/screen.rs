@@ -5,6 +5,7 @@
 //! cursor is, and what kind of terminal this is.
 
 use crate::story::{NANOBOT, Story};
+use crate::wait::{self, DEADLINE};
 use expect_test::expect_file;
 use regex::Regex;
 use rustix::process::{Pid, Signal, kill_process};
@@ -23,8 +24,6 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 use vt100::Color;
 
-/// How long words may take to appear, on a machine that is busy with all other stories.
-const PATIENCE: Duration = Duration::from_secs(60);
 /// How often a process is looked after that says nothing.
 const LOOK: Duration = Duration::from_millis(50);
 /// Rows that are kept above the screen.
@@ -257,10 +256,26 @@ impl<'a> Screen<'a> {
         self
     }
 
+    /// As [`Self::resize`], while the program stands still, just after it has drawn: the terminal would fold a line for the
+    /// old size that was still on its way.
+    pub(crate) fn resize_between_frames(&mut self, rows: u16, columns: u16) -> &mut Self {
+        let stat = format!("/proc/{}/stat", self.id());
+        self.look();
+        self.signal(Signal::STOP);
+        wait::until("it is stopped", || {
+            std::fs::read_to_string(&stat).is_ok_and(|stat| stat.contains(") T "))
+        });
+        self.line.write_all(END).expect("a terminal can be written");
+        let state = self.seen.state.lock().expect("nobody panics there");
+        let all = self.seen.changed.wait_while(state, |state| !state.whole);
+        all.expect("nobody panics there").whole = false;
+        self.resize(rows, columns).signal(Signal::CONT)
+    }
+
     /// Wait until `words` are on the visible screen.
     #[track_caller]
     pub(crate) fn until(&mut self, words: &str) -> &mut Self {
-        self.wait(&format!("{words:?} did not appear"), |text| {
+        self.until_text(&format!("{words:?} did not appear"), |text| {
             text.contains(words)
         })
     }
@@ -268,7 +283,7 @@ impl<'a> Screen<'a> {
     /// Wait until `words` are no longer there.
     #[track_caller]
     pub(crate) fn until_gone(&mut self, words: &str) -> &mut Self {
-        self.wait(&format!("{words:?} did not go away"), |text| {
+        self.until_text(&format!("{words:?} did not go away"), |text| {
             !text.contains(words)
         })
     }
@@ -276,7 +291,7 @@ impl<'a> Screen<'a> {
     /// Wait until the screen ends with a line of nothing but `prompt`.
     #[track_caller]
     pub(crate) fn until_prompt(&mut self, prompt: &str) -> &mut Self {
-        self.wait("there is no prompt", |text| {
+        self.until_text("there is no prompt", |text| {
             text.lines().next_back() == Some(prompt.trim_end())
         })
     }
@@ -284,19 +299,40 @@ impl<'a> Screen<'a> {
     /// Wait until there is something that no screen shows.
     #[track_caller]
     pub(crate) fn until_some<T>(&self, look: impl Fn() -> Option<T>) -> T {
-        let deadline = Instant::now() + PATIENCE;
+        let mut found = None;
+        wait::until("it is there", || {
+            found = look();
+            found.is_some()
+        });
+        found.expect("that was waited for")
+    }
+
+    /// Wait until `view` of the screen is `tests/screens/NAME.txt`: what is drawn anew may be seen half drawn.
+    #[track_caller]
+    pub(crate) fn until_snapshot(
+        &mut self,
+        name: &str,
+        view: impl Fn(&Self) -> String,
+    ) -> &mut Self {
+        let path = format!("{}/tests/screens/{name}.txt", env!("CARGO_MANIFEST_DIR"));
+        let expect = std::fs::read_to_string(path).unwrap_or_default();
+        let is_renewed = std::env::var_os("UPDATE_EXPECT").is_some();
+        let deadline = Instant::now() + DEADLINE;
         loop {
-            match look() {
-                Some(found) => return found,
-                None => assert!(Instant::now() < deadline, "{}", framed(&self.text())),
+            let text = view(self);
+            let is_there = format!("{}\n", timeless(&text)) == expect;
+            if is_there || is_renewed || Instant::now() > deadline {
+                self.snapshot(name, &text);
+                return self;
             }
-            std::thread::sleep(LOOK);
+            self.look();
         }
     }
 
+    /// Wait until `holds` of the visible screen.
     #[track_caller]
-    fn wait(&mut self, failure: &str, holds: impl Fn(&str) -> bool) -> &mut Self {
-        let deadline = Instant::now() + PATIENCE;
+    pub(crate) fn until_text(&mut self, failure: &str, holds: impl Fn(&str) -> bool) -> &mut Self {
+        let deadline = Instant::now() + DEADLINE;
         loop {
             let (text, whole) = self.look();
             if holds(&text) {
@@ -432,6 +468,11 @@ impl<'a> Screen<'a> {
         assert_eq!(screen.attributes_formatted(), "\u{1b}[m", "a style stays");
     }
 
+    /// The number of the program's process.
+    fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Send a signal to the program alone.
     pub(crate) fn signal(&mut self, signal: Signal) -> &mut Self {
         kill_process(Pid::from_child(&self.child), signal).expect("it is ours");
@@ -447,7 +488,7 @@ impl<'a> Screen<'a> {
     /// Wait for the program's end, and for its last words.
     #[track_caller]
     pub(crate) fn exit(&mut self) -> ExitStatus {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + DEADLINE;
         loop {
             let ended = self.notice_end();
             let (text, whole) = self.look();

@@ -1,12 +1,13 @@
 //! A model server on loopback that says what a script tells it to, and remembers what it was asked.
 
 use crate::formats::{self, answer};
+use crate::wait::DEADLINE;
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 
 /// What the server was sent.
 #[derive(Clone, Debug)]
@@ -186,7 +187,14 @@ pub(crate) fn fails(status: u16, message: &str) -> Turn {
 /// The server. It lives until the test's process ends.
 pub(crate) struct Server {
     pub(crate) port: u16,
-    state: Arc<Mutex<State>>,
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    /// A request has come.
+    request: Condvar,
 }
 
 #[derive(Default)]
@@ -209,49 +217,62 @@ impl Server {
             .local_addr()
             .expect("a bound listener has an address")
             .port();
-        let state = Arc::new(Mutex::new(State::default()));
-        let shared = Arc::clone(&state);
+        let shared = Arc::new(Shared::default());
+        let ours = Arc::clone(&shared);
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                let shared = Arc::clone(&shared);
-                std::thread::spawn(move || serve(stream, &shared));
+                let ours = Arc::clone(&ours);
+                std::thread::spawn(move || serve(stream, &ours));
             }
         });
-        Self { port, state }
+        Self { port, shared }
     }
 
     pub(crate) fn script(&self, turns: impl IntoIterator<Item = Turn>) {
-        self.state.lock().unwrap().script.extend(turns);
+        self.shared.state.lock().unwrap().script.extend(turns);
     }
 
     /// What to do with every request that the script does not cover.
     pub(crate) fn always(&self, turn: Turn) {
-        self.state.lock().unwrap().always = Some(Arc::new(turn));
+        self.shared.state.lock().unwrap().always = Some(Arc::new(turn));
     }
 
     /// Let requests have these keys, which the vendor's types do not know.
     pub(crate) fn extend(&self, keys: &[&str]) {
         let keys = keys.iter().map(|key| (*key).to_owned());
-        self.state.lock().unwrap().extensions.extend(keys);
+        self.shared.state.lock().unwrap().extensions.extend(keys);
     }
 
     /// What was wrong with requests, by the vendors' own types.
     pub(crate) fn wrong(&self) -> Vec<String> {
-        self.state.lock().unwrap().wrong.clone()
+        self.shared.state.lock().unwrap().wrong.clone()
     }
 
     pub(crate) fn asked(&self) -> Vec<Asked> {
-        self.state.lock().unwrap().asked.clone()
+        self.shared.state.lock().unwrap().asked.clone()
+    }
+
+    /// Wait until so many requests have come.
+    #[track_caller]
+    pub(crate) fn until_asked(&self, count: usize) {
+        let Shared { state, request } = &*self.shared;
+        let is_less = |state: &mut State| state.asked.len() < count;
+        let state = state.lock().unwrap();
+        let waited = request.wait_timeout_while(state, DEADLINE, is_less);
+        let (state, timeout) = waited.unwrap();
+        let asked = state.asked.len();
+        drop(state);
+        assert!(!timeout.timed_out(), "{asked} of {count} requests came");
     }
 
     /// Replies of the script that nobody asked for.
     pub(crate) fn left(&self) -> usize {
-        self.state.lock().unwrap().script.len()
+        self.shared.state.lock().unwrap().script.len()
     }
 }
 
 /// Answer the requests of one connection until it closes.
-fn serve(stream: TcpStream, state: &Mutex<State>) {
+fn serve(stream: TcpStream, Shared { state, request }: &Shared) {
     let connection = {
         let mut state = state.lock().unwrap();
         state.connections += 1;
@@ -267,6 +288,7 @@ fn serve(stream: TcpStream, state: &Mutex<State>) {
             let mut state = state.lock().unwrap();
             state.wrong.extend(wrong);
             state.asked.push(asked.clone());
+            request.notify_all();
             let scripted = state.script.pop_front().map(Arc::new);
             scripted.or_else(|| state.always.clone())
         };

@@ -4,11 +4,11 @@
 
 use crate::server::{Answer, Asked, Ending, Turn, calls, calls_all, fails, says};
 use crate::story::{Ran, Story};
+use crate::wait::until_exists;
 use rustix::process::{Pid, Signal};
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
-use std::time::{Duration, Instant};
 
 /// The task of the sub-agent that asks; `None` for the turn itself.
 fn task(asked: &Asked) -> Option<String> {
@@ -420,38 +420,29 @@ fn tokens_are_shared_too() {
 }
 
 /// A turn that waits for two sub-agents, of which nobody hears any more; once both have been asked, it is `end`ed.
-fn stalled(story: &Story) -> Arc<AtomicUsize> {
-    let asked = Arc::new(AtomicUsize::new(0));
-    let count = Arc::clone(&asked);
+fn stalled(story: &Story) {
     answers(story, spawns(&["wait", "run"]), move |asked, task| {
         if task == "run" && asked.messages().len() == 2 {
             return calls("exec", json!({ "command": "touch started; sleep 600" }));
         }
-        count.fetch_add(1, Ordering::SeqCst);
         Box::new(|_| Answer::events([": thinking\n\n"]).ending(Ending::Stall))
     });
-    asked
 }
 
 #[test]
 fn ctrl_c_ends_all_of_them_at_once() {
     let story = Story::new();
-    let asked = stalled(&story);
+    stalled(&story);
     let child = story
         .command(["agent", "-m", "x", "--json", "--write"])
         .spawn()
         .unwrap();
-    while asked.load(Ordering::SeqCst) == 0 || !story.dir().join("started").exists() {
-        std::thread::yield_now();
-    }
-    let started = Instant::now();
+    // The turn twice, and both sub-agents.
+    story.server().until_asked(4);
+    until_exists(&story.dir().join("started"));
+    // Neither the sub-agents nor the command would ever end by themselves.
     interrupt(&child);
     let ran = story.wait(child);
-    assert!(
-        started.elapsed() < Duration::from_secs(1),
-        "{:?}",
-        started.elapsed()
-    );
     assert_eq!(ran.signal(), Some(2));
     assert_eq!(ran.json()["status"]["name"], "interrupted");
     // It is on record that nothing more comes of them, so that the turn can be taken up.
@@ -473,16 +464,10 @@ fn ctrl_c_ends_all_of_them_at_once() {
 fn the_end_of_the_time_reaches_them() {
     let story = Story::new();
     stalled(&story);
-    let started = Instant::now();
     story
         .run(["agent", "-m", "x", "--timeout", "1"])
         .status(124)
         .stderr_has("--timeout");
-    assert!(
-        started.elapsed() < Duration::from_secs(3),
-        "{:?}",
-        started.elapsed()
-    );
 }
 
 #[test]
@@ -620,17 +605,12 @@ fn no_more_run_at_a_time_than_was_said() {
 #[test]
 fn what_a_kill_took_is_told_once_and_not_waited_for() {
     let story = Story::new();
-    let asked = Arc::new(AtomicUsize::new(0));
-    let count = Arc::clone(&asked);
-    answers(&story, spawns(&["wait"]), move |_, _| {
-        count.fetch_add(1, Ordering::SeqCst);
+    answers(&story, spawns(&["wait"]), |_, _| {
         Box::new(|_| Answer::events([": thinking\n\n"]).ending(Ending::Stall))
     });
     let mut child = story.command(["agent", "-m", "x"]).spawn().unwrap();
-    let waits = || parents(&story).len() == 2;
-    while asked.load(Ordering::SeqCst) == 0 || !waits() {
-        std::thread::yield_now();
-    }
+    // The turn twice, and the sub-agent.
+    story.server().until_asked(3);
     child.kill().unwrap();
     child.wait().unwrap();
     let lost = |asked: &Asked| {

@@ -2,6 +2,7 @@
 
 use crate::server::{Turn, calls, fails, says};
 use crate::story::Story;
+use crate::wait::until_exists;
 use nanobot::error::Exit;
 use rustix::process::{Pid, Signal};
 use serde_json::{Value, json};
@@ -100,7 +101,7 @@ fn every_status_has_a_cause() {
     check(
         Exit::Timeout,
         scripted([calls("exec", json!({ "command": "sleep 60" }))]),
-        &["-m", "x", "--timeout", "0.5"],
+        &["-m", "x", "--timeout", "2"],
     );
     for (exit, signal) in [
         (Exit::HangUp, Signal::HUP),
@@ -112,9 +113,7 @@ fn every_status_has_a_cause() {
             .command(["agent", "-m", "x", "--json", "--write"])
             .spawn()
             .unwrap();
-        while !story.dir().join("on").exists() {
-            std::thread::yield_now();
-        }
+        until_exists(&story.dir().join("on"));
         rustix::process::kill_process(Pid::from_child(&child), signal).unwrap();
         let ran = story.wait(child);
         assert_eq!(ran.signal(), Some(signal.as_raw()));

@@ -11,7 +11,7 @@ use std::cell::{Cell, OnceCell};
 use std::ffi::OsStr;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 
 /// The fixed time of every story.
 pub(crate) const TIME: &str = "2026-01-02T03:04:05Z";
@@ -203,7 +203,11 @@ impl Story {
 
     /// The end of a run that a test started itself.
     pub(crate) fn wait(&self, child: Child) -> Ran<'_> {
-        let output = child.wait_with_output().expect("the program ends");
+        self.ran(child.wait_with_output().expect("the program ends"))
+    }
+
+    /// As [`Self::wait`], where a thread waited.
+    pub(crate) fn ran(&self, output: Output) -> Ran<'_> {
         Ran {
             _story: self,
             status: output.status,
@@ -251,6 +255,21 @@ impl Drop for Story {
 pub(crate) fn write(path: &Path, bytes: &[u8]) {
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
     std::fs::write(path, bytes).unwrap();
+}
+
+/// Make `path` a program of this text. Not by this process: while that has the file open for writing, a process that another
+/// test is about to start shares it, and nobody can execute it until then (ETXTBSY).
+pub(crate) fn write_program(path: &Path, text: &str) {
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    let mut shell = Command::new("/bin/sh");
+    shell.args(["-c", "printf %s \"$1\" > \"$0\" && chmod 755 \"$0\""]);
+    assert!(shell.arg(path).arg(text).status().unwrap().success());
+}
+
+/// Copy a program, in the same way.
+pub(crate) fn copy_program(from: &str, to: &Path) {
+    let copied = Command::new("/bin/cp").arg(from).arg(to).status();
+    assert!(copied.unwrap().success());
 }
 
 /// A run that has ended. What was not looked at is checked for silence when it is dropped.

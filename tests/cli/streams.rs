@@ -311,7 +311,7 @@ fn what_was_cut_off_on_a_terminal_is_followed_by_why_on_a_line_of_its_own() {
     let stalled = Answer::events([format!("data: {delta}\n\n")]);
     let story = Story::new().script([sends(stalled.ending(crate::server::Ending::Stall))]);
     let mut command = story.program("script");
-    let line = format!("{NANOBOT} agent -m x --timeout 0.5");
+    let line = format!("{NANOBOT} agent -m x --timeout 3");
     let child = command.args(["-qec", &line, "/dev/null"]).spawn().unwrap();
     let ran = story.wait(child).status(124);
     let shown = ran.text();

@@ -507,7 +507,7 @@ fn a_killed_turn_is_taken_back() {
     kills(12, 1);
 }
 
-/// `cargo test --test cli many_killed_turns -- --ignored --nocapture`: takes about two minutes.
+/// `cargo test --features test-hooks --test cli many_killed_turns -- --ignored --nocapture`: takes about two minutes.
 #[test]
 #[ignore = "takes minutes"]
 fn many_killed_turns_are_taken_back() {

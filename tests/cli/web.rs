@@ -1,13 +1,13 @@
 //! The web tools: what they make of pages, whom they never ask, and what strangers cannot make them send.
 
 use crate::server::{calls, calls_all, says};
-use crate::story::{Ran, Story, write};
+use crate::story::write_program;
+use crate::story::{Ran, Story};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
-use std::os::unix::fs::PermissionsExt;
 use std::sync::{Arc, Mutex};
 
 /// Addresses that are no part of the public internet, each kind of them at least once.
@@ -454,8 +454,7 @@ fn what_is_no_page() {
     });
     let program = story();
     let tool = program.home().join("bin/pdftotext");
-    write(&tool, b"#!/bin/sh\necho words of a PDF\n");
-    std::fs::set_permissions(&tool, PermissionsExt::from_mode(0o755)).unwrap();
+    write_program(&tool, "#!/bin/sh\necho words of a PDF\n");
     let path = format!("{}:/usr/bin:/bin", program.home().join("bin").display());
     let story = program.env("PATH", &path);
     let check = |path: &str, expect: &str| {

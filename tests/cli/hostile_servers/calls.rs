@@ -17,7 +17,7 @@ fn fails(behaviour: &str, words: &str) {
 /// The call comes to its end, in spite of all that goes with it.
 fn works(behaviour: &str) {
     if let Some(yard) = Yard::new(behaviour) {
-        let yard = yard.set("toolTimeout", json!(20));
+        let yard = yard.set("toolTimeout", json!(60));
         yard.turn().called("the work is done");
         let (code, output, _) = yard.mcp(&["call", "hostile", "work", "{}"]);
         assert_eq!(code, 0);
@@ -103,6 +103,7 @@ fn more_than_a_model_can_take() {
         ("huge-error", "it failed"),
     ] {
         if let Some(yard) = Yard::new(behaviour) {
+            let yard = yard.set("toolTimeout", json!(60));
             let told = yard.turn().called(words);
             let length = told.results[0].len();
             assert!(length < 100_000, "{length} bytes");
@@ -116,7 +117,7 @@ fn three_hundred_thousand_notifications() {
         return;
     };
     // They may take longer than a call has: then it is late, and no worse.
-    let told = yard.set("toolTimeout", json!(20)).turn().called("");
+    let told = yard.set("toolTimeout", json!(60)).turn().called("");
     assert!(told.complaints.len() < 2000, "{}", told.complaints);
 }
 
@@ -131,7 +132,7 @@ fn questions_whose_answers_nobody_reads() {
 fn a_hundred_megabytes_on_standard_error() {
     works("loud");
     if let Some(yard) = Yard::new("loud") {
-        let yard = yard.set("toolTimeout", json!(20));
+        let yard = yard.set("toolTimeout", json!(60));
         yard.turn();
         let kept = size(&yard.story.home().join(".nanobot/mcp"));
         assert!(kept < 4 << 20, "{kept} bytes are kept");

@@ -10,8 +10,7 @@ fn is_missing(behaviour: &str, seconds: u64, words: &str) {
     };
     let yard = yard.set("startTimeout", json!(seconds));
     yard.turn().missing(words);
-    let told = yard.turn().missing("");
-    assert!(told.took.as_secs() < 5, "{:?}", told.took);
+    yard.turn().missing("");
     let (code, ..) = yard.mcp(&["test", "hostile"]);
     assert_ne!(code, 0);
     // It is the config that says that nothing goes without it.

@@ -7,12 +7,13 @@ mod lists;
 mod remote;
 mod yard;
 
+use crate::needs::need;
 use std::process::Command;
 
 /// A behaviour that no story is about would be thought contained.
 #[test]
 fn there_is_a_story_for_each_behaviour() {
-    if !yard::has_python() {
+    if !need("python3") {
         return;
     }
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/servers/hostile.py");

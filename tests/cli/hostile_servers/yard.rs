@@ -1,7 +1,9 @@
 //! A place with one server that means no good, and what is true of every run beside it.
 
+use crate::needs::need;
 use crate::server::{Asked, calls, says};
 use crate::story::{Ran, Story};
+use crate::wait::until;
 use rustix::process::{Pid, Signal};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader};
@@ -9,13 +11,9 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
-use std::time::{Duration, Instant};
 
 /// What the model is told the server's tool is called.
 pub(super) const WORK: &str = "mcp_hostile_work";
-
-/// The longest that a run may take whose call has [`CALL`] seconds, on a machine that has much else to do.
-const LONGEST: Duration = Duration::from_secs(40);
 
 /// The seconds a call has.
 const CALL: u64 = 3;
@@ -51,7 +49,6 @@ pub(super) struct Told {
     pub(super) offered: Vec<String>,
     /// The bodies of the requests.
     pub(super) raw: Vec<String>,
-    pub(super) took: Duration,
 }
 
 impl Told {
@@ -88,25 +85,11 @@ impl Told {
     }
 }
 
-/// Whether there is a Python to be hostile in. It is said where there is none.
-#[expect(
-    clippy::print_stderr,
-    reason = "a test that could not test must not look like one that did"
-)]
-pub(super) fn has_python() -> bool {
-    let tried = Command::new("python3").arg("--version").output();
-    let there = tried.is_ok_and(|output| output.status.success());
-    if !there {
-        eprintln!("python3 is not there: no server was hostile");
-    }
-    there
-}
-
 impl Yard {
     /// With a server that behaves like that; `None` where there is no Python.
     pub(super) fn new(behaviour: &str) -> Option<Self> {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
-        if !has_python() {
+        if !need("python3") {
             return None;
         }
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -211,11 +194,9 @@ impl Yard {
             }
         }));
         let before = self.story.asked().len();
-        let started = Instant::now();
         let child = self.agent().spawn().unwrap();
         pid.set(child.id()).unwrap();
         let ran = self.story.wait(child);
-        let took = started.elapsed();
         let asked = self.story.asked()[before..].to_vec();
         let told = Told {
             answer: ran.text(),
@@ -223,10 +204,8 @@ impl Yard {
             results: asked.last().map(results).unwrap_or_default(),
             offered: asked.first().map(offered).unwrap_or_default(),
             raw: asked.into_iter().map(|asked| asked.raw).collect(),
-            took,
         };
         assert_eq!(ran.code(), 0, "{}", told.complaints);
-        assert!(took < LONGEST, "it took {took:?}");
         let memory = memory.load(Ordering::Relaxed) >> 10;
         assert!(memory < MEMORY, "it needed {memory} MiB");
         self.is_clean(&told.complaints, false);
@@ -245,10 +224,7 @@ impl Yard {
 
     /// `nanobot mcp` with these words.
     pub(super) fn mcp(&self, words: &[&str]) -> (i32, String, String) {
-        let started = Instant::now();
         let ran: Ran = self.story.run([&["mcp"], words].concat());
-        let took = started.elapsed();
-        assert!(took < LONGEST, "it took {took:?}");
         let (output, complaints) = (ran.text(), ran.error_text());
         // A pipe is given what there is; what a terminal is given, is told in a story of its own.
         if words[0] != "call" {
@@ -291,15 +267,7 @@ impl Yard {
     /// As [`Self::is_over`], where nobody could see to that before we ended.
     #[track_caller]
     pub(super) fn is_over_soon(&self) {
-        let started = Instant::now();
-        while !self.left().is_empty() {
-            assert!(
-                started.elapsed() < Duration::from_secs(10),
-                "{:?}",
-                self.left()
-            );
-            std::thread::yield_now();
-        }
+        until("nothing is left", || self.left().is_empty());
     }
 
     /// Look at what a run has started so far.

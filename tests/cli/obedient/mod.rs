@@ -4,8 +4,8 @@
 //!
 //! All of it, instead of the share that `cargo test` takes, or what has certain words in its name, with all that is printed:
 //!
-//!     NANOBOT_OBEDIENT=all cargo test --test cli obedient -- --nocapture
-//!     NANOBOT_OBEDIENT="a page / a composed" cargo test --test cli obedient -- --nocapture
+//!     NANOBOT_OBEDIENT=all cargo test --features test-hooks --test cli obedient -- --nocapture
+//!     NANOBOT_OBEDIENT="a page / a composed" cargo test --features test-hooks --test cli obedient -- --nocapture
 
 #![allow(clippy::print_stdout, reason = "the table is what it is run for")]
 

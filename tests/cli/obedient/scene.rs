@@ -2,13 +2,14 @@
 
 use super::model::{Model, PRIVATE};
 use crate::server::{Answer, Asked, Server};
+use crate::story::write_program;
 use crate::story::{NANOBOT, Story, write};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::net::UdpSocket;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
@@ -191,9 +192,7 @@ impl Scene {
         let bin = temp.join("bin");
         for name in ["crontab", "at", "batch", "systemd-run", "systemctl"] {
             let text = format!("#!/bin/sh\ncat > \"$HOME/{name}.{EVIL}\"\n");
-            write(&bin.join(name), text.as_bytes());
-            let open = std::fs::Permissions::from_mode(0o755);
-            std::fs::set_permissions(bin.join(name), open).unwrap();
+            write_program(&bin.join(name), &text);
         }
         let program = bin.join("nanobot");
         if std::fs::hard_link(NANOBOT, &program).is_err() {

@@ -1,6 +1,7 @@
 //! Commands that destroy what is in `victim/`, most of them in a way that no list of forbidden words would know.
 
-use super::yard::{User, Yard, has, say, users};
+use super::yard::{User, Yard, say, users};
+use crate::needs::{has, skip};
 use std::path::{Path, PathBuf};
 
 /// The program that a machine may lack, and the command, which starts beside `victim/`.
@@ -146,7 +147,7 @@ fn deadly(user: User) -> Vec<usize> {
     for (number, (program, command)) in COMMANDS.iter().enumerate() {
         match (lives(&dirs[number]), program.is_empty() || has(program)) {
             (false, _) => deadly.push(number),
-            (true, false) => say(&format!("not tried, there is no {program}: {command}")),
+            (true, false) => skip(&format!("`{program}` is not installed")),
             (true, true) => panic!("it destroys nothing: {command}\n{}", told[number]),
         }
     }

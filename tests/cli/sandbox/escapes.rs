@@ -1,6 +1,7 @@
 //! Ways out of the sandbox, or around it. Each says `escaped` when it got out, and `held` when it did not.
 
-use super::yard::{User, Yard, has, say, users};
+use super::yard::{User, Yard, say, users};
+use crate::needs::need;
 
 /// Python. `call` makes a system call and gives its result, with `errno()` behind it; `OUTSIDE` is a file that may not be
 /// written, `SECRET` one that may not be read, `US` the process that started the shell. What is true got out.
@@ -200,7 +201,7 @@ fn nothing_gets_out() {
         yard.file(&outside, "safe\n");
         yard.file(&secret, "canary-77aa\n");
         let (mut names, mut commands) = (Vec::new(), Vec::new());
-        match has("python3") && cfg!(target_arch = "x86_64") {
+        match need("python3") && cfg!(target_arch = "x86_64") {
             true => {
                 for (name, text) in PYTHON {
                     names.push(name);
@@ -209,7 +210,7 @@ fn nothing_gets_out() {
                     ));
                 }
             }
-            false => say("not tried, for want of python3 on x86-64: system calls"),
+            false => say("system calls are not tried: the numbers are those of x86-64"),
         }
         for (name, text) in SHELL {
             names.push(name);
@@ -218,7 +219,7 @@ fn nothing_gets_out() {
                 .replace("SECRET", secret.to_str().unwrap());
             commands.push(text);
         }
-        if has("gcc") && cfg!(target_arch = "x86_64") {
+        if need("gcc") && cfg!(target_arch = "x86_64") {
             for (name, text) in C {
                 names.push(name);
                 commands.push(format!(
@@ -228,7 +229,7 @@ fn nothing_gets_out() {
                 ));
             }
         } else {
-            say("not tried, for want of gcc on x86-64: foreign system calls");
+            say("foreign system calls are not tried: they are those of x86-64");
         }
         let told = yard.run(&[], &commands);
         let mut out = Vec::new();

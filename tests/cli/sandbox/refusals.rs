@@ -1,6 +1,7 @@
 //! Where there is no sandbox, and what a run inside of one is told.
 
-use super::yard::{User, Yard, has, kernel_without};
+use super::yard::{User, Yard, kernel_without};
+use crate::needs::need;
 use crate::server::{calls, says};
 use crate::story::{NANOBOT, Story};
 use serde_json::json;
@@ -92,7 +93,7 @@ fn a_failure_by_the_sandbox_is_explained_once() {
     assert!(!told[1].contains("`--"), "{}", told[1]);
     assert_eq!(
         told[2].matches("`--net`").count(),
-        usize::from(has("bash")),
+        usize::from(need("bash")),
         "{}",
         told[2]
     );
@@ -162,7 +163,7 @@ fn what_is_refused_says_which_flag_would_do() {
 fn the_status_of_a_command_by_hand_tells_how_it_went() {
     let story = Story::new();
     let run = |command: &str| {
-        let arguments = json!({ "command": command, "timeout": 1 }).to_string();
+        let arguments = json!({ "command": command, "timeout": 3 }).to_string();
         story.run(["tool", "run", "exec", &arguments])
     };
     run("echo on").stdout("on\n");
@@ -171,7 +172,7 @@ fn the_status_of_a_command_by_hand_tells_how_it_went() {
         .stdout("on\nExit code: 3\n");
     run("echo on; sleep 30")
         .status(1)
-        .stderr("nanobot: Timed out after 1 seconds; all of it was ended\n")
+        .stderr("nanobot: Timed out after 3 seconds; all of it was ended\n")
         .stdout("on\n");
     // What asks for the network in silence is told apart.
     run("echo on; sleep 30; curl x")

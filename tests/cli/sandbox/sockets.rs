@@ -1,6 +1,7 @@
 //! Ways to open a socket, or to get at one. Whoever listens counts what arrives.
 
-use super::yard::{Yard, has, say, users};
+use super::yard::{Yard, say, users};
+use crate::needs::need;
 use std::net::{TcpListener, UdpSocket};
 use std::os::unix::net::{UnixDatagram, UnixListener};
 use std::sync::Arc;
@@ -76,8 +77,7 @@ const SHELL: [(&str, &str, &str); 3] = [
 
 #[test]
 fn no_socket_is_opened() {
-    if !has("python3") {
-        say("not tried, there is no python3: sockets");
+    if !need("python3") {
         return;
     }
     for user in users() {
@@ -142,11 +142,9 @@ fn no_socket_is_opened() {
             ));
         }
         for (program, name, text) in SHELL {
-            if has(program) {
+            if need(program) {
                 names.push(name);
                 commands.push(filled(text));
-            } else {
-                say(&format!("not tried, there is no {program}: {name}"));
             }
         }
         let told = yard.run(&[], &commands);
@@ -182,8 +180,9 @@ fn no_socket_is_opened() {
             ],
         );
         assert!(told.iter().all(|told| told.starts_with("open")), "{told:?}");
-        while arrived.load(Ordering::SeqCst) < told.len() {
-            std::thread::yield_now();
-        }
+        // The listeners' threads count what has been accepted.
+        crate::wait::until("all arrive", || {
+            arrived.load(Ordering::SeqCst) >= told.len()
+        });
     }
 }

@@ -2,10 +2,9 @@
 
 use super::yard::{User, Yard};
 use crate::story::Story;
+use crate::wait::until_exists;
 use serde_json::json;
-use std::path::Path;
 use std::process::Child;
-use std::time::{Duration, Instant};
 
 /// A run that does nothing but `command`.
 fn start(story: &Story, command: &str, seconds: u64, flags: &[&str]) -> Child {
@@ -13,15 +12,6 @@ fn start(story: &Story, command: &str, seconds: u64, flags: &[&str]) -> Child {
     let words = ["tool", "run", "exec", &arguments];
     let mut command = story.command(words.iter().chain(flags).copied());
     command.spawn().unwrap()
-}
-
-/// Until `path` is there.
-fn await_file(path: &Path) {
-    let end = Instant::now() + Duration::from_secs(30);
-    while !path.exists() {
-        assert!(Instant::now() < end, "{} never came", path.display());
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }
 
 #[test]
@@ -32,7 +22,7 @@ fn what_two_runs_may_change_one_changes_at_a_time() {
     std::fs::create_dir(dir.join("sub")).unwrap();
     let plant = "echo evil > .bashrc; touch on; while [ ! -e go ]; do sleep 0.02; done";
     let first = start(story, plant, 60, &["--write"]);
-    await_file(&dir.join("on"));
+    until_exists(&dir.join("on"));
     // The same directory, one in it and one around it; each of them waits as long as its command may take.
     let sub = format!("--write={}", dir.join("sub").display());
     let around = format!("--write={}", dir.parent().unwrap().display());

@@ -1,6 +1,8 @@
 //! Where the sandbox is tried: a story whose model calls `exec` with many commands at once, as us or as another user.
 
+use crate::needs::need;
 use crate::server::{calls_all, says};
+use crate::story::copy_program;
 use crate::story::{NANOBOT, Story, write};
 use serde_json::json;
 use std::os::unix::fs::PermissionsExt;
@@ -23,26 +25,14 @@ pub(super) enum User {
 /// Everybody as whom a test can be run here.
 pub(super) fn users() -> Vec<User> {
     let is_root = rustix::process::getuid().is_root();
-    match is_root && has("setpriv") {
+    match is_root && need("setpriv") {
         true => vec![User::Us, User::Nobody],
-        false => {
-            if is_root {
-                say("there is no setpriv: nothing is tried as an ordinary user");
-            }
-            vec![User::Us]
-        }
+        false => vec![User::Us],
     }
 }
 
-/// Whether this machine has a program, where stories look for it.
-pub(super) fn has(program: &str) -> bool {
-    ["/usr/local/bin", "/usr/bin", "/bin", "/usr/sbin", "/sbin"]
-        .iter()
-        .any(|dir| Path::new(dir).join(program).exists())
-}
-
 /// A line for whoever reads the tests' output.
-#[expect(clippy::print_stdout, reason = "counts, and what was not tried")]
+#[expect(clippy::print_stdout, reason = "counts")]
 pub(super) fn say(line: &str) {
     println!("sandbox: {line}");
 }
@@ -71,8 +61,7 @@ os.execvp(sys.argv[2], sys.argv[2:])
 
 /// What starts the rest of its arguments on a kernel without that system call; `None` where that cannot be pretended.
 pub(super) fn kernel_without(call: i64) -> Option<Vec<String>> {
-    if !has("python3") {
-        say("not tried, there is no python3: a kernel that lacks something");
+    if !need("python3") {
         return None;
     }
     Some(
@@ -189,7 +178,7 @@ static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| {
     std::fs::create_dir_all(&dir).unwrap();
     std::fs::set_permissions(&dir, std::fs::Permissions::from_mode(0o755)).unwrap();
     path = dir.join("nanobot");
-    std::fs::copy(NANOBOT, &path).unwrap();
+    copy_program(NANOBOT, &path);
     path
 });
 
