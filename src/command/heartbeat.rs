@@ -45,7 +45,7 @@ fn enable(ctx: &Context, arguments: &Enable) -> Result<Exit> {
         timing::begin_every(&mut job, period, now);
     }
     let before = job.terms.as_ref().map(job_options::grants_of).transpose()?;
-    let given = job_options::put(ctx, &mut job, &job_flags(flags), None, grants)?;
+    let given = job_options::apply_flags(ctx, &mut job, &job_flags(flags), None, grants)?;
     store.add(&job, now, None)?;
     let mut notices = job_options::consequences(ctx, &job, grants, &given);
     if let Some(before) = before {
@@ -70,9 +70,9 @@ fn disable(ctx: &Context) -> Result<Exit> {
     };
     store.remove(HEARTBEAT)?;
     lifecycle::clear(ctx, &settings, &store, &job)?;
-    let projected = crontab_sync::project(ctx, &settings, &store, JobFilter::Known);
+    let projected = crontab_sync::write_crontab(ctx, &settings, &store, JobFilter::Known);
     ctx.terminal.print("✓ Heartbeat disabled\n")?;
-    Ok(crontab_sync::tell(
+    Ok(crontab_sync::report_change(
         ctx,
         projected,
         "the heartbeat is disabled all the same: a line of its that is left starts nothing",

@@ -7,7 +7,7 @@ use crate::memory::Memory;
 use crate::memory::last::Outcome;
 use crate::memory::request::{self, LETTERS};
 use crate::ops::context::Context;
-use crate::ops::doctor::unused_tools::Offered;
+use crate::ops::doctor::unused_tools::UnusedTools;
 use crate::ops::doctor::{check, cron};
 use crate::ops::model::{self, Way};
 use crate::ops::permissions;
@@ -108,9 +108,9 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
     let is_over = request::is_over(&shown, budget);
     let last = memory.last()?;
     let trouble = memory.trouble()?;
-    let cron = cron::Glance::of(ctx, &settings);
+    let cron = cron::JobsSummary::of(ctx, &settings);
     let scope = Scope::of(ctx, &settings);
-    let offered = Offered::of(ctx, &settings)?;
+    let offered = UnusedTools::of(ctx, &settings)?;
     let ledger = Ledger::new(&ctx.paths.root, &ctx.clock);
     let spent = ledger.spent()?.unwrap_or_default();
     let next = match &asked {

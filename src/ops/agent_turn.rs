@@ -18,7 +18,7 @@ use crate::message::{Part, User};
 use crate::ops::after_turn::{self, Afterwards};
 use crate::ops::context::Context;
 use crate::ops::dry_run::DryRunForm;
-use crate::ops::jobs::scheduler::Keeper;
+use crate::ops::jobs::scheduler::StoreScheduler;
 use crate::ops::model;
 use crate::ops::permissions;
 use crate::ops::subagents::{Crew, Stage};
@@ -446,7 +446,7 @@ fn answer(
         // A job makes no jobs: they would grow without end.
         planner: match duty {
             Some(_) => None,
-            None => Some(Arc::new(Keeper::new(ctx, &settings))),
+            None => Some(Arc::new(StoreScheduler::new(ctx, &settings))),
         },
     };
     let mut scene = toolset::set(ctx, &cast, &mut |text| report.notice(text))?;

@@ -10,7 +10,7 @@ use crate::cron::store::Store;
 use crate::error::{Exit, fail, fail_hint};
 use crate::ops::context::Context;
 use crate::ops::jobs::crontab_sync::{self, JobFilter};
-use crate::ops::jobs::job_options::{self, Given};
+use crate::ops::jobs::job_options::{self, ResolvedJob};
 use crate::ops::jobs::job_store;
 use crate::ops::jobs::time_format;
 use crate::ops::jobs::time_zone;
@@ -74,7 +74,7 @@ pub(super) fn run(ctx: &Context, add: &cli::Add) -> Result<Exit> {
         terms: Some(Terms::default()),
     };
     let catch_up = arguments::catch_up(schedule.catch_up).or(default_catch_up(&job));
-    let given = job_options::put(ctx, &mut job, &job_flags(terms), catch_up, grants)?;
+    let given = job_options::apply_flags(ctx, &mut job, &job_flags(terms), catch_up, grants)?;
     notices.extend(unpriced(ctx, &job, &given));
     timing::note_next(ctx, &mut job, now);
     // A new file would say of all others that they are gone. Where nobody can read the crontab, no line is lost either.
@@ -133,7 +133,7 @@ pub(super) fn check_place(flags: &cli::Terms, channel: Option<&str>) -> Result<(
 }
 
 /// What to say of a limit of dollars where no price is known.
-pub(super) fn unpriced(ctx: &Context, job: &Job, given: &Given) -> Option<String> {
+pub(super) fn unpriced(ctx: &Context, job: &Job, given: &ResolvedJob) -> Option<String> {
     let terms = job
         .terms
         .as_ref()
@@ -205,7 +205,7 @@ pub(super) fn when(
     let wrong = |flag: &str, words: String| fail(Exit::Usage, format!("`{flag}`: {words}"));
     let typed = match tz.as_deref() {
         Some("") => Some(None),
-        Some(name) => Some(Some(time_zone::known(name)?)),
+        Some(name) => Some(Some(time_zone::validate_zone(name)?)),
         None => None,
     };
     if let Some(text) = cron {
@@ -254,7 +254,7 @@ pub(crate) fn answer(
     done: &str,
     notices: Vec<String>,
 ) -> Result<Exit> {
-    let projected = crontab_sync::project(ctx, settings, store, JobFilter::Known);
+    let projected = crontab_sync::write_crontab(ctx, settings, store, JobFilter::Known);
     let others = projected.as_ref().ok();
     let others = others.and_then(|projected| projected.others(&job.id));
     let now = time_zone::now(ctx);
@@ -271,7 +271,7 @@ pub(crate) fn answer(
     for text in notices.into_iter().chain(others) {
         ctx.notice(&text);
     }
-    Ok(crontab_sync::tell(
+    Ok(crontab_sync::report_change(
         ctx,
         projected,
         "the job is kept all the same, but cron does not start it",

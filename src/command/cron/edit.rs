@@ -88,7 +88,7 @@ pub(super) fn run(ctx: &Context, edit: &cli::Edit) -> Result<Exit> {
         job.message = add::message_of(text)?;
     }
     let before = job.terms.as_ref().map(job_options::grants_of).transpose()?;
-    let given = job_options::put(ctx, &mut job, &job_flags(terms), catch_up, grants)?;
+    let given = job_options::apply_flags(ctx, &mut job, &job_flags(terms), catch_up, grants)?;
     if terms.max_cost.is_some() || terms.model.is_some() {
         notices.extend(add::unpriced(ctx, &job, &given));
     }

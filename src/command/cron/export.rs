@@ -6,7 +6,7 @@ use crate::cron::job::Job;
 use crate::cron::store::is_plain;
 use crate::error::{Exit, fail_hint};
 use crate::ops::context::Context;
-use crate::ops::jobs::crontab_sync::{self, Surroundings};
+use crate::ops::jobs::crontab_sync::{self, CronLineContext};
 use crate::ops::jobs::job_store;
 use crate::ops::jobs::timing;
 use crate::provider::registry::entry;
@@ -35,16 +35,16 @@ pub(super) fn run(ctx: &Context, arguments: &Export) -> Result<Exit> {
         failed = true;
         ctx.terminal.fail(cause);
     };
-    let surroundings = Surroundings::of(ctx, &settings, &jobs)?;
+    let line_context = CronLineContext::of(ctx, &settings, &jobs)?;
     let (keys, asks_command) = keys(&settings);
     let (system, system_name) = clock::system_zone(&ctx.env);
     let site = Site {
-        home: &surroundings.home,
+        home: &line_context.home,
         root: &ctx.paths.root,
-        root_is_named: surroundings.root.is_some(),
-        path: surroundings.path.as_deref(),
-        program: &surroundings.program,
-        workspace: &surroundings.workspace,
+        root_is_named: line_context.root.is_some(),
+        path: line_context.path.as_deref(),
+        program: &line_context.program,
+        workspace: &line_context.workspace,
         keys: &keys,
         asks_command,
         system: &system,
@@ -53,12 +53,12 @@ pub(super) fn run(ctx: &Context, arguments: &Export) -> Result<Exit> {
     };
     let (mut made, mut lines, mut left_out) = (Vec::new(), Vec::new(), Vec::new());
     for job in &jobs {
-        let exported = planned(ctx, &surroundings, job, |planned| {
+        let exported = planned(ctx, &line_context, job, |planned| {
             match format {
                 Fleet::Systemd => made.extend(systemd::files(&site, planned)?),
                 Fleet::Kubernetes => made.push(kubernetes::file(&site, planned, image)?),
                 Fleet::Crontab => {
-                    let (more, lacks) = crontab_sync::lines_of(ctx, &surroundings, job)?;
+                    let (more, lacks) = crontab_sync::lines_of(ctx, &line_context, job)?;
                     lines.extend(more);
                     left_out = lacks;
                 }
@@ -72,7 +72,7 @@ pub(super) fn run(ctx: &Context, arguments: &Export) -> Result<Exit> {
     }
     match format {
         Fleet::Kubernetes if !made.is_empty() => made.insert(0, kubernetes::shared(&site)),
-        Fleet::Crontab if !lines.is_empty() => match crontab::file(&surroundings.workspace, &lines)
+        Fleet::Crontab if !lines.is_empty() => match crontab::file(&line_context.workspace, &lines)
         {
             Ok(file) => made.push(file),
             Err(why) => complain(&why),
@@ -156,7 +156,7 @@ fn keys(settings: &Settings) -> (Vec<&'static str>, bool) {
 /// In words, why it has none, or why the work cannot be done.
 fn planned(
     ctx: &Context,
-    surroundings: &Surroundings,
+    line_context: &CronLineContext,
     job: &Job,
     work: impl FnOnce(&Planned) -> Result<(), String>,
 ) -> Result<(), String> {
@@ -170,7 +170,7 @@ fn planned(
         schedule,
         zone: &zone,
         config: config.as_deref(),
-        workspace: surroundings.workspace_for(&config),
+        workspace: line_context.workspace_for(&config),
     })
 }
 

@@ -6,7 +6,7 @@ use crate::cron::schedule::Schedule;
 use crate::error::Exit;
 use crate::format::dollars;
 use crate::ops::context::Context;
-use crate::ops::jobs::crontab_status::{Stand, Stands};
+use crate::ops::jobs::crontab_status::{CrontabStatus, LineState};
 use crate::ops::jobs::job_options;
 use crate::ops::jobs::job_status;
 use crate::ops::jobs::job_status::JobStatus;
@@ -28,7 +28,7 @@ pub(super) fn run(ctx: &Context, arguments: &List) -> Result<Exit> {
     let List { all, json } = arguments;
     let settings = ctx.settings()?;
     let store = job_store::open(ctx, &settings);
-    let stands = Stands::of(ctx, &settings, &store);
+    let stands = CrontabStatus::of(ctx, &settings, &store);
     let jobs = store.jobs()?.into_iter();
     let known = jobs.map(|job| JobStatus::of(ctx, &store, &stands, job));
     let mut known: Vec<JobStatus> = known.collect::<Result<_>>()?;
@@ -68,7 +68,7 @@ pub(super) fn run(ctx: &Context, arguments: &List) -> Result<Exit> {
     for known in &known {
         let told = [
             job_status::tampered_notice(&known.job),
-            job_options::undelivered(&known.job),
+            job_options::unsupported_channel(&known.job),
         ];
         for words in told.into_iter().flatten() {
             ctx.notice(&words);
@@ -125,7 +125,7 @@ pub(super) fn next(known: &JobStatus, now: &Zoned) -> String {
     match (due.or(next.first().copied()), &job.schedule) {
         _ if known.is_lost() => "never: failed".into(),
         _ if !job.enabled => "disabled".into(),
-        _ if *stand == Stand::Foreign => "not in the crontab".into(),
+        _ if *stand == LineState::Foreign => "not in the crontab".into(),
         _ if due.is_some() => "now".into(),
         (Some(time), _) => time_format::moment(time, now),
         (None, Ok(Schedule::At(_))) => "past".into(),
@@ -252,7 +252,7 @@ pub(super) fn line(ctx: &Context, known: &JobStatus) -> Value {
         "delete_after_run": job.delete_after_run,
         "delivery": {
             "deliver": job.delivery.deliver, "channel": job.delivery.channel, "to": job.delivery.to,
-            "supported": job_options::undelivered(job).is_none(),
+            "supported": job_options::unsupported_channel(job).is_none(),
         },
         "foreign": job.terms.is_none(), "altered": job.is_altered(), "crontab": stand.name(),
         "last": last.as_ref().map(run_line),

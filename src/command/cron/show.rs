@@ -7,7 +7,7 @@ use crate::cron::schedule::CatchUp;
 use crate::error::Exit;
 use crate::format::dollars;
 use crate::ops::context::Context;
-use crate::ops::jobs::crontab_status::{Stand, Stands};
+use crate::ops::jobs::crontab_status::{CrontabStatus, LineState};
 use crate::ops::jobs::job_options;
 use crate::ops::jobs::job_status;
 use crate::ops::jobs::job_status::JobStatus;
@@ -41,7 +41,7 @@ pub(super) fn run(ctx: &Context, word: &str, as_json: bool) -> Result<Exit> {
     let settings = ctx.settings()?;
     let store = job_store::open(ctx, &settings);
     let job = job_store::find(&store, word)?;
-    let stands = Stands::of(ctx, &settings, &store);
+    let stands = CrontabStatus::of(ctx, &settings, &store);
     let known = JobStatus::of(ctx, &store, &stands, job)?;
     let lines = stands.lines(&known.job);
     let may = may(ctx, &known.job);
@@ -73,7 +73,7 @@ pub(super) fn run(ctx: &Context, word: &str, as_json: bool) -> Result<Exit> {
     ctx.terminal.print(&text)?;
     let told = [
         job_status::tampered_notice(&known.job),
-        job_options::undelivered(&known.job),
+        job_options::unsupported_channel(&known.job),
     ];
     for words in told.into_iter().flatten() {
         ctx.notice(&words);
@@ -154,10 +154,10 @@ fn state(known: &JobStatus) -> String {
         false => "disabled",
     }];
     words.extend(match known.stand {
-        Stand::Foreign => Some("another program's, and not in the crontab"),
+        LineState::Foreign => Some("another program's, and not in the crontab"),
         _ if job.terms.is_none() => Some("another program's"),
-        Stand::Missing => Some("not in the crontab"),
-        Stand::Stale => Some("with other times in the crontab"),
+        LineState::Missing => Some("not in the crontab"),
+        LineState::Stale => Some("with other times in the crontab"),
         _ => None,
     });
     if job.terms.as_ref().is_some_and(|terms| terms.by_model) {
@@ -186,7 +186,7 @@ fn delivery(ctx: &Context, job: &Job) -> String {
 /// What it may do.
 fn may(ctx: &Context, job: &Job) -> Vec<(&'static str, String)> {
     let terms = job.terms.clone().unwrap_or_default();
-    let given = match job_options::cast_of(ctx, &terms) {
+    let given = match job_options::resolve(ctx, &terms) {
         Ok(given) => given,
         Err(error) => return vec![("may", format!("nothing as things are: {error:#}"))],
     };

@@ -16,7 +16,7 @@ use console::Style;
 use serde_json::{Value, json};
 
 /// What looks, and says what it found.
-type Check = fn(&Look) -> Vec<Finding>;
+type Check = fn(&CheckContext) -> Vec<CheckResult>;
 
 /// Columns before what was found.
 const INDENT: usize = 19;
@@ -84,7 +84,7 @@ impl Level {
 
 /// What a check found.
 #[derive(Debug)]
-pub(crate) struct Finding {
+pub(crate) struct CheckResult {
     pub(crate) level: Level,
     pub(crate) words: String,
     /// What to do about it.
@@ -95,7 +95,7 @@ pub(crate) struct Finding {
     pub(crate) exit: Exit,
 }
 
-impl Finding {
+impl CheckResult {
     pub(crate) fn new(level: Level, words: impl Into<String>) -> Self {
         Self {
             level,
@@ -147,7 +147,7 @@ impl Finding {
 }
 
 /// What the checks look at.
-pub(crate) struct Look<'a> {
+pub(crate) struct CheckContext<'a> {
     pub(crate) ctx: &'a Context,
     pub(crate) settings: &'a Settings,
     pub(crate) store: &'a Store,
@@ -166,7 +166,7 @@ pub(crate) fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
         json,
     } = *arguments;
     signal::arm(None).context("wait for signals")?;
-    let mut told = Told {
+    let mut told = Printer {
         ctx,
         json,
         exit: Exit::Answered,
@@ -174,7 +174,7 @@ pub(crate) fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
     };
     match cron::look(ctx) {
         Ok((settings, store)) => {
-            let look = Look {
+            let look = CheckContext {
                 ctx,
                 settings: &settings,
                 store: &store,
@@ -198,17 +198,17 @@ pub(crate) fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
             })?;
             if no_crontab {
                 let words = "left out, with what it starts (--no-crontab)";
-                told.tell("crontab", vec![Finding::ok(words)])?;
+                told.tell("crontab", vec![CheckResult::ok(words)])?;
             }
         }
         // Without it there is nothing else to look at.
-        Err(error) => told.tell("config", vec![Finding::of_error(Level::Failed, &error)])?,
+        Err(error) => told.tell("config", vec![CheckResult::of_error(Level::Failed, &error)])?,
     }
     told.end()
 }
 
 /// What is told, and how it ends.
-struct Told<'a> {
+struct Printer<'a> {
     ctx: &'a Context,
     json: bool,
     /// That of the first failure.
@@ -216,8 +216,8 @@ struct Told<'a> {
     rows: Vec<Value>,
 }
 
-impl Told<'_> {
-    fn tell(&mut self, name: &str, findings: Vec<Finding>) -> Result<()> {
+impl Printer<'_> {
+    fn tell(&mut self, name: &str, findings: Vec<CheckResult>) -> Result<()> {
         for finding in findings {
             if finding.level == Level::Failed && self.exit == Exit::Answered {
                 self.exit = finding.exit;
@@ -230,7 +230,7 @@ impl Told<'_> {
         Ok(())
     }
 
-    fn print(&self, name: &str, finding: &Finding) -> Result<()> {
+    fn print(&self, name: &str, finding: &CheckResult) -> Result<()> {
         let one_line =
             |text: &str| harmless(&text.split_whitespace().collect::<Vec<_>>().join(" "));
         let mut page = Page::on(self.ctx.terminal);
@@ -256,8 +256,8 @@ impl Told<'_> {
     }
 }
 
-fn row(name: &str, finding: &Finding) -> Value {
-    let Finding {
+fn row(name: &str, finding: &CheckResult) -> Value {
+    let CheckResult {
         level,
         words,
         hint,

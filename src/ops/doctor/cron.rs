@@ -1,6 +1,6 @@
 //! What `status` tells of cron: at a glance the jobs, with `--check` whether they really run.
 
-use super::check::{Finding, Level, Look};
+use super::check::{CheckContext, CheckResult, Level};
 use crate::cron::command::Started;
 use crate::cron::job::{Delivery, Job, State, Terms};
 use crate::cron::record::{Folder, Outcome};
@@ -9,7 +9,7 @@ use crate::cron::store::{HEARTBEAT, Store, is_plain};
 use crate::error::Exit;
 use crate::ops::context::Context;
 use crate::ops::jobs::cron_environment;
-use crate::ops::jobs::crontab_sync::{self, Surroundings};
+use crate::ops::jobs::crontab_sync::{self, CronLineContext};
 use crate::ops::jobs::job_options;
 use crate::ops::jobs::job_status;
 use crate::ops::jobs::job_store;
@@ -40,14 +40,14 @@ const KEEP: usize = 64 << 10;
 const LAST: usize = 100;
 
 /// The jobs at a glance.
-pub(crate) struct Glance {
+pub(crate) struct JobsSummary {
     jobs: Result<Vec<Job>>,
     next: Option<(Job, Timestamp)>,
     heartbeat: Option<(Job, Option<Timestamp>)>,
     failed: Option<Job>,
 }
 
-impl Glance {
+impl JobsSummary {
     pub(crate) fn of(ctx: &Context, settings: &Settings) -> Self {
         let mut jobs = job_store::open(ctx, settings).jobs();
         let mut all = jobs.as_deref().unwrap_or_default().to_vec();
@@ -172,7 +172,7 @@ pub(crate) fn block(ctx: &Context, settings: &Settings) -> Result<Vec<String>> {
     crontab_sync::lines(ctx, settings)
 }
 
-impl Look<'_> {
+impl CheckContext<'_> {
     fn all(&self) -> &[Job] {
         self.jobs.as_deref().unwrap_or_default()
     }
@@ -187,10 +187,10 @@ impl Look<'_> {
     }
 
     /// What was found of what starts the jobs: nothing is the matter while there are none.
-    fn of_cron(&self, finding: Finding) -> Finding {
+    fn of_cron(&self, finding: CheckResult) -> CheckResult {
         match self.needs_cron() {
             true => finding,
-            false => Finding::ok(format!(
+            false => CheckResult::ok(format!(
                 "not needed, since no job waits for it ({})",
                 finding.words
             )),
@@ -209,10 +209,10 @@ fn all_called<'a>(jobs: impl IntoIterator<Item = &'a Job>) -> String {
 }
 
 /// Whether a run can leave what it has to leave.
-pub(crate) fn places(look: &Look) -> Vec<Finding> {
-    let Look { ctx, settings, .. } = look;
+pub(crate) fn places(look: &CheckContext) -> Vec<CheckResult> {
+    let CheckContext { ctx, settings, .. } = look;
     let workspace = &settings.workspace;
-    let mut findings: Vec<Finding> = [
+    let mut findings: Vec<CheckResult> = [
         (ctx.paths.root.join("usage.jsonl"), "what a run costs"),
         (ctx.paths.cron().join(PROBE), "the records of runs"),
         (workspace.join("sessions/x"), "conversations"),
@@ -222,14 +222,14 @@ pub(crate) fn places(look: &Look) -> Vec<Finding> {
     .filter_map(|(path, what)| {
         let error = may_make(path.parent().unwrap_or(path)).err()?;
         let words = format!("{what} cannot be written: {error:#}");
-        Some(Finding::failed(words).exit(Exit::Io))
+        Some(CheckResult::failed(words).exit(Exit::Io))
     })
     .collect();
     let shown = ctx.paths.display(workspace);
     if findings.is_empty() {
         findings.push(match workspace.is_dir() {
-            true => Finding::ok(format!("workspace `{shown}`")),
-            false => Finding::warn(format!(
+            true => CheckResult::ok(format!("workspace `{shown}`")),
+            false => CheckResult::warn(format!(
                 "the workspace `{shown}` is not there: the first run makes it, and it is empty then"
             ))
             .hint("`nanobot onboard`"),
@@ -239,24 +239,24 @@ pub(crate) fn places(look: &Look) -> Vec<Finding> {
 }
 
 /// Whether the job file can be read.
-pub(crate) fn jobs(look: &Look) -> Vec<Finding> {
+pub(crate) fn jobs(look: &CheckContext) -> Vec<CheckResult> {
     let orphans = crontab_sync::orphans(look.store, look.lines.as_deref().unwrap_or_default());
     let finding = match &look.jobs {
-        Err(error) => Finding::of_error(Level::Failed, error),
-        Ok(_) if !orphans.is_empty() => Finding {
+        Err(error) => CheckResult::of_error(Level::Failed, error),
+        Ok(_) if !orphans.is_empty() => CheckResult {
             jobs: orphans.clone(),
-            ..Finding::failed(crontab_sync::without_file(&orphans)).exit(Exit::Config)
+            ..CheckResult::failed(crontab_sync::missing_file_message(&orphans)).exit(Exit::Config)
         }
         .hint(format!(
             "put `{}` back; or `nanobot cron remove ID …`, which lets them go",
             look.ctx.paths.display(look.store.file())
         )),
-        Ok(jobs) if jobs.is_empty() => Finding::ok("no jobs"),
+        Ok(jobs) if jobs.is_empty() => CheckResult::ok("no jobs"),
         Ok(jobs) => {
             let file = look.ctx.paths.display(look.store.file());
             match look.enabled().count() {
-                all if all == jobs.len() => Finding::ok(format!("{} in `{file}`", count(all))),
-                some => Finding::ok(format!(
+                all if all == jobs.len() => CheckResult::ok(format!("{} in `{file}`", count(all))),
+                some => CheckResult::ok(format!(
                     "{} in `{file}`, {some} of them enabled",
                     count(jobs.len())
                 )),
@@ -267,23 +267,23 @@ pub(crate) fn jobs(look: &Look) -> Vec<Finding> {
         .all()
         .iter()
         .filter_map(|job| Some((job, job_status::tampered_notice(job)?)));
-    let told = told.map(|(job, words)| Finding::failed(words).about([job]));
+    let told = told.map(|(job, words)| CheckResult::failed(words).about([job]));
     // What cannot be read is told above.
     let odd = look.store.oddities().unwrap_or_default();
-    let odd = odd.into_iter().map(Finding::warn);
+    let odd = odd.into_iter().map(CheckResult::warn);
     std::iter::once(finding).chain(told).chain(odd).collect()
 }
 
 /// Whether every job has times, and can stand in a crontab.
-pub(crate) fn schedules(look: &Look) -> Vec<Finding> {
-    let surroundings = match Surroundings::of(look.ctx, look.settings, look.all()) {
-        Ok(surroundings) => surroundings,
-        Err(error) => return vec![Finding::of_error(Level::Failed, &error)],
+pub(crate) fn schedules(look: &CheckContext) -> Vec<CheckResult> {
+    let line_context = match CronLineContext::of(look.ctx, look.settings, look.all()) {
+        Ok(line_context) => line_context,
+        Err(error) => return vec![CheckResult::of_error(Level::Failed, &error)],
     };
     let mut findings = Vec::new();
     let mut lost = BTreeSet::new();
     for job in look.enabled() {
-        match crontab_sync::lines_of(look.ctx, &surroundings, job) {
+        match crontab_sync::lines_of(look.ctx, &line_context, job) {
             Ok((_, left_out)) => lost.extend(left_out),
             Err(why) => {
                 let level = match job.terms {
@@ -293,7 +293,7 @@ pub(crate) fn schedules(look: &Look) -> Vec<Finding> {
                 };
                 let words = format!("{} never runs: {why}", called(job));
                 let hint = format!("`nanobot cron edit {}`, or `nanobot cron disable`", job.id);
-                let finding = Finding::new(level, words).exit(Exit::Config);
+                let finding = CheckResult::new(level, words).exit(Exit::Config);
                 findings.push(finding.hint(hint).about([job]));
             }
         }
@@ -301,7 +301,7 @@ pub(crate) fn schedules(look: &Look) -> Vec<Finding> {
     if !lost.is_empty() {
         let lost: Vec<String> = lost.into_iter().collect();
         findings.push(
-            Finding::warn(format!(
+            CheckResult::warn(format!(
                 "the PATH of cron's runs has no room for {}",
                 lost.join(", ")
             ))
@@ -309,13 +309,13 @@ pub(crate) fn schedules(look: &Look) -> Vec<Finding> {
         );
     }
     if findings.is_empty() && look.enabled().next().is_some() {
-        findings.push(Finding::ok("every job has its times"));
+        findings.push(CheckResult::ok("every job has its times"));
     }
     findings
 }
 
 /// Whether there is a crontab, and it can be read.
-pub(crate) fn crontab(look: &Look) -> Vec<Finding> {
+pub(crate) fn crontab(look: &CheckContext) -> Vec<CheckResult> {
     let finding = match &look.lines {
         Ok(lines) => {
             let lines = match lines.len() {
@@ -323,9 +323,9 @@ pub(crate) fn crontab(look: &Look) -> Vec<Finding> {
                 1 => "1 line of ours".into(),
                 lines => format!("{lines} lines of ours"),
             };
-            Finding::ok(format!("it can be read: {lines}"))
+            CheckResult::ok(format!("it can be read: {lines}"))
         }
-        Err(error) => look.of_cron(Finding::of_error(Level::Failed, error)),
+        Err(error) => look.of_cron(CheckResult::of_error(Level::Failed, error)),
     };
     vec![finding]
 }
@@ -333,17 +333,17 @@ pub(crate) fn crontab(look: &Look) -> Vec<Finding> {
 /// What of a line has to be as the job says. Its PATH is that of the shell in which it was written, and its program is a
 /// check of its own.
 fn essence(line: &str) -> Option<(&str, Started)> {
-    let (fields, mut started) = crontab_sync::but_path(line)?;
+    let (fields, mut started) = crontab_sync::without_path_variable(line)?;
     started.words.remove(0);
     Some((fields, started))
 }
 
 /// Whether the crontab is as the jobs are.
-pub(crate) fn lines(look: &Look) -> Vec<Finding> {
+pub(crate) fn lines(look: &CheckContext) -> Vec<CheckResult> {
     let (Ok(there), Ok(jobs)) = (&look.lines, &look.jobs) else {
         return Vec::new();
     };
-    let Ok(surroundings) = Surroundings::of(look.ctx, look.settings, jobs) else {
+    let Ok(line_context) = CronLineContext::of(look.ctx, look.settings, jobs) else {
         return Vec::new();
     };
     let (mut missing, mut stale, mut foreign) = (Vec::new(), Vec::new(), Vec::new());
@@ -354,7 +354,7 @@ pub(crate) fn lines(look: &Look) -> Vec<Finding> {
         }
     }
     for job in look.enabled() {
-        let wanted = crontab_sync::lines_of(look.ctx, &surroundings, job);
+        let wanted = crontab_sync::lines_of(look.ctx, &line_context, job);
         // One that never runs is to have none.
         let wanted = wanted.map_or_else(|_| Vec::new(), |(lines, _)| lines);
         let its = by_id.get(job.id.as_str()).cloned().unwrap_or_default();
@@ -387,7 +387,7 @@ pub(crate) fn lines(look: &Look) -> Vec<Finding> {
         if !jobs.is_empty() {
             let words = format!("{what}: {}", all_called(jobs.iter().copied()));
             findings.push(
-                Finding::failed(words)
+                CheckResult::failed(words)
                     .hint(SYNC)
                     .about(jobs.iter().copied()),
             );
@@ -399,7 +399,7 @@ pub(crate) fn lines(look: &Look) -> Vec<Finding> {
             "lines of jobs that are gone or disabled: {}",
             ids.join(", ")
         );
-        findings.push(Finding::failed(words).hint(SYNC));
+        findings.push(CheckResult::failed(words).hint(SYNC));
     }
     if !foreign.is_empty() {
         let words = format!(
@@ -407,16 +407,16 @@ pub(crate) fn lines(look: &Look) -> Vec<Finding> {
             all_called(foreign.iter().copied())
         );
         let hint = format!("{SYNC}, where cron is to run them");
-        findings.push(Finding::warn(words).hint(hint).about(foreign));
+        findings.push(CheckResult::warn(words).hint(hint).about(foreign));
     }
     if findings.is_empty() && orphans.is_empty() && !there.is_empty() {
-        findings.push(Finding::ok("they are as the jobs are"));
+        findings.push(CheckResult::ok("they are as the jobs are"));
     }
     findings
 }
 
 /// Whether what the lines start is there, and is this release.
-pub(crate) fn program(look: &Look) -> Vec<Finding> {
+pub(crate) fn program(look: &CheckContext) -> Vec<CheckResult> {
     let lines = look.lines.as_deref().unwrap_or_default();
     let programs: BTreeSet<String> = lines
         .iter()
@@ -425,14 +425,14 @@ pub(crate) fn program(look: &Look) -> Vec<Finding> {
         .collect();
     let own = format!("nanobot {}", env!("CARGO_PKG_VERSION"));
     let judged = programs.iter().map(|path| match version(path) {
-        Ok(version) if version == own => Finding::ok(format!("`{path}`, {version}")),
-        Ok(version) => Finding::warn(format!(
+        Ok(version) if version == own => CheckResult::ok(format!("`{path}`, {version}")),
+        Ok(version) => CheckResult::warn(format!(
             "the lines start `{path}`, which is {version}, and this is {own}"
         ))
         .hint(format!("{SYNC} by the release that is to run the jobs")),
         Err(error) => {
             let words = format!("the lines start `{path}`, which cannot be run: {error:#}");
-            Finding::failed(words).hint(format!("{SYNC}, which writes where this program is"))
+            CheckResult::failed(words).hint(format!("{SYNC}, which writes where this program is"))
         }
     });
     judged.collect()
@@ -462,15 +462,15 @@ fn version(path: &str) -> Result<String> {
 }
 
 /// Whether anything reads the crontab.
-pub(crate) fn daemon(look: &Look) -> Vec<Finding> {
+pub(crate) fn daemon(look: &CheckContext) -> Vec<CheckResult> {
     let finding = match crontab_sync::is_cron_running(look.ctx) {
-        Some(true) => Finding::ok("it runs"),
+        Some(true) => CheckResult::ok("it runs"),
         Some(false) => look.of_cron(
-            Finding::failed("no cron runs on this machine: nothing starts the jobs")
+            CheckResult::failed("no cron runs on this machine: nothing starts the jobs")
                 .hint("start it (`systemctl enable --now cron`, `service cron start`); or `nanobot cron run --due` once a minute from any other scheduler, and `--no-crontab` here"),
         ),
         None => look.of_cron(
-            Finding::warn("whether a cron runs cannot be seen from here")
+            CheckResult::warn("whether a cron runs cannot be seen from here")
                 .hint("`nanobot cron logs` a few minutes from now"),
         ),
     };
@@ -478,18 +478,18 @@ pub(crate) fn daemon(look: &Look) -> Vec<Finding> {
 }
 
 /// Whether jobs would have other settings than what is run from here.
-pub(crate) fn variables(look: &Look) -> Vec<Finding> {
+pub(crate) fn variables(look: &CheckContext) -> Vec<CheckResult> {
     let lacking = look
         .enabled()
         .next()
-        .and_then(|_| cron_environment::variables(look.ctx));
-    lacking.map(Finding::warn).into_iter().collect()
+        .and_then(|_| cron_environment::missing_variables(look.ctx));
+    lacking.map(CheckResult::warn).into_iter().collect()
 }
 
 /// Whether every job has somebody to ask when cron starts it.
-pub(crate) fn keys(look: &Look) -> Vec<Finding> {
+pub(crate) fn keys(look: &CheckContext) -> Vec<CheckResult> {
     // What is the same for several jobs is told once.
-    let mut odd: Vec<(Finding, Vec<&Job>)> = Vec::new();
+    let mut odd: Vec<(CheckResult, Vec<&Job>)> = Vec::new();
     for job in look.enabled() {
         let Some(finding) = key(look, job) else {
             continue;
@@ -501,35 +501,35 @@ pub(crate) fn keys(look: &Look) -> Vec<Finding> {
         }
     }
     if odd.is_empty() && look.enabled().next().is_some() {
-        return vec![Finding::ok("every job has somebody to ask")];
+        return vec![CheckResult::ok("every job has somebody to ask")];
     }
     let told = odd.into_iter().map(|(finding, jobs)| {
         let words = format!("{}: {}", all_called(jobs.iter().copied()), finding.words);
-        Finding { words, ..finding }.about(jobs)
+        CheckResult { words, ..finding }.about(jobs)
     });
     told.collect()
 }
 
 /// What is the matter with the key of `job`.
-fn key(look: &Look, job: &Job) -> Option<Finding> {
+fn key(look: &CheckContext, job: &Job) -> Option<CheckResult> {
     let terms = job.terms.clone().unwrap_or_default();
-    let given = match job_options::cast_of(look.ctx, &terms) {
+    let given = match job_options::resolve(look.ctx, &terms) {
         Ok(given) => given,
-        Err(error) => return Some(Finding::of_error(Level::Failed, &error)),
+        Err(error) => return Some(CheckResult::of_error(Level::Failed, &error)),
     };
-    let odd = cron_environment::key(look.ctx, job, &given)?;
-    let level = match odd.fails {
+    let mismatch = cron_environment::endpoint_mismatch(look.ctx, job, &given)?;
+    let level = match mismatch.fails {
         true => Level::Failed,
         false => Level::Warn,
     };
-    Some(Finding {
-        hint: odd.mend,
-        ..Finding::new(level, odd.words).exit(Exit::Config)
+    Some(CheckResult {
+        hint: mismatch.fix,
+        ..CheckResult::new(level, mismatch.message).exit(Exit::Config)
     })
 }
 
 /// How the jobs last went.
-pub(crate) fn runs(look: &Look) -> Vec<Finding> {
+pub(crate) fn runs(look: &CheckContext) -> Vec<CheckResult> {
     let mut findings = Vec::new();
     for job in look.all().iter().filter(|job| job.enabled || job.is_once()) {
         match last_run(look, job) {
@@ -537,19 +537,19 @@ pub(crate) fn runs(look: &Look) -> Vec<Finding> {
             Ok(Some(words)) => {
                 let hint = format!("`nanobot cron logs {}`", job.id);
                 let words = format!("{} {words}", called(job));
-                findings.push(Finding::warn(words).hint(hint).about([job]));
+                findings.push(CheckResult::warn(words).hint(hint).about([job]));
             }
-            Err(error) => findings.push(Finding::of_error(Level::Failed, &error).about([job])),
+            Err(error) => findings.push(CheckResult::of_error(Level::Failed, &error).about([job])),
         }
     }
     if findings.is_empty() && !look.all().is_empty() {
-        findings.push(Finding::ok("no job failed when it last ran"));
+        findings.push(CheckResult::ok("no job failed when it last ran"));
     }
     findings
 }
 
 /// What was wrong with the last run of `job`, in words that follow its name.
-fn last_run(look: &Look, job: &Job) -> Result<Option<String>> {
+fn last_run(look: &CheckContext, job: &Job) -> Result<Option<String>> {
     let now = time_zone::now(look.ctx);
     let time = |text: &str| match text.parse::<Timestamp>() {
         Ok(time) => moment(time, &now),
@@ -601,18 +601,18 @@ fn last_run(look: &Look, job: &Job) -> Result<Option<String>> {
 }
 
 /// Whether this version can deliver what the jobs answer.
-pub(crate) fn delivery(look: &Look) -> Vec<Finding> {
-    let words = |job| Some((job, job_options::undelivered(job)?));
+pub(crate) fn delivery(look: &CheckContext) -> Vec<CheckResult> {
+    let words = |job| Some((job, job_options::unsupported_channel(job)?));
     let told = look.enabled().filter_map(words);
-    told.map(|(job, words)| Finding::warn(words).about([job]))
+    told.map(|(job, words)| CheckResult::warn(words).about([job]))
         .collect()
 }
 
 /// Run a made-up job as a line of the crontab would be run.
-pub(crate) fn probe(look: &Look) -> Vec<Finding> {
+pub(crate) fn probe(look: &CheckContext) -> Vec<CheckResult> {
     let mut findings = match probed(look) {
         Ok(findings) => findings,
-        Err(error) => vec![Finding::of_error(Level::Failed, &error)],
+        Err(error) => vec![CheckResult::of_error(Level::Failed, &error)],
     };
     // Nobody is worse for it yet.
     let is_needed = look.needs_cron();
@@ -625,8 +625,8 @@ pub(crate) fn probe(look: &Look) -> Vec<Finding> {
     findings
 }
 
-fn probed(look: &Look) -> Result<Vec<Finding>> {
-    let Look { ctx, settings, .. } = look;
+fn probed(look: &CheckContext) -> Result<Vec<CheckResult>> {
+    let CheckContext { ctx, settings, .. } = look;
     let (command, env) = crontab_sync::as_cron(ctx, settings, &made_up(ctx))?;
     let begun = ctx.clock.timestamp();
     let (finished, said) = process::run_apart(&Spec {
@@ -657,18 +657,18 @@ fn probed(look: &Look) -> Result<Vec<Finding>> {
             cron_env(&ctx.paths.home),
             quoted(&command)
         );
-        return Ok(vec![Finding::failed(words).hint(hint)]);
+        return Ok(vec![CheckResult::failed(words).hint(hint)]);
     };
     let mut findings = judged(&found, took);
     // Seen from here there is more to say of it.
     if found["model"]["error"].is_string()
-        && let Ok(given) = job_options::cast_of(ctx, &Terms::default())
-        && let Some(odd) = cron_environment::key(ctx, &made_up(ctx), &given)
-        && odd.mend.is_some()
+        && let Ok(given) = job_options::resolve(ctx, &Terms::default())
+        && let Some(mismatch) = cron_environment::endpoint_mismatch(ctx, &made_up(ctx), &given)
+        && mismatch.fix.is_some()
     {
-        findings[0] = Finding {
-            hint: odd.mend,
-            ..Finding::failed(odd.words).exit(Exit::Config)
+        findings[0] = CheckResult {
+            hint: mismatch.fix,
+            ..CheckResult::failed(mismatch.message).exit(Exit::Config)
         };
     }
     Ok(findings)
@@ -703,7 +703,7 @@ fn made_up(ctx: &Context) -> Job {
 }
 
 /// What the probe's findings mean.
-fn judged(found: &Value, took: SignedDuration) -> Vec<Finding> {
+fn judged(found: &Value, took: SignedDuration) -> Vec<CheckResult> {
     let mut findings = Vec::new();
     for (part, what) in [
         ("model", "a job that cron starts has nobody to ask"),
@@ -717,7 +717,7 @@ fn judged(found: &Value, took: SignedDuration) -> Vec<Finding> {
             .as_i64()
             .and_then(|code| code.try_into().ok());
         let exit = status.map_or(Exit::Failed, Exit::of_code);
-        let finding = Finding::failed(format!("{what}: {error}")).exit(exit);
+        let finding = CheckResult::failed(format!("{what}: {error}")).exit(exit);
         findings.push(match found[part]["hint"].as_str() {
             Some(hint) => finding.hint(hint),
             None => finding,
@@ -725,7 +725,7 @@ fn judged(found: &Value, took: SignedDuration) -> Vec<Finding> {
     }
     if let Some(lack) = found["sandbox"]["lack"].as_str() {
         let words = format!("jobs can run no commands, since here is no sandbox: {lack}");
-        findings.push(Finding::warn(words));
+        findings.push(CheckResult::warn(words));
     }
     if findings
         .iter()
@@ -737,7 +737,7 @@ fn judged(found: &Value, took: SignedDuration) -> Vec<Finding> {
             Some(place) => format!("key from {place}"),
             None => "no key".into(),
         };
-        findings.push(Finding::ok(format!(
+        findings.push(CheckResult::ok(format!(
             "a job ran in cron's environment, in {}, by the built-in demo; a real one asks `{}` of {}, {key}",
             length(took),
             text(&model["model"]),

@@ -20,7 +20,7 @@ const FEW: usize = 10;
 
 /// Servers and skills, and what of them is not used.
 #[derive(Debug, Default)]
-pub(crate) struct Offered {
+pub(crate) struct UnusedTools {
     servers: Vec<String>,
     /// Those that a run can use or not.
     skills: Vec<String>,
@@ -33,7 +33,7 @@ pub(crate) struct Offered {
     told: BTreeMap<String, u64>,
 }
 
-impl Offered {
+impl UnusedTools {
     pub(crate) fn of(ctx: &Context, settings: &Settings) -> Result<Self> {
         let used = settings.servers.iter().filter(|server| !server.disabled);
         let servers: Vec<String> = used.map(|server| server.name.clone()).collect();

@@ -37,7 +37,7 @@ pub(crate) enum JobFilter {
 
 /// What became of the crontab.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Projected {
+pub(crate) struct CrontabChange {
     /// The lines that came, and those that went.
     pub(crate) added: Vec<String>,
     pub(crate) removed: Vec<String>,
@@ -49,13 +49,16 @@ pub(crate) struct Projected {
     pub(crate) notes: Vec<String>,
 }
 
-impl Projected {
+impl CrontabChange {
     /// Whether lines were written anew for the sake of another PATH alone.
     fn is_path_only(&self) -> bool {
         let Self { added, removed, .. } = self;
-        let removed: Vec<_> = removed.iter().map(|line| but_path(line)).collect();
+        let removed: Vec<_> = removed
+            .iter()
+            .map(|line| without_path_variable(line))
+            .collect();
         let is_old = |line: &String| {
-            let line = but_path(line);
+            let line = without_path_variable(line);
             line.is_some() && removed.contains(&line)
         };
         !added.is_empty() && added.len() == removed.len() && added.iter().all(is_old)
@@ -85,7 +88,7 @@ impl Projected {
 }
 
 /// What `line` starts and when, but for the PATH: that is of the shell in which it was written.
-pub(crate) fn but_path(line: &str) -> Option<(&str, Started)> {
+pub(crate) fn without_path_variable(line: &str) -> Option<(&str, Started)> {
     let fields = fields_of(line);
     let mut started = Started::of(line.get(fields.len() + 1..)?)?;
     started.variables.retain(|(name, _)| name != "PATH");
@@ -106,7 +109,7 @@ pub(crate) fn orphans(store: &Store, lines: &[String]) -> Vec<String> {
 }
 
 /// What to say of jobs whose file is gone.
-pub(crate) fn without_file(orphans: &[String]) -> String {
+pub(crate) fn missing_file_message(orphans: &[String]) -> String {
     let jobs = match orphans {
         [id] => format!("1 job of it is known by its folder and its line: {id}"),
         ids => format!(
@@ -128,7 +131,7 @@ pub(crate) fn insist_on_file(store: &Store, lines: &[String]) -> Result<()> {
         true => Ok(()),
         false => Err(fail_hint(
             Exit::Config,
-            without_file(&orphans),
+            missing_file_message(&orphans),
             format!(
                 "put `{}` back; or `nanobot cron remove ID …`, which lets them go",
                 store.file().display()
@@ -149,11 +152,11 @@ pub(crate) fn run(ctx: &Context, dry_run: bool) -> Result<Exit> {
     let settings = ctx.settings()?;
     let store = job_store::open(ctx, &settings);
     let projected = match dry_run {
-        true => rehearse(ctx, &settings, &store)?,
+        true => preview_crontab(ctx, &settings, &store)?,
         false => {
             // First: where there is no crontab, `cron run --due` goes by this.
             take_over(ctx, &store)?;
-            project(ctx, &settings, &store, JobFilter::All)?
+            write_crontab(ctx, &settings, &store, JobFilter::All)?
         }
     };
     warn(ctx, &projected);
@@ -196,12 +199,12 @@ fn take_over(ctx: &Context, store: &Store) -> Result<()> {
 ///
 /// # Errors
 /// There is no crontab, or it cannot be changed; the jobs are what they are all the same.
-pub(crate) fn project(
+pub(crate) fn write_crontab(
     ctx: &Context,
     settings: &Settings,
     store: &Store,
     which: JobFilter,
-) -> Result<Projected> {
+) -> Result<CrontabChange> {
     let name = name(settings)?;
     // Read once, under the lock: what others write to the file meanwhile they bring into the crontab themselves.
     let mut jobs = None;
@@ -227,8 +230,8 @@ pub(crate) fn project(
     Ok(compared(&first.unwrap_or_default(), block?))
 }
 
-/// What [`project`] would do with all jobs.
-fn rehearse(ctx: &Context, settings: &Settings, store: &Store) -> Result<Projected> {
+/// What [`write_crontab`] would do with all jobs.
+fn preview_crontab(ctx: &Context, settings: &Settings, store: &Store) -> Result<CrontabChange> {
     let before = lines(ctx, settings)?;
     insist_on_file(store, &before)?;
     let block = block(
@@ -258,7 +261,7 @@ fn name(settings: &Settings) -> Result<String> {
         .to_owned())
 }
 
-fn compared(before: &[String], block: Block) -> Projected {
+fn compared(before: &[String], block: Block) -> CrontabChange {
     let Block {
         lines,
         left_out,
@@ -269,7 +272,7 @@ fn compared(before: &[String], block: Block) -> Projected {
         let news = lines.iter().filter(|line| !others.contains(line));
         news.cloned().collect()
     };
-    Projected {
+    CrontabChange {
         added: not_in(&lines, before),
         removed: not_in(before, &lines),
         has_lines: !lines.is_empty(),
@@ -302,7 +305,7 @@ fn block(
 ) -> Result<Block> {
     let known: BTreeSet<&str> = before.iter().filter_map(|line| id_of(line)).collect();
     let mut block = Block::default();
-    let surroundings = Surroundings::of(ctx, settings, jobs)?;
+    let line_context = CronLineContext::of(ctx, settings, jobs)?;
     for job in jobs {
         let is_meant = || {
             job.terms.is_some()
@@ -313,7 +316,7 @@ fn block(
         if !job.enabled || !is_meant() {
             continue;
         }
-        match lines_of(ctx, &surroundings, job) {
+        match lines_of(ctx, &line_context, job) {
             Ok((lines, left_out)) => {
                 block.lines.extend(lines);
                 if !left_out.is_empty() {
@@ -340,7 +343,7 @@ fn some(names: &[String]) -> String {
 }
 
 /// What all lines of a block share.
-pub(crate) struct Surroundings {
+pub(crate) struct CronLineContext {
     pub(crate) home: PathBuf,
     pub(crate) root: Option<PathBuf>,
     pub(crate) path: Option<String>,
@@ -350,7 +353,7 @@ pub(crate) struct Surroundings {
     usual: BTreeMap<Option<PathBuf>, Option<PathBuf>>,
 }
 
-impl Surroundings {
+impl CronLineContext {
     pub(crate) fn of(ctx: &Context, settings: &Settings, jobs: &[Job]) -> Result<Self> {
         let path = ctx.env.get("PATH").map(str::to_owned);
         let program = process::program(path.as_deref()).context("find this program's own path")?;
@@ -395,7 +398,7 @@ pub(crate) fn config_of(ctx: &Context, job: &Job) -> Option<PathBuf> {
 /// In words, why it can have none.
 pub(crate) fn lines_of(
     ctx: &Context,
-    surroundings: &Surroundings,
+    line_context: &CronLineContext,
     job: &Job,
 ) -> Result<(Vec<String>, Vec<String>), String> {
     if !store::is_plain(&job.id) {
@@ -408,7 +411,7 @@ pub(crate) fn lines_of(
     {
         return Err("its time has passed".into());
     }
-    let (command, left_out) = command_of(ctx, surroundings, job)?;
+    let (command, left_out) = command_of(ctx, line_context, job)?;
     let (system, _) = clock::system_zone(&ctx.env);
     let fields = line::fields(schedule, job.catch_up(), job.created, &zone, &system);
     let lines = fields
@@ -424,17 +427,17 @@ pub(crate) fn lines_of(
 /// In words, why it can have none.
 fn command_of(
     ctx: &Context,
-    surroundings: &Surroundings,
+    line_context: &CronLineContext,
     job: &Job,
 ) -> Result<(String, Vec<String>), String> {
-    let Surroundings {
+    let CronLineContext {
         home,
         root,
         path,
         program,
         workspace: _,
         usual: _,
-    } = surroundings;
+    } = line_context;
     let config = config_of(ctx, job);
     let command = command(&Parts {
         home,
@@ -442,7 +445,7 @@ fn command_of(
         path: path.as_deref(),
         program,
         config: config.as_deref(),
-        workspace: surroundings.workspace_for(&config),
+        workspace: line_context.workspace_for(&config),
         id: &job.id,
     })?;
     Ok((command.text, command.left_out))
@@ -461,8 +464,8 @@ pub(crate) fn as_cron(
     if !store::is_plain(&job.id) {
         return Err(store::unusable(&job.id));
     }
-    let surroundings = Surroundings::of(ctx, settings, std::slice::from_ref(job))?;
-    let (command, _) = command_of(ctx, &surroundings, job).map_err(|words| {
+    let line_context = CronLineContext::of(ctx, settings, std::slice::from_ref(job))?;
+    let (command, _) = command_of(ctx, &line_context, job).map_err(|words| {
         fail(
             Exit::Config,
             format!("`{}` can have no line: {words}", job.name),
@@ -485,7 +488,7 @@ pub(crate) fn as_cron(
 }
 
 /// Say what became of the crontab after a job was changed; `kept` says what holds all the same.
-pub(crate) fn tell(ctx: &Context, projected: Result<Projected>, kept: &str) -> Exit {
+pub(crate) fn report_change(ctx: &Context, projected: Result<CrontabChange>, kept: &str) -> Exit {
     let projected = match projected {
         Ok(projected) => projected,
         Err(error) => {
@@ -512,7 +515,7 @@ pub(crate) fn is_cron_running(ctx: &Context) -> Option<bool> {
 }
 
 /// Say which jobs are not in the crontab, and whatever else keeps them from running.
-fn warn(ctx: &Context, projected: &Projected) {
+fn warn(ctx: &Context, projected: &CrontabChange) {
     for (name, why) in &projected.left_out {
         ctx.notice(&format!("`{name}` is not in the crontab: {why}"));
     }

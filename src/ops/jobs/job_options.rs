@@ -41,7 +41,7 @@ pub(crate) struct JobFlags {
 }
 
 /// What a job works with.
-pub(crate) struct Given {
+pub(crate) struct ResolvedJob {
     pub(crate) grants: Grants,
     /// With the job's model, or its profile's; the directory is the workspace, unless the grants name one.
     pub(crate) settings: Settings,
@@ -52,7 +52,7 @@ pub(crate) struct Given {
 }
 
 /// What a job with these `terms` works with: by the config as it is now, and no more than its creator might do.
-pub(crate) fn cast_of(ctx: &Context, terms: &Terms) -> Result<Given> {
+pub(crate) fn resolve(ctx: &Context, terms: &Terms) -> Result<ResolvedJob> {
     let ctx = &with_config(ctx, terms);
     let grants = grants_of(terms)?;
     let mut flags = Overrides {
@@ -83,7 +83,7 @@ pub(crate) fn cast_of(ctx: &Context, terms: &Terms) -> Result<Given> {
         })?;
         policy = policy.and(&then);
     }
-    Ok(Given {
+    Ok(ResolvedJob {
         grants,
         settings,
         profile,
@@ -147,13 +147,13 @@ fn written(grants: &Grants) -> Result<Value> {
 ///
 /// # Errors
 /// Flags that make no sense together, and all that would keep a run from beginning.
-pub(crate) fn put(
+pub(crate) fn apply_flags(
     ctx: &Context,
     job: &mut Job,
     flags: &JobFlags,
     catch_up: Option<CatchUp>,
     grants: &Grants,
-) -> Result<Given> {
+) -> Result<ResolvedJob> {
     let JobFlags {
         session,
         model,
@@ -267,7 +267,7 @@ pub(crate) fn put(
         terms.by_model = false;
         terms.policy = None;
     }
-    let mut given = cast_of(ctx, &terms)?;
+    let mut given = resolve(ctx, &terms)?;
     given.taken_over = taken_over;
     terms.policy = Some(given.policy.snapshot());
     job.terms = Some(terms);
@@ -346,7 +346,11 @@ fn sink(ctx: &Context, job: &mut Job) -> Result<Option<Sink>> {
 }
 
 /// What to say where `grants` took the place of others that the job had `before`.
-pub(crate) fn replaced(before: &Grants, grants: &Grants, given: &Given) -> Result<Option<String>> {
+pub(crate) fn replaced(
+    before: &Grants,
+    grants: &Grants,
+    given: &ResolvedJob,
+) -> Result<Option<String>> {
     if !(is_given(grants)? && is_given(before)?) {
         return Ok(None);
     }
@@ -364,7 +368,7 @@ pub(crate) fn consequences(
     ctx: &Context,
     job: &Job,
     grants: &Grants,
-    given: &Given,
+    given: &ResolvedJob,
 ) -> Vec<String> {
     let mut notices = Vec::new();
     if given.taken_over {
@@ -383,11 +387,11 @@ pub(crate) fn consequences(
             "`--write` is for `{place}`, where jobs work; `-C DIR` lets this one work elsewhere"
         ));
     }
-    if let Some(words) = undelivered(job) {
+    if let Some(words) = unsupported_channel(job) {
         notices.push(words);
     }
     notices.extend(in_home(ctx, job));
-    notices.extend(cron_environment::lacks(ctx, job, given));
+    notices.extend(cron_environment::missing_in_cron(ctx, job, given));
     notices
 }
 
@@ -416,7 +420,7 @@ fn in_home(ctx: &Context, job: &Job) -> Vec<String> {
 }
 
 /// What to say of a job whose answers this version cannot deliver.
-pub(crate) fn undelivered(job: &Job) -> Option<String> {
+pub(crate) fn unsupported_channel(job: &Job) -> Option<String> {
     let channel = job.delivery.channel.as_deref()?;
     (job.delivery.deliver && job.terms.as_ref().is_none_or(|terms| terms.sink.is_none())).then(|| {
         match is_local(channel) {

@@ -11,8 +11,8 @@ use crate::error::{Exit, exit_of, fail, fail_hint, hint_of};
 use crate::ops::agent_turn::{self, Duty, Gone};
 use crate::ops::context::Context;
 use crate::ops::jobs::crontab_sync::{self, JobFilter};
-use crate::ops::jobs::delivery::{self, Given};
-use crate::ops::jobs::heartbeat::{self, Looked};
+use crate::ops::jobs::delivery::{self, DeliveryResult};
+use crate::ops::jobs::heartbeat::{self, HeartbeatCheck};
 use crate::ops::jobs::job_options::grants_of;
 use crate::ops::jobs::job_store;
 use crate::ops::jobs::lifecycle;
@@ -46,29 +46,29 @@ const NAME: usize = 80;
 const WORDS: usize = 500;
 
 /// A job's run, and what it works with.
-pub(crate) struct Work<'a> {
+pub(crate) struct JobRunner<'a> {
     pub(crate) ctx: &'a Context,
     pub(crate) settings: &'a Settings,
     pub(crate) store: &'a Store,
     pub(crate) folder: &'a Folder,
     /// The job is in the store, and not one that was made up for this run.
-    pub(crate) is_kept: bool,
+    pub(crate) is_stored: bool,
     /// What stands for the model.
     pub(crate) replay: Option<&'a Path>,
 }
 
 /// Whether a time of a job has been run.
-pub(crate) enum Ran {
-    Not,
+pub(crate) enum SlotState {
+    NotRun,
     /// By us: a clock that was set back and forth comes by twice.
-    Here,
+    RanHere,
     /// By another program, as the job file says.
-    Elsewhere,
+    RanByOther,
 }
 
 /// What came of the work of a run.
 #[derive(Default)]
-struct Came {
+struct RunResult {
     outcome: Option<Outcome>,
     text: String,
     error: Option<anyhow::Error>,
@@ -77,17 +77,17 @@ struct Came {
     gone: Option<Gone>,
 }
 
-impl Work<'_> {
+impl JobRunner<'_> {
     /// Whether `slot` has been run.
-    pub(crate) fn has_run(&self, job: &Job, slot: Timestamp) -> Result<Ran> {
+    pub(crate) fn slot_state(&self, job: &Job, slot: Timestamp) -> Result<SlotState> {
         let records = self.folder.records(usize::MAX)?;
         let at = slot.to_string();
         let is_it = |record: &Record| {
-            let is_again = job.is_once() && is_for_a_while(record.status);
+            let is_again = job.is_once() && is_transient(record.status);
             record.outcome.is_run() && record.slot.as_deref() == Some(&at) && !is_again
         };
         if records.iter().any(is_it) {
-            return Ok(Ran::Here);
+            return Ok(SlotState::RanHere);
         }
         let now = self.ctx.clock.timestamp();
         let Some(last) = job
@@ -95,17 +95,21 @@ impl Work<'_> {
             .last_run
             .filter(|last| slot <= *last && *last <= now)
         else {
-            return Ok(Ran::Not);
+            return Ok(SlotState::NotRun);
         };
         // What we have a record of was somebody who asked for it, and no run of this time.
         let last = last.to_string();
         let is_ours = records.iter().any(|record| record.start == last);
-        Ok(if is_ours { Ran::Not } else { Ran::Elsewhere })
+        Ok(if is_ours {
+            SlotState::NotRun
+        } else {
+            SlotState::RanByOther
+        })
     }
 
     /// What is left of a time once it was run. One that comes but once is tried again, where the cause may pass, for an hour. A
     /// time that fell due meanwhile is skipped, unless what is missed is caught up.
-    pub(crate) fn leave(
+    pub(crate) fn finish_slot(
         &self,
         job: &Job,
         slot: Timestamp,
@@ -132,7 +136,7 @@ impl Work<'_> {
     /// Whether the run of a job that comes but once is to be tried again.
     fn is_tried_again(&self, job: &Job, slot: Timestamp, status: u8) -> bool {
         let since = self.ctx.clock.timestamp().duration_since(slot);
-        job.is_once() && is_for_a_while(status) && since < TRY_FOR
+        job.is_once() && is_transient(status) && since < TRY_FOR
     }
 
     /// Run the job, whose lock is held, and leave a record.
@@ -154,10 +158,12 @@ impl Work<'_> {
             pid: std::process::id(),
         });
         self.folder.stamp(&stamps)?;
-        let mut came = self.work(job, &terms, slot).unwrap_or_else(|error| Came {
-            error: Some(error),
-            ..Came::default()
-        });
+        let mut came = self
+            .work(job, &terms, slot)
+            .unwrap_or_else(|error| RunResult {
+                error: Some(error),
+                ..RunResult::default()
+            });
         let exit = came.exit.unwrap_or_else(|| {
             let failed = came.error.as_ref();
             failed.map_or(Exit::Answered, exit_of)
@@ -171,17 +177,19 @@ impl Work<'_> {
                 exit,
                 Exit::Answered | Exit::Denied | Exit::Limit | Exit::Budget
             );
-        let outcome = came.outcome.unwrap_or(match (&came.error, silent(&text)) {
-            (Some(_), _) => Outcome::Failed,
-            (None, true) => Outcome::Nothing,
-            (None, false) => Outcome::Ok,
-        });
+        let outcome = came
+            .outcome
+            .unwrap_or(match (&came.error, has_nothing_to_report(&text)) {
+                (Some(_), _) => Outcome::Failed,
+                (None, true) => Outcome::Nothing,
+                (None, false) => Outcome::Ok,
+            });
         let mut record = self.record(job, trigger, slot, outcome, start);
         record.spent = std::mem::take(&mut came.spent);
-        let speaks = is_given && !silent(&text);
+        let speaks = is_given && !has_nothing_to_report(&text);
         let given = match speaks {
-            true => delivery::give(ctx, self.settings, job, &terms, &text),
-            false => Given::default(),
+            true => delivery::deliver(ctx, self.settings, job, &terms, &text),
+            false => DeliveryResult::default(),
         };
         record.delivered = given.to;
         let mut errors: Vec<anyhow::Error> = Vec::new();
@@ -217,9 +225,9 @@ impl Work<'_> {
         // Without a record the stamp stays, so that whoever comes next knows that there was a run.
         let stamped = recorded.and_then(|()| self.folder.stamp(&stamps));
         errors.extend(stamped.err());
-        errors.extend(self.settle(job, &record, start, trigger).err());
+        errors.extend(self.update_job_file(job, &record, start, trigger).err());
         for error in &errors {
-            self.complain(job, error);
+            self.report_error(job, error);
         }
         if record.outcome == Outcome::Failed {
             if exit == Exit::Timeout {
@@ -247,7 +255,7 @@ impl Work<'_> {
     }
 
     /// What the run is for: the condition, the turn.
-    fn work(&self, job: &Job, terms: &Terms, slot: Option<Timestamp>) -> Result<Came> {
+    fn work(&self, job: &Job, terms: &Terms, slot: Option<Timestamp>) -> Result<RunResult> {
         if job.is_altered() {
             return Err(fail_hint(
                 Exit::Config,
@@ -270,9 +278,9 @@ impl Work<'_> {
             Some(command) => match self.when(job, command, slot)? {
                 When::Yes(output) => (!output.trim_ascii().is_empty()).then_some(output),
                 When::No => {
-                    return Ok(Came {
+                    return Ok(RunResult {
                         outcome: Some(Outcome::No),
-                        ..Came::default()
+                        ..RunResult::default()
                     });
                 }
             },
@@ -280,21 +288,22 @@ impl Work<'_> {
         let mut arguments = self.arguments(job, terms)?;
         let mut before = None;
         if terms.kind == Kind::Heartbeat {
-            let Looked { spent, tasks } = heartbeat::look(&ctx, self.settings, job, &arguments)?;
+            let HeartbeatCheck { spent, tasks } =
+                heartbeat::check(&ctx, self.settings, job, &arguments)?;
             let (message, left) = match tasks {
                 Ok(Some(tasks)) => tasks,
                 Ok(None) => {
-                    return Ok(Came {
+                    return Ok(RunResult {
                         outcome: Some(Outcome::Nothing),
                         spent,
-                        ..Came::default()
+                        ..RunResult::default()
                     });
                 }
                 Err(error) => {
-                    return Ok(Came {
+                    return Ok(RunResult {
                         error: Some(error),
                         spent,
-                        ..Came::default()
+                        ..RunResult::default()
                     });
                 }
             };
@@ -351,12 +360,12 @@ impl Work<'_> {
     /// What the model is told of the run: the same in each.
     fn briefing(&self, job: &Job, terms: &Terms) -> String {
         let when = timing::describe_schedule(self.ctx, job);
-        let goes = delivery::words(terms);
+        let goes = delivery::describe_destination(terms);
         format!(
             "This run is the job `{}` (id {}), started by the clock: {when}. No person reads along, and nobody can answer. Your \
              answer {goes}. Of its earlier runs you see the last one at most. When there is nothing worth telling, answer \
              with {NOTHING} alone: then nobody is disturbed.",
-            called(&job.name),
+            sanitized_name(&job.name),
             job.id
         )
     }
@@ -426,7 +435,7 @@ impl Work<'_> {
         (record.status, record.cause) = (Exit::Failed.code(), Exit::Failed.name().to_owned());
         self.folder.record(&record)?;
         self.folder.stamp(stamps)?;
-        self.complain(job, &anyhow!("the last run was cut off: {words}"));
+        self.report_error(job, &anyhow!("the last run was cut off: {words}"));
         let terms = job.terms.clone().unwrap_or_default();
         // What dies each time is not begun for ever.
         let is_first = |slot: Timestamp| {
@@ -452,7 +461,7 @@ impl Work<'_> {
     }
 
     /// Note that a time was not run.
-    pub(crate) fn passed_over(
+    pub(crate) fn record_skipped_slot(
         &self,
         job: &Job,
         slot: Timestamp,
@@ -471,7 +480,7 @@ impl Work<'_> {
 
     /// The job is running already. That is told and noted once for each time that is skipped by it; what was started for no time
     /// of its own is told it each time.
-    pub(crate) fn skipped(
+    pub(crate) fn report_busy(
         &self,
         job: &Job,
         slot: Option<Timestamp>,
@@ -524,9 +533,15 @@ impl Work<'_> {
     }
 
     /// Tell the job file how it went, as the Python program does; a job that runs once has run.
-    fn settle(&self, job: &Job, record: &Record, start: Timestamp, trigger: Trigger) -> Result<()> {
+    fn update_job_file(
+        &self,
+        job: &Job,
+        record: &Record,
+        start: Timestamp,
+        trigger: Trigger,
+    ) -> Result<()> {
         let now = self.ctx.clock.timestamp();
-        if !self.is_kept {
+        if !self.is_stored {
             return Ok(());
         }
         let mut is_same = false;
@@ -571,13 +586,13 @@ impl Work<'_> {
                 false
             })?;
         }
-        crontab_sync::project(self.ctx, self.settings, self.store, JobFilter::Known)
+        crontab_sync::write_crontab(self.ctx, self.settings, self.store, JobFilter::Known)
             .map(drop)
             .context("its line stays in the crontab")
     }
 
     /// One clear line for whoever gets cron's mail.
-    fn complain(&self, job: &Job, error: &anyhow::Error) {
+    fn report_error(&self, job: &Job, error: &anyhow::Error) {
         let cause = format!("the job `{}` ({}): {error:#}", job.name, job.id);
         // Cron mails it, and what a command printed may hold anything.
         let cause = secret::hide(&cause).into_owned();
@@ -597,7 +612,7 @@ enum When {
 }
 
 /// What came of a turn.
-fn came(session: String, mut gone: Gone) -> Came {
+fn came(session: String, mut gone: Gone) -> RunResult {
     let tally = &gone.ending.tally;
     let spent = Spent {
         session,
@@ -613,7 +628,7 @@ fn came(session: String, mut gone: Gone) -> Came {
             .map(|denial| denial.tool.clone())
             .collect(),
     };
-    Came {
+    RunResult {
         outcome: None,
         text: gone.ending.text.clone(),
         error: gone.ending.error.take(),
@@ -624,21 +639,21 @@ fn came(session: String, mut gone: Gone) -> Came {
 }
 
 /// Whether a run that ended with this status may do better in a while.
-fn is_for_a_while(status: u8) -> bool {
+fn is_transient(status: u8) -> bool {
     [Exit::Unavailable, Exit::TryAgain]
         .iter()
         .any(|exit| exit.code() == status)
 }
 
 /// How a job is called in the text that the model heeds: others write the job file too.
-fn called(name: &str) -> String {
+fn sanitized_name(name: &str) -> String {
     let plain = |letter: char| if letter.is_control() { ' ' } else { letter };
     let name: String = name.chars().map(plain).collect();
     time_format::one_line(&name).chars().take(NAME).collect()
 }
 
 /// Whether an answer says that it has nothing to say: its last line is the mark.
-fn silent(text: &str) -> bool {
+fn has_nothing_to_report(text: &str) -> bool {
     let last = text.trim_end().lines().next_back().unwrap_or_default();
     let bare =
         last.trim_matches(|letter: char| letter.is_whitespace() || "`*_.\"'".contains(letter));
@@ -666,7 +681,7 @@ fn shortened(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{of_jobs, silent};
+    use super::{has_nothing_to_report, of_jobs};
     use crate::error::Exit;
 
     #[test]
@@ -690,7 +705,8 @@ mod tests {
 
     #[test]
     fn the_mark_of_silence() {
-        let check = |text: &str, expect: bool| assert_eq!(silent(text), expect, "{text:?}");
+        let check =
+            |text: &str, expect: bool| assert_eq!(has_nothing_to_report(text), expect, "{text:?}");
         check("NOTHING_TO_REPORT", true);
         check("  NOTHING_TO_REPORT.\n", true);
         check("`NOTHING_TO_REPORT`", true);

@@ -1,6 +1,6 @@
 //! A job with all that is known of it: its place in the crontab, its last run, and its next ones.
 
-use super::crontab_status::{Stand, Stands};
+use super::crontab_status::{CrontabStatus, LineState};
 use super::time_format;
 use super::timing::{effective_schedule, upcoming_runs};
 use crate::cron::job::Job;
@@ -17,7 +17,7 @@ const UPCOMING_RUNS: usize = 5;
 /// A job with all that is known of it.
 pub(crate) struct JobStatus {
     pub(crate) job: Job,
-    pub(crate) stand: Stand,
+    pub(crate) stand: LineState,
     pub(crate) last: Option<Record>,
     pub(crate) stamps: Stamps,
     /// Whether a run that has begun goes on.
@@ -28,7 +28,12 @@ pub(crate) struct JobStatus {
 }
 
 impl JobStatus {
-    pub(crate) fn of(ctx: &Context, store: &Store, stands: &Stands, job: Job) -> Result<Self> {
+    pub(crate) fn of(
+        ctx: &Context,
+        store: &Store,
+        stands: &CrontabStatus,
+        job: Job,
+    ) -> Result<Self> {
         let (mut last, mut stamps, mut is_running) = (None, Stamps::default(), false);
         if let Ok(folder) = store.folder(&job.id).map(Folder::new) {
             last = folder.records(1)?.pop();

@@ -184,8 +184,8 @@ fn each(
         }
     }
     if has_changed {
-        let projected = crontab_sync::project(ctx, &settings, &store, JobFilter::Known);
-        let told = crontab_sync::tell(ctx, projected, kept);
+        let projected = crontab_sync::write_crontab(ctx, &settings, &store, JobFilter::Known);
+        let told = crontab_sync::report_change(ctx, projected, kept);
         if exit == Exit::Answered {
             exit = told;
         }

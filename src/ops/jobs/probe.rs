@@ -11,7 +11,7 @@ use crate::cron::schedule::Schedule;
 use crate::cron::store::Store;
 use crate::error::{Exit, exit_of, fail, hint_of};
 use crate::ops::context::Context;
-use crate::ops::jobs::job_options::cast_of;
+use crate::ops::jobs::job_options::resolve;
 use crate::ops::jobs::trigger::scheduled;
 use crate::ops::model;
 use crate::policy::Sandbox;
@@ -63,7 +63,7 @@ fn asked(ctx: &Context, settings: &Settings) -> Result<Value> {
 
 /// Whether commands would be contained as the config wants them.
 fn fence(ctx: &Context) -> Result<Value> {
-    let policy = cast_of(ctx, &Terms::default())?.policy;
+    let policy = resolve(ctx, &Terms::default())?.policy;
     let lack = match policy.sandbox {
         Sandbox::Off => None,
         _ => sandbox::available().err(),
@@ -98,7 +98,7 @@ fn job(ctx: &Context, name: &str) -> Result<Value> {
         delete_after_run: false,
         terms: Some(Terms {
             v: Terms::V,
-            policy: Some(cast_of(&ctx, &Terms::default())?.policy.snapshot()),
+            policy: Some(resolve(&ctx, &Terms::default())?.policy.snapshot()),
             timeout: Some(LIMIT),
             quiet: true,
             ..Terms::default()

@@ -9,7 +9,7 @@ use crate::error::{Exit, exit_of, fail, fail_hint};
 use crate::ops::context::Context;
 use crate::ops::jobs::crontab_sync::{self, JobFilter};
 use crate::ops::jobs::job_options::with_config;
-use crate::ops::jobs::job_run::{Ran, Work};
+use crate::ops::jobs::job_run::{JobRunner, SlotState};
 use crate::ops::jobs::job_store;
 use crate::ops::jobs::probe;
 use crate::ops::jobs::timing;
@@ -83,28 +83,28 @@ pub(crate) fn look(ctx: &Context) -> Result<Exit> {
     let settings = ctx.settings()?;
     let store = job_store::open(ctx, &settings);
     let there = store.job(HEARTBEAT)?;
-    let is_kept = there.is_some();
+    let is_stored = there.is_some();
     let job = there.unwrap_or_else(|| Job::heartbeat(ctx.clock.timestamp()));
-    by_hand(ctx, &settings, &store, &job, is_kept)
+    by_hand(ctx, &settings, &store, &job, is_stored)
 }
 
-/// Run a job because somebody asks for it. `is_kept` where it is in the store.
+/// Run a job because somebody asks for it. `is_stored` where it is in the store.
 fn by_hand(
     ctx: &Context,
     settings: &Settings,
     store: &Store,
     job: &Job,
-    is_kept: bool,
+    is_stored: bool,
 ) -> Result<Exit> {
     let folder = Folder::new(store.folder(&job.id)?);
     let lock = folder.lock(&job.name, &ctx.clock.stamp())?;
     let mut stamps = folder.stamps()?;
-    let work = Work {
+    let work = JobRunner {
         ctx,
         settings,
         store,
         folder: &folder,
-        is_kept,
+        is_stored,
         replay: None,
     };
     work.find_crash(job, &mut stamps)?;
@@ -125,7 +125,7 @@ fn withdraw(ctx: &Context, settings: &Settings, store: &Store, id: &str) -> bool
     };
     store.file().exists()
         && is_there()
-        && crontab_sync::project(ctx, settings, store, JobFilter::Known).is_ok()
+        && crontab_sync::write_crontab(ctx, settings, store, JobFilter::Known).is_ok()
 }
 
 /// Run a job if it is due; say nothing if it is not. `replay` stands for the model.
@@ -151,12 +151,12 @@ pub(super) fn scheduled(
         return Ok(Exit::Answered);
     }
     let (ctx, settings) = of_job(ctx, settings, &job)?;
-    let work = Work {
+    let work = JobRunner {
         ctx: &ctx,
         settings: &settings,
         store,
         folder: &folder,
-        is_kept: true,
+        is_stored: true,
         replay,
     };
     let lock = match folder.lock(&job.name, &ctx.clock.stamp()) {
@@ -170,10 +170,10 @@ pub(super) fn scheduled(
             let is_begun = stamps.started.is_some();
             return match timing::due_state(&ctx, &job, &stamps)? {
                 // A later time than the one that is run.
-                Verdict::Due { slot } if is_begun => work.skipped(&job, Some(slot), error),
-                Verdict::Due { .. } => work.skipped(&job, None, error),
+                Verdict::Due { slot } if is_begun => work.report_busy(&job, Some(slot), error),
+                Verdict::Due { .. } => work.report_busy(&job, None, error),
                 _ if is_just_begun(&stamps, ctx.clock.timestamp()) => {
-                    work.skipped(&job, None, error)
+                    work.report_busy(&job, None, error)
                 }
                 // It runs, and is not due again meanwhile.
                 _ => Ok(Exit::Answered),
@@ -195,27 +195,29 @@ pub(super) fn scheduled(
     let exit = match (verdict_now, again) {
         (Verdict::Due { slot }, _) => {
             let before = stamps.handled_ms.replace(slot.as_millisecond());
-            match work.has_run(&job, slot)? {
-                Ran::Here => {
+            match work.slot_state(&job, slot)? {
+                SlotState::RanHere => {
                     folder.stamp(&stamps)?;
                     Exit::Answered
                 }
-                Ran::Elsewhere => work.passed_over(&job, slot, Outcome::Elsewhere, stamps)?,
-                Ran::Not => {
+                SlotState::RanByOther => {
+                    work.record_skipped_slot(&job, slot, Outcome::Elsewhere, stamps)?
+                }
+                SlotState::NotRun => {
                     let exit = work.run(&job, Trigger::Schedule, Some(slot), stamps)?;
-                    work.leave(&job, slot, exit, before)?;
+                    work.finish_slot(&job, slot, exit, before)?;
                     exit
                 }
             }
         }
         (_, Some(slot)) => {
             let exit = work.run(&job, Trigger::Schedule, Some(slot), stamps)?;
-            work.leave(&job, slot, exit, stamps.handled_ms)?;
+            work.finish_slot(&job, slot, exit, stamps.handled_ms)?;
             exit
         }
         (Verdict::Missed { slot }, None) => {
             stamps.handled_ms = Some(slot.as_millisecond());
-            work.passed_over(&job, slot, Outcome::Missed, stamps)?
+            work.record_skipped_slot(&job, slot, Outcome::Missed, stamps)?
         }
         (Verdict::NotYet { .. } | Verdict::ClockWasWrong { .. }, None) => {
             if is_left_over(&job, &stamps) {
