@@ -3,7 +3,7 @@
 use crate::cli::Model as Arguments;
 use crate::error::{Exit, fail, fail_hint};
 use crate::ops::context::Context;
-use crate::ops::model::{self, Way};
+use crate::ops::model::{self, Endpoint};
 use crate::provider::ProviderError;
 use crate::provider::registry::facts::{self, Facts, MODELS, Price, Prices};
 use crate::provider::registry::{self, Format, plain};
@@ -163,7 +163,7 @@ fn remote(ctx: &Context, provider: Option<&str>, as_json: bool) -> Result<()> {
             ..asked
         };
     }
-    let Way { choice, wire } = model::way(ctx, &settings, &asked, false, true)?;
+    let Endpoint { choice, wire } = model::resolve_endpoint(ctx, &settings, &asked, false, true)?;
     if wire.key.is_some() && http::is_exposed(&wire.base) && !ctx.quiet {
         let base = http::shown(&wire.base);
         ctx.terminal
@@ -221,7 +221,7 @@ fn fact<T>(config: Option<T>, table: Option<T>) -> Option<(T, Source)> {
 fn show(ctx: &Context, name: &str, as_json: bool) -> Result<()> {
     let settings = settings(ctx, Some(name))?;
     let asked = &settings.asked[0];
-    let Way { choice, wire } = model::way(ctx, &settings, asked, true, true)?;
+    let Endpoint { choice, wire } = model::resolve_endpoint(ctx, &settings, asked, true, true)?;
     let (known, facts) = (asked.known, choice.facts);
     let context = fact(known.context, facts.map(|facts| facts.context));
     let output = fact(known.output, facts.map(|facts| facts.output));

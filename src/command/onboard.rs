@@ -130,7 +130,7 @@ fn still_missing(
     is_tried: bool,
     say: &dyn Fn(&str),
 ) -> Result<Exit> {
-    let way = match model::way(ctx, settings, &settings.asked[0], false, true) {
+    let way = match model::resolve_endpoint(ctx, settings, &settings.asked[0], false, true) {
         Ok(way) => way,
         Err(error) if is_tried => return Err(error),
         // A config without a key is a beginning all the same.

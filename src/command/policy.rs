@@ -5,7 +5,7 @@ use crate::cli::policy::{Explain, Policy as Command};
 use crate::error::{Exit, fail, fail_hint};
 use crate::ops::context::Context;
 use crate::ops::toolset::without_turn as scene;
-use crate::ops::toolset::{self, Scene};
+use crate::ops::toolset::{self, TurnSetup};
 use crate::policy::known::{CHANGING, LOOKING};
 use crate::policy::reach::Access;
 use crate::policy::{Decision, Policy, Refusal, Sandbox, known};
@@ -31,7 +31,7 @@ fn explain(ctx: &Context, arguments: &Explain) -> Result<Exit> {
         grants,
         json,
     } = arguments;
-    let Scene {
+    let TurnSetup {
         toolbox, policy, ..
     } = scene(ctx, &super::arguments::grants(grants), false, true)?;
     let Some(tool) = tool else {
@@ -226,7 +226,8 @@ fn all(ctx: &Context, policy: &Policy, as_json: bool) -> Result<Exit> {
 const CLOSED: &[&str] = &[".ssh", ".aws", ".gnupg", ".netrc", ".git-credentials"];
 
 fn test(ctx: &Context, grants: &Grants, as_json: bool) -> Result<Exit> {
-    let Scene { policy, common, .. } = scene(ctx, &super::arguments::grants(grants), false, false)?;
+    let TurnSetup { policy, common, .. } =
+        scene(ctx, &super::arguments::grants(grants), false, false)?;
     if policy.sandbox == Sandbox::Off {
         return Err(fail_hint(
             Exit::Failed,

@@ -9,7 +9,7 @@ use crate::memory::request::{self, LETTERS};
 use crate::ops::context::Context;
 use crate::ops::doctor::unused_tools::UnusedTools;
 use crate::ops::doctor::{check, cron};
-use crate::ops::model::{self, Way};
+use crate::ops::model::{self, Endpoint};
 use crate::ops::permissions;
 use crate::ops::permissions::Grants;
 use crate::ops::toolset::may_write;
@@ -94,7 +94,7 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
         return check::run(ctx, arguments);
     }
     let settings = ctx.settings()?;
-    let asked = model::way(ctx, &settings, &settings.asked[0], true, true);
+    let asked = model::resolve_endpoint(ctx, &settings, &settings.asked[0], true, true);
     let sessions = session::list(&ctx.session_place(&settings)?)?
         .sessions
         .len();
@@ -119,7 +119,7 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
     };
     if arguments.json {
         let (choice, error) = match &asked {
-            Ok(Way { choice, .. }) => (Some(choice), None),
+            Ok(Endpoint { choice, .. }) => (Some(choice), None),
             Err(error) => (None, Some(format!("{error:#}"))),
         };
         let memory = json!({
@@ -147,7 +147,7 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
         },
     )];
     rows.extend(match &asked {
-        Ok(Way { choice, wire }) => vec![
+        Ok(Endpoint { choice, wire }) => vec![
             ("model", choice.model.clone()),
             ("provider", choice.provider.clone()),
             (

@@ -4,7 +4,7 @@
 use crate::error::Exit;
 use crate::ops::consolidation::{self, DeferredConsolidation};
 use crate::ops::context::Context;
-use crate::ops::model::Chosen;
+use crate::ops::model::ModelHandle;
 use crate::ops::turn_options::TurnOptions;
 use crate::report::Level;
 use crate::session::Session;
@@ -25,7 +25,7 @@ pub(crate) fn due(
     arguments: &TurnOptions,
     settings: &Settings,
     session: &Session,
-    chosen: Option<&Chosen>,
+    chosen: Option<&ModelHandle>,
 ) -> Option<Afterwards> {
     let is_dry_run_or_replay = arguments.is_dry_run_or_replay();
     // Without a network only who has just answered is known to be there.

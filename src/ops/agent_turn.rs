@@ -22,7 +22,7 @@ use crate::ops::jobs::scheduler::StoreScheduler;
 use crate::ops::model;
 use crate::ops::permissions;
 use crate::ops::subagents::{Crew, Stage};
-use crate::ops::toolset::{self, Cast};
+use crate::ops::toolset::{self, SetupInput};
 use crate::ops::turn_options::TurnOptions;
 use crate::policy::Policy;
 use crate::policy::seen::PIPED;
@@ -49,61 +49,61 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// A turn that nobody typed: a job's.
-pub(crate) struct Duty<'a> {
+pub(crate) struct JobTurn<'a> {
     /// The job's id, for the ledger.
-    pub(crate) job: &'a str,
+    pub(crate) id: &'a str,
     /// What the model is told of it besides the message.
-    pub(crate) briefing: &'a str,
+    pub(crate) job_prompt: &'a str,
     /// More than this it may not do.
-    pub(crate) bound: Option<&'a Policy>,
+    pub(crate) policy_limit: Option<&'a Policy>,
     /// What came in with it, as if it had been piped in.
     pub(crate) input: Option<Vec<u8>>,
     /// Of what was said before, only the last turn is sent.
     pub(crate) last_turn_only: bool,
     /// In words, why the message is no word of the user's.
-    pub(crate) stranger: Option<&'static str>,
+    pub(crate) untrusted_reason: Option<&'static str>,
 }
 
 /// By which way a turn came in.
-enum Door<'a> {
+enum TurnOrigin<'a> {
     /// A command line of its own.
-    Line,
+    CommandLine,
     /// A job.
-    Job(Duty<'a>),
+    Job(JobTurn<'a>),
     /// A conversation at a terminal.
-    Talk(&'a Talk),
+    Repl(&'a ReplContext),
 }
 
-impl<'a> Door<'a> {
-    fn duty(&self) -> Option<&Duty<'a>> {
+impl<'a> TurnOrigin<'a> {
+    fn job(&self) -> Option<&JobTurn<'a>> {
         match self {
-            Self::Job(duty) => Some(duty),
-            Self::Line | Self::Talk(_) => None,
+            Self::Job(job) => Some(job),
+            Self::CommandLine | Self::Repl(_) => None,
         }
     }
 }
 
 /// What the turns of a conversation at a terminal share.
-pub(crate) struct Talk {
+pub(crate) struct ReplContext {
     /// Who answers the model's questions, and decides about what it may not do by itself.
     pub(crate) person: Arc<dyn Person>,
     /// And what servers want to know.
     pub(crate) answers: Arc<dyn Answers>,
-    /// What goes along with the message, as if it had been piped in. It is taken when it is used.
-    pub(crate) along: RefCell<Option<Vec<u8>>>,
+    /// What goes extra_input with the message, as if it had been piped in. It is taken when it is used.
+    pub(crate) extra_input: RefCell<Option<Vec<u8>>>,
     /// Prints an error with the next steps of a conversation.
     pub(crate) print_error: fn(&anyhow::Error, Terminal),
 }
 
 /// What became of a turn of a conversation.
-pub(crate) struct Spoken {
+pub(crate) struct ReplOutcome {
     pub(crate) exit: Exit,
     /// What was answered.
     pub(crate) text: String,
 }
 
 /// How a turn went.
-pub(crate) struct Gone {
+pub(crate) struct TurnOutcome {
     pub(crate) ending: Ending,
     pub(crate) exit: Exit,
     pub(crate) about: json::Run,
@@ -114,13 +114,13 @@ pub(crate) struct Gone {
 /// Run the turn, print what is to be printed, and say how it ended.
 pub(crate) fn run(ctx: &Context, arguments: &TurnOptions, form: Form) -> Exit {
     let mut report = report(ctx, arguments, form);
-    let Gone {
+    let TurnOutcome {
         ending,
         mut exit,
         about,
         afterwards,
         ..
-    } = attempt(ctx, arguments, Door::Line, &mut report);
+    } = run_caught(ctx, arguments, TurnOrigin::CommandLine, &mut report);
     if arguments.dry_run.is_some() && ending.error.is_none() {
         return exit;
     }
@@ -155,9 +155,13 @@ pub(crate) fn run(ctx: &Context, arguments: &TurnOptions, form: Form) -> Exit {
 }
 
 /// Run a turn of which nothing is printed but what goes on; the answer is for whoever asked.
-pub(crate) fn work(ctx: &Context, arguments: &TurnOptions, duty: Duty<'_>) -> Gone {
+pub(crate) fn run_job_turn(
+    ctx: &Context,
+    arguments: &TurnOptions,
+    job: JobTurn<'_>,
+) -> TurnOutcome {
     let mut report = report(ctx, arguments, Form::Held);
-    let gone = attempt(ctx, arguments, Door::Job(duty), &mut report);
+    let gone = run_caught(ctx, arguments, TurnOrigin::Job(job), &mut report);
     // Nothing is printed in this form, so that nothing can fail; the log has the result.
     drop(report.finish(&json::result(
         &gone.ending,
@@ -169,10 +173,14 @@ pub(crate) fn work(ctx: &Context, arguments: &TurnOptions, duty: Duty<'_>) -> Go
 }
 
 /// Run a turn of a conversation: its answer is printed as it comes.
-pub(crate) fn say(ctx: &Context, arguments: &TurnOptions, talk: &Talk) -> Spoken {
+pub(crate) fn run_repl_turn(
+    ctx: &Context,
+    arguments: &TurnOptions,
+    talk: &ReplContext,
+) -> ReplOutcome {
     let mut report = report(ctx, arguments, Form::Text);
-    let gone = attempt(ctx, arguments, Door::Talk(talk), &mut report);
-    let Gone {
+    let gone = run_caught(ctx, arguments, TurnOrigin::Repl(talk), &mut report);
+    let TurnOutcome {
         ending,
         exit,
         about,
@@ -186,20 +194,20 @@ pub(crate) fn say(ctx: &Context, arguments: &TurnOptions, talk: &Talk) -> Spoken
     if let Some(afterwards) = afterwards {
         afterwards.run(ctx, exit, false);
     }
-    Spoken {
+    ReplOutcome {
         exit,
         text: ending.text,
     }
 }
 
 /// Who would be asked with `arguments`.
-pub(crate) fn asked(ctx: &Context, arguments: &TurnOptions) -> Result<String> {
+pub(crate) fn provider_name(ctx: &Context, arguments: &TurnOptions) -> Result<String> {
     let settings = ctx.settings_with(overrides(arguments))?;
-    let way = model::way(ctx, &settings, &settings.asked[0], arguments.offline, true)?;
+    let way = model::resolve_endpoint(ctx, &settings, &settings.asked[0], arguments.offline, true)?;
     Ok(way.choice.provider)
 }
 
-impl Gone {
+impl TurnOutcome {
     /// Do what is left to do once the answer is where it belongs.
     pub(crate) fn tidy(&self, ctx: &Context) {
         ctx.servers.end();
@@ -241,13 +249,18 @@ fn report(ctx: &Context, arguments: &TurnOptions, form: Form) -> Report {
 
 /// Run the turn, whatever happens: a defect of ours ends as every failure does, with its status, and with a result where one
 /// is printed.
-fn attempt(ctx: &Context, arguments: &TurnOptions, door: Door<'_>, report: &mut Report) -> Gone {
+fn run_caught(
+    ctx: &Context,
+    arguments: &TurnOptions,
+    origin: TurnOrigin<'_>,
+    report: &mut Report,
+) -> TurnOutcome {
     let started = Instant::now();
     let mut about = json::Run::default();
     let mut afterwards = None;
     let form = report.form();
     let ending = catch_unwind(AssertUnwindSafe(|| {
-        answer(ctx, arguments, door, report, &mut about, &mut afterwards)
+        run_turn(ctx, arguments, origin, report, &mut about, &mut afterwards)
     }));
     let ending = ending.unwrap_or_else(|_| Err(Stop(Exit::Defect).into()));
     let mut ending = ending.unwrap_or_else(|error| Ending {
@@ -267,7 +280,7 @@ fn attempt(ctx: &Context, arguments: &TurnOptions, door: Door<'_>, report: &mut 
     }
     about.has_schema = arguments.schema.is_some();
     about.duration = started.elapsed();
-    Gone {
+    TurnOutcome {
         exit: ending.error.as_ref().map_or(Exit::Answered, exit_of),
         ending,
         about,
@@ -324,15 +337,15 @@ fn shortfall(
 }
 
 /// From the command line to the end of the turn.
-fn answer(
+fn run_turn(
     ctx: &Context,
     arguments: &TurnOptions,
-    mut door: Door<'_>,
+    mut origin: TurnOrigin<'_>,
     report: &mut Report,
     about: &mut json::Run,
     afterwards: &mut Option<Afterwards>,
 ) -> Result<Ending> {
-    if matches!(door, Door::Line) {
+    if matches!(origin, TurnOrigin::CommandLine) {
         signal::arm(arguments.timeout).context("wait for signals")?;
     }
     assert!(
@@ -341,12 +354,12 @@ fn answer(
         sys::env::TEST_DEFECT
     );
     let schema = arguments.schema.as_deref().map(read_schema).transpose()?;
-    let piped = match &mut door {
-        Door::Job(duty) => duty.input.take(),
-        Door::Line => read_piped(ctx, arguments, report)?,
-        Door::Talk(talk) => talk.along.take(),
+    let piped = match &mut origin {
+        TurnOrigin::Job(job) => job.input.take(),
+        TurnOrigin::CommandLine => read_piped(ctx, arguments, report)?,
+        TurnOrigin::Repl(talk) => talk.extra_input.take(),
     };
-    let duty = door.duty();
+    let job = origin.job();
     let mut flags = overrides(arguments);
     let mut settings = ctx.settings_with(flags.clone())?;
     let profile = permissions::profile(ctx, &arguments.grants, &settings)?;
@@ -362,17 +375,17 @@ fn answer(
     report.stamp.session.clone_from(&key);
     // Text that was piped in with no word beside it is a message, and still nobody knows who wrote it.
     let is_bare = arguments.message.as_deref().is_none_or(|text| text == "-");
-    let stranger = duty.and_then(|duty| duty.stranger);
-    let mark = match piped.is_some() && is_bare || stranger.is_some() {
+    let untrusted_reason = job.and_then(|job| job.untrusted_reason);
+    let mark = match piped.is_some() && is_bare || untrusted_reason.is_some() {
         true => PIPED,
         false => "0",
     };
     let parts = message(ctx, arguments, &settings, piped, report)?;
     let command = single_text(&parts)
         .map(str::trim)
-        .filter(|_| arguments.message.is_some() && duty.is_none());
+        .filter(|_| arguments.message.is_some() && job.is_none());
     if command == Some("/help") {
-        return said(HELP, report);
+        return print_canned_reply(HELP, report);
     }
 
     let workspace = Workspace::new(&settings.workspace);
@@ -388,9 +401,9 @@ fn answer(
     }
     if command == Some("/new") {
         *afterwards = after_turn::due(arguments, &settings, &session, None);
-        return said("New session started.", report);
+        return print_canned_reply("New session started.", report);
     }
-    if duty.is_some_and(|duty| duty.last_turn_only) {
+    if job.is_some_and(|job| job.last_turn_only) {
         session.keep_last_turn()?;
     }
     let compact = command.and_then(compacts);
@@ -423,7 +436,7 @@ fn answer(
     let crew = Crew::new(ctx, arguments, &settings);
     let turn = report.stamp.turn.clone();
     let rehearsal = arguments.is_dry_run_or_replay();
-    let cast = Cast {
+    let cast = SetupInput {
         grants: &arguments.grants,
         settings: &settings,
         workspace: &workspace,
@@ -434,22 +447,22 @@ fn answer(
         offline: arguments.offline,
         rehearsal,
         crew: Some(&crew),
-        bound: duty.and_then(|duty| duty.bound),
-        person: match &door {
-            Door::Talk(talk) => Some(Arc::clone(&talk.person)),
-            Door::Line | Door::Job(_) => None,
+        bound: job.and_then(|job| job.policy_limit),
+        person: match &origin {
+            TurnOrigin::Repl(talk) => Some(Arc::clone(&talk.person)),
+            TurnOrigin::CommandLine | TurnOrigin::Job(_) => None,
         },
-        answers: match &door {
-            Door::Talk(talk) => Some(Arc::clone(&talk.answers)),
-            Door::Line | Door::Job(_) => None,
+        answers: match &origin {
+            TurnOrigin::Repl(talk) => Some(Arc::clone(&talk.answers)),
+            TurnOrigin::CommandLine | TurnOrigin::Job(_) => None,
         },
         // A job makes no jobs: they would grow without end.
-        planner: match duty {
+        planner: match job {
             Some(_) => None,
             None => Some(Arc::new(StoreScheduler::new(ctx, &settings))),
         },
     };
-    let mut scene = toolset::set(ctx, &cast, &mut |text| report.notice(text))?;
+    let mut scene = toolset::prepare(ctx, &cast, &mut |text| report.notice(text))?;
     log::info!(target: "policy", "profile `{}` in `{}`; tools: {}", profile.name, scene.policy.reach.directory.display(),
                scene.toolbox.names().join(", "));
     for root in &scene.policy.reach.roots {
@@ -473,10 +486,10 @@ fn answer(
             ));
         }
     }
-    if let Some(duty) = duty {
-        scene.sections.push(prompt::job(duty.briefing));
+    if let Some(job) = job {
+        scene.sections.push(prompt::job(job.job_prompt));
     }
-    if let Some(what) = stranger {
+    if let Some(what) = untrusted_reason {
         scene.common.seen.taint(what);
     }
     let input = (!parts.is_empty()).then(|| User {
@@ -501,7 +514,7 @@ fn answer(
     let account = Account {
         session: session.key().to_owned(),
         turn: report.stamp.turn.clone(),
-        job: duty.map(|duty| duty.job.to_owned()),
+        job: job.map(|job| job.id.to_owned()),
         cause: "turn",
     };
     let chosen = model::choose(ctx, arguments, &settings, &account, report)?;
@@ -564,7 +577,7 @@ fn answer(
             }
         });
         if let Err(error) = labelled {
-            let error = error.context("note that the memory may be a stranger's");
+            let error = error.context("note that the memory may be a untrusted_reason's");
             ending.error = ending.error.or(Some(error));
         }
     }
@@ -630,7 +643,7 @@ const HELP: &str = "/new      start the conversation afresh\n/compact  sum the c
      /help     this list\n\nFor all else: nanobot agent --help";
 
 /// A word of our own as the answer.
-fn said(text: &str, report: &mut Report) -> Result<Ending> {
+fn print_canned_reply(text: &str, report: &mut Report) -> Result<Ending> {
     report.show_as_written();
     let reply = crate::message::Reply {
         text: text.into(),

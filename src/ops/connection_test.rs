@@ -7,7 +7,7 @@ use crate::ledger::Account;
 use crate::message::{Message, Part, Usage, User};
 use crate::ops::context::Context;
 use crate::ops::jobs::time_format::one_line;
-use crate::ops::model::{self, Way};
+use crate::ops::model::{self, Endpoint};
 use crate::provider::{Calls, Provider, ProviderError, Request, Sampling};
 use crate::settings::{Settings, Timeouts};
 use crate::sys::terminal::harmless;
@@ -86,13 +86,13 @@ pub(crate) fn hurried(settings: &Settings, limit: Duration) -> Settings {
 ///
 /// # Errors
 /// Those of a turn: 78 where nobody can be asked, 77 for a key that is rejected, 69 for a server that does not answer.
-pub(crate) fn ask(ctx: &Context, settings: &Settings, way: Way) -> Result<Heard> {
+pub(crate) fn ask(ctx: &Context, settings: &Settings, way: Endpoint) -> Result<Heard> {
     let account = Account {
         cause: "test",
         ..Account::default()
     };
     let model = way.choice.model.clone();
-    let provider = model::once(ctx, settings, way, &account, &Arc::default());
+    let provider = model::single_attempt(ctx, settings, way, &account, &Arc::default());
     let hello = User {
         parts: vec![Part::Text("Say hello in one short sentence.".into())],
         ..User::default()

@@ -4,8 +4,8 @@ use super::turn_options::TurnOptions;
 use crate::message::{Message, User};
 use crate::ops::context::Context;
 use crate::ops::model;
-use crate::ops::request_report::Outlay;
-use crate::ops::toolset::Scene;
+use crate::ops::request_report::RequestBreakdown;
+use crate::ops::toolset::TurnSetup;
 use crate::session::Session;
 use crate::settings::Settings;
 use crate::turn::agent::{Agent, Answer};
@@ -29,14 +29,14 @@ pub(crate) fn show(
     ctx: &Context,
     arguments: &TurnOptions,
     settings: &Settings,
-    scene: &Scene,
+    scene: &TurnSetup,
     (system, answer): (&str, Option<&dyn Answer>),
     mut session: Session,
     input: Option<User>,
 ) -> Result<()> {
     let form = arguments.dry_run.unwrap_or(DryRunForm::Json);
     let asked = &settings.asked[0];
-    let way = model::way(ctx, settings, asked, true, !arguments.no_stream);
+    let way = model::resolve_endpoint(ctx, settings, asked, true, !arguments.no_stream);
     let fresh = usize::from(input.is_some());
     if let Some(input) = input {
         session.push(Message::User(input))?;
@@ -45,7 +45,7 @@ pub(crate) fn show(
     let room = way
         .as_ref()
         .map_or(settings.context_window, |way| way.context(asked, settings));
-    let outlay = Outlay {
+    let outlay = RequestBreakdown {
         sections: &scene.sections,
         specs: scene.toolbox.specs(),
         session: &session,
@@ -62,7 +62,7 @@ pub(crate) fn show(
     if ctx.terminal.err && !ctx.quiet {
         ctx.terminal.complain(outlay.table().trim_end());
     }
-    let model::Way { choice, wire } = way?;
+    let model::Endpoint { choice, wire } = way?;
     let sampling = model::sampling(asked);
     let agent = Agent {
         system,

@@ -6,7 +6,7 @@ use crate::mcp::name::PREFIX;
 use crate::mcp::roster::{Offers, Roster, Wanted};
 use crate::ops::context::Context;
 use crate::ops::mcp_sandbox;
-use crate::ops::toolset::{Cast, Common};
+use crate::ops::toolset::{SetupInput, SharedState};
 use crate::ops::web_tools;
 use crate::policy::Policy;
 use crate::tool::Tool;
@@ -17,15 +17,15 @@ use std::sync::Arc;
 
 /// What servers offer to a run.
 #[derive(Clone, Default)]
-pub(crate) struct Foreign {
+pub(crate) struct McpTools {
     /// `None` where there are no servers.
     servers: Option<(Roster, Limits)>,
     offers: Arc<Offers>,
 }
 
-impl Foreign {
+impl McpTools {
     /// Tell `policy` of the tools that may change something, as far as their servers do not say otherwise.
-    pub(crate) fn told(&self, policy: &mut Policy) {
+    pub(crate) fn add_to_policy(&self, policy: &mut Policy) {
         let may_change = self.offers.tools.iter().filter(|tool| !tool.reads_only);
         may_change.for_each(|tool| policy.beware(&tool.name));
     }
@@ -35,7 +35,7 @@ impl Foreign {
         &self,
         ctx: &Context,
         policy: &Policy,
-        common: &Common,
+        common: &SharedState,
     ) -> Vec<Box<dyn Tool>> {
         let Some((roster, limits)) = &self.servers else {
             return Vec::new();
@@ -52,7 +52,7 @@ impl Foreign {
 
     /// The words of strangers that these tools bring into the conversation before any of them is called: what servers say
     /// of them, where no person has accepted that.
-    pub(crate) fn strangers(&self) -> Option<String> {
+    pub(crate) fn untrusted_descriptions(&self) -> Option<String> {
         let names: Vec<&str> = self.offers.unaccepted.iter().map(String::as_str).collect();
         let whose = match names.as_slice() {
             [] => return None,
@@ -70,7 +70,7 @@ impl Foreign {
     }
 
     /// Whether `tool` may be one of a server's that is missing.
-    pub(crate) fn misses(&self, tool: &str) -> bool {
+    pub(crate) fn is_missing(&self, tool: &str) -> bool {
         let mut missing = self.offers.missing.iter();
         missing.any(|beginning| tool.starts_with(beginning))
     }
@@ -79,11 +79,11 @@ impl Foreign {
 /// What servers offer to the run of `cast`, which `policy` and its flags allow it.
 pub(crate) fn offered(
     ctx: &Context,
-    cast: &Cast<'_>,
+    cast: &SetupInput<'_>,
     policy: &Policy,
     notice: &mut dyn FnMut(&str),
-) -> Result<Foreign> {
-    let Cast {
+) -> Result<McpTools> {
+    let SetupInput {
         grants,
         settings,
         bound,
@@ -99,7 +99,7 @@ pub(crate) fn offered(
             && bound.is_none_or(|bound| bound.may_offer(beginning))
     };
     if settings.servers.iter().all(|server| server.disabled) || !any(PREFIX) {
-        return Ok(Foreign::default());
+        return Ok(McpTools::default());
     }
     let tool = |name: &str| {
         let listed = grants.tools.as_ref();
@@ -125,7 +125,7 @@ pub(crate) fn offered(
         result: settings.max_tool_result_chars,
         offline,
     };
-    Ok(Foreign {
+    Ok(McpTools {
         servers: Some((roster, limits)),
         offers: Arc::new(offers),
     })

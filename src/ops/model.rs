@@ -35,7 +35,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64};
 
 /// Who answers.
 #[derive(Clone)]
-pub(crate) struct Chosen {
+pub(crate) struct ModelHandle {
     pub(crate) provider: String,
     pub(crate) model: String,
     /// Tokens that the model takes in and gives out, together.
@@ -52,9 +52,9 @@ pub(crate) fn choose(
     settings: &Settings,
     account: &Account,
     report: &mut Report,
-) -> Result<Chosen> {
+) -> Result<ModelHandle> {
     let chosen = match &arguments.replay {
-        Some(path) if is_demo(path) => Chosen {
+        Some(path) if is_demo(path) => ModelHandle {
             provider: demo::NAME.into(),
             model: demo::NAME.into(),
             context: settings.context_window,
@@ -70,7 +70,7 @@ pub(crate) fn choose(
             let bytes = input::read_file(path, &path.display().to_string(), usize::MAX)?;
             let replay = Replay::new(path, &String::from_utf8_lossy(&bytes))?;
             let model = settings.asked[0].model.clone();
-            Chosen {
+            ModelHandle {
                 provider: "replay".into(),
                 model: model.unwrap_or_else(|| "replay".into()),
                 context: settings.context_window,
@@ -81,7 +81,7 @@ pub(crate) fn choose(
         None => {
             let run = Arc::new(Run::new(arguments.max_cost, arguments.max_total_tokens));
             let mut notice = |text: &str| report.notice(text);
-            chain(ctx, arguments, settings, account, run, &mut notice)?
+            fallback_chain(ctx, arguments, settings, account, run, &mut notice)?
         }
     };
     // A recording that is there is begun anew, so that it can be replayed from its beginning; a pipe or a device takes it as
@@ -89,7 +89,7 @@ pub(crate) fn choose(
     if let Some(path) = arguments.record.as_ref().filter(|path| path.is_file()) {
         crate::sys::store::replace(path, b"")?;
     }
-    Ok(recorded(arguments, chosen))
+    Ok(with_recording(arguments, chosen))
 }
 
 /// Whether `path` is no recording but the demo.
@@ -99,29 +99,29 @@ fn is_demo(path: &Path) -> bool {
 
 /// Choose who answers a sub-agent that asks another model than its turn, of which `run` is the account. In a replay that is
 /// nobody: there is but one recording.
-pub(crate) fn choose_beside(
+pub(crate) fn choose_for_subagent(
     ctx: &Context,
     arguments: &TurnOptions,
     settings: &Settings,
     account: &Account,
     run: &Arc<Run>,
     notice: &mut dyn FnMut(&str),
-) -> Result<Chosen> {
-    let chosen = chain(ctx, arguments, settings, account, Arc::clone(run), notice)?;
-    Ok(recorded(arguments, chosen))
+) -> Result<ModelHandle> {
+    let chosen = fallback_chain(ctx, arguments, settings, account, Arc::clone(run), notice)?;
+    Ok(with_recording(arguments, chosen))
 }
 
 /// `chosen`, discreet about keys, and with every exchange written down where that is wanted.
-fn recorded(arguments: &TurnOptions, chosen: Chosen) -> Chosen {
+fn with_recording(arguments: &TurnOptions, chosen: ModelHandle) -> ModelHandle {
     // Outside of those that stand in for each other, so that nothing that is told is cut.
-    let chosen = Chosen {
+    let chosen = ModelHandle {
         answers: Arc::new(Discreet {
             inner: chosen.answers,
         }),
         ..chosen
     };
     match &arguments.record {
-        Some(path) => Chosen {
+        Some(path) => ModelHandle {
             answers: Arc::new(Record {
                 inner: chosen.answers,
                 path: path.clone(),
@@ -133,27 +133,27 @@ fn recorded(arguments: &TurnOptions, chosen: Chosen) -> Chosen {
 }
 
 /// The model and its stand-ins, each behind its own retries, and all behind one account.
-fn chain(
+fn fallback_chain(
     ctx: &Context,
     arguments: &TurnOptions,
     settings: &Settings,
     account: &Account,
     run: Arc<Run>,
     notice: &mut dyn FnMut(&str),
-) -> Result<Chosen> {
+) -> Result<ModelHandle> {
     let by_flag = arguments.max_cost.is_some();
     let capped = by_flag || is_capped(settings);
     let mut links = Vec::new();
     let mut first = None;
     for asked in &settings.asked {
-        let way = way(
+        let way = resolve_endpoint(
             ctx,
             settings,
             asked,
             arguments.offline,
             !arguments.no_stream,
         )
-        .and_then(|way| priced(way, capped.then_some(by_flag)));
+        .and_then(|way| require_price(way, capped.then_some(by_flag)));
         let way = match way {
             Ok(way) => way,
             // A stand-in that cannot be asked is none; the first one has to be.
@@ -165,7 +165,7 @@ fn chain(
             Err(error) => return Err(error),
         };
         let context = way.known_context(asked);
-        let Way { choice, wire } = way;
+        let Endpoint { choice, wire } = way;
         if wire.key.is_some() && http::is_exposed(&wire.base) {
             let place = http::shown(&wire.base);
             notice(&format!("the key goes to {place} in the clear"));
@@ -182,11 +182,11 @@ fn chain(
             model: choice.model.clone(),
             sampling: sampling(asked),
             context,
-            answers: metered(ctx, settings, Way { choice, wire }, account, &run),
+            answers: with_retries(ctx, settings, Endpoint { choice, wire }, account, &run),
         });
     }
     let (provider, model, context) = first.expect("the settings name at least one model");
-    Ok(Chosen {
+    Ok(ModelHandle {
         provider,
         model,
         context,
@@ -196,7 +196,7 @@ fn chain(
 }
 
 /// A way whose price is known, where a cap hangs on it: that of a flag, or of the config.
-pub(crate) fn priced(way: Way, cap: Option<bool>) -> Result<Way> {
+pub(crate) fn require_price(way: Endpoint, cap: Option<bool>) -> Result<Endpoint> {
     let Some(by_flag) = cap.filter(|_| way.choice.prices.is_none()) else {
         return Ok(way);
     };
@@ -213,15 +213,15 @@ pub(crate) fn priced(way: Way, cap: Option<bool>) -> Result<Way> {
 }
 
 /// A provider behind the account, which counts each try, and that behind its retries.
-pub(crate) fn metered(
+pub(crate) fn with_retries(
     ctx: &Context,
     settings: &Settings,
-    way: Way,
+    way: Endpoint,
     account: &Account,
     run: &Arc<Run>,
 ) -> Box<dyn Provider> {
     let retry = Retry {
-        inner: once(ctx, settings, way, account, run),
+        inner: single_attempt(ctx, settings, way, account, run),
         clock: ctx.clock.clone(),
     };
     Box::new(Unforce {
@@ -231,10 +231,10 @@ pub(crate) fn metered(
 }
 
 /// A provider behind the account, that is asked once, whatever it says.
-pub(crate) fn once(
+pub(crate) fn single_attempt(
     ctx: &Context,
     settings: &Settings,
-    Way { choice, wire }: Way,
+    Endpoint { choice, wire }: Endpoint,
     account: &Account,
     run: &Arc<Run>,
 ) -> Meter<Pace<Wire>> {
@@ -296,12 +296,12 @@ fn limit_name(provider: &str, base: &str, model: &str) -> String {
 }
 
 /// A provider that was chosen, and the wire to it.
-pub(crate) struct Way {
+pub(crate) struct Endpoint {
     pub(crate) choice: Choice,
     pub(crate) wire: Wire,
 }
 
-impl Way {
+impl Endpoint {
     /// Tokens that the model takes in and gives out, together.
     pub(crate) fn context(&self, asked: &Asked, settings: &Settings) -> u32 {
         self.known_context(asked).unwrap_or(settings.context_window)
@@ -314,13 +314,13 @@ impl Way {
 }
 
 /// The wire to the provider of `asked`.
-pub(crate) fn way(
+pub(crate) fn resolve_endpoint(
     ctx: &Context,
     settings: &Settings,
     asked: &Asked,
     offline: bool,
     stream: bool,
-) -> Result<Way> {
+) -> Result<Endpoint> {
     let blocks = blocks(ctx, settings);
     let wanted = Wanted {
         provider: &asked.provider,
@@ -391,13 +391,18 @@ pub(crate) fn way(
         takes_schemas: choice.quirks.schemas || choice.format == Format::Responses,
         http,
     };
-    Ok(Way { choice, wire })
+    Ok(Endpoint { choice, wire })
 }
 
 /// Tokens that the model that will be asked takes in and gives out, together, as far as it is known.
 pub(crate) fn context(ctx: &Context, settings: &Settings) -> u32 {
     let asked = &settings.asked[0];
-    let facts = || way(ctx, settings, asked, true, true).ok()?.choice.facts;
+    let facts = || {
+        resolve_endpoint(ctx, settings, asked, true, true)
+            .ok()?
+            .choice
+            .facts
+    };
     let known = asked
         .known
         .context
@@ -408,7 +413,7 @@ pub(crate) fn context(ctx: &Context, settings: &Settings) -> u32 {
 /// What may be attached for the model that will be asked. Where it cannot be told, the request will tell.
 pub(crate) fn accepts(ctx: &Context, settings: &Settings) -> (Accepts, ImageLimits) {
     let asked = &settings.asked[0];
-    let Ok(Way { choice, .. }) = way(ctx, settings, asked, true, true) else {
+    let Ok(Endpoint { choice, .. }) = resolve_endpoint(ctx, settings, asked, true, true) else {
         return (Accepts::default(), ImageLimits::default());
     };
     // Of those who speak chat completions, few know of files.

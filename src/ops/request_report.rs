@@ -11,7 +11,7 @@ use crate::turn::agent::weight_of;
 use serde_json::{Value, json};
 
 /// What is known of a request before it is sent.
-pub(crate) struct Outlay<'a> {
+pub(crate) struct RequestBreakdown<'a> {
     pub(crate) sections: &'a [Section],
     pub(crate) specs: &'a [ToolSpec],
     pub(crate) session: &'a Session,
@@ -31,7 +31,7 @@ struct Row {
     why: String,
 }
 
-impl Outlay<'_> {
+impl RequestBreakdown<'_> {
     fn rows(&self) -> Vec<Row> {
         let row = |part: &str, tokens: u64, why: String| Row {
             part: part.to_owned(),

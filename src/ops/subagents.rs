@@ -5,9 +5,9 @@ use crate::error::Stop;
 use crate::history::spawned;
 use crate::ledger::Account;
 use crate::ops::context::Context;
-use crate::ops::model::{self, Chosen};
+use crate::ops::model::{self, ModelHandle};
 use crate::ops::permissions;
-use crate::ops::toolset::Common;
+use crate::ops::toolset::SharedState;
 use crate::ops::turn_options::TurnOptions;
 use crate::policy::Policy;
 use crate::policy::profile::{Kind, Profile};
@@ -60,10 +60,10 @@ impl Drop for Open<'_> {
 /// The turn that a crew works beside.
 pub(crate) struct Stage {
     pub(crate) policy: Arc<Policy>,
-    pub(crate) common: Common,
+    pub(crate) common: SharedState,
     /// The names of the turn's tools: no sub-agent has another.
     pub(crate) tools: Vec<String>,
-    pub(crate) chosen: Chosen,
+    pub(crate) chosen: ModelHandle,
     pub(crate) account: Account,
     /// The highest number of a sub-agent that the conversation knows.
     pub(crate) last: usize,
@@ -72,7 +72,7 @@ pub(crate) struct Stage {
 /// A model, and how it is to be asked.
 #[derive(Clone)]
 struct Hired {
-    chosen: Chosen,
+    chosen: ModelHandle,
     settings: Settings,
 }
 
@@ -230,8 +230,14 @@ impl Crew {
         let mut notices = Vec::new();
         let mut notice = |text: &str| notices.push(News::Notice(text.to_owned()));
         let run = &stage.chosen.run;
-        let chosen =
-            model::choose_beside(ctx, arguments, &settings, &stage.account, run, &mut notice)?;
+        let chosen = model::choose_for_subagent(
+            ctx,
+            arguments,
+            &settings,
+            &stage.account,
+            run,
+            &mut notice,
+        )?;
         self.state().tell(notices);
         let new = Hired { chosen, settings };
         hired.insert(model.to_owned(), new.clone());
@@ -256,7 +262,7 @@ impl Crew {
         let Inner { ctx, settings, .. } = &*self.0;
         let workspace = &ours.reach.workspace;
         let mut theirs = permissions::policy(ctx, &grants, settings, profile, workspace)?;
-        stage.common.foreign.told(&mut theirs);
+        stage.common.mcp_tools.add_to_policy(&mut theirs);
         if profile.net == crate::policy::net::Net::Default {
             theirs.net = ours.net.clone();
             theirs.typed.clone_from(&ours.typed);

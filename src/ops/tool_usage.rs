@@ -6,7 +6,7 @@ use crate::ledger::Account;
 use crate::ledger::tools::{Calls, Tools, Used};
 use crate::mcp::name;
 use crate::ops::context::Context;
-use crate::ops::toolset::Scene;
+use crate::ops::toolset::TurnSetup;
 use crate::skill::skill_of;
 use crate::turn::agent::weight_of;
 use crate::turn::ending::Tally;
@@ -25,7 +25,7 @@ pub(crate) struct Watch {
 
 impl Watch {
     /// Before the turn. `servers` are the names of those in the config.
-    pub(crate) fn new(scene: &Scene, servers: &[&str]) -> Self {
+    pub(crate) fn new(scene: &TurnSetup, servers: &[&str]) -> Self {
         let mut told = BTreeMap::new();
         for spec in scene.toolbox.specs() {
             let server = server_of(&spec.name, servers).unwrap_or_default();
@@ -39,7 +39,7 @@ impl Watch {
         }
     }
 
-    pub(crate) fn see(&mut self, scene: &Scene, event: &Event<'_>) {
+    pub(crate) fn see(&mut self, scene: &TurnSetup, event: &Event<'_>) {
         if let Event::ToolCall(call) = event
             && call.name == "read_file"
             && let Some(path) = call.arguments["path"].as_str()

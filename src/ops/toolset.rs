@@ -4,7 +4,7 @@ use crate::error::{Exit, fail_hint};
 use crate::mcp::client::Answers;
 use crate::memory::Memory;
 use crate::ops::context::Context;
-use crate::ops::mcp_tools::Foreign;
+use crate::ops::mcp_tools::McpTools;
 use crate::ops::permissions;
 use crate::ops::permissions::Grants;
 use crate::ops::subagents::Crew;
@@ -49,10 +49,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 /// The tools, and the text about them and all else.
-pub(crate) struct Scene {
+pub(crate) struct TurnSetup {
     pub(crate) toolbox: Toolbox,
     pub(crate) policy: Arc<Policy>,
-    pub(crate) common: Common,
+    pub(crate) common: SharedState,
     /// What the system text is made of.
     pub(crate) sections: Vec<Section>,
     /// The skills that the model may read, and where.
@@ -65,7 +65,7 @@ pub(crate) struct Scene {
 
 /// What a turn and its sub-agents share: what is kept aside of files, what has been seen, and who may be asked all the same.
 #[derive(Clone)]
-pub(crate) struct Common {
+pub(crate) struct SharedState {
     pub(crate) files: Arc<Files>,
     pub(crate) seen: Arc<Seen>,
     /// Hosts that the config and the skills name.
@@ -73,11 +73,11 @@ pub(crate) struct Common {
     /// Nothing beyond this machine is reached.
     pub(crate) offline: bool,
     /// What MCP servers offer.
-    pub(crate) foreign: Foreign,
+    pub(crate) mcp_tools: McpTools,
 }
 
 /// Who asks for a scene.
-pub(crate) struct Cast<'a> {
+pub(crate) struct SetupInput<'a> {
     pub(crate) grants: &'a Grants,
     pub(crate) settings: &'a Settings,
     pub(crate) workspace: &'a Workspace,
@@ -104,8 +104,12 @@ pub(crate) struct Cast<'a> {
 }
 
 /// Set the scene of a turn.
-pub(crate) fn set(ctx: &Context, cast: &Cast<'_>, notice: &mut dyn FnMut(&str)) -> Result<Scene> {
-    let Cast {
+pub(crate) fn prepare(
+    ctx: &Context,
+    cast: &SetupInput<'_>,
+    notice: &mut dyn FnMut(&str),
+) -> Result<TurnSetup> {
+    let SetupInput {
         grants,
         settings,
         workspace,
@@ -131,8 +135,8 @@ pub(crate) fn set(ctx: &Context, cast: &Cast<'_>, notice: &mut dyn FnMut(&str)) 
         .reach
         .trusted
         .extend(around.trusted.iter().take(1).cloned());
-    let foreign = mcp_tools::offered(ctx, cast, &policy, notice)?;
-    foreign.told(&mut policy);
+    let mcp_tools = mcp_tools::offered(ctx, cast, &policy, notice)?;
+    mcp_tools.add_to_policy(&mut policy);
     if let Some(bound) = cast.bound {
         policy = policy.and(bound);
     }
@@ -140,9 +144,9 @@ pub(crate) fn set(ctx: &Context, cast: &Cast<'_>, notice: &mut dyn FnMut(&str)) 
     if let Some(instead) = permissions::home_directory_notice(ctx, grants, settings, &policy) {
         notice(&instead);
     }
-    let granted = further(&policy);
+    let granted = describe_extra_grants(&policy);
     let seen = web_tools::seen(settings, &policy);
-    if let Some(what) = foreign.strangers() {
+    if let Some(what) = mcp_tools.untrusted_descriptions() {
         seen.taint(&what);
     }
     let mut files = Files::new(policy.reach.clone())
@@ -184,12 +188,12 @@ pub(crate) fn set(ctx: &Context, cast: &Cast<'_>, notice: &mut dyn FnMut(&str)) 
         skill.source != Source::BuiltIn && skill.is_offered && skill.is_available()
     });
     let taught = chosen.flat_map(|skill| linked_hosts(&skill.body));
-    let common = Common {
+    let common = SharedState {
         seen,
         files,
         hosts: settings.web.hosts.iter().cloned().chain(taught).collect(),
         offline: cast.offline,
-        foreign,
+        mcp_tools,
     };
     let toolbox = toolbox(ctx, cast, &policy, &common)?;
     let platform = platform();
@@ -218,7 +222,7 @@ pub(crate) fn set(ctx: &Context, cast: &Cast<'_>, notice: &mut dyn FnMut(&str)) 
         active_skills: &skill::active(&skills),
         skills: &summary,
     });
-    Ok(Scene {
+    Ok(TurnSetup {
         toolbox,
         policy,
         common,
@@ -238,13 +242,13 @@ pub(crate) fn without_turn(
     grants: &Grants,
     offline: bool,
     rehearsal: bool,
-) -> Result<Scene> {
+) -> Result<TurnSetup> {
     let config = Config::load(&ctx.paths.config)?;
     let settings = ctx.settings()?;
     let secrets = crate::settings::secrets::all(&config, &ctx.env);
     secrets.iter().for_each(secret::remember);
     let profile = permissions::profile(ctx, grants, &settings)?;
-    let cast = Cast {
+    let cast = SetupInput {
         grants,
         settings: &settings,
         workspace: &Workspace::new(&settings.workspace),
@@ -260,7 +264,7 @@ pub(crate) fn without_turn(
         answers: None,
         planner: None,
     };
-    set(ctx, &cast, &mut |text| ctx.notice(text))
+    prepare(ctx, &cast, &mut |text| ctx.notice(text))
 }
 
 /// Whether commands may change what is in the workspace, but for what is kept there.
@@ -297,7 +301,7 @@ pub(crate) fn may_write(policy: &Policy) -> bool {
 }
 
 /// The places besides directory and workspace, in words.
-fn further(policy: &Policy) -> Vec<String> {
+fn describe_extra_grants(policy: &Policy) -> Vec<String> {
     let Reach {
         directory,
         workspace,
@@ -340,16 +344,16 @@ fn platform() -> String {
 }
 
 /// The scene of a sub-agent under `policy`: those of its parent's tools that the policy offers, and the text about them.
-pub(crate) fn set_beside(
+pub(crate) fn prepare_subagent(
     ctx: &Context,
     settings: &Settings,
     policy: &Arc<Policy>,
     profile: Option<&Profile>,
-    common: &Common,
+    common: &SharedState,
     (names, parallel): (&[String], usize),
 ) -> Result<(Toolbox, String)> {
     let files = common.files.beside(policy.reach.clone());
-    let common = Common {
+    let common = SharedState {
         files: Arc::new(files.context("open the places")?),
         ..common.clone()
     };
@@ -366,7 +370,7 @@ pub(crate) fn set_beside(
         directory: &policy.reach.directory,
         may_write: may_write(policy),
         may_note: !policy.reads_only,
-        grants: &further(policy),
+        grants: &describe_extra_grants(policy),
         attended: false,
         has_tools: !toolbox.specs().is_empty(),
         policy: &rules(policy, &toolbox, false),
@@ -384,7 +388,7 @@ fn all_tools(
     ctx: &Context,
     settings: &Settings,
     policy: &Arc<Policy>,
-    common: &Common,
+    common: &SharedState,
 ) -> Vec<Box<dyn Tool>> {
     let files = &common.files;
     let mut tools: Vec<Box<dyn Tool>> = Vec::new();
@@ -410,18 +414,18 @@ fn all_tools(
     }
     tools.push(Box::new(Todo::new()));
     tools.extend(web_tools::tools(ctx, settings, policy, common));
-    tools.extend(common.foreign.tools(ctx, policy, common));
+    tools.extend(common.mcp_tools.tools(ctx, policy, common));
     tools
 }
 
 /// The tools of this run.
 fn toolbox(
     ctx: &Context,
-    cast: &Cast<'_>,
+    cast: &SetupInput<'_>,
     policy: &Arc<Policy>,
-    common: &Common,
+    common: &SharedState,
 ) -> Result<Toolbox> {
-    let Cast {
+    let SetupInput {
         grants,
         settings,
         crew,
@@ -438,7 +442,7 @@ fn toolbox(
             listed.is_none_or(|names| names.iter().any(|it| it == name))
         };
         let names = tools.iter().map(|tool| tool.spec().name.as_str());
-        let policy = Arc::new(bound(
+        let policy = Arc::new(job_upper_bound(
             policy,
             names.filter(|name| is_chosen(name)),
             cast.offline,
@@ -452,7 +456,8 @@ fn toolbox(
     }
     if let Some(names) = &grants.tools {
         let known: Vec<String> = tools.iter().map(|tool| tool.spec().name.clone()).collect();
-        let is_unknown = |name: &&String| !known.contains(name) && !common.foreign.misses(name);
+        let is_unknown =
+            |name: &&String| !known.contains(name) && !common.mcp_tools.is_missing(name);
         if let Some(name) = names.iter().find(is_unknown) {
             let hint = match nearest(name, known.iter().map(String::as_str)) {
                 Some(meant) => format!("`{meant}`"),
@@ -478,7 +483,7 @@ fn toolbox(
         ));
     }
     let appeals = cast.person.as_ref().map(|person| {
-        let appeal = Appeal {
+        let appeal = InteractiveApproval {
             person: Arc::clone(person),
             ctx: ctx.clone(),
             settings: settings.clone(),
@@ -496,17 +501,17 @@ fn toolbox(
 }
 
 /// What is said for a call that was refused: it is heard by a person, who may grant for it what a flag would.
-struct Appeal {
+struct InteractiveApproval {
     person: Arc<dyn Person>,
     ctx: Context,
     settings: Settings,
     profile: Profile,
     grants: Grants,
     policy: Arc<Policy>,
-    common: Common,
+    common: SharedState,
 }
 
-impl Appeals for Appeal {
+impl Appeals for InteractiveApproval {
     fn consents(&self, case: &Case<'_>) -> Result<(), Failure> {
         self.person.judge(case)
     }
@@ -521,14 +526,14 @@ impl Appeals for Appeal {
         let policy =
             permissions::policy(&self.ctx, &grants, &self.settings, &self.profile, workspace);
         let mut policy = policy.map_err(|_| refused())?;
-        self.common.foreign.told(&mut policy);
+        self.common.mcp_tools.add_to_policy(&mut policy);
         self.person.judge(case)?;
         policy.reach.notes.clone_from(&self.policy.reach.notes);
         policy.reach.trusted.clone_from(&self.policy.reach.trusted);
         let policy = Arc::new(policy);
         let files = self.common.files.beside(policy.reach.clone());
         let files = files.map_err(|error| format!("the places cannot be opened: {error}"))?;
-        let common = Common {
+        let common = SharedState {
             files: Arc::new(files),
             ..self.common.clone()
         };
@@ -538,7 +543,11 @@ impl Appeals for Appeal {
 }
 
 /// What a job may do that a run under `policy` makes: no more than the run itself, whose flags are not all the policy's.
-fn bound<'a>(policy: &Policy, tools: impl Iterator<Item = &'a str>, offline: bool) -> Policy {
+fn job_upper_bound<'a>(
+    policy: &Policy,
+    tools: impl Iterator<Item = &'a str>,
+    offline: bool,
+) -> Policy {
     let mut bound = policy.clone();
     bound.offered.push(tools.map(Pattern::new).collect());
     if offline {
@@ -560,7 +569,7 @@ fn capital(word: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::bound;
+    use super::job_upper_bound;
     use crate::policy::Policy;
     use crate::policy::net::Net;
 
@@ -571,7 +580,7 @@ mod tests {
             ..Policy::default()
         };
         let check = |offline: bool, expect: &[&str]| {
-            let bound = bound(&run, ["read_file", "web_fetch"].into_iter(), offline);
+            let bound = job_upper_bound(&run, ["read_file", "web_fetch"].into_iter(), offline);
             let job = Policy::restored(&bound.snapshot()).unwrap();
             let job = Policy::default().and(&job);
             let tools = ["read_file", "write_file", "exec", "web_fetch", "cron"];

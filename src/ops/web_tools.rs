@@ -1,7 +1,7 @@
 //! The web tools of a run, and what they have to know: what may be reached, and what has been seen.
 
 use crate::ops::context::Context;
-use crate::ops::toolset::Common;
+use crate::ops::toolset::SharedState;
 use crate::policy::seen::{Free, Ground, Seen};
 use crate::policy::{Policy, Sandbox};
 use crate::settings::Settings;
@@ -24,7 +24,7 @@ pub(crate) fn seen(settings: &Settings, policy: &Policy) -> Arc<Seen> {
 }
 
 /// What a run under `policy` may reach whatever it has seen.
-pub(crate) fn free(policy: &Policy, common: &Common) -> Free {
+pub(crate) fn free(policy: &Policy, common: &SharedState) -> Free {
     Free {
         net: policy.net.clone(),
         hosts: common.hosts.clone(),
@@ -36,7 +36,7 @@ pub(crate) fn tools(
     ctx: &Context,
     all: &Settings,
     policy: &Arc<Policy>,
-    common: &Common,
+    common: &SharedState,
 ) -> Vec<Box<dyn Tool>> {
     let settings = &all.web;
     if !settings.enabled {

@@ -3,7 +3,7 @@
 //! the person, who can be asked here and nowhere else.
 
 use crate::error::{Exit, exit_of, fail_hint};
-use crate::ops::agent_turn::{self, Talk};
+use crate::ops::agent_turn::{self, ReplContext};
 use crate::ops::context::Context;
 use crate::ops::turn_options::TurnOptions;
 use crate::report::columns::behind;
@@ -203,20 +203,23 @@ impl<'w> Repl<'w> {
     /// Run a turn.
     fn turn(&mut self, arguments: &TurnOptions) -> Exit {
         let along = std::mem::take(&mut self.along);
-        let talk = Talk {
+        let talk = ReplContext {
             person: Arc::clone(&self.person) as _,
             answers: Arc::clone(&self.person) as _,
             print_error: hints::report,
-            along: RefCell::new((!along.is_empty()).then(|| along.into_bytes())),
+            extra_input: RefCell::new((!along.is_empty()).then(|| along.into_bytes())),
         };
         let gone = {
             let _quiet = self.editor().quiet();
-            agent_turn::say(self.ctx, arguments, &talk)
+            agent_turn::run_repl_turn(self.ctx, arguments, &talk)
         };
         // What was not sent goes along with what is.
-        self.along = talk.along.into_inner().map_or_else(String::new, |bytes| {
-            String::from_utf8_lossy(&bytes).into_owned()
-        });
+        self.along = talk
+            .extra_input
+            .into_inner()
+            .map_or_else(String::new, |bytes| {
+                String::from_utf8_lossy(&bytes).into_owned()
+            });
         self.arguments.new = false;
         self.is_cut = gone.exit != Exit::Answered;
         if self.is_cut {
@@ -259,7 +262,7 @@ impl<'w> Repl<'w> {
             .for_each(|text| self.tell(&format!("nanobot: {text}")));
         // Better now than after the first message.
         if self.arguments.replay.is_none()
-            && let Err(error) = agent_turn::asked(self.ctx, &self.arguments)
+            && let Err(error) = agent_turn::provider_name(self.ctx, &self.arguments)
         {
             hints::report(&error, self.ctx.terminal);
         }

@@ -174,7 +174,7 @@ impl Repl<'_> {
             "model" => {
                 let mut arguments = self.arguments.clone();
                 arguments.model = Some(rest.to_owned());
-                let provider = agent_turn::asked(self.ctx, &arguments)?;
+                let provider = agent_turn::provider_name(self.ctx, &arguments)?;
                 self.arguments = arguments;
                 self.tell(&format!("`{rest}` is asked now, of {provider}"));
                 Ok(())

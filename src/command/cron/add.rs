@@ -140,7 +140,8 @@ pub(super) fn unpriced(ctx: &Context, job: &Job, given: &ResolvedJob) -> Option<
         .filter(|terms| terms.max_cost.is_some())?;
     let ctx = job_options::with_config(ctx, terms);
     // Where nobody can be asked at all, that is told by itself.
-    let way = model::way(&ctx, &given.settings, &given.settings.asked[0], false, true).ok()?;
+    let way = model::resolve_endpoint(&ctx, &given.settings, &given.settings.asked[0], false, true)
+        .ok()?;
     let model = &way.choice.model;
     way.choice.prices.is_none().then(|| {
         format!(

@@ -8,7 +8,7 @@ use crate::command::provider;
 use crate::error::{Exit, Stop, exit_of, fail_hint, hint_of};
 use crate::ops::connection_test;
 use crate::ops::context::Context;
-use crate::ops::model::{self, Way};
+use crate::ops::model::{self, Endpoint};
 use crate::provider::login::{self, Vendor};
 use crate::provider::registry::facts::{self, MODELS};
 use crate::provider::registry::{self, Entry, Kind, TABLE, plain};
@@ -211,9 +211,9 @@ impl Wizard<'_> {
     }
 
     /// Who would be asked, with no more patience than `limit`.
-    fn way(&self, limit: Duration) -> Result<(Settings, Way)> {
+    fn way(&self, limit: Duration) -> Result<(Settings, Endpoint)> {
         let settings = connection_test::hurried(&self.settings()?, limit);
-        let way = model::way(self.ctx, &settings, &settings.asked[0], false, true)?;
+        let way = model::resolve_endpoint(self.ctx, &settings, &settings.asked[0], false, true)?;
         Ok((settings, way))
     }
 

@@ -329,8 +329,8 @@ pub(crate) fn provider(look: &CheckContext) -> Vec<CheckResult> {
 fn asked(look: &CheckContext) -> Result<CheckResult> {
     let CheckContext { ctx, settings, .. } = look;
     let settings = connection_test::hurried(settings, HELLO);
-    let way = model::way(ctx, &settings, &settings.asked[0], look.offline, true)?;
-    let way = model::priced(way, model::is_capped(&settings).then_some(false))?;
+    let way = model::resolve_endpoint(ctx, &settings, &settings.asked[0], look.offline, true)?;
+    let way = model::require_price(way, model::is_capped(&settings).then_some(false))?;
     let key = match way.wire.key.is_some() {
         true => format!("key from {}", way.choice.key_place.replace('`', "")),
         false => "no key".into(),

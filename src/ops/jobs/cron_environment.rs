@@ -4,7 +4,7 @@
 use crate::cron::job::Job;
 use crate::ops::context::Context;
 use crate::ops::jobs::job_options::ResolvedJob;
-use crate::ops::model::{self, Way};
+use crate::ops::model::{self, Endpoint};
 use crate::ops::permissions;
 use crate::settings::{Config, Layers, Overrides, Settings};
 use crate::sys::env::{self, Env};
@@ -98,8 +98,8 @@ pub(crate) fn endpoint_mismatch(
     job: &Job,
     given: &ResolvedJob,
 ) -> Option<EndpointMismatch> {
-    let asked = |ctx: &Context, settings: &Settings| -> Result<Way> {
-        model::way(ctx, settings, &settings.asked[0], false, true)
+    let asked = |ctx: &Context, settings: &Settings| -> Result<Endpoint> {
+        model::resolve_endpoint(ctx, settings, &settings.asked[0], false, true)
     };
     let here = asked(ctx, &given.settings);
     let there = Context {
@@ -129,7 +129,7 @@ pub(crate) fn endpoint_mismatch(
             })
         }
         (Ok(here), Ok(there)) => {
-            let who = |way: &Way| (way.choice.provider.clone(), way.choice.model.clone());
+            let who = |way: &Endpoint| (way.choice.provider.clone(), way.choice.model.clone());
             let (choice, other) = (&there.choice, &here.choice);
             (who(&here) != who(&there)).then(|| {
                 format!(

@@ -8,7 +8,7 @@ use crate::cron::record::{Folder, Outcome, Record, Spent, Stamps, Started, Trigg
 use crate::cron::schedule::{CatchUp, Verdict};
 use crate::cron::store::Store;
 use crate::error::{Exit, exit_of, fail, fail_hint, hint_of};
-use crate::ops::agent_turn::{self, Duty, Gone};
+use crate::ops::agent_turn::{self, JobTurn, TurnOutcome};
 use crate::ops::context::Context;
 use crate::ops::jobs::crontab_sync::{self, JobFilter};
 use crate::ops::jobs::delivery::{self, DeliveryResult};
@@ -74,7 +74,7 @@ struct RunResult {
     error: Option<anyhow::Error>,
     exit: Option<Exit>,
     spent: Spent,
-    gone: Option<Gone>,
+    gone: Option<TurnOutcome>,
 }
 
 impl JobRunner<'_> {
@@ -319,19 +319,19 @@ impl JobRunner<'_> {
             )
         })?;
         let (session, is_own) = job.conversation();
-        let gone = agent_turn::work(
+        let gone = agent_turn::run_job_turn(
             &ctx,
             &TurnOptions {
                 session: Some(session.clone()),
                 ..arguments
             },
-            Duty {
-                job: &job.id,
-                briefing: &self.briefing(job, terms),
-                bound: bound.as_ref(),
+            JobTurn {
+                id: &job.id,
+                job_prompt: &self.briefing(job, terms),
+                policy_limit: bound.as_ref(),
                 input,
                 last_turn_only: is_own,
-                stranger: job.terms.is_none().then_some("a job of another program"),
+                untrusted_reason: job.terms.is_none().then_some("a job of another program"),
             },
         );
         let mut came = came(session, gone);
@@ -612,7 +612,7 @@ enum When {
 }
 
 /// What came of a turn.
-fn came(session: String, mut gone: Gone) -> RunResult {
+fn came(session: String, mut gone: TurnOutcome) -> RunResult {
     let tally = &gone.ending.tally;
     let spent = Spent {
         session,

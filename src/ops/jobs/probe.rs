@@ -48,7 +48,7 @@ pub(super) fn run(ctx: &Context, settings: &Settings, name: &str) -> Result<Exit
 
 /// Who would be asked. The key is had as it is before a request; a login that has to be renewed first is left as it is.
 fn asked(ctx: &Context, settings: &Settings) -> Result<Value> {
-    let way = model::way(ctx, settings, &settings.asked[0], true, true)?;
+    let way = model::resolve_endpoint(ctx, settings, &settings.asked[0], true, true)?;
     let is_renewed = match way.wire.key.access(&way.wire.http) {
         Ok(_) => false,
         Err(error) if exit_of(&error) == Exit::Unavailable => true,

@@ -65,7 +65,7 @@ fn work(crew: &Crew, job: &Job, limit: u32, say: &dyn Fn(News)) -> Result<Ending
     let mut names = stage.tools.clone();
     names.retain(|name| !NOT_THEIRS.contains(&name.as_str()));
     let parallel = inner.arguments.max_parallel as usize;
-    let (toolbox, system) = toolset::set_beside(
+    let (toolbox, system) = toolset::prepare_subagent(
         &inner.ctx,
         settings,
         &job.policy,
