@@ -1,7 +1,7 @@
 //! Whether a run from here would work: the config, the places, what is kept there, the sandbox, and who is asked.
 
 use super::check::{CheckContext, CheckResult, Level};
-use crate::command::mcp;
+use super::probe_check::PROBE_JOB;
 use crate::error::{Exit, exit_of};
 use crate::mcp::roster::Look as Seen;
 use crate::mcp::words;
@@ -9,11 +9,12 @@ use crate::memory::Memory;
 use crate::memory::request::is_over;
 use crate::ops::connection_test;
 use crate::ops::context::Context;
+use crate::ops::mcp_servers;
 use crate::ops::model;
 use crate::ops::permissions::Grants;
-use crate::ops::skills as skills_of;
+use crate::ops::skills::{self as workspace_skills, SkillsSummary};
 use crate::ops::toolset;
-use crate::ops::turn_setup::without_turn as scene;
+use crate::ops::turn_setup;
 use crate::policy::Sandbox;
 use crate::session;
 use crate::settings::Config;
@@ -21,6 +22,7 @@ use crate::settings::check::{Weight, findings};
 use crate::settings::servers::Server;
 use crate::sys::process::{self, Spec};
 use crate::sys::shell::Shell;
+use crate::sys::store::may_make;
 use crate::sys::{sandbox as fences, signal, store};
 use crate::trust::Trust;
 use anyhow::{Context as _, Result, anyhow};
@@ -59,6 +61,36 @@ pub(crate) fn config(look: &CheckContext) -> Vec<CheckResult> {
         }
     };
     std::iter::once(first).chain(odd).collect()
+}
+
+/// Whether a run can leave what it has to leave.
+pub(crate) fn places(look: &CheckContext) -> Vec<CheckResult> {
+    let CheckContext { ctx, settings, .. } = look;
+    let workspace = &settings.workspace;
+    let mut findings: Vec<CheckResult> = [
+        (ctx.paths.root.join("usage.jsonl"), "what a run costs"),
+        (ctx.paths.cron().join(PROBE_JOB), "the records of runs"),
+        (workspace.join("sessions/x"), "conversations"),
+        (workspace.join("cron/jobs.json"), "the job file"),
+    ]
+    .iter()
+    .filter_map(|(path, what)| {
+        let error = may_make(path.parent().unwrap_or(path)).err()?;
+        let words = format!("{what} cannot be written: {error:#}");
+        Some(CheckResult::failed(words).exit(Exit::Io))
+    })
+    .collect();
+    let shown = ctx.paths.display(workspace);
+    if findings.is_empty() {
+        findings.push(match workspace.is_dir() {
+            true => CheckResult::ok(format!("workspace `{shown}`")),
+            false => CheckResult::warn(format!(
+                "the workspace `{shown}` is not there: the first run makes it, and it is empty then"
+            ))
+            .hint("`nanobot onboard`"),
+        });
+    }
+    findings
 }
 
 /// Whether what is said here is for its owner alone.
@@ -197,7 +229,7 @@ pub(crate) fn trust(look: &CheckContext) -> Vec<CheckResult> {
 /// Whether the MCP servers answer, and offer what they did.
 pub(crate) fn servers(look: &CheckContext) -> Vec<CheckResult> {
     let of_error = |error: &anyhow::Error| vec![CheckResult::of_error(Level::Failed, error)];
-    let asked = match mcp::ask_all(look.ctx, look.settings, look.offline) {
+    let asked = match mcp_servers::ask_all(look.ctx, look.settings, look.offline) {
         Ok(asked) => asked,
         Err(error) => return of_error(&error),
     };
@@ -226,24 +258,24 @@ pub(crate) fn servers(look: &CheckContext) -> Vec<CheckResult> {
 
 /// Whether the skills can be read and used, and fit their budget.
 pub(crate) fn skills(look: &CheckContext) -> Vec<CheckResult> {
-    let found = match skills_of::find(look.ctx, look.settings, Path::new(".")) {
+    let found = match workspace_skills::find(look.ctx, look.settings, Path::new(".")) {
         Ok(found) => found,
         Err(error) => return vec![CheckResult::of_error(Level::Failed, &error)],
     };
     let mut findings: Vec<CheckResult> =
         found.notices().into_iter().map(CheckResult::warn).collect();
-    let glance = skills_of::SkillsSummary::new(&found, look.settings);
-    if !glance.lacking.is_empty() {
-        let words = format!("something is missing for {}", some(&glance.lacking));
+    let summary = SkillsSummary::new(&found, look.settings);
+    if !summary.lacking.is_empty() {
+        let words = format!("something is missing for {}", some(&summary.lacking));
         findings.push(CheckResult::warn(words).hint("`nanobot skill check`"));
     }
-    if glance.is_cut {
+    if summary.is_cut {
         let words = "their list is cut to keep its budget, which each turn sends";
         let hint = "`nanobot config set agents.defaults.skillsBudgetTokens N`, or fewer of them";
         findings.push(CheckResult::warn(words).hint(hint));
     }
     if findings.is_empty() {
-        findings.push(CheckResult::ok(glance.describe()));
+        findings.push(CheckResult::ok(summary.describe()));
     }
     findings
 }
@@ -261,8 +293,8 @@ pub(crate) fn sandbox(look: &CheckContext) -> Vec<CheckResult> {
 }
 
 fn tried(ctx: &Context, look: &CheckContext) -> Result<CheckResult> {
-    let scene = scene(ctx, &Grants::default(), true, true)?;
-    let policy = &scene.policy;
+    let setup = turn_setup::without_turn(ctx, &Grants::default(), true, true)?;
+    let policy = &setup.policy;
     if policy.sandbox == Sandbox::Off {
         return Ok(CheckResult::warn(
             "commands are not contained, as the config says",
@@ -280,7 +312,7 @@ fn tried(ctx: &Context, look: &CheckContext) -> Result<CheckResult> {
             .hint("`--sandbox off` runs them all the same, without one")
             .exit(Exit::NoSandbox));
     }
-    let exec = toolset::exec(ctx, look.settings, policy, &scene.shared.files);
+    let exec = toolset::exec(ctx, look.settings, policy, &setup.shared.files);
     let mut fence = exec.fence().context("set the sandbox up")?;
     // As for one that may change something: then its mounts are better than none.
     fence.hides = true;

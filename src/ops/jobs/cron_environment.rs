@@ -3,7 +3,7 @@
 
 use crate::cron::job::Job;
 use crate::ops::context::Context;
-use crate::ops::jobs::job_options::ResolvedJob;
+use crate::ops::jobs::resolved_job::{ResolvedJob, resolve};
 use crate::ops::model::{self, Endpoint};
 use crate::ops::permissions;
 use crate::settings::{Config, Layers, Overrides, Settings};
@@ -108,7 +108,7 @@ pub(crate) fn endpoint_mismatch(
     };
     let settings = || {
         let terms = job.terms.clone().unwrap_or_default();
-        Ok(super::job_options::resolve(&there, &terms)?.settings)
+        Ok(resolve(&there, &terms)?.settings)
     };
     let there = settings().and_then(|settings| asked(&there, &settings));
     let fails = there.is_err();

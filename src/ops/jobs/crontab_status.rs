@@ -5,7 +5,6 @@ use crate::cron::line;
 use crate::cron::store::Store;
 use crate::ops::context::Context;
 use crate::ops::jobs::crontab_sync;
-use crate::ops::jobs::job_status::JobStatus;
 use crate::ops::jobs::timing;
 use crate::settings::Settings;
 use crate::sys::clock;
@@ -103,8 +102,8 @@ impl CrontabStatus {
         }
     }
 
-    /// What a person should know of `jobs`, which are all that there are, and the crontab.
-    pub(crate) fn trouble(&self, jobs: &[JobStatus]) -> Vec<String> {
+    /// What a person should know of the crontab. `jobs` are all that there are, each with the state of its lines.
+    pub(crate) fn problems(&self, jobs: &[(&str, LineState)]) -> Vec<String> {
         let lines = match &self.lines {
             Ok(lines) => lines,
             Err(_) if jobs.is_empty() => return Vec::new(),
@@ -114,15 +113,15 @@ impl CrontabStatus {
             return vec![crontab_sync::missing_file_message(&self.orphans)];
         }
         let mut words = Vec::new();
-        let stands = |wanted: &[LineState]| jobs.iter().any(|known| wanted.contains(&known.stand));
-        let ids: BTreeSet<&str> = jobs.iter().map(|known| known.job.id.as_str()).collect();
+        let has_any = |wanted: &[LineState]| jobs.iter().any(|(_, state)| wanted.contains(state));
+        let ids: BTreeSet<&str> = jobs.iter().map(|(id, _)| *id).collect();
         let is_nobodys = |id: &String| !ids.contains(id.as_str());
-        if stands(&[LineState::Missing, LineState::Stale]) || lines.keys().any(is_nobodys) {
+        if has_any(&[LineState::Missing, LineState::Stale]) || lines.keys().any(is_nobodys) {
             words.push(
                 "the crontab is not as the jobs are; `nanobot cron sync` mends that".to_owned(),
             );
         }
-        if stands(&[LineState::Foreign]) {
+        if has_any(&[LineState::Foreign]) {
             words.push(
                 "some jobs are another program's; `nanobot cron sync` lets cron run them too"
                     .into(),

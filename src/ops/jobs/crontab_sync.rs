@@ -10,7 +10,7 @@ use crate::cron::schedule::Schedule;
 use crate::cron::store::{self, HEARTBEAT, Store};
 use crate::cron::table;
 use crate::error::{Exit, fail, fail_hint};
-use crate::ops::context::Context;
+use crate::ops::context::{Context, report_error};
 use crate::ops::jobs::cron_environment;
 use crate::ops::jobs::job_store;
 use crate::ops::jobs::time_format;
@@ -51,7 +51,7 @@ pub(crate) struct CrontabChange {
 
 impl CrontabChange {
     /// Whether lines were written anew for the sake of another PATH alone.
-    fn is_path_only(&self) -> bool {
+    pub(crate) fn is_path_only(&self) -> bool {
         let Self { added, removed, .. } = self;
         let removed: Vec<_> = removed
             .iter()
@@ -148,10 +148,11 @@ struct Block {
     notes: Vec<String>,
 }
 
-pub(crate) fn run(ctx: &Context, dry_run: bool) -> Result<Exit> {
+/// Brings the crontab up to date with all jobs, those of the other program included; with `dry_run`, says only what would change.
+pub(crate) fn sync(ctx: &Context, dry_run: bool) -> Result<CrontabChange> {
     let settings = ctx.settings()?;
     let store = job_store::open(ctx, &settings);
-    let projected = match dry_run {
+    let change = match dry_run {
         true => preview_crontab(ctx, &settings, &store)?,
         false => {
             // First: where there is no crontab, `cron run --due` goes by this.
@@ -159,27 +160,11 @@ pub(crate) fn run(ctx: &Context, dry_run: bool) -> Result<Exit> {
             write_crontab(ctx, &settings, &store, JobFilter::All)?
         }
     };
-    warn(ctx, &projected);
+    warn(ctx, &change);
     for words in store.oddities()? {
         ctx.notice(&words);
     }
-    if ctx.quiet {
-        return Ok(Exit::Answered);
-    }
-    let sign = |sign: &'static str| move |line: &String| format!("{sign} {line}\n");
-    let mut text: String = projected.removed.iter().map(sign("-")).collect();
-    text.extend(projected.added.iter().map(sign("+")));
-    if !dry_run && projected.is_path_only() {
-        text = match projected.added.len() {
-            1 => "1 line changed (PATH)\n".into(),
-            lines => format!("{lines} lines changed (PATH)\n"),
-        };
-    }
-    if text.is_empty() {
-        text = "The crontab is as the jobs are.\n".into();
-    }
-    ctx.terminal.print(&text)?;
-    Ok(Exit::Answered)
+    Ok(change)
 }
 
 /// Let all jobs of the other program be run from here too. It never runs a time that was missed, so that neither do we.
@@ -488,11 +473,11 @@ pub(crate) fn as_cron(
 }
 
 /// Say what became of the crontab after a job was changed; `kept` says what holds all the same.
-pub(crate) fn report_change(ctx: &Context, projected: Result<CrontabChange>, kept: &str) -> Exit {
-    let projected = match projected {
-        Ok(projected) => projected,
+pub(crate) fn report_change(ctx: &Context, change: Result<CrontabChange>, kept: &str) -> Exit {
+    let change = match change {
+        Ok(change) => change,
         Err(error) => {
-            let exit = crate::ops::context::report_error(&error, ctx.terminal);
+            let exit = report_error(&error, ctx.terminal);
             ctx.terminal.complain(&format!("  {kept}"));
             return match exit {
                 // It is no word about the job.
@@ -501,7 +486,7 @@ pub(crate) fn report_change(ctx: &Context, projected: Result<CrontabChange>, kep
             };
         }
     };
-    warn(ctx, &projected);
+    warn(ctx, &change);
     Exit::Answered
 }
 
@@ -515,14 +500,14 @@ pub(crate) fn is_cron_running(ctx: &Context) -> Option<bool> {
 }
 
 /// Say which jobs are not in the crontab, and whatever else keeps them from running.
-fn warn(ctx: &Context, projected: &CrontabChange) {
-    for (name, why) in &projected.left_out {
+fn warn(ctx: &Context, change: &CrontabChange) {
+    for (name, why) in &change.left_out {
         ctx.notice(&format!("`{name}` is not in the crontab: {why}"));
     }
-    for text in &projected.notes {
+    for text in &change.notes {
         ctx.notice(text);
     }
-    if is_cron_running(ctx) == Some(false) && projected.has_lines {
+    if is_cron_running(ctx) == Some(false) && change.has_lines {
         ctx.notice("no cron runs on this machine: until one does, nothing starts the jobs");
     }
 }
