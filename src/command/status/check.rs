@@ -1,6 +1,6 @@
 //! `status --check`: what each check found, in a row or a JSON object.
 
-use crate::cli::Status as Arguments;
+use crate::cli::status::Status as Arguments;
 use crate::error::Exit;
 use crate::ops::context::Context;
 use crate::ops::doctor::check::{CheckResult, Level};

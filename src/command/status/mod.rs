@@ -1,6 +1,6 @@
 //! `nanobot status`: an overview on one screen, or with `--check` whether what is configured works.
 
-use crate::cli::Status as Arguments;
+use crate::cli::status::Status as Arguments;
 use crate::error::Exit;
 use crate::ops::context::Context;
 use crate::ops::doctor::overview::Overview;

@@ -1,7 +1,6 @@
 //! The jobs at a glance.
 
-use crate::cron::job::Job;
-use crate::cron::store::HEARTBEAT;
+use crate::cron::job::{HEARTBEAT, Job};
 use crate::ops::context::Context;
 use crate::ops::jobs::job_store;
 use crate::ops::jobs::time_format::one_line;

@@ -45,7 +45,7 @@ fn run_probe(look: &CheckContext) -> Result<Vec<CheckResult>> {
     let CheckContext { ctx, settings, .. } = look;
     let (command, env) = crontab_sync::as_cron(ctx, settings, &probe_job(ctx))?;
     let begun = ctx.clock.timestamp();
-    let (finished, said) = process::run_apart(&Spec {
+    let (finished, said) = process::run_split_stderr(&Spec {
         program: "/bin/sh".into(),
         arguments: vec!["-c".into(), format!("{command} --probe")],
         directory: ctx.paths.home.clone(),

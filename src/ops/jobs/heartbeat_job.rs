@@ -1,8 +1,7 @@
 //! The job of the heartbeat: enabled, disabled.
 
-use crate::cron::job::{Job, PERIOD};
+use crate::cron::job::{HEARTBEAT, Job, PERIOD};
 use crate::cron::schedule;
-use crate::cron::store::HEARTBEAT;
 use crate::error::{Exit, fail};
 use crate::ops::context::Context;
 use crate::ops::jobs::crontab_sync::{self, CrontabChange, JobFilter};

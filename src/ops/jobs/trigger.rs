@@ -1,9 +1,9 @@
 //! `nanobot cron run`: the ways in which a run is started: by a person, by a line of the crontab, or by another scheduler.
 
-use crate::cron::job::Job;
+use crate::cron::job::{HEARTBEAT, Job};
 use crate::cron::record::{Folder, Trigger};
 use crate::cron::schedule::Verdict;
-use crate::cron::store::{HEARTBEAT, Store, is_plain};
+use crate::cron::store::{Store, is_plain};
 use crate::error::{Exit, fail, fail_hint};
 use crate::ops::context::{Context, report_error};
 use crate::ops::jobs::crontab_sync::{self, JobFilter};
@@ -192,7 +192,7 @@ fn start_process(ctx: &Context, job: &Job) -> Result<Exit> {
         arguments.push("--quiet".into());
     }
     arguments.extend(["cron", "run", job.id.as_str(), "--scheduled"].map(OsString::from));
-    let mut child = process::beside(&arguments).context("start it")?;
+    let mut child = process::spawn_self(&arguments).context("start it")?;
     let status = child.wait().context("wait for it")?;
     Ok(status.code().map_or(Exit::Failed, Exit::of_code))
 }
