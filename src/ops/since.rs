@@ -54,7 +54,7 @@ mod tests {
     fn days_begin_at_midnight_and_hours_do_not() {
         let now = "2026-03-01T10:00:00+01:00[Europe/Berlin]".parse().unwrap();
         let check = |filter: SinceFilter, expect: &str| {
-            assert_eq!(filter.to_string(), expect, "{filter:?}")
+            assert_eq!(filter.to_string(), expect, "{filter:?}");
         };
         check(SinceFilter::last_days(1, &now), "2026-03-01");
         check(SinceFilter::last_days(7, &now), "2026-02-23");

@@ -77,7 +77,7 @@ pub(crate) fn records(store: &Store, ids: &[String], count: usize) -> Result<Vec
     for id in ids {
         records.extend(Folder::new(store.folder(id)?).records(count)?);
     }
-    records.sort_by_key(|record| end(record));
+    records.sort_by_key(end);
     Ok(records)
 }
 
