@@ -110,49 +110,30 @@ impl Ledger {
 }
 
 pub(super) fn entry(line: &[u8]) -> Option<(Entry<'_>, Totals)> {
-    let Written {
-        v,
-        time,
-        day,
-        session,
-        turn,
-        job,
-        provider,
-        model,
-        input,
-        cached,
-        cache_write,
-        output,
-        reasoning,
-        estimated,
-        usd,
-        outcome,
-        day_usd,
-        month_usd,
-    } = serde_json::from_slice(line).ok()?;
+    let written: Written<'_> = serde_json::from_slice(line).ok()?;
     let entry = Entry {
-        time: time.parse().ok()?,
-        day: day.parse().ok()?,
-        session,
-        turn,
-        job,
-        provider,
-        model,
-        input,
-        cached,
-        cache_write,
-        output,
-        reasoning,
-        estimated,
-        usd,
-        failed: outcome != "ok",
+        time: written.time.parse().ok()?,
+        day: written.day.parse().ok()?,
+        session: written.session,
+        turn: written.turn,
+        job: written.job,
+        provider: written.provider,
+        model: written.model,
+        input: written.input,
+        cached: written.cached,
+        cache_write: written.cache_write,
+        output: written.output,
+        reasoning: written.reasoning,
+        estimated: written.estimated,
+        usd: written.usd,
+        failed: written.outcome != "ok",
     };
     let totals = Totals {
-        day: day.into_owned(),
-        daily: day_usd,
-        monthly: month_usd,
+        day: written.day.into_owned(),
+        daily: written.day_usd,
+        monthly: written.month_usd,
     };
-    (v == 1).then_some((entry, totals))
+    (written.v == 1).then_some((entry, totals))
 }
 
 #[cfg(test)]
