@@ -75,5 +75,31 @@ pub enum Outcome {
     Skipped,
 }
 
+/// Why a turn ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StopReason {
+    #[default]
+    Answered,
+    IterationLimit,
+    OutputLimit,
+    RepeatedFailure,
+    /// The policy refused the same thing again and again.
+    Refused,
+    /// The model, or its provider's filter, would not say all of it.
+    Declined,
+    Failed,
+}
+
+/// A call that the policy forbade.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Denial {
+    pub call: String,
+    pub tool: String,
+    /// What the model was told.
+    pub words: String,
+    /// The flag that would have granted it.
+    pub grant: Option<String>,
+}
+
 /// Where events go. An error ends the turn: nobody is left to tell.
 pub type Sink<'a> = dyn FnMut(Event<'_>) -> anyhow::Result<()> + 'a;

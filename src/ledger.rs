@@ -5,6 +5,7 @@
 //! keeps locked: the lock goes with the process, so nothing has to be tidied up after a kill.
 
 use crate::error::{Exit, fail, fail_hint};
+use crate::format::dollars;
 use crate::message::Usage;
 use crate::sys::clock::Clock;
 use crate::sys::secret::random_hex;
@@ -348,19 +349,11 @@ fn reached(name: &str, limit: f64, spent: f64) -> anyhow::Error {
     fail_hint(Exit::Budget, cause, "`nanobot usage` tells on what")
 }
 
-/// An amount for people: cents, and more digits where it is less than one.
-pub fn dollars(usd: f64) -> String {
-    match usd {
-        usd if usd == 0.0 || usd >= 0.995 => format!("{usd:.2}"),
-        usd if usd >= 0.001 => format!("{usd:.4}"),
-        usd => format!("{usd:.6}"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Account, Call, Ledger, Limits, dollars};
+    use super::{Account, Call, Ledger, Limits};
     use crate::error::{Exit, exit_of};
+    use crate::format::dollars;
     use crate::message::Usage;
     use crate::sys::clock::Clock;
     use std::path::Path;

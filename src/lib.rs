@@ -77,6 +77,7 @@ pub mod cron;
 pub mod diff;
 pub mod error;
 pub mod event;
+pub mod format;
 #[cfg(test)]
 mod fuzz;
 pub mod guard;
@@ -85,12 +86,15 @@ pub mod ledger;
 pub mod mcp;
 pub mod memory;
 pub mod message;
+pub mod ops;
 pub mod policy;
 pub mod prompt;
 pub mod provider;
+pub mod repl;
 pub mod report;
 pub mod session;
 pub mod settings;
+pub mod shell_quote;
 pub mod skill;
 pub mod sys;
 pub mod tool;
@@ -103,9 +107,10 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, FromArgMatches};
 use cli::pages::{self, Form};
 use cli::{Cli, When};
-use error::{Exit, exit_of, hint_of};
+use error::Exit;
 use mcp::servers::Servers;
-use policy::quote::quoted;
+use ops::context::{Context, report_error};
+use shell_quote::quoted;
 use std::ffi::OsString;
 use std::fmt::Write;
 use sys::clock::Clock;
@@ -114,20 +119,6 @@ use sys::env::Env;
 use sys::http::Connections;
 use sys::paths::Paths;
 use sys::terminal::Terminal;
-
-/// What every command is handed: the command line's shared part, and the world.
-#[derive(Clone)]
-pub struct World {
-    pub shared: cli::Shared,
-    pub env: Env,
-    pub paths: Paths,
-    pub clock: Clock,
-    pub terminal: Terminal,
-    /// Those to providers: they last as long as this run, which in a conversation is many turns.
-    pub connections: Connections,
-    /// Those that offer further tools: they too last as long.
-    pub servers: Servers,
-}
 
 /// Become the command that this program started itself for, where it did. It returns where that is not so, or failed.
 pub fn inner() -> Option<Exit> {
@@ -179,7 +170,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
     };
     match started.and_then(|()| dispatch(cli, env, terminal)) {
         Ok(exit) => exit,
-        Err(error) => report(&error, terminal),
+        Err(error) => report_error(&error, terminal),
     }
 }
 
@@ -192,7 +183,7 @@ pub fn command() -> clap::Command {
 pub fn documented(form: Form) -> clap::Command {
     pages::documented(command(), form, &statuses()).mut_subcommand("repl", |repl| {
         let about = repl.get_long_about().map(ToString::to_string);
-        let commands = command::repl::known::table();
+        let commands = repl::commands::table();
         repl.long_about(format!(
             "{}\n\nCommands:\n{commands}",
             about.unwrap_or_default()
@@ -306,8 +297,10 @@ fn dispatch(cli: Cli, env: Env, terminal: Terminal) -> anyhow::Result<Exit> {
         command: words,
     });
     log::info!(target: "config", "config `{}`", paths.config.display());
-    let world = World {
-        shared: cli.shared,
+    let ctx = Context {
+        config: cli.shared.config,
+        workspace: cli.shared.workspace,
+        quiet: cli.shared.quiet,
         env,
         paths,
         clock,
@@ -315,28 +308,31 @@ fn dispatch(cli: Cli, env: Env, terminal: Terminal) -> anyhow::Result<Exit> {
         connections: Connections::default(),
         servers: Servers::default(),
     };
-    let servers = world.servers.clone();
+    let servers = ctx.servers.clone();
     let done = match cli.command {
-        cli::Command::Agent(arguments) => Ok(command::agent::run(&world, &arguments)),
-        cli::Command::Repl(arguments) => command::repl::run(&world, &arguments),
-        cli::Command::Onboard(arguments) => command::onboard::run(&world, &arguments),
-        cli::Command::Config { command } => command::config::run(&world, &command),
-        cli::Command::Session { command } => command::session::run(&world, &command),
-        cli::Command::Memory { command } => command::memory::run(&world, &command),
-        cli::Command::Model { command } => command::model::run(&world, &command),
-        cli::Command::Status(arguments) => command::status::run(&world, &arguments),
-        cli::Command::Policy { command } => command::policy::run(&world, &command),
-        cli::Command::Tool { command } => command::tool::run(&world, &command),
-        cli::Command::Mcp { command } => command::mcp::run(&world, &command),
-        cli::Command::Skill { command } => command::skill::run(&world, &command),
-        cli::Command::Trust(arguments) => command::trust::run(&world, &arguments),
-        cli::Command::Cron { command } => command::cron::run(&world, &command),
-        cli::Command::Heartbeat(arguments) => command::heartbeat::run(&world, &arguments),
-        cli::Command::Undo(arguments) => command::undo::run(&world, &arguments),
-        cli::Command::Usage(arguments) => command::usage::run(&world, &arguments),
-        cli::Command::Provider { command } => command::provider::run(&world, &command),
+        cli::Command::Agent(arguments) if command::agent::is_conversation(&ctx, &arguments) => {
+            command::repl::run_as_agent(&ctx, &arguments)
+        }
+        cli::Command::Agent(arguments) => Ok(command::agent::run(&ctx, &arguments)),
+        cli::Command::Repl(arguments) => command::repl::run(&ctx, &arguments),
+        cli::Command::Onboard(arguments) => command::onboard::run(&ctx, &arguments),
+        cli::Command::Config { command } => command::config::run(&ctx, &command),
+        cli::Command::Session { command } => command::session::run(&ctx, &command),
+        cli::Command::Memory { command } => command::memory::run(&ctx, &command),
+        cli::Command::Model { command } => command::model::run(&ctx, &command),
+        cli::Command::Status(arguments) => command::status::run(&ctx, &arguments),
+        cli::Command::Policy { command } => command::policy::run(&ctx, &command),
+        cli::Command::Tool { command } => command::tool::run(&ctx, &command),
+        cli::Command::Mcp { command } => command::mcp::run(&ctx, &command),
+        cli::Command::Skill { command } => command::skill::run(&ctx, &command),
+        cli::Command::Trust(arguments) => command::trust::run(&ctx, &arguments),
+        cli::Command::Cron { command } => command::cron::run(&ctx, &command),
+        cli::Command::Heartbeat(arguments) => command::heartbeat::run(&ctx, &arguments),
+        cli::Command::Undo(arguments) => command::undo::run(&ctx, &arguments),
+        cli::Command::Usage(arguments) => command::usage::run(&ctx, &arguments),
+        cli::Command::Provider { command } => command::provider::run(&ctx, &command),
         cli::Command::Completions(arguments) => {
-            command::completions::run(world.env, world.terminal, &arguments)
+            command::completions::run(ctx.env, ctx.terminal, &arguments)
         }
         cli::Command::Gateway { .. } => Err(error::fail_hint(
             Exit::Usage,
@@ -347,26 +343,6 @@ fn dispatch(cli: Cli, env: Env, terminal: Terminal) -> anyhow::Result<Exit> {
     // Whoever started some has ended them, unless something went wrong.
     servers.end();
     done
-}
-
-/// Say what went wrong, and what to do next. Returns the status.
-pub fn report(error: &anyhow::Error, terminal: Terminal) -> Exit {
-    report_with(error, hint_of(error), terminal)
-}
-
-/// As [`report`], with another hint.
-fn report_with(error: &anyhow::Error, hint: Option<&str>, terminal: Terminal) -> Exit {
-    if !error
-        .downcast_ref::<error::Stop>()
-        .is_some_and(|stop| stop.is_known())
-    {
-        // What a model or a file's name says may hold a line's end, and would begin a line that looks like one of ours.
-        terminal.fail(&format!("{error:#}").replace('\n', "\n  | "));
-        if let Some(hint) = hint {
-            terminal.complain(&format!("  try: {}", hint.replace(['\n', '\r'], "␊")));
-        }
-    }
-    exit_of(error)
 }
 
 /// Help and version go to standard output with status 0; a mistake goes to standard error with status 2.
@@ -383,7 +359,7 @@ fn usage(error: &clap::Error, arguments: &[OsString], terminal: Terminal) -> Exi
     }
     match terminal.print(&error.render().to_string()) {
         Ok(()) => Exit::Answered,
-        Err(error) => report(&error, terminal),
+        Err(error) => report_error(&error, terminal),
     }
 }
 

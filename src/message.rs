@@ -191,3 +191,33 @@ impl std::ops::AddAssign for Usage {
         self.estimated = self.estimated || other.estimated;
     }
 }
+
+/// A tool as it is described to the model.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ToolSpec {
+    pub name: String,
+    pub description: String,
+    /// A JSON schema of type object.
+    pub parameters: Value,
+}
+
+/// Wraps `text` in marks that occur neither in it nor in `name`, so that the text cannot close the block itself.
+pub fn block(tag: &str, name: Option<&str>, text: &str) -> String {
+    let mut mark = tag.to_owned();
+    let mut number = 1;
+    let name = name.unwrap_or_default();
+    while text.contains(&format!("</{mark}>")) || name.contains(&format!("</{mark}>")) {
+        number += 1;
+        mark = format!("{tag}-{number}");
+    }
+    let name = match name {
+        "" => String::new(),
+        name => format!(" name=\"{}\"", name.replace('"', "&quot;")),
+    };
+    let end = if text.is_empty() || text.ends_with('\n') {
+        ""
+    } else {
+        "\n"
+    };
+    format!("<{mark}{name}>\n{text}{end}</{mark}>")
+}

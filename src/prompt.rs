@@ -2,6 +2,7 @@
 //! Pure: the caller reads files and clocks. The system text holds nothing that changes from call to call or from turn
 //! to turn, so that providers' caches hit.
 
+use crate::message::block;
 use jiff::Zoned;
 use std::fmt::Write;
 use std::path::Path;
@@ -235,30 +236,10 @@ pub fn with_piped(message: Option<&str>, piped: Option<&str>) -> String {
     }
 }
 
-/// `text` between marks that neither it nor its name contains, so that it cannot pretend to have ended.
-pub fn block(tag: &str, name: Option<&str>, text: &str) -> String {
-    let mut mark = tag.to_owned();
-    let mut number = 1;
-    let name = name.unwrap_or_default();
-    while text.contains(&format!("</{mark}>")) || name.contains(&format!("</{mark}>")) {
-        number += 1;
-        mark = format!("{tag}-{number}");
-    }
-    let name = match name {
-        "" => String::new(),
-        name => format!(" name=\"{}\"", name.replace('"', "&quot;")),
-    };
-    let end = if text.is_empty() || text.ends_with('\n') {
-        ""
-    } else {
-        "\n"
-    };
-    format!("<{mark}{name}>\n{text}{end}</{mark}>")
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Brief, block, facts, joined, sections, with_piped};
+    use super::{Brief, facts, joined, sections, with_piped};
+    use crate::message::block;
     use std::path::Path;
 
     fn system(brief: &Brief<'_>) -> String {

@@ -13,6 +13,7 @@ use std::time::Duration;
 use stream::Stream;
 
 mod bar;
+pub mod columns;
 pub mod json;
 mod log;
 mod markdown;

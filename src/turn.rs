@@ -5,20 +5,22 @@
 //! guard, prompt text, a sink, or a wrapper of a provider.
 
 use crate::error::exit_of;
-use crate::event::{Event, Sink};
-use crate::guard::{State, Verdict};
+use crate::event::{Event, Sink, StopReason};
+
 use crate::message::{Finish, Message, Part, Reply, ToolCall, User};
 use crate::session::Session;
 use crate::sys::signal;
 use agent::Agent;
 use anyhow::Result;
-use ending::{Cause, Ending, Tally, answered_nothing, unfinished, unfit};
+use ending::{Ending, Tally, answered_nothing, unfinished, unfit};
+use guard::{GuardAction, TurnState};
 
 pub mod agent;
 mod ask;
 pub mod beside;
 pub mod compact;
 pub mod ending;
+pub mod guard;
 
 /// How often a reply with neither text nor calls is asked for again.
 const BLANKS: u32 = 2;
@@ -40,10 +42,10 @@ pub fn run(
             (cause, Some(reply), saved.err())
         }
         Ok((cause, None)) => (cause, None, None),
-        Err(error) => (Cause::Failed, None, Some(error)),
+        Err(error) => (StopReason::Failed, None, Some(error)),
     };
     turn.dismiss();
-    let exit = error.as_ref().map_or(cause.exit(), exit_of);
+    let exit = error.as_ref().map_or(ending::exit_status(cause), exit_of);
     if reply.is_none() {
         if turn.session.is_kept() {
             signal::last_words();
@@ -55,7 +57,8 @@ pub fn run(
     if let Some(reply) = &reply {
         error = error.or(turn.tell(reply, true).err());
     }
-    let partial = reply.is_none() || matches!(cause, Cause::OutputLimit | Cause::Declined);
+    let partial =
+        reply.is_none() || matches!(cause, StopReason::OutputLimit | StopReason::Declined);
     let text = reply.map_or(turn.heard, |reply| reply.text);
     Ending {
         cause,
@@ -84,7 +87,7 @@ struct Turn<'a, 'b, 's> {
 
 impl Turn<'_, '_, '_> {
     /// Ask and run tools until there is a last reply, or there is to be none. It is not yet on disk.
-    fn converse(&mut self, input: Option<User>) -> Result<(Cause, Option<Reply>)> {
+    fn converse(&mut self, input: Option<User>) -> Result<(StopReason, Option<Reply>)> {
         if let Some(user) = input {
             self.session.push(Message::User(user.clone()))?;
             (self.sink)(Event::User(&user))?;
@@ -94,10 +97,10 @@ impl Turn<'_, '_, '_> {
             signal::check()?;
             self.hear(false)?;
             match self.guard() {
-                Verdict::GoOn => {}
-                Verdict::Add { mark, words } => self.add(words, mark)?,
-                Verdict::Compact { threshold } => self.make_room(threshold)?,
-                Verdict::Close { cause, words } => {
+                GuardAction::Continue => {}
+                GuardAction::Inject { mark, words } => self.add(words, mark)?,
+                GuardAction::Compact { threshold } => self.make_room(threshold)?,
+                GuardAction::Finish { cause, words } => {
                     self.dismiss();
                     self.hear(false)?;
                     let mut reply = self.ask(Some(&words))?;
@@ -137,9 +140,9 @@ impl Turn<'_, '_, '_> {
                     }
                 }
                 let cause = match reply.finish {
-                    Finish::Length => Cause::OutputLimit,
-                    Finish::Refusal => Cause::Declined,
-                    _ => Cause::Answered,
+                    Finish::Length => StopReason::OutputLimit,
+                    Finish::Refusal => StopReason::Declined,
+                    _ => StopReason::Answered,
                 };
                 return Ok((cause, Some(reply)));
             } else if blanks == BLANKS || reply.finish != Finish::Stop {
@@ -163,10 +166,10 @@ impl Turn<'_, '_, '_> {
     }
 
     /// The first word of a guard against going on.
-    fn guard(&mut self) -> Verdict {
+    fn guard(&mut self) -> GuardAction {
         let is_users = |message: &Message| matches!(message, Message::User(user) if !user.injected);
         let sent = self.session.messages();
-        let state = State {
+        let state = TurnState {
             iterations: self.tally.iterations,
             context: self.context(),
             said: self.said(),
@@ -180,8 +183,8 @@ impl Turn<'_, '_, '_> {
             .iter_mut()
             .map(|guard| guard.before(&state));
         verdicts
-            .find(|verdict| *verdict != Verdict::GoOn)
-            .unwrap_or(Verdict::GoOn)
+            .find(|verdict| *verdict != GuardAction::Continue)
+            .unwrap_or(GuardAction::Continue)
     }
 
     /// Run the calls of `reply`, batch by batch, and log each result.

@@ -4,7 +4,6 @@
 use super::pdf;
 use crate::error::{Exit, fail};
 use crate::message::Part;
-use crate::prompt;
 use crate::sys::beneath::{self, Root};
 use crate::sys::store::size_in_words;
 use crate::sys::{input, signal};
@@ -53,7 +52,7 @@ pub(super) fn read(path: &Path, name: &str, tell: &mut dyn FnMut(&str)) -> Resul
         let note = match look(&root, below, room) {
             Found::Text(text, size) => {
                 room -= text.len();
-                let block = prompt::block("file", Some(&shown), &text);
+                let block = crate::message::block("file", Some(&shown), &text);
                 write!(blocks, "\n{block}\n").expect("writing to a string cannot fail");
                 size_in_words(size)
             }
@@ -102,7 +101,11 @@ pub(super) fn read(path: &Path, name: &str, tell: &mut dyn FnMut(&str)) -> Resul
         writeln!(list, "({words})").expect("writing to a string cannot fail");
     }
     let text = format!("{list}{blocks}");
-    Ok(Part::Text(prompt::block("directory", Some(name), &text)))
+    Ok(Part::Text(crate::message::block(
+        "directory",
+        Some(name),
+        &text,
+    )))
 }
 
 /// What is beneath `path`, in the order of the names.

@@ -4,7 +4,6 @@
 
 use crate::error::{Exit, fail, fail_hint};
 use crate::message::{Document, Part};
-use crate::prompt;
 use crate::sys::env::Env;
 use crate::sys::input;
 use anyhow::Result;
@@ -70,9 +69,9 @@ impl Origin<'_> {
     /// `text` in a block that says where it came from.
     fn block(&self, text: &str) -> Part {
         Part::Text(match self {
-            Self::File(name) => prompt::block("file", Some(name), text),
-            Self::Page(url) => prompt::block("page", Some(url), text),
-            Self::Stdin => prompt::block("stdin", None, text),
+            Self::File(name) => crate::message::block("file", Some(name), text),
+            Self::Page(url) => crate::message::block("page", Some(url), text),
+            Self::Stdin => crate::message::block("stdin", None, text),
         })
     }
 }

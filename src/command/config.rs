@@ -1,8 +1,8 @@
 //! `nanobot config`: where it is, what is in force, changing it, what is odd about it.
 
-use crate::World;
 use crate::cli::Config as Arguments;
 use crate::error::{Exit, fail, fail_hint};
+use crate::ops::context::Context;
 use crate::report::json;
 use crate::settings::check::{Weight, findings};
 use crate::settings::expand::refers;
@@ -14,24 +14,24 @@ use crate::sys::input::{self, Reading};
 use anyhow::Result;
 use serde_json::Value;
 
-pub fn run(world: &World, arguments: &Arguments) -> Result<Exit> {
-    let path = &world.paths.config;
+pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
+    let path = &ctx.paths.config;
     match arguments {
-        Arguments::Path => world.terminal.print(&format!("{}\n", path.display()))?,
+        Arguments::Path => ctx.terminal.print(&format!("{}\n", path.display()))?,
         Arguments::Get {
             key: Some(key),
             origin,
-        } => get(world, key, *origin)?,
-        Arguments::Get { key: None, origin } => get_all(world, *origin)?,
+        } => get(ctx, key, *origin)?,
+        Arguments::Get { key: None, origin } => get_all(ctx, *origin)?,
         Arguments::Set {
             key,
             value,
             unset: _,
-        } => set(world, key, value.as_deref())?,
-        Arguments::Check => return check(world),
-        Arguments::Schema { events: true } => world.terminal.print(json::SCHEMA)?,
+        } => set(ctx, key, value.as_deref())?,
+        Arguments::Check => return check(ctx),
+        Arguments::Schema { events: true } => ctx.terminal.print(json::SCHEMA)?,
         Arguments::Schema { events: false } => {
-            world.terminal.print(&format!("{:#}\n", schema::schema()))?;
+            ctx.terminal.print(&format!("{:#}\n", schema::schema()))?;
         }
     }
     Ok(Exit::Answered)
@@ -48,9 +48,9 @@ fn canonical(key: &str) -> Result<Vec<String>> {
     })
 }
 
-fn get(world: &World, key: &str, origin: bool) -> Result<()> {
-    let config = Config::load(&world.paths.config)?;
-    let layers = Layers::new(&config, &world.env);
+fn get(ctx: &Context, key: &str, origin: bool) -> Result<()> {
+    let config = Config::load(&ctx.paths.config)?;
+    let layers = Layers::new(&config, &ctx.env);
     let path = canonical(key)?;
     let value = match Branch::at(&path).and_then(Branch::key) {
         // Whoever asks for one key is told what is wrong with it.
@@ -67,20 +67,20 @@ fn get(world: &World, key: &str, origin: bool) -> Result<()> {
         other => other.to_string(),
     };
     let from = from(&layers, &path, origin);
-    world.terminal.print(&format!("{text}{from}\n"))
+    ctx.terminal.print(&format!("{text}{from}\n"))
 }
 
 /// Every key that is used, and what it is set to.
-fn get_all(world: &World, origin: bool) -> Result<()> {
-    let config = Config::load(&world.paths.config)?;
-    let layers = Layers::new(&config, &world.env);
+fn get_all(ctx: &Context, origin: bool) -> Result<()> {
+    let config = Config::load(&ctx.paths.config)?;
+    let layers = Layers::new(&config, &ctx.env);
     let mut text = String::new();
     for (path, value) in in_force(&layers, KEYS) {
         let shown = masked(&value, &mut path.clone());
         let from = from(&layers, &path, origin);
         text.push_str(&format!("{} = {shown}{from}\n", path.join(".")));
     }
-    world.terminal.print(&text)
+    ctx.terminal.print(&text)
 }
 
 /// What lies below `path`, as one object.
@@ -163,8 +163,8 @@ fn masked(value: &Value, path: &mut Vec<String>) -> Value {
 }
 
 /// Change the key; `null`, as no value, removes it.
-fn set(world: &World, key: &str, value: Option<&str>) -> Result<()> {
-    let mut config = Config::load(&world.paths.config)?;
+fn set(ctx: &Context, key: &str, value: Option<&str>) -> Result<()> {
+    let mut config = Config::load(&ctx.paths.config)?;
     let path = canonical(key)?;
     match value {
         None | Some("null") => {
@@ -186,7 +186,7 @@ fn set(world: &World, key: &str, value: Option<&str>) -> Result<()> {
                 _ => None,
             };
             if from_input.is_none() && is_secret(&path) && !refers(text) {
-                world.terminal.complain(&format!(
+                ctx.terminal.complain(&format!(
                     "nanobot: every process can see a key on the command line; `nanobot config set {key} -` reads it from standard input"
                 ));
             }
@@ -198,7 +198,7 @@ fn set(world: &World, key: &str, value: Option<&str>) -> Result<()> {
                 return Err(fail(Exit::Config, words));
             }
             if let Some(words) = rules::doubt(&path.join("."), &value) {
-                world.terminal.complain(&format!("nanobot: {words}"));
+                ctx.terminal.complain(&format!("nanobot: {words}"));
             }
             config.set(&path, &value)?;
         }
@@ -236,9 +236,9 @@ pub(super) fn piped() -> Result<String> {
     }
 }
 
-fn check(world: &World) -> Result<Exit> {
-    let config = Config::load(&world.paths.config)?;
-    let found = findings(&config, &world.env, &world.paths);
+fn check(ctx: &Context) -> Result<Exit> {
+    let config = Config::load(&ctx.paths.config)?;
+    let found = findings(&config, &ctx.env, &ctx.paths);
     let mut text = String::new();
     for finding in &found {
         text.push_str(&format!("{finding}\n"));
@@ -254,13 +254,7 @@ fn check(world: &World) -> Result<Exit> {
             config.path().display()
         ));
     }
-    world.terminal.print(&text)?;
+    ctx.terminal.print(&text)?;
     let wrong = found.iter().any(|finding| finding.weight == Weight::Error);
     Ok(if wrong { Exit::Config } else { Exit::Answered })
-}
-
-/// The value in the text of `config` itself, at a path of the table.
-pub(super) fn written<'a>(config: &'a Config, path: &str) -> Option<&'a Value> {
-    let path: Vec<&str> = path.split('.').collect();
-    file::find(config.value(), &path).filter(|value| !value.is_null())
 }

@@ -1,23 +1,22 @@
 //! `nanobot memory`: what is remembered, and what it was.
 
-use super::columns::{Side, aligned};
-use super::scribe::{Made, Scribe, Spent, Step, TRIES};
-use crate::World;
-use crate::cli::Agent;
 use crate::cli::memory::{Consolidate, Memory as Arguments};
 use crate::diff::Diff;
-use crate::error::{Exit, Stop, exit_of, fail, fail_hint};
+use crate::error::{Exit, Stop, fail, fail_hint};
 use crate::memory::{Cause, Change, Done, Held, Memory, Version};
-use crate::report::{Bar, Form, Level, Progress, Report, json::Stamp};
+use crate::ops::consolidation::DeferredConsolidation;
+use crate::ops::consolidation::{self as work, Made, Scribe, Spent, Step, TRIES, open_memory};
+use crate::ops::context::Context;
+use crate::ops::turn_options::TurnOptions;
+use crate::report::columns::{Side, aligned};
+use crate::report::{Bar, Level, Report};
 use crate::session::{self, consolidation};
-use crate::settings::{Config, Overrides, Settings};
 use crate::sys::store::{self, size_in_words};
 use crate::sys::terminal::harmless;
 use crate::sys::{process, signal};
-use anyhow::{Context, Result};
+use anyhow::{Context as _, Result};
 use regex::Regex;
 use serde_json::json;
-use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Duration;
@@ -25,50 +24,33 @@ use std::time::Duration;
 /// How long a change by hand waits for another one, which may be asking a model.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-pub fn run(world: &World, arguments: &Arguments) -> Result<Exit> {
+pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
     if let Arguments::Consolidate(arguments) = arguments {
-        return consolidate(world, arguments);
+        return consolidate(ctx, arguments);
     }
-    let memory = open(world)?;
+    let memory = open_memory(ctx)?;
     match arguments {
         Arguments::Consolidate(_) => unreachable!("it was looked at before"),
-        Arguments::Show => world
+        Arguments::Show => ctx
             .terminal
             .print_bytes(&memory.read()?.unwrap_or_default())?,
-        Arguments::Search { pattern, json } => return search(world, &memory, pattern, *json),
-        Arguments::Edit => edit(world, &memory)?,
-        Arguments::Log { json } => log(world, &memory, *json)?,
-        Arguments::Diff { from, to } => diff(world, &memory, *from, *to)?,
-        Arguments::Undo { id } => undo(world, &memory, *id)?,
+        Arguments::Search { pattern, json } => return search(ctx, &memory, pattern, *json),
+        Arguments::Edit => edit(ctx, &memory)?,
+        Arguments::Log { json } => log(ctx, &memory, *json)?,
+        Arguments::Diff { from, to } => diff(ctx, &memory, *from, *to)?,
+        Arguments::Undo { id } => undo(ctx, &memory, *id)?,
     }
     Ok(Exit::Answered)
 }
 
-/// The memory of the configured workspace.
-fn open(world: &World) -> Result<Memory> {
-    let config = Config::load(&world.paths.config)?;
-    let overrides = Overrides {
-        workspace: world.shared.workspace.clone(),
-        ..Overrides::default()
-    };
-    let settings = Settings::resolve(&config, &world.env, &overrides, &world.paths)?;
-    Ok(Memory::new(&settings.workspace, &world.clock))
-}
-
-fn notice(world: &World, text: &str) {
-    if !world.shared.quiet {
-        world.terminal.complain(&format!("nanobot: {text}"));
-    }
-}
-
 /// Take the memory's lock, and finish what was left.
-fn hold(world: &World, memory: &Memory, place: &session::Place, wait: Duration) -> Result<Held> {
+fn hold(ctx: &Context, memory: &Memory, place: &session::Place, wait: Duration) -> Result<Held> {
     let mut advance = |key: &str, from, to| consolidation::advance(place, key, from, to).map(drop);
-    let mut busy = || notice(world, "waiting for another run that is changing the memory");
+    let mut busy = || ctx.notice("waiting for another run that is changing the memory");
     memory.hold(wait, &mut busy, &mut advance)
 }
 
-fn consolidate(world: &World, arguments: &Consolidate) -> Result<Exit> {
+fn consolidate(ctx: &Context, arguments: &Consolidate) -> Result<Exit> {
     let Consolidate {
         session,
         all,
@@ -83,7 +65,7 @@ fn consolidate(world: &World, arguments: &Consolidate) -> Result<Exit> {
         max_total_tokens,
     } = arguments;
     if *detached {
-        let later = Later {
+        let later = DeferredConsolidation {
             key: session.clone().unwrap_or_default(),
             model: model.clone(),
             offline: *offline,
@@ -94,16 +76,16 @@ fn consolidate(world: &World, arguments: &Consolidate) -> Result<Exit> {
         };
         // There is nobody to tell; what went wrong is written down where `memory log` and `status` find it.
         // Where another one is at it, this is due again after the next turn: else each turn would leave one that waits.
-        drop(later.make(world, Duration::ZERO, Level::Quiet));
+        drop(later.make(ctx, Duration::ZERO, Level::Quiet));
         return Ok(Exit::Answered);
     }
     signal::arm(None).context("wait for signals")?;
-    let asking = Agent {
+    let asking = TurnOptions {
         offline: *offline,
         no_stream: *no_stream,
-        ..Agent::default()
+        ..TurnOptions::default()
     };
-    let scribe = Scribe::new(world, model.as_deref(), asking, None)?;
+    let scribe = Scribe::new(ctx, model.as_deref(), asking, None)?;
     let mut failures = Failures::default();
     let keys = match session {
         // One that is not there is a mistake.
@@ -111,22 +93,22 @@ fn consolidate(world: &World, arguments: &Consolidate) -> Result<Exit> {
             session::look(&scribe.place, key)?;
             vec![key.clone()]
         }
-        None => all_keys(world, &scribe.place, &mut failures)?,
+        None => all_keys(ctx, &scribe.place, &mut failures)?,
     };
     let even_if_not_due = *all || session.is_some();
     let mut due = Vec::new();
     for key in keys {
         match consolidation::next(&scribe.place, &key, &scribe.terms, even_if_not_due) {
             Ok(next) => due.extend(next.map(|next| (key, next))),
-            Err(error) => drop(failures.add(world, error)?),
+            Err(error) => drop(failures.add(ctx, error)?),
         }
     }
     if due.is_empty() {
         if !*dry_run && scribe.memory.is_unfinished() {
             let wait = Duration::from_secs(*wait);
-            drop(hold(world, &scribe.memory, &scribe.place, wait)?);
+            drop(hold(ctx, &scribe.memory, &scribe.place, wait)?);
         }
-        notice(world, "nothing is to be consolidated");
+        ctx.notice("nothing is to be consolidated");
         return Ok(failures.exit());
     }
     if *dry_run {
@@ -139,27 +121,26 @@ fn consolidate(world: &World, arguments: &Consolidate) -> Result<Exit> {
             };
             format!("{}: {messages} messages{tries}\n", harmless(key))
         };
-        world
-            .terminal
+        ctx.terminal
             .print(&due.iter().map(line).collect::<String>())?;
         return Ok(failures.exit());
     }
     let held = hold(
-        world,
+        ctx,
         &scribe.memory,
         &scribe.place,
         Duration::from_secs(*wait),
     )?;
-    let mut report = quiet_report(
-        world,
-        if world.shared.quiet {
+    let mut report = work::quiet_report(
+        ctx,
+        if ctx.quiet {
             Level::Quiet
         } else {
             Level::Notices
         },
     );
     let total: usize = due.iter().map(|(_, next)| next.limit - next.from).sum();
-    let bar = Bar::new(world.terminal, world.shared.quiet, total);
+    let bar = Bar::new(ctx.terminal, ctx.quiet, total);
     let mut spent = Spent::default();
     let mut pieces = 0;
     let out = (&mut spent, &mut report, &bar);
@@ -175,28 +156,25 @@ fn consolidate(world: &World, arguments: &Consolidate) -> Result<Exit> {
     );
     drop(bar);
     if pieces > 1 {
-        notice(world, &format!("{} in all", price(&spent)));
+        ctx.notice(&format!("{} in all", price(&spent)));
     }
     done?;
     Ok(failures.exit())
 }
 
 /// Every conversation that this release may write to.
-fn all_keys(world: &World, place: &session::Place, failures: &mut Failures) -> Result<Vec<String>> {
+fn all_keys(ctx: &Context, place: &session::Place, failures: &mut Failures) -> Result<Vec<String>> {
     let listing = session::list(place)?;
     for error in listing.failures {
-        failures.add(world, error)?;
+        failures.add(ctx, error)?;
     }
     let mut keys = Vec::new();
     for session in listing.sessions {
         match session.is_newer {
-            true => notice(
-                world,
-                &format!(
-                    "`{}` is left as it is, since a newer nanobot wrote it",
-                    harmless(&session.key)
-                ),
-            ),
+            true => ctx.notice(&format!(
+                "`{}` is left as it is, since a newer nanobot wrote it",
+                harmless(&session.key)
+            )),
             false => keys.push(session.key),
         }
     }
@@ -212,11 +190,11 @@ impl Failures {
     ///
     /// # Errors
     /// The run is to end.
-    fn add(&mut self, world: &World, error: anyhow::Error) -> Result<Exit> {
+    fn add(&mut self, ctx: &Context, error: anyhow::Error) -> Result<Exit> {
         if error.is::<Stop>() {
             return Err(error);
         }
-        let exit = crate::report(&error, world.terminal);
+        let exit = crate::ops::context::report_error(&error, ctx.terminal);
         self.0.get_or_insert(exit);
         Ok(exit)
     }
@@ -242,7 +220,7 @@ fn work_off_all(
             outages = 0;
             continue;
         };
-        let exit = failures.add(scribe.world, error)?;
+        let exit = failures.add(scribe.ctx, error)?;
         // One server may fail over one conversation.
         outages = match exit {
             Exit::Unavailable | Exit::TryAgain => outages + 1,
@@ -252,7 +230,7 @@ fn work_off_all(
         let left = keys.len() - number - 1;
         if left > 0 && (is_hopeless || outages > 1) {
             let words = format!("conversations left for another time: {left}");
-            notice(scribe.world, &words);
+            scribe.ctx.notice(&words);
             break;
         }
     }
@@ -270,7 +248,7 @@ fn work_off(
     all: bool,
     (pieces, (total, report, bar)): Work<'_>,
 ) -> Result<()> {
-    let world = scribe.world;
+    let ctx = scribe.ctx;
     bar.at(key);
     loop {
         signal::check()?;
@@ -281,13 +259,13 @@ fn work_off(
             Step::Idle => return Ok(()),
             Step::Failed(words) => {
                 let words = format!("{}: {words}; it is tried again", harmless(key));
-                notice(world, &words);
+                ctx.notice(&words);
             }
             Step::Made(made) => {
                 *pieces += 1;
                 bar.add(made.messages);
                 let line = format!("{}: {}\n", harmless(key), told(&made, &spent));
-                world.terminal.print(&line)?;
+                ctx.terminal.print(&line)?;
             }
         }
     }
@@ -324,110 +302,7 @@ fn price(spent: &Spent) -> String {
     }
 }
 
-fn quiet_report(world: &World, level: Level) -> Report {
-    let stamp = Stamp {
-        clock: world.clock.clone(),
-        ..Stamp::default()
-    };
-    Report::new(
-        world.terminal,
-        Form::Text,
-        Progress::new(world.terminal, level),
-        stamp,
-    )
-}
-
-/// A conversation that becomes memory once a turn's answer is out.
-pub(super) struct Later {
-    pub(super) key: String,
-    /// `None` for the configured one.
-    pub(super) model: Option<String>,
-    pub(super) offline: bool,
-    pub(super) no_stream: bool,
-    /// Tokens that the model of the turn takes in and gives out: it decides what is due.
-    pub(super) context: Option<u32>,
-    /// What it may cost: US dollars, and tokens.
-    pub(super) max_cost: Option<f64>,
-    pub(super) max_tokens: Option<u64>,
-}
-
-impl Later {
-    /// The arguments with which a process of its own does this.
-    pub(super) fn arguments(&self, world: &World) -> Vec<OsString> {
-        let mut arguments: Vec<OsString> = ["memory", "consolidate", "--detached"]
-            .map(OsString::from)
-            .into();
-        let mut add = |flag: &str, value: &std::ffi::OsStr| {
-            let mut argument = OsString::from(flag);
-            argument.push(value);
-            arguments.push(argument);
-        };
-        add("--session=", self.key.as_ref());
-        if let Some(model) = &self.model {
-            add("--model=", model.as_ref());
-        }
-        let limits = [
-            ("--context=", self.context.map(|limit| limit.to_string())),
-            ("--max-cost=", self.max_cost.map(|limit| limit.to_string())),
-            (
-                "--max-total-tokens=",
-                self.max_tokens.map(|limit| limit.to_string()),
-            ),
-        ];
-        for (flag, limit) in limits {
-            limit.iter().for_each(|limit| add(flag, limit.as_ref()));
-        }
-        if let Some(config) = &world.shared.config {
-            add("--config=", config.as_os_str());
-        }
-        if let Some(workspace) = &world.shared.workspace {
-            add("--workspace=", workspace.as_os_str());
-        }
-        arguments.extend(self.offline.then(|| "--offline".into()));
-        arguments.extend(self.no_stream.then(|| "--no-stream".into()));
-        arguments
-    }
-
-    /// Make memory of one piece. What goes wrong is written down; a memory that another run is changing is no trouble,
-    /// since it is due again the next time.
-    ///
-    /// # Errors
-    /// As it was written down.
-    pub(super) fn make(&self, world: &World, wait: Duration, level: Level) -> Result<()> {
-        let made = self.try_make(world, wait, level);
-        if let Err(error) = &made
-            && !error.is::<Stop>()
-            && let Ok(memory) = open(world)
-        {
-            // Where this cannot be written either, nobody is left to tell.
-            drop(memory.note_trouble(&format!("{}: {error:#}", self.key)));
-        }
-        made
-    }
-
-    fn try_make(&self, world: &World, wait: Duration, level: Level) -> Result<()> {
-        let asking = Agent {
-            offline: self.offline,
-            no_stream: self.no_stream,
-            max_cost: self.max_cost,
-            max_total_tokens: self.max_tokens,
-            ..Agent::default()
-        };
-        let scribe = Scribe::new(world, self.model.as_deref(), asking, self.context)?;
-        let mut advance = scribe.advance();
-        let held = match scribe.memory.hold(wait, &mut || {}, &mut advance) {
-            Err(error) if exit_of(&error) == Exit::TryAgain => return Ok(()),
-            held => held?,
-        };
-        let mut report = quiet_report(world, level);
-        match scribe.step(&held, &self.key, false, &mut Spent::default(), &mut report)? {
-            Step::Failed(words) => Err(fail(Exit::Failed, words)),
-            Step::Idle | Step::Made(_) => Ok(()),
-        }
-    }
-}
-
-fn search(world: &World, memory: &Memory, pattern: &str, as_json: bool) -> Result<Exit> {
+fn search(ctx: &Context, memory: &Memory, pattern: &str, as_json: bool) -> Result<Exit> {
     let pattern = Regex::new(pattern).map_err(|error| {
         fail(
             Exit::Usage,
@@ -445,15 +320,15 @@ fn search(world: &World, memory: &Memory, pattern: &str, as_json: bool) -> Resul
             ),
             false => format!(
                 "{}:{}: {}\n",
-                world.paths.display(&line.path),
+                ctx.paths.display(&line.path),
                 line.line,
                 line.text
             ),
         });
     }
     match as_json {
-        true => world.terminal.print_json_text(&text)?,
-        false => world.terminal.print(&text)?,
+        true => ctx.terminal.print_json_text(&text)?,
+        false => ctx.terminal.print(&text)?,
     }
     Ok(if found.is_empty() {
         Exit::Failed
@@ -462,7 +337,7 @@ fn search(world: &World, memory: &Memory, pattern: &str, as_json: bool) -> Resul
     })
 }
 
-fn log(world: &World, memory: &Memory, as_json: bool) -> Result<()> {
+fn log(ctx: &Context, memory: &Memory, as_json: bool) -> Result<()> {
     let versions = memory.versions()?;
     let current = versions
         .iter()
@@ -486,7 +361,7 @@ fn log(world: &World, memory: &Memory, as_json: bool) -> Result<()> {
                                "aside": aside, "untrusted": untrusted, "of": of, "current": current == Some(*id) });
             format!("{line}\n")
         };
-        return world
+        return ctx
             .terminal
             .print_json_text(&versions.iter().rev().map(line).collect::<String>());
     }
@@ -518,11 +393,10 @@ fn log(world: &World, memory: &Memory, as_json: bool) -> Result<()> {
         ("CAUSE", Side::Left),
     ];
     let lines = aligned(&columns, &rows).into_iter();
-    world
-        .terminal
+    ctx.terminal
         .print(&lines.map(|line| format!("{line}\n")).collect::<String>())?;
     if let Some(trouble) = memory.trouble()? {
-        notice(world, &format!("the last consolidation failed: {trouble}"));
+        ctx.notice(&format!("the last consolidation failed: {trouble}"));
     }
     Ok(())
 }
@@ -540,7 +414,7 @@ fn text(memory: &Memory, id: u64) -> Result<Vec<u8>> {
     })
 }
 
-fn diff(world: &World, memory: &Memory, from: Option<u64>, to: Option<u64>) -> Result<()> {
+fn diff(ctx: &Context, memory: &Memory, from: Option<u64>, to: Option<u64>) -> Result<()> {
     let now = memory.read()?.unwrap_or_default();
     let (old, new) = match (from, to) {
         (Some(from), Some(to)) => {
@@ -562,7 +436,7 @@ fn diff(world: &World, memory: &Memory, from: Option<u64>, to: Option<u64>) -> R
     let shown = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let (one, other) = (shown(&old.1), shown(&new.1));
     let text = Diff::between(&one, &other).titled(3, &old.0, &new.0);
-    world.terminal.print_bytes(text.as_bytes())
+    ctx.terminal.print_bytes(text.as_bytes())
 }
 
 /// The version that the last change was made to: that in force where somebody has written since, else the one before it.
@@ -584,19 +458,9 @@ fn last_change(memory: &Memory, now: &[u8]) -> Result<Option<u64>> {
     .map(|version| version.id))
 }
 
-fn place(world: &World) -> Result<session::Place> {
-    let config = Config::load(&world.paths.config)?;
-    let overrides = Overrides {
-        workspace: world.shared.workspace.clone(),
-        ..Overrides::default()
-    };
-    let settings = Settings::resolve(&config, &world.env, &overrides, &world.paths)?;
-    super::session::place(world, &settings)
-}
-
-fn undo(world: &World, memory: &Memory, id: Option<u64>) -> Result<()> {
-    let place = place(world)?;
-    let held = hold(world, memory, &place, PATIENCE)?;
+fn undo(ctx: &Context, memory: &Memory, id: Option<u64>) -> Result<()> {
+    let place = ctx.session_place(&ctx.settings()?)?;
+    let held = hold(ctx, memory, &place, PATIENCE)?;
     let seen = held.look()?;
     let id = match id {
         Some(id) => id,
@@ -614,19 +478,16 @@ fn undo(world: &World, memory: &Memory, id: Option<u64>) -> Result<()> {
     let of = found.map_or(id, Version::position);
     let text = text(memory, id)?;
     if text == seen {
-        notice(
-            world,
-            &format!("the memory is that of version {of} already"),
-        );
+        ctx.notice(&format!("the memory is that of version {of} already"));
         return Ok(());
     }
     settle(memory, change(&held, (&seen, text), Cause::Undo, Some(of))?)?;
-    notice(world, &format!("the memory is that of version {of} again"));
+    ctx.notice(&format!("the memory is that of version {of} again"));
     Ok(())
 }
 
-fn edit(world: &World, memory: &Memory) -> Result<()> {
-    if !world.terminal.out || !world.terminal.err {
+fn edit(ctx: &Context, memory: &Memory) -> Result<()> {
+    if !ctx.terminal.out || !ctx.terminal.err {
         let path = memory.path();
         return Err(fail_hint(
             Exit::Usage,
@@ -637,18 +498,17 @@ fn edit(world: &World, memory: &Memory) -> Result<()> {
             ),
         ));
     }
-    let place = place(world)?;
-    let seen = hold(world, memory, &place, PATIENCE)?.look()?;
+    let place = ctx.session_place(&ctx.settings()?)?;
+    let seen = hold(ctx, memory, &place, PATIENCE)?.look()?;
     let copy = store::temporary(&seen).context("make a copy to edit")?;
-    let edited = edit_copy(world, memory, &place, &seen, copy.path());
+    let edited = edit_copy(ctx, memory, &place, &seen, copy.path());
     let is_new =
         || store::read(copy.path()).is_ok_and(|text| text.is_some_and(|text| text != seen));
     // What was typed is not lost, whatever went wrong then.
     if edited.is_err() && is_new() {
         let (_, path) = copy.keep().context("keep the text")?;
         let path = harmless(&path.display().to_string());
-        world
-            .terminal
+        ctx.terminal
             .complain(&format!("nanobot: your text is in `{path}`"));
     }
     settle(memory, edited?)
@@ -656,7 +516,7 @@ fn edit(world: &World, memory: &Memory) -> Result<()> {
 
 /// Let the copy at `path` be edited, and put it in the place of the memory.
 fn edit_copy(
-    world: &World,
+    ctx: &Context,
     memory: &Memory,
     place: &session::Place,
     seen: &[u8],
@@ -664,7 +524,7 @@ fn edit_copy(
 ) -> Result<Done> {
     let editor = ["VISUAL", "EDITOR"]
         .iter()
-        .find_map(|name| world.env.get(name))
+        .find_map(|name| ctx.env.get(name))
         .unwrap_or("vi");
     let what = || format!("run `{editor}`");
     let done = signal::left_to_another(|| process::edit(editor, path)).and_then(|done| done);
@@ -684,7 +544,7 @@ fn edit_copy(
     if text == seen {
         return Ok(Done::All);
     }
-    let held = hold(world, memory, place, PATIENCE)?;
+    let held = hold(ctx, memory, place, PATIENCE)?;
     change(&held, (seen, text), Cause::Edit, None)
 }
 

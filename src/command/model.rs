@@ -1,56 +1,54 @@
 //! `nanobot model`: the models that are known, and who would be asked for one of them.
 
-use super::asker::{self, Way};
-use super::columns::{Side, aligned, clipped};
-use crate::World;
 use crate::cli::Model as Arguments;
 use crate::error::{Exit, fail, fail_hint};
+use crate::ops::context::Context;
+use crate::ops::model::{self, Endpoint};
 use crate::provider::ProviderError;
 use crate::provider::registry::facts::{self, Facts, MODELS, Price, Prices};
 use crate::provider::registry::{self, Format, plain};
+use crate::report::columns::{Side, aligned, clipped};
 use crate::settings::keys::nearest;
-use crate::settings::{Asked, Config, Overrides, Settings};
+use crate::settings::{Asked, Overrides, Settings};
 use crate::sys::http;
 use crate::sys::terminal::harmless;
 use anyhow::Result;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-pub fn run(world: &World, arguments: &Arguments) -> Result<Exit> {
+pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
     match arguments {
         Arguments::List {
             provider,
             json,
             remote: true,
-        } => remote(world, provider.as_deref(), *json)?,
+        } => remote(ctx, provider.as_deref(), *json)?,
         Arguments::List {
             provider,
             json,
             remote: false,
-        } => list(world, provider.as_deref(), *json)?,
-        Arguments::Show { name, json } => show(world, name, *json)?,
+        } => list(ctx, provider.as_deref(), *json)?,
+        Arguments::Show { name, json } => show(ctx, name, *json)?,
     }
     Ok(Exit::Answered)
 }
 
-fn settings(world: &World, model: Option<&str>) -> Result<Settings> {
-    let config = Config::load(&world.paths.config)?;
-    let flags = Overrides {
+fn settings(ctx: &Context, model: Option<&str>) -> Result<Settings> {
+    ctx.settings_with(Overrides {
         model: model.map(str::to_owned),
         ..Overrides::default()
-    };
-    Settings::resolve(&config, &world.env, &flags, &world.paths)
+    })
 }
 
 /// What the table knows.
-fn list(world: &World, provider: Option<&str>, as_json: bool) -> Result<()> {
+fn list(ctx: &Context, provider: Option<&str>, as_json: bool) -> Result<()> {
     if let Some(name) = provider.filter(|name| registry::entry(name).is_none()) {
-        known(name, &settings(world, None)?)?;
+        known(name, &settings(ctx, None)?)?;
     }
     let is_wanted = |facts: &&Facts| provider.is_none_or(|name| plain(name) == plain(facts.vendor));
     let found: Vec<&Facts> = MODELS.iter().filter(is_wanted).collect();
-    if let (Some(name), true, false) = (provider, found.is_empty(), world.shared.quiet) {
-        world.terminal.complain(&format!(
+    if let (Some(name), true, false) = (provider, found.is_empty(), ctx.quiet) {
+        ctx.terminal.complain(&format!(
             "nanobot: nothing is known of the models of `{name}`; `--remote` asks it"
         ));
     }
@@ -58,7 +56,7 @@ fn list(world: &World, provider: Option<&str>, as_json: bool) -> Result<()> {
         let lines = found
             .iter()
             .map(|facts| line(facts.vendor, facts.name, Some(facts)));
-        return world.terminal.print_json_text(&lines.collect::<String>());
+        return ctx.terminal.print_json_text(&lines.collect::<String>());
     }
     let columns = [
         ("PROVIDER", Side::Left),
@@ -72,12 +70,12 @@ fn list(world: &World, provider: Option<&str>, as_json: bool) -> Result<()> {
     let rows: Vec<Vec<String>> = found.iter().map(|facts| row(facts)).collect();
     let mut text = String::new();
     for line in aligned(&columns, &rows) {
-        text.push_str(&format!("{}\n", clipped(&line, world.terminal.width())));
+        text.push_str(&format!("{}\n", clipped(&line, ctx.terminal.width())));
     }
     if rows.iter().flatten().any(|cell| cell.ends_with('+')) {
         text.push_str("+ long requests cost more; `nanobot model show NAME` tells\n");
     }
-    world.terminal.print(&text)
+    ctx.terminal.print(&text)
 }
 
 /// Fail where `name` is no provider, of the table or of the config.
@@ -154,8 +152,8 @@ fn tiers(prices: &Prices) -> Value {
 }
 
 /// What the provider says that it has.
-fn remote(world: &World, provider: Option<&str>, as_json: bool) -> Result<()> {
-    let settings = settings(world, None)?;
+fn remote(ctx: &Context, provider: Option<&str>, as_json: bool) -> Result<()> {
+    let settings = settings(ctx, None)?;
     let mut asked = settings.asked[0].clone();
     if let Some(name) = provider {
         known(name, &settings)?;
@@ -165,11 +163,10 @@ fn remote(world: &World, provider: Option<&str>, as_json: bool) -> Result<()> {
             ..asked
         };
     }
-    let Way { choice, wire } = asker::way(world, &settings, &asked, false, true)?;
-    if wire.key.is_some() && http::is_exposed(&wire.base) && !world.shared.quiet {
+    let Endpoint { choice, wire } = model::resolve_endpoint(ctx, &settings, &asked, false, true)?;
+    if wire.key.is_some() && http::is_exposed(&wire.base) && !ctx.quiet {
         let base = http::shown(&wire.base);
-        world
-            .terminal
+        ctx.terminal
             .complain(&format!("nanobot: the key goes to {base} in the clear"));
     }
     let names = wire.models().map_err(untold)?;
@@ -181,8 +178,8 @@ fn remote(world: &World, provider: Option<&str>, as_json: bool) -> Result<()> {
         });
     }
     match as_json {
-        true => world.terminal.print_json_text(&text),
-        false => world.terminal.print(&text),
+        true => ctx.terminal.print_json_text(&text),
+        false => ctx.terminal.print(&text),
     }
 }
 
@@ -221,10 +218,10 @@ fn fact<T>(config: Option<T>, table: Option<T>) -> Option<(T, Source)> {
     config.or(table.map(|fact| (fact, Source::Table)))
 }
 
-fn show(world: &World, name: &str, as_json: bool) -> Result<()> {
-    let settings = settings(world, Some(name))?;
+fn show(ctx: &Context, name: &str, as_json: bool) -> Result<()> {
+    let settings = settings(ctx, Some(name))?;
     let asked = &settings.asked[0];
-    let Way { choice, wire } = asker::way(world, &settings, asked, true, true)?;
+    let Endpoint { choice, wire } = model::resolve_endpoint(ctx, &settings, asked, true, true)?;
     let (known, facts) = (asked.known, choice.facts);
     let context = fact(known.context, facts.map(|facts| facts.context));
     let output = fact(known.output, facts.map(|facts| facts.output));
@@ -257,7 +254,7 @@ fn show(world: &World, name: &str, as_json: bool) -> Result<()> {
             "reasoning": sourced(reasoning), "prices": sourced(prices.map(|(prices, source)| (tiers(prices), source))),
             "quirks": quirks, "fallbacks": fallbacks,
         });
-        return world.terminal.print_json(&model);
+        return ctx.terminal.print_json(&model);
     }
     let tokens = |fact| said(fact, |count: u32| format!("{count} tokens"));
     let truth = |fact| said(fact, |is| if is { "yes" } else { "no" }.to_owned());
@@ -292,7 +289,7 @@ fn show(world: &World, name: &str, as_json: bool) -> Result<()> {
     for (name, words) in rows {
         text.push_str(&format!("{name:<9}  {}\n", harmless(&words)));
     }
-    world.terminal.print(&text)
+    ctx.terminal.print(&text)
 }
 
 const UNKNOWN: &str = "not known";

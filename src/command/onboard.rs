@@ -1,11 +1,12 @@
 //! `nanobot onboard`: a config and a workspace. What is there is kept; what is missing is added. A person is asked
 //! ([`wizard`]), a script says it by flags.
 
-use crate::World;
 use crate::cli::{Directory, Onboard as Arguments};
-use crate::command::config::{piped, written};
-use crate::command::{asker, trial};
+use crate::command::config::piped;
 use crate::error::{Exit, exit_of, fail_hint};
+use crate::ops::connection_test;
+use crate::ops::context::Context;
+use crate::ops::model;
 use crate::provider::registry::{Entry, TABLE};
 use crate::settings::expand::is_name;
 use crate::settings::keys::{KEYS, Stage, camel_case, snake_case};
@@ -14,7 +15,7 @@ use crate::sys::signal;
 use crate::sys::terminal::Terminal;
 use crate::sys::terminal::folded;
 use crate::workspace::Workspace;
-use anyhow::{Context, Result};
+use anyhow::{Context as _, Result};
 use serde_json::Value;
 use wizard::Answers;
 
@@ -39,49 +40,49 @@ impl Edit {
     }
 }
 
-pub fn run(world: &World, arguments: &Arguments) -> Result<Exit> {
+pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
     let say = |text: &str| {
-        if !world.shared.quiet {
-            world.terminal.complain(text);
+        if !ctx.quiet {
+            ctx.terminal.complain(text);
         }
     };
-    let before = Config::load(&world.paths.config)?;
+    let before = Config::load(&ctx.paths.config)?;
     if is_bare(arguments) && Terminal::is_attended() {
-        let width = world.terminal.breadth();
-        return attended(world, &before, &|text| say(&folded(text, width, 0)));
+        let width = ctx.terminal.breadth();
+        return attended(ctx, &before, &|text| say(&folded(text, width, 0)));
     }
     let edits = given(arguments, &before)?;
-    let settings = set_up(world, &before, edits, &say, &|after| {
+    let settings = set_up(ctx, &before, edits, &say, &|after| {
         unlike(&before, after, arguments)
     })?;
-    let exit = still_missing(world, &settings, arguments.test, &say)?;
+    let exit = still_missing(ctx, &settings, arguments.test, &say)?;
     if arguments.completions {
-        offers::write_completions(world)?;
+        offers::write_completions(ctx)?;
     }
     if arguments.heartbeat {
-        offers::beat(world)?;
+        offers::beat(ctx)?;
     }
     Ok(exit)
 }
 
 /// Ask a person all that there is to say, and offer what else there is.
-fn attended(world: &World, before: &Config, say: &dyn Fn(&str)) -> Result<Exit> {
+fn attended(ctx: &Context, before: &Config, say: &dyn Fn(&str)) -> Result<Exit> {
     signal::arm(None).context("wait for signals")?;
-    let Answers { edits, trouble } = wizard::ask(world, before)?;
-    let settings = set_up(world, before, edits, say, &|_| None)?;
+    let Answers { edits, trouble } = wizard::ask(ctx, before)?;
+    let settings = set_up(ctx, before, edits, say, &|_| None)?;
     if let Some(error) = trouble {
         say("it is not ready yet; try: `nanobot onboard` again, or `nanobot status --check`");
         return Ok(exit_of(&error));
     }
-    offers::survive(world, offers::completions(world))?;
-    offers::survive(world, offers::crontab(world, &settings))?;
-    say(&format!("ready; try: {}", offers::next(world)));
+    offers::survive(ctx, offers::completions(ctx))?;
+    offers::survive(ctx, offers::crontab(ctx, &settings))?;
+    say(&format!("ready; try: {}", offers::next(ctx)));
     Ok(Exit::Answered)
 }
 
 /// Write the config with `edits`, and what is missing of the workspace.
 fn set_up(
-    world: &World,
+    ctx: &Context,
     before: &Config,
     edits: Vec<Edit>,
     say: &dyn Fn(&str),
@@ -90,12 +91,12 @@ fn set_up(
     let after = merged(before, edits.into_iter().chain(defaults()))?;
     // Before anything is written: a config that cannot be used is not added to.
     let overrides = Overrides {
-        workspace: world.shared.workspace.clone(),
+        workspace: ctx.workspace.clone(),
         ..Overrides::default()
     };
-    let settings = Settings::resolve(&after, &world.env, &overrides, &world.paths)?;
+    let settings = Settings::resolve(&after, &ctx.env, &overrides, &ctx.paths)?;
 
-    let shown = world.paths.display(after.path());
+    let shown = ctx.paths.display(after.path());
     if after.text() == before.text() {
         say(&format!("kept {shown} as it is"));
     } else {
@@ -114,7 +115,7 @@ fn set_up(
     }
     let workspace = Workspace::new(&settings.workspace);
     let made = workspace.create()?;
-    let place = world.paths.display(&workspace.root);
+    let place = ctx.paths.display(&workspace.root);
     say(&match made.is_empty() {
         true => format!("kept {place} as it is"),
         false => format!("created in {place}: {}", made.join(", ")),
@@ -124,12 +125,12 @@ fn set_up(
 
 /// Say what is still missing, and, where that is wanted, whether it works.
 fn still_missing(
-    world: &World,
+    ctx: &Context,
     settings: &Settings,
     is_tried: bool,
     say: &dyn Fn(&str),
 ) -> Result<Exit> {
-    let way = match asker::way(world, settings, &settings.asked[0], false, true) {
+    let way = match model::resolve_endpoint(ctx, settings, &settings.asked[0], false, true) {
         Ok(way) => way,
         Err(error) if is_tried => return Err(error),
         // A config without a key is a beginning all the same.
@@ -143,7 +144,7 @@ fn still_missing(
     };
     if is_tried {
         let (provider, model) = (way.choice.provider.clone(), way.choice.model.clone());
-        let heard = trial::ask(world, settings, way)?;
+        let heard = connection_test::ask(ctx, settings, way)?;
         let (seconds, cost) = (heard.seconds(), heard.cost());
         say(&format!(
             "{model} of {provider} answered in {seconds}: {cost}"
@@ -162,7 +163,7 @@ fn merged(config: &Config, edits: impl Iterator<Item = Edit>) -> Result<Config> 
         replaces,
     } in edits
     {
-        let present = written(&config, &path);
+        let present = config.get_path(&path);
         if present.is_none() || replaces && present != Some(&value) {
             let names: Vec<&str> = path.split('.').collect();
             config.set(&names, &value)?;
@@ -192,8 +193,8 @@ fn is_bare(arguments: &Arguments) -> bool {
 
 /// The model that was kept although the flags chose another provider.
 fn unlike(before: &Config, after: &Config, arguments: &Arguments) -> Option<String> {
-    let provider = |config| written(config, "agents.defaults.provider").cloned();
-    let model = written(before, "agents.defaults.model")?.as_str()?;
+    let provider = |config: &Config| config.get_path("agents.defaults.provider").cloned();
+    let model = before.get_path("agents.defaults.model")?.as_str()?;
     let changed = before.exists() && provider(before) != provider(after);
     (changed && arguments.provider.is_some() && arguments.model.is_none()).then(|| model.to_owned())
 }
@@ -278,7 +279,7 @@ impl Block {
         let known = block.entry.is_some()
             || name == "auto"
             || has_base
-            || written(config, &block.key("apiBase")).is_some();
+            || config.get_path(&block.key("apiBase")).is_some();
         if !known {
             let names: Vec<String> = TABLE.iter().map(|entry| snake_case(entry.name)).collect();
             return Err(fail_hint(

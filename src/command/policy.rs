@@ -1,41 +1,41 @@
 //! `nanobot policy`: what a run may do, why, and whether it holds.
 
-use crate::World;
 use crate::cli::Grants;
 use crate::cli::policy::{Explain, Policy as Command};
-use crate::command::agent::places::{self, Scene};
-use crate::command::tool::scene;
 use crate::error::{Exit, fail, fail_hint};
+use crate::ops::context::Context;
+use crate::ops::toolset::without_turn as scene;
+use crate::ops::toolset::{self, TurnSetup};
 use crate::policy::known::{CHANGING, LOOKING};
 use crate::policy::reach::Access;
 use crate::policy::{Decision, Policy, Refusal, Sandbox, known};
-use crate::settings::{Config, Layers, Overrides, Settings};
+use crate::settings::{Config, Layers};
 use crate::sys::sandbox::{self, trial, trial::Trial};
 use crate::tool::arguments::cast_and_check;
 use crate::tool::{Failure, Tool, cron};
-use anyhow::{Context, Result};
+use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
-pub fn run(world: &World, command: &Command) -> Result<Exit> {
+pub fn run(ctx: &Context, command: &Command) -> Result<Exit> {
     match command {
-        Command::Explain(arguments) => explain(world, arguments),
-        Command::Test { grants, json } => test(world, grants, *json),
+        Command::Explain(arguments) => explain(ctx, arguments),
+        Command::Test { grants, json } => test(ctx, grants, *json),
     }
 }
 
-fn explain(world: &World, arguments: &Explain) -> Result<Exit> {
+fn explain(ctx: &Context, arguments: &Explain) -> Result<Exit> {
     let Explain {
         tool,
         arguments,
         grants,
         json,
     } = arguments;
-    let Scene {
+    let TurnSetup {
         toolbox, policy, ..
-    } = scene(world, grants, false, true)?;
+    } = scene(ctx, &super::arguments::grants(grants), false, true)?;
     let Some(tool) = tool else {
-        return all(world, &policy, *json);
+        return all(ctx, &policy, *json);
     };
     let decided = match toolbox.find(tool) {
         Some(found) => {
@@ -72,7 +72,7 @@ fn explain(world: &World, arguments: &Explain) -> Result<Exit> {
             None => format!("{word}: {why}"),
         },
     };
-    world.terminal.print(&format!("{line}\n"))?;
+    ctx.terminal.print(&format!("{line}\n"))?;
     Ok(if word == "allowed" {
         Exit::Answered
     } else {
@@ -194,10 +194,10 @@ fn path_of<'a>(tool: &str, call: &'a Value) -> Option<(&'a str, Access)> {
     Some((call["path"].as_str().unwrap_or("."), access))
 }
 
-fn all(world: &World, policy: &Policy, as_json: bool) -> Result<Exit> {
-    let mut lines = policy.for_people(&|path: &Path| world.paths.display(path));
-    let config = Config::load(&world.paths.config)?;
-    let spared = Layers::new(&config, &world.env).read(&["tools", "ssrfWhitelist"])?;
+fn all(ctx: &Context, policy: &Policy, as_json: bool) -> Result<Exit> {
+    let mut lines = policy.for_people(&|path: &Path| ctx.paths.display(path));
+    let config = Config::load(&ctx.paths.config)?;
+    let spared = Layers::new(&config, &ctx.env).read(&["tools", "ssrfWhitelist"])?;
     for range in spared.iter().filter_map(Value::as_array).flatten() {
         let range = range.as_str().unwrap_or_default();
         lines.push(("reached", format!("{range} (tools.ssrfWhitelist)")));
@@ -213,11 +213,11 @@ fn all(world: &World, policy: &Policy, as_json: bool) -> Result<Exit> {
             .iter()
             .map(|(name, value)| json!({ "what": name, "value": value }))
             .collect();
-        world.terminal.print(&format!("{}\n", json!(lines)))?;
+        ctx.terminal.print(&format!("{}\n", json!(lines)))?;
         return Ok(Exit::Answered);
     }
     for (name, value) in lines {
-        world.terminal.print(&format!("{name:<11} {value}\n"))?;
+        ctx.terminal.print(&format!("{name:<11} {value}\n"))?;
     }
     Ok(Exit::Answered)
 }
@@ -225,8 +225,9 @@ fn all(world: &World, policy: &Policy, as_json: bool) -> Result<Exit> {
 /// Places that no command may read, where they are there and the user has not named them.
 const CLOSED: &[&str] = &[".ssh", ".aws", ".gnupg", ".netrc", ".git-credentials"];
 
-fn test(world: &World, grants: &Grants, as_json: bool) -> Result<Exit> {
-    let Scene { policy, common, .. } = scene(world, grants, false, false)?;
+fn test(ctx: &Context, grants: &Grants, as_json: bool) -> Result<Exit> {
+    let TurnSetup { policy, common, .. } =
+        scene(ctx, &super::arguments::grants(grants), false, false)?;
     if policy.sandbox == Sandbox::Off {
         return Err(fail_hint(
             Exit::Failed,
@@ -241,15 +242,14 @@ fn test(world: &World, grants: &Grants, as_json: bool) -> Result<Exit> {
             "commands are refused, unless `--sandbox off` says otherwise",
         ));
     }
-    let config = Config::load(&world.paths.config)?;
-    let settings = Settings::resolve(&config, &world.env, &Overrides::default(), &world.paths)?;
-    let exec = places::exec(world, &settings, &policy, &common.files);
+    let settings = ctx.settings()?;
+    let exec = toolset::exec(ctx, &settings, &policy, &common.files);
     let fence = exec.fence().context("set the sandbox up")?;
     let home = &policy.reach.home;
     let may_write = |path: &PathBuf| fence.writes.iter().any(|place| path.starts_with(place));
     let outside: Vec<PathBuf> = [
         home,
-        &world.paths.root,
+        &ctx.paths.root,
         &policy.reach.directory,
         &policy.reach.workspace,
     ]
@@ -284,7 +284,7 @@ fn test(world: &World, grants: &Grants, as_json: bool) -> Result<Exit> {
                 if held { "ok" } else { "FAILED" }
             ),
         };
-        world.terminal.print(&format!("{line}\n"))?;
+        ctx.terminal.print(&format!("{line}\n"))?;
     }
     Ok(exit)
 }

@@ -1,13 +1,13 @@
 //! `nanobot provider`: who can be asked, and logins to those that have accounts instead of keys.
 
-use super::asker;
-use super::columns::{Side, aligned, clipped};
-use crate::World;
 use crate::cli::Provider as Arguments;
 use crate::error::{Exit, hint_of};
+use crate::ops::context::Context;
+use crate::ops::model;
 use crate::provider::login::{self, Endpoints, Prompt, Vendor};
 use crate::provider::registry::{self, Block, Kind, Standing, TABLE};
-use crate::settings::{Config, Overrides, Settings};
+use crate::report::columns::{Side, aligned, clipped};
+use crate::settings::Settings;
 use crate::sys::http::{self, Http, Timeouts};
 use crate::sys::terminal::{Page, harmless};
 use anyhow::Result;
@@ -25,11 +25,11 @@ const TIMEOUTS: Timeouts = Timeouts {
     total: Duration::from_secs(60),
 };
 
-pub fn run(world: &World, arguments: &Arguments) -> Result<Exit> {
+pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
     match arguments {
-        Arguments::List { json } => list(world, *json)?,
-        Arguments::Login { name } => log_in(world, Vendor::named(name)?)?,
-        Arguments::Logout { name } => log_out(world, Vendor::named(name)?)?,
+        Arguments::List { json } => list(ctx, *json)?,
+        Arguments::Login { name } => log_in(ctx, Vendor::named(name)?)?,
+        Arguments::Logout { name } => log_out(ctx, Vendor::named(name)?)?,
     }
     Ok(Exit::Answered)
 }
@@ -49,47 +49,45 @@ struct Row {
     problem: Option<anyhow::Error>,
 }
 
-fn list(world: &World, as_json: bool) -> Result<()> {
-    let config = Config::load(&world.paths.config)?;
-    let settings = Settings::resolve(&config, &world.env, &Overrides::default(), &world.paths)?;
-    let blocks = asker::blocks(world, &settings);
+fn list(ctx: &Context, as_json: bool) -> Result<()> {
+    let settings = ctx.settings()?;
+    let blocks = model::blocks(ctx, &settings);
     let own = blocks.keys().filter(|name| registry::entry(name).is_none());
     let names = TABLE.iter().map(|entry| entry.name);
     let names = names.chain(own.map(String::as_str));
     let mut rows: Vec<Row> = names
-        .map(|name| row(world, &settings, &blocks, name))
+        .map(|name| row(ctx, &settings, &blocks, name))
         .collect();
     if as_json {
         let lines: String = rows.iter().map(line).collect();
-        return world.terminal.print_json_text(&lines);
+        return ctx.terminal.print_json_text(&lines);
     }
-    let width = world.terminal.width();
+    let width = ctx.terminal.width();
     if width.is_some() {
         rows.sort_by_key(|row| !row.is_usable);
     }
-    let mut page = Page::on(world.terminal);
+    let mut page = Page::on(ctx.terminal);
     table(&rows, width, &mut page)?;
     page.end()?;
     for problem in rows.iter().filter_map(|row| row.problem.as_ref()) {
-        world.terminal.complain(&format!("nanobot: {problem:#}"));
+        ctx.terminal.complain(&format!("nanobot: {problem:#}"));
         if let Some(hint) = hint_of(problem) {
-            world.terminal.complain(&format!("  try: {hint}"));
+            ctx.terminal.complain(&format!("  try: {hint}"));
         }
     }
     Ok(())
 }
 
-fn row(world: &World, settings: &Settings, blocks: &BTreeMap<String, Block>, name: &str) -> Row {
+fn row(ctx: &Context, settings: &Settings, blocks: &BTreeMap<String, Block>, name: &str) -> Row {
     let Standing {
         entry,
         base,
         mut key,
         mut is_usable,
-    } = registry::standing(name, blocks, &world.env);
+    } = registry::standing(name, blocks, &ctx.env);
     let (mut until, mut problem) = (None, settings.block(name).err());
     if entry.is_some_and(|entry| entry.kind == Kind::Login) {
-        let found =
-            Vendor::named(name).and_then(|vendor| login::expiry(vendor, &world.paths.auth()));
+        let found = Vendor::named(name).and_then(|vendor| login::expiry(vendor, &ctx.paths.auth()));
         match found {
             Ok(expires) => until = expires,
             Err(error) => problem = problem.or(Some(error)),
@@ -176,9 +174,9 @@ fn key(row: &Row) -> String {
 }
 
 /// Log in to `vendor`, whose server says how.
-pub(super) fn log_in(world: &World, vendor: Vendor) -> Result<()> {
-    let endpoints = Endpoints::from_env(&world.env)?;
-    let http = Http::new(TIMEOUTS, false, &world.env);
+pub(super) fn log_in(ctx: &Context, vendor: Vendor) -> Result<()> {
+    let endpoints = Endpoints::from_env(&ctx.env)?;
+    let http = Http::new(TIMEOUTS, false, &ctx.env);
     // Also with `--quiet`: without the code there is no login.
     let mut tell = |prompt: Prompt<'_>| {
         let Prompt {
@@ -186,28 +184,24 @@ pub(super) fn log_in(world: &World, vendor: Vendor) -> Result<()> {
             code,
             valid,
         } = prompt;
-        world
-            .terminal
+        ctx.terminal
             .complain(&format!("open {address} and enter {code}"));
         let minutes = valid.as_secs().div_ceil(60);
-        world
-            .terminal
+        ctx.terminal
             .complain(&format!("waiting for that, {minutes} min at most"));
     };
-    let folder = world.paths.auth();
-    login::login(vendor, &folder, &http, &world.clock, &endpoints, &mut tell)?;
+    let folder = ctx.paths.auth();
+    login::login(vendor, &folder, &http, &ctx.clock, &endpoints, &mut tell)?;
     let done = format!("logged in to {}\n", vendor.label());
-    world.terminal.print(&done)
+    ctx.terminal.print(&done)
 }
 
-fn log_out(world: &World, vendor: Vendor) -> Result<()> {
-    let done = match login::logout(vendor, &world.paths.auth(), &world.clock)? {
+fn log_out(ctx: &Context, vendor: Vendor) -> Result<()> {
+    let done = match login::logout(vendor, &ctx.paths.auth(), &ctx.clock)? {
         true => "logged out of",
         false => "not logged in to",
     };
-    world
-        .terminal
-        .print(&format!("{done} {}\n", vendor.label()))
+    ctx.terminal.print(&format!("{done} {}\n", vendor.label()))
 }
 
 #[cfg(test)]

@@ -1,32 +1,29 @@
 //! `nanobot status`: what is configured, what was spent, how the memory is, and what cron does next, on one screen.
 
-use super::agent::places::may_write;
-use super::asker::{self, Way};
-use super::columns::behind;
-use super::granted;
-use crate::World;
-use crate::cli::{Grants, Status as Arguments};
+use crate::cli::Status as Arguments;
 use crate::error::{Exit, hint_of};
 use crate::ledger::{Ledger, Totals, rounded};
 use crate::memory::Memory;
 use crate::memory::last::Outcome;
 use crate::memory::request::{self, LETTERS};
+use crate::ops::context::Context;
+use crate::ops::doctor::unused_tools::Offered;
+use crate::ops::doctor::{check, cron};
+use crate::ops::model::{self, Endpoint};
+use crate::ops::permissions;
+use crate::ops::permissions::Grants;
+use crate::ops::toolset::may_write;
 use crate::policy::{Policy, Sandbox};
+use crate::report::columns::behind;
 use crate::session;
-use crate::settings::{Config, Overrides, Settings};
+use crate::settings::Settings;
 use crate::sys::paths::Real;
 use crate::sys::sandbox;
 use crate::sys::store::size_in_words;
 use crate::sys::terminal::{Page, harmless};
 use anyhow::Result;
 use console::Style;
-use offered::Offered;
 use serde_json::{Value, json};
-
-mod check;
-mod cron;
-mod offered;
-mod works;
 
 /// Columns before what is said.
 const INDENT: usize = 11;
@@ -40,19 +37,19 @@ struct Scope {
 }
 
 impl Scope {
-    fn of(world: &World, settings: &Settings) -> Result<Self> {
+    fn of(ctx: &Context, settings: &Settings) -> Result<Self> {
         let grants = Grants::default();
-        let profile = granted::profile(world, &grants, settings)?;
-        let home = Real::default().of(&granted::absolute(&settings.workspace));
-        let policy = granted::policy(world, &grants, settings, &profile, &home)?;
+        let profile = permissions::profile(ctx, &grants, settings)?;
+        let home = Real::default().of(&permissions::absolute(&settings.workspace));
+        let policy = permissions::policy(ctx, &grants, settings, &profile, &home)?;
         Ok(Self {
             profile: profile.name,
             policy,
         })
     }
 
-    fn rows(&self, world: &World) -> [(&'static str, String); 2] {
-        let place = world.paths.display(&self.policy.reach.directory);
+    fn rows(&self, ctx: &Context) -> [(&'static str, String); 2] {
+        let place = ctx.paths.display(&self.policy.reach.directory);
         let directory = match may_write(&self.policy) {
             true => format!("{place}, which may be changed"),
             false => format!("{place}, read only without `--write`"),
@@ -92,21 +89,16 @@ fn spent_in_words(settings: &Settings, spent: &Totals) -> String {
     )
 }
 
-pub fn run(world: &World, arguments: &Arguments) -> Result<Exit> {
+pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
     if arguments.check {
-        return check::run(world, arguments);
+        return check::run(ctx, arguments);
     }
-    let config = Config::load(&world.paths.config)?;
-    let overrides = Overrides {
-        workspace: world.shared.workspace.clone(),
-        ..Overrides::default()
-    };
-    let settings = Settings::resolve(&config, &world.env, &overrides, &world.paths)?;
-    let asked = asker::way(world, &settings, &settings.asked[0], true, true);
-    let sessions = session::list(&super::session::place(world, &settings)?)?
+    let settings = ctx.settings()?;
+    let asked = model::resolve_endpoint(ctx, &settings, &settings.asked[0], true, true);
+    let sessions = session::list(&ctx.session_place(&settings)?)?
         .sessions
         .len();
-    let memory = Memory::new(&settings.workspace, &world.clock);
+    let memory = Memory::new(&settings.workspace, &ctx.clock);
     let text = memory.read()?.unwrap_or_default();
     let shown = String::from_utf8_lossy(&text);
     let (tokens, budget) = (
@@ -116,10 +108,10 @@ pub fn run(world: &World, arguments: &Arguments) -> Result<Exit> {
     let is_over = request::is_over(&shown, budget);
     let last = memory.last()?;
     let trouble = memory.trouble()?;
-    let cron = cron::Glance::of(world, &settings);
-    let scope = Scope::of(world, &settings);
-    let offered = Offered::of(world, &settings)?;
-    let ledger = Ledger::new(&world.paths.root, &world.clock);
+    let cron = cron::Glance::of(ctx, &settings);
+    let scope = Scope::of(ctx, &settings);
+    let offered = Offered::of(ctx, &settings)?;
+    let ledger = Ledger::new(&ctx.paths.root, &ctx.clock);
     let spent = ledger.spent()?.unwrap_or_default();
     let next = match &asked {
         Err(error) => hint_of(error).map(str::to_owned),
@@ -127,7 +119,7 @@ pub fn run(world: &World, arguments: &Arguments) -> Result<Exit> {
     };
     if arguments.json {
         let (choice, error) = match &asked {
-            Ok(Way { choice, .. }) => (Some(choice), None),
+            Ok(Endpoint { choice, .. }) => (Some(choice), None),
             Err(error) => (None, Some(format!("{error:#}"))),
         };
         let memory = json!({
@@ -138,24 +130,24 @@ pub fn run(world: &World, arguments: &Arguments) -> Result<Exit> {
         let line = json!({
             "model": choice.map(|choice| &choice.model), "provider": choice.map(|choice| &choice.provider),
             "key": choice.map(|choice| choice.key_place.replace('`', "")), "error": error,
-            "config": world.paths.config, "workspace": settings.workspace, "sessions": sessions, "memory": memory,
+            "config": ctx.paths.config, "workspace": settings.workspace, "sessions": sessions, "memory": memory,
             "cron": cron.json(), "scope": scope.as_ref().ok().map(Scope::json),
             "offered": offered.json(),
             "spent": { "day_usd": rounded(spent.daily), "month_usd": rounded(spent.monthly) }, "next": next,
         });
-        world.terminal.print_json(&line)?;
+        ctx.terminal.print_json(&line)?;
         return Ok(Exit::Answered);
     }
-    let config_shown = world.paths.display(&world.paths.config);
+    let config_shown = ctx.paths.display(&ctx.paths.config);
     let mut rows = vec![(
         "config",
-        match config.exists() {
+        match ctx.paths.config.exists() {
             true => config_shown,
             false => format!("{config_shown}, which is not there yet"),
         },
     )];
     rows.extend(match &asked {
-        Ok(Way { choice, wire }) => vec![
+        Ok(Endpoint { choice, wire }) => vec![
             ("model", choice.model.clone()),
             ("provider", choice.provider.clone()),
             (
@@ -168,7 +160,7 @@ pub fn run(world: &World, arguments: &Arguments) -> Result<Exit> {
         ],
         Err(error) => vec![("model", format!("none can be asked: {error:#}"))],
     });
-    let place = world.paths.display(&settings.workspace);
+    let place = ctx.paths.display(&settings.workspace);
     rows.push((
         "workspace",
         match settings.workspace.is_dir() {
@@ -177,7 +169,7 @@ pub fn run(world: &World, arguments: &Arguments) -> Result<Exit> {
         },
     ));
     match &scope {
-        Ok(scope) => rows.extend(scope.rows(world)),
+        Ok(scope) => rows.extend(scope.rows(ctx)),
         Err(error) => rows.push(("profile", format!("{error:#}"))),
     }
     rows.extend(offered.rows());
@@ -207,16 +199,16 @@ pub fn run(world: &World, arguments: &Arguments) -> Result<Exit> {
     rows.extend(
         trouble.map(|words| ("trouble", format!("the last consolidation failed: {words}"))),
     );
-    rows.extend(cron.rows(world));
+    rows.extend(cron.rows(ctx));
     rows.push(("spent", spent_in_words(&settings, &spent)));
     rows.extend(next.map(|step| ("next", step)));
-    show(world, &rows)?;
+    show(ctx, &rows)?;
     Ok(Exit::Answered)
 }
 
 /// A row for each; on a terminal no wider than that.
-fn show(world: &World, rows: &[(&str, String)]) -> Result<()> {
-    let mut page = Page::on(world.terminal);
+fn show(ctx: &Context, rows: &[(&str, String)]) -> Result<()> {
+    let mut page = Page::on(ctx.terminal);
     for (name, words) in rows {
         let is_loud = LOUD.contains(name);
         let style = if is_loud {
@@ -227,7 +219,7 @@ fn show(world: &World, rows: &[(&str, String)]) -> Result<()> {
         let words = harmless(words);
         page.paint(name, &style)?;
         let head = format!("{name:INDENT$}");
-        let row = behind(&head, &words, world.terminal.width());
+        let row = behind(&head, &words, ctx.terminal.width());
         page.put(&format!("{}\n", &row[name.len()..]))?;
     }
     page.end()

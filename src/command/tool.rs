@@ -1,78 +1,37 @@
 //! `nanobot tool`: the tools of a run by hand, under the same policy.
 
-use crate::World;
-use crate::cli::Grants;
+use super::arguments::grants as from_flags;
 use crate::cli::policy::Tool as Command;
-use crate::command::agent::places::{self, Cast, Scene};
-use crate::command::columns::behind;
-use crate::command::granted;
 use crate::error::{Exit, Stop, fail, fail_hint};
 use crate::event::Outcome;
 use crate::message::{Part, ToolCall};
+use crate::ops::context::Context;
+use crate::ops::permissions::Grants;
+use crate::ops::toolset::{self};
+use crate::report::columns::behind;
 use crate::settings::keys::nearest;
-use crate::settings::{Config, Overrides, Settings};
 use crate::sys::input::{self, Reading};
-use crate::sys::{secret, signal};
-use crate::workspace::Workspace;
-use anyhow::{Context, Result};
+use crate::sys::signal;
+use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 
-pub fn run(world: &World, command: &Command) -> Result<Exit> {
+pub fn run(ctx: &Context, command: &Command) -> Result<Exit> {
     match command {
-        Command::List { grants, json } => list(world, grants, *json),
+        Command::List { grants, json } => list(ctx, &from_flags(grants), *json),
         Command::Run {
             name,
             arguments,
             grants,
             offline,
-        } => call(world, grants, name, arguments, *offline),
+        } => call(ctx, &from_flags(grants), name, arguments, *offline),
     }
 }
 
 /// Bytes that are remembered of what a tool says meanwhile, to tell it from what is said about it.
 const SAID: usize = 1 << 20;
 
-/// The scene as a turn with these flags would have it; `rehearsal` makes nothing.
-pub(super) fn scene(
-    world: &World,
-    grants: &Grants,
-    offline: bool,
-    rehearsal: bool,
-) -> Result<Scene> {
-    let config = Config::load(&world.paths.config)?;
-    let flags = Overrides {
-        workspace: world.shared.workspace.clone(),
-        ..Overrides::default()
-    };
-    let settings = Settings::resolve(&config, &world.env, &flags, &world.paths)?;
-    let secrets = crate::settings::secrets::all(&config, &world.env);
-    secrets.iter().for_each(secret::remember);
-    let profile = granted::profile(world, grants, &settings)?;
-    let cast = Cast {
-        grants,
-        settings: &settings,
-        workspace: &Workspace::new(&settings.workspace),
-        profile: &profile,
-        turn: &secret::random_hex(5),
-        session: "tool",
-        parallel: 1,
-        offline,
-        rehearsal,
-        crew: None,
-        bound: None,
-        person: None,
-        answers: None,
-        planner: None,
-    };
-    places::set(world, &cast, &mut |text| {
-        if !world.shared.quiet {
-            world.terminal.complain(&format!("nanobot: {text}"));
-        }
-    })
-}
-
-fn list(world: &World, grants: &Grants, json: bool) -> Result<Exit> {
-    let scene = scene(world, grants, false, true)?;
+pub(super) fn list(ctx: &Context, grants: &Grants, json: bool) -> Result<Exit> {
+    let scene = toolset::without_turn(ctx, grants, false, true)?;
     let specs = scene.toolbox.specs();
     let width = specs.iter().map(|spec| spec.name.len()).max().unwrap_or(0);
     for spec in specs {
@@ -83,16 +42,16 @@ fn list(world: &World, grants: &Grants, json: bool) -> Result<Exit> {
             }
             false => {
                 let head = format!("{:width$}  ", spec.name);
-                behind(&head, &spec.description, world.terminal.width())
+                behind(&head, &spec.description, ctx.terminal.width())
             }
         };
-        world.terminal.print(&format!("{line}\n"))?;
+        ctx.terminal.print(&format!("{line}\n"))?;
     }
     Ok(Exit::Answered)
 }
 
 fn call(
-    world: &World,
+    ctx: &Context,
     grants: &Grants,
     name: &str,
     arguments: &str,
@@ -113,7 +72,7 @@ fn call(
             let example = format!("`nanobot tool run {name} '{{\"path\": \".\"}}'`");
             fail_hint(Exit::Usage, "the arguments are no JSON object", example)
         })?;
-    let scene = scene(world, grants, offline, false)?;
+    let scene = toolset::without_turn(ctx, grants, offline, false)?;
     let call = ToolCall {
         id: "by-hand".into(),
         name: name.to_owned(),
@@ -144,7 +103,7 @@ fn call(
     let shown = shown.trim_end();
     match done.outcome {
         Outcome::Ok => {
-            world.terminal.print(&format!("{shown}\n"))?;
+            ctx.terminal.print(&format!("{shown}\n"))?;
             Ok(match done.unsuccessful {
                 true => Exit::Failed,
                 false => Exit::Answered,
@@ -152,7 +111,7 @@ fn call(
         }
         Outcome::Failed => {
             let (output, cause) = parted(shown, &said);
-            world.terminal.print(&output)?;
+            ctx.terminal.print(&output)?;
             Err(fail(Exit::Failed, cause))
         }
         Outcome::Skipped => {
@@ -171,7 +130,7 @@ fn call(
                 return Err(Stop(Exit::Refused).into());
             };
             let (output, cause) = parted(&refusal.words, &said);
-            world.terminal.print(&output)?;
+            ctx.terminal.print(&output)?;
             Err(match &refusal.grant {
                 Some(flag) => fail_hint(Exit::Refused, cause, format!("`{flag}`")),
                 None => fail(Exit::Refused, cause),

@@ -1,25 +1,25 @@
 //! `nanobot trust`: which directories may tell the agent how to work.
 
-use crate::World;
 use crate::cli::policy::Trust as Arguments;
 use crate::error::{Exit, fail, fail_hint};
+use crate::ops::context::Context;
 use crate::trust::{self, Trust};
-use anyhow::{Context, Result};
+use anyhow::{Context as _, Result};
 use std::path::{Path, PathBuf};
 
-pub fn run(world: &World, arguments: &Arguments) -> Result<Exit> {
+pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
     let Arguments {
         directory,
         list,
         revoke,
         json,
     } = arguments;
-    let mut trust = Trust::load(&world.paths.trust())?;
+    let mut trust = Trust::load(&ctx.paths.trust())?;
     if *list {
-        return show(world, &trust, *json);
+        return show(ctx, &trust, *json);
     }
     let given = directory.as_deref().unwrap_or(Path::new("."));
-    let show = |path: &Path| world.paths.display(path);
+    let show = |path: &Path| ctx.paths.display(path);
     if *revoke {
         // One that is gone is known by the name under which it was trusted.
         let path = std::fs::canonicalize(given).or_else(|_| std::path::absolute(given));
@@ -31,11 +31,11 @@ pub fn run(world: &World, arguments: &Arguments) -> Result<Exit> {
                 "nanobot trust --list",
             ));
         }
-        say(world, &format!("`{}` is trusted no more", show(&path)))?;
+        say(ctx, &format!("`{}` is trusted no more", show(&path)))?;
         return Ok(Exit::Answered);
     }
     let path = real(given)?;
-    if path.parent().is_none() || world.paths.home.starts_with(&path) {
+    if path.parent().is_none() || ctx.paths.home.starts_with(&path) {
         return Err(fail(
             Exit::Usage,
             format!(
@@ -44,15 +44,15 @@ pub fn run(world: &World, arguments: &Arguments) -> Result<Exit> {
             ),
         ));
     }
-    let is_new = trust.add(&path, world.clock.now().timestamp())?;
+    let is_new = trust.add(&path, ctx.clock.now().timestamp())?;
     let word = if is_new { "is now" } else { "was already" };
-    say(world, &format!("`{}` {word} trusted", show(&path)))?;
+    say(ctx, &format!("`{}` {word} trusted", show(&path)))?;
     let notes = trust.notes(&path)?;
     let mut speaks: Vec<String> = notes.texts.into_iter().map(|(name, _)| name).collect();
     speaks.extend(notes.skills.iter().map(|path| path.display().to_string()));
     for name in &speaks {
         say(
-            world,
+            ctx,
             &format!("  read from now on: {}", show(Path::new(name))),
         )?;
     }
@@ -60,14 +60,14 @@ pub fn run(world: &World, arguments: &Arguments) -> Result<Exit> {
         && !notes.ignored.is_empty()
     {
         let root = show(repository);
-        world.terminal.complain(&format!(
+        ctx.terminal.complain(&format!(
             "nanobot: what stands above it stays ignored; `nanobot trust {root}` would read that too"
         ));
     }
     Ok(Exit::Answered)
 }
 
-fn show(world: &World, trust: &Trust, json: bool) -> Result<Exit> {
+fn show(ctx: &Context, trust: &Trust, json: bool) -> Result<Exit> {
     for trusted in &trust.directories {
         let stands = trusted.stands();
         let line = match json {
@@ -75,7 +75,7 @@ fn show(world: &World, trust: &Trust, json: bool) -> Result<Exit> {
             false if stands => trusted.path.display().to_string(),
             false => format!("{} (gone or replaced since, so not trusted)", trusted.path.display()),
         };
-        world.terminal.print(&format!("{line}\n"))?;
+        ctx.terminal.print(&format!("{line}\n"))?;
     }
     Ok(Exit::Answered)
 }
@@ -96,9 +96,9 @@ fn real(given: &Path) -> Result<PathBuf> {
     Ok(path)
 }
 
-fn say(world: &World, words: &str) -> Result<()> {
-    if world.shared.quiet {
+fn say(ctx: &Context, words: &str) -> Result<()> {
+    if ctx.quiet {
         return Ok(());
     }
-    world.terminal.print(&format!("{words}\n"))
+    ctx.terminal.print(&format!("{words}\n"))
 }

@@ -1,9 +1,9 @@
 //! `nanobot undo`: take back what a turn changed with its file tools, and do it again.
 
-use super::columns::{Side, aligned};
-use crate::World;
 use crate::cli::Undo as Arguments;
 use crate::error::{Exit, fail, fail_hint};
+use crate::ops::context::Context;
+use crate::report::columns::{Side, aligned};
 use crate::sys::terminal::harmless;
 use crate::undo::Undo;
 use crate::undo::journal::Turn;
@@ -12,12 +12,12 @@ use anyhow::Result;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 
-pub fn run(world: &World, arguments: &Arguments) -> Result<Exit> {
-    go(world, arguments, None)
+pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
+    go(ctx, arguments, None)
 }
 
 /// As [`run`], from within the conversation `session`: a turn of another one is taken back only where it is named.
-pub(super) fn within(world: &World, arguments: &Arguments, session: Option<&str>) -> Result<Exit> {
+pub(super) fn within(ctx: &Context, arguments: &Arguments, session: Option<&str>) -> Result<Exit> {
     let owns = |turn: &Turn| match session {
         Some(session) if turn.about.session == session => Ok(()),
         _ => Err(fail_hint(
@@ -29,13 +29,13 @@ pub(super) fn within(world: &World, arguments: &Arguments, session: Option<&str>
             format!("`/undo {}` to mean that one", turn.id),
         )),
     };
-    go(world, arguments, Some(&owns))
+    go(ctx, arguments, Some(&owns))
 }
 
 /// Says whether a turn that was not named may be the one.
 type Owns<'a> = &'a dyn Fn(&Turn) -> Result<()>;
 
-fn go(world: &World, arguments: &Arguments, owns: Option<Owns<'_>>) -> Result<Exit> {
+fn go(ctx: &Context, arguments: &Arguments, owns: Option<Owns<'_>>) -> Result<Exit> {
     let Arguments {
         turn,
         list,
@@ -45,16 +45,16 @@ fn go(world: &World, arguments: &Arguments, owns: Option<Owns<'_>>) -> Result<Ex
         force,
     } = *arguments;
     let mut odd = |id: u64, error: &anyhow::Error| {
-        notice(world, &format!("turn {id} is passed over: {error:#}"));
+        ctx.notice(&format!("turn {id} is passed over: {error:#}"));
     };
-    let turns = Undo::new(world.paths.undo()).turns(&mut odd)?;
+    let turns = Undo::new(ctx.paths.undo()).turns(&mut odd)?;
     if list {
-        world.terminal.print(&listed(world, &turns, json))?;
+        ctx.terminal.print(&listed(ctx, &turns, json))?;
         return Ok(Exit::Answered);
     }
     let way = if redo { Way::Forth } else { Way::Back };
     let is_found = turn.is_none();
-    let turn = chosen(world, &turns, turn, way)?;
+    let turn = chosen(ctx, &turns, turn, way)?;
     if let Some(owns) = owns.filter(|_| is_found) {
         owns(turn)?;
     }
@@ -77,10 +77,10 @@ fn go(world: &World, arguments: &Arguments, owns: Option<Owns<'_>>) -> Result<Ex
     let steps = plan.steps();
     if is_found {
         // The last turn may have run commands alone, and then it is not this one.
-        notice(world, &told(turn));
+        ctx.notice(&told(turn));
     }
     if !dry_run {
-        plan.carry_out(&world.clock.stamp())?;
+        plan.carry_out(&ctx.clock.stamp())?;
     }
     let line = |step: &Step| {
         let (verb, path) = match (step, dry_run) {
@@ -93,19 +93,10 @@ fn go(world: &World, arguments: &Arguments, owns: Option<Owns<'_>>) -> Result<Ex
     };
     let text: String = steps.iter().map(line).collect();
     if text.is_empty() {
-        notice(
-            world,
-            &format!("all is as it was before turn {} already", turn.id),
-        );
+        ctx.notice(&format!("all is as it was before turn {} already", turn.id));
     }
-    world.terminal.print(&text)?;
+    ctx.terminal.print(&text)?;
     Ok(Exit::Answered)
-}
-
-fn notice(world: &World, text: &str) {
-    if !world.shared.quiet {
-        world.terminal.complain(&format!("nanobot: {text}"));
-    }
 }
 
 /// Which turn it is, for whoever named none.
@@ -148,7 +139,7 @@ fn shown(path: &Path) -> String {
 }
 
 /// The turn that is meant.
-fn chosen<'a>(world: &World, turns: &'a [Turn], id: Option<u64>, way: Way) -> Result<&'a Turn> {
+fn chosen<'a>(ctx: &Context, turns: &'a [Turn], id: Option<u64>, way: Way) -> Result<&'a Turn> {
     if let Some(id) = id {
         let turn = turns.iter().find(|turn| turn.id == id).ok_or_else(|| {
             fail_hint(
@@ -167,7 +158,7 @@ fn chosen<'a>(world: &World, turns: &'a [Turn], id: Option<u64>, way: Way) -> Re
     }
     let here = std::env::current_dir().unwrap_or_default();
     // The journal has real paths.
-    let home = &world.paths.home;
+    let home = &ctx.paths.home;
     let home = std::fs::canonicalize(home).unwrap_or_else(|_| home.clone());
     let mut ours = turns.iter().filter(|turn| concerns(turn, &here, &home));
     let (found, what) = match way {
@@ -192,7 +183,7 @@ fn chosen<'a>(world: &World, turns: &'a [Turn], id: Option<u64>, way: Way) -> Re
     })
 }
 
-fn listed(world: &World, turns: &[Turn], as_json: bool) -> String {
+fn listed(ctx: &Context, turns: &[Turn], as_json: bool) -> String {
     if as_json {
         let line = |turn: &Turn| {
             let paths: Vec<String> = turn
@@ -214,7 +205,7 @@ fn listed(world: &World, turns: &[Turn], as_json: bool) -> String {
         return turns.iter().map(line).collect();
     }
     if turns.is_empty() {
-        notice(world, "no turn has changed a file");
+        ctx.notice("no turn has changed a file");
     }
     let columns = [
         ("TURN", Side::Right),
@@ -232,7 +223,7 @@ fn listed(world: &World, turns: &[Turn], as_json: bool) -> String {
             turn.entries.len().to_string(),
             turn.undone.as_ref().map_or("", |_| "undone").to_owned(),
             harmless(&turn.about.session),
-            harmless(&world.paths.display(&turn.about.directory)),
+            harmless(&ctx.paths.display(&turn.about.directory)),
         ]
     };
     let rows: Vec<Vec<String>> = turns.iter().map(row).collect();

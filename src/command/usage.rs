@@ -1,12 +1,12 @@
 //! `nanobot usage`: what the ledger tells of tokens, money and runs.
 
-use super::columns::{Side, aligned, clipped};
-use super::since::Start;
-use crate::World;
 use crate::cli::{By, Usage as Arguments};
 use crate::error::Exit;
 use crate::ledger::{Entry, Ledger, Totals, rounded};
-use crate::settings::{Budget, Config, Overrides, Settings};
+use crate::ops::context::Context;
+use crate::ops::since::Start;
+use crate::report::columns::{Side, aligned, clipped};
+use crate::settings::Budget;
 use crate::sys::terminal::{Page, harmless};
 use anyhow::Result;
 use console::{Style, measure_text_width};
@@ -24,19 +24,18 @@ const SHORTEST: usize = 10;
 /// A bar of fewer columns than this tells nothing.
 const LEAST: usize = 8;
 
-pub fn run(world: &World, arguments: &Arguments) -> Result<Exit> {
+pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
     let Arguments { by, since, json } = *arguments;
-    let config = Config::load(&world.paths.config)?;
-    let settings = Settings::resolve(&config, &world.env, &Overrides::default(), &world.paths)?;
-    let start = Start::of(since, &world.clock.now());
+    let settings = ctx.settings()?;
+    let start = Start::of(since, &ctx.clock.now());
     if let By::Tool | By::Server | By::Skill = by {
-        offered::run(world, by, &start, json)?;
+        offered::run(ctx, by, &start, json)?;
         return Ok(Exit::Answered);
     }
     let mut groups: BTreeMap<Name, Sum> = BTreeMap::new();
     let mut total = Sum::default();
     let mut odd = 0_u64;
-    let ledger = Ledger::new(&world.paths.root, &world.clock);
+    let ledger = Ledger::new(&ctx.paths.root, &ctx.clock);
     let spent = ledger.entries(&mut |entry| match entry {
         Some(entry) if start.reaches(entry.time, entry.day) => {
             groups.entry(Name::of(by, &entry)).or_default().add(&entry);
@@ -46,8 +45,8 @@ pub fn run(world: &World, arguments: &Arguments) -> Result<Exit> {
         None => odd += 1,
     })?;
     let notice = |text: &str| {
-        if !world.shared.quiet {
-            world.terminal.complain(&format!("nanobot: {text}"));
+        if !ctx.quiet {
+            ctx.terminal.complain(&format!("nanobot: {text}"));
         }
     };
     if odd > 0 {
@@ -61,13 +60,13 @@ pub fn run(world: &World, arguments: &Arguments) -> Result<Exit> {
         Some(_) => {}
     }
     let groups = sorted(by, groups);
-    let mut page = Page::on(world.terminal);
+    let mut page = Page::on(ctx.terminal);
     if json {
         for (name, sum) in &groups {
             page.put_json_text(&line(by, name, sum))?;
         }
     } else {
-        table(by, &groups, &total, world.terminal.width(), &mut page)?;
+        table(by, &groups, &total, ctx.terminal.width(), &mut page)?;
         let budget = spent.and_then(|spent| budget(settings.budget, &spent));
         page.put(&budget.unwrap_or_default())?;
     }

@@ -1,7 +1,7 @@
 //! The turn limit: so many requests, then a closing one without tools.
 
-use super::{Guard, State, Verdict};
-use crate::turn::ending::Cause;
+use crate::event::StopReason;
+use crate::turn::guard::{Guard, GuardAction, TurnState};
 
 /// Ends a turn after `limit` requests to the model.
 pub struct Iterations {
@@ -9,12 +9,12 @@ pub struct Iterations {
 }
 
 impl Guard for Iterations {
-    fn before(&mut self, state: &State<'_>) -> Verdict {
+    fn before(&mut self, state: &TurnState<'_>) -> GuardAction {
         if state.iterations < self.limit {
-            return Verdict::GoOn;
+            return GuardAction::Continue;
         }
-        Verdict::Close {
-            cause: Cause::IterationLimit,
+        GuardAction::Finish {
+            cause: StopReason::IterationLimit,
             words: format!(
                 "[nanobot] This turn has used all of its {} requests, and no tool can be called any more. \
                  Answer now: what you found or did, and what is left to do.",

@@ -1,8 +1,8 @@
 //! Sub-agents end with the run that started them. Where that was killed, their reports never come; the model is told once,
 //! so that it neither waits for them nor makes them up.
 
-use super::{Guard, State, Verdict};
 use crate::history::spawned::{TOOL, unheard};
+use crate::turn::guard::{Guard, GuardAction, TurnState};
 
 /// Says which sub-agents of an earlier run are lost. It looks once, before this run has started any.
 #[derive(Default)]
@@ -11,15 +11,15 @@ pub struct Lost {
 }
 
 impl Guard for Lost {
-    fn before(&mut self, state: &State<'_>) -> Verdict {
+    fn before(&mut self, state: &TurnState<'_>) -> GuardAction {
         if std::mem::replace(&mut self.has_looked, true) {
-            return Verdict::GoOn;
+            return GuardAction::Continue;
         }
         let lost = unheard(state.sent).into_iter();
         let lost: Vec<String> = lost.map(|number| format!("`{TOOL}{number}`")).collect();
         match lost.is_empty() {
-            true => Verdict::GoOn,
-            false => Verdict::Add {
+            true => GuardAction::Continue,
+            false => GuardAction::Inject {
                 mark: "lost",
                 words: format!(
                     "[nanobot] The run that had started {} was ended from outside, and they with it: no report of theirs will \

@@ -1,8 +1,8 @@
 //! Tells the model when it begins to plan and when it may act again. What was told is read from the conversation itself, so
 //! that a compaction, which sweeps it away, and another run under another profile are seen without a note of ours.
 
-use super::{Guard, State, Verdict};
 use crate::message::{Message, plain_text};
+use crate::turn::guard::{Guard, GuardAction, TurnState};
 
 /// Says once that this run plans, or that it does so no more.
 pub struct Plan {
@@ -16,17 +16,17 @@ const ENTERED: &str = "[nanobot] Plan mode: you may look at everything that you 
 const LEFT: &str = "[nanobot] Plan mode is over: from now on you may act as your rules say.";
 
 impl Guard for Plan {
-    fn before(&mut self, state: &State<'_>) -> Verdict {
+    fn before(&mut self, state: &TurnState<'_>) -> GuardAction {
         match (self.reads_only, plans(state.sent)) {
-            (true, false) => Verdict::Add {
+            (true, false) => GuardAction::Inject {
                 mark: "plan",
                 words: ENTERED.into(),
             },
-            (false, true) => Verdict::Add {
+            (false, true) => GuardAction::Inject {
                 mark: "plan",
                 words: LEFT.into(),
             },
-            _ => Verdict::GoOn,
+            _ => GuardAction::Continue,
         }
     }
 }
@@ -46,7 +46,7 @@ fn plans(sent: &[Message]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{ENTERED, Guard, LEFT, Plan, State, Verdict};
+    use super::{ENTERED, Guard, GuardAction, LEFT, Plan, TurnState};
     use crate::message::{Message, Part, User};
 
     #[test]
@@ -60,7 +60,7 @@ mod tests {
                 })
             };
             let sent: Vec<Message> = said.iter().map(message).collect();
-            let state = State {
+            let state = TurnState {
                 denials: &[],
                 iterations: 0,
                 context: 0,
@@ -69,7 +69,7 @@ mod tests {
                 turn: &sent,
             };
             let found = match (Plan { reads_only }).before(&state) {
-                Verdict::Add { words, .. } => Some(words),
+                GuardAction::Inject { words, .. } => Some(words),
                 _ => None,
             };
             assert_eq!(found.as_deref(), expect, "{reads_only} {said:?}");

@@ -1,9 +1,9 @@
 //! A model that makes the same failing call over and over is stopped, and one that asks for the same refused thing
 //! sooner: it costs money and leads nowhere.
 
-use super::{Guard, State, Verdict};
+use crate::event::{Denial, StopReason};
 use crate::message::{Message, ToolCall};
-use crate::turn::ending::{Cause, Denial};
+use crate::turn::guard::{Guard, GuardAction, TurnState};
 
 /// How often a call may fail in the same way, one after another, before the turn ends. Two repeats can be a retry
 /// that makes sense, as after a time-out; the fifth never did.
@@ -16,10 +16,10 @@ const REFUSALS: usize = 3;
 pub struct Repeats;
 
 impl Guard for Repeats {
-    fn before(&mut self, state: &State<'_>) -> Verdict {
+    fn before(&mut self, state: &TurnState<'_>) -> GuardAction {
         if let Some(tool) = refused(state.denials, state.turn) {
-            return Verdict::Close {
-                cause: Cause::Refused,
+            return GuardAction::Finish {
+                cause: StopReason::Refused,
                 words: format!(
                     "[nanobot] The same call of `{tool}` was refused {REFUSALS} times; no tool can be called any more. \
                      Answer now: what you found or did, and what was refused."
@@ -27,15 +27,15 @@ impl Guard for Repeats {
             };
         }
         match failing(state.turn) {
-            Some((call, times)) if times >= LIMIT => Verdict::Close {
-                cause: Cause::RepeatedFailure,
+            Some((call, times)) if times >= LIMIT => GuardAction::Finish {
+                cause: StopReason::RepeatedFailure,
                 words: format!(
                     "[nanobot] The call of `{}` failed {times} times with the same arguments; no tool can be called any \
                      more. Answer now: what you found or did, and what stood in the way.",
                     call.name
                 ),
             },
-            _ => Verdict::GoOn,
+            _ => GuardAction::Continue,
         }
     }
 }

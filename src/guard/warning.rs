@@ -1,7 +1,7 @@
 //! A model that knows how much of its memory is used spends the rest with more care.
 
-use super::{Guard, State, Verdict};
 use crate::message::Message;
+use crate::turn::guard::{Guard, GuardAction, TurnState};
 
 /// The end of the id of what is said.
 const MARK: &str = "warning";
@@ -13,15 +13,15 @@ pub struct Warning {
 }
 
 impl Guard for Warning {
-    fn before(&mut self, state: &State<'_>) -> Verdict {
+    fn before(&mut self, state: &TurnState<'_>) -> GuardAction {
         let is_warning = |message: &Message| matches!(message, Message::User(user) if user.injected && user.id.ends_with(MARK));
         // Of a message that is long by itself the model knows.
         let is_reply = |message: &Message| matches!(message, Message::Assistant(_));
         let is_half = state.context.saturating_mul(2) >= self.threshold;
         if !is_half || state.sent.iter().any(is_warning) || !state.sent.iter().any(is_reply) {
-            return Verdict::GoOn;
+            return GuardAction::Continue;
         }
-        Verdict::Add {
+        GuardAction::Inject {
             mark: MARK,
             words: format!(
                 "[nanobot] This conversation has some {} tokens; at {} it is compacted to a summary. Read only what is \
@@ -34,7 +34,7 @@ impl Guard for Warning {
 
 #[cfg(test)]
 mod tests {
-    use super::{Guard, State, Verdict, Warning};
+    use super::{Guard, GuardAction, TurnState, Warning};
     use crate::message::{Message, Reply, User};
 
     #[test]
@@ -49,7 +49,7 @@ mod tests {
                 }),
             };
             let sent: Vec<Message> = ids.iter().map(message).collect();
-            let state = State {
+            let state = TurnState {
                 denials: &[],
                 iterations: 0,
                 context,
@@ -59,7 +59,7 @@ mod tests {
             };
             let verdict = Warning { threshold: 100 }.before(&state);
             assert_eq!(
-                matches!(verdict, Verdict::Add { .. }),
+                matches!(verdict, GuardAction::Inject { .. }),
                 expect,
                 "{context} {ids:?}"
             );

@@ -3,8 +3,8 @@
 
 use super::ends::ends;
 use super::weight;
+use crate::message::block;
 use crate::message::{Message, Part, User, plain_text};
-use crate::prompt::block;
 
 /// Tokens of the user's own words that are kept, at most: some fifteen thousand words.
 pub const WORDS: u64 = 20_000;

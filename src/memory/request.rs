@@ -1,9 +1,9 @@
 //! What is asked when memory is to be made of a conversation, and what stands for it where no model can be asked. Pure.
 
 use super::answer::TOOL;
+use crate::message::ToolSpec;
+use crate::message::block;
 use crate::message::{Message, plain_text};
-use crate::prompt::block;
-use crate::provider::ToolSpec;
 use serde_json::json;
 
 /// Characters of a tool's result that tell what it was about.

@@ -2,10 +2,10 @@
 //! parent may. It is made from flags, config and profile by whoever starts a run; the tools open by descriptor, and the
 //! sandbox keeps in the kernel, what is decided here by name.
 
+use crate::shell_quote::quoted;
 use core::net::IpAddr;
 use known::{CHANGING, LOOKING};
 use net::Net;
-use quote::quoted;
 use reach::{Access, PathRule, Reach};
 use regex::Regex;
 use rule::{Effect, Pattern, Rule};
@@ -14,7 +14,6 @@ use serde_json::Value;
 pub mod known;
 pub mod net;
 pub mod profile;
-pub mod quote;
 pub mod reach;
 pub mod rule;
 pub mod secrets;

@@ -8,9 +8,9 @@
 
 use super::Refusal;
 use super::net::Net;
-use super::quote::quoted;
 use super::reach::{Access, Reach};
 use crate::message::{Message, Part, Reply, ToolResult, User};
+use crate::shell_quote::quoted;
 use addresses::{address, addresses, folded, hosts, is_one, key, names};
 use serde_json::Value;
 use std::collections::{BTreeSet, HashMap, HashSet};

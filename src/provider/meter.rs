@@ -4,7 +4,8 @@
 use super::registry::facts::Prices;
 use super::{Delta, Provider, ProviderError, Request, Tell};
 use crate::error::{Exit, Stop, fail_hint};
-use crate::ledger::{Account, Call, Ledger, Limits, Reservation, dollars};
+use crate::format::dollars;
+use crate::ledger::{Account, Call, Ledger, Limits, Reservation};
 use crate::message::{Message, Part, Reply, Usage};
 use crate::sys::signal;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};

@@ -5,7 +5,7 @@
 
 use crate::error::{Exit, fail, fail_hint};
 use crate::event::Event;
-use crate::message::{Message, Reply};
+use crate::message::{Message, Reply, ToolSpec};
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
@@ -91,15 +91,6 @@ pub struct Sampling {
     pub temperature: Option<f64>,
     /// `minimal`, `low`, `medium`, `high` or what else the model takes.
     pub reasoning_effort: Option<String>,
-}
-
-/// What the model is told of a tool.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ToolSpec {
-    pub name: String,
-    pub description: String,
-    /// A JSON schema of type object.
-    pub parameters: Value,
 }
 
 /// A piece of a reply, or news about getting it.

@@ -1,10 +1,11 @@
 //! Events and the result as JSON: the private shapes behind `--output-format json` and `stream-json`, version 1.
 
 use crate::error::{Exit, exit_of, hint_of};
+use crate::event::Denial;
 use crate::event::{Event, Outcome};
 use crate::message::{ToolCall, Usage, plain_text};
 use crate::sys::clock::Clock;
-use crate::turn::ending::{Calls, Denial, Ending};
+use crate::turn::ending::{Calls, Ending};
 use serde_json::{Map, Value, json};
 use std::path::PathBuf;
 use std::time::Duration;

@@ -46,6 +46,12 @@ pub struct Remark {
 }
 
 impl Config {
+    /// The value at a dotted path of the file itself. `null` counts as absent.
+    pub fn get_path(&self, path: &str) -> Option<&Value> {
+        let path: Vec<&str> = path.split('.').collect();
+        find(self.value(), &path).filter(|value| !value.is_null())
+    }
+
     /// Read the file; a missing one is an empty config. Fails with 78 when it is no config, and with 74 when it
     /// cannot be read. A named pipe is none: it would keep every command waiting, and a TAB. One that our caller has opened,
     /// as `/dev/stdin` or by `<(…)`, is read to its end.

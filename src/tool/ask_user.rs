@@ -2,7 +2,7 @@
 //! answer while the model works, and it has to settle what it can.
 
 use super::{Case, Effect, Failure, Output, Tool};
-use crate::provider::ToolSpec;
+use crate::message::ToolSpec;
 use serde_json::{Value, json};
 use std::sync::Arc;
 

@@ -5,9 +5,9 @@
 //! his is in what is sent. A job is bound by what its run might do, and there are no more than [`MOST`] that runs have made.
 
 use super::{Effect, Failure, Output, Tool};
+use crate::message::ToolSpec;
 use crate::policy::seen::Seen;
 use crate::policy::{Policy, Refusal};
-use crate::provider::ToolSpec;
 use serde_json::{Value, json};
 use std::sync::Arc;
 

@@ -4,7 +4,7 @@
 
 use super::files::Files;
 use super::{Effect, Failure, Output, Tool, changes};
-use crate::provider::ToolSpec;
+use crate::message::ToolSpec;
 use serde_json::{Value, json};
 use std::sync::Arc;
 

@@ -4,7 +4,7 @@
 use super::files::Files;
 use super::{Effect, Failure, MASKED, Output, Tool};
 use crate::diff::Diff;
-use crate::provider::ToolSpec;
+use crate::message::ToolSpec;
 use crate::sys::secret;
 use serde_json::{Value, json};
 use std::ops::Range;

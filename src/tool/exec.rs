@@ -4,8 +4,8 @@
 use super::fence::{self, Tools};
 use super::files::Files;
 use super::{Effect, Failure, Output, Tool};
+use crate::message::ToolSpec;
 use crate::policy::Refusal;
-use crate::provider::ToolSpec;
 use crate::sys::env::{Env, INSIDE};
 use crate::sys::letters::Letters;
 use crate::sys::process::{self, Spec};

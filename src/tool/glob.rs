@@ -3,7 +3,7 @@
 use super::files::Files;
 use super::walk::{self, LOOKED_AT, Terms};
 use super::{Effect, Failure, Output, Tool};
-use crate::provider::ToolSpec;
+use crate::message::ToolSpec;
 use globset::{GlobBuilder, GlobMatcher};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};

@@ -6,7 +6,7 @@ use super::files::Files;
 use super::glob::{matcher as glob_matcher, page};
 use super::walk::{self, LOOKED_AT, Terms};
 use super::{Effect, Failure, Output, Tool};
-use crate::provider::ToolSpec;
+use crate::message::ToolSpec;
 use crate::sys::signal;
 use grep_matcher::{LineTerminator, Matcher};
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};

@@ -2,7 +2,7 @@
 
 use super::files::Files;
 use super::{Effect, Failure, Output, Tool};
-use crate::provider::ToolSpec;
+use crate::message::ToolSpec;
 use crate::sys::store::size_in_words;
 use serde_json::{Value, json};
 use std::path::Path;

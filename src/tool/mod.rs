@@ -5,11 +5,11 @@
 
 use crate::diff::Diff;
 use crate::event::{Event, Outcome};
+use crate::message::ToolSpec;
 use crate::message::{Message, Part, ToolCall, ToolResult};
 use crate::policy::reach::Reach;
 use crate::policy::seen::{Heeded, Seen};
 use crate::policy::{Decision, Policy, Refusal};
-use crate::provider::ToolSpec;
 use crate::sys::secret::{self, hide};
 use crate::sys::{defect, leash};
 use serde_json::Value;
@@ -507,7 +507,7 @@ fn without_keys(mut parts: Vec<Part>) -> Vec<Part> {
 mod tests {
     use super::{Effect, Failure, Output, Tool, Toolbox};
     use crate::message::ToolCall;
-    use crate::provider::ToolSpec;
+    use crate::message::ToolSpec;
     use serde_json::{Value, json};
     use std::sync::Arc;
 

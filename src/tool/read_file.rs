@@ -2,8 +2,8 @@
 
 use super::files::Files;
 use super::{Effect, Failure, Output, Tool};
+use crate::message::ToolSpec;
 use crate::message::{Image, Part};
-use crate::provider::ToolSpec;
 use crate::skill;
 use crate::sys::input::image_type;
 use serde_json::{Value, json};

@@ -2,7 +2,7 @@
 //! Who really starts one is behind [`Starts`]: a tool knows neither turns nor models.
 
 use super::{Effect, Failure, Output, Tool};
-use crate::provider::ToolSpec;
+use crate::message::ToolSpec;
 use serde_json::{Value, json};
 
 /// Who starts sub-agents.

@@ -2,7 +2,7 @@
 //! the result of each call.
 
 use super::{Effect, Failure, Output, Tool};
-use crate::provider::ToolSpec;
+use crate::message::ToolSpec;
 use serde_json::{Value, json};
 use std::sync::{Mutex, PoisonError};
 

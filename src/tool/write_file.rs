@@ -2,7 +2,7 @@
 
 use super::files::{Files, Written};
 use super::{Effect, Failure, MASKED, Output, Tool, changes};
-use crate::provider::ToolSpec;
+use crate::message::ToolSpec;
 use crate::sys::secret;
 use serde_json::{Value, json};
 use std::sync::Arc;

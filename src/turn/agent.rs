@@ -1,11 +1,12 @@
 //! Whom a turn is run with: the model, its tools, its guards.
 
 use super::beside::Beside;
-use crate::guard::Guard;
 use crate::history::weight;
 use crate::message::Message;
-use crate::provider::{Calls, Provider, Request, Sampling, ToolSpec};
+use crate::message::ToolSpec;
+use crate::provider::{Calls, Provider, Request, Sampling};
 use crate::tool::Toolbox;
+use crate::turn::guard::Guard;
 use serde_json::Value;
 
 /// All that a turn needs besides its conversation.

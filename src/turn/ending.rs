@@ -1,7 +1,7 @@
 //! How a turn ends: with an answer, short of one, or with a failure; and what it cost.
 
 use crate::error::{Exit, fail, fail_hint};
-use crate::event::Outcome;
+use crate::event::{Denial, Outcome, StopReason};
 use crate::message::{Finish, Reply, Usage};
 use crate::session::Stats;
 use crate::tool::Done;
@@ -11,7 +11,7 @@ use std::time::Duration;
 /// How a turn went.
 #[derive(Debug, Default)]
 pub struct Ending {
-    pub cause: Cause,
+    pub cause: StopReason,
     /// The answer, or what there is of one.
     pub text: String,
     /// The text is not a whole answer.
@@ -19,32 +19,6 @@ pub struct Ending {
     pub tally: Tally,
     /// What went wrong. With a text, the answer was complete and something failed around it, such as the disk.
     pub error: Option<anyhow::Error>,
-}
-
-/// Why a turn ended.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Cause {
-    #[default]
-    Answered,
-    IterationLimit,
-    OutputLimit,
-    RepeatedFailure,
-    /// The policy refused the same thing again and again.
-    Refused,
-    /// The model, or its provider's filter, would not say all of it.
-    Declined,
-    Failed,
-}
-
-impl Cause {
-    pub fn exit(self) -> Exit {
-        match self {
-            Self::Answered => Exit::Answered,
-            Self::IterationLimit | Self::OutputLimit | Self::RepeatedFailure => Exit::Limit,
-            Self::Refused => Exit::Refused,
-            Self::Declined | Self::Failed => Exit::Failed,
-        }
-    }
 }
 
 /// What a turn cost.
@@ -78,17 +52,6 @@ pub struct Calls {
     pub denied: u32,
     /// Those that were not run, since there is no such tool or its arguments made no sense.
     pub skipped: u32,
-}
-
-/// A call that the policy forbade.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Denial {
-    pub call: String,
-    pub tool: String,
-    /// What the model was told.
-    pub words: String,
-    /// The flag that would have granted it.
-    pub grant: Option<String>,
 }
 
 impl Tally {
@@ -250,5 +213,17 @@ pub(super) fn answered_nothing(reply: &Reply) -> anyhow::Error {
             )
         }
         _ => fail(Exit::Failed, "the model answered nothing"),
+    }
+}
+
+/// The exit status of a turn that stopped for `reason`.
+pub fn exit_status(reason: StopReason) -> Exit {
+    match reason {
+        StopReason::Answered => Exit::Answered,
+        StopReason::IterationLimit | StopReason::OutputLimit | StopReason::RepeatedFailure => {
+            Exit::Limit
+        }
+        StopReason::Refused => Exit::Refused,
+        StopReason::Declined | StopReason::Failed => Exit::Failed,
     }
 }

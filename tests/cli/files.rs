@@ -3,9 +3,9 @@
 use crate::server::{calls, calls_all, says};
 use crate::story::{Story, write};
 use crate::undo::tree;
+use nanobot::message::ToolSpec;
 use nanobot::message::plain_text;
 use nanobot::policy::reach::{Reach, Root};
-use nanobot::provider::ToolSpec;
 use nanobot::tool::Tool;
 use nanobot::tool::delete_file::DeleteFile;
 use nanobot::tool::edit_file::EditFile;

@@ -5,11 +5,10 @@
 //! it means behind a tab, or that `files` or `dirs` are wanted, which a shell completes better by itself. Whatever goes wrong,
 //! there is nothing to complete then, and nothing is said: words would appear in the middle of the line that is typed.
 
-use crate::World;
-use crate::cli::Shared;
 use crate::cli::completions::{Completions, Shell};
 use crate::error::Exit;
 use crate::mcp::servers::Servers;
+use crate::ops::context::Context;
 use crate::sys::clock::Clock;
 use crate::sys::env::Env;
 use crate::sys::http::Connections;
@@ -53,8 +52,8 @@ fn script(shell: Shell) -> &'static str {
 fn answer(env: Env, terminal: Terminal, shell: Shell, words: &[OsString]) -> Option<String> {
     let line = Line::read(shell, words)?;
     let typed = line.words.clone();
-    let world = world(env, terminal, &typed)?;
-    let names = Arc::new(Names::new(world, typed));
+    let ctx = ctx(env, terminal, &typed)?;
+    let names = Arc::new(Names::new(ctx, typed));
     let mut command = names::attached(crate::command(), &names);
     let words: Vec<OsString> = line.words.iter().map(OsString::from).collect();
     let at = words.len() - 1;
@@ -100,7 +99,7 @@ fn row(shell: Shell, line: &Line, candidate: &CompletionCandidate) -> Option<Str
 }
 
 /// The world that the typed line would run in: with the config and the workspace that it names.
-fn world(env: Env, terminal: Terminal, typed: &[String]) -> Option<World> {
+fn ctx(env: Env, terminal: Terminal, typed: &[String]) -> Option<Context> {
     let flag = |short: &str, long: &str| {
         typed.windows(2).rev().find_map(|pair| {
             let joined = pair[0]
@@ -113,16 +112,13 @@ fn world(env: Env, terminal: Terminal, typed: &[String]) -> Option<World> {
     // The shell has not opened a tilde yet.
     let home = Paths::resolve(&env, None).ok()?;
     let path = |short, long| flag(short, long).map(|path| home.expand(&path));
-    let shared = Shared {
-        config: path("-c", "--config"),
+    let config = path("-c", "--config");
+    Some(Context {
+        paths: Paths::resolve(&env, config.as_deref()).ok()?,
+        clock: Clock::from_env(&env).ok()?,
         workspace: path("-w", "--workspace"),
         quiet: true,
-        ..Shared::default()
-    };
-    Some(World {
-        paths: Paths::resolve(&env, shared.config.as_deref()).ok()?,
-        clock: Clock::from_env(&env).ok()?,
-        shared,
+        config,
         env,
         terminal,
         connections: Connections::default(),

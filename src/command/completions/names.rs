@@ -1,11 +1,13 @@
 //! The names that stand behind flags and arguments: conversations, jobs, models, what the config has. They are looked up when
 //! the word under the cursor asks for them, from files alone: nobody is asked, and nothing is changed.
 
-use crate::World;
-use crate::command::{cron, granted, session as conversations, skill};
 use crate::mcp::cache::{Cache, Known};
 use crate::mcp::offer::{Offer, Offered};
 use crate::mcp::{name, words};
+use crate::ops::context::Context;
+use crate::ops::jobs::job_store;
+use crate::ops::permissions;
+use crate::ops::skills;
 use crate::policy::known::TOOLS;
 use crate::policy::profile;
 use crate::provider::login::Vendor;
@@ -129,7 +131,7 @@ fn attach(command: Command, path: &mut Vec<String>, names: &Arc<Names>) -> Comma
 
 /// What there is, in the world of the line that is typed.
 pub(super) struct Names {
-    world: World,
+    ctx: Context,
     typed: Vec<String>,
     /// What the shell is to complete by itself.
     wanted: OnceLock<Wanted>,
@@ -143,9 +145,9 @@ fn named(name: impl AsRef<str>, help: impl AsRef<str>) -> CompletionCandidate {
 }
 
 impl Names {
-    pub(super) fn new(world: World, typed: Vec<String>) -> Self {
+    pub(super) fn new(ctx: Context, typed: Vec<String>) -> Self {
         Self {
-            world,
+            ctx,
             typed,
             wanted: OnceLock::new(),
         }
@@ -194,20 +196,20 @@ impl Names {
     }
 
     fn config(&self) -> Option<Config> {
-        Config::load(&self.world.paths.config).ok()
+        Config::load(&self.ctx.paths.config).ok()
     }
 
     fn settings(&self) -> Option<Settings> {
         let flags = Overrides {
-            workspace: self.world.shared.workspace.clone(),
+            workspace: self.ctx.workspace.clone(),
             ..Overrides::default()
         };
-        let World { env, paths, .. } = &self.world;
+        let Context { env, paths, .. } = &self.ctx;
         Settings::resolve(&self.config()?, env, &flags, paths).ok()
     }
 
     fn sessions(&self) -> Option<Found> {
-        let place = conversations::place(&self.world, &self.settings()?).ok()?;
+        let place = self.ctx.session_place(&self.settings()?).ok()?;
         let listing = session::list(&place).ok()?;
         let sessions = listing.sessions.iter();
         Some(
@@ -218,14 +220,14 @@ impl Names {
     }
 
     fn trash(&self) -> Option<Found> {
-        let place = conversations::place(&self.world, &self.settings()?).ok()?;
+        let place = self.ctx.session_place(&self.settings()?).ok()?;
         let gone = session::trash(&place).ok()?;
         Some(gone.iter().map(|gone| named(&gone.key, "")).collect())
     }
 
     /// Ids, and the names that one job alone has.
     fn jobs(&self) -> Option<Found> {
-        let jobs = cron::store(&self.world, &self.settings()?).jobs().ok()?;
+        let jobs = job_store::open(&self.ctx, &self.settings()?).jobs().ok()?;
         let ids = jobs.iter().map(|job| named(&job.id, &job.name));
         let alone = jobs
             .iter()
@@ -235,7 +237,7 @@ impl Names {
     }
 
     fn skills(&self) -> Option<Found> {
-        let found = skill::look(&self.world, &self.settings()?, Path::new(".")).ok()?;
+        let found = skills::find(&self.ctx, &self.settings()?, Path::new(".")).ok()?;
         let skills = found.skills.iter();
         Some(
             skills
@@ -272,9 +274,9 @@ impl Names {
 
     /// What `server` offered when it was last asked.
     fn offered(&self, server: &Server) -> Option<Offer> {
-        let World {
+        let Context {
             env, paths, clock, ..
-        } = &self.world;
+        } = &self.ctx;
         match Cache::at(&paths.mcp(), clock, env).get(server)? {
             Known::Offers(offer) => Some(offer),
             Known::Failed { .. } => None,
@@ -318,7 +320,7 @@ impl Names {
             let known = built_in.find(|(known, _)| *known == name);
             known.map_or("your own", |(_, about)| about)
         };
-        let names = granted::names(&self.world);
+        let names = permissions::names(&self.ctx);
         names.iter().map(|name| named(name, about(name))).collect()
     }
 

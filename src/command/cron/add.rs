@@ -1,25 +1,28 @@
 //! `cron add`, and what it shares with `cron edit` and `heartbeat enable`: when a job runs, and what is answered.
 
-use super::sync::{self, Which};
-use super::terms::{self, Given};
-use super::{store, words, zones};
-use crate::World;
-use crate::cli::Grants;
 use crate::cli::cron as cli;
-use crate::command::asker;
+use crate::command::arguments::{self, grants as from_flags, job_flags};
 use crate::cron::expression::Expression;
 use crate::cron::job::{Delivery, Job, State, Terms};
+use crate::cron::schedule::CatchUp;
 use crate::cron::schedule::{self, Schedule};
 use crate::cron::store::Store;
 use crate::error::{Exit, fail, fail_hint};
+use crate::ops::context::Context;
+use crate::ops::jobs::crontab_sync::{self, JobFilter};
+use crate::ops::jobs::job_options::{self, Given};
+use crate::ops::jobs::job_store;
+use crate::ops::jobs::time_format;
+use crate::ops::jobs::time_zone;
+use crate::ops::jobs::timing;
+use crate::ops::model;
+use crate::ops::permissions::Grants;
 use crate::settings::Settings;
 use crate::sys::input::{self, Reading};
-use crate::sys::secret::random_hex;
 use crate::sys::signal;
-use anyhow::{Context, Result};
+use anyhow::{Context as _, Result};
 use jiff::Timestamp;
 use std::path::PathBuf;
-use std::time::Duration;
 
 /// Letters of the message that name a job without a name.
 const NAME: usize = 30;
@@ -33,32 +36,32 @@ const LIKE: f64 = 0.8;
 /// How many runs are told ahead.
 const AHEAD: usize = 3;
 
-pub(super) fn run(world: &World, arguments: &cli::Add) -> Result<Exit> {
+pub(super) fn run(ctx: &Context, add: &cli::Add) -> Result<Exit> {
     let cli::Add {
         name,
         message,
         flags,
-    } = arguments;
+    } = add;
     let cli::Flags {
         schedule,
         terms,
         grants,
         config: _,
     } = flags;
-    let grants = &at_home(world, grants);
-    let settings = super::settings(world)?;
-    let store = store(world, &settings);
+    let grants = &at_home(ctx, &from_flags(grants));
+    let settings = ctx.settings()?;
+    let store = job_store::open(ctx, &settings);
     check_place(terms, None)?;
-    let now = world.clock.timestamp();
+    let now = ctx.clock.timestamp();
     let mut notices = Vec::new();
-    let when = when(world, schedule, None, now, &mut notices)?.ok_or_else(without_schedule)?;
+    let when = when(ctx, schedule, None, now, &mut notices)?.ok_or_else(without_schedule)?;
     let message = message_of(message)?;
-    let name = match name.as_deref().map(words::one_line) {
+    let name = match name.as_deref().map(time_format::one_line) {
         Some(name) if !name.is_empty() => name,
-        _ => words::one_line(&message).chars().take(NAME).collect(),
+        _ => time_format::one_line(&message).chars().take(NAME).collect(),
     };
     let mut job = Job {
-        id: fresh_id(&store)?,
+        id: job_store::unused_id(&store)?,
         name,
         enabled: true,
         delete_after_run: matches!(when, Schedule::At(_)),
@@ -66,22 +69,22 @@ pub(super) fn run(world: &World, arguments: &cli::Add) -> Result<Exit> {
         message,
         delivery: Delivery::default(),
         session: None,
-        created: to_the_millisecond(now),
+        created: timing::to_the_millisecond(now),
         state: State::default(),
         terms: Some(Terms::default()),
     };
-    let catch_up = schedule.catch_up.or(default_catch_up(&job));
-    let given = terms::put(world, &mut job, terms, catch_up, grants)?;
-    notices.extend(unpriced(world, &job, &given));
-    note_next(world, &mut job, now);
+    let catch_up = arguments::catch_up(schedule.catch_up).or(default_catch_up(&job));
+    let given = job_options::put(ctx, &mut job, &job_flags(terms), catch_up, grants)?;
+    notices.extend(unpriced(ctx, &job, &given));
+    timing::note_next(ctx, &mut job, now);
     // A new file would say of all others that they are gone. Where nobody can read the crontab, no line is lost either.
-    if let (false, Ok(lines)) = (store.file().exists(), sync::lines(world, &settings)) {
-        sync::insist_on_file(&store, &lines)?;
+    if let (false, Ok(lines)) = (store.file().exists(), crontab_sync::lines(ctx, &settings)) {
+        crontab_sync::insist_on_file(&store, &lines)?;
     }
     store.add(&job, now, None)?;
-    notices.extend(terms::consequences(world, &job, grants, &given));
+    notices.extend(job_options::consequences(ctx, &job, grants, &given));
     answer(
-        world,
+        ctx,
         &settings,
         &store,
         &job,
@@ -91,9 +94,9 @@ pub(super) fn run(world: &World, arguments: &cli::Add) -> Result<Exit> {
 }
 
 /// `grants` with `~` for the home, where a shell has left it as it was typed.
-pub(super) fn at_home(world: &World, grants: &Grants) -> Grants {
+pub(super) fn at_home(ctx: &Context, grants: &Grants) -> Grants {
     let expand = |path: &PathBuf| match path.to_str() {
-        Some(text) if text == "~" || text.starts_with("~/") => world.paths.expand(text),
+        Some(text) if text == "~" || text.starts_with("~/") => ctx.paths.expand(text),
         _ => path.clone(),
     };
     let mut grants = grants.clone();
@@ -130,21 +133,15 @@ pub(super) fn check_place(flags: &cli::Terms, channel: Option<&str>) -> Result<(
 }
 
 /// What to say of a limit of dollars where no price is known.
-pub(super) fn unpriced(world: &World, job: &Job, given: &Given) -> Option<String> {
+pub(super) fn unpriced(ctx: &Context, job: &Job, given: &Given) -> Option<String> {
     let terms = job
         .terms
         .as_ref()
         .filter(|terms| terms.max_cost.is_some())?;
-    let world = terms::with_config(world, terms);
+    let ctx = job_options::with_config(ctx, terms);
     // Where nobody can be asked at all, that is told by itself.
-    let way = asker::way(
-        &world,
-        &given.settings,
-        &given.settings.asked[0],
-        false,
-        true,
-    )
-    .ok()?;
+    let way = model::resolve_endpoint(&ctx, &given.settings, &given.settings.asked[0], false, true)
+        .ok()?;
     let model = &way.choice.model;
     way.choice.prices.is_none().then(|| {
         format!(
@@ -154,26 +151,9 @@ pub(super) fn unpriced(world: &World, job: &Job, given: &Given) -> Option<String
     })
 }
 
-/// An id that no job has, nor had: a record may be left of it. A file that cannot be read is told here, before anything is
-/// written.
-pub(super) fn fresh_id(store: &Store) -> Result<String> {
-    let jobs = store.jobs()?;
-    loop {
-        let id = random_hex(4);
-        if jobs.iter().all(|job| job.id != id) && !store.folder(&id)?.exists() {
-            return Ok(id);
-        }
-    }
-}
-
 /// What becomes of a missed time, unless it is said: one that comes but once is caught up.
-pub(super) fn default_catch_up(job: &Job) -> Option<cli::CatchUp> {
-    matches!(job.schedule, Ok(Schedule::At(_))).then_some(cli::CatchUp::Once)
-}
-
-/// A time as the job file can keep it.
-pub(super) fn to_the_millisecond(time: Timestamp) -> Timestamp {
-    Timestamp::from_millisecond(time.as_millisecond()).unwrap_or(time)
+pub(super) fn default_catch_up(job: &Job) -> Option<CatchUp> {
+    matches!(job.schedule, Ok(Schedule::At(_))).then_some(CatchUp::Once)
 }
 
 fn without_schedule() -> anyhow::Error {
@@ -209,7 +189,7 @@ pub(super) fn message_of(message: &str) -> Result<String> {
 
 /// When a job runs, as the flags say; `None` where they do not. What they leave open is as `before`.
 pub(super) fn when(
-    world: &World,
+    ctx: &Context,
     flags: &cli::Schedule,
     before: Option<&Schedule>,
     now: Timestamp,
@@ -226,7 +206,7 @@ pub(super) fn when(
     let wrong = |flag: &str, words: String| fail(Exit::Usage, format!("`{flag}`: {words}"));
     let typed = match tz.as_deref() {
         Some("") => Some(None),
-        Some(name) => Some(Some(zones::known(name)?)),
+        Some(name) => Some(Some(time_zone::known(name)?)),
         None => None,
     };
     if let Some(text) = cron {
@@ -234,7 +214,7 @@ pub(super) fn when(
         let zone = match (typed, before) {
             (Some(zone), _) => zone,
             (None, Some(Schedule::Cron { zone, .. })) => zone.clone(),
-            (None, _) => zones::of_shell(world, now, notices),
+            (None, _) => time_zone::of_shell(ctx, now, notices),
         };
         return Ok(Some(Schedule::Cron { expression, zone }));
     }
@@ -258,83 +238,42 @@ pub(super) fn when(
     }
     let time = match (at, r#in) {
         (Some(text), _) => {
-            schedule::at(text, &zones::local(world), now).map_err(|words| wrong("--at", words))?
+            schedule::at(text, &time_zone::local(ctx), now).map_err(|words| wrong("--at", words))?
         }
         (_, Some(text)) => schedule::after(text, now).map_err(|words| wrong("--in", words))?,
         _ => return Ok(None),
     };
-    Ok(Some(Schedule::At(to_the_millisecond(time))))
-}
-
-/// Keep for the other program when the job runs next.
-pub(super) fn note_next(world: &World, job: &mut Job, now: Timestamp) {
-    job.state.next_run = match job.enabled {
-        true => coming(world, job, now, 1).first().copied(),
-        false => None,
-    };
-}
-
-/// The next times at which `job` runs, so many at most.
-pub(in crate::command) fn coming(
-    world: &World,
-    job: &Job,
-    now: Timestamp,
-    count: usize,
-) -> Vec<Timestamp> {
-    let Ok((schedule, zone)) = zones::plan(world, job) else {
-        return Vec::new();
-    };
-    let first = schedule.next(now.max(job.since()), job.created, &zone);
-    let follow = |time: &Timestamp| schedule.next(*time, job.created, &zone);
-    std::iter::successors(first, follow).take(count).collect()
-}
-
-/// When `job` runs, in words.
-pub(in crate::command) fn schedule_words(world: &World, job: &Job) -> String {
-    match zones::plan(world, job) {
-        // A moment is told by the clock of whoever asks.
-        Ok((schedule @ Schedule::At(_), _)) => schedule.words(&zones::local(world)),
-        Ok((schedule, zone)) => schedule.words(&zone),
-        Err(words) => format!("never: {words}"),
-    }
-}
-
-/// Let the heartbeat beat each time `period` has passed, from `now` on.
-pub(in crate::command) fn begin_every(job: &mut Job, period: Duration, now: Timestamp) {
-    let now = to_the_millisecond(now);
-    job.created = now;
-    job.schedule = Ok(Schedule::Every(period));
-    if let Some(terms) = &mut job.terms {
-        terms.since_ms = now.as_millisecond();
-        terms.every_ms = Some(i64::try_from(period.as_millis()).unwrap_or(i64::MAX));
-    }
+    Ok(Some(Schedule::At(timing::to_the_millisecond(time))))
 }
 
 /// Bring the crontab up to date, and say what was done and when the job runs.
-pub(in crate::command) fn answer(
-    world: &World,
+pub(crate) fn answer(
+    ctx: &Context,
     settings: &Settings,
     store: &Store,
     job: &Job,
     done: &str,
     notices: Vec<String>,
 ) -> Result<Exit> {
-    let projected = sync::project(world, settings, store, Which::Known);
+    let projected = crontab_sync::project(ctx, settings, store, JobFilter::Known);
     let others = projected.as_ref().ok();
     let others = others.and_then(|projected| projected.others(&job.id));
-    let now = zones::now(world);
-    let mut lines = vec![words::one_line(done), schedule_words(world, job)];
-    let times = coming(world, job, now.timestamp(), AHEAD);
+    let now = time_zone::now(ctx);
+    let mut lines = vec![
+        time_format::one_line(done),
+        timing::describe_schedule(ctx, job),
+    ];
+    let times = timing::upcoming_runs(ctx, job, now.timestamp(), AHEAD);
     if job.enabled && !times.is_empty() {
-        lines.push(format!("next: {}", words::moments(&times, &now)));
+        lines.push(format!("next: {}", time_format::moments(&times, &now)));
     }
     let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
-    world.terminal.print(&text)?;
+    ctx.terminal.print(&text)?;
     for text in notices.into_iter().chain(others) {
-        super::notice(world, &text);
+        ctx.notice(&text);
     }
-    Ok(sync::tell(
-        world,
+    Ok(crontab_sync::tell(
+        ctx,
         projected,
         "the job is kept all the same, but cron does not start it",
     ))

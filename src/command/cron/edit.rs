@@ -1,35 +1,41 @@
 //! `cron edit`: what is given changes, all else stays.
 
-use super::{add, terms, words};
-use crate::World;
+use super::add;
 use crate::cli::cron as cli;
+use crate::command::arguments::{self, grants as from_flags, job_flags};
 use crate::cron::job::{Job, Kind};
+use crate::cron::schedule::CatchUp;
 use crate::cron::schedule::Schedule;
 use crate::error::{Exit, fail_hint};
-use anyhow::{Context, Result};
+use crate::ops::context::Context;
+use crate::ops::jobs::job_options;
+use crate::ops::jobs::job_store;
+use crate::ops::jobs::time_format;
+use crate::ops::jobs::timing;
+use anyhow::{Context as _, Result};
 
-pub(super) fn run(world: &World, arguments: &cli::Edit) -> Result<Exit> {
+pub(super) fn run(ctx: &Context, edit: &cli::Edit) -> Result<Exit> {
     let cli::Edit {
         job: word,
         name,
         message,
         flags,
-    } = arguments;
+    } = edit;
     let cli::Flags {
         schedule,
         terms,
         grants,
         config: _,
     } = flags;
-    let grants = &add::at_home(world, grants);
-    let settings = super::settings(world)?;
-    let store = super::store(world, &settings);
-    let mut job = super::find(&store, word)?;
+    let grants = &add::at_home(ctx, &from_flags(grants));
+    let settings = ctx.settings()?;
+    let store = job_store::open(ctx, &settings);
+    let mut job = job_store::find(&store, word)?;
     // What only this program knows of it would have no place.
     store.folder(&job.id)?;
     add::check_place(terms, job.delivery.channel.as_deref())?;
     let before_all = kept(&job)?;
-    let now = world.clock.timestamp();
+    let now = ctx.clock.timestamp();
     let mut notices = Vec::new();
     let is_heartbeat = job
         .terms
@@ -47,25 +53,19 @@ pub(super) fn run(world: &World, arguments: &cli::Edit) -> Result<Exit> {
             "`nanobot cron add` for a job of its own",
         ));
     }
-    let mut catch_up = schedule.catch_up;
-    if let Some(when) = add::when(
-        world,
-        schedule,
-        job.schedule.as_ref().ok(),
-        now,
-        &mut notices,
-    )? {
+    let mut catch_up = arguments::catch_up(schedule.catch_up);
+    if let Some(when) = add::when(ctx, schedule, job.schedule.as_ref().ok(), now, &mut notices)? {
         let was_once = matches!(job.schedule, Ok(Schedule::At(_)));
         let is_once = matches!(when, Schedule::At(_));
         if was_once != is_once {
             catch_up = catch_up.or(Some(match is_once {
-                true => cli::CatchUp::Once,
-                false => cli::CatchUp::None,
+                true => CatchUp::Once,
+                false => CatchUp::None,
             }));
             job.delete_after_run = is_once;
         }
         match when {
-            Schedule::Every(period) if is_heartbeat => add::begin_every(&mut job, period, now),
+            Schedule::Every(period) if is_heartbeat => timing::begin_every(&mut job, period, now),
             when => {
                 if let Some(terms) = &mut job.terms {
                     terms.since_ms = now.as_millisecond();
@@ -74,7 +74,7 @@ pub(super) fn run(world: &World, arguments: &cli::Edit) -> Result<Exit> {
             }
         }
     }
-    if let Some(text) = name.as_deref().map(words::one_line) {
+    if let Some(text) = name.as_deref().map(time_format::one_line) {
         if text.is_empty() {
             return Err(fail_hint(
                 Exit::Usage,
@@ -87,16 +87,16 @@ pub(super) fn run(world: &World, arguments: &cli::Edit) -> Result<Exit> {
     if let Some(text) = message {
         job.message = add::message_of(text)?;
     }
-    let before = job.terms.as_ref().map(terms::grants_of).transpose()?;
-    let given = terms::put(world, &mut job, terms, catch_up, grants)?;
+    let before = job.terms.as_ref().map(job_options::grants_of).transpose()?;
+    let given = job_options::put(ctx, &mut job, &job_flags(terms), catch_up, grants)?;
     if terms.max_cost.is_some() || terms.model.is_some() {
-        notices.extend(add::unpriced(world, &job, &given));
+        notices.extend(add::unpriced(ctx, &job, &given));
     }
     if kept(&job)? == before_all {
         notices
             .push("nothing else is different: what the job may do is fixed anew, as of now".into());
     }
-    add::note_next(world, &mut job, now);
+    timing::note_next(ctx, &mut job, now);
     let edited = job.clone();
     let is_there = store.update(&job.id, now, |found| {
         let Job {
@@ -124,14 +124,14 @@ pub(super) fn run(world: &World, arguments: &cli::Edit) -> Result<Exit> {
         true
     })?;
     if !is_there {
-        return Err(super::nobody(&[], word));
+        return Err(job_store::unknown_job(&[], word));
     }
     if let Some(before) = before {
-        notices.extend(terms::replaced(&before, grants, &given)?);
+        notices.extend(job_options::replaced(&before, grants, &given)?);
     }
-    notices.extend(terms::consequences(world, &job, grants, &given));
+    notices.extend(job_options::consequences(ctx, &job, grants, &given));
     let done = format!("✓ Changed job '{}' ({})", job.name, job.id);
-    add::answer(world, &settings, &store, &job, &done, notices)
+    add::answer(ctx, &settings, &store, &job, &done, notices)
 }
 
 /// All of a job that flags say, for telling whether they said anything new.

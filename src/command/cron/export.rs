@@ -1,18 +1,19 @@
 //! `nanobot cron export`: the jobs for other schedulers, printed or written into a directory.
 
-use super::sync::{self, Surroundings};
-use super::{find, notice, settings, store, zones};
-use crate::World;
 use crate::cli::cron::{Export, Fleet};
 use crate::cron::export::{File, MARK, Planned, Site, crontab, kubernetes, systemd};
 use crate::cron::job::Job;
 use crate::cron::store::is_plain;
 use crate::error::{Exit, fail_hint};
-use crate::policy::quote::quoted;
+use crate::ops::context::Context;
+use crate::ops::jobs::crontab_sync::{self, Surroundings};
+use crate::ops::jobs::job_store;
+use crate::ops::jobs::timing;
 use crate::provider::registry::entry;
 use crate::settings::Settings;
+use crate::shell_quote::quoted;
 use crate::sys::{clock, store as files};
-use anyhow::{Context, Result};
+use anyhow::{Context as _, Result};
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -20,26 +21,26 @@ use std::path::{Path, PathBuf};
 /// Other users' programs read them, and there is no secret in them.
 const MODE: u32 = 0o644;
 
-pub(super) fn run(world: &World, arguments: &Export) -> Result<Exit> {
+pub(super) fn run(ctx: &Context, arguments: &Export) -> Result<Exit> {
     let Export {
         jobs: wanted,
         format,
         output,
         image,
     } = arguments;
-    let settings = settings(world)?;
-    let jobs = jobs(world, &settings, wanted)?;
+    let settings = ctx.settings()?;
+    let jobs = jobs(ctx, &settings, wanted)?;
     let mut failed = false;
     let mut complain = |cause: &str| {
         failed = true;
-        world.terminal.fail(cause);
+        ctx.terminal.fail(cause);
     };
-    let surroundings = Surroundings::of(world, &settings, &jobs)?;
+    let surroundings = Surroundings::of(ctx, &settings, &jobs)?;
     let (keys, asks_command) = keys(&settings);
-    let (system, system_name) = clock::system_zone(&world.env);
+    let (system, system_name) = clock::system_zone(&ctx.env);
     let site = Site {
         home: &surroundings.home,
-        root: &world.paths.root,
+        root: &ctx.paths.root,
         root_is_named: surroundings.root.is_some(),
         path: surroundings.path.as_deref(),
         program: &surroundings.program,
@@ -48,16 +49,16 @@ pub(super) fn run(world: &World, arguments: &Export) -> Result<Exit> {
         asks_command,
         system: &system,
         system_name: system_name.as_deref(),
-        now: world.clock.timestamp(),
+        now: ctx.clock.timestamp(),
     };
     let (mut made, mut lines, mut left_out) = (Vec::new(), Vec::new(), Vec::new());
     for job in &jobs {
-        let exported = planned(world, &surroundings, job, |planned| {
+        let exported = planned(ctx, &surroundings, job, |planned| {
             match format {
                 Fleet::Systemd => made.extend(systemd::files(&site, planned)?),
                 Fleet::Kubernetes => made.push(kubernetes::file(&site, planned, image)?),
                 Fleet::Crontab => {
-                    let (more, lacks) = sync::lines_of(world, &surroundings, job)?;
+                    let (more, lacks) = crontab_sync::lines_of(ctx, &surroundings, job)?;
                     lines.extend(more);
                     left_out = lacks;
                 }
@@ -79,13 +80,13 @@ pub(super) fn run(world: &World, arguments: &Export) -> Result<Exit> {
         _ => {}
     }
     if !left_out.is_empty() {
-        notice(
-            world,
-            &format!("the PATH of cron's runs lacks {}", left_out.join(", ")),
-        );
+        ctx.notice(&format!(
+            "the PATH of cron's runs lacks {}",
+            left_out.join(", ")
+        ));
     }
     match output {
-        None => world.terminal.print(&together(*format, &made))?,
+        None => ctx.terminal.print(&together(*format, &made))?,
         Some(directory) => {
             let written = write(directory, &made, &mut complain)?;
             let mut text: String = written
@@ -93,9 +94,9 @@ pub(super) fn run(world: &World, arguments: &Export) -> Result<Exit> {
                 .map(|path| format!("wrote {}\n", quoted(&path.display().to_string())))
                 .collect();
             text.extend(next(*format, directory, &written).map(|next| format!("then: {next}\n")));
-            world.terminal.print(&text)?;
+            ctx.terminal.print(&text)?;
             if wanted.is_empty() {
-                left_over(world, *format, directory, &made)?;
+                left_over(ctx, *format, directory, &made)?;
             }
         }
     }
@@ -103,23 +104,20 @@ pub(super) fn run(world: &World, arguments: &Export) -> Result<Exit> {
 }
 
 /// The jobs that `words` name; all that are enabled where there are none.
-fn jobs(world: &World, settings: &Settings, words: &[String]) -> Result<Vec<Job>> {
-    let store = store(world, settings);
+fn jobs(ctx: &Context, settings: &Settings, words: &[String]) -> Result<Vec<Job>> {
+    let store = job_store::open(ctx, settings);
     let mut jobs: Vec<Job> = Vec::new();
     if words.is_empty() {
         jobs.extend(store.jobs()?.into_iter().filter(|job| job.enabled));
     }
     for word in words {
-        let job = find(&store, word)?;
+        let job = job_store::find(&store, word)?;
         if !job.enabled {
-            notice(
-                world,
-                &format!(
-                    "{} is disabled: its runs do nothing until `nanobot cron enable {}`",
-                    quoted(&job.name),
-                    quoted(&job.id)
-                ),
-            );
+            ctx.notice(&format!(
+                "{} is disabled: its runs do nothing until `nanobot cron enable {}`",
+                quoted(&job.name),
+                quoted(&job.id)
+            ));
         }
         if jobs.iter().all(|known| known.id != job.id) {
             jobs.push(job);
@@ -157,7 +155,7 @@ fn keys(settings: &Settings) -> (Vec<&'static str>, bool) {
 /// # Errors
 /// In words, why it has none, or why the work cannot be done.
 fn planned(
-    world: &World,
+    ctx: &Context,
     surroundings: &Surroundings,
     job: &Job,
     work: impl FnOnce(&Planned) -> Result<(), String>,
@@ -165,8 +163,8 @@ fn planned(
     if !is_plain(&job.id) {
         return Err("its id is no word of letters, digits, `_` and `-`".into());
     }
-    let (schedule, zone) = zones::plan(world, job)?;
-    let config = sync::config_of(world, job);
+    let (schedule, zone) = timing::effective_schedule(ctx, job)?;
+    let config = crontab_sync::config_of(ctx, job);
     work(&Planned {
         job,
         schedule,
@@ -244,7 +242,7 @@ fn next(format: Fleet, directory: &Path, written: &[PathBuf]) -> Option<String> 
 }
 
 /// Tell of files that were made here for jobs which are no more.
-fn left_over(world: &World, format: Fleet, directory: &Path, made: &[File]) -> Result<()> {
+fn left_over(ctx: &Context, format: Fleet, directory: &Path, made: &[File]) -> Result<()> {
     let endings: &[&str] = match format {
         Fleet::Systemd => &[".service", ".timer"],
         Fleet::Kubernetes => &[".yaml"],
@@ -268,13 +266,10 @@ fn left_over(world: &World, format: Fleet, directory: &Path, made: &[File]) -> R
     }
     names.sort();
     if !names.is_empty() {
-        notice(
-            world,
-            &format!(
-                "no job of now is in {}: remove them where they are enabled too",
-                names.join(", ")
-            ),
-        );
+        ctx.notice(&format!(
+            "no job of now is in {}: remove them where they are enabled too",
+            names.join(", ")
+        ));
     }
     Ok(())
 }

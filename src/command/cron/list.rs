@@ -1,17 +1,20 @@
 //! `cron list`: the jobs, when each runs next, and how it last went.
 
-use super::add::{coming, schedule_words};
-use super::stand::{Stand, Stands};
-use super::{terms, words, zones};
-use crate::World;
 use crate::cli::cron::List;
-use crate::command::columns::{Side, aligned, clipped};
-use crate::cron::job::Job;
-use crate::cron::record::{Folder, Outcome, Record, Spent, Stamps};
-use crate::cron::schedule::{self, Schedule, Verdict};
-use crate::cron::store::Store;
+use crate::cron::record::{Outcome, Record, Spent};
+use crate::cron::schedule::Schedule;
 use crate::error::Exit;
-use crate::ledger::dollars;
+use crate::format::dollars;
+use crate::ops::context::Context;
+use crate::ops::jobs::crontab_status::{Stand, Stands};
+use crate::ops::jobs::job_options;
+use crate::ops::jobs::job_status;
+use crate::ops::jobs::job_status::JobStatus;
+use crate::ops::jobs::job_store;
+use crate::ops::jobs::time_format;
+use crate::ops::jobs::time_zone;
+use crate::ops::jobs::timing;
+use crate::report::columns::{Side, aligned, clipped};
 use crate::sys::secret;
 use crate::sys::terminal::harmless;
 use anyhow::Result;
@@ -20,83 +23,20 @@ use serde_json::{Value, json};
 
 /// Columns that names and schedules take at most.
 const WIDEST: usize = 40;
-/// Runs ahead, for programs.
-const AHEAD: usize = 5;
 
-/// A job with all that is known of it.
-pub(super) struct Known {
-    pub(super) job: Job,
-    pub(super) stand: Stand,
-    pub(super) last: Option<Record>,
-    pub(super) stamps: Stamps,
-    /// Whether a run that has begun goes on.
-    pub(super) is_running: bool,
-    /// The time that it should have run by now.
-    pub(super) due: Option<Timestamp>,
-    pub(super) next: Vec<Timestamp>,
-}
-
-impl Known {
-    pub(super) fn of(world: &World, store: &Store, stands: &Stands, job: Job) -> Result<Self> {
-        let (mut last, mut stamps, mut is_running) = (None, Stamps::default(), false);
-        if let Ok(folder) = store.folder(&job.id).map(Folder::new) {
-            last = folder.records(1)?.pop();
-            // Of one job nothing is known then; of the others all the same.
-            match begun_in(&folder) {
-                Ok(found) => (stamps, is_running) = found,
-                Err(error) => super::notice(world, &format!("{error:#}")),
-            }
-        }
-        let now = world.clock.timestamp();
-        let (mut due, mut next) = (None, Vec::new());
-        if let (true, Ok((schedule, zone))) = (job.enabled, zones::plan(world, &job)) {
-            let (since, handled) = (job.since(), stamps.handled());
-            let verdict = schedule::due(
-                schedule,
-                job.catch_up(),
-                handled,
-                since,
-                job.created,
-                now,
-                &zone,
-            );
-            if let (Verdict::Due { slot }, true) = (verdict, job.terms.is_some()) {
-                due = Some(slot);
-            }
-            next = coming(world, &job, now, AHEAD);
-        }
-        Ok(Self {
-            stand: stands.of_job(world, &job),
-            last,
-            stamps,
-            is_running,
-            due,
-            next,
-            job,
-        })
-    }
-
-    /// One that was to run once and failed: nobody would hear of it again.
-    fn is_lost(&self) -> bool {
-        let failed = |last: &Record| matches!(last.outcome, Outcome::Failed | Outcome::Unknown);
-        let is_once = matches!(self.job.schedule, Ok(Schedule::At(_)));
-        is_once && !self.job.enabled && self.last.as_ref().is_some_and(failed)
-    }
-}
-
-pub(super) fn run(world: &World, arguments: &List) -> Result<Exit> {
+pub(super) fn run(ctx: &Context, arguments: &List) -> Result<Exit> {
     let List { all, json } = arguments;
-    let settings = super::settings(world)?;
-    let store = super::store(world, &settings);
-    let stands = Stands::of(world, &settings, &store);
+    let settings = ctx.settings()?;
+    let store = job_store::open(ctx, &settings);
+    let stands = Stands::of(ctx, &settings, &store);
     let jobs = store.jobs()?.into_iter();
-    let known = jobs.map(|job| Known::of(world, &store, &stands, job));
-    let mut known: Vec<Known> = known.collect::<Result<_>>()?;
+    let known = jobs.map(|job| JobStatus::of(ctx, &store, &stands, job));
+    let mut known: Vec<JobStatus> = known.collect::<Result<_>>()?;
     let trouble = stands.trouble(&known);
     let hidden = match all {
         true => 0,
         false => {
-            let is_hidden = |known: &mut Known| !known.job.enabled && !known.is_lost();
+            let is_hidden = |known: &mut JobStatus| !known.job.enabled && !known.is_lost();
             known.extract_if(.., is_hidden).count()
         }
     };
@@ -107,46 +47,37 @@ pub(super) fn run(world: &World, arguments: &List) -> Result<Exit> {
     });
     if *json {
         for known in &known {
-            world.terminal.print_json(&line(world, known))?;
+            ctx.terminal.print_json(&line(ctx, known))?;
         }
         return Ok(Exit::Answered);
     }
     if known.is_empty() {
-        world.terminal.print("No scheduled jobs.\n")?;
+        ctx.terminal.print("No scheduled jobs.\n")?;
     } else {
-        let now = zones::now(world);
-        world.terminal.print(&table(world, &known, &now))?;
+        let now = time_zone::now(ctx);
+        ctx.terminal.print(&table(ctx, &known, &now))?;
     }
     if hidden > 0 {
         let (jobs, show) = match hidden {
             1 => ("1 job is", "shows it"),
             _ => ("some jobs are", "shows them"),
         };
-        super::notice(world, &format!("{jobs} disabled; `--all` {show}"));
+        ctx.notice(&format!("{jobs} disabled; `--all` {show}"));
     }
-    trouble.iter().for_each(|words| super::notice(world, words));
+    trouble.iter().for_each(|words| ctx.notice(words));
     for known in &known {
-        let told = [altered(&known.job), terms::undelivered(&known.job)];
+        let told = [
+            job_status::tampered_notice(&known.job),
+            job_options::undelivered(&known.job),
+        ];
         for words in told.into_iter().flatten() {
-            super::notice(world, &words);
+            ctx.notice(&words);
         }
     }
     Ok(Exit::Answered)
 }
 
-/// What to say of a job that is not run any more, since it is told something else now.
-pub(in crate::command) fn altered(job: &Job) -> Option<String> {
-    job.is_altered().then(|| {
-        format!(
-            "`{}` does not run: {}; `nanobot cron edit {}` takes it over as it is now",
-            words::one_line(&job.name),
-            super::work::ALTERED,
-            job.id
-        )
-    })
-}
-
-fn table(world: &World, known: &[Known], now: &Zoned) -> String {
+fn table(ctx: &Context, known: &[JobStatus], now: &Zoned) -> String {
     let columns = [
         ("ID", Side::Left),
         ("NAME", Side::Left),
@@ -155,13 +86,16 @@ fn table(world: &World, known: &[Known], now: &Zoned) -> String {
         ("LAST", Side::Left),
         ("COST", Side::Right),
     ];
-    let row = |known: &Known| {
+    let row = |known: &JobStatus| {
         let cost = known.last.as_ref().and_then(|last| last.spent.cost_usd);
         let cost = cost.map(|cost| format!("${}", dollars(cost)));
         vec![
             cell(&known.job.id),
             clipped(&cell(&known.job.name), Some(WIDEST)),
-            clipped(&cell(&schedule_words(world, &known.job)), Some(WIDEST)),
+            clipped(
+                &cell(&timing::describe_schedule(ctx, &known.job)),
+                Some(WIDEST),
+            ),
             cell(&next(known, now)),
             cell(&last(known, now)),
             cost.unwrap_or_default(),
@@ -170,18 +104,18 @@ fn table(world: &World, known: &[Known], now: &Zoned) -> String {
     let rows: Vec<Vec<String>> = known.iter().map(row).collect();
     aligned(&columns, &rows)
         .iter()
-        .map(|line| format!("{}\n", clipped(line, world.terminal.width())))
+        .map(|line| format!("{}\n", clipped(line, ctx.terminal.width())))
         .collect()
 }
 
 /// Text on one line that a terminal can show.
 pub(super) fn cell(text: &str) -> String {
-    harmless(&words::one_line(text))
+    harmless(&time_format::one_line(text))
 }
 
 /// When it runs next, in words.
-pub(super) fn next(known: &Known, now: &Zoned) -> String {
-    let Known {
+pub(super) fn next(known: &JobStatus, now: &Zoned) -> String {
+    let JobStatus {
         job,
         stand,
         due,
@@ -193,27 +127,31 @@ pub(super) fn next(known: &Known, now: &Zoned) -> String {
         _ if !job.enabled => "disabled".into(),
         _ if *stand == Stand::Foreign => "not in the crontab".into(),
         _ if due.is_some() => "now".into(),
-        (Some(time), _) => words::moment(time, now),
+        (Some(time), _) => time_format::moment(time, now),
         (None, Ok(Schedule::At(_))) => "past".into(),
         (None, _) => "never".into(),
     }
 }
 
 /// How it last went, in words.
-pub(super) fn last(known: &Known, now: &Zoned) -> String {
+pub(super) fn last(known: &JobStatus, now: &Zoned) -> String {
     let at = |text: &str| match text.parse::<Timestamp>() {
-        Ok(time) => words::moment(time, now),
+        Ok(time) => time_format::moment(time, now),
         Err(_) => text.to_owned(),
     };
     if let Some(time) = known.stamps.started.and_then(|started| started.at()) {
-        return format!("{}, {}", begun(known.is_running), words::moment(time, now));
+        return format!(
+            "{}, {}",
+            begun(known.is_running),
+            time_format::moment(time, now)
+        );
     }
     let state = &known.job.state;
     match &known.last {
         Some(record) => format!("{}, {}", outcome(record), at(&record.start)),
         None => match (&state.last_status, state.last_run) {
             (Some(status), Some(time)) => {
-                format!("{status} elsewhere, {}", words::moment(time, now))
+                format!("{status} elsewhere, {}", time_format::moment(time, now))
             }
             _ => String::new(),
         },
@@ -228,14 +166,6 @@ pub(super) fn outcome(record: &Record) -> String {
         }
         outcome => outcome.words().to_owned(),
     }
-}
-
-/// The stamps of a job, and whether its run goes on. The lock is looked at only where one has begun: one that begins at
-/// this moment must not find it taken.
-pub(super) fn begun_in(folder: &Folder) -> Result<(Stamps, bool)> {
-    let stamps = folder.stamps()?;
-    let is_running = stamps.started.is_some() && folder.is_running()?;
-    Ok((stamps, is_running))
 }
 
 /// What there is to say of a run that has begun and left no record.
@@ -294,8 +224,8 @@ fn second(time: Timestamp) -> String {
 }
 
 /// All of it, for programs.
-pub(super) fn line(world: &World, known: &Known) -> Value {
-    let Known {
+pub(super) fn line(ctx: &Context, known: &JobStatus) -> Value {
+    let JobStatus {
         job,
         stand,
         last,
@@ -317,12 +247,12 @@ pub(super) fn line(world: &World, known: &Known) -> Value {
     let state = &job.state;
     let mut line = json!({
         "id": job.id, "name": job.name, "enabled": job.enabled, "schedule": schedule,
-        "words": schedule_words(world, job), "due": due.map(second), "next": times.first(), "coming": times, "message": job.message,
+        "words": timing::describe_schedule(ctx, job), "due": due.map(second), "next": times.first(), "coming": times, "message": job.message,
         "session": session, "own_session": is_own, "created": second(job.created),
         "delete_after_run": job.delete_after_run,
         "delivery": {
             "deliver": job.delivery.deliver, "channel": job.delivery.channel, "to": job.delivery.to,
-            "supported": terms::undelivered(job).is_none(),
+            "supported": job_options::undelivered(job).is_none(),
         },
         "foreign": job.terms.is_none(), "altered": job.is_altered(), "crontab": stand.name(),
         "last": last.as_ref().map(run_line),

@@ -1,16 +1,19 @@
 //! `nanobot cron logs`: what came of runs.
 
 use super::list::{self, outcome, run_line};
-use super::{store, words, zones};
-use crate::World;
-use crate::command::columns::{Side, aligned};
 use crate::cron::record::{Folder, Outcome, Record};
 use crate::cron::store::{Store, is_plain};
 use crate::error::{Exit, fail_hint};
+use crate::ops::context::Context;
+use crate::ops::jobs::job_status;
+use crate::ops::jobs::job_store;
+use crate::ops::jobs::time_format;
+use crate::ops::jobs::time_zone;
+use crate::report::columns::{Side, aligned};
 use crate::settings::Settings;
 use crate::sys::signal;
 use crate::sys::terminal::harmless;
-use anyhow::{Context, Result};
+use anyhow::{Context as _, Result};
 use jiff::Timestamp;
 use std::time::Duration;
 
@@ -26,14 +29,14 @@ pub(super) struct Wanted<'a> {
     pub(super) json: bool,
 }
 
-pub(super) fn run(world: &World, settings: &Settings, wanted: &Wanted<'_>) -> Result<Exit> {
-    let store = store(world, settings);
+pub(super) fn run(ctx: &Context, settings: &Settings, wanted: &Wanted<'_>) -> Result<Exit> {
+    let store = job_store::open(ctx, settings);
     let ids = match wanted.job {
         Some(word) => vec![named(&store, word)?],
         None => folders(&store)?,
     };
     if wanted.output {
-        return output(world, &store, &ids[0]);
+        return output(ctx, &store, &ids[0]);
     }
     let mut records = records(&store, &ids, usize::MAX)?;
     let mut last = records.last().map(|record| record.end.clone());
@@ -41,18 +44,18 @@ pub(super) fn run(world: &World, settings: &Settings, wanted: &Wanted<'_>) -> Re
     let shown = records.split_off(records.len().saturating_sub(wanted.lines));
     if wanted.json {
         for record in &shown {
-            world.terminal.print_json(&run_line(record))?;
+            ctx.terminal.print_json(&run_line(record))?;
         }
     } else {
-        let mut rows: Vec<Vec<String>> = shown.iter().map(|record| row(world, record)).collect();
+        let mut rows: Vec<Vec<String>> = shown.iter().map(|record| row(ctx, record)).collect();
         if wanted.lines > 0 {
-            rows.extend(begun(world, &store, &ids)?);
+            rows.extend(begun(ctx, &store, &ids)?);
         }
         if rows.is_empty() && !had_any && !wanted.follow {
-            world.terminal.print("No runs yet.\n")?;
+            ctx.terminal.print("No runs yet.\n")?;
         }
         for line in aligned(COLUMNS, &rows) {
-            world.terminal.print(&format!("{line}\n"))?;
+            ctx.terminal.print(&format!("{line}\n"))?;
         }
     }
     if !wanted.follow {
@@ -71,10 +74,10 @@ pub(super) fn run(world: &World, settings: &Settings, wanted: &Wanted<'_>) -> Re
             .filter(|record| is_after(record, last.as_deref()))
         {
             match wanted.json {
-                true => world.terminal.print_json(&run_line(record))?,
-                false => world
+                true => ctx.terminal.print_json(&run_line(record))?,
+                false => ctx
                     .terminal
-                    .print(&format!("{}\n", row(world, record).join("  ")))?,
+                    .print(&format!("{}\n", row(ctx, record).join("  ")))?,
             }
         }
         last = new.last().map(|record| record.end.clone()).or(last);
@@ -92,18 +95,18 @@ const COLUMNS: &[(&str, Side)] = &[
 ];
 
 /// The runs that have begun and left no record yet, in a line each.
-fn begun(world: &World, store: &Store, ids: &[String]) -> Result<Vec<Vec<String>>> {
+fn begun(ctx: &Context, store: &Store, ids: &[String]) -> Result<Vec<Vec<String>>> {
     let jobs = store.jobs()?;
     let mut rows = Vec::new();
     for id in ids {
         let folder = Folder::new(store.folder(id)?);
-        let (stamps, is_running) = list::begun_in(&folder)?;
+        let (stamps, is_running) = job_status::run_state(&folder)?;
         let Some(time) = stamps.started.and_then(|started| started.at()) else {
             continue;
         };
         let job = jobs.iter().find(|job| job.id == *id);
         let mut row = vec![String::new(); COLUMNS.len()];
-        row[0] = words::moment(time, &zones::now(world));
+        row[0] = time_format::moment(time, &time_zone::now(ctx));
         row[1] = called(job.map_or(id, |job| &job.name), id);
         row[2] = list::begun(is_running).into();
         rows.push(row);
@@ -120,7 +123,7 @@ fn called(name: &str, id: &str) -> String {
 }
 
 /// A run in a line.
-fn row(world: &World, record: &Record) -> Vec<String> {
+fn row(ctx: &Context, record: &Record) -> Vec<String> {
     let Record {
         spent, name, job, ..
     } = record;
@@ -141,7 +144,7 @@ fn row(world: &World, record: &Record) -> Vec<String> {
     vec![
         time(&record.start).map_or_else(
             || plain(&record.start),
-            |time| words::moment(time, &zones::now(world)),
+            |time| time_format::moment(time, &time_zone::now(ctx)),
         ),
         called(name, job),
         outcome(record),
@@ -177,7 +180,7 @@ fn is_after(record: &Record, last: Option<&str>) -> bool {
 
 /// The id of the job that `word` names: one that is there, or one that was and left records.
 fn named(store: &Store, word: &str) -> Result<String> {
-    if let Ok(job) = super::find(store, word) {
+    if let Ok(job) = job_store::find(store, word) {
         return Ok(job.id);
     }
     if store.folder(word).is_ok_and(|folder| folder.is_dir()) {
@@ -189,7 +192,7 @@ fn named(store: &Store, word: &str) -> Result<String> {
             return Ok(id);
         }
     }
-    super::find(store, word).map(|job| job.id)
+    job_store::find(store, word).map(|job| job.id)
 }
 
 /// The ids of all jobs that left something.
@@ -219,12 +222,12 @@ fn records(store: &Store, ids: &[String], count: usize) -> Result<Vec<Record>> {
 }
 
 /// Print what the last run said.
-fn output(world: &World, store: &Store, id: &str) -> Result<Exit> {
+fn output(ctx: &Context, store: &Store, id: &str) -> Result<Exit> {
     let records = Folder::new(store.folder(id)?).records(usize::MAX)?;
     let last = records.iter().rfind(|record| record.outcome.is_run());
     let silent = last.filter(|record| record.output.is_none()).map(|record| {
         let start = time(&record.start);
-        let start = start.map(|time| words::moment(time, &zones::now(world)));
+        let start = start.map(|time| time_format::moment(time, &time_zone::now(ctx)));
         let when = start.unwrap_or_else(|| record.start.clone());
         format!("the last run ({}, {when}) said nothing", outcome(record))
     });
@@ -242,7 +245,7 @@ fn output(world: &World, store: &Store, id: &str) -> Result<Exit> {
         fail_hint(Exit::NoInput, cause, hint)
     })?;
     if let Some(words) = silent {
-        super::notice(world, &format!("{words}; this is of an earlier one"));
+        ctx.notice(&format!("{words}; this is of an earlier one"));
     }
     let text = std::fs::read(&path).map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => fail_hint(
@@ -253,7 +256,7 @@ fn output(world: &World, store: &Store, id: &str) -> Result<Exit> {
         _ => anyhow::Error::new(error).context(format!("read `{}`", path.display())),
     })?;
     let text = String::from_utf8_lossy(&text);
-    world.terminal.print(&format!("{text}\n"))?;
+    ctx.terminal.print(&format!("{text}\n"))?;
     Ok(Exit::Answered)
 }
 

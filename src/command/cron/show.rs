@@ -1,15 +1,20 @@
 //! `cron show`: all that is known of a job.
 
-use super::add::schedule_words;
-use super::list::{Known, altered, last, line};
-use super::stand::{Stand, Stands};
-use super::{terms, words, zones};
-use crate::World;
+use super::list::{last, line};
 use crate::cron::job::{Job, Sink, Terms};
 use crate::cron::record::{Folder, Record};
 use crate::cron::schedule::CatchUp;
 use crate::error::Exit;
-use crate::ledger::dollars;
+use crate::format::dollars;
+use crate::ops::context::Context;
+use crate::ops::jobs::crontab_status::{Stand, Stands};
+use crate::ops::jobs::job_options;
+use crate::ops::jobs::job_status;
+use crate::ops::jobs::job_status::JobStatus;
+use crate::ops::jobs::job_store;
+use crate::ops::jobs::time_format;
+use crate::ops::jobs::time_zone;
+use crate::ops::jobs::timing;
 use crate::sys::secret;
 use crate::sys::terminal::harmless;
 use anyhow::Result;
@@ -32,64 +37,67 @@ const TOLD: &[&str] = &[
 /// How long a run may take, unless it is said.
 const TIMEOUT: i64 = 3600;
 
-pub(super) fn run(world: &World, word: &str, as_json: bool) -> Result<Exit> {
-    let settings = super::settings(world)?;
-    let store = super::store(world, &settings);
-    let job = super::find(&store, word)?;
-    let stands = Stands::of(world, &settings, &store);
-    let known = Known::of(world, &store, &stands, job)?;
+pub(super) fn run(ctx: &Context, word: &str, as_json: bool) -> Result<Exit> {
+    let settings = ctx.settings()?;
+    let store = job_store::open(ctx, &settings);
+    let job = job_store::find(&store, word)?;
+    let stands = Stands::of(ctx, &settings, &store);
+    let known = JobStatus::of(ctx, &store, &stands, job)?;
     let lines = stands.lines(&known.job);
-    let may = may(world, &known.job);
+    let may = may(ctx, &known.job);
     if as_json {
-        let mut line = line(world, &known);
+        let mut line = line(ctx, &known);
         line["lines"] = json!(lines);
         line["may"] = json!(
             may.iter()
                 .map(|(name, value)| json!({ "what": name, "value": value }))
                 .collect::<Vec<_>>()
         );
-        world.terminal.print_json(&line)?;
+        ctx.terminal.print_json(&line)?;
         return Ok(Exit::Answered);
     }
-    let mut rows = about(world, &known);
+    let mut rows = about(ctx, &known);
     rows.extend(may);
     match lines {
         [] => rows.push(("crontab", "no line".into())),
         lines => rows.extend(lines.iter().map(|line| ("crontab", line.clone()))),
     }
     if let Ok(folder) = store.folder(&known.job.id).map(Folder::new) {
-        rows.extend(runs(world, &known, &folder.records(usize::MAX)?));
+        rows.extend(runs(ctx, &known, &folder.records(usize::MAX)?));
     }
     let shown = |text: &str| harmless(text).replace('\n', &format!("\n{:13}", ""));
     let text: String = rows
         .iter()
         .map(|(name, value)| format!("{name:<11}  {}\n", shown(value)))
         .collect();
-    world.terminal.print(&text)?;
-    let told = [altered(&known.job), terms::undelivered(&known.job)];
+    ctx.terminal.print(&text)?;
+    let told = [
+        job_status::tampered_notice(&known.job),
+        job_options::undelivered(&known.job),
+    ];
     for words in told.into_iter().flatten() {
-        super::notice(world, &words);
+        ctx.notice(&words);
     }
     Ok(Exit::Answered)
 }
 
 /// What it is, and how it runs.
-fn about(world: &World, known: &Known) -> Vec<(&'static str, String)> {
+fn about(ctx: &Context, known: &JobStatus) -> Vec<(&'static str, String)> {
     let job = &known.job;
-    let now = zones::now(world);
+    let now = time_zone::now(ctx);
     let mut rows = vec![
         (
             "job",
-            format!("{} ({})", words::one_line(&job.name), job.id),
+            format!("{} ({})", time_format::one_line(&job.name), job.id),
         ),
         ("state", state(known)),
-        ("schedule", schedule_words(world, job)),
+        ("schedule", timing::describe_schedule(ctx, job)),
     ];
     if known.due.is_some() {
         rows.push(("due", "now".into()));
     }
     if !known.next.is_empty() {
-        rows.push(("next", words::moments(&known.next, &now)));
+        rows.push(("next", time_format::moments(&known.next, &now)));
     }
     rows.push((
         "missed",
@@ -109,7 +117,7 @@ fn about(world: &World, known: &Known) -> Vec<(&'static str, String)> {
             false => session,
         },
     ));
-    rows.push(("answer", delivery(world, job)));
+    rows.push(("answer", delivery(ctx, job)));
     let standard = Terms::default();
     let terms = job.terms.as_ref().unwrap_or(&standard);
     let mut add =
@@ -124,7 +132,7 @@ fn about(world: &World, known: &Known) -> Vec<(&'static str, String)> {
         "timeout",
         Some(match seconds {
             0 => "none".into(),
-            seconds => words::length(SignedDuration::from_secs(seconds)),
+            seconds => time_format::length(SignedDuration::from_secs(seconds)),
         }),
     );
     add(
@@ -139,7 +147,7 @@ fn about(world: &World, known: &Known) -> Vec<(&'static str, String)> {
     rows
 }
 
-fn state(known: &Known) -> String {
+fn state(known: &JobStatus) -> String {
     let job = &known.job;
     let mut words = vec![match job.enabled {
         true => "enabled",
@@ -162,10 +170,10 @@ fn state(known: &Known) -> String {
 }
 
 /// Where its answer goes.
-fn delivery(world: &World, job: &Job) -> String {
+fn delivery(ctx: &Context, job: &Job) -> String {
     let terms = job.terms.as_ref();
     match terms.and_then(|terms| terms.sink.as_ref()) {
-        Some(Sink::File(path)) => format!("appended to `{}`", world.paths.display(path)),
+        Some(Sink::File(path)) => format!("appended to `{}`", ctx.paths.display(path)),
         Some(Sink::Command(command)) => format!("piped into `{}`", secret::hide(command)),
         None if terms.is_some_and(|terms| terms.quiet) => "kept, and not printed".into(),
         None => match (&job.delivery.channel, &job.delivery.to) {
@@ -176,18 +184,18 @@ fn delivery(world: &World, job: &Job) -> String {
 }
 
 /// What it may do.
-fn may(world: &World, job: &Job) -> Vec<(&'static str, String)> {
+fn may(ctx: &Context, job: &Job) -> Vec<(&'static str, String)> {
     let terms = job.terms.clone().unwrap_or_default();
-    let given = match terms::cast_of(world, &terms) {
+    let given = match job_options::cast_of(ctx, &terms) {
         Ok(given) => given,
         Err(error) => return vec![("may", format!("nothing as things are: {error:#}"))],
     };
-    let flags = terms::flags(&given.grants);
+    let flags = job_options::flags(&given.grants);
     let mut rows = Vec::new();
     if !flags.is_empty() {
         rows.push(("flags", flags));
     }
-    let lines = given.policy.for_people(&|path| world.paths.display(path));
+    let lines = given.policy.for_people(&|path| ctx.paths.display(path));
     let told = lines.into_iter().filter(|(name, _)| TOLD.contains(name));
     rows.extend(told.map(|(name, words)| match name {
         "profile" => (name, format!("{words}: {}", given.profile.about)),
@@ -197,8 +205,8 @@ fn may(world: &World, job: &Job) -> Vec<(&'static str, String)> {
 }
 
 /// What came of it so far.
-fn runs(world: &World, known: &Known, records: &[Record]) -> Vec<(&'static str, String)> {
-    let now = zones::now(world);
+fn runs(ctx: &Context, known: &JobStatus, records: &[Record]) -> Vec<(&'static str, String)> {
+    let now = time_zone::now(ctx);
     let told = last(known, &now);
     if told.is_empty() {
         return vec![("last", "never run".into())];
@@ -221,7 +229,7 @@ fn runs(world: &World, known: &Known, records: &[Record]) -> Vec<(&'static str, 
             "took",
             format!(
                 "{}, {} tokens{}",
-                words::length(end.duration_since(start)),
+                time_format::length(end.duration_since(start)),
                 spent.input_tokens + spent.output_tokens,
                 cost.unwrap_or_default()
             ),
@@ -231,7 +239,7 @@ fn runs(world: &World, known: &Known, records: &[Record]) -> Vec<(&'static str, 
         }
     }
     if let Some(path) = &record.output {
-        rows.push(("output", world.paths.display(path)));
+        rows.push(("output", ctx.paths.display(path)));
     }
     let ran = records
         .iter()

@@ -43,7 +43,7 @@ pub(super) fn run(desk: &Desk<'_>, server: &str, tools: &[String], yes: bool) ->
         .filter(|change| wanted.iter().any(|tool| tool.name == change.tool))
         .collect();
     if changed.is_empty() {
-        super::notice(desk.world, "nothing has changed");
+        desk.ctx.notice("nothing has changed");
         return Ok(Exit::Answered);
     }
     for change in &changed {
@@ -67,7 +67,7 @@ pub(super) fn run(desk: &Desk<'_>, server: &str, tools: &[String], yes: bool) ->
     }
     if !yes {
         let question = format!("Accept {count} of `{}` as shown? [y/N] ", server.name);
-        let answer = desk.world.terminal.ask(&question)?.unwrap_or_default();
+        let answer = desk.ctx.terminal.ask(&question)?.unwrap_or_default();
         if !["y", "yes"].contains(&answer.trim().to_lowercase().as_str()) {
             let cause = format!("{count} of `{}` stay refused", server.name);
             return Err(fail(Exit::Refused, cause));
@@ -75,17 +75,15 @@ pub(super) fn run(desk: &Desk<'_>, server: &str, tools: &[String], yes: bool) ->
     }
     let names: Vec<String> = changed.iter().map(|change| change.tool.clone()).collect();
     desk.roster.accept(&server.name, Some(&names))?;
-    super::notice(
-        desk.world,
-        &format!("{count} of `{}` accepted", server.name),
-    );
+    desk.ctx
+        .notice(&format!("{count} of `{}` accepted", server.name));
     Ok(Exit::Answered)
 }
 
 fn show_change(desk: &Desk<'_>, change: &Change, around: u32) -> Result<()> {
     let old = change.old.as_ref().map(pin::text).unwrap_or_default();
     let new = pin::text(&change.new);
-    let mut page = Page::on(desk.world.terminal);
+    let mut page = Page::on(desk.ctx.terminal);
     page.paint(&words::line(&change.tool, 200), &Style::new().bold())?;
     page.put("\n")?;
     for line in Diff::between(&old, &new).unified(around).lines() {

@@ -1,17 +1,16 @@
 //! `mcp add` and `remove`: the servers in the config.
 
-use crate::World;
 use crate::cli::mcp::{Add, Transport};
-use crate::command::config;
-use crate::command::usage::offered::server_of;
 use crate::error::{Exit, fail, fail_hint};
 use crate::mcp::name::beginning;
+use crate::ops::context::Context;
+use crate::ops::tool_usage::server_of;
 use crate::policy::rule::{Effect, Rule};
 use crate::settings::Config;
 use crate::settings::expand::refers;
 use crate::settings::secrets;
 use crate::settings::servers::Server;
-use anyhow::{Context, Result};
+use anyhow::{Context as _, Result};
 use serde_json::{Map, Value, json};
 use std::path::Path;
 
@@ -19,7 +18,7 @@ use std::path::Path;
 const LONGEST: usize = 32;
 
 /// Write the server into the config. The rule that was added for it, where one was.
-pub(super) fn write(world: &World, arguments: &Add) -> Result<Option<String>> {
+pub(super) fn write(ctx: &Context, arguments: &Add) -> Result<Option<String>> {
     let name = arguments.name.as_str();
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
     if name.is_empty() || name.len() > LONGEST || !name.bytes().all(is_plain) {
@@ -27,21 +26,21 @@ pub(super) fn write(world: &World, arguments: &Add) -> Result<Option<String>> {
         let hint = format!("at most {LONGEST} letters, digits, `-` and `_`");
         return Err(fail_hint(Exit::Usage, cause, hint));
     }
-    let mut config = Config::load(&world.paths.config)?;
+    let mut config = Config::load(&ctx.paths.config)?;
     let path = ["tools", "mcpServers", name];
-    if config::written(&config, &path.join(".")).is_some() {
+    if config.get_path(&path.join(".")).is_some() {
         if !arguments.force {
             let cause = format!("there is a server `{name}` in the config already");
             return Err(fail_hint(Exit::Usage, cause, "`--force` to replace it"));
         }
         config.unset(&path)?;
     }
-    config.set(&path, &Value::Object(described(world, arguments)?))?;
+    config.set(&path, &Value::Object(described(ctx, arguments)?))?;
     let rule = arguments.allow.then(|| rule_of(name));
     if let Some(rule) = &rule {
         Rule::parse(rule, Effect::Allow, "tools.allow")
             .map_err(|words| fail(Exit::Usage, format!("`{rule}` {words}")))?;
-        let listed = config::written(&config, "tools.allow").and_then(Value::as_array);
+        let listed = config.get_path("tools.allow").and_then(Value::as_array);
         let mut rules: Vec<Value> = listed.cloned().unwrap_or_default();
         if !rules.iter().any(|it| it == rule) {
             rules.push(json!(rule));
@@ -53,7 +52,7 @@ pub(super) fn write(world: &World, arguments: &Add) -> Result<Option<String>> {
 }
 
 /// The server as the config has it.
-fn described(world: &World, arguments: &Add) -> Result<Map<String, Value>> {
+fn described(ctx: &Context, arguments: &Add) -> Result<Map<String, Value>> {
     let Add {
         name: _,
         url,
@@ -157,7 +156,7 @@ fn described(world: &World, arguments: &Add) -> Result<Map<String, Value>> {
         }
     }
     if shows_secrets {
-        world.terminal.complain(
+        ctx.terminal.complain(
             "nanobot: every process can see what stands on a command line; for a key write `${VARIABLE}` in its place",
         );
     }
@@ -184,10 +183,10 @@ fn described(world: &World, arguments: &Add) -> Result<Map<String, Value>> {
 
 /// Take the server out of the config, and the rules that let its tools be called: another of that name is another server. The
 /// rules; `None` where there was no server.
-pub(super) fn remove(world: &World, name: &str, servers: &[Server]) -> Result<Option<Vec<String>>> {
-    let mut config = Config::load(&world.paths.config)?;
+pub(super) fn remove(ctx: &Context, name: &str, servers: &[Server]) -> Result<Option<Vec<String>>> {
+    let mut config = Config::load(&ctx.paths.config)?;
     let path = ["tools", "mcpServers", name];
-    if config::written(&config, &path.join(".")).is_none() {
+    if config.get_path(&path.join(".")).is_none() {
         return Ok(None);
     }
     config.unset(&path)?;
@@ -196,7 +195,7 @@ pub(super) fn remove(world: &World, name: &str, servers: &[Server]) -> Result<Op
         let rule = rule.as_str().unwrap_or_default();
         server_of(rule, &names) == Some(name)
     };
-    let listed = config::written(&config, "tools.allow").and_then(Value::as_array);
+    let listed = config.get_path("tools.allow").and_then(Value::as_array);
     let (its, others): (Vec<Value>, Vec<Value>) = listed
         .cloned()
         .unwrap_or_default()

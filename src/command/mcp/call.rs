@@ -43,13 +43,13 @@ pub(super) fn run(desk: &Desk<'_>, call: &Call<'_>) -> Result<Exit> {
     if let Some(timeout) = call.timeout {
         server.call_timeout = timeout;
     }
-    let clock = &desk.world.clock;
+    let clock = &desk.ctx.clock;
     let roster = Roster::new(std::slice::from_ref(&server), clock, desk.ground.clone());
     let done = ask(desk, &roster, &server, call.tool, &arguments);
     roster.end();
     let answer = done?;
     match call.json {
-        true => desk.world.terminal.print_json(&object(&answer))?,
+        true => desk.ctx.terminal.print_json(&object(&answer))?,
         false => print(desk, &answer)?,
     }
     match answer.is_error {
@@ -76,7 +76,7 @@ fn ask(
             let look = roster.look(&server.name);
             let look = look.map_err(|failed| failure(server, &failed))?;
             let tool = &show::find(server, &look.offer, tool)?.name;
-            let mut say = |text: &str| super::notice(desk.world, text);
+            let mut say = |text: &str| desk.ctx.notice(text);
             roster.call(&server.name, tool, arguments, &mut say)
         }
     };
@@ -101,7 +101,7 @@ fn told(server: &Server, tool: &str, missed: Missed) -> anyhow::Error {
 
 /// A single piece that is no text goes out as it is, where no terminal would show it.
 fn print(desk: &Desk<'_>, answer: &Answer) -> Result<()> {
-    let terminal = desk.world.terminal;
+    let terminal = desk.ctx.terminal;
     if let [Piece::Image { bytes, .. } | Piece::Blob { bytes, .. }] = answer.pieces.as_slice()
         && !terminal.out
     {

@@ -1,12 +1,12 @@
 //! `mcp list`: the servers, and what is known of each. Nothing is started.
 
 use super::Desk;
-use crate::command::columns::{Side, aligned, clipped};
 use crate::error::Exit;
 use crate::history::weight;
 use crate::mcp::cache::Known;
 use crate::mcp::offer::Offer;
 use crate::mcp::{name, schema, words};
+use crate::report::columns::{Side, aligned, clipped};
 use crate::settings::servers::{Reached, Server};
 use crate::sys::http;
 use crate::sys::terminal::{Page, harmless};
@@ -33,17 +33,15 @@ pub(super) fn run(desk: &Desk<'_>, as_json: bool) -> Result<Exit> {
         .collect::<Result<_>>()?;
     if as_json {
         for row in &rows {
-            desk.world
+            desk.ctx
                 .terminal
                 .print_json_text(&format!("{}\n", object(row)))?;
         }
         return Ok(Exit::Answered);
     }
     if rows.is_empty() {
-        super::notice(
-            desk.world,
-            "there are no MCP servers; `nanobot mcp add --help` tells how to add one",
-        );
+        desk.ctx
+            .notice("there are no MCP servers; `nanobot mcp add --help` tells how to add one");
     }
     let columns = [
         ("SERVER", Side::Left),
@@ -54,12 +52,9 @@ pub(super) fn run(desk: &Desk<'_>, as_json: bool) -> Result<Exit> {
         ("IS", Side::Left),
     ];
     let cells: Vec<Vec<String>> = rows.iter().map(cells).collect();
-    let mut page = Page::on(desk.world.terminal);
+    let mut page = Page::on(desk.ctx.terminal);
     for line in aligned(&columns, &cells) {
-        page.put(&format!(
-            "{}\n",
-            clipped(&line, desk.world.terminal.width())
-        ))?;
+        page.put(&format!("{}\n", clipped(&line, desk.ctx.terminal.width())))?;
     }
     page.end()?;
     Ok(Exit::Answered)

@@ -1,8 +1,6 @@
 //! `nanobot mcp`: the servers of further tools, by hand.
 
-use crate::World;
 use crate::cli::mcp::Mcp as Arguments;
-use crate::command::walls;
 use crate::error::{Exit, Stop, fail, fail_hint};
 use crate::mcp::cache::Cache;
 use crate::mcp::client::{self, Ground};
@@ -10,11 +8,13 @@ use crate::mcp::offer::Failed;
 use crate::mcp::pin::Pins;
 use crate::mcp::roster::{Look, Roster};
 use crate::mcp::words;
+use crate::ops::context::Context;
+use crate::ops::mcp_sandbox;
+use crate::settings::Settings;
 use crate::settings::keys::nearest;
 use crate::settings::servers::Server;
-use crate::settings::{Config, Overrides, Settings};
 use crate::sys::signal;
-use anyhow::{Context, Result};
+use anyhow::{Context as _, Result};
 
 mod accept;
 mod add;
@@ -23,13 +23,13 @@ mod list;
 mod show;
 mod test;
 
-pub fn run(world: &World, arguments: &Arguments) -> Result<Exit> {
+pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
     let timeout = match arguments {
         Arguments::Call { timeout, .. } => *timeout,
         _ => None,
     };
     signal::arm(timeout).context("wait for signals")?;
-    within(world, arguments).map_err(|error| {
+    within(ctx, arguments).map_err(|error| {
         // What ends the run leaves time to say so.
         signal::last_words();
         match error.downcast_ref::<Stop>() {
@@ -44,31 +44,31 @@ pub fn run(world: &World, arguments: &Arguments) -> Result<Exit> {
 }
 
 /// The same where signals are taken care of, as in a conversation.
-pub(super) fn within(world: &World, arguments: &Arguments) -> Result<Exit> {
+pub(super) fn within(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
     match arguments {
-        Arguments::List { json } => list::run(&Desk::open(world)?, *json),
+        Arguments::List { json } => list::run(&Desk::open(ctx)?, *json),
         Arguments::Show { server, tool, json } => {
-            show::run(&Desk::open(world)?, server, tool.as_deref(), *json)
+            show::run(&Desk::open(ctx)?, server, tool.as_deref(), *json)
         }
-        Arguments::Test { servers, json } => test::run(&Desk::open(world)?, servers, *json),
+        Arguments::Test { servers, json } => test::run(&Desk::open(ctx)?, servers, *json),
         Arguments::Add(arguments) => {
-            let rule = add::write(world, arguments)?;
+            let rule = add::write(ctx, arguments)?;
             if let Some(rule) = rule {
-                notice(world, &format!("`{rule}` is in `tools.allow` now"));
+                ctx.notice(&format!("`{rule}` is in `tools.allow` now"));
             }
             match arguments.untested {
                 true => Ok(Exit::Answered),
-                false => test::added(&Desk::open(world)?, &arguments.name),
+                false => test::added(&Desk::open(ctx)?, &arguments.name),
             }
         }
         Arguments::Remove { server } => {
-            let desk = Desk::open(world)?;
-            let rules = add::remove(world, server, &desk.servers)?;
+            let desk = Desk::open(ctx)?;
+            let rules = add::remove(ctx, server, &desk.servers)?;
             let was_known = desk.roster.forget(server)?;
-            client::forget(&world.paths, server)
+            client::forget(&ctx.paths, server)
                 .with_context(|| format!("remove what was kept of `{server}`"))?;
             for rule in rules.iter().flatten() {
-                notice(world, &format!("the rule `{rule}` is gone with it"));
+                ctx.notice(&format!("the rule `{rule}` is gone with it"));
             }
             match rules.is_some() || was_known {
                 true => Ok(Exit::Answered),
@@ -76,7 +76,7 @@ pub(super) fn within(world: &World, arguments: &Arguments) -> Result<Exit> {
             }
         }
         Arguments::Accept { server, tools, yes } => {
-            accept::run(&Desk::open(world)?, server, tools, *yes)
+            accept::run(&Desk::open(ctx)?, server, tools, *yes)
         }
         Arguments::Call {
             server,
@@ -92,14 +92,14 @@ pub(super) fn within(world: &World, arguments: &Arguments) -> Result<Exit> {
                 json: *json,
                 timeout: *timeout,
             };
-            call::run(&Desk::open(world)?, &call)
+            call::run(&Desk::open(ctx)?, &call)
         }
     }
 }
 
 /// What is needed to look at servers.
 struct Desk<'w> {
-    world: &'w World,
+    ctx: &'w Context,
     servers: Vec<Server>,
     ground: Ground,
     roster: Roster,
@@ -108,29 +108,28 @@ struct Desk<'w> {
 }
 
 impl<'w> Desk<'w> {
-    fn open(world: &'w World) -> Result<Self> {
-        let config = Config::load(&world.paths.config)?;
-        let settings = Settings::resolve(&config, &world.env, &Overrides::default(), &world.paths)?;
-        Ok(Self::of(world, &settings, false))
+    fn open(ctx: &'w Context) -> Result<Self> {
+        let settings = ctx.settings()?;
+        Ok(Self::of(ctx, &settings, false))
     }
 
-    fn of(world: &'w World, settings: &Settings, offline: bool) -> Self {
+    fn of(ctx: &'w Context, settings: &Settings, offline: bool) -> Self {
         let servers = settings.servers.clone();
         let ground = Ground {
-            env: world.env.clone(),
-            paths: world.paths.clone(),
+            env: ctx.env.clone(),
+            paths: ctx.paths.clone(),
             offline,
             answers: None,
-            walls: Some(walls::of(world, settings)),
+            walls: Some(mcp_sandbox::of(ctx, settings)),
         };
-        let folder = world.paths.mcp();
+        let folder = ctx.paths.mcp();
         Self {
-            roster: Roster::new(&servers, &world.clock, ground.clone()),
+            roster: Roster::new(&servers, &ctx.clock, ground.clone()),
             pins: Pins::at(&folder),
-            cache: Cache::at(&folder, &world.clock, &world.env),
+            cache: Cache::at(&folder, &ctx.clock, &ctx.env),
             servers,
             ground,
-            world,
+            ctx,
         }
     }
 
@@ -160,13 +159,12 @@ impl<'w> Desk<'w> {
         let look = self.roster.look(&server.name);
         let look = look.map_err(|failed| failure(server, &failed))?;
         for note in &look.notes {
-            notice(self.world, &format!("MCP server `{}`: {note}", server.name));
+            self.ctx
+                .notice(&format!("MCP server `{}`: {note}", server.name));
         }
         if look.anew {
             let name = &server.name;
-            notice(
-                self.world,
-                &format!(
+            self.ctx.notice(&format!(
                     "MCP server `{name}` is reached in another way than before: all that it offers is taken as new"
                 ),
             );
@@ -176,12 +174,12 @@ impl<'w> Desk<'w> {
 }
 
 /// Ask all servers of `settings` that are used, at once.
-pub(super) fn ask_all(
-    world: &World,
+pub(crate) fn ask_all(
+    ctx: &Context,
     settings: &Settings,
     offline: bool,
 ) -> Result<Vec<(Server, Result<Look>)>> {
-    let desk = Desk::of(world, settings, offline);
+    let desk = Desk::of(ctx, settings, offline);
     let used = desk.servers.iter().filter(|server| !server.disabled);
     let all: Vec<&Server> = used.collect();
     let mut asked = Vec::new();
@@ -216,11 +214,5 @@ fn failure(server: &Server, failed: &Failed) -> anyhow::Error {
         Failed::Unreachable(_) | Failed::Broken(_) | Failed::Late(_) | Failed::Altered => {
             fail(Exit::Unavailable, format!("MCP server `{name}`: {words}"))
         }
-    }
-}
-
-fn notice(world: &World, text: &str) {
-    if !world.shared.quiet {
-        world.terminal.complain(&format!("nanobot: {text}"));
     }
 }

@@ -1,11 +1,11 @@
 //! `mcp show`: what a server offers, as far as it is kept; where nothing is, it is asked.
 
 use super::Desk;
-use crate::command::columns::behind;
 use crate::error::{Exit, fail_hint};
 use crate::mcp::cache::Known;
 use crate::mcp::offer::{Offer, Offered};
 use crate::mcp::{name, words};
+use crate::report::columns::behind;
 use crate::settings::keys::nearest;
 use crate::settings::servers::Server;
 use crate::sys::terminal::Page;
@@ -41,7 +41,7 @@ pub(super) fn run(
     let changed: Vec<String> = changes.into_iter().map(|change| change.tool).collect();
     match tool {
         None if as_json => desk
-            .world
+            .ctx
             .terminal
             .print_json(&all(server, &offer, &changed))?,
         None => page(desk, server, &offer, &changed)?,
@@ -51,7 +51,7 @@ pub(super) fn run(
             match as_json {
                 true => {
                     let object = object(server, found, is_changed);
-                    desk.world.terminal.print_json(&object)?;
+                    desk.ctx.terminal.print_json(&object)?;
                 }
                 false => one(desk, server, found, is_changed)?,
             }
@@ -87,8 +87,8 @@ fn claims(tool: &Offered) -> &'static str {
 
 fn page(desk: &Desk<'_>, server: &Server, offer: &Offer, changed: &[String]) -> Result<()> {
     let bold = Style::new().bold();
-    let width = desk.world.terminal.width();
-    let mut page = Page::on(desk.world.terminal);
+    let width = desk.ctx.terminal.width();
+    let mut page = Page::on(desk.ctx.terminal);
     page.paint(&words::line(&server.name, 80), &bold)?;
     page.put(&format!(
         ": {}, MCP {}\n",
@@ -176,14 +176,14 @@ fn arguments(schema: &Value) -> Vec<String> {
 
 fn one(desk: &Desk<'_>, server: &Server, tool: &Offered, is_changed: bool) -> Result<()> {
     let ours = name::wrapped(&server.name, &tool.name);
-    let mut page = Page::on(desk.world.terminal);
+    let mut page = Page::on(desk.ctx.terminal);
     page.paint(&ours, &Style::new().bold())?;
     let state = match is_changed {
         true => "not what it was, and refused until you accept it",
         false => claims(tool),
     };
     page.put(&format!("  ({state})\n\n"))?;
-    let width = desk.world.terminal.width();
+    let width = desk.ctx.terminal.width();
     for line in words::clean(tool.description.trim()).lines() {
         page.put(&format!("{}\n", behind("", line, width)))?;
     }

@@ -1,7 +1,7 @@
 //! `mcp test`: servers are asked, all at once.
 
 use super::list::way;
-use super::{Desk, failure, notice};
+use super::{Desk, failure};
 use crate::error::{Exit, exit_of, hint_of};
 use crate::mcp::offer::Failed;
 use crate::mcp::roster::Look;
@@ -50,7 +50,7 @@ pub(super) fn run(desk: &Desk<'_>, names: &[String], as_json: bool) -> Result<Ex
             .collect::<Result<_>>()?,
     };
     if servers.is_empty() {
-        notice(desk.world, "there are no MCP servers to ask");
+        desk.ctx.notice("there are no MCP servers to ask");
     }
     waiting(desk, &servers);
     let mut worst = Exit::Answered;
@@ -77,9 +77,7 @@ pub(super) fn added(desk: &Desk<'_>, name: &str) -> Result<Exit> {
     let mut status = Exit::Answered;
     for mut asked in all {
         if let Err(error) = asked.look {
-            notice(
-                desk.world,
-                &format!(
+            desk.ctx.notice(&format!(
                     "`{name}` is in the config all the same: add it again with `--force`, or `nanobot mcp remove {name}`"
                 ),
             );
@@ -110,8 +108,8 @@ fn waiting(desk: &Desk<'_>, servers: &[&Server]) {
         [one] => format!("asking `{}` …", one.name),
         many => format!("asking {} servers …", many.len()),
     };
-    if desk.world.terminal.err {
-        notice(desk.world, &words);
+    if desk.ctx.terminal.err {
+        desk.ctx.notice(&words);
     }
 }
 
@@ -172,7 +170,7 @@ fn graver(one: Exit, other: Exit) -> Exit {
 }
 
 fn tell(desk: &Desk<'_>, asked: &Asked<'_>, as_json: bool) -> Result<()> {
-    let terminal = desk.world.terminal;
+    let terminal = desk.ctx.terminal;
     if as_json {
         return terminal.print_json_text(&format!("{}\n", object(asked)));
     }

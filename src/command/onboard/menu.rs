@@ -1,7 +1,7 @@
 //! A list to choose from, by number, by name or by a part of a name. Pure.
 
-use crate::command::columns::clipped;
-use crate::command::cron::words::one_line;
+use crate::ops::jobs::time_format::one_line;
+use crate::report::columns::clipped;
 use console::{Alignment, measure_text_width, pad_str};
 
 /// What stands between two columns.

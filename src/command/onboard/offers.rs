@@ -2,19 +2,20 @@
 //! None of it is needed, and nothing of it that fails ends the command.
 
 use super::wizard::{Left, confirm};
-use crate::World;
 use crate::cli::heartbeat::{Command, Enable, Heartbeat};
-use crate::command::cron::sync;
-use crate::command::{cron, heartbeat};
+use crate::command::heartbeat;
 use crate::cron::store::HEARTBEAT;
 use crate::error::{Exit, Stop, fail, fail_hint};
+use crate::ops::context::Context;
+use crate::ops::jobs::crontab_sync;
+use crate::ops::jobs::job_store;
 use crate::settings::Settings;
 use crate::skill;
 use crate::sys::process::{self, Spec};
 use crate::sys::shell::Shell;
 use crate::sys::store;
 use crate::trust;
-use anyhow::{Context, Result};
+use anyhow::{Context as _, Result};
 use std::path::Path;
 use std::time::Duration;
 
@@ -28,11 +29,11 @@ const HEAD: usize = 3;
 const KEEP: usize = 4 << 20;
 
 /// Tell of a failure and go on, unless the run is to end. Who has no more to say wants none of it.
-pub(super) fn survive(world: &World, done: Result<()>) -> Result<()> {
+pub(super) fn survive(ctx: &Context, done: Result<()>) -> Result<()> {
     match done {
         Err(error) if error.is::<Left>() => Ok(()),
         Err(error) if !error.is::<Stop>() => {
-            crate::report(&error, world.terminal);
+            crate::ops::context::report_error(&error, ctx.terminal);
             Ok(())
         }
         done => done,
@@ -40,30 +41,30 @@ pub(super) fn survive(world: &World, done: Result<()>) -> Result<()> {
 }
 
 /// Offer completions for the shell that the person uses.
-pub(super) fn completions(world: &World) -> Result<()> {
-    let Some(shell) = Shell::of(&world.env) else {
+pub(super) fn completions(ctx: &Context) -> Result<()> {
+    let Some(shell) = Shell::of(&ctx.env) else {
         return Ok(());
     };
-    let path = shell.place(&world.env, &world.paths);
-    let script = script(world, shell)?;
-    if has(world, shell, &path, &script)? {
+    let path = shell.place(&ctx.env, &ctx.paths);
+    let script = script(ctx, shell)?;
+    if has(ctx, shell, &path, &script)? {
         return Ok(());
     }
-    let (name, place) = (shell.name(), world.paths.display(&path));
+    let (name, place) = (shell.name(), ctx.paths.display(&path));
     let words = format!("Complete commands, sessions and models with TAB in {name} ({place})?");
-    if !confirm(world, &words, true)? {
+    if !confirm(ctx, &words, true)? {
         return Ok(());
     }
-    write(world, shell, &path, &script)
+    write(ctx, shell, &path, &script)
 }
 
 /// Write the completions of the user's shell, unasked.
 ///
 /// # Errors
 /// Status 2 for a shell that none are written for.
-pub(super) fn write_completions(world: &World) -> Result<()> {
-    let shell = Shell::of(&world.env).ok_or_else(|| {
-        let shell = world.env.get("SHELL").unwrap_or("not set");
+pub(super) fn write_completions(ctx: &Context) -> Result<()> {
+    let shell = Shell::of(&ctx.env).ok_or_else(|| {
+        let shell = ctx.env.get("SHELL").unwrap_or("not set");
         fail_hint(
             Exit::Usage,
             format!(
@@ -72,11 +73,11 @@ pub(super) fn write_completions(world: &World) -> Result<()> {
             "`nanobot completions SHELL`, which prints them",
         )
     })?;
-    let path = shell.place(&world.env, &world.paths);
-    let script = script(world, shell)?;
-    match has(world, shell, &path, &script)? {
+    let path = shell.place(&ctx.env, &ctx.paths);
+    let script = script(ctx, shell)?;
+    match has(ctx, shell, &path, &script)? {
         true => Ok(()),
-        false => write(world, shell, &path, &script),
+        false => write(ctx, shell, &path, &script),
     }
 }
 
@@ -84,7 +85,7 @@ pub(super) fn write_completions(world: &World) -> Result<()> {
 ///
 /// # Errors
 /// Something of somebody else's stands there, or a link to what may be: that is not replaced.
-fn has(world: &World, shell: Shell, path: &Path, script: &[u8]) -> Result<bool> {
+fn has(ctx: &Context, shell: Shell, path: &Path, script: &[u8]) -> Result<bool> {
     let Ok(about) = path.symlink_metadata() else {
         return Ok(false);
     };
@@ -101,7 +102,7 @@ fn has(world: &World, shell: Shell, path: &Path, script: &[u8]) -> Result<bool> 
         true => return Ok(false),
         false => "what is there is not nanobot's",
     };
-    let (name, place) = (shell.name(), world.paths.display(path));
+    let (name, place) = (shell.name(), ctx.paths.display(path));
     Err(fail_hint(
         Exit::Io,
         format!("completions are not written to {place}: {cause}"),
@@ -109,26 +110,26 @@ fn has(world: &World, shell: Shell, path: &Path, script: &[u8]) -> Result<bool> 
     ))
 }
 
-fn write(world: &World, shell: Shell, path: &Path, script: &[u8]) -> Result<()> {
+fn write(ctx: &Context, shell: Shell, path: &Path, script: &[u8]) -> Result<()> {
     if let Some(folder) = path.parent() {
         store::create_dir(folder)?;
     }
     store::replace(path, script)?;
-    if !world.shared.quiet {
-        let place = world.paths.display(path);
-        world.terminal.complain(&format!("wrote {place}"));
+    if !ctx.quiet {
+        let place = ctx.paths.display(path);
+        ctx.terminal.complain(&format!("wrote {place}"));
         if let Some(words) = shell.needs() {
-            world.terminal.complain(&format!("  {words}"));
+            ctx.terminal.complain(&format!("  {words}"));
         }
     }
     Ok(())
 }
 
 /// What `nanobot completions SHELL` prints.
-fn script(world: &World, shell: Shell) -> Result<Vec<u8>> {
+fn script(ctx: &Context, shell: Shell) -> Result<Vec<u8>> {
     let finished = process::run(
         &Spec {
-            program: process::program(world.env.get("PATH"))?,
+            program: process::program(ctx.env.get("PATH"))?,
             arguments: vec!["completions".into(), shell.name().into()],
             directory: "/".into(),
             env: Vec::new(),
@@ -150,24 +151,24 @@ fn script(world: &World, shell: Shell) -> Result<Vec<u8>> {
 }
 
 /// Offer to let cron look at HEARTBEAT.md, where there is a cron.
-pub(super) fn crontab(world: &World, settings: &Settings) -> Result<()> {
-    let has_one = cron::store(world, settings).job(HEARTBEAT)?.is_some();
-    if has_one || sync::lines(world, settings).is_err() {
+pub(super) fn crontab(ctx: &Context, settings: &Settings) -> Result<()> {
+    let has_one = job_store::open(ctx, settings).job(HEARTBEAT)?.is_some();
+    if has_one || crontab_sync::lines(ctx, settings).is_err() {
         return Ok(());
     }
     let words = "Let cron look at HEARTBEAT.md every 30 minutes, and do what stands there? As long as nothing does, no model is \
         asked.";
-    if confirm(world, words, false)? {
-        beat(world)?;
+    if confirm(ctx, words, false)? {
+        beat(ctx)?;
     }
     Ok(())
 }
 
 /// Enable the heartbeat.
-pub(super) fn beat(world: &World) -> Result<()> {
+pub(super) fn beat(ctx: &Context) -> Result<()> {
     let enable = Command::Enable(Box::<Enable>::default());
     heartbeat::run(
-        world,
+        ctx,
         &Heartbeat {
             command: Some(enable),
         },
@@ -176,9 +177,9 @@ pub(super) fn beat(world: &World) -> Result<()> {
 }
 
 /// One thing to try next, which works where the person is.
-pub(super) fn next(world: &World) -> &'static str {
+pub(super) fn next(ctx: &Context) -> &'static str {
     let here = std::env::current_dir().unwrap_or_default();
-    let has_git = skill::is_on_path("git", world.env.get("PATH").unwrap_or_default());
+    let has_git = skill::is_on_path("git", ctx.env.get("PATH").unwrap_or_default());
     if has_git && trust::repository(&here).is_some() {
         return "git log -5 | nanobot agent -m \"what happened here?\"";
     }

@@ -3,12 +3,12 @@
 
 use super::menu::{self, Found, Row};
 use super::{Block, Edit, defaults, merged, where_to_work};
-use crate::World;
 use crate::cli::Directory;
-use crate::command::asker::{self, Way};
-use crate::command::config::written;
-use crate::command::{provider, trial};
+use crate::command::provider;
 use crate::error::{Exit, Stop, exit_of, fail_hint, hint_of};
+use crate::ops::connection_test;
+use crate::ops::context::Context;
+use crate::ops::model::{self, Endpoint};
 use crate::provider::login::{self, Vendor};
 use crate::provider::registry::facts::{self, MODELS};
 use crate::provider::registry::{self, Entry, Kind, TABLE, plain};
@@ -56,7 +56,7 @@ enum Key {
 
 /// A person, and what has been answered so far.
 struct Wizard<'a> {
-    world: &'a World,
+    ctx: &'a Context,
     /// As it is on the disk.
     config: &'a Config,
     entry: &'static Entry,
@@ -71,9 +71,9 @@ struct Wizard<'a> {
 ///
 /// # Errors
 /// The person leaves: Ctrl-C, Ctrl-D; and a config that cannot be used as it is.
-pub(super) fn ask(world: &World, config: &Config) -> Result<Answers> {
+pub(super) fn ask(ctx: &Context, config: &Config) -> Result<Answers> {
     let mut wizard = Wizard {
-        world,
+        ctx,
         config,
         entry: registry::entry("openrouter").expect("the table has it"),
         is_chosen: false,
@@ -150,11 +150,11 @@ fn question(terminal: Terminal, words: &str, default: &str) -> Result<String> {
 ///
 /// # Errors
 /// [`Left`], or a signal.
-pub(super) fn confirm(world: &World, words: &str, default: bool) -> Result<bool> {
+pub(super) fn confirm(ctx: &Context, words: &str, default: bool) -> Result<bool> {
     let choice = if default { "Y/n" } else { "y/N" };
-    let words = folded(&format!("{words} [{choice}] "), world.terminal.breadth(), 0);
+    let words = folded(&format!("{words} [{choice}] "), ctx.terminal.breadth(), 0);
     loop {
-        let answer = world.terminal.ask(&words)?.ok_or(Left)?;
+        let answer = ctx.terminal.ask(&words)?.ok_or(Left)?;
         match answer.trim().to_lowercase().as_str() {
             "" => return Ok(default),
             "y" | "yes" => return Ok(true),
@@ -166,12 +166,12 @@ pub(super) fn confirm(world: &World, words: &str, default: bool) -> Result<bool>
 
 impl Wizard<'_> {
     fn say(&self, text: &str) {
-        let terminal = self.world.terminal;
+        let terminal = self.ctx.terminal;
         terminal.complain(&folded(text, terminal.breadth(), 0));
     }
 
     fn there(&self, path: &str) -> Option<&str> {
-        let text = written(self.config, path).and_then(Value::as_str);
+        let text = self.config.get_path(path).and_then(Value::as_str);
         text.filter(|text| !text.is_empty())
     }
 
@@ -201,24 +201,24 @@ impl Wizard<'_> {
 
     /// The settings as they would be.
     fn settings(&self) -> Result<Settings> {
-        let World { env, paths, .. } = self.world;
+        let Context { env, paths, .. } = self.ctx;
         let config = merged(self.config, self.edits().into_iter().chain(defaults()))?;
         let flags = Overrides {
-            workspace: self.world.shared.workspace.clone(),
+            workspace: self.ctx.workspace.clone(),
             ..Overrides::default()
         };
         Settings::resolve(&config, env, &flags, paths)
     }
 
     /// Who would be asked, with no more patience than `limit`.
-    fn way(&self, limit: Duration) -> Result<(Settings, Way)> {
-        let settings = trial::hurried(&self.settings()?, limit);
-        let way = asker::way(self.world, &settings, &settings.asked[0], false, true)?;
+    fn way(&self, limit: Duration) -> Result<(Settings, Endpoint)> {
+        let settings = connection_test::hurried(&self.settings()?, limit);
+        let way = model::resolve_endpoint(self.ctx, &settings, &settings.asked[0], false, true)?;
         Ok((settings, way))
     }
 
     fn choose_provider(&mut self) -> Result<Step> {
-        let (entries, rows, ready) = providers(self.world, &self.settings()?);
+        let (entries, rows, ready) = providers(self.ctx, &self.settings()?);
         self.say("Who answers? A part of the name is enough.");
         let known = self
             .there("agents.defaults.provider")
@@ -234,7 +234,7 @@ impl Wizard<'_> {
         let places: Vec<usize> = (0..rows.len()).collect();
         self.list(&rows, &places);
         let place = loop {
-            let answer = question(self.world.terminal, "Number or name", default.name)?;
+            let answer = question(self.ctx.terminal, "Number or name", default.name)?;
             match menu::find(&rows, &answer) {
                 Found::One(place) => break place,
                 Found::Several(places) => self.list(&rows, &places),
@@ -251,7 +251,7 @@ impl Wizard<'_> {
     }
 
     fn list(&self, rows: &[Row], places: &[usize]) {
-        let terminal = self.world.terminal;
+        let terminal = self.ctx.terminal;
         for line in menu::lines(rows, places, terminal.breadth()) {
             terminal.complain(&line);
         }
@@ -272,7 +272,7 @@ impl Wizard<'_> {
             false => {
                 let default = self.base.as_deref().or(old).unwrap_or(base).to_owned();
                 loop {
-                    let answer = question(self.world.terminal, "Address", &default)?;
+                    let answer = question(self.ctx.terminal, "Address", &default)?;
                     if answer.starts_with("https://") || answer.starts_with("http://") {
                         break answer;
                     }
@@ -303,7 +303,7 @@ impl Wizard<'_> {
         let has_key = self.there(&block.key("apiKey")).is_some();
         let mut variables = self.entry.key_variables.iter();
         let variable = variables
-            .find(|name| self.world.env.get(name).is_some())
+            .find(|name| self.ctx.env.get(name).is_some())
             .copied();
         let default = match (has_key, variable, self.entry.is_keyless()) {
             (true, ..) => Some((Key::AsItIs, "the one in the config".to_owned())),
@@ -321,7 +321,7 @@ impl Wizard<'_> {
             None => "Key, not shown: ".into(),
         };
         self.key = loop {
-            let typed = self.world.terminal.ask_hidden(&words)?.ok_or(Left)?;
+            let typed = self.ctx.terminal.ask_hidden(&words)?.ok_or(Left)?;
             match (typed.trim(), &default) {
                 ("", Some((key, _))) => break key.clone(),
                 ("", None) => self.say("It needs a key."),
@@ -336,9 +336,9 @@ impl Wizard<'_> {
 
     fn log_in(&self) -> Result<()> {
         let vendor = Vendor::named(self.entry.name)?;
-        match login::expiry(vendor, &self.world.paths.auth())? {
+        match login::expiry(vendor, &self.ctx.paths.auth())? {
             Some(_) => Ok(()),
-            None => provider::log_in(self.world, vendor),
+            None => provider::log_in(self.ctx, vendor),
         }
     }
 
@@ -369,7 +369,7 @@ impl Wizard<'_> {
             more => self.say(&format!("  and {more} more: a part of a name finds them")),
         }
         let model = loop {
-            let answer = question(self.world.terminal, "Number or name", &default)?;
+            let answer = question(self.ctx.terminal, "Number or name", &default)?;
             if answer == default {
                 break answer;
             }
@@ -385,7 +385,7 @@ impl Wizard<'_> {
                 Found::Nothing if names.is_empty() => break answer,
                 Found::Nothing => {
                     let words = format!("`{answer}` is none of them. Ask for it all the same?");
-                    if confirm(self.world, &words, false)? {
+                    if confirm(self.ctx, &words, false)? {
                         break answer;
                     }
                 }
@@ -399,7 +399,7 @@ impl Wizard<'_> {
     /// What the provider says that it has; nothing where it does not say.
     fn models(&self) -> Result<Vec<String>> {
         let (_, way) = self.way(LIST)?;
-        match way.wire.models().map_err(trial::failure) {
+        match way.wire.models().map_err(connection_test::failure) {
             Ok(names) => Ok(names),
             Err(error) if error.is::<Stop>() => Err(error),
             // Not every server has a list; one that refuses the key, or is not there, answers nothing else either.
@@ -414,7 +414,7 @@ impl Wizard<'_> {
         let (settings, way) = self.way(HELLO)?;
         let (provider, model) = (&way.choice.provider, &way.choice.model);
         self.say(&format!("Asking {model} of {provider} to say hello …"));
-        let heard = trial::ask(self.world, &settings, way)?;
+        let heard = connection_test::ask(self.ctx, &settings, way)?;
         self.say(&format!(
             "It works: \"{}\"\n  {}, {}\n",
             heard.text(),
@@ -440,7 +440,7 @@ impl Wizard<'_> {
             "  k  another key\n  m  another model\n  p  another provider or address\n  a  the same again\n  s  save it as it is",
         );
         loop {
-            let answer = question(self.world.terminal, "What now?", default)?;
+            let answer = question(self.ctx.terminal, "What now?", default)?;
             let step = match answer.to_lowercase().as_str() {
                 "k" => Step::Key,
                 "m" => Step::Model,
@@ -458,7 +458,7 @@ impl Wizard<'_> {
     fn choose_directory(&self) -> Result<Option<Edit>> {
         let is_python = ["channels", "gateway"]
             .iter()
-            .any(|part| written(self.config, part).is_some());
+            .any(|part| self.config.get_path(part).is_some());
         if !is_python || self.there("agents.defaults.directory").is_some() {
             return Ok(None);
         }
@@ -466,7 +466,7 @@ impl Wizard<'_> {
             "This config is the Python program's, which always works in its workspace.\n  c  work in the current directory, as tools of the shell do\n  w  work in the workspace, as it did",
         );
         loop {
-            let answer = question(self.world.terminal, "Where to work?", "c")?;
+            let answer = question(self.ctx.terminal, "Where to work?", "c")?;
             match answer.to_lowercase().as_str() {
                 "c" => return Ok(Some(where_to_work(Directory::Cwd))),
                 "w" => return Ok(Some(where_to_work(Directory::Workspace))),
@@ -483,14 +483,14 @@ fn port(base: &str) -> Option<u16> {
 }
 
 /// Who can be asked, those that are ready first, and how many these are.
-fn providers(world: &World, settings: &Settings) -> (Vec<&'static Entry>, Vec<Row>, usize) {
-    let blocks = asker::blocks(world, settings);
+fn providers(ctx: &Context, settings: &Settings) -> (Vec<&'static Entry>, Vec<Row>, usize) {
+    let blocks = model::blocks(ctx, settings);
     let ready = |entry: &Entry| -> Option<String> {
         if let Ok(vendor) = Vendor::named(entry.name) {
-            let until = login::expiry(vendor, &world.paths.auth()).ok().flatten();
+            let until = login::expiry(vendor, &ctx.paths.auth()).ok().flatten();
             return until.map(|_| "you are logged in".into());
         }
-        let standing = registry::standing(entry.name, &blocks, &world.env);
+        let standing = registry::standing(entry.name, &blocks, &ctx.env);
         if let Some((_, place)) = standing.key {
             return Some(format!("key from {}", place.replace('`', "")));
         }

@@ -2,20 +2,20 @@
 
 use super::list::statistics;
 use super::transcript::{day_and_time, line};
-use crate::World;
 use crate::cli::session::{Document, Export as Arguments};
 use crate::message::{Message, ToolCall, ToolResult, plain_text};
+use crate::ops::context::Context;
 use crate::report::Bar;
 use crate::session::{self, Entry, Logged, Place, Summary};
 use crate::sys::terminal::Page;
 use crate::sys::{signal, store};
-use anyhow::{Context, Result};
+use anyhow::{Context as _, Result};
 use serde_json::json;
 
 /// What is handed on at once.
 const PIECE: usize = 64 << 10;
 
-pub(super) fn run(world: &World, place: &Place, arguments: &Arguments) -> Result<()> {
+pub(super) fn run(ctx: &Context, place: &Place, arguments: &Arguments) -> Result<()> {
     let Arguments {
         key,
         format,
@@ -30,7 +30,7 @@ pub(super) fn run(world: &World, place: &Place, arguments: &Arguments) -> Result
             }
             Ok(Entry::Bad(at)) => {
                 let odd = format!("nanobot: the line at byte {at} cannot be read");
-                world.terminal.complain(&odd);
+                ctx.terminal.complain(&odd);
                 None
             }
             Err(error) => Some(Err(error)),
@@ -42,9 +42,9 @@ pub(super) fn run(world: &World, place: &Place, arguments: &Arguments) -> Result
     };
     match output.as_deref().filter(|path| path.as_os_str() != "-") {
         None => {
-            let mut page = Page::on(world.terminal);
+            let mut page = Page::on(ctx.terminal);
             // Whoever reads it sees how far it is.
-            let none = Bar::new(world.terminal, true, 0);
+            let none = Bar::new(ctx.terminal, true, 0);
             match format {
                 Document::Markdown => write(&none, &mut |text| page.put(text))?,
                 Document::Json => write(&none, &mut |text| page.put_json_text(text))?,
@@ -53,11 +53,7 @@ pub(super) fn run(world: &World, place: &Place, arguments: &Arguments) -> Result
         }
         Some(path) => {
             signal::arm(None).context("wait for signals")?;
-            let bar = Bar::new(
-                world.terminal,
-                world.shared.quiet,
-                summary.messages.unwrap_or(0),
-            );
+            let bar = Bar::new(ctx.terminal, ctx.quiet, summary.messages.unwrap_or(0));
             bar.at(key);
             store::replace_with(path, |out| {
                 write(&bar, &mut |text| Ok(out.write_all(text.as_bytes())?))

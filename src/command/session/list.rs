@@ -2,12 +2,12 @@
 
 use super::keys::Keys;
 use super::shown;
-use crate::World;
 use crate::cli::session::{List as Arguments, Sort};
-use crate::command::columns::{Side, aligned, clipped};
-use crate::command::since::Start;
 use crate::error::{Exit, exit_of};
-use crate::ledger::dollars;
+use crate::format::dollars;
+use crate::ops::context::Context;
+use crate::ops::since::Start;
+use crate::report::columns::{Side, aligned, clipped};
 use crate::session::{self, Listing, Place, Stats, Summary};
 use anyhow::Result;
 use console::measure_text_width;
@@ -21,7 +21,7 @@ const FEWEST: usize = 10;
 /// What stands above them.
 const HEAD: &str = "FIRST WORDS";
 
-pub(super) fn run(world: &World, place: &Place, arguments: &Arguments) -> Result<Exit> {
+pub(super) fn run(ctx: &Context, place: &Place, arguments: &Arguments) -> Result<Exit> {
     let Arguments {
         pattern,
         sort,
@@ -33,7 +33,7 @@ pub(super) fn run(world: &World, place: &Place, arguments: &Arguments) -> Result
         mut sessions,
         failures,
     } = session::list(place)?;
-    let now = world.clock.now();
+    let now = ctx.clock.now();
     let start = since.map(|since| Start::of(since, &now));
     let keys = Keys(pattern.as_deref());
     let is_wanted = |session: &Summary| {
@@ -43,23 +43,23 @@ pub(super) fn run(world: &World, place: &Place, arguments: &Arguments) -> Result
     sessions.retain(is_wanted);
     sort_by(*sort, &mut sessions);
     sessions.truncate(limit.unwrap_or(usize::MAX));
-    let width = world.terminal.width();
+    let width = ctx.terminal.width();
     match json {
         true => {
             let lines: String = sessions.iter().map(line).collect();
-            world.terminal.print_json_text(&lines)?;
+            ctx.terminal.print_json_text(&lines)?;
         }
-        false => world
+        false => ctx
             .terminal
             .print(&table(&sessions, now.timestamp(), width))?,
     }
-    Ok(tell(world, &failures))
+    Ok(tell(ctx, &failures))
 }
 
 /// Say which files could not be read; the others are none the worse for it.
-pub(super) fn tell(world: &World, failures: &[anyhow::Error]) -> Exit {
+pub(super) fn tell(ctx: &Context, failures: &[anyhow::Error]) -> Exit {
     for failure in failures {
-        world.terminal.complain(&format!("nanobot: {failure:#}"));
+        ctx.terminal.complain(&format!("nanobot: {failure:#}"));
     }
     failures.first().map_or(Exit::Answered, exit_of)
 }

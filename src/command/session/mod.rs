@@ -1,11 +1,11 @@
 //! `nanobot session`: the conversations that are kept.
 
-use crate::World;
 use crate::cli::session::Session as Arguments;
 use crate::cli::{Agent, DryRun};
 use crate::error::Exit;
+use crate::ops::context::Context;
 use crate::session::{self, Place};
-use crate::settings::{Config, Overrides, SessionSync, Settings};
+use crate::settings::{SessionSync, Settings};
 use crate::sys::terminal::harmless;
 use anyhow::Result;
 
@@ -18,24 +18,19 @@ mod search;
 mod show;
 mod transcript;
 
-pub fn run(world: &World, arguments: &Arguments) -> Result<Exit> {
-    let config = Config::load(&world.paths.config)?;
-    let overrides = Overrides {
-        workspace: world.shared.workspace.clone(),
-        ..Overrides::default()
-    };
-    let settings = Settings::resolve(&config, &world.env, &overrides, &world.paths)?;
-    let place = place(world, &settings)?;
+pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
+    let settings = ctx.settings()?;
+    let place = place(ctx, &settings)?;
     match arguments {
-        Arguments::List(arguments) => return list::run(world, &place, arguments),
-        Arguments::Show(arguments) => show::run(world, &place, arguments)?,
+        Arguments::List(arguments) => return list::run(ctx, &place, arguments),
+        Arguments::Show(arguments) => show::run(ctx, &place, arguments)?,
         Arguments::Search(arguments) => {
-            return search::run(world, &place, &settings.workspace, arguments);
+            return search::run(ctx, &place, &settings.workspace, arguments);
         }
-        Arguments::Export(arguments) => export::run(world, &place, arguments)?,
+        Arguments::Export(arguments) => export::run(ctx, &place, arguments)?,
         Arguments::Fork { key, new, at } => {
             let count = session::fork(&place, key, new, *at)?;
-            notice(world, &format!("copied into `{new}`: {count} messages"));
+            ctx.notice(&format!("copied into `{new}`: {count} messages"));
         }
         Arguments::Context { key, json } => {
             known(&place, key)?;
@@ -44,7 +39,7 @@ pub fn run(world: &World, arguments: &Arguments) -> Result<Exit> {
                 false => DryRun::Table,
             };
             return Ok(super::agent::run(
-                world,
+                ctx,
                 &Agent {
                     session: Some(key.clone()),
                     dry_run: Some(form),
@@ -56,7 +51,7 @@ pub fn run(world: &World, arguments: &Arguments) -> Result<Exit> {
         Arguments::Compact { key, instructions } => {
             known(&place, key)?;
             return Ok(super::agent::run(
-                world,
+                ctx,
                 &Agent {
                     session: Some(key.clone()),
                     message: Some(format!("/compact {}", instructions.join(" "))),
@@ -69,21 +64,20 @@ pub fn run(world: &World, arguments: &Arguments) -> Result<Exit> {
         }
         Arguments::Rename { key, new } => {
             for older in session::rename(&place, key, new)? {
-                let older = world.paths.display(&older);
-                notice(
-                    world,
-                    &format!("an older `{key}` is found from now on, in `{older}`"),
-                );
+                let older = ctx.paths.display(&older);
+                ctx.notice(&format!(
+                    "an older `{key}` is found from now on, in `{older}`"
+                ));
             }
         }
-        Arguments::Rm { keys, for_good } => remove::rm(world, &place, keys, *for_good)?,
-        Arguments::Restore { key } => remove::restore(world, &place, key.as_deref())?,
-        Arguments::Prune(arguments) => return remove::prune(world, &place, arguments),
+        Arguments::Rm { keys, for_good } => remove::rm(ctx, &place, keys, *for_good)?,
+        Arguments::Restore { key } => remove::restore(ctx, &place, key.as_deref())?,
+        Arguments::Prune(arguments) => return remove::prune(ctx, &place, arguments),
         Arguments::Repair {
             keys,
             all: _,
             dry_run,
-        } => return repair::run(world, &place, keys, *dry_run),
+        } => return repair::run(ctx, &place, keys, *dry_run),
     }
     Ok(Exit::Answered)
 }
@@ -95,7 +89,7 @@ pub(super) fn known(place: &Place, key: &str) -> Result<()> {
 }
 
 /// Where sessions are kept, as the settings say.
-pub(super) fn place(world: &World, settings: &Settings) -> Result<Place> {
+pub(super) fn place(ctx: &Context, settings: &Settings) -> Result<Place> {
     let sync = match settings.session_sync {
         SessionSync::Turn => session::Sync::Turn,
         SessionSync::None => session::Sync::None,
@@ -103,19 +97,12 @@ pub(super) fn place(world: &World, settings: &Settings) -> Result<Place> {
     let limits = (settings.memory_window, settings.max_tool_result_chars);
     Place::new(
         &settings.workspace,
-        &world.paths,
+        &ctx.paths,
         sync,
         limits.0,
         limits.1,
-        &world.clock,
+        &ctx.clock,
     )
-}
-
-/// Tell what was done, unless nothing is to be said.
-fn notice(world: &World, text: &str) {
-    if !world.shared.quiet {
-        world.terminal.complain(&format!("nanobot: {text}"));
-    }
 }
 
 /// A key, or other words, on one line that a terminal can show.

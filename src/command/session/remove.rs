@@ -2,14 +2,14 @@
 
 use super::keys::Keys;
 use super::list::{table, tell};
-use super::{notice, shown};
-use crate::World;
+use super::shown;
 use crate::cli::session::Prune;
 use crate::error::{Exit, exit_of, fail_hint};
+use crate::ops::context::Context;
 use crate::report::Bar;
 use crate::session::{self, Listing, Place, Summary};
 use crate::sys::signal;
-use anyhow::{Context, Result};
+use anyhow::{Context as _, Result};
 use console::Term;
 use jiff::{SignedDuration, Timestamp};
 use std::io::IsTerminal;
@@ -18,23 +18,22 @@ use std::io::IsTerminal;
 const KEPT: i64 = 30;
 
 /// Move `keys` to the trash, or remove them.
-pub(super) fn rm(world: &World, place: &Place, keys: &[String], for_good: bool) -> Result<()> {
+pub(super) fn rm(ctx: &Context, place: &Place, keys: &[String], for_good: bool) -> Result<()> {
     for key in keys {
         if for_good {
             session::remove(place, key)?;
             continue;
         }
         session::discard(place, key, &|_| true)?;
-        notice(
-            world,
-            &format!("`{key}` is in the trash; `nanobot session restore {key}` brings it back"),
-        );
+        ctx.notice(&format!(
+            "`{key}` is in the trash; `nanobot session restore {key}` brings it back"
+        ));
     }
     Ok(())
 }
 
 /// Bring `key` back, or list what can be.
-pub(super) fn restore(world: &World, place: &Place, key: Option<&str>) -> Result<()> {
+pub(super) fn restore(ctx: &Context, place: &Place, key: Option<&str>) -> Result<()> {
     if let Some(key) = key {
         return session::restore(place, key);
     }
@@ -46,11 +45,11 @@ pub(super) fn restore(world: &World, place: &Place, key: Option<&str>) -> Result
         format!("{day} {}:{}  {key}\n", part(8..10), part(10..12))
     };
     let text: String = session::trash(place)?.iter().map(line).collect();
-    world.terminal.print(&text)
+    ctx.terminal.print(&text)
 }
 
 /// Move what was not used for long to the trash.
-pub(super) fn prune(world: &World, place: &Place, arguments: &Prune) -> Result<Exit> {
+pub(super) fn prune(ctx: &Context, place: &Place, arguments: &Prune) -> Result<Exit> {
     let Prune {
         pattern,
         older_than,
@@ -58,7 +57,7 @@ pub(super) fn prune(world: &World, place: &Place, arguments: &Prune) -> Result<E
         yes,
         dry_run,
     } = arguments;
-    let now = world.clock.timestamp();
+    let now = ctx.clock.timestamp();
     let limit = older_than.map(|time| {
         let time = SignedDuration::try_from(time).unwrap_or(SignedDuration::MAX);
         now.checked_sub(time).unwrap_or(Timestamp::MIN)
@@ -75,15 +74,15 @@ pub(super) fn prune(world: &World, place: &Place, arguments: &Prune) -> Result<E
     let newer = sessions.extract_if(.., |session| session.is_newer);
     for session in newer {
         let key = session.key;
-        notice(world, &format!("`{key}` stays: a newer nanobot wrote it"));
+        ctx.notice(&format!("`{key}` stays: a newer nanobot wrote it"));
     }
-    let table = table(&sessions, now, world.terminal.width());
-    world.terminal.print(&table)?;
+    let table = table(&sessions, now, ctx.terminal.width());
+    ctx.terminal.print(&table)?;
     if *dry_run || !(sessions.is_empty() || *yes || agreed(sessions.len())?) {
-        return Ok(tell(world, &failures));
+        return Ok(tell(ctx, &failures));
     }
     signal::arm(None).context("wait for signals")?;
-    let bar = Bar::new(world.terminal, world.shared.quiet, sessions.len());
+    let bar = Bar::new(ctx.terminal, ctx.quiet, sessions.len());
     let mut count = 0;
     for session in &sessions {
         signal::check()?;
@@ -91,9 +90,9 @@ pub(super) fn prune(world: &World, place: &Place, arguments: &Prune) -> Result<E
         bar.at(key);
         match session::discard(place, key, &is_old) {
             Ok(true) => count += 1,
-            Ok(false) => notice(world, &format!("`{key}` stays: it was used just now")),
+            Ok(false) => ctx.notice(&format!("`{key}` stays: it was used just now")),
             Err(error) if [Exit::TryAgain, Exit::NoInput].contains(&exit_of(&error)) => {
-                notice(world, &format!("`{key}` stays: {error:#}"));
+                ctx.notice(&format!("`{key}` stays: {error:#}"));
             }
             Err(error) => return Err(error),
         }
@@ -101,19 +100,15 @@ pub(super) fn prune(world: &World, place: &Place, arguments: &Prune) -> Result<E
     }
     drop(bar);
     if count > 0 {
-        notice(
-            world,
-            &format!("moved to the trash: {count}; `nanobot session restore KEY` brings one back"),
-        );
+        ctx.notice(&format!(
+            "moved to the trash: {count}; `nanobot session restore KEY` brings one back"
+        ));
     }
     let gone = session::empty_trash(place, KEPT)?;
     if gone > 0 {
-        notice(
-            world,
-            &format!("removed from the trash after {KEPT} days: {gone}"),
-        );
+        ctx.notice(&format!("removed from the trash after {KEPT} days: {gone}"));
     }
-    Ok(tell(world, &failures))
+    Ok(tell(ctx, &failures))
 }
 
 /// Ask whether so many are to go.

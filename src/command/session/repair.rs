@@ -1,22 +1,22 @@
 //! `session repair`: what is odd about the files, and what was done about it.
 
 use super::list::tell;
-use super::{notice, shown};
-use crate::World;
+use super::shown;
 use crate::error::Exit;
+use crate::ops::context::Context;
 use crate::report::Bar;
 use crate::session::{self, Finding, Place};
 use crate::sys::signal;
 use crate::sys::terminal::Page;
-use anyhow::{Context, Result};
+use anyhow::{Context as _, Result};
 use std::path::PathBuf;
 
 /// Look at `keys`, or at every file, and mend what can be mended unless it is a rehearsal.
 pub(super) fn run(
-    world: &World,
+    ctx: &Context,
     place: &Place,
     keys: &[String],
-    is_rehearsal: bool,
+    is_dry_run_or_replay: bool,
 ) -> Result<Exit> {
     let named = keys.iter().map(|key| -> Result<(String, PathBuf)> {
         Ok((key.clone(), session::look(place, key)?.path))
@@ -25,19 +25,19 @@ pub(super) fn run(
         true => session::every(place)?,
         false => named.collect::<Result<Vec<_>>>()?,
     };
-    let mut page = Page::on(world.terminal);
+    let mut page = Page::on(ctx.terminal);
     let mut failures = Vec::new();
     let mut odd = 0;
     signal::arm(None).context("wait for signals")?;
-    let bar = Bar::new(world.terminal, world.shared.quiet, files.len());
+    let bar = Bar::new(ctx.terminal, ctx.quiet, files.len());
     for (key, path) in &files {
         signal::check()?;
         bar.at(key);
-        match session::repair(place, key, path, !is_rehearsal) {
+        match session::repair(place, key, path, !is_dry_run_or_replay) {
             Ok(findings) => {
                 odd += usize::from(!findings.is_empty());
                 for finding in findings {
-                    let line = line(&finding, is_rehearsal);
+                    let line = line(&finding, is_dry_run_or_replay);
                     page.put(&format!("{}: ", shown(key)))?;
                     page.put(&format!("{line}\n"))?;
                 }
@@ -51,18 +51,18 @@ pub(super) fn run(
     page.end()?;
     let (all, left) = (files.len(), failures.len());
     let fine = all - odd - left;
-    notice(
-        world,
-        &format!("sessions looked at: {}, in order: {fine}", all - left),
-    );
-    Ok(tell(world, &failures))
+    ctx.notice(&format!(
+        "sessions looked at: {}, in order: {fine}",
+        all - left
+    ));
+    Ok(tell(ctx, &failures))
 }
 
-fn line(finding: &Finding, is_rehearsal: bool) -> String {
+fn line(finding: &Finding, is_dry_run_or_replay: bool) -> String {
     let Finding { what, cure } = finding;
     match cure {
         None => what.clone(),
-        Some(cure) if is_rehearsal => format!("{what}; would be {cure}"),
+        Some(cure) if is_dry_run_or_replay => format!("{what}; would be {cure}"),
         Some(cure) => format!("{what}; {cure}"),
     }
 }

@@ -3,9 +3,9 @@
 use super::list::tell;
 use super::shown;
 use super::transcript::day_and_time;
-use crate::World;
 use crate::cli::session::Search as Arguments;
 use crate::error::Exit;
+use crate::ops::context::Context;
 use crate::session::{self, Found, FoundLine, Listing, Needle, Place};
 use crate::sys::store;
 use crate::sys::terminal::{Page, harmless};
@@ -23,7 +23,7 @@ const MEMORY: [&str; 3] = [
 ];
 
 pub(super) fn run(
-    world: &World,
+    ctx: &Context,
     place: &Place,
     workspace: &Path,
     arguments: &Arguments,
@@ -54,8 +54,8 @@ pub(super) fn run(
         _ => Form::Lines,
     };
     let mut out = Output {
-        page: Page::on(world.terminal),
-        width: world.terminal.width(),
+        page: Page::on(ctx.terminal),
+        width: ctx.terminal.width(),
         form,
         is_empty: true,
         context: *context,
@@ -86,7 +86,7 @@ pub(super) fn run(
     }
     let is_empty = out.is_empty;
     out.page.end()?;
-    Ok(match tell(world, &failures) {
+    Ok(match tell(ctx, &failures) {
         Exit::Answered if is_empty => Exit::Failed,
         other => other,
     })

@@ -1,17 +1,17 @@
 //! `session show`: what was said, and what it came to.
 
 use super::transcript::{Transcript, day_and_time, line};
-use crate::World;
 use crate::cli::session::Show as Arguments;
-use crate::ledger::dollars;
+use crate::format::dollars;
+use crate::ops::context::Context;
 use crate::session::{self, Entry, Place, Stats, Summary};
 use crate::sys::store::size_in_words;
 use crate::sys::terminal::Page;
-use anyhow::{Context, Result};
+use anyhow::{Context as _, Result};
 use console::Style;
 use std::io::{BufRead, BufReader, Read};
 
-pub(super) fn run(world: &World, place: &Place, arguments: &Arguments) -> Result<()> {
+pub(super) fn run(ctx: &Context, place: &Place, arguments: &Arguments) -> Result<()> {
     let Arguments {
         key,
         last,
@@ -20,13 +20,13 @@ pub(super) fn run(world: &World, place: &Place, arguments: &Arguments) -> Result
         raw,
     } = arguments;
     if *raw {
-        return as_it_is(world, place, key);
+        return as_it_is(ctx, place, key);
     }
-    let mut page = Page::on(world.terminal);
+    let mut page = Page::on(ctx.terminal);
     let mut transcript = Transcript::new(*full);
     if !json {
         let summary = session::look(place, key)?;
-        let path = world.paths.display(&summary.path);
+        let path = ctx.paths.display(&summary.path);
         page.paint(&head(&summary, &path), &Style::new().dim())?;
     }
     let entries: Box<dyn Iterator<Item = Result<Entry>>> = match last {
@@ -37,7 +37,7 @@ pub(super) fn run(world: &World, place: &Place, arguments: &Arguments) -> Result
         match entry? {
             Entry::Message(logged) if *json => page.put_json(&line(&logged))?,
             Entry::Message(logged) => transcript.take(*logged, &mut page)?,
-            Entry::Bad(at) => world
+            Entry::Bad(at) => ctx
                 .terminal
                 .complain(&format!("nanobot: the line at byte {at} cannot be read")),
         }
@@ -106,14 +106,14 @@ fn sums(stats: &Stats) -> [String; 2] {
 }
 
 /// The file byte by byte; on a terminal, line by line and harmless.
-fn as_it_is(world: &World, place: &Place, key: &str) -> Result<()> {
+fn as_it_is(ctx: &Context, place: &Place, key: &str) -> Result<()> {
     let file = session::raw(place, key)?;
     let reading = || format!("read session `{key}`");
     let mut reader = BufReader::with_capacity(256 << 10, file);
     let mut bytes = Vec::new();
     loop {
         bytes.clear();
-        if world.terminal.out {
+        if ctx.terminal.out {
             // A line without an end is shown in pieces.
             let mut some = (&mut reader).take(1 << 20);
             some.read_until(b'\n', &mut bytes).with_context(reading)?;
@@ -125,6 +125,6 @@ fn as_it_is(world: &World, place: &Place, key: &str) -> Result<()> {
         if bytes.is_empty() {
             return Ok(());
         }
-        world.terminal.print_bytes(&bytes)?;
+        ctx.terminal.print_bytes(&bytes)?;
     }
 }

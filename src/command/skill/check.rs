@@ -1,9 +1,9 @@
 //! `nanobot skill check`: what is odd about skills, and what is missing.
 
 use super::{here, named};
-use crate::World;
 use crate::command::skill::install::Parcel;
 use crate::error::Exit;
+use crate::ops::context::Context;
 use crate::skill::{Skill, Source};
 use crate::sys::terminal::harmless;
 use anyhow::Result;
@@ -71,22 +71,22 @@ impl Verdict {
     }
 }
 
-pub(super) fn run(world: &World, name: Option<&str>, as_json: bool) -> Result<Exit> {
+pub(super) fn run(ctx: &Context, name: Option<&str>, as_json: bool) -> Result<Exit> {
     let verdicts = match name {
-        Some(path) if is_place(path) => vec![of_folder(world, Path::new(path))?],
+        Some(path) if is_place(path) => vec![of_folder(ctx, Path::new(path))?],
         Some(name) => {
-            let (_, found) = here(world)?;
+            let (_, found) = here(ctx)?;
             vec![Verdict::of(named(&found, name)?, true)]
         }
-        None => all(world)?,
+        None => all(ctx)?,
     };
     let text: String = match as_json {
         true => verdicts.iter().map(Verdict::object).collect(),
         false => verdicts.iter().map(Verdict::line).collect(),
     };
     match as_json {
-        true => world.terminal.print_json_text(&text)?,
-        false => world.terminal.print(&text)?,
+        true => ctx.terminal.print_json_text(&text)?,
+        false => ctx.terminal.print(&text)?,
     }
     Ok(match verdicts.iter().all(Verdict::is_fine) {
         true => Exit::Answered,
@@ -100,8 +100,8 @@ fn is_place(name: &str) -> bool {
 }
 
 /// What is to be said of all that are in force, or would be.
-fn all(world: &World) -> Result<Vec<Verdict>> {
-    let (_, found) = here(world)?;
+fn all(ctx: &Context) -> Result<Vec<Verdict>> {
+    let (_, found) = here(ctx)?;
     let skills = found.skills.iter();
     let mut verdicts: Vec<Verdict> = skills
         .map(|skill| Verdict::of(skill, skill.source != Source::BuiltIn))
@@ -122,8 +122,8 @@ fn all(world: &World) -> Result<Vec<Verdict>> {
 }
 
 /// What is to be said of one that is not installed: also what would keep it from being.
-fn of_folder(world: &World, path: &Path) -> Result<Verdict> {
-    let parcel = Parcel::of(world, path)?;
+fn of_folder(ctx: &Context, path: &Path) -> Result<Verdict> {
+    let parcel = Parcel::of(ctx, path)?;
     let mut verdict = Verdict::of(&parcel.skill, true);
     if parcel.folder != parcel.skill.name {
         let (name, folder) = (&parcel.skill.name, &parcel.folder);

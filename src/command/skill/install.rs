@@ -1,17 +1,17 @@
 //! `nanobot skill install` and `remove`: what a skill contains is told before it is taken over.
 
 use super::show::{built_in_entries, line, rows_of};
-use super::{look, notice, settings};
-use crate::World;
 use crate::cli::skill::Install;
 use crate::error::{Exit, fail, fail_hint};
+use crate::ops::context::Context;
+use crate::ops::skills;
 use crate::policy::seen::addresses::linked_hosts;
 use crate::skill::folder::{Entry, Folder, Kind};
 use crate::skill::install::{self, Piece};
 use crate::skill::{BuiltIn, Requirements, Skill, TEXT_LIMIT, hidden_in, is_fit, is_name, parse};
 use crate::sys::store::{read_at_most, size_in_words};
 use crate::sys::terminal::{Terminal, harmless};
-use anyhow::{Context, Result};
+use anyhow::{Context as _, Result};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -36,7 +36,7 @@ impl Parcel {
     ///
     /// # Errors
     /// There is nothing, or no SKILL.md, or it cannot be read.
-    pub(super) fn of(world: &World, path: &Path) -> Result<Self> {
+    pub(super) fn of(ctx: &Context, path: &Path) -> Result<Self> {
         let shown = path.display();
         let about = std::fs::metadata(path).map_err(|error| match error.kind() {
             std::io::ErrorKind::NotFound => fail_hint(
@@ -61,7 +61,7 @@ impl Parcel {
                 },
             };
             let folder = real.parent().map(name_of).unwrap_or_default();
-            return Self::made(world, &folder, vec![(entry, bytes)], Vec::new(), Vec::new());
+            return Self::made(ctx, &folder, vec![(entry, bytes)], Vec::new(), Vec::new());
         }
         if !about.is_dir() {
             return Err(fail(
@@ -99,21 +99,21 @@ impl Parcel {
             }
         }
         let pieces = entries.into_iter().zip(bytes).collect();
-        Self::made(world, &name_of(&real), pieces, left_out, troubles)
+        Self::made(ctx, &name_of(&real), pieces, left_out, troubles)
     }
 
     /// A skill that comes with the program, as its files.
-    fn of_built_in(world: &World, built_in: &BuiltIn) -> Result<Self> {
+    fn of_built_in(ctx: &Context, built_in: &BuiltIn) -> Result<Self> {
         let bytes = built_in
             .files
             .iter()
             .map(|(_, text)| text.as_bytes().to_vec());
         let pieces = built_in_entries(built_in).into_iter().zip(bytes).collect();
-        Self::made(world, built_in.name, pieces, Vec::new(), Vec::new())
+        Self::made(ctx, built_in.name, pieces, Vec::new(), Vec::new())
     }
 
     fn made(
-        world: &World,
+        ctx: &Context,
         folder: &str,
         pieces: Vec<Piece>,
         left_out: Vec<String>,
@@ -123,7 +123,7 @@ impl Parcel {
             .iter()
             .find(|(entry, _)| entry.path == Path::new("SKILL.md"));
         let text = String::from_utf8_lossy(text.map_or(&[][..], |(_, bytes)| bytes));
-        let requirements = Requirements::new(&world.env);
+        let requirements = Requirements::new(&ctx.env);
         // The name in the head is the author's; a folder's may be what a download made of it.
         let said = parse(folder, &text, &requirements).says.name;
         let name = said
@@ -159,7 +159,7 @@ impl Parcel {
     }
 
     /// What it contains, in rows.
-    fn told(&self, world: &World, place: &str, hides: &str) -> String {
+    fn told(&self, ctx: &Context, place: &str, hides: &str) -> String {
         let skill = &self.skill;
         let files: Vec<&Entry> = self.pieces.iter().map(|(entry, _)| entry).collect();
         let is_file = |entry: &&Entry| matches!(entry.kind, Kind::File { .. });
@@ -197,7 +197,7 @@ impl Parcel {
             ("always", always.to_owned()),
             (
                 "needs",
-                skill.needs.words(&Requirements::new(&world.env)).join(", "),
+                skill.needs.words(&Requirements::new(&ctx.env)).join(", "),
             ),
             ("license", skill.says.license.clone().unwrap_or_default()),
             ("tools", tools),
@@ -207,7 +207,7 @@ impl Parcel {
             ("reaches", reached(skill)),
             ("odd", odd.join("\n")),
         ];
-        rows_of(&rows, world.terminal.width())
+        rows_of(&rows, ctx.terminal.width())
     }
 
     /// What can be run, or looks like it.
@@ -299,37 +299,37 @@ fn addresses(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-pub(super) fn run(world: &World, arguments: &Install) -> Result<Exit> {
+pub(super) fn run(ctx: &Context, arguments: &Install) -> Result<Exit> {
     let Install {
         path,
         yes,
         force,
         dry_run,
     } = arguments;
-    let settings = settings(world)?;
+    let settings = ctx.settings()?;
     let built_in = path
         .to_str()
         .filter(|_| !path.exists())
         .and_then(BuiltIn::named);
     let parcel = match built_in {
-        Some(built_in) => Parcel::of_built_in(world, built_in)?,
-        None => Parcel::of(world, path)?,
+        Some(built_in) => Parcel::of_built_in(ctx, built_in)?,
+        None => Parcel::of(ctx, path)?,
     };
     let name = &parcel.skill.name;
     let dir = settings.workspace.join("skills");
     let place = dir.join(name);
-    let found = look(world, &settings, Path::new("."))?;
+    let found = skills::find(ctx, &settings, Path::new("."))?;
     let is_taken = place.symlink_metadata().is_ok();
     let hides = match found.named(name) {
         _ if is_taken => "the one that is there, which it replaces".to_owned(),
         Some(other) => format!(
             "the one of that name from: {}",
-            super::from(world, &other.source)
+            super::from(ctx, &other.source)
         ),
         None => String::new(),
     };
-    let told = parcel.told(world, &world.paths.display(&place), &hides);
-    world.terminal.print(&told)?;
+    let told = parcel.told(ctx, &ctx.paths.display(&place), &hides);
+    ctx.terminal.print(&told)?;
     if !parcel.troubles.is_empty() {
         let cause = format!("`{name}` is not installed: {}", parcel.troubles.join("; "));
         return Err(fail(Exit::BadInput, cause));
@@ -346,37 +346,34 @@ pub(super) fn run(world: &World, arguments: &Install) -> Result<Exit> {
     }
     if !(*yes
         || agreed(
-            world,
+            ctx,
             &format!("Install {name}?"),
             "whether this is to be installed",
             "`--yes`, or `--dry-run` to be told only",
         )?)
     {
-        notice(world, "nothing was installed");
+        ctx.notice("nothing was installed");
         return Ok(Exit::Failed);
     }
     let place: PathBuf = install::put(&dir, name, &parcel.pieces, *force)?;
-    notice(
-        world,
-        &format!("installed in `{}`", world.paths.display(&place)),
-    );
+    ctx.notice(&format!("installed in `{}`", ctx.paths.display(&place)));
     Ok(Exit::Answered)
 }
 
 /// Remove a skill of the workspace.
-pub(super) fn remove(world: &World, name: &str, yes: bool) -> Result<Exit> {
-    let settings = settings(world)?;
+pub(super) fn remove(ctx: &Context, name: &str, yes: bool) -> Result<Exit> {
+    let settings = ctx.settings()?;
     let dir = settings.workspace.join("skills");
     let is_there = is_fit(name) && dir.join(name).symlink_metadata().is_ok();
     if !is_there {
-        let found = look(world, &settings, Path::new("."))?;
+        let found = skills::find(ctx, &settings, Path::new("."))?;
         let name = harmless(name);
         return Err(match found.named(&name) {
             Some(other) => fail_hint(
                 Exit::Usage,
                 format!(
                     "`{name}` is no skill of the workspace, but from: {}",
-                    super::from(world, &other.source)
+                    super::from(ctx, &other.source)
                 ),
                 format!("nanobot config set agents.defaults.disabledSkills '[\"{name}\"]'"),
             ),
@@ -387,20 +384,20 @@ pub(super) fn remove(world: &World, name: &str, yes: bool) -> Result<Exit> {
             ),
         });
     }
-    let shown = world.paths.display(&dir.join(name));
+    let shown = ctx.paths.display(&dir.join(name));
     if !(yes
         || agreed(
-            world,
+            ctx,
             &format!("Remove {shown} for good?"),
             "whether this is to be removed",
             "`--yes`",
         )?)
     {
-        notice(world, "nothing was removed");
+        ctx.notice("nothing was removed");
         return Ok(Exit::Failed);
     }
     install::remove(&dir, name)?;
-    notice(world, &format!("removed `{shown}`"));
+    ctx.notice(&format!("removed `{shown}`"));
     Ok(Exit::Answered)
 }
 
@@ -408,7 +405,7 @@ pub(super) fn remove(world: &World, name: &str, yes: bool) -> Result<Exit> {
 ///
 /// # Errors
 /// Status 2 where nobody can be asked.
-fn agreed(world: &World, question: &str, what: &str, hint: &str) -> Result<bool> {
+fn agreed(ctx: &Context, question: &str, what: &str, hint: &str) -> Result<bool> {
     if !Terminal::is_attended() {
         return Err(fail_hint(
             Exit::Usage,
@@ -416,7 +413,7 @@ fn agreed(world: &World, question: &str, what: &str, hint: &str) -> Result<bool>
             hint,
         ));
     }
-    let answer = world
+    let answer = ctx
         .terminal
         .ask(&format!("{} [y/N] ", harmless(question)))?;
     let answer = answer.unwrap_or_default();

@@ -1,30 +1,27 @@
 //! `nanobot skill list`: every skill, in force or not.
 
-use super::{from, here, notice, source};
-use crate::World;
-use crate::command::columns::{Side, aligned, clipped};
+use super::{from, here, source};
 use crate::error::Exit;
 use crate::history::weight;
+use crate::ops::context::Context;
+use crate::report::columns::{Side, aligned, clipped};
 use crate::skill::{Found, Hidden, Skill, summary};
 use crate::sys::terminal::harmless;
 use anyhow::Result;
 use serde_json::json;
 
-pub(super) fn run(world: &World, as_json: bool) -> Result<Exit> {
-    let (settings, found) = here(world)?;
+pub(super) fn run(ctx: &Context, as_json: bool) -> Result<Exit> {
+    let (settings, found) = here(ctx)?;
     if as_json {
-        world.terminal.print_json_text(&lines_of_json(&found))?;
+        ctx.terminal.print_json_text(&lines_of_json(&found))?;
         return Ok(Exit::Answered);
     }
-    world
-        .terminal
-        .print(&table(world, &found, world.terminal.width()))?;
+    ctx.terminal
+        .print(&table(ctx, &found, ctx.terminal.width()))?;
     let budget = settings.skills.budget;
     let list = summary(&found.skills, budget);
     if list.is_cut() {
-        notice(
-            world,
-            &format!(
+        ctx.notice(&format!(
                 "the list that each request has is cut to keep its {budget} tokens (`agents.defaults.skillsBudgetTokens`)"
             ),
         );
@@ -38,12 +35,12 @@ pub(super) fn tokens(skill: &Skill) -> u64 {
 }
 
 /// All skills as a table: those in force, those that are not, and those that cannot be read.
-pub(in crate::command) fn table(world: &World, found: &Found, width: Option<usize>) -> String {
+pub(crate) fn table(ctx: &Context, found: &Found, width: Option<usize>) -> String {
     let row = |skill: &Skill, state: String| {
         let description: Vec<&str> = skill.description.split_whitespace().collect();
         vec![
             skill.name.clone(),
-            harmless(&from(world, &skill.source)),
+            harmless(&from(ctx, &skill.source)),
             tokens(skill).to_string(),
             harmless(&state),
             harmless(&description.join(" ")),
@@ -55,11 +52,11 @@ pub(in crate::command) fn table(world: &World, found: &Found, width: Option<usiz
         found
             .hidden
             .iter()
-            .map(|hidden| row(&hidden.skill, why(world, hidden))),
+            .map(|hidden| row(&hidden.skill, why(ctx, hidden))),
     );
     rows.extend(found.unreadable.iter().map(|unreadable| {
         let name = unreadable.name.as_deref().unwrap_or("-");
-        let place = world.paths.display(&unreadable.path);
+        let place = ctx.paths.display(&unreadable.path);
         let why = format!("unreadable: {}", unreadable.why);
         [name, &place, "-", &why, ""].map(harmless).to_vec()
     }));
@@ -89,9 +86,9 @@ pub(super) fn state(skill: &Skill) -> String {
     state + &odd
 }
 
-fn why(world: &World, hidden: &Hidden) -> String {
+fn why(ctx: &Context, hidden: &Hidden) -> String {
     match &hidden.by {
-        Some(by) => format!("hidden by that of {}", from(world, by)),
+        Some(by) => format!("hidden by that of {}", from(ctx, by)),
         None => "disabled in the config".into(),
     }
 }

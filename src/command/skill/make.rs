@@ -1,14 +1,13 @@
 //! `nanobot skill new`: the beginning of a skill.
 
-use super::settings;
-use crate::World;
 use crate::error::{Exit, fail, fail_hint};
+use crate::ops::context::Context;
 use crate::skill::folder::{Entry, Kind};
 use crate::skill::{DESCRIPTION, draft, install, is_name};
 use crate::sys::terminal::harmless;
 use anyhow::Result;
 
-pub(super) fn run(world: &World, name: &str, description: Option<&str>) -> Result<Exit> {
+pub(super) fn run(ctx: &Context, name: &str, description: Option<&str>) -> Result<Exit> {
     if !is_name(name) {
         return Err(fail_hint(
             Exit::Usage,
@@ -30,7 +29,7 @@ pub(super) fn run(world: &World, name: &str, description: Option<&str>) -> Resul
             is_executable: false,
         },
     };
-    let dir = settings(world)?.workspace.join("skills");
+    let dir = ctx.settings()?.workspace.join("skills");
     if dir.join(name).symlink_metadata().is_ok() {
         let cause = format!("there is a skill `{name}` in the workspace already");
         let hint = format!(
@@ -41,6 +40,6 @@ pub(super) fn run(world: &World, name: &str, description: Option<&str>) -> Resul
     }
     let place = install::put(&dir, name, &[(entry, text)], false)?;
     let path = place.join("SKILL.md");
-    world.terminal.print(&format!("{}\n", path.display()))?;
+    ctx.terminal.print(&format!("{}\n", path.display()))?;
     Ok(Exit::Answered)
 }

@@ -2,16 +2,16 @@
 
 use super::list::{state, tokens};
 use super::{from, here, named, source};
-use crate::World;
 use crate::cli::skill::Show;
-use crate::command::columns::behind;
 use crate::error::{Exit, fail, fail_hint};
+use crate::ops::context::Context;
+use crate::report::columns::behind;
 use crate::skill::folder::{Entry, Folder, Kind};
 use crate::skill::{BuiltIn, Requirements, Skill, Source};
 use crate::sys::beneath::{self, Root};
 use crate::sys::store::size_in_words;
 use crate::sys::terminal::harmless;
-use anyhow::{Context, Result};
+use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 use std::io::Read;
 use std::path::Path;
@@ -19,33 +19,32 @@ use std::path::Path;
 /// The longest file that is printed.
 const FILE: u64 = 16 << 20;
 
-pub(super) fn run(world: &World, arguments: &Show) -> Result<Exit> {
+pub(super) fn run(ctx: &Context, arguments: &Show) -> Result<Exit> {
     let Show { name, file, json } = arguments;
-    let (_, found) = here(world)?;
+    let (_, found) = here(ctx)?;
     let skill = named(&found, name)?;
     if let Some(file) = file {
-        world.terminal.print_bytes(&content(skill, file)?)?;
+        ctx.terminal.print_bytes(&content(skill, file)?)?;
     } else if *json {
-        world.terminal.print_json(&object(world, skill))?;
+        ctx.terminal.print_json(&object(ctx, skill))?;
     } else {
-        world
-            .terminal
-            .print(&text(world, skill, world.terminal.width()))?;
+        ctx.terminal
+            .print(&text(ctx, skill, ctx.terminal.width()))?;
     }
     Ok(Exit::Answered)
 }
 
 /// Rows for what is said about it, and its text.
-pub(in crate::command) fn text(world: &World, skill: &Skill, width: Option<usize>) -> String {
-    let requirements = Requirements::new(&world.env);
+pub(crate) fn text(ctx: &Context, skill: &Skill, width: Option<usize>) -> String {
+    let requirements = Requirements::new(&ctx.env);
     let says = &skill.says;
     let some = |text: &Option<String>| text.clone().unwrap_or_default();
     let place = match skill.source {
         Source::BuiltIn => "built-in".to_owned(),
         _ => format!(
             "{}: {}",
-            from(world, &skill.source),
-            world.paths.display(&skill.location)
+            from(ctx, &skill.source),
+            ctx.paths.display(&skill.location)
         ),
     };
     let (files, trouble) = match entries(skill) {
@@ -127,7 +126,7 @@ pub(super) fn line(entry: &Entry) -> String {
     }
 }
 
-fn object(world: &World, skill: &Skill) -> Value {
+fn object(ctx: &Context, skill: &Skill) -> Value {
     let files = entries(skill).unwrap_or_default();
     let files: Vec<Value> = files
         .iter()
@@ -144,7 +143,7 @@ fn object(world: &World, skill: &Skill) -> Value {
         "name": skill.name, "description": skill.description, "source": source(&skill.source),
         "location": skill.location, "available": skill.is_available(), "offered": skill.is_offered,
         "always": skill.always, "missing": skill.missing,
-        "needs": skill.needs.words(&Requirements::new(&world.env)), "install": skill.needs.install,
+        "needs": skill.needs.words(&Requirements::new(&ctx.env)), "install": skill.needs.install,
         "license": skill.says.license, "compatibility": skill.says.compatibility,
         "allowed_tools": skill.says.allowed_tools, "metadata": skill.says.metadata,
         "user_invocable": skill.says.is_for_people, "tokens": tokens(skill), "files": files,

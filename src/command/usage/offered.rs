@@ -1,11 +1,11 @@
 //! `nanobot usage --by tool|server|skill`: what turns used of what they were offered, and what telling the model of it took.
 
-use crate::World;
 use crate::cli::By;
-use crate::command::columns::{Side, aligned, clipped};
-use crate::command::since::Start;
 use crate::ledger::tools::{Line, Tools, Used};
-use crate::mcp::name;
+use crate::ops::context::Context;
+use crate::ops::since::Start;
+use crate::ops::tool_usage;
+use crate::report::columns::{Side, aligned, clipped};
 use crate::sys::terminal::{Page, harmless};
 use anyhow::Result;
 use serde_json::json;
@@ -26,24 +26,24 @@ struct Sum {
 }
 
 /// Print a row for each tool, server or skill.
-pub(super) fn run(world: &World, by: By, start: &Start, as_json: bool) -> Result<()> {
+pub(super) fn run(ctx: &Context, by: By, start: &Start, as_json: bool) -> Result<()> {
     let mut sums: BTreeMap<String, Sum> = BTreeMap::new();
-    let file = Tools::new(&world.paths.root, &world.clock);
+    let file = Tools::new(&ctx.paths.root, &ctx.clock);
     let any = file.lines(&mut |line| {
         if start.reaches(line.time, line.day) {
             add(by, &mut sums, &line);
         }
     })?;
-    if !world.shared.quiet && (!any || sums.is_empty()) {
+    if !ctx.quiet && (!any || sums.is_empty()) {
         let words = match any {
             false => "nothing was used yet: no turn has called a tool".to_owned(),
             true => format!("nothing of the kind was offered or used since {start}"),
         };
-        world.terminal.complain(&format!("nanobot: {words}"));
+        ctx.terminal.complain(&format!("nanobot: {words}"));
     }
     let mut rows: Vec<(String, Sum)> = sums.into_iter().collect();
     rows.sort_by_key(|(_, sum)| std::cmp::Reverse((sum.used.len(), sum.calls)));
-    let mut page = Page::on(world.terminal);
+    let mut page = Page::on(ctx.terminal);
     match as_json {
         true => {
             for (name, sum) in &rows {
@@ -52,7 +52,7 @@ pub(super) fn run(world: &World, by: By, start: &Start, as_json: bool) -> Result
         }
         false => {
             for line in table(by, &rows) {
-                page.put(&format!("{}\n", clipped(&line, world.terminal.width())))?;
+                page.put(&format!("{}\n", clipped(&line, ctx.terminal.width())))?;
             }
         }
     }
@@ -90,7 +90,7 @@ fn add(by: By, sums: &mut BTreeMap<String, Sum>, line: &Line) {
     }
     for (tool, calls) in tools {
         let name = match by {
-            By::Server => server_of(tool, &servers),
+            By::Server => tool_usage::server_of(tool, &servers),
             _ => Some(tool.as_str()),
         };
         let Some(name) = name else { continue };
@@ -100,15 +100,6 @@ fn add(by: By, sums: &mut BTreeMap<String, Sum>, line: &Line) {
         sum.failed += u64::from(calls.failed);
         sum.denied += u64::from(calls.denied);
     }
-}
-
-/// Which of `servers` offers `tool`; of several whose names fit, the longest.
-pub(in crate::command) fn server_of<'a>(tool: &str, servers: &[&'a str]) -> Option<&'a str> {
-    let named = servers.iter().filter(|server| !server.is_empty());
-    named
-        .filter(|server| tool.starts_with(&name::beginning(server)))
-        .max_by_key(|server| server.len())
-        .copied()
 }
 
 fn object(by: By, name: &str, sum: &Sum) -> serde_json::Value {
@@ -186,23 +177,4 @@ fn table(by: By, rows: &[(String, Sum)]) -> Vec<String> {
         ),
     };
     aligned(&columns, &rows)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::server_of;
-
-    #[test]
-    fn tools_belong_to_the_server_that_their_name_says() {
-        let servers = ["", "git", "git_hub", "my server", "a__b"];
-        let check = |tool: &str, expect: Option<&str>| {
-            assert_eq!(server_of(tool, &servers), expect, "{tool}");
-        };
-        check("mcp_git_log", Some("git"));
-        check("mcp_git_hub_log", Some("git_hub"));
-        check("mcp_my_server_x", Some("my server"));
-        check("mcp_a_b_x", Some("a__b"));
-        check("mcp_gitlab_x", None);
-        check("exec", None);
-    }
 }

@@ -11,7 +11,7 @@ mod yaml;
 use super::expression::{Expression, bits, has};
 use super::job::{Job, Sink};
 use super::schedule::{CatchUp, Schedule, floor, minute_of};
-use crate::policy::quote::quoted;
+use crate::shell_quote::quoted;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use std::path::{Path, PathBuf};

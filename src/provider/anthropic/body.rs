@@ -1,12 +1,13 @@
 //! What is sent. `messages` is the last key, and nothing that was sent once changes but the last mark for the cache.
 
 use super::{Anthropic, WIRE};
+use crate::message::ToolSpec;
 use crate::message::{
     Document, Image, Message, Part, Reply, ToolCall, ToolResult, User, pictures_first, plain_text,
 };
 use crate::provider::ids::Names;
 use crate::provider::quirks::{Temperature, Thinking};
-use crate::provider::{Calls, Request, ToolSpec};
+use crate::provider::{Calls, Request};
 use base64::Engine;
 use serde_json::{Map, Value, json};
 
@@ -346,10 +347,11 @@ fn tool(result: &ToolResult, names: &Names<'_>, format: &Anthropic) -> Value {
 #[cfg(test)]
 mod tests {
     use super::of;
+    use crate::message::ToolSpec;
     use crate::message::{Document, Image, Message, Part, Reply, ToolCall, ToolResult, User};
     use crate::provider::anthropic::Anthropic;
     use crate::provider::quirks::{NONE, Quirks, Temperature, Thinking};
-    use crate::provider::{Calls, Request, Sampling, ToolSpec};
+    use crate::provider::{Calls, Request, Sampling};
     use serde_json::{Value, json};
 
     /// As the registry has it for one of the vendor's models, older or newer.

@@ -2,10 +2,11 @@
 //! request of a conversation begins with the bytes of the one before, and providers' caches hit.
 
 use super::{Chat, WIRE};
+use crate::message::ToolSpec;
 use crate::message::{Message, Part, Reply, ToolCall, ToolResult, User, plain_text};
 use crate::provider::ids::Names;
 use crate::provider::quirks::{Quirks, Temperature, Thinking};
-use crate::provider::{Calls, Request, ToolSpec};
+use crate::provider::{Calls, Request};
 use base64::Engine;
 use serde_json::{Map, Value, json};
 
@@ -302,10 +303,11 @@ fn tool(result: &ToolResult, names: &Names<'_>, others: &mut Vec<Part>) -> Value
 #[cfg(test)]
 mod tests {
     use super::of;
+    use crate::message::ToolSpec;
     use crate::message::{Document, Image, Message, Part, Reply, ToolCall, ToolResult, User};
     use crate::provider::chat::Chat;
     use crate::provider::quirks::{Ids, NONE, Quirks, Temperature};
-    use crate::provider::{Calls, Request, Sampling, ToolSpec};
+    use crate::provider::{Calls, Request, Sampling};
     use serde_json::{Value, json};
 
     fn user(text: &str) -> Message {

@@ -1,12 +1,13 @@
 //! What is sent. `input` is the last key, and nothing that was sent once changes.
 
 use super::{Responses, WIRE};
+use crate::message::ToolSpec;
 use crate::message::{
     Message, Part, Reply, ToolCall, ToolResult, User, pictures_first, plain_text,
 };
 use crate::provider::ids::Names;
 use crate::provider::quirks::Temperature;
-use crate::provider::{Calls, Request, ToolSpec};
+use crate::provider::{Calls, Request};
 use base64::Engine;
 use serde_json::{Map, Value, json};
 
@@ -165,10 +166,11 @@ fn assistant<'a>(reply: &'a Reply, model: &str, names: &mut Names<'a>, list: &mu
 #[cfg(test)]
 mod tests {
     use super::of;
+    use crate::message::ToolSpec;
     use crate::message::{Document, Image, Message, Part, Reply, ToolCall, ToolResult, User};
     use crate::provider::quirks::{CODEX, NONE, Quirks, Temperature};
     use crate::provider::responses::Responses;
-    use crate::provider::{Calls, Request, Sampling, ToolSpec};
+    use crate::provider::{Calls, Request, Sampling};
     use serde_json::{Value, json};
 
     const USUAL: Responses = Responses {

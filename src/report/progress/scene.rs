@@ -4,7 +4,7 @@
 use super::lines::{self, Fold};
 use super::words::{first_line, grouped, rounded, running, short, size, took};
 use crate::event::{Event, Outcome};
-use crate::ledger::dollars;
+use crate::format::dollars;
 use crate::message::{Reply, ToolCall, ToolResult, Usage, plain_text};
 use crate::sys::terminal::Row;
 use console::Style;

@@ -8,10 +8,10 @@
 use super::Failure;
 use crate::attach::pdf;
 use crate::error::{Exit, Stop, exit_of, hint_of};
-use crate::policy::quote::quoted;
 use crate::policy::seen::addresses;
 use crate::policy::seen::{Free, Grounds, LEADS_ON, Seen};
 use crate::policy::{Decision, Policy, Refusal};
+use crate::shell_quote::quoted;
 use crate::sys::address::Range;
 use crate::sys::env::Env;
 use crate::sys::hosts::Hosts;

@@ -1,0 +1,201 @@
+//! Command-line arguments as the plain options of `ops`. Structs are taken apart in full, so that a new flag cannot be
+//! forgotten here.
+
+use crate::cli;
+use crate::cron::job::AfterCrash;
+use crate::cron::schedule::CatchUp;
+use crate::ops::dry_run::DryRunForm;
+use crate::ops::jobs::job_options::JobFlags;
+use crate::ops::permissions::{Grants, SandboxMode};
+use crate::ops::turn_options::TurnOptions;
+use std::time::Duration;
+
+/// The options of the turn that `nanobot agent` runs.
+pub(super) fn turn_options(arguments: &cli::Agent) -> TurnOptions {
+    let cli::Agent {
+        message,
+        session,
+        new,
+        resume,
+        fork,
+        ephemeral,
+        attach,
+        wait,
+        output_format: _,
+        json: _,
+        verbose,
+        markdown: _,
+        no_markdown,
+        logs,
+        no_logs: _,
+        model,
+        max_tokens,
+        temperature,
+        reasoning_effort,
+        max_iterations,
+        max_cost,
+        max_total_tokens,
+        schema,
+        no_stream,
+        grants: permissions,
+        max_parallel,
+        offline,
+        strict,
+        timeout,
+        stdin,
+        no_stdin,
+        dry_run,
+        record,
+        replay,
+    } = arguments.clone();
+    TurnOptions {
+        message,
+        attach,
+        session,
+        new,
+        resume,
+        fork,
+        ephemeral,
+        wait: Duration::from_secs(wait),
+        verbose: verbose || logs,
+        no_markdown,
+        model,
+        max_tokens,
+        temperature,
+        reasoning_effort,
+        max_iterations,
+        max_cost,
+        max_total_tokens,
+        schema,
+        no_stream,
+        grants: grants(&permissions),
+        max_parallel: max_parallel as usize,
+        offline,
+        strict,
+        timeout,
+        stdin,
+        no_stdin,
+        dry_run: dry_run.map(|form| match form {
+            cli::DryRun::Json => DryRunForm::Json,
+            cli::DryRun::Curl => DryRunForm::Curl,
+            cli::DryRun::Table => DryRunForm::Table,
+            cli::DryRun::TableJson => DryRunForm::TableJson,
+        }),
+        record,
+        replay,
+    }
+}
+
+/// The options of the turns of `nanobot repl`.
+pub(super) fn repl_turn_options(arguments: &cli::Repl) -> TurnOptions {
+    let cli::Repl {
+        session,
+        fork,
+        new,
+        verbose,
+        markdown: _,
+        no_markdown,
+        model,
+        temperature,
+        max_tokens,
+        reasoning_effort,
+        max_iterations,
+        max_cost,
+        no_stream,
+        grants: permissions,
+        offline,
+        replay,
+    } = arguments.clone();
+    TurnOptions {
+        session,
+        fork,
+        new,
+        verbose,
+        no_markdown,
+        model,
+        temperature,
+        max_tokens,
+        reasoning_effort,
+        max_iterations,
+        max_cost,
+        no_stream,
+        grants: grants(&permissions),
+        offline,
+        replay,
+        wait: Duration::from_secs(600),
+        ..TurnOptions::default()
+    }
+}
+
+/// The permissions that flags grant.
+pub(super) fn grants(flags: &cli::Grants) -> Grants {
+    let cli::Grants {
+        profile,
+        write,
+        read,
+        net,
+        allow,
+        deny,
+        tools,
+        no_tools,
+        directory,
+        sandbox,
+    } = flags.clone();
+    Grants {
+        profile,
+        write,
+        read,
+        net,
+        allow,
+        deny,
+        tools,
+        no_tools,
+        directory,
+        sandbox: sandbox.map(|when| match when {
+            cli::Sandbox::Auto => SandboxMode::Auto,
+            cli::Sandbox::Off => SandboxMode::Off,
+            cli::Sandbox::Strict => SandboxMode::Strict,
+        }),
+    }
+}
+
+/// How a job runs and where its answer goes.
+pub(super) fn job_flags(flags: &cli::cron::Terms) -> JobFlags {
+    let cli::cron::Terms {
+        session,
+        model,
+        when,
+        timeout,
+        max_cost,
+        after_crash,
+        deliver,
+        no_deliver,
+        channel,
+        to,
+        on_failure,
+    } = flags.clone();
+    JobFlags {
+        session,
+        model,
+        when,
+        timeout,
+        max_cost,
+        after_crash: after_crash.map(|what| match what {
+            cli::cron::AfterCrash::Skip => AfterCrash::Skip,
+            cli::cron::AfterCrash::Again => AfterCrash::Again,
+        }),
+        deliver,
+        no_deliver,
+        channel,
+        to,
+        on_failure,
+    }
+}
+
+/// What becomes of a missed run.
+pub(super) fn catch_up(flag: Option<cli::cron::CatchUp>) -> Option<CatchUp> {
+    flag.map(|what| match what {
+        cli::cron::CatchUp::Once => CatchUp::Once,
+        cli::cron::CatchUp::None => CatchUp::None,
+    })
+}

@@ -1,0 +1,88 @@
+//! What is left to do when the answer is out: memory of what is old. It is never in anybody's way: whoever waits for the
+//! answer has it, and whoever reads it has seen its end.
+
+use crate::error::Exit;
+use crate::ops::consolidation::{self, DeferredConsolidation};
+use crate::ops::context::Context;
+use crate::ops::model::ModelHandle;
+use crate::ops::turn_options::TurnOptions;
+use crate::report::Level;
+use crate::session::Session;
+use crate::settings::{Consolidate, Settings};
+use crate::sys::process;
+use anyhow::{Context as _, Result};
+use std::time::Duration;
+
+/// What is to be done, and where.
+pub(crate) struct Afterwards {
+    later: DeferredConsolidation,
+    mode: Consolidate,
+}
+
+/// What is to be done after a turn of `session`, which `chosen` answered, where somebody did. It costs no more than is left
+/// of what the turn might cost.
+pub(crate) fn due(
+    arguments: &TurnOptions,
+    settings: &Settings,
+    session: &Session,
+    chosen: Option<&ModelHandle>,
+) -> Option<Afterwards> {
+    let is_dry_run_or_replay = arguments.is_dry_run_or_replay();
+    // Without a network only who has just answered is known to be there.
+    let is_out_of_reach =
+        arguments.offline && (chosen.is_none() || settings.memory.model.is_some());
+    let mode = settings.memory.consolidate;
+    if mode == Consolidate::Manual || is_dry_run_or_replay || is_out_of_reach {
+        return None;
+    }
+    let context = chosen.map(|chosen| chosen.context);
+    let terms = consolidation::terms(settings, context.unwrap_or(settings.context_window));
+    let (max_cost, max_tokens) = match chosen {
+        Some(chosen) => chosen.run.left()?,
+        None => (arguments.max_cost, arguments.max_total_tokens),
+    };
+    session.is_due(&terms).then(|| Afterwards {
+        later: DeferredConsolidation {
+            key: session.key().to_owned(),
+            model: settings
+                .memory
+                .model
+                .clone()
+                .or_else(|| arguments.model.clone()),
+            offline: arguments.offline,
+            no_stream: arguments.no_stream,
+            context,
+            max_cost,
+            max_tokens,
+        },
+        mode,
+    })
+}
+
+impl Afterwards {
+    /// Do it, after a run that ended with `exit`, which stays what it is.
+    pub(crate) fn run(&self, ctx: &Context, exit: Exit, verbose: bool) {
+        if !matches!(exit, Exit::Answered | Exit::Denied) {
+            return;
+        }
+        let is_detached = match self.mode {
+            Consolidate::Detached => true,
+            Consolidate::Auto => process::has_terminal(),
+            Consolidate::Inline | Consolidate::Manual => false,
+        };
+        let done = match is_detached {
+            true => process::detach(&self.later.arguments(ctx)).context("start a process"),
+            false => self.inline(ctx, verbose),
+        };
+        if let (Err(error), true) = (done, verbose) {
+            ctx.terminal
+                .complain(&format!("nanobot: no memory was made: {error:#}"));
+        }
+    }
+
+    fn inline(&self, ctx: &Context, verbose: bool) -> Result<()> {
+        ctx.terminal.hang_up(verbose)?;
+        let level = if verbose { Level::Lines } else { Level::Quiet };
+        self.later.make(ctx, Duration::ZERO, level)
+    }
+}

@@ -1,0 +1,135 @@
+//! One small request, to see that provider, key and model fit. `onboard` and `status --check` make it, each once and
+//! without retries: whoever waits for it wants to know now.
+
+use crate::error::{Exit, fail};
+use crate::format::dollars;
+use crate::ledger::Account;
+use crate::message::{Message, Part, Usage, User};
+use crate::ops::context::Context;
+use crate::ops::jobs::time_format::one_line;
+use crate::ops::model::{self, Endpoint};
+use crate::provider::{Calls, Provider, ProviderError, Request, Sampling};
+use crate::settings::{Settings, Timeouts};
+use crate::sys::terminal::harmless;
+use anyhow::Result;
+use jiff::SignedDuration;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a host may take to be reached: one that is there answers at once.
+const CONNECT: Duration = Duration::from_secs(5);
+/// What is paid for at most. Some servers take no fewer, and what a model thinks counts too.
+const TOKENS: u32 = 256;
+/// Characters of the answer that are shown.
+const SHOWN: usize = 60;
+
+/// What came back.
+#[derive(Debug)]
+pub(crate) struct Heard {
+    text: String,
+    usage: Usage,
+    cost: Option<f64>,
+    took: SignedDuration,
+}
+
+impl Heard {
+    /// What was said, on one short line.
+    pub(crate) fn text(&self) -> String {
+        let mut text = harmless(&one_line(&self.text));
+        if let Some((at, _)) = text.char_indices().nth(SHOWN) {
+            text.truncate(at);
+            text.push('…');
+        }
+        text
+    }
+
+    pub(crate) fn seconds(&self) -> String {
+        format!("{:.1} s", self.took.as_secs_f64())
+    }
+
+    /// Tokens and money.
+    pub(crate) fn cost(&self) -> String {
+        let Usage { input, output, .. } = self.usage;
+        let cost = match self.cost {
+            Some(usd) => format!("${}", dollars(usd)),
+            None => "at a price that is not known".into(),
+        };
+        format!("{input} tokens in, {output} out, {cost}")
+    }
+}
+
+/// The settings with no more patience than `limit`.
+pub(crate) fn hurried(settings: &Settings, limit: Duration) -> Settings {
+    let sooner = |time: Duration| match time.is_zero() {
+        true => limit,
+        false => time.min(limit),
+    };
+    let Timeouts {
+        connect,
+        first_byte,
+        stream_idle,
+        total,
+    } = settings.timeouts;
+    let timeouts = Timeouts {
+        connect: connect.min(CONNECT),
+        first_byte: sooner(first_byte),
+        stream_idle: sooner(stream_idle),
+        total: sooner(total),
+    };
+    Settings {
+        timeouts,
+        ..settings.clone()
+    }
+}
+
+/// Ask whoever would be asked to say a word.
+///
+/// # Errors
+/// Those of a turn: 78 where nobody can be asked, 77 for a key that is rejected, 69 for a server that does not answer.
+pub(crate) fn ask(ctx: &Context, settings: &Settings, way: Endpoint) -> Result<Heard> {
+    let account = Account {
+        cause: "test",
+        ..Account::default()
+    };
+    let model = way.choice.model.clone();
+    let provider = model::single_attempt(ctx, settings, way, &account, &Arc::default());
+    let hello = User {
+        parts: vec![Part::Text("Say hello in one short sentence.".into())],
+        ..User::default()
+    };
+    let sampling = Sampling {
+        max_tokens: settings.asked[0].max_tokens.min(TOKENS),
+        temperature: None,
+        reasoning_effort: None,
+    };
+    let messages = [Message::User(hello)];
+    let request = Request {
+        system: "You are nanobot, and are being tried out.",
+        messages: &messages,
+        tools: &[],
+        calls: Calls::MayNot,
+        model: &model,
+        sampling: &sampling,
+        reply_id: "test",
+        schema: None,
+    };
+    let begun = ctx.clock.timestamp();
+    let reply = provider.reply(&request, &mut |_| Ok(())).map_err(failure)?;
+    Ok(Heard {
+        text: reply.text,
+        usage: reply.usage,
+        cost: reply.cost,
+        took: ctx.clock.timestamp().duration_since(begun),
+    })
+}
+
+/// The failure, without what would help a turn.
+pub(crate) fn failure(error: ProviderError) -> anyhow::Error {
+    match error {
+        ProviderError::Unavailable(cause) | ProviderError::Broken(cause) => {
+            fail(Exit::Unavailable, cause)
+        }
+        ProviderError::TooLong(cause) => fail(Exit::BadInput, cause),
+        other => other.into_failure(),
+    }
+}

@@ -1,0 +1,375 @@
+//! Whether a run from here would work: the config, the places, what is kept there, the sandbox, and who is asked.
+
+use super::check::{Finding, Level, Look};
+use crate::command::mcp;
+use crate::error::{Exit, exit_of};
+use crate::mcp::roster::Look as Seen;
+use crate::mcp::words;
+use crate::memory::Memory;
+use crate::memory::request::is_over;
+use crate::ops::connection_test;
+use crate::ops::context::Context;
+use crate::ops::model;
+use crate::ops::permissions::Grants;
+use crate::ops::skills as skills_of;
+use crate::ops::toolset;
+use crate::ops::toolset::without_turn as scene;
+use crate::policy::Sandbox;
+use crate::session;
+use crate::settings::Config;
+use crate::settings::check::{Weight, findings};
+use crate::settings::servers::Server;
+use crate::sys::process::{self, Spec};
+use crate::sys::shell::Shell;
+use crate::sys::{sandbox as fences, signal, store};
+use crate::trust::Trust;
+use anyhow::{Context as _, Result, anyhow};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How long a provider may take to say hello.
+const HELLO: Duration = Duration::from_secs(30);
+/// How long sessions are looked at: there may be thousands.
+const SESSIONS: Duration = Duration::from_secs(5);
+/// How long a command in the sandbox may take that does nothing.
+const NOTHING: Duration = Duration::from_secs(10);
+/// What loads completions in bash, where it is installed.
+const LOADER: &str = "/usr/share/bash-completion/bash_completion";
+/// Names that are told of many.
+const NAMED: usize = 3;
+
+/// Whether the config can be used, and what is odd about it. It could be, or nobody would have come here.
+pub(crate) fn config(look: &Look) -> Vec<Finding> {
+    let Context { env, paths, .. } = look.ctx;
+    let shown = paths.display(&paths.config);
+    let config = match Config::load(&paths.config) {
+        Ok(config) => config,
+        Err(error) => return vec![Finding::of_error(Level::Failed, &error)],
+    };
+    let odd = findings(&config, env, paths);
+    let odd = odd.into_iter().filter_map(|finding| match finding.weight {
+        Weight::Error => Some(Finding::failed(finding.text).exit(Exit::Config)),
+        Weight::Warning => Some(Finding::warn(finding.text)),
+        Weight::Note => None,
+    });
+    let first = match config.exists() {
+        true => Finding::ok(shown),
+        false => {
+            Finding::warn("there is none: everything is as it comes").hint("`nanobot onboard`")
+        }
+    };
+    std::iter::once(first).chain(odd).collect()
+}
+
+/// Whether what is said here is for its owner alone.
+pub(crate) fn others(look: &Look) -> Vec<Finding> {
+    let Look { ctx, settings, .. } = look;
+    let root = &ctx.paths.root;
+    let places = [
+        root.clone(),
+        ctx.paths.auth(),
+        settings.workspace.clone(),
+        settings.workspace.join("sessions"),
+        settings.workspace.join("memory"),
+    ];
+    // What is closed closes what is in it.
+    let mut open: Vec<&PathBuf> = Vec::new();
+    for place in &places {
+        let is_told = open.iter().any(|above| place.starts_with(above));
+        if !is_told && store::is_seen_by_others(place) {
+            open.push(place);
+        }
+    }
+    open.iter()
+        .map(|place| {
+            let shown = ctx.paths.display(place);
+            Finding::warn(format!(
+                "other users of this machine can look into `{shown}`"
+            ))
+            .hint(format!("chmod 700 {shown}"))
+        })
+        .collect()
+}
+
+/// Whether the conversations are sound.
+pub(crate) fn sessions(look: &Look) -> Vec<Finding> {
+    looked_at(look).unwrap_or_else(|error| vec![Finding::of_error(Level::Failed, &error)])
+}
+
+fn looked_at(look: &Look) -> Result<Vec<Finding>> {
+    let place = look.ctx.session_place(look.settings)?;
+    let all = session::every(&place)?;
+    let end = signal::now().saturating_add(SESSIONS);
+    // Who can come to them is a check of its own.
+    let is_odd = |finding: &session::Finding| finding.cure.is_some() && !finding.is_of_mode();
+    let (mut odd, mut findings, mut seen) = (Vec::new(), Vec::new(), 0);
+    for (key, path) in &all {
+        if signal::now() > end {
+            break;
+        }
+        seen += 1;
+        match session::repair(&place, key, path, false) {
+            Ok(found) if found.iter().any(is_odd) => {
+                odd.push(format!("`{key}`"));
+            }
+            Ok(_) => {}
+            // A turn is at it.
+            Err(error) if exit_of(&error) == Exit::TryAgain => {}
+            Err(error) => findings.push(Finding::of_error(Level::Failed, &error)),
+        }
+    }
+    if !odd.is_empty() {
+        let words = format!("something can be mended in {}", some(&odd));
+        findings.push(Finding::warn(words).hint("`nanobot session repair --all`"));
+    }
+    if findings.is_empty() {
+        let words = match (all.len(), seen) {
+            (0, _) => "none yet".to_owned(),
+            (all, seen) if seen < all => format!("{seen} of {all} looked at, all sound"),
+            (1, _) => "1, sound".to_owned(),
+            (all, _) => format!("{all}, all sound"),
+        };
+        findings.push(Finding::ok(words));
+    }
+    Ok(findings)
+}
+
+/// Some of many.
+fn some(names: &[String]) -> String {
+    let first = names[..names.len().min(NAMED)].join(", ");
+    match names.len().saturating_sub(NAMED) {
+        0 => first,
+        more => format!("{first} and {more} more"),
+    }
+}
+
+/// Whether the memory can be read, and is in order.
+pub(crate) fn memory(look: &Look) -> Vec<Finding> {
+    let memory = Memory::new(&look.settings.workspace, &look.ctx.clock);
+    let (text, trouble) = match memory.read().and_then(|text| Ok((text, memory.trouble()?))) {
+        Ok(found) => found,
+        Err(error) => return vec![Finding::of_error(Level::Failed, &error)],
+    };
+    let text = text.unwrap_or_default();
+    let mut findings = Vec::new();
+    if memory.is_unfinished() {
+        let words =
+            "a run was killed while it changed it, which the next consolidation brings to its end";
+        findings.push(Finding::warn(words).hint("`nanobot memory consolidate`"));
+    }
+    if let Some(words) = trouble {
+        let words = format!("the last consolidation failed: {words}");
+        findings.push(Finding::warn(words).hint("`nanobot memory consolidate`"));
+    }
+    let budget = look.settings.memory.budget;
+    if is_over(&String::from_utf8_lossy(&text), budget) {
+        let words =
+            format!("it is over its budget of {budget} tokens, all of which each turn sends");
+        findings.push(Finding::warn(words).hint("`nanobot memory edit`"));
+    }
+    if findings.is_empty() {
+        findings.push(Finding::ok(store::size_in_words(text.len() as u64)));
+    }
+    findings
+}
+
+/// Whether what lies here has something to say that is not heard.
+pub(crate) fn trust(look: &Look) -> Vec<Finding> {
+    let here = std::env::current_dir().unwrap_or_default();
+    let notes = Trust::load(&look.ctx.paths.trust()).and_then(|trust| trust.notes(&here));
+    match notes {
+        Err(error) => vec![Finding::of_error(Level::Failed, &error)],
+        Ok(notes) if notes.ignored.is_empty() || here == look.settings.workspace => Vec::new(),
+        Ok(notes) => {
+            let names = notes.ignored.iter();
+            let names: Vec<String> = names
+                .map(|path| format!("`{}`", look.ctx.paths.display(path)))
+                .collect();
+            let words = format!(
+                "not read, since nobody trusts their directory: {}",
+                some(&names)
+            );
+            vec![Finding::warn(words).hint("`nanobot trust .`, if they are yours")]
+        }
+    }
+}
+
+/// Whether the MCP servers answer, and offer what they did.
+pub(crate) fn servers(look: &Look) -> Vec<Finding> {
+    let of_error = |error: &anyhow::Error| vec![Finding::of_error(Level::Failed, error)];
+    let asked = match mcp::ask_all(look.ctx, look.settings, look.offline) {
+        Ok(asked) => asked,
+        Err(error) => return of_error(&error),
+    };
+    let finding = |(server, looked): (Server, Result<Seen>)| {
+        let name = &server.name;
+        match looked {
+            Ok(seen) if seen.changed.is_empty() => {
+                Finding::ok(format!("{name}: {} tools", seen.offer.tools.len()))
+            }
+            Ok(seen) => {
+                let names: Vec<String> = seen
+                    .changed
+                    .iter()
+                    .map(|it| words::line(&it.tool, 80))
+                    .collect();
+                Finding::warn(format!("{name}: not what they were: {}", some(&names)))
+                    .hint(format!("`nanobot mcp accept {name}`"))
+            }
+            // A run goes on without it.
+            Err(error) if !server.required => Finding::of_error(Level::Warn, &error),
+            Err(error) => Finding::of_error(Level::Failed, &error),
+        }
+    };
+    asked.into_iter().map(finding).collect()
+}
+
+/// Whether the skills can be read and used, and fit their budget.
+pub(crate) fn skills(look: &Look) -> Vec<Finding> {
+    let found = match skills_of::find(look.ctx, look.settings, Path::new(".")) {
+        Ok(found) => found,
+        Err(error) => return vec![Finding::of_error(Level::Failed, &error)],
+    };
+    let mut findings: Vec<Finding> = found.notices().into_iter().map(Finding::warn).collect();
+    let glance = skills_of::SkillsSummary::new(&found, look.settings);
+    if !glance.lacking.is_empty() {
+        let words = format!("something is missing for {}", some(&glance.lacking));
+        findings.push(Finding::warn(words).hint("`nanobot skill check`"));
+    }
+    if glance.is_cut {
+        let words = "their list is cut to keep its budget, which each turn sends";
+        let hint = "`nanobot config set agents.defaults.skillsBudgetTokens N`, or fewer of them";
+        findings.push(Finding::warn(words).hint(hint));
+    }
+    if findings.is_empty() {
+        findings.push(Finding::ok(glance.describe()));
+    }
+    findings
+}
+
+/// Whether commands are contained, tried with one that does nothing.
+pub(crate) fn sandbox(look: &Look) -> Vec<Finding> {
+    // What else there is to say is said elsewhere.
+    let ctx = Context {
+        quiet: true,
+        ..look.ctx.clone()
+    };
+    let finding =
+        tried(&ctx, look).unwrap_or_else(|error| Finding::of_error(Level::Failed, &error));
+    vec![finding]
+}
+
+fn tried(ctx: &Context, look: &Look) -> Result<Finding> {
+    let scene = scene(ctx, &Grants::default(), true, true)?;
+    let policy = &scene.policy;
+    if policy.sandbox == Sandbox::Off {
+        return Ok(Finding::warn(
+            "commands are not contained, as the config says",
+        ));
+    }
+    if let Err(lack) = fences::available() {
+        let words = format!("there is none, so that commands are refused: {lack}");
+        let is_needed = policy.sandbox == Sandbox::Strict;
+        let level = if is_needed {
+            Level::Failed
+        } else {
+            Level::Warn
+        };
+        return Ok(Finding::new(level, words)
+            .hint("`--sandbox off` runs them all the same, without one")
+            .exit(Exit::NoSandbox));
+    }
+    let exec = toolset::exec(ctx, look.settings, policy, &scene.common.files);
+    let mut fence = exec.fence().context("set the sandbox up")?;
+    // As for one that may change something: then its mounts are better than none.
+    fence.hides = true;
+    let mounts = match process::lets_mount(&fence) {
+        true => ", in mounts of its own",
+        false => {
+            "; this system lets it have no mounts of its own, which is slower and no less safe"
+        }
+    };
+    let finished = process::run(
+        &Spec {
+            program: "/bin/sh".into(),
+            arguments: vec!["-c".into(), ":".into()],
+            directory: policy.reach.directory.clone(),
+            env: Vec::new(),
+            timeout: NOTHING,
+            keep: 0,
+            fence: Some(fence),
+            input: None,
+        },
+        &mut |_| {},
+    )
+    .context("run a command in the sandbox")?;
+    if let Some(stop) = finished.stopped {
+        return Err(stop.into());
+    }
+    match finished.status {
+        Some(status) if status.success() => Ok(Finding::ok(format!(
+            "a command ran behind Landlock and seccomp{mounts}"
+        ))),
+        Some(status) => Err(anyhow!(
+            "a command that does nothing fails in the sandbox: {status}"
+        )),
+        None => Err(anyhow!(
+            "a command that does nothing does not end in the sandbox"
+        )),
+    }
+}
+
+/// Whether somebody answers: with this key, by this model, at a price that is known where a budget hangs on it.
+pub(crate) fn provider(look: &Look) -> Vec<Finding> {
+    let finding = asked(look).unwrap_or_else(|error| Finding::of_error(Level::Failed, &error));
+    vec![finding]
+}
+
+fn asked(look: &Look) -> Result<Finding> {
+    let Look { ctx, settings, .. } = look;
+    let settings = connection_test::hurried(settings, HELLO);
+    let way = model::resolve_endpoint(ctx, &settings, &settings.asked[0], look.offline, true)?;
+    let way = model::require_price(way, model::is_capped(&settings).then_some(false))?;
+    let key = match way.wire.key.is_some() {
+        true => format!("key from {}", way.choice.key_place.replace('`', "")),
+        false => "no key".into(),
+    };
+    let who = format!("`{}` of {}, {key}", way.choice.model, way.choice.provider);
+    if look.offline {
+        return Ok(Finding::ok(format!("{who}; not asked (--offline)")));
+    }
+    let heard = connection_test::ask(ctx, &settings, way)?;
+    Ok(Finding::ok(format!(
+        "{who}: it answered in {}, {}",
+        heard.seconds(),
+        heard.cost()
+    )))
+}
+
+/// Whether TAB completes, in shells that we know.
+pub(crate) fn completions(look: &Look) -> Vec<Finding> {
+    let Context { env, paths, .. } = look.ctx;
+    let shell = Shell::of(env).map(|shell| (shell.name(), shell.place(env, paths)));
+    let found = shell.map(|(name, path)| match path.exists() {
+        true if name == "bash" && !Path::new(LOADER).exists() => {
+            Finding::warn("bash has them, and nothing that loads them")
+                .hint("install the package `bash-completion`")
+        }
+        true => Finding::ok(format!("{name} has them")),
+        false => Finding::ok(format!("none for {name}")).hint("`nanobot onboard --completions`"),
+    });
+    found.into_iter().collect()
+}
+
+/// Whether the Python program's server runs beside, which starts its jobs too, and keeps its own copy of conversations.
+pub(crate) fn gateway(look: &Look) -> Vec<Finding> {
+    let found = process::running(&["nanobot", "gateway"], &look.ctx.paths.home);
+    let told = found.map(|number| {
+        let words = format!(
+            "the Python program's gateway runs here (process {number}): it starts its jobs too, and overwrites what is said \
+             in conversations that it has open"
+        );
+        Finding::warn(words).hint("stop it, or let each have jobs and conversations of its own")
+    });
+    told.into_iter().collect()
+}

@@ -1,0 +1,141 @@
+//! What is at hand here and not in cron: variables, and the keys in them. It is told when a job is made, since a job that
+//! fails for the lack of a key fails at night.
+
+use crate::cron::job::Job;
+use crate::ops::context::Context;
+use crate::ops::jobs::job_options::Given;
+use crate::ops::model::{self, Endpoint};
+use crate::ops::permissions;
+use crate::settings::{Config, Layers, Overrides, Settings};
+use crate::sys::env::{self, Env};
+use crate::sys::paths::Real;
+use anyhow::Result;
+use std::path::{Path, PathBuf};
+
+/// The variables that a line of ours hands over, besides what cron itself sets.
+const HANDED_OVER: &[&str] = &["HOME", "LOGNAME", "PATH", env::HOME_DIR];
+/// Variables that no key of the config stands for, and without which a run may fail.
+const NEEDED: &[&str] = &[
+    "HTTPS_PROXY",
+    "https_proxy",
+    "HTTP_PROXY",
+    "http_proxy",
+    "ALL_PROXY",
+    "all_proxy",
+    env::LOG,
+    env::FIRST_BYTE,
+    env::STREAM_IDLE,
+];
+
+/// The environment of a job that cron starts.
+pub(crate) fn of_cron(env: &Env) -> Env {
+    let handed = HANDED_OVER
+        .iter()
+        .filter_map(|name| Some((*name, env.get(name)?)));
+    handed.chain([("SHELL", "/bin/sh")]).collect()
+}
+
+/// The workspace that cron finds without being told: that of the config at `path`, by its real path. `None` where it names none that can be
+/// used.
+pub(crate) fn workspace(ctx: &Context, path: &Path) -> Option<PathBuf> {
+    let config = Config::load(path).ok()?;
+    let env = of_cron(&ctx.env);
+    let settings = Settings::resolve(&config, &env, &Overrides::default(), &ctx.paths);
+    Some(real(&settings.ok()?.workspace))
+}
+
+/// The real path of a workspace, which may not be there yet.
+pub(crate) fn real(workspace: &Path) -> PathBuf {
+    Real::default().of(&permissions::absolute(workspace))
+}
+
+/// What a run of `job` will lack that is here now, in words.
+pub(crate) fn lacks(ctx: &Context, job: &Job, given: &Given) -> Vec<String> {
+    let mut words = Vec::new();
+    words.extend(variables(ctx));
+    words.extend(key(ctx, job, given).map(|odd| odd.told()));
+    words
+}
+
+/// The variables that change what a run does, and that cron does not have.
+pub(crate) fn variables(ctx: &Context) -> Option<String> {
+    let config = Config::load(&ctx.paths.config).ok()?;
+    let layers = Layers::new(&config, &ctx.env);
+    let mut names: Vec<String> = layers.variables().map(str::to_owned).collect();
+    let needed = NEEDED.iter().filter(|name| ctx.env.get(name).is_some());
+    names.extend(needed.map(|name| (*name).to_owned()));
+    names.sort();
+    names.dedup();
+    (!names.is_empty()).then(|| {
+        format!(
+            "cron will not have {}: what is to hold for jobs too belongs into the config (`nanobot config set`)",
+            names.join(", ")
+        )
+    })
+}
+
+/// What is odd about whom a run asks.
+pub(crate) struct Odd {
+    pub(crate) words: String,
+    /// A command that gives cron the key.
+    pub(crate) mend: Option<String>,
+    /// A run would fail.
+    pub(crate) fails: bool,
+}
+
+impl Odd {
+    fn told(self) -> String {
+        match self.mend {
+            Some(command) => format!("{}: {command} puts it where cron finds it", self.words),
+            None => self.words,
+        }
+    }
+}
+
+/// Who is asked here, and who by cron, where that is not the same, or nobody can be.
+pub(crate) fn key(ctx: &Context, job: &Job, given: &Given) -> Option<Odd> {
+    let asked = |ctx: &Context, settings: &Settings| -> Result<Endpoint> {
+        model::resolve_endpoint(ctx, settings, &settings.asked[0], false, true)
+    };
+    let here = asked(ctx, &given.settings);
+    let there = Context {
+        env: of_cron(&ctx.env),
+        ..ctx.clone()
+    };
+    let settings = || {
+        let terms = job.terms.clone().unwrap_or_default();
+        Ok(super::job_options::cast_of(&there, &terms)?.settings)
+    };
+    let there = settings().and_then(|settings| asked(&there, &settings));
+    let fails = there.is_err();
+    let mut mend = None;
+    let words = match (here, there) {
+        (Ok(here), Err(error)) => {
+            let choice = &here.choice;
+            let from = choice.key_place.strip_prefix('$');
+            Some(match from {
+                Some(variable) => {
+                    let provider = &choice.provider;
+                    mend = Some(format!(
+                        "`printenv {variable} | nanobot config set providers.{provider}.apiKey -`"
+                    ));
+                    format!("the key is only in ${variable}, which cron does not have")
+                }
+                None => format!("a run that cron starts will fail: {error:#}"),
+            })
+        }
+        (Ok(here), Ok(there)) => {
+            let who = |way: &Endpoint| (way.choice.provider.clone(), way.choice.model.clone());
+            let (choice, other) = (&there.choice, &here.choice);
+            (who(&here) != who(&there)).then(|| {
+                format!(
+                    "cron will ask `{}` of {}, and not `{}` of {} as here",
+                    choice.model, choice.provider, other.model, other.provider,
+                )
+            })
+        }
+        (Err(_), Err(error)) => Some(format!("a run will fail as things are: {error:#}")),
+        (Err(_), Ok(_)) => None,
+    };
+    words.map(|words| Odd { words, mend, fails })
+}

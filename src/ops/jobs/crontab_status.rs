@@ -1,0 +1,133 @@
+//! How jobs stand in the crontab, for those who only look.
+
+use crate::cron::job::Job;
+use crate::cron::line;
+use crate::cron::store::Store;
+use crate::ops::context::Context;
+use crate::ops::jobs::crontab_sync;
+use crate::ops::jobs::job_status::JobStatus;
+use crate::ops::jobs::timing;
+use crate::settings::Settings;
+use crate::sys::clock;
+use anyhow::Result;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// How a job stands in the crontab.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stand {
+    /// As it is.
+    There,
+    /// With other times than its own.
+    Stale,
+    /// Not, though it should.
+    Missing,
+    /// Not, as another program's that nobody has taken over.
+    Foreign,
+    /// Not, and it should not: it is disabled, or never runs.
+    None,
+    /// Nobody knows: the crontab cannot be read.
+    Unknown,
+}
+
+impl Stand {
+    /// For programs.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::There => "there",
+            Self::Stale => "stale",
+            Self::Missing => "missing",
+            Self::Foreign => "foreign",
+            Self::None => "none",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+/// The lines that stand in the crontab for each job; or why nobody knows.
+pub(crate) struct Stands {
+    lines: Result<BTreeMap<String, Vec<String>>>,
+    /// Jobs whose job file is gone.
+    orphans: Vec<String>,
+}
+
+impl Stands {
+    pub(crate) fn of(ctx: &Context, settings: &Settings, store: &Store) -> Self {
+        let by_id = |lines: Vec<String>| {
+            let mut by_id: BTreeMap<String, Vec<String>> = BTreeMap::new();
+            for line in lines {
+                if let Some(id) = crontab_sync::id_of(&line) {
+                    by_id.entry(id.to_owned()).or_default().push(line);
+                }
+            }
+            by_id
+        };
+        let lines = crontab_sync::lines(ctx, settings);
+        Self {
+            orphans: crontab_sync::orphans(store, lines.as_deref().unwrap_or_default()),
+            lines: lines.map(by_id),
+        }
+    }
+
+    /// The lines of `job`.
+    pub(crate) fn lines(&self, job: &Job) -> &[String] {
+        let lines = self
+            .lines
+            .as_ref()
+            .ok()
+            .and_then(|lines| lines.get(&job.id));
+        lines.map_or(&[], Vec::as_slice)
+    }
+
+    pub(crate) fn of_job(&self, ctx: &Context, job: &Job) -> Stand {
+        if self.lines.is_err() {
+            return Stand::Unknown;
+        }
+        let there: Vec<&str> = self
+            .lines(job)
+            .iter()
+            .map(|line| crontab_sync::fields_of(line))
+            .collect();
+        let wanted = match timing::effective_schedule(ctx, job) {
+            Ok((schedule, zone)) if job.enabled => {
+                let (system, _) = clock::system_zone(&ctx.env);
+                line::fields(schedule, job.catch_up(), job.created, &zone, &system)
+            }
+            _ => Vec::new(),
+        };
+        match (there.is_empty(), wanted.is_empty()) {
+            (true, true) => Stand::None,
+            (true, false) if job.terms.is_none() => Stand::Foreign,
+            (true, false) => Stand::Missing,
+            _ if there == wanted => Stand::There,
+            _ => Stand::Stale,
+        }
+    }
+
+    /// What a person should know of `jobs`, which are all that there are, and the crontab.
+    pub(crate) fn trouble(&self, jobs: &[JobStatus]) -> Vec<String> {
+        let lines = match &self.lines {
+            Ok(lines) => lines,
+            Err(_) if jobs.is_empty() => return Vec::new(),
+            Err(error) => return vec![format!("nobody knows what the crontab has: {error:#}")],
+        };
+        if !self.orphans.is_empty() {
+            return vec![crontab_sync::without_file(&self.orphans)];
+        }
+        let mut words = Vec::new();
+        let stands = |wanted: &[Stand]| jobs.iter().any(|known| wanted.contains(&known.stand));
+        let ids: BTreeSet<&str> = jobs.iter().map(|known| known.job.id.as_str()).collect();
+        let is_nobodys = |id: &String| !ids.contains(id.as_str());
+        if stands(&[Stand::Missing, Stand::Stale]) || lines.keys().any(is_nobodys) {
+            words.push(
+                "the crontab is not as the jobs are; `nanobot cron sync` mends that".to_owned(),
+            );
+        }
+        if stands(&[Stand::Foreign]) {
+            words.push(
+                "some jobs are another program's; `nanobot cron sync` lets cron run them too"
+                    .into(),
+            );
+        }
+        words
+    }
+}

@@ -1,0 +1,238 @@
+//! Where a run's answer goes, and who is told of a failure. The commands are the user's own: a shell runs them outside the
+//! sandbox, and they come from our own folder, never from the job file. They run in the home directory, as cron itself runs
+//! everything: what a job works on may be written by its runs, and a program found there would be theirs.
+
+use super::job_store::job_directory as directory;
+use crate::cron::job::{Job, Sink, Terms};
+use crate::cron::record::Record;
+use crate::error::{Exit, fail};
+use crate::ops::context::Context;
+use crate::settings::Settings;
+use crate::sys::process::{self, Spec};
+use crate::sys::{secret, signal, store};
+use anyhow::{Context as _, Result};
+use jiff::Timestamp;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How long a command that gets an answer or a failure may take.
+pub(crate) const LIMIT: Duration = Duration::from_secs(600);
+/// Bytes of its output that are kept, for errors.
+const KEEP: usize = 4 << 10;
+
+/// What became of an answer.
+#[derive(Default)]
+pub(crate) struct Given {
+    /// Where it went.
+    pub(crate) to: Option<String>,
+    pub(crate) error: Option<anyhow::Error>,
+}
+
+/// Give the answer to whoever is to have it. What cannot be delivered is printed, so that it is not lost.
+pub(crate) fn give(
+    ctx: &Context,
+    settings: &Settings,
+    job: &Job,
+    terms: &Terms,
+    text: &str,
+) -> Given {
+    let print = || ctx.terminal.print(&format!("{text}\n")).err();
+    let Some(sink) = &terms.sink else {
+        return match terms.quiet {
+            true => Given::default(),
+            false => Given {
+                to: None,
+                error: print(),
+            },
+        };
+    };
+    let done = match sink {
+        Sink::File(path) => append(path, text),
+        Sink::Command(command) => pipe(ctx, settings, job, command, text),
+    };
+    match done {
+        Ok(()) => Given {
+            to: Some(shown(sink)),
+            error: None,
+        },
+        Err(error) => {
+            // Where the run is to end, there is a moment left for this.
+            signal::last_words();
+            let error = error.context("the answer was not delivered");
+            Given {
+                to: None,
+                error: Some(match print() {
+                    None => error,
+                    Some(other) => error.context(format!("nor printed: {other:#}")),
+                }),
+            }
+        }
+    }
+}
+
+/// Where answers go, in words that follow `Your answer`.
+pub(crate) fn words(terms: &Terms) -> String {
+    match (&terms.sink, terms.quiet) {
+        (Some(Sink::File(path)), _) => format!("is appended to the file {}", path.display()),
+        (Some(Sink::Command(_)), _) => "is passed on by a command of the user's".into(),
+        (None, true) => "is kept, and not shown by itself".into(),
+        (None, false) => "is printed, and cron may mail it to the user".into(),
+    }
+}
+
+/// A sink in a word. A command may hold keys, which are left out.
+fn shown(sink: &Sink) -> String {
+    match sink {
+        Sink::File(path) => format!("file:{}", path.display()),
+        Sink::Command(command) => format!("command:{}", secret::hide(command)),
+    }
+}
+
+/// Tell the command that is to know of failures.
+pub(crate) fn tell_failure(
+    ctx: &Context,
+    settings: &Settings,
+    job: &Job,
+    terms: &Terms,
+    record: &Record,
+) {
+    let Some(command) = &terms.on_failure else {
+        return;
+    };
+    let words = record.error.clone().unwrap_or_default();
+    let slot = record.slot.as_deref().and_then(|slot| slot.parse().ok());
+    let mut spec = shell(
+        ctx,
+        settings,
+        job,
+        slot,
+        command,
+        Some(format!("{words}\n").into_bytes()),
+    );
+    spec.env.extend([
+        ("NANOBOT_STATUS".to_owned(), record.status.to_string()),
+        ("NANOBOT_CAUSE".to_owned(), record.cause.clone()),
+    ]);
+    if let Err(error) = finish(&spec) {
+        let error = error.context(format!("`--on-failure` of the job `{}`", job.name));
+        crate::ops::context::report_error(&error, ctx.terminal);
+    }
+}
+
+/// A command of the user's, for a shell: it has our environment, and knows which job it is for.
+pub(crate) fn shell(
+    ctx: &Context,
+    settings: &Settings,
+    job: &Job,
+    slot: Option<Timestamp>,
+    command: &str,
+    input: Option<Vec<u8>>,
+) -> Spec {
+    let mut env: Vec<(String, String)> = ctx
+        .env
+        .iter()
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect();
+    env.extend([
+        ("NANOBOT_JOB".to_owned(), job.id.clone()),
+        ("NANOBOT_JOB_NAME".to_owned(), job.name.clone()),
+    ]);
+    let works_in = directory(settings, &job.terms.clone().unwrap_or_default());
+    // One that is no text is told to nobody.
+    let works_in = works_in.to_str().map(str::to_owned);
+    env.extend(works_in.map(|path| ("NANOBOT_DIRECTORY".to_owned(), path)));
+    env.extend(slot.map(|slot| ("NANOBOT_SLOT".to_owned(), slot.to_string())));
+    Spec {
+        program: "/bin/sh".into(),
+        arguments: vec!["-c".into(), command.to_owned()],
+        directory: home(ctx),
+        env,
+        timeout: LIMIT,
+        keep: KEEP,
+        fence: None,
+        input,
+    }
+}
+
+/// Where commands of the user's run.
+fn home(ctx: &Context) -> PathBuf {
+    match &ctx.paths.home {
+        home if home.is_absolute() && home.is_dir() => home.clone(),
+        _ => "/".into(),
+    }
+}
+
+/// Whether a shell would look for the program of `command` in the directory that it runs in.
+pub(crate) fn is_relative(command: &str) -> bool {
+    let is_setting = |word: &str| {
+        let name = word.split_once('=').map(|(name, _)| name);
+        name.is_some_and(|name| {
+            name.chars()
+                .all(|letter| letter.is_alphanumeric() || letter == '_')
+        })
+    };
+    let mut words = command.split_whitespace();
+    let program = words.find(|word| *word != "!" && !is_setting(word));
+    let program = program
+        .unwrap_or_default()
+        .trim_start_matches(['\'', '"', '(', '{']);
+    program.contains('/') && !program.starts_with(['/', '~', '$'])
+}
+
+fn append(path: &Path, text: &str) -> Result<()> {
+    store::append_at(path, format!("{text}\n").as_bytes())
+}
+
+fn pipe(ctx: &Context, settings: &Settings, job: &Job, command: &str, text: &str) -> Result<()> {
+    let input = Some(format!("{text}\n").into_bytes());
+    finish(&shell(ctx, settings, job, None, command, input))
+}
+
+/// Run a command to its end.
+///
+/// # Errors
+/// Any end but success, with what it said.
+fn finish(spec: &Spec) -> Result<()> {
+    let command = secret::hide(spec.arguments.last().map_or("", String::as_str));
+    let finished = process::run(spec, &mut |_| {}).with_context(|| format!("run `{command}`"))?;
+    if let Some(stop) = finished.stopped {
+        return Err(stop.into());
+    }
+    let how = match (finished.status, finished.signal()) {
+        (Some(status), _) if status.success() => return Ok(()),
+        (_, Some(number)) => format!("was ended by signal {number}"),
+        (Some(status), None) => format!("failed with status {}", status.code().unwrap_or(-1)),
+        (None, None) => "took too long".to_owned(),
+    };
+    let said = String::from_utf8_lossy(&finished.head).trim().to_owned();
+    let said = secret::hide(&said);
+    let colon = if said.is_empty() { "" } else { ": " };
+    Err(fail(
+        Exit::Failed,
+        format!("`{command}` {how}{colon}{said}"),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_relative;
+
+    #[test]
+    fn what_is_looked_for_where_it_runs() {
+        let check =
+            |command: &str, expect: bool| assert_eq!(is_relative(command), expect, "{command}");
+        check("./check", true);
+        check("bin/check -v", true);
+        check("! ./check", true);
+        check("MODE=a/b ./check", true);
+        check("'./a check'", true);
+        check("(./check)", true);
+        check("/usr/bin/check", false);
+        check("~/bin/check", false);
+        check("$HOME/bin/check", false);
+        check("\"$HOME/bin/check\"", false);
+        check("ping -c1 a/b", false);
+        check("MODE=a/b check", false);
+        check("", false);
+    }
+}

@@ -1,0 +1,313 @@
+//! A look at HEARTBEAT.md: whether it has tasks at all, and what the model says is to be done of them now.
+
+use crate::cron::job::Job;
+use crate::cron::record::Spent;
+use crate::error::{Exit, fail_hint, without_turn};
+use crate::format::dollars;
+use crate::ledger::Account;
+use crate::message::ToolSpec;
+use crate::message::{Message, Part, Usage, User};
+use crate::ops::context::Context;
+use crate::ops::model;
+use crate::ops::turn_options::TurnOptions;
+use crate::policy::seen;
+use crate::provider::{Calls, Request};
+use crate::report::{Form, Level, Progress, Report, json};
+use crate::session::Session;
+use crate::settings::{Overrides, Settings};
+use crate::sys::secret::random_hex;
+use crate::sys::store;
+use anyhow::Result;
+use serde_json::json;
+
+/// The file, in the workspace.
+pub(crate) const FILE: &str = "HEARTBEAT.md";
+/// Dollars that are none: what may be left where sums of fractions are taken away.
+const NOTHING_LEFT: f64 = 1e-9;
+/// Bytes of it that are read.
+const LONGEST: usize = 64 << 10;
+/// How many of the last runs the model is told of.
+const RUNS: usize = 5;
+/// Characters of what one of them was to do.
+const LONGEST_TASK: usize = 1000;
+const TOOL: &str = "heartbeat";
+
+const SYSTEM: &str = "You look through a list of standing tasks at regular intervals, and decide whether any of them is to be \
+done now. Go by the time that you are given, by when and how the list says that each is to be done, and by what the last runs \
+were to do. Call the tool `heartbeat` once. Choose `skip` when nothing is to be done now; that is the usual case. Choose `run` when \
+something is, and say in `tasks` what is to be done, so that somebody who does not see the list can do it.";
+
+/// What came of a look.
+pub(crate) struct Looked {
+    pub(crate) spent: Spent,
+    /// What is to be done now, and what that may cost; `None` for nothing, and an error where nothing is left for it.
+    pub(crate) tasks: Result<Option<(String, Option<f64>)>>,
+}
+
+/// What the model decided, and what that cost.
+struct Decision {
+    /// What is to be done now; `None` for nothing.
+    tasks: Option<String>,
+    model: String,
+    usage: Usage,
+    cost: Option<f64>,
+}
+
+/// Look whether there is something to do now. Where the file has no tasks, nobody is asked.
+pub(crate) fn look(
+    ctx: &Context,
+    settings: &Settings,
+    job: &Job,
+    arguments: &TurnOptions,
+) -> Result<Looked> {
+    let Some(list) = tasks(settings)? else {
+        return Ok(Looked {
+            spent: Spent::default(),
+            tasks: Ok(None),
+        });
+    };
+    let decision = decide(ctx, settings, job, arguments, &list)?;
+    let left = left(arguments.max_cost, decision.cost.unwrap_or(0.0));
+    let tasks = match (decision.tasks, left) {
+        (None, _) => Ok(None),
+        (Some(tasks), Ok(left)) => Ok(Some((tasks, left))),
+        (Some(_), Err(error)) => Err(error),
+    };
+    Ok(Looked {
+        spent: Spent {
+            session: job.conversation().0,
+            model: decision.model,
+            iterations: 1,
+            input_tokens: decision.usage.input,
+            output_tokens: decision.usage.output,
+            cost_usd: decision.cost,
+            ..Spent::default()
+        },
+        tasks,
+    })
+}
+
+/// What a job may still cost after a look that has cost so much.
+fn left(most: Option<f64>, cost: f64) -> Result<Option<f64>> {
+    match most {
+        Some(most) if cost >= most - NOTHING_LEFT => Err(used_up(most, cost)),
+        most => Ok(most.map(|most| most - cost)),
+    }
+}
+
+/// The look alone has taken what the heartbeat may cost.
+fn used_up(most: f64, cost: f64) -> anyhow::Error {
+    fail_hint(
+        Exit::Budget,
+        format!(
+            "the look at HEARTBEAT.md took all of what it may cost (${} of ${}), and nothing was done",
+            dollars(cost),
+            dollars(most)
+        ),
+        "`nanobot heartbeat enable --max-cost …`, with more",
+    )
+}
+
+/// The text of HEARTBEAT.md, where it has tasks.
+fn tasks(settings: &Settings) -> Result<Option<String>> {
+    let path = settings.workspace.join(FILE);
+    let bytes = store::read(&path)?.unwrap_or_default();
+    let mut text = String::from_utf8_lossy(&bytes).into_owned();
+    let end = text.floor_char_boundary(LONGEST);
+    text.truncate(end);
+    Ok(has_tasks(&text).then_some(text))
+}
+
+/// Whether a text has tasks: lines that are neither blank, nor headings, nor comments, nor done. Where there is a heading
+/// `Active Tasks`, only what is under it counts; and nothing under `Completed` does.
+fn has_tasks(text: &str) -> bool {
+    let bare = without_comments(text);
+    let title = |line: &str| {
+        let depth = line.bytes().take_while(|byte| *byte == b'#').count();
+        let is_title = (1..=6).contains(&depth) && line[depth..].starts_with([' ', '\t']);
+        is_title.then(|| (depth, line[depth..].trim().to_lowercase()))
+    };
+    let is_active = |name: &str| name.trim_end_matches(':') == "active tasks";
+    let is_done = |name: &str| ["completed", "done"].contains(&name.trim_end_matches(':'));
+    let lines = || bare.lines().map(str::trim);
+    let only_active = lines().any(|line| title(line).is_some_and(|(_, name)| is_active(&name)));
+    // Under which heading we are, and whether it counts; deeper headings belong to it.
+    let (mut counts, mut at) = (!only_active, 0);
+    for line in lines() {
+        if let Some((depth, name)) = title(line) {
+            if is_active(&name) || is_done(&name) {
+                (counts, at) = (is_active(&name), depth);
+            } else if depth <= at {
+                (counts, at) = (!only_active, 0);
+            }
+            continue;
+        }
+        let item = line.trim_start_matches(['-', '*', '+', ' ']);
+        let is_ticked = item.starts_with("[x]") || item.starts_with("[X]");
+        let is_bare = item.trim_start_matches("[ ]").trim().is_empty();
+        if counts && !is_bare && !is_ticked {
+            return true;
+        }
+    }
+    false
+}
+
+/// What is between `<!--` and `-->` is nothing; so is what is after one that does not end.
+fn without_comments(text: &str) -> String {
+    let mut bare = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once("<!--") {
+        bare.push_str(before);
+        rest = after.split_once("-->").map_or("", |(_, after)| after);
+    }
+    bare + rest
+}
+
+/// Ask the model what of `list` is to be done now. It costs no more than the job may.
+fn decide(
+    ctx: &Context,
+    settings: &Settings,
+    job: &Job,
+    arguments: &TurnOptions,
+    list: &str,
+) -> Result<Decision> {
+    let mut settings = settings.clone();
+    if arguments.model.is_some() {
+        settings = ctx.settings_with(Overrides {
+            model: arguments.model.clone(),
+            ..Overrides::default()
+        })?;
+    }
+    let (session, _) = job.conversation();
+    let turn = random_hex(5);
+    let account = Account {
+        session: session.clone(),
+        turn: turn.clone(),
+        job: Some(job.id.clone()),
+        cause: "heartbeat",
+    };
+    let stamp = json::Stamp {
+        session: session.clone(),
+        turn: turn.clone(),
+        clock: ctx.clock.clone(),
+    };
+    let level = if ctx.quiet {
+        Level::Quiet
+    } else {
+        Level::Notices
+    };
+    let progress = Progress::new(ctx.terminal, level);
+    let mut report = Report::new(ctx.terminal, Form::Held, progress, stamp);
+    let last = Session::read(&ctx.session_place(&settings)?, &session, &mut |_| {})?;
+    let text = question(&ctx.clock.now().to_string(), list, &last_runs(&last));
+    let chosen = model::choose(ctx, arguments, &settings, &account, &mut report)?;
+    let sampling = model::sampling(&settings.asked[0]);
+    let messages = [Message::User(User {
+        id: turn.clone(),
+        parts: vec![Part::Text(text)],
+        ..User::default()
+    })];
+    let request = Request {
+        system: SYSTEM,
+        messages: &messages,
+        tools: &[spec()],
+        calls: Calls::Must(TOOL),
+        model: &chosen.model,
+        sampling: &sampling,
+        reply_id: &turn,
+        schema: None,
+    };
+    let reply = chosen
+        .answers
+        .reply(&request, &mut |delta| report.tell(delta.event("")))
+        .map_err(|error| without_turn(error.into_failure(), "the look at HEARTBEAT.md"))?;
+    // No call is no: a model that only talks has found nothing to do.
+    let call = reply.calls.iter().find(|call| call.name == TOOL);
+    let said = call.map(|call| call.arguments_object()).unwrap_or_default();
+    let tasks = said["tasks"].as_str().unwrap_or_default().trim().to_owned();
+    let is_run = said["action"].as_str().map(str::trim) == Some("run");
+    Ok(Decision {
+        tasks: is_run.then(|| match tasks.is_empty() {
+            true => format!("Do what is to be done now of this list:\n\n{list}"),
+            false => tasks,
+        }),
+        model: chosen.model.clone(),
+        usage: reply.usage,
+        cost: reply.cost,
+    })
+}
+
+/// What the model is asked.
+fn question(now: &str, list: &str, last: &str) -> String {
+    format!("Now: {now}\n\n{last}\n\nThe list, {FILE}:\n\n{list}")
+}
+
+/// When the last runs were, and what they were to do. Not what they said: that may be a stranger's words, and what the look
+/// makes of them would be taken for the user's own.
+fn last_runs(session: &Session) -> String {
+    let runs = session
+        .messages()
+        .iter()
+        .rev()
+        .filter_map(|message| match message {
+            Message::User(user) => {
+                let task = seen::own_words(user)?;
+                let (when, task) = (user.facts.trim(), task.trim());
+                let task: String = task.chars().take(LONGEST_TASK).collect();
+                (!task.is_empty()).then(|| format!("{when}\nIts task: {task}"))
+            }
+            _ => None,
+        });
+    let runs: Vec<String> = runs.take(RUNS).collect();
+    match runs.is_empty() {
+        true => "There was no run before.".to_owned(),
+        false => format!(
+            "The last runs that did something, newest first:\n\n{}",
+            runs.join("\n\n")
+        ),
+    }
+}
+
+fn spec() -> ToolSpec {
+    ToolSpec {
+        name: TOOL.into(),
+        description: "Say whether anything on the list is to be done now.".into(),
+        parameters: json!({
+            "type": "object",
+            "properties": {
+                "action": { "type": "string", "enum": ["skip", "run"], "description": "skip when nothing is to be done now" },
+                "tasks": { "type": "string", "description": "With `run`: what is to be done now, in full" },
+            },
+            "required": ["action"],
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::has_tasks;
+
+    #[test]
+    fn what_is_a_task() {
+        let check = |text: &str, expect: bool| assert_eq!(has_tasks(text), expect, "{text:?}");
+        check("", false);
+        check("\n \n", false);
+        check(
+            "# Heartbeat\n\nThings to look at.\n\n## Active Tasks\n\n## Completed\n",
+            false,
+        );
+        check("## Active Tasks\n<!-- add tasks\n- like this -->\n", false);
+        check("## Active Tasks\n<!-- never closed\n- x", false);
+        check("## Active Tasks\n- look at the mail\n", true);
+        check("## Active Tasks\n### Mornings\n- look\n", true);
+        check("## Active Tasks\n- [x] done\n- [ ] \n-\n", false);
+        check("## Active Tasks\n- [ ] open\n", true);
+        check("## Active Tasks\n## Completed\n- old\n", false);
+        check("## Completed\n- old\n## Active Tasks\n- new", true);
+        check("## Active Tasks\n\n## Notes\nsome prose", false);
+        check("- a list without headings", true);
+        check("# Title\nprose is a task where nothing says what is", true);
+        check("## Completed\n- old\n## More\n- new", true);
+        check("#no heading", true);
+    }
+}

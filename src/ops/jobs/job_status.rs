@@ -1,0 +1,96 @@
+//! A job with all that is known of it: its place in the crontab, its last run, and its next ones.
+
+use super::crontab_status::{Stand, Stands};
+use super::time_format;
+use super::timing::{effective_schedule, upcoming_runs};
+use crate::cron::job::Job;
+use crate::cron::record::{Folder, Outcome, Record, Stamps};
+use crate::cron::schedule::{self, Schedule, Verdict};
+use crate::cron::store::Store;
+use crate::ops::context::Context;
+use anyhow::Result;
+use jiff::Timestamp;
+
+/// How many of the next runs are listed.
+const UPCOMING_RUNS: usize = 5;
+
+/// A job with all that is known of it.
+pub(crate) struct JobStatus {
+    pub(crate) job: Job,
+    pub(crate) stand: Stand,
+    pub(crate) last: Option<Record>,
+    pub(crate) stamps: Stamps,
+    /// Whether a run that has begun goes on.
+    pub(crate) is_running: bool,
+    /// The time that it should have run by now.
+    pub(crate) due: Option<Timestamp>,
+    pub(crate) next: Vec<Timestamp>,
+}
+
+impl JobStatus {
+    pub(crate) fn of(ctx: &Context, store: &Store, stands: &Stands, job: Job) -> Result<Self> {
+        let (mut last, mut stamps, mut is_running) = (None, Stamps::default(), false);
+        if let Ok(folder) = store.folder(&job.id).map(Folder::new) {
+            last = folder.records(1)?.pop();
+            // Of one job nothing is known then; of the others all the same.
+            match run_state(&folder) {
+                Ok(found) => (stamps, is_running) = found,
+                Err(error) => ctx.notice(&format!("{error:#}")),
+            }
+        }
+        let now = ctx.clock.timestamp();
+        let (mut due, mut next) = (None, Vec::new());
+        if let (true, Ok((schedule, zone))) = (job.enabled, effective_schedule(ctx, &job)) {
+            let (since, handled) = (job.since(), stamps.handled());
+            let verdict = schedule::due(
+                schedule,
+                job.catch_up(),
+                handled,
+                since,
+                job.created,
+                now,
+                &zone,
+            );
+            if let (Verdict::Due { slot }, true) = (verdict, job.terms.is_some()) {
+                due = Some(slot);
+            }
+            next = upcoming_runs(ctx, &job, now, UPCOMING_RUNS);
+        }
+        Ok(Self {
+            stand: stands.of_job(ctx, &job),
+            last,
+            stamps,
+            is_running,
+            due,
+            next,
+            job,
+        })
+    }
+
+    /// One that was to run once and failed: nobody would hear of it again.
+    pub(crate) fn is_lost(&self) -> bool {
+        let failed = |last: &Record| matches!(last.outcome, Outcome::Failed | Outcome::Unknown);
+        let is_once = matches!(self.job.schedule, Ok(Schedule::At(_)));
+        is_once && !self.job.enabled && self.last.as_ref().is_some_and(failed)
+    }
+}
+
+/// What to say of a job that is not run any more, since it is told something else now.
+pub(crate) fn tampered_notice(job: &Job) -> Option<String> {
+    job.is_altered().then(|| {
+        format!(
+            "`{}` does not run: {}; `nanobot cron edit {}` takes it over as it is now",
+            time_format::one_line(&job.name),
+            super::job_run::JOB_TAMPERED,
+            job.id
+        )
+    })
+}
+
+/// The stamps of a job, and whether its run goes on. The lock is looked at only where one has begun: one that begins at
+/// this moment must not find it taken.
+pub(crate) fn run_state(folder: &Folder) -> Result<(Stamps, bool)> {
+    let stamps = folder.stamps()?;
+    let is_running = stamps.started.is_some() && folder.is_running()?;
+    Ok((stamps, is_running))
+}

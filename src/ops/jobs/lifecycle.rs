@@ -1,0 +1,194 @@
+//! `cron enable`, `disable` and `remove`, which take several jobs.
+
+use crate::cron::job::{Job, Kind};
+use crate::cron::record::Folder;
+use crate::cron::schedule::Schedule;
+use crate::cron::store::Store;
+use crate::error::{Exit, exit_of, fail_hint};
+use crate::ops::context::Context;
+use crate::ops::jobs::crontab_sync::{self, JobFilter};
+use crate::ops::jobs::job_store;
+use crate::ops::jobs::time_format;
+use crate::ops::jobs::timing;
+use crate::session as sessions;
+use crate::settings::Settings;
+use anyhow::Result;
+
+/// Let jobs run at their times, or not.
+pub(crate) fn switch(ctx: &Context, names: &[String], on: bool) -> Result<Exit> {
+    let (word, kept) = match on {
+        true => (
+            "enabled",
+            "the jobs are enabled all the same, but cron does not start them",
+        ),
+        false => (
+            "disabled",
+            "the jobs are disabled all the same: what starts them ends at once",
+        ),
+    };
+    each(ctx, names, kept, &mut |_, store, job| {
+        if is_heartbeat(job) {
+            let verb = if on { "enable" } else { "disable" };
+            return Err(fail_hint(
+                Exit::Usage,
+                "the heartbeat is no job of the job file",
+                format!("`nanobot heartbeat {verb}`"),
+            ));
+        }
+        let now = ctx.clock.timestamp();
+        let found = store.update(&job.id, now, |job| {
+            job.enabled = on;
+            // What was missed meanwhile is not made up for.
+            if let (true, Some(terms)) = (on, &mut job.terms) {
+                terms.since_ms = now.as_millisecond();
+            }
+            timing::note_next(ctx, job, now);
+            on && job.terms.is_some()
+        })?;
+        if !found {
+            return Err(job_store::unknown_job(&[], &job.id));
+        }
+        if let (true, Ok(Schedule::At(time))) = (on, &job.schedule)
+            && *time <= now
+        {
+            ctx.notice(&format!(
+                "the time of `{}` has passed; `nanobot cron edit {} --at …` names another",
+                job.name, job.id
+            ));
+        }
+        let name = time_format::one_line(&job.name);
+        ctx.terminal.print(&format!("✓ Job '{name}' {word}\n"))
+    })
+}
+
+/// Remove jobs with all that belongs to them.
+pub(crate) fn remove(ctx: &Context, names: &[String]) -> Result<Exit> {
+    each(
+        ctx,
+        names,
+        "the jobs are removed all the same: a line of theirs that is left starts nothing",
+        &mut |settings, store, job| {
+            if !store.remove(&job.id)? && !store.folder(&job.id)?.is_dir() {
+                return Err(job_store::unknown_job(&[], &job.id));
+            }
+            clear(ctx, settings, store, job)?;
+            let (id, name) = (
+                time_format::one_line(&job.id),
+                time_format::one_line(&job.name),
+            );
+            let called = match name == id {
+                true => String::new(),
+                false => format!(" ('{name}')"),
+            };
+            ctx.terminal.print(&format!("✓ Removed job {id}{called}\n"))
+        },
+    )
+}
+
+/// Remove what is kept of a job that stands in no file any more: its folder, and the conversation that is its own.
+pub(crate) fn clear(ctx: &Context, settings: &Settings, store: &Store, job: &Job) -> Result<()> {
+    if !crate::cron::store::is_plain(&job.id) {
+        return Ok(());
+    }
+    let folder = store.folder(&job.id)?;
+    if folder.exists() {
+        match Folder::new(folder).lock(&job.name, &ctx.clock.stamp()) {
+            Ok(lock) => {
+                store.remove_folder(&job.id)?;
+                drop(lock);
+            }
+            // Its run finds the job gone when it has ended, and clears up itself.
+            Err(error) if exit_of(&error) == Exit::TryAgain => {
+                ctx.notice(&format!(
+                    "`{}` is running: that run goes on to its end",
+                    job.name
+                ));
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    forget_conversation(ctx, settings, job)
+}
+
+/// Put the conversation of a job that is gone into the trash, where it is its own.
+pub(crate) fn forget_conversation(ctx: &Context, settings: &Settings, job: &Job) -> Result<()> {
+    let (key, is_own) = job.conversation();
+    // The heartbeat's is known to the other program by this name.
+    if !is_own || is_heartbeat(job) {
+        return Ok(());
+    }
+    let place = ctx.session_place(settings)?;
+    match sessions::discard(&place, &key, &|_| true) {
+        Ok(true) => ctx.notice(&format!(
+                "the conversation of `{}` is in the trash; `nanobot session restore {key}` brings it back",
+                time_format::one_line(&job.name)
+            ),
+        ),
+        Ok(false) => {}
+        Err(error) if exit_of(&error) == Exit::NoInput => {}
+        Err(error) if exit_of(&error) == Exit::TryAgain => {
+            ctx.notice(&format!("its conversation `{key}` stays: {error:#}"));
+        }
+        Err(error) => return Err(error),
+    }
+    Ok(())
+}
+
+fn is_heartbeat(job: &Job) -> bool {
+    job.terms
+        .as_ref()
+        .is_some_and(|terms| terms.kind == Kind::Heartbeat)
+}
+
+/// A job that is gone, but for the records that it leaves when it ran once, or what a killed `cron remove` left.
+fn left_of(ctx: &Context, store: &Store, id: &str) -> Option<Job> {
+    let is_there = store.folder(id).is_ok_and(|folder| folder.is_dir());
+    is_there.then(|| Job {
+        id: id.to_owned(),
+        name: id.to_owned(),
+        enabled: false,
+        session: None,
+        terms: None,
+        ..Job::heartbeat(ctx.clock.timestamp())
+    })
+}
+
+/// Do something with each of the jobs that `names` name, and then bring the crontab up to date. One that is missing keeps
+/// none of the others from it.
+fn each(
+    ctx: &Context,
+    names: &[String],
+    kept: &str,
+    act: &mut dyn FnMut(&Settings, &Store, &Job) -> Result<()>,
+) -> Result<Exit> {
+    let settings = ctx.settings()?;
+    let store = job_store::open(ctx, &settings);
+    let mut exit = Exit::Answered;
+    let mut has_changed = false;
+    for name in names {
+        let found = job_store::find(&store, name).or_else(|error| {
+            let left = left_of(ctx, &store, name);
+            left.ok_or(error)
+        });
+        let acted = found.and_then(|job| {
+            // Also what went wrong half way.
+            has_changed = true;
+            act(&settings, &store, &job)
+        });
+        if let Err(error) = acted {
+            let failed = crate::ops::context::report_error(&error, ctx.terminal);
+            if exit == Exit::Answered {
+                exit = failed;
+            }
+        }
+    }
+    if has_changed {
+        let projected = crontab_sync::project(ctx, &settings, &store, JobFilter::Known);
+        let told = crontab_sync::tell(ctx, projected, kept);
+        if exit == Exit::Answered {
+            exit = told;
+        }
+    }
+    Ok(exit)
+}

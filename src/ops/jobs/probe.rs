@@ -1,0 +1,135 @@
+//! `cron run NAME --probe`: what a job would find, seen from where cron starts it. `status --check` has it run as a line of
+//! the crontab is run, and reads the one object that it prints.
+//!
+//! The settings, the key and the sandbox are the real ones. The job is made up, in a folder that is thrown away, and goes
+//! through all that a real one goes through; the built-in demo stands for the model, so that nothing is sent or paid for.
+
+use crate::cron::expression::Expression;
+use crate::cron::job::{Delivery, Job, State, Terms};
+use crate::cron::record::{Folder, Record};
+use crate::cron::schedule::Schedule;
+use crate::cron::store::Store;
+use crate::error::{Exit, exit_of, fail, hint_of};
+use crate::ops::context::Context;
+use crate::ops::jobs::job_options::cast_of;
+use crate::ops::jobs::trigger::scheduled;
+use crate::ops::model;
+use crate::policy::Sandbox;
+use crate::provider::demo;
+use crate::settings::Settings;
+use crate::sys::paths::Paths;
+use crate::sys::{sandbox, store};
+use anyhow::{Context as _, Result, anyhow};
+use jiff::ToSpan;
+use serde_json::{Value, json};
+use std::path::Path;
+
+/// Seconds that the made-up job may take.
+const LIMIT: u64 = 30;
+
+pub(super) fn run(ctx: &Context, settings: &Settings, name: &str) -> Result<Exit> {
+    let mut found = json!({
+        "version": env!("CARGO_PKG_VERSION"), "config": ctx.paths.config, "workspace": settings.workspace,
+    });
+    for (part, look) in [
+        ("model", asked(ctx, settings)),
+        ("sandbox", fence(ctx)),
+        ("run", job(ctx, name)),
+    ] {
+        found[part] = look.unwrap_or_else(|error| {
+            json!({
+                "error": format!("{error:#}"), "hint": hint_of(&error), "status": exit_of(&error).code(),
+            })
+        });
+    }
+    ctx.terminal.print_json(&found)?;
+    Ok(Exit::Answered)
+}
+
+/// Who would be asked. The key is had as it is before a request; a login that has to be renewed first is left as it is.
+fn asked(ctx: &Context, settings: &Settings) -> Result<Value> {
+    let way = model::resolve_endpoint(ctx, settings, &settings.asked[0], true, true)?;
+    let is_renewed = match way.wire.key.access(&way.wire.http) {
+        Ok(_) => false,
+        Err(error) if exit_of(&error) == Exit::Unavailable => true,
+        Err(error) => return Err(error),
+    };
+    let key = way.wire.key.is_some().then_some(&way.choice.key_place);
+    Ok(json!({
+        "provider": way.choice.provider, "model": way.choice.model, "key": key.map(|place| place.replace('`', "")),
+        "renewed": is_renewed,
+    }))
+}
+
+/// Whether commands would be contained as the config wants them.
+fn fence(ctx: &Context) -> Result<Value> {
+    let policy = cast_of(ctx, &Terms::default())?.policy;
+    let lack = match policy.sandbox {
+        Sandbox::Off => None,
+        _ => sandbox::available().err(),
+    };
+    Ok(json!({ "off": policy.sandbox == Sandbox::Off, "lack": lack.map(|lack| lack.to_string()) }))
+}
+
+/// Make up a job that is due, and run it.
+fn job(ctx: &Context, name: &str) -> Result<Value> {
+    let place = tempfile::Builder::new().prefix("nanobot-probe-").tempdir();
+    let place = place.context("make a folder for the probe")?;
+    let ctx = world_in(ctx, place.path())?;
+    let settings = ctx.settings()?;
+    let jobs = Store::new(&settings.workspace, &ctx.paths.root, false);
+    let now = ctx.clock.timestamp();
+    let made = now.checked_sub(5.minutes()).context("go back in time")?;
+    let schedule = Expression::parse("* * * * *")
+        .map_err(|words| anyhow!("every minute is no time: {words}"))?;
+    let job = Job {
+        id: name.to_owned(),
+        name: name.to_owned(),
+        enabled: true,
+        schedule: Ok(Schedule::Cron {
+            expression: schedule,
+            zone: None,
+        }),
+        message: "What is here?".into(),
+        delivery: Delivery::default(),
+        session: None,
+        created: made,
+        state: State::default(),
+        delete_after_run: false,
+        terms: Some(Terms {
+            v: Terms::V,
+            policy: Some(cast_of(&ctx, &Terms::default())?.policy.snapshot()),
+            timeout: Some(LIMIT),
+            quiet: true,
+            ..Terms::default()
+        }),
+    };
+    jobs.add(&job, made, None)?;
+    let folder = Folder::new(jobs.folder(name)?);
+    let exit = scheduled(&ctx, settings, &jobs, job, Some(Path::new(demo::ALWAYS)))?;
+    let last: Record = folder
+        .records(1)?
+        .pop()
+        .ok_or_else(|| fail(exit, "the job that is due was not run"))?;
+    Ok(json!({ "status": last.status, "outcome": last.outcome, "error": last.error }))
+}
+
+/// The world with all that is written to in `place`.
+fn world_in(ctx: &Context, place: &Path) -> Result<Context> {
+    // The user's own profiles may be what the config names.
+    let own = ctx.paths.profiles();
+    if own.is_dir() {
+        std::os::unix::fs::symlink(own, place.join("profiles")).context("show the profiles")?;
+    }
+    let workspace = place.join("workspace");
+    store::create_dir(&workspace)?;
+    Ok(Context {
+        workspace: Some(workspace),
+        quiet: true,
+        paths: Paths {
+            root: place.to_owned(),
+            ..ctx.paths.clone()
+        },
+        ..ctx.clone()
+    })
+}

@@ -1,0 +1,190 @@
+//! The jobs that a model plans: what the tool `cron` asks for, done as `cron add` and `cron remove` do it.
+
+use crate::cron::expression::Expression;
+use crate::cron::job::{Delivery, Job, State, Terms};
+use crate::cron::schedule::{self, CatchUp, Schedule};
+use crate::cron::store::{Added, Store};
+use crate::ops::context::Context;
+use crate::ops::jobs::crontab_sync::{self, JobFilter};
+use crate::ops::jobs::job_store;
+use crate::ops::jobs::lifecycle;
+use crate::ops::jobs::time_format;
+use crate::ops::jobs::time_zone;
+use crate::ops::jobs::timing;
+use crate::settings::Settings;
+use crate::tool::Failure;
+use crate::tool::cron::{Chat, Listed, MOST, Plan, Planned, Planner, When, full};
+use anyhow::Result;
+use std::time::Duration;
+
+/// Keeps the jobs of a run's model.
+pub(crate) struct Keeper {
+    ctx: Context,
+    settings: Settings,
+}
+
+impl Keeper {
+    pub(crate) fn new(ctx: &Context, settings: &Settings) -> Self {
+        let mut ctx = ctx.clone();
+        // What goes on is the tool's to tell.
+        ctx.quiet = true;
+        Self {
+            settings: settings.clone(),
+            ctx,
+        }
+    }
+
+    fn store(&self) -> Store {
+        job_store::open(&self.ctx, &self.settings)
+    }
+
+    fn schedule(&self, when: &When<'_>) -> Result<Schedule, Failure> {
+        Ok(match when {
+            When::Every(seconds) => Schedule::Every(Duration::from_secs(*seconds)),
+            When::Cron { expression, zone } => {
+                let parsed = Expression::parse(expression)
+                    .map_err(|words| format!("`cron_expr`: {words}"))?;
+                let zone = match zone {
+                    Some(name) => {
+                        Some(time_zone::known(name).map_err(|error| format!("`tz`: {error:#}"))?)
+                    }
+                    None => {
+                        time_zone::of_shell(&self.ctx, self.ctx.clock.timestamp(), &mut Vec::new())
+                    }
+                };
+                Schedule::Cron {
+                    expression: parsed,
+                    zone,
+                }
+            }
+            When::At(text) => {
+                let now = self.ctx.clock.timestamp();
+                let time = schedule::at(text, &time_zone::local(&self.ctx), now)
+                    .map_err(|words| format!("`at`: {words}"))?;
+                Schedule::At(timing::to_the_millisecond(time))
+            }
+        })
+    }
+
+    /// Bring the crontab up to date. What is in the way, for the model and whoever it tells.
+    fn project(&self) -> Option<String> {
+        let projected =
+            crontab_sync::project(&self.ctx, &self.settings, &self.store(), JobFilter::Known);
+        projected.err().map(|error| format!("{error:#}"))
+    }
+}
+
+impl Planner for Keeper {
+    fn add(&self, plan: &Plan<'_>) -> Result<Planned, Failure> {
+        let schedule = self.schedule(&plan.when)?;
+        let now = self.ctx.clock.timestamp();
+        let is_once = matches!(schedule, Schedule::At(_));
+        let mut job = Job {
+            id: job_store::unused_id(&self.store()).map_err(|error| told(&error))?,
+            name: plan.name.clone(),
+            enabled: true,
+            schedule: Ok(schedule),
+            message: plan.message.to_owned(),
+            delivery: plan.chat.map_or_else(Delivery::default, |chat| Delivery {
+                deliver: true,
+                channel: Some(chat.channel.clone()),
+                to: Some(chat.to.clone()),
+            }),
+            session: None,
+            created: timing::to_the_millisecond(now),
+            state: State::default(),
+            delete_after_run: is_once,
+            terms: Some(Terms {
+                v: Terms::V,
+                policy: Some(plan.policy.clone()),
+                by_model: true,
+                catch_up: if is_once {
+                    CatchUp::Once
+                } else {
+                    CatchUp::None
+                },
+                config: self
+                    .ctx
+                    .config
+                    .as_deref()
+                    .map(crate::ops::permissions::absolute),
+                ..Terms::default()
+            }),
+        };
+        timing::note_next(&self.ctx, &mut job, now);
+        match self
+            .store()
+            .add(&job, now, Some(MOST))
+            .map_err(|error| told(&error))?
+        {
+            Added::Done => {}
+            Added::Full => return Err(full()),
+        }
+        let times = timing::upcoming_runs(&self.ctx, &job, now, 1);
+        let mut next = time_format::moments(&times, &time_zone::now(&self.ctx));
+        if let Some(why) = self.project() {
+            next.push_str(&format!(
+                "; but nothing starts it: {why}. Tell the user: `nanobot cron run --due`, once a minute, would"
+            ));
+        }
+        Ok(Planned { id: job.id, next })
+    }
+
+    fn list(&self) -> Result<Vec<Listed>, Failure> {
+        let now = self.ctx.clock.timestamp();
+        let jobs = self.store().jobs().map_err(|error| told(&error))?;
+        let mut jobs: Vec<_> = jobs
+            .into_iter()
+            .filter(|job| job.enabled)
+            .map(|job| (timing::upcoming_runs(&self.ctx, &job, now, 1).pop(), job))
+            .collect();
+        jobs.sort_by_key(|(next, _)| (next.is_none(), *next));
+        let here = time_zone::now(&self.ctx);
+        let listed = jobs.into_iter().map(|(next, job)| Listed {
+            schedule: match &job.schedule {
+                Ok(_) => timing::describe_schedule(&self.ctx, &job),
+                // Why is in words of the file's.
+                Err(_) => "never".into(),
+            },
+            next: next.map(|next| time_format::moment(next, &here)),
+            by_model: job.terms.as_ref().is_some_and(|terms| terms.by_model),
+            chat: match (&job.delivery.channel, &job.delivery.to) {
+                (Some(channel), Some(to)) if job.delivery.deliver => Some(Chat {
+                    channel: channel.clone(),
+                    to: to.clone(),
+                }),
+                _ => None,
+            },
+            name: job.terms.is_some().then(|| job.name.clone()),
+            id: job.id,
+        });
+        Ok(listed.collect())
+    }
+
+    fn remove(&self, id: &str) -> Result<bool, Failure> {
+        let store = self.store();
+        let Some(job) = store.job(id).map_err(|error| told(&error))? else {
+            return Ok(false);
+        };
+        if !store.remove(id).map_err(|error| told(&error))? {
+            return Ok(false);
+        }
+        lifecycle::clear(&self.ctx, &self.settings, &store, &job).map_err(|error| told(&error))?;
+        match self.project() {
+            None => Ok(true),
+            Some(why) => {
+                Err(format!("the job is removed, but its line stays in the crontab: {why}").into())
+            }
+        }
+    }
+}
+
+/// A failure of ours, without what the files say.
+fn told(error: &anyhow::Error) -> Failure {
+    let outermost = error.to_string();
+    format!(
+        "the jobs cannot be used: {}",
+        outermost.lines().next().unwrap_or_default()
+    )
+    .into()
+}

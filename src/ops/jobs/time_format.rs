@@ -1,0 +1,102 @@
+//! Times and lengths of time, as people say them. Pure.
+
+use jiff::{SignedDuration, Timestamp, Zoned};
+
+/// A time by the clock on the wall, to the minute: `Mon 23 Nov 08:00`, with the year where that is not this one.
+pub(crate) fn moment(time: Timestamp, now: &Zoned) -> String {
+    let local = time.to_zoned(now.time_zone().clone());
+    let form = match local.year() == now.year() {
+        true => "%a %-d %b %H:%M",
+        false => "%a %-d %b %Y %H:%M",
+    };
+    local.strftime(form).to_string()
+}
+
+/// Times one after the other, with how long the first is away.
+pub(crate) fn moments(times: &[Timestamp], now: &Zoned) -> String {
+    let words = times.iter().enumerate().map(|(index, time)| {
+        let moment = moment(*time, now);
+        match index {
+            0 => format!("{moment} ({})", until(*time, now.timestamp())),
+            _ => moment,
+        }
+    });
+    words.collect::<Vec<_>>().join(", ")
+}
+
+/// How far away a time is, to the minute, as cron counts: `in 1 day 12 h`.
+pub(crate) fn until(time: Timestamp, now: Timestamp) -> String {
+    match time.duration_since(now).as_secs() {
+        ..=0 => "now".into(),
+        seconds @ 1..60 => format!("in {seconds} s"),
+        seconds => format!("in {}", length(SignedDuration::from_mins(seconds / 60))),
+    }
+}
+
+/// A length of time in its two largest units: `1 day 12 h`.
+pub(crate) fn length(time: SignedDuration) -> String {
+    let seconds = time.as_secs();
+    if seconds < 1 {
+        return "less than 1 s".into();
+    }
+    let days = seconds / 86_400;
+    let parts = [
+        (days, if days == 1 { "day" } else { "days" }),
+        (seconds / 3600 % 24, "h"),
+        (seconds / 60 % 60, "min"),
+        (seconds % 60, "s"),
+    ];
+    let largest = parts.iter().position(|(count, _)| *count > 0).unwrap_or(3);
+    let named = parts.iter().skip(largest).take(2);
+    let named = named.filter(|(count, _)| *count > 0);
+    let words = named.map(|(count, unit)| format!("{count} {unit}"));
+    words.collect::<Vec<_>>().join(" ")
+}
+
+/// `text` on one line.
+pub(crate) fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{length, moments, one_line, until};
+    use jiff::{SignedDuration, Timestamp, Zoned};
+
+    #[test]
+    fn lengths_have_two_units_at_most() {
+        let check = |seconds: i64, expect: &str| {
+            assert_eq!(length(SignedDuration::from_secs(seconds)), expect);
+        };
+        check(0, "less than 1 s");
+        check(59, "59 s");
+        check(60, "1 min");
+        check(90, "1 min 30 s");
+        check(3600, "1 h");
+        check(5400, "1 h 30 min");
+        check(86_400, "1 day");
+        check(86_400 + 12 * 3600 + 59, "1 day 12 h");
+        check(86_400 + 60, "1 day");
+        check(40 * 86_400 + 3600, "40 days 1 h");
+    }
+
+    #[test]
+    fn times_are_those_of_the_clock_on_the_wall() {
+        let now: Zoned = "2026-11-21T20:00:00+01:00[Europe/Berlin]".parse().unwrap();
+        let time = |text: &str| -> Timestamp { text.parse().unwrap() };
+        let times = [time("2026-11-23T07:00:00Z"), time("2027-01-01T00:00:05Z")];
+        assert_eq!(
+            moments(&times, &now),
+            "Mon 23 Nov 08:00 (in 1 day 12 h), Fri 1 Jan 2027 01:00"
+        );
+        let before = |seconds: i64| now.timestamp() - SignedDuration::from_secs(seconds);
+        let check = |seconds: i64, expect: &str| {
+            assert_eq!(until(now.timestamp(), before(seconds)), expect, "{seconds}");
+        };
+        check(0, "now");
+        check(59, "in 59 s");
+        check(119, "in 1 min");
+        check(3659, "in 1 h");
+        assert_eq!(one_line(" a\n\tb "), "a b");
+    }
+}

@@ -1,0 +1,62 @@
+//! Whose clock counts: a job's own zone, the system's, which is cron's, or that of the shell in which somebody types.
+
+use crate::cron::schedule::{self};
+use crate::error::{Exit, fail};
+use crate::ops::context::Context;
+use crate::sys::clock;
+use anyhow::Result;
+use jiff::tz::TimeZone;
+use jiff::{Timestamp, ToSpan, Zoned};
+
+/// Now, by the clock of whoever asks.
+pub(crate) fn now(ctx: &Context) -> Zoned {
+    ctx.clock.timestamp().to_zoned(local(ctx))
+}
+
+/// The zone of whoever asks.
+pub(crate) fn local(ctx: &Context) -> TimeZone {
+    of_variable(ctx).map_or_else(|| clock::system_zone(&ctx.env).0, |(zone, _)| zone)
+}
+
+/// The zone that `TZ` names, and its name.
+fn of_variable(ctx: &Context) -> Option<(TimeZone, &str)> {
+    let name = ctx.env.get("TZ")?.trim_start_matches(':');
+    Some((clock::named_zone(name)?, name))
+}
+
+/// `name`, which is a zone's.
+pub(crate) fn known(name: &str) -> Result<String> {
+    match clock::named_zone(name) {
+        Some(_) => Ok(name.to_owned()),
+        None => {
+            let words = schedule::unknown_zone(name, &clock::zone_names());
+            Err(fail(Exit::Usage, format!("`--tz`: {words}")))
+        }
+    }
+}
+
+/// The zone that a job gets without being told: none, which is the system's, unless the shell is in another one.
+pub(crate) fn of_shell(ctx: &Context, now: Timestamp, notices: &mut Vec<String>) -> Option<String> {
+    let written = ctx.env.get("TZ")?;
+    let (system, system_name) = clock::system_zone(&ctx.env);
+    let system_name = system_name.unwrap_or_else(|| "the system's".into());
+    let Some((zone, name)) = of_variable(ctx) else {
+        notices.push(format!(
+            "the job follows the system's zone ({system_name}): `{written}` in TZ is no name of a zone; `--tz` takes one"
+        ));
+        return None;
+    };
+    // Two names of one zone are no news. A year and a month show every change of the clock.
+    let is_alike = (0..13).all(|month| {
+        let time = now.to_zoned(TimeZone::UTC).saturating_add(month.months());
+        let time = time.timestamp();
+        zone.to_offset(time) == system.to_offset(time)
+    });
+    if is_alike {
+        return None;
+    }
+    notices.push(format!(
+        "the job follows {name}, as this shell does; `--tz {system_name}` is the system's zone"
+    ));
+    Some(name.to_owned())
+}

@@ -1,0 +1,98 @@
+//! When a job runs: its effective schedule and zone, whether it is due, and its next runs.
+
+use super::time_zone;
+use crate::cron::job::Job;
+use crate::cron::record::Stamps;
+use crate::cron::schedule::{self, Schedule, Verdict};
+use crate::error::{Exit, fail};
+use crate::ops::context::Context;
+use crate::sys::clock;
+use anyhow::Result;
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use std::time::Duration;
+
+/// The schedule of `job`, and the zone by whose clock it counts.
+///
+/// # Errors
+/// In words: why the job never runs.
+pub(crate) fn effective_schedule<'a>(
+    ctx: &Context,
+    job: &'a Job,
+) -> Result<(&'a Schedule, TimeZone), String> {
+    let schedule = job.schedule.as_ref().map_err(Clone::clone)?;
+    let zone = match schedule {
+        Schedule::Cron {
+            zone: Some(name), ..
+        } => clock::named_zone(name)
+            .ok_or_else(|| format!("there is no time zone `{name}` on this machine"))?,
+        _ => clock::system_zone(&ctx.env).0,
+    };
+    Ok((schedule, zone))
+}
+
+/// Whether the job is due now.
+pub(crate) fn due_state(ctx: &Context, job: &Job, stamps: &Stamps) -> Result<Verdict> {
+    let (schedule, zone) = effective_schedule(ctx, job).map_err(|words| {
+        let cause = format!("the job `{}` cannot run: {words}", job.name);
+        fail(Exit::Config, cause)
+    })?;
+    Ok(schedule::due(
+        schedule,
+        job.catch_up(),
+        stamps.handled(),
+        job.since(),
+        job.created,
+        ctx.clock.timestamp(),
+        &zone,
+    ))
+}
+
+/// Keep for the other program when the job runs next.
+pub(crate) fn note_next(ctx: &Context, job: &mut Job, now: Timestamp) {
+    job.state.next_run = match job.enabled {
+        true => upcoming_runs(ctx, job, now, 1).first().copied(),
+        false => None,
+    };
+}
+
+/// The next times at which `job` runs, so many at most.
+pub(crate) fn upcoming_runs(
+    ctx: &Context,
+    job: &Job,
+    now: Timestamp,
+    count: usize,
+) -> Vec<Timestamp> {
+    let Ok((schedule, zone)) = effective_schedule(ctx, job) else {
+        return Vec::new();
+    };
+    let first = schedule.next(now.max(job.since()), job.created, &zone);
+    let follow = |time: &Timestamp| schedule.next(*time, job.created, &zone);
+    std::iter::successors(first, follow).take(count).collect()
+}
+
+/// When `job` runs, in words.
+pub(crate) fn describe_schedule(ctx: &Context, job: &Job) -> String {
+    match effective_schedule(ctx, job) {
+        // A moment is told by the clock of whoever asks.
+        Ok((schedule @ Schedule::At(_), _)) => schedule.words(&time_zone::local(ctx)),
+        Ok((schedule, zone)) => schedule.words(&zone),
+        Err(words) => format!("never: {words}"),
+    }
+}
+
+/// Let the heartbeat beat each time `period` has passed, from `now` on.
+pub(crate) fn begin_every(job: &mut Job, period: Duration, now: Timestamp) {
+    let now = to_the_millisecond(now);
+    job.created = now;
+    job.schedule = Ok(Schedule::Every(period));
+    if let Some(terms) = &mut job.terms {
+        terms.since_ms = now.as_millisecond();
+        terms.every_ms = Some(i64::try_from(period.as_millis()).unwrap_or(i64::MAX));
+    }
+}
+
+/// A time as the job file can keep it.
+pub(crate) fn to_the_millisecond(time: Timestamp) -> Timestamp {
+    Timestamp::from_millisecond(time.as_millisecond()).unwrap_or(time)
+}

@@ -1,0 +1,23 @@
+//! What the program can do, one use case per file or folder. A command, the REPL, a job and a channel call the same
+//! functions here. Whoever prints or asks a person is passed in; nothing here knows of command-line types.
+
+pub(crate) mod after_turn;
+pub(crate) mod agent_turn;
+pub(crate) mod connection_test;
+pub(crate) mod consolidation;
+pub mod context;
+pub(crate) mod doctor;
+pub(crate) mod dry_run;
+pub(crate) mod jobs;
+pub(crate) mod mcp_sandbox;
+pub(crate) mod mcp_tools;
+pub(crate) mod model;
+pub(crate) mod permissions;
+pub(crate) mod request_report;
+pub(crate) mod since;
+pub(crate) mod skills;
+pub(crate) mod subagents;
+pub(crate) mod tool_usage;
+pub(crate) mod toolset;
+pub mod turn_options;
+pub(crate) mod web_tools;

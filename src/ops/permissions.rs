@@ -1,0 +1,555 @@
+//! What a run may do: flags, config and profile made into one policy. Every command that runs tools asks here.
+
+use crate::error::{Exit, fail, fail_hint};
+use crate::memory;
+use crate::ops::context::Context;
+use crate::policy::net::{self, Net};
+use crate::policy::profile::{self, Profile};
+use crate::policy::reach::{Reach, Root};
+use crate::policy::rule::{Effect, Pattern, Rule};
+use crate::policy::{Commands, Permission, Policy, Sandbox};
+use crate::settings::keys::nearest;
+use crate::settings::{Directory, Settings};
+use crate::shell_quote::unquoted;
+use crate::skill;
+use crate::sys::input;
+use crate::sys::paths::Real;
+use anyhow::{Context as _, Result};
+use regex::Regex;
+use serde::{Deserialize, Serialize};
+use std::io::ErrorKind;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+/// The longest profile that is read.
+const PROFILE_LIMIT: usize = 1 << 20;
+
+/// What is in our own directory besides the workspace: closed, also where somebody grants what is around it.
+const PROTECTED_PATHS: &[&str] = &[
+    "auth",
+    "cron",
+    "history",
+    "limits",
+    "mcp",
+    "profiles",
+    "sessions",
+    "tools.jsonl",
+    "trust.json",
+    "undo",
+    "usage.jsonl",
+    "usage.under-way",
+];
+
+/// What in the workspace tells a later run what to do.
+const INSTRUCTION_FILES: &[&str] = &[
+    "AGENTS.md",
+    "HEARTBEAT.md",
+    "IDENTITY.md",
+    "SOUL.md",
+    "TOOLS.md",
+    "USER.md",
+    "skills",
+];
+
+/// What a run may do, as flags or a job say it. Jobs store it as JSON with these names.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Grants {
+    /// The profile's name.
+    pub profile: Option<String>,
+    /// Paths that may be changed. `.` is the working directory.
+    pub write: Vec<PathBuf>,
+    /// Paths that may be read.
+    pub read: Vec<PathBuf>,
+    /// Hosts that may be reached. An empty list means all.
+    pub net: Option<Vec<String>>,
+    /// Rules that allow a tool.
+    pub allow: Vec<String>,
+    /// Rules that forbid a tool.
+    pub deny: Vec<String>,
+    /// The only tools to offer.
+    pub tools: Option<Vec<String>>,
+    /// Offer no tools.
+    pub no_tools: bool,
+    /// The working directory.
+    pub directory: Option<PathBuf>,
+    pub sandbox: Option<SandboxMode>,
+}
+
+/// Whether commands run in a sandbox.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SandboxMode {
+    /// In one; refused where the kernel has none.
+    Auto,
+    /// Without one.
+    Off,
+    /// In one; the run ends at once where the kernel has none.
+    Strict,
+}
+
+/// The profile that the flags name, or else the config. One for sub-agents alone is none here.
+pub(crate) fn profile(ctx: &Context, grants: &Grants, settings: &Settings) -> Result<Profile> {
+    let name = grants.profile.as_deref().unwrap_or(&settings.profile);
+    let wrong = |cause: String, hint: &str| match grants.profile {
+        Some(_) => fail_hint(Exit::Usage, cause, hint),
+        None => fail_hint(
+            Exit::Config,
+            format!("`agents.defaults.profile`: {cause}"),
+            hint,
+        ),
+    };
+    let profile = find(ctx, name)?.ok_or_else(|| {
+        let names = names(ctx);
+        let hint = match nearest(name, names.iter().map(String::as_str)) {
+            Some(meant) => format!("`{meant}`"),
+            None => names.join(", "),
+        };
+        wrong(format!("there is no profile `{name}`"), &hint)
+    })?;
+    if profile.kind == profile::Kind::Subagent {
+        return Err(wrong(
+            format!("the profile `{name}` is for sub-agents"),
+            "default, plan",
+        ));
+    }
+    if profile.is_free && grants.profile.is_none() {
+        return Err(wrong(
+            format!("`{name}` cannot be the default: it must be typed each time"),
+            "`nanobot agent --profile full`",
+        ));
+    }
+    Ok(profile)
+}
+
+/// The profiles that a run can have: those built in, and the user's own.
+pub(crate) fn names(ctx: &Context) -> Vec<String> {
+    let files = std::fs::read_dir(ctx.paths.profiles()).into_iter();
+    let files = files.flatten().flatten().map(|file| file.file_name());
+    let own = files.filter_map(|file| Some(file.to_str()?.strip_suffix(".md")?.to_owned()));
+    let mut own: Vec<String> = own.collect();
+    own.sort();
+    let for_runs = profile::BUILT_IN.iter().filter(|(name, _)| {
+        Profile::built_in(name).is_some_and(|profile| profile.kind != profile::Kind::Subagent)
+    });
+    let built_in = for_runs.map(|(name, _)| (*name).to_owned());
+    built_in.chain(own).collect()
+}
+
+/// The profile of that name, built in or the user's own.
+pub(crate) fn find(ctx: &Context, name: &str) -> Result<Option<Profile>> {
+    if let Some(profile) = Profile::built_in(name) {
+        let own = ctx.paths.profiles().join(format!("{name}.md"));
+        return match own.exists() {
+            true => Err(fail_hint(
+                Exit::Config,
+                format!(
+                    "`{}` has the name of a built-in profile, and is not used",
+                    own.display()
+                ),
+                "another name for it; with `extends` in its head it begins as the built-in one",
+            )),
+            false => Ok(Some(profile)),
+        };
+    }
+    let is_plain = |letter: char| letter.is_alphanumeric() || "_-.".contains(letter);
+    if name.starts_with('.') || !name.chars().all(is_plain) {
+        return Ok(None);
+    }
+    let path = ctx.paths.profiles().join(format!("{name}.md"));
+    if !path.is_file() {
+        return Ok(None);
+    }
+    let shown = path.display().to_string();
+    let bytes = input::read_file(&path, &shown, PROFILE_LIMIT)?;
+    let unusable = |words: String| {
+        fail(
+            Exit::Config,
+            format!("the profile `{shown}` cannot be used: {words}"),
+        )
+    };
+    let text = String::from_utf8(bytes).map_err(|_| unusable("it is not UTF-8".into()))?;
+    let (head, body) = skill::strict_head_and_body(&text).map_err(unusable)?;
+    Profile::parse(name, &head, &body)
+        .map(Some)
+        .map_err(unusable)
+}
+
+/// The names of the user's own profiles.
+pub(crate) fn own(ctx: &Context) -> Vec<String> {
+    let Ok(entries) = std::fs::read_dir(ctx.paths.profiles()) else {
+        return Vec::new();
+    };
+    let names = entries.flatten().filter_map(|entry| {
+        let name = entry.file_name().into_string().ok()?;
+        Some(name.strip_suffix(".md")?.to_owned())
+    });
+    let is_own = |name: &String| {
+        profile::BUILT_IN
+            .iter()
+            .all(|(built_in, _)| built_in != name)
+    };
+    let mut names: Vec<String> = names.filter(is_own).collect();
+    names.sort();
+    names
+}
+
+/// What a run under `profile` may do. `workspace` is the real path of the workspace.
+pub(crate) fn policy(
+    ctx: &Context,
+    grants: &Grants,
+    settings: &Settings,
+    profile: &Profile,
+    workspace: &Path,
+) -> Result<Policy> {
+    if profile.is_free && grants.sandbox == Some(SandboxMode::Strict) {
+        return Err(fail_hint(
+            Exit::Usage,
+            format!(
+                "the profile `{}` has no sandbox, and `--sandbox strict` demands one",
+                profile.name
+            ),
+            "leave one of them out",
+        ));
+    }
+    let mut real = Real::default();
+    let reach = reach(ctx, grants, settings, profile, workspace, &mut real)?;
+    let tools = &settings.tools;
+    let mut permissions = Vec::new();
+    for (tool, word) in &tools.permissions {
+        let written = Permission::written(tool, word)
+            .map_err(|words| fail(Exit::Config, format!("`tools.permissions.{tool}` {words}")))?;
+        permissions.push(written);
+    }
+    let of_web = |name: &Pattern| ["web_search", "web_fetch"].contains(&name.text());
+    // Who grants the network by hand means the web tools too.
+    let stays = |(name, _): &&(Pattern, Permission)| !(grants.net.is_some() && of_web(name));
+    permissions.extend(profile.permissions.iter().filter(stays).cloned());
+    let mut policy = Policy {
+        profile: profile.name.clone(),
+        reach,
+        net: hosts(grants, settings, profile)?,
+        typed: typed(grants.net.as_deref().unwrap_or_default()),
+        sandbox: match grants.sandbox {
+            Some(SandboxMode::Strict) => Sandbox::Strict,
+            Some(SandboxMode::Off) => Sandbox::Off,
+            _ if tools.needs_sandbox && !profile.is_free => Sandbox::Strict,
+            Some(SandboxMode::Auto) => Sandbox::Auto,
+            None if profile.is_free => Sandbox::Off,
+            None => Sandbox::Auto,
+        },
+        offered: profile.tools.iter().cloned().collect(),
+        permissions,
+        rules: Vec::new(),
+        consents: profile.consents,
+        reads_only: profile.reads_only,
+        ..Policy::default()
+    };
+    policy.commands.denied = expressions(&tools.deny_patterns, "tools.exec.denyPatterns")?;
+    let allowed = expressions(&tools.allow_patterns, "tools.exec.allowPatterns")?;
+    if !allowed.is_empty() {
+        policy.commands.allowed.push(allowed);
+    }
+    let written = [
+        (&tools.allow, Effect::Allow, "tools.allow", Exit::Config),
+        (&tools.deny, Effect::Deny, "tools.deny", Exit::Config),
+        (&grants.allow, Effect::Allow, "--allow", Exit::Usage),
+        (&grants.deny, Effect::Deny, "--deny", Exit::Usage),
+    ];
+    for rule in &profile.rules {
+        policy.add(rule.clone());
+    }
+    for (rules, effect, origin, exit) in written {
+        for text in rules {
+            let rule = Rule::parse(text, effect, origin)
+                .map_err(|words| fail(exit, format!("{origin}: the rule `{text}` {words}")))?;
+            // A host that is allowed is one that may be reached.
+            if let (Effect::Allow, "web_fetch", Some(host)) =
+                (effect, rule.tool.text(), &rule.argument)
+                && !host.text().contains('/')
+            {
+                match &mut policy.net {
+                    Net::Hosts(hosts) => hosts.push(host.clone()),
+                    Net::Default => policy.net = Net::Hosts(vec![host.clone()]),
+                    Net::Any => {}
+                }
+            }
+            policy.add(rule);
+        }
+    }
+    Ok(policy)
+}
+
+/// Add what `flag` grants, as a refusal names it. Nothing where no person can grant that for one call.
+pub(crate) fn add(grants: &mut Grants, flag: &str) -> Option<()> {
+    let (name, value) = match flag.split_once(['=', ' ']) {
+        Some((name, value)) => (name, Some(unquoted(value)?)),
+        None => (flag, None),
+    };
+    match (name, value) {
+        ("--write", path) => grants
+            .write
+            .push(path.map_or_else(|| ".".into(), PathBuf::from)),
+        ("--read", Some(path)) => grants.read.push(path.into()),
+        ("--allow", Some(rule)) => grants.allow.push(rule),
+        ("--net", None) => grants.net = Some(Vec::new()),
+        ("--net", Some(host)) => match &mut grants.net {
+            // All of them are granted already.
+            Some(hosts) if hosts.is_empty() => {}
+            hosts => hosts.get_or_insert_default().push(host),
+        },
+        _ => return None,
+    }
+    Some(())
+}
+
+fn expressions(texts: &[String], key: &str) -> Result<Vec<Regex>> {
+    let read = |text: &String| {
+        Commands::expression(text)
+            .map_err(|words| fail(Exit::Config, format!("`{key}`: `{text}` {words}")))
+    };
+    texts.iter().map(read).collect()
+}
+
+/// The addresses among `hosts`, which the user typed. A name in their place could lead anywhere.
+fn typed(hosts: &[String]) -> Vec<(IpAddr, Option<u16>)> {
+    let address = |text: &String| net::address(&net::host(text).ok()?);
+    hosts.iter().filter_map(address).collect()
+}
+
+fn hosts(grants: &Grants, settings: &Settings, profile: &Profile) -> Result<Net> {
+    let configured = settings.tools.net.iter().map(|text| {
+        net::host(text)
+            .map_err(|words| fail(Exit::Config, format!("`tools.net`: `{text}` {words}")))
+    });
+    let configured: Vec<Pattern> = configured.collect::<Result<_>>()?;
+    match &grants.net {
+        Some(hosts) if hosts.is_empty() => return Ok(Net::Any),
+        Some(hosts) => {
+            let has_exec = |names: &Vec<String>| names.iter().any(|name| name == "exec");
+            if grants.tools.as_ref().is_some_and(has_exec) {
+                return Err(fail_hint(
+                    Exit::Usage,
+                    "`--net=HOSTS` cannot be kept for commands: the kernel sees addresses and no names",
+                    "bare `--net` for all hosts, or leave `exec` out of `--tools`",
+                ));
+            }
+            let typed = hosts.iter().map(|text| {
+                net::host(text).map_err(|words| {
+                    let cause = format!("`--net`: `{text}` {words}");
+                    fail_hint(
+                        Exit::Usage,
+                        cause,
+                        "`--net=example.org,*.example.com`; bare `--net` for all",
+                    )
+                })
+            });
+            let typed: Vec<Pattern> = typed.collect::<Result<_>>()?;
+            return Ok(Net::Hosts([configured, typed].concat()));
+        }
+        None => {}
+    }
+    Ok(match &profile.net {
+        Net::Any => Net::Any,
+        Net::Hosts(own) => Net::Hosts([configured, own.clone()].concat()),
+        Net::Default if configured.is_empty() => Net::Default,
+        Net::Default => Net::Hosts(configured),
+    })
+}
+
+/// What may be touched.
+fn reach(
+    ctx: &Context,
+    grants: &Grants,
+    settings: &Settings,
+    profile: &Profile,
+    workspace: &Path,
+    real: &mut Real,
+) -> Result<Reach> {
+    let directory = directory(ctx, grants, settings, workspace, real)?;
+    if profile.reads_only && !grants.write.is_empty() {
+        return Err(fail_hint(
+            Exit::Usage,
+            format!(
+                "the profile `{}` only reads, and `--write` says otherwise",
+                profile.name
+            ),
+            "leave one of them out",
+        ));
+    }
+    let mut roots = Vec::new();
+    let mut add = |path: PathBuf, may_write: bool| match roots
+        .iter_mut()
+        .find(|root: &&mut Root| root.path == path)
+    {
+        Some(root) => root.may_write |= may_write,
+        None => roots.push(Root { path, may_write }),
+    };
+    if workspace.is_dir() {
+        add(workspace.to_owned(), !profile.reads_only);
+    }
+    add(directory.clone(), false);
+    for path in &grants.read {
+        add(existing(path)?, false);
+    }
+    for path in &grants.write {
+        let is_directory = path == Path::new(".");
+        add(
+            if is_directory {
+                directory.clone()
+            } else {
+                existing(path)?
+            },
+            true,
+        );
+    }
+    let tools = &settings.tools;
+    let wanted = [
+        (&tools.read, false, "`tools.read`"),
+        (&tools.write, true, "`tools.write`"),
+        (&profile.read, false, "the profile"),
+        (&profile.write, true, "the profile"),
+    ];
+    for (places, may_write, origin) in wanted {
+        for place in places {
+            let path = match place.as_str() {
+                "." => directory.clone(),
+                // What is written down outlives what it names; a flag means what is there now.
+                place => match found(&directory.join(ctx.paths.expand(place))) {
+                    Ok(Some(path)) => path,
+                    Ok(None) => {
+                        log::info!(target: "policy", "{origin} names `{place}`, which is not there");
+                        continue;
+                    }
+                    Err(error) => {
+                        return Err(error.context(format!("a place that {origin} names")));
+                    }
+                },
+            };
+            add(path, may_write && !profile.reads_only);
+        }
+    }
+    if settings.restrict_to_workspace && roots.iter().any(|root| root.path != *workspace) {
+        return Err(fail_hint(
+            Exit::Refused,
+            "`tools.restrictToWorkspace` forbids other places than the workspace",
+            "leave out `-C`, `--read` and `--write=PATH`",
+        ));
+    }
+    let home = real.of(&absolute(&ctx.paths.home));
+    if profile.is_free {
+        return Ok(Reach {
+            directory,
+            workspace: workspace.to_owned(),
+            home,
+            roots,
+            is_free: true,
+            ..Reach::default()
+        });
+    }
+    let (hidden, notes, read_only) = closed(ctx, workspace, real);
+    Ok(Reach {
+        directory,
+        workspace: workspace.to_owned(),
+        home,
+        roots,
+        hidden,
+        notes,
+        read_only,
+        ..Reach::default()
+    })
+}
+
+/// What of our own directory and of the workspace nobody sees, what tells a later run what to do, and what is not changed.
+pub(crate) fn closed(
+    ctx: &Context,
+    workspace: &Path,
+    real: &mut Real,
+) -> (Vec<PathBuf>, Vec<PathBuf>, Vec<PathBuf>) {
+    let root = real.of(&absolute(&ctx.paths.root));
+    let inner = |name: &str| workspace.join(name);
+    let ours = PROTECTED_PATHS.iter().map(|name| root.join(name));
+    let mut hidden: Vec<PathBuf> = ours.chain([inner("cron"), inner("sessions")]).collect();
+    hidden.push(real.of(&absolute(&ctx.paths.auth())));
+    hidden.push(real.of(&absolute(&ctx.paths.config)));
+    let notes = INSTRUCTION_FILES.iter().map(|name| inner(name)).collect();
+    let own = memory::OWN.iter().map(|name| inner("memory").join(name));
+    let read_only = own.chain([inner(".git"), inner(".nanobot")]).collect();
+    (hidden, notes, read_only)
+}
+
+/// Where the work is.
+fn directory(
+    ctx: &Context,
+    grants: &Grants,
+    settings: &Settings,
+    workspace: &Path,
+    real: &mut Real,
+) -> Result<PathBuf> {
+    if let Some(path) = &grants.directory {
+        let found = existing(path)?;
+        return match found.is_dir() {
+            true => Ok(found),
+            false => Err(fail_hint(
+                Exit::Usage,
+                format!("`-C`: `{}` is no directory", path.display()),
+                "the directory that it lies in",
+            )),
+        };
+    }
+    if settings.restrict_to_workspace || settings.directory == Directory::Workspace {
+        return Ok(workspace.to_owned());
+    }
+    let Ok(current) = std::env::current_dir() else {
+        return Ok(workspace.to_owned());
+    };
+    // The home directory holds what no agent should stumble over. Before there is a workspace nothing is sent anywhere:
+    // that is a rehearsal, which may look around.
+    let home = real.of(&absolute(&ctx.paths.home));
+    Ok(if home.starts_with(&current) && workspace.is_dir() {
+        workspace.to_owned()
+    } else {
+        current
+    })
+}
+
+/// What to say where `--write` was typed in the home directory, or above it, and does not mean that.
+pub(crate) fn home_directory_notice(
+    ctx: &Context,
+    grants: &Grants,
+    settings: &Settings,
+    policy: &Policy,
+) -> Option<String> {
+    let directory = &policy.reach.directory;
+    let means_directory = grants.write.iter().any(|path| path == Path::new("."));
+    let is_chosen = grants.directory.is_some()
+        || settings.restrict_to_workspace
+        || settings.directory == Directory::Workspace;
+    let current = std::env::current_dir().ok()?;
+    (means_directory && !is_chosen && *directory != current).then(|| {
+        format!(
+            "`--write` is for `{}` here: the home directory itself is not worked in, unless `-C` names it",
+            ctx.paths.display(directory)
+        )
+    })
+}
+
+fn existing(path: &Path) -> Result<PathBuf> {
+    found(path)?.ok_or_else(|| fail(Exit::NoInput, format!("there is no `{}`", path.display())))
+}
+
+/// Where `path` leads; nothing where nothing is there.
+fn found(path: &Path) -> Result<Option<PathBuf>> {
+    match std::fs::canonicalize(path) {
+        Ok(path) => Ok(Some(path)),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            Ok(None)
+        }
+        Err(error) => Err(error).with_context(|| format!("look at `{}`", path.display())),
+    }
+}
+
+/// `path` from the current directory on. Where there is none any more, it stays as it is.
+pub(crate) fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}

@@ -1,0 +1,86 @@
+//! The skills that a run finds, and a summary of them.
+
+use super::context::Context;
+use super::turn_options::TurnOptions;
+use crate::settings::{Overrides, Settings};
+use crate::skill::{self, Found, Shelves, Skill, Source};
+use crate::trust::Trust;
+use anyhow::{Context as _, Result};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+
+/// The skills of a turn with these options.
+pub(crate) fn of_turn(ctx: &Context, options: &TurnOptions) -> Result<Found> {
+    let settings = ctx.settings_with(Overrides {
+        model: options.model.clone(),
+        ..Overrides::default()
+    })?;
+    let current = || std::env::current_dir().unwrap_or_default();
+    let directory: PathBuf = options.grants.directory.clone().unwrap_or_else(current);
+    find(ctx, &settings, &directory)
+}
+
+/// The skills of a run that works in `directory`.
+pub(crate) fn find(ctx: &Context, settings: &Settings, directory: &Path) -> Result<Found> {
+    let directory = std::fs::canonicalize(directory)
+        .with_context(|| format!("look at `{}`", directory.display()))?;
+    let around = Trust::load(&ctx.paths.trust())?.notes(&directory)?;
+    Ok(skill::find(Shelves {
+        workspace: &settings.workspace,
+        further: &around.skills,
+        disabled: &settings.skills.disabled,
+        env: &ctx.env,
+    }))
+}
+
+/// What there is, at a glance.
+#[derive(Debug, Default)]
+pub(crate) struct SkillsSummary {
+    /// How many do not come with the program.
+    pub(crate) own: usize,
+    /// Those that lack something, with what that is.
+    pub(crate) lacking: Vec<String>,
+    /// Tokens of the list that each request has, and those that it may have.
+    tokens: (u64, u64),
+    pub(crate) is_cut: bool,
+}
+
+impl SkillsSummary {
+    pub(crate) fn new(found: &Found, settings: &Settings) -> Self {
+        let budget = settings.skills.budget;
+        let list = skill::summary(&found.skills, budget);
+        let is_own = |skill: &&Skill| skill.source != Source::BuiltIn;
+        let own = || found.skills.iter().filter(is_own);
+        let lacking = own().filter(|skill| !skill.is_available());
+        Self {
+            own: own().count(),
+            lacking: lacking
+                .map(|skill| format!("`{}` ({})", skill.name, skill.missing.join(", ")))
+                .collect(),
+            tokens: (list.tokens, budget),
+            is_cut: list.is_cut(),
+        }
+    }
+
+    pub(crate) fn describe(&self) -> String {
+        let own = match self.own {
+            0 => "none".to_owned(),
+            own => own.to_string(),
+        };
+        let (_, budget) = self.tokens;
+        let cut = match self.is_cut {
+            true => format!("; their list is cut to keep its {budget} tokens"),
+            false => String::new(),
+        };
+        let lacking = match self.lacking.is_empty() {
+            true => String::new(),
+            false => format!("; something is missing for {}", self.lacking.join(", ")),
+        };
+        format!("{own} but the built-in ones{cut}{lacking}")
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        let (tokens, budget) = self.tokens;
+        json!({ "own": self.own, "lacking": self.lacking.len(), "tokens": tokens, "budget_tokens": budget, "cut": self.is_cut })
+    }
+}

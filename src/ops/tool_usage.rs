@@ -1,0 +1,105 @@
+//! What a turn used of what it was offered, written down for `nanobot usage --by tool` and its like.
+
+use crate::event::Event;
+use crate::history::weight;
+use crate::ledger::Account;
+use crate::ledger::tools::{Calls, Tools, Used};
+use crate::mcp::name;
+use crate::ops::context::Context;
+use crate::ops::toolset::TurnSetup;
+use crate::skill::skill_of;
+use crate::turn::agent::weight_of;
+use crate::turn::ending::Tally;
+use anyhow::Result;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+/// Looks on while a turn runs, for what its end does not tell: which skills were read.
+pub(crate) struct Watch {
+    /// Where the model reads each skill.
+    skills: Vec<(String, PathBuf)>,
+    read: BTreeSet<String>,
+    told: BTreeMap<String, u64>,
+    told_of_skills: u64,
+}
+
+impl Watch {
+    /// Before the turn. `servers` are the names of those in the config.
+    pub(crate) fn new(scene: &TurnSetup, servers: &[&str]) -> Self {
+        let mut told = BTreeMap::new();
+        for spec in scene.toolbox.specs() {
+            let server = server_of(&spec.name, servers).unwrap_or_default();
+            *told.entry(server.to_owned()).or_default() += weight_of(spec);
+        }
+        Self {
+            skills: scene.skills.clone(),
+            read: BTreeSet::new(),
+            told,
+            told_of_skills: weight::of_text(&scene.taught),
+        }
+    }
+
+    pub(crate) fn see(&mut self, scene: &TurnSetup, event: &Event<'_>) {
+        if let Event::ToolCall(call) = event
+            && call.name == "read_file"
+            && let Some(path) = call.arguments["path"].as_str()
+        {
+            let absolute = scene.policy.reach.absolute(path);
+            let known = skill_of(&absolute.to_string_lossy(), &self.skills);
+            self.read.extend(known.map(str::to_owned));
+        }
+    }
+
+    /// After the turn. One that called no tool is written down where servers offered some.
+    pub(crate) fn record(self, ctx: &Context, account: &Account, tally: &Tally) -> Result<()> {
+        // A word between two, as most runs are, is not worth a write.
+        let offers_more = self.told.keys().any(|server| !server.is_empty());
+        if tally.iterations == 0 || (tally.tools.is_empty() && !offers_more) {
+            return Ok(());
+        }
+        let calls = |(name, calls): (&String, &crate::turn::ending::Calls)| {
+            let counted = Calls {
+                count: calls.count,
+                failed: calls.failed,
+                denied: calls.denied,
+            };
+            (name.clone(), counted)
+        };
+        let used = Used {
+            requests: tally.iterations,
+            tools: tally.tools.iter().map(calls).collect(),
+            skills: self.read,
+            told: self.told,
+            told_of_skills: self.told_of_skills,
+        };
+        Tools::new(&ctx.paths.root, &ctx.clock).record(account, used)
+    }
+}
+
+/// Which of `servers` offers `tool`; of several whose names fit, the longest.
+pub(crate) fn server_of<'a>(tool: &str, servers: &[&'a str]) -> Option<&'a str> {
+    let named = servers.iter().filter(|server| !server.is_empty());
+    named
+        .filter(|server| tool.starts_with(&name::beginning(server)))
+        .max_by_key(|server| server.len())
+        .copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::server_of;
+
+    #[test]
+    fn tools_belong_to_the_server_that_their_name_says() {
+        let servers = ["", "git", "git_hub", "my server", "a__b"];
+        let check = |tool: &str, expect: Option<&str>| {
+            assert_eq!(server_of(tool, &servers), expect, "{tool}");
+        };
+        check("mcp_git_log", Some("git"));
+        check("mcp_git_hub_log", Some("git_hub"));
+        check("mcp_my_server_x", Some("my server"));
+        check("mcp_a_b_x", Some("a__b"));
+        check("mcp_gitlab_x", None);
+        check("exec", None);
+    }
+}

@@ -1,0 +1,110 @@
+//! The options of one turn, as plain data. Commands fill it from flags, the REPL and jobs directly.
+
+use super::dry_run::DryRunForm;
+use super::permissions::Grants;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Options of a turn. Defaults are those of a turn without flags, except that it does not wait for a locked session.
+#[derive(Clone, Debug)]
+pub struct TurnOptions {
+    /// The user's message. `-` reads it from standard input.
+    pub message: Option<String>,
+    /// Files and URLs to attach. `-` is standard input.
+    pub attach: Vec<OsString>,
+    /// The session's key. `None` means a fresh session for piped input, and `cli:direct` otherwise.
+    pub session: Option<String>,
+    /// Start the session afresh before the turn.
+    pub new: bool,
+    /// Go on with an interrupted turn.
+    pub resume: bool,
+    /// Copy this session first, and run in the copy.
+    pub fork: Option<String>,
+    /// Store nothing.
+    pub ephemeral: bool,
+    /// How long to wait for a locked session.
+    pub wait: Duration,
+    /// Report progress on standard error, also where it is no terminal.
+    pub verbose: bool,
+    /// Print the answer as the model wrote it.
+    pub no_markdown: bool,
+    pub model: Option<String>,
+    /// Limit of one reply, in tokens.
+    pub max_tokens: Option<u32>,
+    /// Sampling temperature, 0 to 2.
+    pub temperature: Option<f64>,
+    pub reasoning_effort: Option<String>,
+    /// Limit of requests to the model.
+    pub max_iterations: Option<u32>,
+    /// Limit in US dollars.
+    pub max_cost: Option<f64>,
+    /// Limit in tokens, input and output together.
+    pub max_total_tokens: Option<u64>,
+    /// A JSON schema for the answer: a file or the schema itself.
+    pub schema: Option<String>,
+    /// Ask for replies in one piece.
+    pub no_stream: bool,
+    pub grants: Grants,
+    /// Limit of tools, and of sub-agents, that run concurrently.
+    pub max_parallel: usize,
+    /// Reach no address but loopback.
+    pub offline: bool,
+    /// Fail when a tool call was denied.
+    pub strict: bool,
+    /// Time limit of the turn and all that it started.
+    pub timeout: Option<Duration>,
+    /// Read standard input even where it is a socket or a device.
+    pub stdin: bool,
+    /// Leave standard input unread.
+    pub no_stdin: bool,
+    /// Show the first request instead of sending it.
+    pub dry_run: Option<DryRunForm>,
+    /// Write every exchange with the model to this file.
+    pub record: Option<PathBuf>,
+    /// Answer from this recording instead of a model.
+    pub replay: Option<PathBuf>,
+}
+
+impl Default for TurnOptions {
+    fn default() -> Self {
+        Self {
+            message: None,
+            attach: Vec::new(),
+            session: None,
+            new: false,
+            resume: false,
+            fork: None,
+            ephemeral: false,
+            wait: Duration::ZERO,
+            verbose: false,
+            no_markdown: false,
+            model: None,
+            max_tokens: None,
+            temperature: None,
+            reasoning_effort: None,
+            max_iterations: None,
+            max_cost: None,
+            max_total_tokens: None,
+            schema: None,
+            no_stream: false,
+            grants: Grants::default(),
+            max_parallel: 8,
+            offline: false,
+            strict: false,
+            timeout: None,
+            stdin: false,
+            no_stdin: false,
+            dry_run: None,
+            record: None,
+            replay: None,
+        }
+    }
+}
+
+impl TurnOptions {
+    /// True if the turn stores nothing and costs nothing: a dry run, or a replay.
+    pub(crate) fn is_dry_run_or_replay(&self) -> bool {
+        self.replay.is_some() || self.dry_run.is_some()
+    }
+}

@@ -1,0 +1,75 @@
+//! The web tools of a run, and what they have to know: what may be reached, and what has been seen.
+
+use crate::ops::context::Context;
+use crate::ops::toolset::SharedState;
+use crate::policy::seen::{Free, Ground, Seen};
+use crate::policy::{Policy, Sandbox};
+use crate::settings::Settings;
+use crate::sys::hosts::Hosts;
+use crate::tool::Tool;
+use crate::tool::web::Web;
+use crate::tool::web_fetch::WebFetch;
+use crate::tool::web_search::{Engines, WebSearch};
+use std::sync::Arc;
+
+/// What a run under `policy` has seen so far, which is nothing.
+pub(crate) fn seen(settings: &Settings, policy: &Policy) -> Arc<Seen> {
+    let has_commands = settings.exec.enabled && policy.offers("exec");
+    Arc::new(Seen::new(Ground {
+        reach: policy.reach.clone(),
+        workspace: policy.reach.workspace.clone(),
+        commands_write_anywhere: has_commands && policy.sandbox == Sandbox::Off,
+        real: Box::new(|path| std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())),
+    }))
+}
+
+/// What a run under `policy` may reach whatever it has seen.
+pub(crate) fn free(policy: &Policy, common: &SharedState) -> Free {
+    Free {
+        net: policy.net.clone(),
+        hosts: common.hosts.clone(),
+    }
+}
+
+/// The tools, in the order of the Python program; none where the config wants none.
+pub(crate) fn tools(
+    ctx: &Context,
+    all: &Settings,
+    policy: &Arc<Policy>,
+    common: &SharedState,
+) -> Vec<Box<dyn Tool>> {
+    let settings = &all.web;
+    if !settings.enabled {
+        return Vec::new();
+    }
+    let web = Arc::new(Web {
+        policy: Arc::clone(policy),
+        seen: Arc::clone(&common.seen),
+        free: free(policy, common),
+        spared: settings.spared.clone(),
+        offline: common.offline,
+        proxy: settings.proxy.clone(),
+        user_agent: settings.user_agent.clone(),
+        hosts: Hosts::of(&ctx.env),
+        limit: all.max_tool_result_chars,
+        env: ctx.env.clone(),
+    });
+    // As the Python program has it, a key alone says whose it is; and without one another engine does.
+    let provider = match (&settings.engine, &settings.key, &settings.base) {
+        (None, Some(_), _) => "brave",
+        (Some(name), None, None) if name.eq_ignore_ascii_case("brave") => "duckduckgo",
+        (Some(name), ..) => name,
+        (None, None, _) => "duckduckgo",
+    };
+    let engines = Engines {
+        provider: provider.to_owned(),
+        key: settings.key.clone(),
+        base: settings.base.clone(),
+        count: settings.results,
+        timeout: settings.timeout,
+    };
+    vec![
+        Box::new(WebSearch::new(Arc::clone(&web), engines)),
+        Box::new(WebFetch::new(web)),
+    ]
+}

@@ -1,0 +1,485 @@
+//! The person at the terminal: answers the model's questions, and decides about calls that go beyond what it may do.
+
+use super::{Shared, form, rule};
+use crate::diff::Diff;
+use crate::mcp::client::Answers;
+use crate::mcp::words;
+use crate::ops::context::Context;
+use crate::ops::turn_options::TurnOptions;
+use crate::report::cut;
+use crate::sys::editor::Line;
+use crate::sys::signal;
+use crate::sys::store;
+use crate::sys::terminal::{Row, harmless};
+use crate::tool::ask_user::Person;
+use crate::tool::{Case, Failure};
+use console::Style;
+use serde_json::{Map, Value};
+use std::collections::BTreeSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+/// The largest file whose change is shown, in bytes.
+const LARGEST: u64 = 1 << 20;
+/// Characters of what a server asks.
+const ASKED: usize = 1000;
+/// How often a person may enter what means nothing.
+const TRIES: usize = 3;
+
+/// Asks at the terminal.
+pub(crate) struct TerminalPrompter {
+    ctx: Context,
+    editor: Shared,
+    known: Mutex<Known>,
+}
+
+/// What the person said for longer than one call.
+struct Known {
+    /// Calls of this tool, refused for want of this, may be made until the conversation ends.
+    granted: BTreeSet<(String, String)>,
+    /// The flags of the turns, for the profile that a rule is written to.
+    profile: Option<String>,
+}
+
+/// What a person says to a question of ours.
+enum Word {
+    Yes,
+    Session,
+    Always,
+    No(Option<String>),
+}
+
+impl TerminalPrompter {
+    pub(crate) fn new(ctx: &Context, arguments: &TurnOptions, editor: &Shared) -> Self {
+        Self {
+            ctx: ctx.clone(),
+            editor: Shared::clone(editor),
+            known: Mutex::new(Known {
+                granted: BTreeSet::new(),
+                profile: arguments.grants.profile.clone(),
+            }),
+        }
+    }
+
+    /// From now on another profile holds, and nothing that was said under the one before.
+    pub(crate) fn follows(&self, profile: Option<&str>) {
+        self.known().profile = profile.map(str::to_owned);
+        self.forget();
+    }
+
+    /// What was allowed until the end is so no more: another conversation begins.
+    pub(crate) fn forget(&self) {
+        self.known().granted.clear();
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Read an answer to `prompt`.
+    fn read(&self, prompt: &str) -> Result<String, Failure> {
+        let line = self
+            .editor
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .ask(prompt);
+        match line {
+            Ok(Line::Text(text)) => Ok(text.trim().to_owned()),
+            Ok(Line::End) => Err(Failure::Declined(
+                "refused: the user did not answer. Go on without it.".into(),
+            )),
+            Ok(Line::Interrupted) => {
+                signal::interrupt();
+                Err("the user interrupted".into())
+            }
+            // A terminal that has gone, say: what ends the run is told elsewhere.
+            Err(_) => Err(Failure::Declined(
+                "refused: the user could not be asked. Go on without it.".into(),
+            )),
+        }
+    }
+
+    /// What the person enters into a field, where they leave it out nothing; `None` where they will not go on.
+    fn fill(&self, field: &form::Field) -> Option<Option<Value>> {
+        for row in wrapped(&harmless(&field.question), self.width()) {
+            self.show(&format!("  {row}"), &Style::new());
+        }
+        for _ in 0..TRIES {
+            let text = self.read("  answer: ").ok()?;
+            match field.read(&text) {
+                Ok(value) => return Some(value),
+                Err(words) => self.show(&format!("  {}", harmless(&words)), &Style::new().dim()),
+            }
+        }
+        None
+    }
+
+    fn show(&self, text: &str, style: &Style) {
+        let row = Row::default().styled(text, style.clone());
+        self.ctx.terminal.question(&row);
+    }
+
+    /// Put the question about `case`, until there is an answer to it.
+    fn ask(&self, case: &Case<'_>, rule: Option<&rule::Rule>) -> Result<Word, Failure> {
+        let strong = Style::new().yellow().bold();
+        let head = head(case);
+        self.show(&format!("? {head}"), &strong);
+        let flag = case.refusal.grant.as_deref().unwrap_or_default();
+        // Whose words are for a model has nothing to say to a person.
+        let is_consent = flag.starts_with("--allow");
+        if !is_consent && !case.again {
+            let why = harmless(&cut(&case.refusal.words, 300));
+            for row in wrapped(&why, self.width()) {
+                self.show(&format!("  {row}"), &Style::new().dim());
+            }
+        }
+        let rows = self.rows(case);
+        // What is decided about is in sight, and so is what is asked.
+        let room = self.ctx.terminal.height().saturating_sub(9).max(8);
+        let is_cut = rows.len() > room;
+        for (text, style) in rows.iter().take(room) {
+            self.show(text, style);
+        }
+        if is_cut {
+            let more = format!("  … and {} rows more: v shows all of it", rows.len() - room);
+            self.show(&more, &strong);
+            self.show(&format!("? {head}"), &strong);
+        }
+        let view = if is_cut { "v(iew all) · " } else { "" };
+        let session = format!("s(ession: each `{}` that wants `{flag}`)", case.tool);
+        let always = rule.map_or_else(String::new, |rule| format!(" · a(lways: {})", rule.words));
+        let choices = format!("{view}y(es, once) · {session}{always} · n(o), or say why not");
+        for row in wrapped(&choices, self.width()) {
+            self.show(&format!("  {row}"), &Style::new().dim());
+        }
+        loop {
+            let text = self.read("  allow? ")?;
+            let lower = text.to_lowercase();
+            return Ok(match lower.as_str() {
+                "y" | "yes" => Word::Yes,
+                "s" | "session" => Word::Session,
+                "a" | "always" if rule.is_some() => Word::Always,
+                "n" | "no" => Word::No(None),
+                "v" | "view" => {
+                    for (text, style) in &rows {
+                        self.show(text, style);
+                    }
+                    self.show(&format!("? {head}"), &strong);
+                    continue;
+                }
+                // No reason is that short, and no command is one.
+                _ if text.chars().count() < 5 || text.starts_with('/') => {
+                    self.show(
+                        "  y, s, a, n, or some words that say why not",
+                        &Style::new().dim(),
+                    );
+                    continue;
+                }
+                _ => {
+                    let why = ["no because", "no, because", "no:", "no,", "n,", "n:"];
+                    let why = why.iter().find(|begin| lower.starts_with(**begin));
+                    let text = why.map_or(text.as_str(), |begin| text[begin.len()..].trim());
+                    Word::No((!text.is_empty()).then(|| text.to_owned()))
+                }
+            });
+        }
+    }
+
+    /// The columns of a row that is asked about.
+    fn width(&self) -> usize {
+        let width = self.ctx.terminal.width().unwrap_or(80);
+        width.saturating_sub(5).max(20)
+    }
+
+    /// All that is asked about, row by row: the command or the change, and every other argument. Each row begins with a mark
+    /// of ours, so that nothing in it can look like a row of its own.
+    fn rows(&self, case: &Case<'_>) -> Vec<(String, Style)> {
+        let mut rows = Vec::new();
+        let mut add = |mark: &str, text: &str, style: &Style| {
+            for line in text.split('\n') {
+                for (number, row) in wrapped(&harmless(line), self.width())
+                    .into_iter()
+                    .enumerate()
+                {
+                    let mark = if number == 0 { mark } else { "│" };
+                    rows.push((format!("  {mark} {row}"), style.clone()));
+                }
+            }
+        };
+        let plain = Style::new();
+        let Case {
+            tool, arguments, ..
+        } = *case;
+        let text = |key: &str| arguments[key].as_str().unwrap_or_default();
+        let mut shown: &[&str] = &[];
+        match tool {
+            "exec" => {
+                shown = &["command"];
+                add("$", text("command"), &plain);
+            }
+            "write_file" | "edit_file" => {
+                add("·", &format!("path: {}", text("path")), &plain);
+                let old = self.content(case);
+                let (before, after) = match (tool, old) {
+                    ("write_file", Content::Text(old)) => (old, text("content").to_owned()),
+                    ("write_file", Content::None) => (String::new(), text("content").to_owned()),
+                    ("edit_file", Content::Text(old)) if old.contains(text("old_text")) => {
+                        let all = arguments["replace_all"] == true;
+                        let (old_text, new_text) = (text("old_text"), text("new_text"));
+                        let new = match all {
+                            true => old.replace(old_text, new_text),
+                            false => old.replacen(old_text, new_text, 1),
+                        };
+                        (old, new)
+                    }
+                    ("edit_file", _) => {
+                        add("·", "the file has no such text as it stands", &plain);
+                        (text("old_text").to_owned(), text("new_text").to_owned())
+                    }
+                    (_, _) => {
+                        add(
+                            "·",
+                            "replaces a file that is not shown: it is large, or no text",
+                            &plain,
+                        );
+                        (String::new(), text("content").to_owned())
+                    }
+                };
+                shown = match tool {
+                    "write_file" => &["path", "content"],
+                    _ => &["path", "old_text", "new_text"],
+                };
+                for line in Diff::between(&before, &after).unified(2).lines() {
+                    let style = match line.chars().next() {
+                        Some('+') => Style::new().green(),
+                        Some('-') => Style::new().red(),
+                        Some('@') => Style::new().cyan(),
+                        _ => Style::new(),
+                    };
+                    add(" ", line, &style);
+                }
+            }
+            _ => {}
+        }
+        for (name, value) in arguments.as_object().into_iter().flatten() {
+            if shown.contains(&name.as_str()) {
+                continue;
+            }
+            let value = match value {
+                Value::String(text) => text.clone(),
+                other => other.to_string(),
+            };
+            add("·", &format!("{name}: {value}"), &plain);
+        }
+        rows
+    }
+
+    /// What is in the file that `case` is about.
+    fn content(&self, case: &Case<'_>) -> Content {
+        let given = case.arguments["path"].as_str().unwrap_or_default();
+        let path = case.reach.absolute(given);
+        match std::fs::metadata(&path) {
+            Err(_) => return Content::None,
+            Ok(about) if !about.is_file() || about.len() > LARGEST => return Content::Other,
+            Ok(_) => {}
+        }
+        match store::read_at_most(&path, LARGEST).map(|bytes| bytes.map(String::from_utf8)) {
+            Ok(Some(Ok(text))) => Content::Text(text),
+            Ok(None) => Content::None,
+            _ => Content::Other,
+        }
+    }
+}
+
+/// What a file holds.
+enum Content {
+    None,
+    Text(String),
+    /// It is not to be shown.
+    Other,
+}
+
+/// What is asked, in a few words of ours.
+fn head(case: &Case<'_>) -> String {
+    let Case { tool, again, .. } = case;
+    let flag = case.refusal.grant.as_deref().unwrap_or_default();
+    let place = case.reach.directory.display();
+    match (flag, again) {
+        ("--write", true) => format!(
+            "{tool} failed, perhaps since it may not write: run it again, so that it may change all of {place}?"
+        ),
+        ("--net", true) => {
+            format!("{tool} failed, perhaps for want of a network: run it again with the internet?")
+        }
+        (flag, true) => format!("{tool} failed: run it again with `{flag}`?"),
+        (flag, false) if flag.starts_with("--allow") => {
+            format!("{tool} is to be asked about: do it?")
+        }
+        (flag, false) => format!("{tool} goes beyond this run: do it, as `{flag}` would allow?"),
+    }
+}
+
+/// `text` in rows of at most `width` columns, cut at blanks where there are some; many blanks in a row are told and not shown.
+fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut line = String::new();
+    let mut blanks = 0;
+    for letter in text.trim_end().chars().chain(['\n']) {
+        match letter {
+            ' ' | '\t' => blanks += 1,
+            _ => {
+                match blanks > 24 && !line.is_empty() {
+                    true => line.push_str(&format!(" ⟨{blanks} blanks⟩ ")),
+                    false => line.extend(std::iter::repeat_n(' ', blanks)),
+                }
+                blanks = 0;
+                line.push(letter);
+            }
+        }
+    }
+    line.pop();
+    let (mut rows, mut row, mut wide) = (Vec::new(), String::new(), 0);
+    for letter in line.chars() {
+        let own = letter.width().unwrap_or(0);
+        if wide + own > width {
+            // Not far back, so that what has no blanks is cut where the row ends.
+            let at = row
+                .rfind(' ')
+                .filter(|at| row.len() - at < width / 2 && *at > 0);
+            let rest = at.map_or_else(String::new, |at| row.split_off(at + 1));
+            rows.push(std::mem::replace(&mut row, rest));
+            wide = row.width();
+        }
+        row.push(letter);
+        wide += own;
+    }
+    rows.push(row);
+    rows
+}
+
+impl Answers for TerminalPrompter {
+    fn enter(&self, server: &str, asks: &str, form: &Value) -> Option<Map<String, Value>> {
+        let fields = form::fields(form);
+        self.ctx.terminal.alone(|| {
+            let strong = Style::new().yellow().bold();
+            let server = words::line(server, 80);
+            self.show(&format!("? the server `{server}` asks you:"), &strong);
+            for line in words::clean(&cut(asks, ASKED)).split('\n') {
+                for row in wrapped(&harmless(line), self.width()) {
+                    self.show(&format!("  │ {row}"), &Style::new());
+                }
+            }
+            let all = "what you enter goes to that server; an empty line leaves an answer out, and Ctrl-D ends this";
+            for row in wrapped(all, self.width()) {
+                self.show(&format!("  {row}"), &Style::new().dim());
+            }
+            let mut entered = Map::new();
+            for field in &fields {
+                let value = self.fill(field)?;
+                entered.extend(value.map(|value| (field.name.clone(), value)));
+            }
+            let sure = match fields.is_empty() {
+                true => "  go on? [y/N] ",
+                false => "  send this? [y/N] ",
+            };
+            let answer = self.read(sure).ok()?;
+            let agrees = ["y", "yes"].contains(&answer.to_lowercase().as_str());
+            agrees.then_some(entered)
+        })
+    }
+}
+
+impl Person for TerminalPrompter {
+    fn answer(&self, question: &str, options: &[String]) -> Result<String, Failure> {
+        self.ctx.terminal.alone(|| {
+            let strong = Style::new().yellow().bold();
+            self.show("? the model asks:", &strong);
+            for line in question.split('\n') {
+                for row in wrapped(&harmless(line), self.width()) {
+                    self.show(&format!("  │ {row}"), &Style::new());
+                }
+            }
+            for (number, option) in options.iter().enumerate() {
+                let option = option.replace(['\n', '\r'], " ");
+                for row in wrapped(&harmless(&option), self.width()) {
+                    self.show(&format!("  {}. {row}", number + 1), &Style::new());
+                }
+            }
+            let text = self.read("  answer: ")?;
+            if text.is_empty() {
+                return Err(Failure::Declined(
+                    "the user gave no answer; settle it yourself".into(),
+                ));
+            }
+            let number = text
+                .parse()
+                .ok()
+                .and_then(|number: usize| number.checked_sub(1));
+            Ok(number
+                .and_then(|number| options.get(number))
+                .cloned()
+                .unwrap_or(text))
+        })
+    }
+
+    fn judge(&self, case: &Case<'_>) -> Result<(), Failure> {
+        let grant = case.refusal.grant.clone().unwrap_or_default();
+        let key = (case.tool.to_owned(), grant);
+        // Two that ask at once: the second may have its answer by then.
+        self.ctx.terminal.alone(|| {
+            if self.known().granted.contains(&key) {
+                return Ok(());
+            }
+            let profile = self.known().profile.clone();
+            let rule = rule::of(&self.ctx, profile.as_deref(), case);
+            match self.ask(case, rule.as_ref())? {
+                Word::Yes => {}
+                Word::Session => {
+                    self.known().granted.insert(key.clone());
+                }
+                Word::Always => {
+                    self.known().granted.insert(key.clone());
+                    let told = match rule.as_ref().map(|rule| rule.write(&self.ctx)) {
+                        Some(Err(error)) => format!("nanobot: no rule was written: {error:#}"),
+                        Some(Ok(place)) => format!("  (written to {place})"),
+                        None => String::new(),
+                    };
+                    self.show(&told, &Style::new().dim());
+                }
+                Word::No(None) => {
+                    return Err(Failure::Declined(
+                        "refused: the user said no. Go on without it.".into(),
+                    ));
+                }
+                Word::No(Some(why)) => {
+                    return Err(Failure::Declined(format!(
+                        "refused: the user said no: {why}"
+                    )));
+                }
+            }
+            Ok(())
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::wrapped;
+
+    #[test]
+    fn rows_are_whole_and_fit() {
+        let check = |text: &str, width: usize, expect: &[&str]| {
+            assert_eq!(wrapped(text, width), expect, "{text:?}");
+        };
+        check("", 10, &[""]);
+        check("touch a", 10, &["touch a"]);
+        check("touch a b c d", 10, &["touch a b ", "c d"]);
+        check("abcdefghijklm", 10, &["abcdefghij", "klm"]);
+        check("日本語日本語", 10, &["日本語日本", "語"]);
+        check("\t  x", 10, &["   x"]);
+        let padded = format!("touch a #{}? exec", " ".repeat(500));
+        check(&padded, 40, &["touch a # ⟨500 blanks⟩ ? exec"]);
+        // Nothing of it is lost.
+        let long = "word ".repeat(50);
+        assert_eq!(wrapped(&long, 20).concat(), long.trim_end());
+    }
+}

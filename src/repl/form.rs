@@ -1,0 +1,265 @@
+//! A form that a server wants filled in, field by field: what is asked, and what an answer means. Pure.
+
+use crate::mcp::words;
+use serde_json::{Value, json};
+
+/// More fields than this nobody fills in.
+pub(crate) const MOST: usize = 20;
+/// Characters of what a server calls a field, and says of it.
+const LONGEST: usize = 200;
+
+/// A field of a form.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Field {
+    pub(crate) name: String,
+    /// What is asked, on one line.
+    pub(crate) question: String,
+    kind: Kind,
+    required: bool,
+    default: Option<Value>,
+}
+
+#[derive(Debug, PartialEq)]
+enum Kind {
+    Text,
+    Whole,
+    Number,
+    Truth,
+    OneOf(Vec<Choice>),
+    Several(Vec<Choice>),
+}
+
+/// One of several answers.
+#[derive(Clone, Debug, PartialEq)]
+struct Choice {
+    value: String,
+    /// What it is called.
+    title: String,
+}
+
+/// The fields of `form`, an object's schema.
+pub(crate) fn fields(form: &Value) -> Vec<Field> {
+    let required = form["required"].as_array();
+    let is_required = |name: &str| required.is_some_and(|all| all.iter().any(|it| it == name));
+    let members = form["properties"].as_object().into_iter().flatten();
+    let field = |(name, about): (&String, &Value)| {
+        let kind = kind(about);
+        let default = about.get("default").filter(|it| !it.is_null()).cloned();
+        let required = is_required(name);
+        Field {
+            question: question(name, about, &kind, default.as_ref(), required),
+            name: name.clone(),
+            kind,
+            required,
+            default,
+        }
+    };
+    members.take(MOST).map(field).collect()
+}
+
+fn kind(about: &Value) -> Kind {
+    let options = |list: &Value, names: &Value| -> Vec<Choice> {
+        let items = list.as_array().into_iter().flatten().enumerate();
+        let choice = |(number, item): (usize, &Value)| {
+            let value = item.as_str().or(item["const"].as_str())?;
+            let title = item["title"].as_str().or(names[number].as_str());
+            Some(Choice {
+                value: value.to_owned(),
+                title: title.unwrap_or(value).to_owned(),
+            })
+        };
+        items.filter_map(choice).take(MOST).collect()
+    };
+    let one = ["enum", "oneOf"].map(|key| options(&about[key], &about["enumNames"]));
+    if let Some(options) = one.into_iter().find(|options| !options.is_empty()) {
+        return Kind::OneOf(options);
+    }
+    match about["type"].as_str() {
+        Some("integer") => Kind::Whole,
+        Some("number") => Kind::Number,
+        Some("boolean") => Kind::Truth,
+        Some("array") => {
+            let items = &about["items"];
+            let all =
+                ["enum", "anyOf", "oneOf"].map(|key| options(&items[key], &items["enumNames"]));
+            Kind::Several(
+                all.into_iter()
+                    .find(|it| !it.is_empty())
+                    .unwrap_or_default(),
+            )
+        }
+        _ => Kind::Text,
+    }
+}
+
+fn question(
+    name: &str,
+    about: &Value,
+    kind: &Kind,
+    default: Option<&Value>,
+    required: bool,
+) -> String {
+    let text = |key: &str| words::line(about[key].as_str().unwrap_or_default(), LONGEST);
+    let mut question = match text("title") {
+        title if title.is_empty() => words::line(name, LONGEST),
+        title => title,
+    };
+    let description = text("description");
+    if !description.is_empty() {
+        question.push_str(&format!(": {description}"));
+    }
+    let listed = |options: &[Choice]| {
+        let options = options.iter().map(|option| {
+            let (value, title) = (
+                words::line(&option.value, 80),
+                words::line(&option.title, 80),
+            );
+            match value == title {
+                true => value,
+                false => format!("{title} ({value})"),
+            }
+        });
+        options.collect::<Vec<_>>().join(", ")
+    };
+    let expected = match kind {
+        Kind::Text => None,
+        Kind::Whole => Some("a whole number".to_owned()),
+        Kind::Number => Some("a number".to_owned()),
+        Kind::Truth => Some("yes or no".to_owned()),
+        Kind::OneOf(options) => Some(format!("one of {}", listed(options))),
+        Kind::Several(options) if options.is_empty() => Some("several, between commas".to_owned()),
+        Kind::Several(options) => Some(format!("several of {}, between commas", listed(options))),
+    };
+    let default = default.map(|value| match value.as_str() {
+        Some(text) => format!("else {}", words::line(text, LONGEST)),
+        None => format!("else {}", words::line(&value.to_string(), LONGEST)),
+    });
+    let optional = (!required && default.is_none()).then(|| "may be left out".to_owned());
+    let notes: Vec<String> = [expected, default, optional]
+        .into_iter()
+        .flatten()
+        .collect();
+    if !notes.is_empty() {
+        question.push_str(&format!(" ({})", notes.join("; ")));
+    }
+    question
+}
+
+impl Field {
+    /// What `text` means here; `None` where it is left out.
+    ///
+    /// # Errors
+    /// In words: it means nothing.
+    pub(crate) fn read(&self, text: &str) -> Result<Option<Value>, String> {
+        let text = text.trim();
+        if text.is_empty() {
+            return match (&self.default, self.required) {
+                (Some(default), _) => Ok(Some(default.clone())),
+                (None, false) => Ok(None),
+                (None, true) => Err("this one is needed".into()),
+            };
+        }
+        let option = |options: &[Choice], text: &str| {
+            let is_it = |option: &&Choice| {
+                let names = [&option.value, &option.title];
+                names.iter().any(|it| it.eq_ignore_ascii_case(text))
+            };
+            let found = options.iter().find(is_it);
+            found
+                .map(|found| found.value.clone())
+                .ok_or_else(|| format!("`{text}` is none of these"))
+        };
+        let value = match &self.kind {
+            Kind::Text => json!(text),
+            Kind::Whole => json!(text.parse::<i64>().map_err(|_| "that is no whole number")?),
+            Kind::Number => {
+                let number: f64 = text.parse().map_err(|_| "that is no number")?;
+                match number.is_finite() {
+                    true => json!(number),
+                    false => return Err("that is no number".into()),
+                }
+            }
+            Kind::Truth => match text.to_lowercase().as_str() {
+                "y" | "yes" | "true" => json!(true),
+                "n" | "no" | "false" => json!(false),
+                _ => return Err("yes or no".into()),
+            },
+            Kind::OneOf(options) => json!(option(options, text)?),
+            Kind::Several(options) => {
+                let parts = text
+                    .split(',')
+                    .map(str::trim)
+                    .filter(|part| !part.is_empty());
+                let read = |part: &str| match options.is_empty() {
+                    true => Ok(part.to_owned()),
+                    false => option(options, part),
+                };
+                json!(parts.map(read).collect::<Result<Vec<String>, String>>()?)
+            }
+        };
+        Ok(Some(value))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::fields;
+    use serde_json::{Value, json};
+
+    #[test]
+    fn answers_have_the_types_of_their_fields() {
+        let check = |about: Value, text: &str, expect: Result<Value, &str>| {
+            let form = json!({ "properties": { "a": about }, "required": ["a"] });
+            let read = fields(&form)[0].read(text);
+            let read = read.map(Option::unwrap_or_default);
+            assert_eq!(read, expect.map_err(str::to_owned), "{form} {text}");
+        };
+        check(json!({ "type": "string" }), " hello ", Ok(json!("hello")));
+        check(json!({ "type": "string" }), "", Err("this one is needed"));
+        check(json!({ "type": "integer" }), "42", Ok(json!(42)));
+        check(
+            json!({ "type": "integer" }),
+            "4.2",
+            Err("that is no whole number"),
+        );
+        check(json!({ "type": "number" }), "4.5", Ok(json!(4.5)));
+        check(json!({ "type": "number" }), "inf", Err("that is no number"));
+        check(json!({ "type": "boolean" }), "Y", Ok(json!(true)));
+        check(json!({ "type": "boolean" }), "maybe", Err("yes or no"));
+        check(json!({ "enum": ["Red", "Blue"] }), "red", Ok(json!("Red")));
+        check(
+            json!({ "enum": ["Red"] }),
+            "green",
+            Err("`green` is none of these"),
+        );
+        check(
+            json!({ "oneOf": [{ "const": "r", "title": "Red" }] }),
+            "r",
+            Ok(json!("r")),
+        );
+        let several = json!({ "type": "array", "items": { "enum": ["a", "b"] } });
+        check(several, "b, a", Ok(json!(["b", "a"])));
+        check(
+            json!({ "type": "string", "default": "x" }),
+            "",
+            Ok(json!("x")),
+        );
+        check(json!(null), "any", Ok(json!("any")));
+    }
+
+    #[test]
+    fn what_is_asked_says_what_is_expected_and_does_no_harm() {
+        let check = |about: Value, expect: &str| {
+            let form = json!({ "properties": { "age": about } });
+            assert_eq!(fields(&form)[0].question, expect);
+        };
+        check(
+            json!({ "type": "integer" }),
+            "age (a whole number; may be left out)",
+        );
+        check(
+            json!({ "title": "How\nold", "description": "in \u{1b}[31myears", "default": 3 }),
+            "How old: in years (else 3)",
+        );
+    }
+}

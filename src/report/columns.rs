@@ -1,0 +1,98 @@
+//! Text in columns, for people and for `awk`: two spaces apart, nothing at the end of a line. Pure.
+
+use crate::sys::terminal::folded;
+use console::{Alignment, measure_text_width, pad_str, truncate_str};
+
+/// Words are not folded into fewer columns than this.
+const NARROWEST: usize = 16;
+
+/// Where the text of a column stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    Left,
+    Right,
+}
+
+/// The rows below their heads, one line each; nothing where there is no row.
+pub fn aligned(columns: &[(&str, Side)], rows: &[Vec<String>]) -> Vec<String> {
+    if rows.is_empty() {
+        return Vec::new();
+    }
+    let head: Vec<String> = columns.iter().map(|(name, _)| (*name).to_owned()).collect();
+    let all = || std::iter::once(&head).chain(rows);
+    let width = |column: usize| all().map(|row| measure_text_width(&row[column])).max();
+    let widths: Vec<usize> = (0..columns.len())
+        .map(|column| width(column).unwrap_or(0))
+        .collect();
+    let line = |row: &Vec<String>| -> String {
+        let cells = row.iter().zip(columns).zip(&widths);
+        let padded = cells.map(|((cell, (_, side)), width)| {
+            let side = match side {
+                Side::Left => Alignment::Left,
+                Side::Right => Alignment::Right,
+            };
+            pad_str(cell, *width, side, None).into_owned()
+        });
+        let line = padded.collect::<Vec<_>>().join("  ");
+        line.trim_end().to_owned()
+    };
+    all().map(line).collect()
+}
+
+/// `text` in at most so many columns of a terminal; all of it elsewhere.
+pub fn clipped(text: &str, width: Option<usize>) -> String {
+    match width {
+        Some(width) => truncate_str(text, width, "…").into_owned(),
+        None => text.to_owned(),
+    }
+}
+
+/// `words` behind `head`, and where a terminal has no more than `width` columns, in lines below one another.
+pub fn behind(head: &str, words: &str, width: Option<usize>) -> String {
+    let indent = measure_text_width(head);
+    let words = match width {
+        Some(width) => folded(words, width.saturating_sub(indent).max(NARROWEST), 0),
+        None => return format!("{head}{words}"),
+    };
+    format!(
+        "{head}{}",
+        words.replace('\n', &format!("\n{:indent$}", ""))
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Side, aligned, behind, clipped};
+
+    #[test]
+    fn columns_are_as_wide_as_what_is_in_them() {
+        let columns = [("NAME", Side::Left), ("N", Side::Right), ("", Side::Left)];
+        let row = |cells: [&str; 3]| cells.map(str::to_owned).to_vec();
+        let rows = [row(["a", "1", ""]), row(["日本日", "200", "x"])];
+        let expect = ["NAME      N", "a         1", "日本日  200  x"];
+        assert_eq!(aligned(&columns, &rows), expect);
+        assert!(aligned(&columns, &[]).is_empty());
+    }
+
+    #[test]
+    fn what_is_too_wide_is_cut() {
+        assert_eq!(clipped("日本語", Some(5)), "日本…");
+        assert_eq!(clipped("abc", Some(3)), "abc");
+        assert_eq!(clipped("日本語", None), "日本語");
+    }
+
+    #[test]
+    fn words_stand_behind_their_head() {
+        assert_eq!(behind("a:  ", "one two", None), "a:  one two");
+        let text = "one two three four five six seven";
+        let expect = "a:  one two three\n    four five six\n    seven";
+        assert_eq!(behind("a:  ", text, Some(20)), expect);
+        // A window without room for both.
+        assert_eq!(
+            behind(&" ".repeat(20), "one two three four", Some(10))
+                .lines()
+                .count(),
+            2
+        );
+    }
+}
