@@ -21,7 +21,7 @@ const LAYERS: &[(&str, &str)] = &[
     ),
     (
         "repl",
-        "ops report memory cron undo trust attach session policy settings ledger skill workspace event message diff",
+        "ops report memory cron undo trust attach session provider tool mcp policy settings ledger skill workspace event message diff",
     ),
     (
         "ops",
@@ -56,10 +56,12 @@ const LAYERS: &[(&str, &str)] = &[
     ("diff", ""),
     ("sys", ""),
     ("error", ""),
+    ("format", ""),
+    ("shell_quote", ""),
 ];
 
 /// Modules that every other may import, except where [`PURE`] forbids I/O.
-const EVERYBODY_MAY_IMPORT: [&str; 2] = ["sys", "error"];
+const EVERYBODY_MAY_IMPORT: [&str; 4] = ["sys", "error", "format", "shell_quote"];
 
 /// Files and folders that do no I/O.
 const PURE: &[&str] = &[
@@ -68,19 +70,20 @@ const PURE: &[&str] = &[
     "cron/schedule",
     "diff",
     "event",
+    "format",
     "guard",
     "history",
     "message",
     "policy",
     "prompt",
+    "shell_quote",
 ];
 
 /// What the turn may take from the modules whose concrete parts it must not know.
 const TURN_IMPORTS: &[(&str, &str)] = &[
-    ("guard", "Guard State Verdict"),
     (
         "provider",
-        "Calls Delta Provider ProviderError Request Sampling ToolSpec",
+        "Calls Delta Provider ProviderError Request Sampling",
     ),
     ("session", "Session Stats"),
     ("tool", "Done Toolbox"),
@@ -138,24 +141,22 @@ const KNOWN: &[(&str, &str)] = &[
     ("code lines", "lib.rs"),
     (
         "cycles",
-        "attach/directory.rs attach/mod.rs attach/page.rs attach/pdf.rs attach/picture.rs cli.rs cli/cron.rs cli/heartbeat.rs cli/policy.rs command/agent.rs command/agent/afterwards.rs command/agent/places.rs command/agent/rehearsal.rs command/agent/servers.rs command/agent/used.rs command/agent/web.rs command/asker.rs command/completions/mod.rs command/completions/names.rs command/config.rs command/crew.rs command/crew/child.rs command/cron/add.rs command/cron/delivery.rs command/cron/edit.rs command/cron/export.rs command/cron/heartbeat.rs command/cron/list.rs command/cron/logs.rs command/cron/mod.rs command/cron/near.rs command/cron/planner.rs command/cron/probe.rs command/cron/run.rs command/cron/show.rs command/cron/stand.rs command/cron/switch.rs command/cron/sync.rs command/cron/terms.rs command/cron/work.rs command/cron/zones.rs command/granted.rs command/heartbeat.rs command/mcp/accept.rs command/mcp/add.rs command/mcp/call.rs command/mcp/list.rs command/mcp/mod.rs command/mcp/show.rs command/mcp/test.rs command/memory.rs command/model.rs command/onboard.rs command/onboard/offers.rs command/onboard/wizard.rs command/policy.rs command/provider.rs command/repl/hints.rs command/repl/mod.rs command/repl/person.rs command/repl/rule.rs command/repl/slash.rs command/scribe.rs command/session/export.rs command/session/list.rs command/session/mod.rs command/session/remove.rs command/session/repair.rs command/session/search.rs command/session/show.rs command/skill/check.rs command/skill/install.rs command/skill/list.rs command/skill/make.rs command/skill/mod.rs command/skill/show.rs command/status.rs command/status/check.rs command/status/cron.rs command/status/offered.rs command/status/works.rs command/tool.rs command/trial.rs command/trust.rs command/undo.rs command/usage.rs command/usage/offered.rs command/walls.rs cron/job.rs cron/store.rs ledger.rs ledger/entry.rs lib.rs mcp/client/berth.rs mcp/client/host.rs mcp/client/listing.rs mcp/client/mod.rs memory/last.rs memory/mod.rs policy/mod.rs policy/reach.rs provider/anthropic/body.rs provider/anthropic/draft.rs provider/anthropic/mod.rs provider/chat/body.rs provider/chat/draft.rs provider/chat/mod.rs provider/login/exchange.rs provider/login/github_copilot.rs provider/login/mod.rs provider/login/openai_codex.rs provider/login/store.rs provider/registry/choice.rs provider/registry/facts.rs provider/registry/mod.rs provider/registry/table.rs provider/responses/body.rs provider/responses/draft.rs provider/responses/mod.rs report.rs report/progress.rs session/copy.rs session/files.rs session/list.rs session/log.rs session/place.rs session/trash.rs settings/mod.rs settings/models.rs settings/servers.rs skill/mod.rs skill/read.rs skill/summary.rs skill/written.rs sys/editor/ahead.rs sys/editor/assist.rs sys/editor/mod.rs sys/editor/plain.rs sys/editor/quiet.rs sys/editor/reader.rs sys/process.rs sys/process/warden.rs sys/sandbox/kept.rs sys/sandbox/mod.rs sys/sandbox/mounts.rs sys/sandbox/rules.rs sys/secret.rs sys/secret/formats.rs sys/secret/forms.rs sys/secret/stream.rs sys/signal.rs sys/store.rs sys/terminal.rs sys/terminal/foot.rs sys/terminal/later.rs sys/terminal/page.rs sys/terminal/row.rs tool/mcp/mod.rs tool/mcp/ours.rs turn.rs turn/agent.rs turn/beside.rs undo/journal.rs undo/mod.rs",
+        "attach/directory.rs attach/mod.rs attach/page.rs attach/pdf.rs attach/picture.rs cli.rs cli/cron.rs cli/heartbeat.rs cli/policy.rs command/mcp/accept.rs command/mcp/call.rs command/mcp/list.rs command/mcp/mod.rs command/mcp/show.rs command/mcp/test.rs command/onboard.rs command/onboard/offers.rs command/onboard/wizard.rs command/session/export.rs command/session/list.rs command/session/mod.rs command/session/remove.rs command/session/repair.rs command/session/search.rs command/skill/check.rs command/skill/install.rs command/skill/list.rs command/skill/mod.rs command/skill/show.rs cron/job.rs cron/store.rs ledger.rs ledger/entry.rs mcp/client/berth.rs mcp/client/host.rs mcp/client/listing.rs mcp/client/mod.rs memory/last.rs memory/mod.rs ops/doctor/check.rs ops/doctor/cron.rs ops/doctor/run_checks.rs ops/dry_run.rs ops/jobs/cron_environment.rs ops/jobs/crontab_status.rs ops/jobs/delivery.rs ops/jobs/job_options.rs ops/jobs/job_status.rs ops/jobs/job_store.rs ops/jobs/probe.rs ops/jobs/trigger.rs ops/mcp_tools.rs ops/model.rs ops/subagents.rs ops/subagents/child.rs ops/toolset.rs ops/turn_options.rs ops/web_tools.rs policy/mod.rs policy/reach.rs provider/anthropic/body.rs provider/anthropic/draft.rs provider/anthropic/mod.rs provider/chat/body.rs provider/chat/draft.rs provider/chat/mod.rs provider/login/exchange.rs provider/login/github_copilot.rs provider/login/mod.rs provider/login/openai_codex.rs provider/login/store.rs provider/registry/choice.rs provider/registry/facts.rs provider/registry/mod.rs provider/registry/table.rs provider/responses/body.rs provider/responses/draft.rs provider/responses/mod.rs repl/approval.rs repl/mod.rs repl/slash.rs report.rs report/progress.rs session/copy.rs session/files.rs session/list.rs session/log.rs session/place.rs session/trash.rs settings/mod.rs settings/models.rs settings/servers.rs skill/mod.rs skill/read.rs skill/summary.rs skill/written.rs sys/editor/ahead.rs sys/editor/assist.rs sys/editor/mod.rs sys/editor/plain.rs sys/editor/quiet.rs sys/editor/reader.rs sys/process.rs sys/process/warden.rs sys/sandbox/kept.rs sys/sandbox/mod.rs sys/sandbox/mounts.rs sys/sandbox/rules.rs sys/secret.rs sys/secret/formats.rs sys/secret/forms.rs sys/secret/stream.rs sys/signal.rs sys/store.rs sys/terminal.rs sys/terminal/foot.rs sys/terminal/later.rs sys/terminal/page.rs sys/terminal/row.rs tool/mcp/mod.rs tool/mcp/ours.rs turn.rs turn/agent.rs turn/beside.rs undo/journal.rs undo/mod.rs",
     ),
     (
         "file length",
-        "cli.rs command/agent.rs command/cron/work.rs command/memory.rs command/status/cron.rs cron/store.rs mcp/roster.rs settings/mod.rs sys/http.rs sys/process.rs",
+        "cli.rs cron/store.rs mcp/roster.rs ops/agent_turn.rs ops/doctor/cron.rs ops/jobs/job_run.rs settings/mod.rs sys/http.rs sys/process.rs",
     ),
     (
         "function length",
-        "command/agent.rs::answer command/agent/places.rs::set command/cron/edit.rs::run command/cron/export.rs::run command/cron/run.rs::scheduled command/cron/terms.rs::put command/cron/work.rs::run command/cron/work.rs::work command/granted.rs::policy command/granted.rs::reach command/mcp/add.rs::described command/memory.rs::consolidate command/repl/slash.rs::obey command/status.rs::run command/tool.rs::call cron/export/kubernetes.rs::lines cron/export/kubernetes.rs::manifest mcp/roster.rs::offers mcp/roster.rs::show policy/profile.rs::parse policy/words.rs::for_people provider/registry/choice.rs::named provider/responses/draft.rs::reply report/markdown/line.rs::begin session/tail.rs::scan sys/process/resident.rs::start_by tool/exec.rs::run tool/files.rs::change tool/grep.rs::run tool/mcp/result.rs::output",
+        "attach/directory.rs::read command/cron/edit.rs::run command/cron/export.rs::run command/mcp/add.rs::described command/memory.rs::consolidate command/status.rs::run command/tool.rs::call cron/export/kubernetes.rs::lines cron/export/kubernetes.rs::manifest mcp/roster.rs::offers mcp/roster.rs::show ops/agent_turn.rs::run_turn ops/jobs/job_options.rs::put ops/jobs/job_run.rs::run ops/jobs/job_run.rs::work ops/jobs/trigger.rs::scheduled ops/permissions.rs::policy ops/permissions.rs::reach ops/toolset.rs::prepare policy/profile.rs::parse policy/words.rs::for_people provider/registry/choice.rs::named repl/slash.rs::obey report/markdown/line.rs::begin session/tail.rs::scan sys/process/resident.rs::start_by tool/exec.rs::run tool/files.rs::change tool/grep.rs::run tool/mcp/result.rs::output",
     ),
     (
         "layers",
-        "attach→prompt command→answer command→guard command→history command→lib command→prompt command→turn cron→policy history→prompt lib→cron lib→mcp lib→policy mcp→settings memory→prompt memory→provider provider→ledger report→ledger skill→history tool→attach tool→prompt tool→provider tool→skill tool→undo turn→guard",
+        "command→history lib→cron lib→mcp mcp→settings ops→cli ops→command provider→ledger skill→history tool→attach tool→skill tool→undo",
     ),
-    (
-        "parameters",
-        "command/agent/rehearsal.rs::show cron/schedule.rs::due",
-    ),
+    ("map", "format ops repl shell_quote"),
+    ("parameters", "cron/schedule.rs::due ops/dry_run.rs::show"),
 ];
 
 /// True if all subjects are known; only a cycle has several.
