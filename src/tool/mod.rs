@@ -25,6 +25,7 @@ pub mod edit_file;
 pub mod exec;
 pub mod fence;
 pub mod files;
+pub mod function_tool;
 pub mod glob;
 pub mod grep;
 pub mod list_dir;

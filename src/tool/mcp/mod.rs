@@ -42,10 +42,10 @@ pub fn tools(means: &Means, offers: &Offers) -> Vec<Box<dyn Tool>> {
         tools.push(Box::new(Foreign::new(&means, shown)));
     }
     if !offers.resources.is_empty() {
-        tools.push(Box::new(ours::Resources::new(&means, &offers.resources)));
+        tools.push(Box::new(ours::resources(&means, &offers.resources)));
     }
     if !offers.prompts.is_empty() {
-        tools.push(Box::new(ours::Prompts::new(&means, &offers.prompts)));
+        tools.push(Box::new(ours::prompts(&means, &offers.prompts)));
     }
     tools
 }
