@@ -3,7 +3,7 @@
 //! the person, who can be asked here and nowhere else.
 
 use crate::error::{Exit, exit_of, fail_hint};
-use crate::ops::agent_turn::{self, ReplContext};
+use crate::ops::agent_turn::{self, origin::ReplContext};
 use crate::ops::context::Context;
 use crate::ops::turn_options::TurnOptions;
 use crate::report::columns::behind;
