@@ -122,10 +122,7 @@ use sys::terminal::Terminal;
 
 /// Become the command that this program started itself for, where it did. It returns where that is not so, or failed.
 pub fn inner() -> Option<Exit> {
-    if sys::editor::become_keeper() {
-        return Some(Exit::Answered);
-    }
-    if let Some(is_clean) = sys::process::become_warden() {
+    if let Some(is_clean) = sys::process::become_supervisor() {
         return Some(if is_clean {
             Exit::Answered
         } else {

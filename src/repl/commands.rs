@@ -3,7 +3,7 @@
 //! Names that change, such as the sessions', come from whoever reads; they are asked for when Tab is pressed, and not by hints,
 //! which are made anew with each key.
 
-use crate::sys::editor::{Candidate, Known};
+use crate::sys::editor::{Candidate, CompletionSource};
 use std::path::{Path, PathBuf};
 
 /// A command of the repl.
@@ -159,7 +159,7 @@ pub struct Live {
     pub home: PathBuf,
 }
 
-impl Known for Live {
+impl CompletionSource for Live {
     fn complete(&self, line: &str, cursor: usize) -> (usize, Vec<Candidate>) {
         let head = &line[..cursor];
         match place(head) {
@@ -355,7 +355,7 @@ fn files(entries: &[(String, bool)], typed: &str) -> Vec<Candidate> {
 #[cfg(test)]
 mod tests {
     use super::{COMMANDS, Live, Place, Takes, files, hint, place, plain};
-    use crate::sys::editor::Known;
+    use crate::sys::editor::CompletionSource;
     use std::path::PathBuf;
 
     fn live(directory: PathBuf) -> Live {

@@ -1,7 +1,7 @@
 //! `nanobot session`: the conversations that are kept.
 
+use crate::cli::agent::{Agent, DryRun};
 use crate::cli::session::Session as Arguments;
-use crate::cli::{Agent, DryRun};
 use crate::error::Exit;
 use crate::ops::context::Context;
 use crate::session::{self, Place};

@@ -98,15 +98,15 @@ const ONLY_IN: &[(&str, &[&str])] = &[
     ("eprint!", &[]),
     ("std::env::var", &["sys/env.rs"]),
     ("std::env::home_dir", &["sys/paths.rs"]),
-    ("std::io::stdout", &["sys/terminal.rs"]),
-    ("std::io::stderr", &["sys/terminal.rs"]),
+    ("std::io::stdout", &["sys/terminal"]),
+    ("std::io::stderr", &["sys/terminal"]),
     ("std::process::exit", &[]),
-    ("std::process::Command", &["sys/process.rs", "sys/process"]),
+    ("std::process::Command", &["sys/process"]),
     ("jiff::Timestamp::now", &["sys/clock.rs"]),
     ("jiff::Zoned::now", &["sys/clock.rs"]),
     ("std::time::SystemTime::now", &[]),
     // A sleep that no signal ends.
-    ("std::thread::sleep", &["sys/process.rs", "sys/store.rs"]),
+    ("std::thread::sleep", &["sys/process", "sys/store.rs"]),
     ("ureq", &["sys/http"]),
     ("rmcp", &["mcp/client"]),
     ("tokio", &["mcp/client"]),
@@ -141,22 +141,18 @@ const KNOWN: &[(&str, &str)] = &[
     ("code lines", "lib.rs"),
     (
         "cycles",
-        "attach/directory.rs attach/mod.rs attach/page.rs attach/pdf.rs attach/picture.rs cli.rs cli/cron.rs cli/heartbeat.rs cli/policy.rs command/mcp/accept.rs command/mcp/call.rs command/mcp/list.rs command/mcp/mod.rs command/mcp/show.rs command/mcp/test.rs command/onboard.rs command/onboard/offers.rs command/onboard/wizard.rs command/session/export.rs command/session/list.rs command/session/mod.rs command/session/remove.rs command/session/repair.rs command/session/search.rs command/skill/check.rs command/skill/install.rs command/skill/list.rs command/skill/mod.rs command/skill/show.rs cron/job.rs cron/store.rs ledger.rs ledger/entry.rs memory/last.rs memory/mod.rs ops/doctor/check.rs ops/doctor/cron.rs ops/doctor/run_checks.rs ops/jobs/cron_environment.rs ops/jobs/crontab_status.rs ops/jobs/delivery.rs ops/jobs/job_options.rs ops/jobs/job_status.rs ops/jobs/job_store.rs ops/jobs/probe.rs ops/jobs/trigger.rs ops/subagents.rs ops/subagents/child.rs repl/approval.rs repl/mod.rs repl/slash.rs report.rs report/progress.rs sys/editor/ahead.rs sys/editor/assist.rs sys/editor/mod.rs sys/editor/plain.rs sys/editor/quiet.rs sys/editor/reader.rs sys/process.rs sys/process/warden.rs sys/sandbox/kept.rs sys/sandbox/mod.rs sys/sandbox/mounts.rs sys/sandbox/rules.rs sys/secret.rs sys/secret/formats.rs sys/secret/forms.rs sys/secret/stream.rs sys/signal.rs sys/store.rs sys/terminal.rs sys/terminal/foot.rs sys/terminal/later.rs sys/terminal/page.rs sys/terminal/row.rs",
+        "command/mcp/accept.rs command/mcp/call.rs command/mcp/list.rs command/mcp/mod.rs command/mcp/show.rs command/mcp/test.rs command/onboard.rs command/onboard/offers.rs command/onboard/wizard.rs command/session/export.rs command/session/list.rs command/session/mod.rs command/session/remove.rs command/session/repair.rs command/session/search.rs command/skill/check.rs command/skill/install.rs command/skill/list.rs command/skill/mod.rs command/skill/show.rs ledger.rs ledger/entry.rs ops/doctor/check.rs ops/doctor/cron.rs ops/doctor/run_checks.rs ops/jobs/cron_environment.rs ops/jobs/crontab_status.rs ops/jobs/delivery.rs ops/jobs/job_options.rs ops/jobs/job_status.rs ops/jobs/job_store.rs ops/jobs/probe.rs ops/jobs/trigger.rs ops/subagents.rs ops/subagents/child.rs repl/approval.rs repl/mod.rs repl/slash.rs",
     ),
-    (
-        "file length",
-        "cli.rs cron/store.rs ops/doctor/cron.rs ops/jobs/job_run.rs sys/http.rs sys/process.rs",
-    ),
+    ("file length", "ops/doctor/cron.rs ops/jobs/job_run.rs"),
     (
         "function length",
-        "attach/directory.rs::read command/cron/edit.rs::run command/cron/export.rs::run command/mcp/add.rs::described command/memory.rs::consolidate command/status.rs::run command/tool.rs::call cron/export/kubernetes.rs::lines cron/export/kubernetes.rs::manifest ops/jobs/job_options.rs::put ops/jobs/job_run.rs::run ops/jobs/job_run.rs::work ops/jobs/trigger.rs::scheduled ops/permissions.rs::policy ops/permissions.rs::reach repl/slash.rs::obey report/markdown/line.rs::begin sys/process/resident.rs::start_by",
+        "command/cron/edit.rs::run command/cron/export.rs::run command/mcp/add.rs::described command/memory.rs::consolidate command/status.rs::run command/tool.rs::call ops/jobs/job_options.rs::put ops/jobs/job_run.rs::run ops/jobs/job_run.rs::work ops/jobs/trigger.rs::scheduled ops/permissions.rs::policy ops/permissions.rs::reach repl/slash.rs::obey",
     ),
     (
         "layers",
         "command→history lib→cron lib→mcp mcp→settings ops→cli ops→command provider→ledger skill→history tool→attach tool→skill tool→undo",
     ),
     ("map", "format ops repl shell_quote"),
-    ("parameters", "cron/schedule.rs::due"),
 ];
 
 /// True if all subjects are known; only a cycle has several.
