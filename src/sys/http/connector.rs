@@ -27,7 +27,7 @@ impl<In: Transport> Connector<In> for SignalConnector {
         if let Some(inner) = chained {
             return Ok(Some(Either::A(inner)));
         }
-        let stream = dial(&details.addrs, &mut self.0.to_connect())?;
+        let stream = dial(&details.addrs, &mut self.0.connect_time())?;
         let config = &details.config;
         let buffers = LazyBuffers::new(config.input_buffer_size(), config.output_buffer_size());
         let route = Route::Direct(Socket::new(stream, buffers));

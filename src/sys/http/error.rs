@@ -18,7 +18,7 @@ pub struct ConnectError(String);
 pub(super) fn to_error(error: &ureq::Error) -> anyhow::Error {
     match (signal::check(), AddressRefused::find(error)) {
         (Err(stop), _) => stop.into(),
-        (Ok(()), Some(refused)) => refused.clone().to_error(),
+        (Ok(()), Some(refused)) => refused.clone().into_error(),
         (Ok(()), None) if is_unconnected(error) => ConnectError(message(error)).into(),
         (Ok(()), None) => anyhow::Error::msg(message(error)),
     }

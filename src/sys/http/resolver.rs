@@ -94,7 +94,7 @@ impl GuardedResolver {
             drop(send.send((host.as_str(), port).to_socket_addrs()));
             drop(done_tx);
         })?;
-        let mut patience = self.limits.to_connect();
+        let mut patience = self.limits.connect_time();
         if !signal::readable(&done_rx, &mut patience).map_err(from_stop)? {
             return Err(ureq::Error::Timeout(ureq::Timeout::Resolve));
         }

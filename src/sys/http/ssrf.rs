@@ -48,7 +48,7 @@ pub(super) struct AddressRefused {
 }
 
 impl AddressRefused {
-    pub(super) fn to_error(self) -> anyhow::Error {
+    pub(super) fn into_error(self) -> anyhow::Error {
         let Self { message, grant } = self;
         match grant {
             Some(grant) => fail_hint(Exit::Refused, message, grant),
@@ -117,7 +117,7 @@ impl SsrfGuard {
             .map(|address: IpAddr| SocketAddr::new(address, port_of(&uri)))
             .into_iter()
             .collect();
-        self.check(&uri, &found).map_err(AddressRefused::to_error)
+        self.check(&uri, &found).map_err(AddressRefused::into_error)
     }
 
     /// As [`AddressPolicy::check`]; if `found` is empty, whether any result of a lookup could be allowed.

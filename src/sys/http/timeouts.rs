@@ -26,7 +26,7 @@ pub(super) struct Limits {
 
 impl Limits {
     /// For a connection, or for the lookup of a name.
-    pub(super) fn to_connect(&self) -> Patience {
+    pub(super) fn connect_time(self) -> Patience {
         Patience::unless_zero(self.timeouts.connect).min(until(self.deadline))
     }
 }
