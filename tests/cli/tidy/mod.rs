@@ -150,7 +150,7 @@ const KNOWN: &[(&str, &str)] = &[
     ),
     (
         "layers",
-        "command→history lib→cron lib→mcp mcp→settings ops→cli ops→command provider→ledger skill→history tool→attach tool→skill tool→undo",
+        "command→history lib→mcp mcp→settings ops→cli ops→command provider→ledger skill→history tool→attach tool→skill tool→undo",
     ),
     ("map", "format ops repl shell_quote"),
 ];
