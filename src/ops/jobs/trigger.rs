@@ -15,12 +15,13 @@ use crate::ops::jobs::probe;
 use crate::ops::jobs::timing;
 use crate::settings::Settings;
 use crate::sys::process;
+use crate::sys::sync::IgnorePoison;
 use anyhow::{Context as _, Result};
 use jiff::Timestamp;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 /// Of a run that began so long ago at most, another start is no later look whether it is due, but the same one twice: cron
@@ -272,14 +273,14 @@ fn due(ctx: &Context, store: &Store) -> Result<Exit> {
     }
     let count = starts.len();
     let (queue, exits) = (Mutex::new(starts.into_iter()), Mutex::new(exits));
-    let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let next = || queue.lock().ignore_poison().next();
     let work = || {
         while let Some((place, job)) = next() {
             let exit = started(ctx, &job).unwrap_or_else(|error| {
                 let error = error.context(format!("the job `{}` ({})", job.name, job.id));
                 crate::ops::context::report_error(&error, ctx.terminal)
             });
-            let mut exits = exits.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut exits = exits.lock().ignore_poison();
             exits.insert(place, exit);
         }
     };
@@ -288,7 +289,7 @@ fn due(ctx: &Context, store: &Store) -> Result<Exit> {
             scope.spawn(work);
         }
     });
-    let exits = exits.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let exits = exits.into_inner().ignore_poison();
     let mut failed = exits.into_values().filter(|exit| *exit != Exit::Answered);
     Ok(failed.next().unwrap_or(Exit::Answered))
 }
