@@ -19,7 +19,7 @@ pub(super) fn resources(means: &Arc<Means>, servers: &[String]) -> FunctionTool 
         "uri": { "type": "string", "description": "its address; without one, those that there are" },
     });
     let description = "Read what an MCP server has to read, or list it";
-    let spec = spec(RESOURCE, description, properties);
+    let spec = spec(RESOURCE, description, &properties);
     for_servers(spec, means, servers, read_resource)
 }
 
@@ -31,11 +31,11 @@ pub(super) fn prompts(means: &Arc<Means>, servers: &[String]) -> FunctionTool {
         "arguments": { "type": "object", "description": "what to fill in: texts by name" },
     });
     let description = "Get a prompt of an MCP server, filled in, or list its prompts";
-    let spec = spec(PROMPT, description, properties);
+    let spec = spec(PROMPT, description, &properties);
     for_servers(spec, means, servers, get_prompt)
 }
 
-fn spec(name: &str, description: &str, properties: Value) -> ToolSpec {
+fn spec(name: &str, description: &str, properties: &Value) -> ToolSpec {
     ToolSpec {
         name: name.into(),
         description: description.into(),
