@@ -2,7 +2,7 @@
 
 use super::{from, here, source};
 use crate::error::Exit;
-use crate::history::weight;
+use crate::message::token_estimate;
 use crate::ops::context::Context;
 use crate::report::columns::{Side, aligned, clipped};
 use crate::skill::{Found, Hidden, Skill, summary};
@@ -31,7 +31,7 @@ pub(super) fn run(ctx: &Context, as_json: bool) -> Result<Exit> {
 
 /// Tokens of a skill's text: what it costs once a model has read it, or always where it is always on.
 pub(super) fn tokens(skill: &Skill) -> u64 {
-    weight::of_text(&skill.body)
+    token_estimate::of_text(&skill.body)
 }
 
 /// All skills as a table: those in force, those that are not, and those that cannot be read.
