@@ -14,54 +14,54 @@ use tree::Tree;
 /// The modules from the highest to the lowest, each with those it may import, which all stand below it.
 const LAYERS: &[(&str, &str)] = &[
     ("main", "lib"),
-    ("lib", "cli command ops repl"),
+    ("lib", "command repl ops cli"),
     (
         "command",
-        "repl ops cli report memory cron undo trust attach session provider tool mcp policy settings ledger skill workspace event message diff",
+        "repl ops cli report session tool mcp provider memory cron attach undo skill trust ledger workspace settings policy event message",
     ),
     (
         "repl",
-        "ops report memory cron undo trust attach session provider tool mcp policy settings ledger skill workspace event message diff",
+        "ops report session tool mcp provider memory cron attach undo skill trust ledger workspace settings policy event message",
     ),
     (
         "ops",
-        "guard report answer memory cron undo trust attach turn session provider tool mcp policy history prompt settings ledger skill workspace event message diff",
+        "guard report answer turn session tool mcp provider memory cron attach undo skill trust ledger workspace settings policy history prompt event message",
     ),
     ("cli", ""),
     ("guard", "turn history event message"),
     ("report", "turn event message"),
     ("answer", "turn"),
-    ("memory", "message"),
-    ("cron", ""),
-    ("undo", ""),
-    ("trust", ""),
-    ("attach", "policy message"),
     (
         "turn",
-        "session provider tool policy history prompt event message",
+        "session tool provider policy history prompt event message",
     ),
     ("session", "history message"),
-    ("tool", "mcp policy event message diff"),
+    ("tool", "mcp policy event message"),
     ("mcp", ""),
     ("provider", "event message"),
-    ("settings", "policy message"),
-    ("ledger", "policy message"),
+    ("memory", "message"),
+    ("cron", ""),
+    ("attach", "policy message"),
+    ("undo", ""),
     ("skill", "policy message"),
+    ("trust", ""),
+    ("ledger", "policy message"),
     ("workspace", "policy message"),
+    ("settings", "policy message"),
     ("policy", "message"),
     ("history", "message"),
     ("prompt", "message"),
     ("event", "message"),
     ("message", ""),
     ("diff", ""),
-    ("sys", ""),
-    ("error", ""),
     ("format", ""),
     ("shell_quote", ""),
+    ("sys", ""),
+    ("error", ""),
 ];
 
 /// Modules that every other may import, except where [`PURE`] forbids I/O.
-const EVERYBODY_MAY_IMPORT: [&str; 4] = ["sys", "error", "format", "shell_quote"];
+const EVERYBODY_MAY_IMPORT: [&str; 5] = ["sys", "error", "diff", "format", "shell_quote"];
 
 /// Files and folders that do no I/O. Of `sys` they may import [`NO_IO_IN_SYS`] alone.
 const PURE: &[&str] = &[
@@ -153,9 +153,8 @@ const KNOWN: &[(&str, &str)] = &[
     ),
     (
         "layers",
-        "command→history lib→mcp mcp→settings ops→cli ops→command provider→ledger skill→history tool→attach tool→skill tool→undo",
+        "mcp→settings ops→cli ops→command provider→ledger tool→attach tool→skill tool→undo",
     ),
-    ("map", "format ops repl shell_quote"),
 ];
 
 /// True if all subjects are known; only a cycle has several.
