@@ -159,7 +159,7 @@ impl Reader {
             UseTree::Name(name) => import(&name.ident, &name.ident),
             UseTree::Rename(rename) => import(&rename.ident, &rename.rename),
             UseTree::Glob(glob) => {
-                self.add_path(prefix.to_vec(), glob.star_token.span.start().line)
+                self.add_path(prefix.to_vec(), glob.star_token.span.start().line);
             }
             UseTree::Group(group) => {
                 for tree in &group.items {

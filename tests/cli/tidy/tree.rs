@@ -67,7 +67,8 @@ impl Tree {
         let test_modules: BTreeSet<Vec<String>> = sources
             .iter()
             .flat_map(|source| {
-                let child = |name: &String| [&source.module[..], &[name.clone()]].concat();
+                let child =
+                    |name: &String| [&source.module[..], std::slice::from_ref(name)].concat();
                 source.test_modules.iter().map(child).collect::<Vec<_>>()
             })
             .collect();
@@ -180,7 +181,7 @@ impl Tree {
             }
             _ => {}
         }
-        let child = [module, &[first.clone()]].concat();
+        let child = [module, std::slice::from_ref(first)].concat();
         if self.files.contains_key(&child) {
             return Ok([&child, rest].concat());
         }
