@@ -17,6 +17,7 @@ use crate::sys::defect;
 use crate::sys::leash::{self, Leash};
 use crate::sys::secret::hide;
 use crate::sys::signal::{self, Patience};
+use crate::sys::sync::IgnorePoison;
 use crate::tool::spawn::{Order, Spawn, Starts};
 use crate::tool::{Failure, Tool};
 use crate::turn::beside::{Beside, News, Report};
@@ -24,7 +25,7 @@ use crate::turn::ending::Tally;
 use anyhow::Result;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{PipeReader, PipeWriter, Read, Write};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::thread::JoinHandle;
 
 mod child;
@@ -219,7 +220,7 @@ impl Crew {
                 settings: settings.clone(),
             });
         };
-        let mut hired = hired.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut hired = hired.lock().ignore_poison();
         if let Some(hired) = hired.get(model) {
             return Ok(hired.clone());
         }
@@ -276,13 +277,13 @@ impl Crew {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.state.lock().ignore_poison()
     }
 
     /// How many may run at a time.
     fn width(&self) -> usize {
         let most = self.0.settings.max_subagents.unwrap_or(usize::MAX);
-        most.min(self.0.arguments.max_parallel as usize).max(1)
+        most.min(self.0.arguments.max_parallel).max(1)
     }
 
     /// Do `job`, and after it what waits, on this thread.

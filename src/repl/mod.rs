@@ -11,10 +11,11 @@ use crate::session;
 use crate::sys::editor::{Editor, Line};
 use crate::sys::secret::random_hex;
 use crate::sys::signal;
+use crate::sys::sync::IgnorePoison;
 use anyhow::{Context as _, Result};
 use approval::TerminalPrompter;
 use std::cell::RefCell;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 mod approval;
@@ -236,7 +237,7 @@ impl<'w> Repl<'w> {
     }
 
     fn editor(&self) -> MutexGuard<'_, Editor> {
-        self.editor.lock().unwrap_or_else(PoisonError::into_inner)
+        self.editor.lock().ignore_poison()
     }
 
     /// A word of ours.

@@ -22,6 +22,7 @@ pub mod shell;
 pub mod signal;
 pub mod sse;
 pub mod store;
+pub mod sync;
 pub mod terminal;
 pub mod test_hooks;
 pub mod web_url;

@@ -64,7 +64,7 @@ fn work(crew: &Crew, job: &Job, limit: u32, say: &dyn Fn(News)) -> Result<Ending
     let Hired { chosen, settings } = &job.hired;
     let mut names = stage.tools.clone();
     names.retain(|name| !NOT_THEIRS.contains(&name.as_str()));
-    let parallel = inner.arguments.max_parallel as usize;
+    let parallel = inner.arguments.max_parallel;
     let (toolbox, system) = subagent_setup::prepare_subagent(
         &inner.ctx,
         settings,
