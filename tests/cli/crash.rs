@@ -173,12 +173,12 @@ fn survives_kills(home: &Path, points: usize, seed: u64) {
 
 #[test]
 fn a_turn_survives_kills_on_disk() {
-    survives_kills(&std::env::temp_dir(), 100, 1);
+    survives_kills(&std::env::temp_dir(), 25, 1);
 }
 
 #[test]
 fn a_turn_survives_kills_in_memory() {
-    survives_kills(Path::new("/dev/shm"), 100, 2);
+    survives_kills(Path::new("/dev/shm"), 25, 2);
 }
 
 #[test]
