@@ -14,7 +14,7 @@ use crate::ops::permissions;
 use crate::ops::permissions::Grants;
 use crate::ops::toolset::may_write;
 use crate::policy::{Policy, Sandbox};
-use crate::report::columns::behind;
+use crate::report::columns::hanging_indent;
 use crate::session;
 use crate::settings::Settings;
 use crate::sys::paths::Real;
@@ -219,7 +219,7 @@ fn show(ctx: &Context, rows: &[(&str, String)]) -> Result<()> {
         let words = harmless(words);
         page.paint(name, &style)?;
         let head = format!("{name:INDENT$}");
-        let row = behind(&head, &words, ctx.terminal.width());
+        let row = hanging_indent(&head, &words, ctx.terminal.width());
         page.put(&format!("{}\n", &row[name.len()..]))?;
     }
     page.end()

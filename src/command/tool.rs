@@ -8,7 +8,7 @@ use crate::message::{Part, ToolCall};
 use crate::ops::context::Context;
 use crate::ops::permissions::Grants;
 use crate::ops::toolset::{self};
-use crate::report::columns::behind;
+use crate::report::columns::hanging_indent;
 use crate::settings::keys::nearest;
 use crate::sys::input::{self, Reading};
 use crate::sys::signal;
@@ -42,7 +42,7 @@ pub(super) fn list(ctx: &Context, grants: &Grants, json: bool) -> Result<Exit> {
             }
             false => {
                 let head = format!("{:width$}  ", spec.name);
-                behind(&head, &spec.description, ctx.terminal.width())
+                hanging_indent(&head, &spec.description, ctx.terminal.width())
             }
         };
         ctx.terminal.print(&format!("{line}\n"))?;

@@ -5,7 +5,7 @@ use super::{from, here, named, source};
 use crate::cli::skill::Show;
 use crate::error::{Exit, fail, fail_hint};
 use crate::ops::context::Context;
-use crate::report::columns::behind;
+use crate::report::columns::hanging_indent;
 use crate::skill::folder::{Entry, Folder, Kind};
 use crate::skill::{BuiltIn, Requirements, Skill, Source};
 use crate::sys::beneath::{self, Root};
@@ -95,7 +95,7 @@ pub(super) fn rows_of(rows: &[(&str, String)], width: Option<usize>) -> String {
     let row = |(name, words): &(&str, String)| {
         let lines = words.lines().enumerate().map(|(number, line)| {
             let name = if number == 0 { name } else { "" };
-            behind(&format!("{name:9} "), &harmless(line), width) + "\n"
+            hanging_indent(&format!("{name:9} "), &harmless(line), width) + "\n"
         });
         lines.collect::<String>()
     };

@@ -7,7 +7,7 @@ use crate::cron::job::Job;
 use crate::cron::store::Store;
 use crate::error::{Exit, exit_of, hint_of};
 use crate::ops::context::Context;
-use crate::report::columns::behind;
+use crate::report::columns::hanging_indent;
 use crate::settings::Settings;
 use crate::sys::signal;
 use crate::sys::terminal::{Page, harmless};
@@ -239,11 +239,14 @@ impl Told<'_> {
         let name = format!("{:<gap$}  {name:<11}  ", "", gap = 4 - level.len());
         // What was painted takes room too.
         let room = self.ctx.terminal.width();
-        let row = behind(&format!("{level}{name}"), &one_line(&finding.words), room);
+        let row = hanging_indent(&format!("{level}{name}"), &one_line(&finding.words), room);
         page.put(&format!("{}\n", &row[level.len()..]))?;
         if let Some(hint) = &finding.hint {
             let head = format!("{:INDENT$}try: ", "");
-            page.put(&format!("{}\n", behind(&head, &one_line(hint), room)))?;
+            page.put(&format!(
+                "{}\n",
+                hanging_indent(&head, &one_line(hint), room)
+            ))?;
         }
         page.end()
     }
