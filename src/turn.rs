@@ -21,6 +21,7 @@ pub mod beside;
 pub mod compact;
 pub mod ending;
 pub mod guard;
+mod reports;
 
 /// How often a reply with neither text nor calls is asked for again.
 const BLANKS: u32 = 2;
@@ -44,14 +45,14 @@ pub fn run(
         Ok((cause, None)) => (cause, None, None),
         Err(error) => (StopReason::Failed, None, Some(error)),
     };
-    turn.dismiss();
+    turn.stop_background();
     let exit = error.as_ref().map_or(ending::exit_status(cause), exit_of);
     if reply.is_none() {
         if turn.session.is_kept() {
             signal::last_words();
         }
         error = error.or(turn.session.settle(&mut |_| {}).err());
-        error = error.or(turn.leave().err());
+        error = error.or(turn.drain_reports().err());
     }
     error = error.or(turn.session.close(exit.name(), &turn.tally.stats()).err());
     if let Some(reply) = &reply {
@@ -95,14 +96,14 @@ impl Turn<'_, '_, '_> {
         let (mut blanks, mut repairs) = (0, 0);
         loop {
             signal::check()?;
-            self.hear(false)?;
+            self.poll_background(false)?;
             match self.guard() {
                 GuardAction::Continue => {}
                 GuardAction::Inject { mark, words } => self.add(words, mark)?,
                 GuardAction::Compact { threshold } => self.make_room(threshold)?,
                 GuardAction::Finish { cause, words } => {
-                    self.dismiss();
-                    self.hear(false)?;
+                    self.stop_background();
+                    self.poll_background(false)?;
                     let mut reply = self.ask(Some(&words))?;
                     reply.calls.clear();
                     let answer = self.agent.answer.filter(|_| !reply.is_blank());
@@ -119,8 +120,8 @@ impl Turn<'_, '_, '_> {
                 self.session.push(Message::Assistant(reply.clone()))?;
                 self.tell(&reply, false)?;
                 self.run_calls(&reply)?;
-            } else if self.is_accompanied() {
-                self.await_reports(&reply)?;
+            } else if self.has_pending_reports() {
+                self.wait_for_reports(&reply)?;
             } else if !reply.is_blank() {
                 let answer = self.agent.answer;
                 if answer.is_some() && matches!(reply.finish, Finish::Length | Finish::Refusal) {

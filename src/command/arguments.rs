@@ -4,9 +4,9 @@
 use crate::cli;
 use crate::cron::job::AfterCrash;
 use crate::cron::schedule::CatchUp;
-use crate::ops::dry_run::DryRunForm;
 use crate::ops::jobs::job_options::JobFlags;
 use crate::ops::permissions::{Grants, SandboxMode};
+use crate::ops::turn_options::DryRunForm;
 use crate::ops::turn_options::TurnOptions;
 use std::time::Duration;
 

@@ -4,8 +4,8 @@ use crate::cli::Grants;
 use crate::cli::policy::{Explain, Policy as Command};
 use crate::error::{Exit, fail, fail_hint};
 use crate::ops::context::Context;
-use crate::ops::toolset::without_turn as scene;
-use crate::ops::toolset::{self, TurnSetup};
+use crate::ops::toolset;
+use crate::ops::turn_setup::{TurnSetup, without_turn as scene};
 use crate::policy::known::{CHANGING, LOOKING};
 use crate::policy::reach::Access;
 use crate::policy::{Decision, Policy, Refusal, Sandbox, known};
@@ -226,7 +226,7 @@ fn all(ctx: &Context, policy: &Policy, as_json: bool) -> Result<Exit> {
 const CLOSED: &[&str] = &[".ssh", ".aws", ".gnupg", ".netrc", ".git-credentials"];
 
 fn test(ctx: &Context, grants: &Grants, as_json: bool) -> Result<Exit> {
-    let TurnSetup { policy, common, .. } =
+    let TurnSetup { policy, shared, .. } =
         scene(ctx, &super::arguments::grants(grants), false, false)?;
     if policy.sandbox == Sandbox::Off {
         return Err(fail_hint(
@@ -243,7 +243,7 @@ fn test(ctx: &Context, grants: &Grants, as_json: bool) -> Result<Exit> {
         ));
     }
     let settings = ctx.settings()?;
-    let exec = toolset::exec(ctx, &settings, &policy, &common.files);
+    let exec = toolset::exec(ctx, &settings, &policy, &shared.files);
     let fence = exec.fence().context("set the sandbox up")?;
     let home = &policy.reach.home;
     let may_write = |path: &PathBuf| fence.writes.iter().any(|place| path.starts_with(place));

@@ -5,7 +5,7 @@ use crate::error::{Exit, hint_of};
 use crate::ops::context::Context;
 use crate::ops::model;
 use crate::provider::login::{self, Endpoints, Prompt, Vendor};
-use crate::provider::registry::{self, Block, Kind, Standing, TABLE};
+use crate::provider::registry::{self, Kind, ProviderConfig, Standing, TABLE};
 use crate::report::columns::{Side, aligned, clipped};
 use crate::settings::Settings;
 use crate::sys::http::{self, Http, Timeouts};
@@ -78,7 +78,12 @@ fn list(ctx: &Context, as_json: bool) -> Result<()> {
     Ok(())
 }
 
-fn row(ctx: &Context, settings: &Settings, blocks: &BTreeMap<String, Block>, name: &str) -> Row {
+fn row(
+    ctx: &Context,
+    settings: &Settings,
+    blocks: &BTreeMap<String, ProviderConfig>,
+    name: &str,
+) -> Row {
     let Standing {
         entry,
         base,

@@ -7,7 +7,7 @@ use crate::event::Outcome;
 use crate::message::{Part, ToolCall};
 use crate::ops::context::Context;
 use crate::ops::permissions::Grants;
-use crate::ops::toolset::{self};
+use crate::ops::turn_setup;
 use crate::report::columns::hanging_indent;
 use crate::settings::keys::nearest;
 use crate::sys::input::{self, Reading};
@@ -31,7 +31,7 @@ pub fn run(ctx: &Context, command: &Command) -> Result<Exit> {
 const SAID: usize = 1 << 20;
 
 pub(super) fn list(ctx: &Context, grants: &Grants, json: bool) -> Result<Exit> {
-    let scene = toolset::without_turn(ctx, grants, false, true)?;
+    let scene = turn_setup::without_turn(ctx, grants, false, true)?;
     let specs = scene.toolbox.specs();
     let width = specs.iter().map(|spec| spec.name.len()).max().unwrap_or(0);
     for spec in specs {
@@ -72,7 +72,7 @@ fn call(
             let example = format!("`nanobot tool run {name} '{{\"path\": \".\"}}'`");
             fail_hint(Exit::Usage, "the arguments are no JSON object", example)
         })?;
-    let scene = toolset::without_turn(ctx, grants, offline, false)?;
+    let scene = turn_setup::without_turn(ctx, grants, offline, false)?;
     let call = ToolCall {
         id: "by-hand".into(),
         name: name.to_owned(),

@@ -1,7 +1,7 @@
 //! The servers of this process: a handle that costs nothing until a server is needed. Turns that follow each other, as those
 //! of a conversation, share what is running, for as long as they want the same servers in the same way.
 
-use super::client::Ground;
+use super::client::ClientConfig;
 use super::mark;
 use super::roster::Roster;
 use crate::settings::servers::Server;
@@ -20,7 +20,7 @@ struct Standing {
 
 impl Servers {
     /// Those that the config names. Where others stand so far, these are ended.
-    pub fn roster(&self, servers: &[Server], clock: &Clock, ground: Ground) -> Roster {
+    pub fn roster(&self, servers: &[Server], clock: &Clock, ground: ClientConfig) -> Roster {
         let mark = mark_of(servers, &ground);
         let mut standing = self.standing();
         if let Some(standing) = standing.as_ref().filter(|it| it.mark == mark) {
@@ -51,8 +51,8 @@ impl Servers {
 }
 
 /// What tells these servers from others.
-fn mark_of(servers: &[Server], ground: &Ground) -> String {
-    let Ground {
+fn mark_of(servers: &[Server], ground: &ClientConfig) -> String {
+    let ClientConfig {
         env,
         paths,
         offline,

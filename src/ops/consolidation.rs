@@ -226,7 +226,7 @@ impl<'a> Scribe<'a> {
                 reply_id: &account.turn,
                 schema: None,
             };
-            let reply = chosen.answers.reply(&request, &mut |delta| {
+            let reply = chosen.provider.reply(&request, &mut |delta| {
                 heard |= matches!(delta, Delta::Text(_) | Delta::Reasoning(_));
                 report.tell(delta.event(""))
             });

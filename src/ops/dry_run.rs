@@ -1,80 +1,60 @@
-//! `--dry-run`: what would be sent, and why, without sending it.
+//! `--dry-run`: shows what would be sent, and why, without sending it.
 
-use super::turn_options::TurnOptions;
-use crate::message::{Message, User};
+use crate::message::Message;
+use crate::ops::agent_turn::prepare::PreparedTurn;
 use crate::ops::context::Context;
 use crate::ops::model;
 use crate::ops::request_report::RequestBreakdown;
-use crate::ops::toolset::TurnSetup;
-use crate::session::Session;
-use crate::settings::Settings;
-use crate::turn::agent::{Agent, Answer};
+use crate::ops::turn_options::{DryRunForm, TurnOptions};
+use crate::turn::agent::Agent;
 use anyhow::Result;
 
-/// How a dry run shows the request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DryRunForm {
-    /// The body, as JSON.
-    Json,
-    /// A curl command.
-    Curl,
-    /// What it is made of, as a table.
-    Table,
-    /// The same as JSON.
-    TableJson,
-}
-
-/// Show the first request of a turn with `input`.
-pub(crate) fn show(
-    ctx: &Context,
-    arguments: &TurnOptions,
-    settings: &Settings,
-    scene: &TurnSetup,
-    (system, answer): (&str, Option<&dyn Answer>),
-    mut session: Session,
-    input: Option<User>,
-) -> Result<()> {
-    let form = arguments.dry_run.unwrap_or(DryRunForm::Json);
+/// Prints the first request of a turn.
+pub(crate) fn show(ctx: &Context, options: &TurnOptions, mut turn: PreparedTurn) -> Result<()> {
+    let form = options.dry_run.unwrap_or(DryRunForm::Json);
+    let settings = &turn.settings;
     let asked = &settings.asked[0];
-    let way = model::resolve_endpoint(ctx, settings, asked, true, !arguments.no_stream);
-    let fresh = usize::from(input.is_some());
-    if let Some(input) = input {
-        session.push(Message::User(input))?;
+    let endpoint = model::resolve_endpoint(ctx, settings, asked, true, !options.no_stream);
+    let fresh = usize::from(turn.message.is_some());
+    if let Some(message) = turn.message.take() {
+        turn.session.push(Message::User(message))?;
     }
-    // What is sent can be told without knowing whom it is sent to.
-    let room = way
+    // What is sent can be shown without knowing where it is sent to.
+    let context_window = endpoint
         .as_ref()
-        .map_or(settings.context_window, |way| way.context(asked, settings));
-    let outlay = RequestBreakdown {
-        sections: &scene.sections,
-        specs: scene.toolbox.specs(),
-        session: &session,
+        .map_or(settings.context_window, |endpoint| {
+            endpoint.context(asked, settings)
+        });
+    let breakdown = RequestBreakdown {
+        sections: &turn.setup.sections,
+        specs: turn.setup.toolbox.specs(),
+        session: &turn.session,
         fresh,
         window: settings.memory_window,
-        threshold: settings.compaction.at(room, asked.max_tokens),
-        room,
+        threshold: settings.compaction.at(context_window, asked.max_tokens),
+        room: context_window,
     };
     match form {
-        DryRunForm::Table => return ctx.terminal.print(&outlay.table()),
-        DryRunForm::TableJson => return ctx.terminal.print_json(&outlay.json()),
+        DryRunForm::Table => return ctx.terminal.print(&breakdown.table()),
+        DryRunForm::TableJson => return ctx.terminal.print_json(&breakdown.json()),
         DryRunForm::Json | DryRunForm::Curl => {}
     }
     if ctx.terminal.err && !ctx.quiet {
-        ctx.terminal.complain(outlay.table().trim_end());
+        ctx.terminal.complain(breakdown.table().trim_end());
     }
-    let model::Endpoint { choice, wire } = way?;
+    let model::Endpoint { choice, wire } = endpoint?;
     let sampling = model::sampling(asked);
     let agent = Agent {
-        system,
+        system: &turn.system,
         provider: &wire,
-        toolbox: &scene.toolbox,
+        toolbox: &turn.setup.toolbox,
         guards: &mut [],
         model: &choice.model,
         sampling: &sampling,
-        answer,
+        answer: turn.answer(),
         beside: None,
     };
-    let request = agent.request(session.messages(), true, "");
+    let request = agent.request(turn.session.messages(), true, "");
     match form {
         DryRunForm::Curl => ctx.terminal.print(&wire.curl(&request)),
         _ => ctx.terminal.print_json(&wire.body(&request)),

@@ -1,14 +1,15 @@
 //! The MCP servers of a run: what they offer it, as far as it may have any of it, and what the policy is told of that. Where
 //! no server is configured, or none of their tools could be on offer, nothing is looked at.
 
-use crate::mcp::client::Ground;
+use crate::mcp::client::ClientConfig;
 use crate::mcp::name::PREFIX;
-use crate::mcp::roster::{Offers, Roster, Wanted};
+use crate::mcp::roster::Roster;
+use crate::mcp::tool_list::{ToolList, ToolQuery};
 use crate::ops::context::Context;
 use crate::ops::mcp_sandbox;
-use crate::ops::toolset::{SetupInput, SharedState};
-use crate::ops::web_tools;
+use crate::ops::setup_input::SetupInput;
 use crate::policy::Policy;
+use crate::policy::seen::{Free, Seen};
 use crate::tool::Tool;
 use crate::tool::mcp::result::Limits;
 use crate::tool::mcp::{Means, tools};
@@ -20,7 +21,7 @@ use std::sync::Arc;
 pub(crate) struct McpTools {
     /// `None` where there are no servers.
     servers: Option<(Roster, Limits)>,
-    offers: Arc<Offers>,
+    offers: Arc<ToolList>,
 }
 
 impl McpTools {
@@ -30,12 +31,12 @@ impl McpTools {
         may_change.for_each(|tool| policy.beware(&tool.name));
     }
 
-    /// All tools that are offered, for a run under `policy`.
+    /// All tools that servers offer, for a run that has read `seen` and may reach `allowed`.
     pub(crate) fn tools(
         &self,
         ctx: &Context,
-        policy: &Policy,
-        common: &SharedState,
+        seen: &Arc<Seen>,
+        allowed: &Free,
     ) -> Vec<Box<dyn Tool>> {
         let Some((roster, limits)) = &self.servers else {
             return Vec::new();
@@ -44,8 +45,8 @@ impl McpTools {
             roster: roster.clone(),
             limits: *limits,
             env: ctx.env.clone(),
-            seen: Arc::clone(&common.seen),
-            free: web_tools::free(policy, common),
+            seen: Arc::clone(seen),
+            free: allowed.clone(),
         };
         tools(&means, &self.offers)
     }
@@ -76,49 +77,48 @@ impl McpTools {
     }
 }
 
-/// What servers offer to the run of `cast`, which `policy` and its flags allow it.
+/// What servers offer to the run, as far as its flags and `policy` allow it.
 pub(crate) fn offered(
     ctx: &Context,
-    cast: &SetupInput<'_>,
+    input: &SetupInput<'_>,
     policy: &Policy,
     notice: &mut dyn FnMut(&str),
 ) -> Result<McpTools> {
     let SetupInput {
         grants,
         settings,
-        bound,
+        policy_limit,
         offline,
-        rehearsal,
+        is_dry_run_or_replay,
         ..
-    } = *cast;
+    } = *input;
     let any = |beginning: &str| {
         let listed = grants.tools.as_ref();
         !grants.no_tools
             && listed.is_none_or(|names| names.iter().any(|name| name.starts_with(beginning)))
             && policy.may_offer(beginning)
-            && bound.is_none_or(|bound| bound.may_offer(beginning))
+            && policy_limit.is_none_or(|limit| limit.may_offer(beginning))
     };
     if settings.servers.iter().all(|server| server.disabled) || !any(PREFIX) {
         return Ok(McpTools::default());
     }
     let tool = |name: &str| {
-        let listed = grants.tools.as_ref();
-        listed.is_none_or(|names| names.iter().any(|it| it == name))
+        input.is_listed(name)
             && policy.offers(name)
-            && bound.is_none_or(|bound| bound.offers(name))
+            && policy_limit.is_none_or(|limit| limit.offers(name))
     };
-    let ground = Ground {
+    let ground = ClientConfig {
         env: ctx.env.clone(),
         paths: ctx.paths.clone(),
         offline,
-        answers: cast.answers.clone(),
+        answers: input.answers.clone(),
         walls: Some(mcp_sandbox::of(ctx, settings)),
     };
     let roster = ctx.servers.roster(&settings.servers, &ctx.clock, ground);
-    let wanted = Wanted {
+    let wanted = ToolQuery {
         tool: &tool,
         any: &any,
-        known: rehearsal,
+        known: is_dry_run_or_replay,
     };
     let offers = roster.offers(wanted, notice)?;
     let limits = Limits {

@@ -16,7 +16,7 @@ use crate::provider::pace::Pace;
 use crate::provider::quirks::{Quirks, reasons};
 use crate::provider::record::Record;
 use crate::provider::registry::facts::{Price, Prices};
-use crate::provider::registry::{self, Block, Choice, Format, KeySource, Wanted};
+use crate::provider::registry::{self, Choice, Format, KeySource, ProviderConfig, Wanted};
 use crate::provider::replay::Replay;
 use crate::provider::responses::Responses;
 use crate::provider::retry::Retry;
@@ -33,14 +33,16 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64};
 
-/// Who answers.
+/// A model that is ready to be asked.
 #[derive(Clone)]
 pub(crate) struct ModelHandle {
-    pub(crate) provider: String,
+    /// The provider's name.
+    pub(crate) provider_name: String,
     pub(crate) model: String,
     /// Tokens that the model takes in and gives out, together.
     pub(crate) context: u32,
-    pub(crate) answers: Arc<dyn Provider>,
+    /// The provider with its retries, budget and fallbacks.
+    pub(crate) provider: Arc<dyn Provider>,
     /// What it may cost and has cost.
     pub(crate) run: Arc<Run>,
 }
@@ -55,10 +57,10 @@ pub(crate) fn choose(
 ) -> Result<ModelHandle> {
     let chosen = match &arguments.replay {
         Some(path) if is_demo(path) => ModelHandle {
-            provider: demo::NAME.into(),
+            provider_name: demo::NAME.into(),
             model: demo::NAME.into(),
             context: settings.context_window,
-            answers: Arc::new(demo::Demo),
+            provider: Arc::new(demo::Demo),
             run: Arc::default(),
         },
         Some(path) => {
@@ -71,10 +73,10 @@ pub(crate) fn choose(
             let replay = Replay::new(path, &String::from_utf8_lossy(&bytes))?;
             let model = settings.asked[0].model.clone();
             ModelHandle {
-                provider: "replay".into(),
+                provider_name: "replay".into(),
                 model: model.unwrap_or_else(|| "replay".into()),
                 context: settings.context_window,
-                answers: Arc::new(replay),
+                provider: Arc::new(replay),
                 run: Arc::default(),
             }
         }
@@ -115,15 +117,15 @@ pub(crate) fn choose_for_subagent(
 fn with_recording(arguments: &TurnOptions, chosen: ModelHandle) -> ModelHandle {
     // Outside of those that stand in for each other, so that nothing that is told is cut.
     let chosen = ModelHandle {
-        answers: Arc::new(Discreet {
-            inner: chosen.answers,
+        provider: Arc::new(Discreet {
+            inner: chosen.provider,
         }),
         ..chosen
     };
     match &arguments.record {
         Some(path) => ModelHandle {
-            answers: Arc::new(Record {
-                inner: chosen.answers,
+            provider: Arc::new(Record {
+                inner: chosen.provider,
                 path: path.clone(),
             }),
             ..chosen
@@ -187,10 +189,10 @@ fn fallback_chain(
     }
     let (provider, model, context) = first.expect("the settings name at least one model");
     Ok(ModelHandle {
-        provider,
+        provider_name: provider,
         model,
         context,
-        answers: Arc::new(Fallback::new(links)),
+        provider: Arc::new(Fallback::new(links)),
         run,
     })
 }
@@ -456,7 +458,7 @@ fn dialect(choice: &Choice, most: Option<u32>) -> Box<dyn Dialect> {
 }
 
 /// The config's blocks, as the registry takes them.
-pub(crate) fn blocks(ctx: &Context, settings: &Settings) -> BTreeMap<String, Block> {
+pub(crate) fn blocks(ctx: &Context, settings: &Settings) -> BTreeMap<String, ProviderConfig> {
     let blocks = settings.providers.iter().map(|(name, block)| {
         let file = |path: &String| KeySource::File(ctx.paths.expand(path));
         let key = block.api_key.clone().map(KeySource::Text);
@@ -464,7 +466,7 @@ pub(crate) fn blocks(ctx: &Context, settings: &Settings) -> BTreeMap<String, Blo
             .or_else(|| block.api_key_file.as_ref().map(file))
             .or_else(|| block.api_key_command.clone().map(KeySource::Command));
         let headers = block.extra_headers.iter();
-        let block = Block {
+        let block = ProviderConfig {
             key,
             base: block.api_base.clone(),
             api_type: block.api_type.clone(),

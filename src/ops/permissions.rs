@@ -9,7 +9,7 @@ use crate::policy::reach::{Reach, Root};
 use crate::policy::rule::{Effect, Pattern, Rule};
 use crate::policy::{Commands, Permission, Policy, Sandbox};
 use crate::settings::keys::nearest;
-use crate::settings::{Directory, Settings};
+use crate::settings::{Directory, Overrides, Settings};
 use crate::shell_quote::unquoted;
 use crate::skill;
 use crate::sys::input;
@@ -86,6 +86,22 @@ pub enum SandboxMode {
     Off,
     /// In one; the run ends at once where the kernel has none.
     Strict,
+}
+
+/// The settings with those that the profile of `grants` overrides, and that profile.
+pub(crate) fn settings_with_profile(
+    ctx: &Context,
+    grants: &Grants,
+    mut overrides: Overrides,
+) -> Result<(Settings, Profile)> {
+    let settings = ctx.settings_with(overrides.clone())?;
+    let profile = profile(ctx, grants, &settings)?;
+    if profile.model.is_none() && profile.max_iterations.is_none() {
+        return Ok((settings, profile));
+    }
+    overrides.model = overrides.model.or_else(|| profile.model.clone());
+    overrides.max_iterations = overrides.max_iterations.or(profile.max_iterations);
+    Ok((ctx.settings_with(overrides)?, profile))
 }
 
 /// The profile that the flags name, or else the config. One for sub-agents alone is none here.

@@ -7,7 +7,7 @@ use crate::ledger::Account;
 use crate::ops::context::Context;
 use crate::ops::model::{self, ModelHandle};
 use crate::ops::permissions;
-use crate::ops::toolset::SharedState;
+use crate::ops::shared_state::SharedState;
 use crate::ops::turn_options::TurnOptions;
 use crate::policy::Policy;
 use crate::policy::profile::{Kind, Profile};
@@ -17,8 +17,8 @@ use crate::sys::defect;
 use crate::sys::leash::{self, Leash};
 use crate::sys::secret::hide;
 use crate::sys::signal::{self, Patience};
-use crate::tool::Failure;
-use crate::tool::spawn::{Order, Starts};
+use crate::tool::spawn::{Order, Spawn, Starts};
+use crate::tool::{Failure, Tool};
 use crate::turn::beside::{Beside, News, Report};
 use crate::turn::ending::Tally;
 use anyhow::Result;
@@ -162,6 +162,11 @@ impl Crew {
         }))
     }
 
+    /// The tool that starts sub-agents.
+    pub(crate) fn tool(&self) -> Box<dyn Tool> {
+        Box::new(Spawn::new(self.clone(), &self.profiles()))
+    }
+
     /// The turn begins; when what is returned is dropped, it is over, however it ended.
     pub(crate) fn open(&self, stage: Stage) -> Open<'_> {
         drop(self.0.stage.set(stage));
@@ -169,7 +174,7 @@ impl Crew {
     }
 
     /// The user's own profiles for sub-agents: name and purpose. One that cannot be read is told about when it is used.
-    pub(crate) fn profiles(&self) -> Vec<(String, String)> {
+    fn profiles(&self) -> Vec<(String, String)> {
         let ctx = &self.0.ctx;
         let own = permissions::own(ctx).into_iter();
         let profiles = own.filter_map(|name| {

@@ -6,7 +6,7 @@ use crate::ledger::Account;
 use crate::ledger::tools::{Calls, Tools, Used};
 use crate::mcp::name;
 use crate::ops::context::Context;
-use crate::ops::toolset::TurnSetup;
+use crate::ops::turn_setup::TurnSetup;
 use crate::skill::skill_of;
 use crate::turn::agent::weight_of;
 use crate::turn::ending::Tally;
@@ -35,7 +35,7 @@ impl Watch {
             skills: scene.skills.clone(),
             read: BTreeSet::new(),
             told,
-            told_of_skills: weight::of_text(&scene.taught),
+            told_of_skills: weight::of_text(&scene.skill_list),
         }
     }
 

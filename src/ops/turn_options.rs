@@ -1,6 +1,5 @@
 //! The options of one turn, as plain data. Commands fill it from flags, the REPL and jobs directly.
 
-use super::dry_run::DryRunForm;
 use super::permissions::Grants;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -64,6 +63,19 @@ pub struct TurnOptions {
     pub record: Option<PathBuf>,
     /// Answer from this recording instead of a model.
     pub replay: Option<PathBuf>,
+}
+
+/// How a dry run shows the request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DryRunForm {
+    /// The body, as JSON.
+    Json,
+    /// A curl command.
+    Curl,
+    /// What it is made of, as a table.
+    Table,
+    /// The same as JSON.
+    TableJson,
 }
 
 impl Default for TurnOptions {

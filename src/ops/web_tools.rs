@@ -1,8 +1,8 @@
 //! The web tools of a run, and what they have to know: what may be reached, and what has been seen.
 
 use crate::ops::context::Context;
-use crate::ops::toolset::SharedState;
-use crate::policy::seen::{Free, Ground, Seen};
+use crate::ops::shared_state::SharedState;
+use crate::policy::seen::{Ground, Seen};
 use crate::policy::{Policy, Sandbox};
 use crate::settings::Settings;
 use crate::sys::hosts::Hosts;
@@ -23,20 +23,12 @@ pub(crate) fn seen(settings: &Settings, policy: &Policy) -> Arc<Seen> {
     }))
 }
 
-/// What a run under `policy` may reach whatever it has seen.
-pub(crate) fn free(policy: &Policy, common: &SharedState) -> Free {
-    Free {
-        net: policy.net.clone(),
-        hosts: common.hosts.clone(),
-    }
-}
-
 /// The tools, in the order of the Python program; none where the config wants none.
 pub(crate) fn tools(
     ctx: &Context,
     all: &Settings,
     policy: &Arc<Policy>,
-    common: &SharedState,
+    shared: &SharedState,
 ) -> Vec<Box<dyn Tool>> {
     let settings = &all.web;
     if !settings.enabled {
@@ -44,10 +36,10 @@ pub(crate) fn tools(
     }
     let web = Arc::new(Web {
         policy: Arc::clone(policy),
-        seen: Arc::clone(&common.seen),
-        free: free(policy, common),
+        seen: Arc::clone(&shared.seen),
+        free: shared.allowed_hosts(policy),
         spared: settings.spared.clone(),
-        offline: common.offline,
+        offline: shared.offline,
         proxy: settings.proxy.clone(),
         user_agent: settings.user_agent.clone(),
         hosts: Hosts::of(&ctx.env),

@@ -139,83 +139,20 @@ impl Profile {
             .ok_or("its head is no list of `key: value`")?;
         for (key, value) in fields {
             let key = key.replace('_', "-");
-            let wrong = |expected: &str| format!("`{key}` must be {expected}");
-            // YAML takes `on`, `1.0` and the like for something else than text.
-            let text = || match value {
-                Value::String(text) => Ok(text.clone()),
-                Value::Bool(_) | Value::Number(_) => Err(wrong("text: put it in quotes")),
-                _ => Err(wrong("text")),
-            };
-            let texts = || texts(value).ok_or(wrong("a list of text"));
-            match key.as_str() {
+            let field = Field { key: &key, value };
+            match field.key {
                 "name" | "extends" => {}
-                "description" => profile.about = text()?,
-                "kind" => {
-                    profile.kind = match text()?.as_str() {
-                        "agent" => Kind::Agent,
-                        "subagent" | "sub-agent" => Kind::Subagent,
-                        _ => return Err(wrong("`agent` or `subagent`")),
-                    }
-                }
-                "model" => profile.model = Some(text()?),
-                "max-iterations" => {
-                    let count = value
-                        .as_str()
-                        .map_or(value.as_u64(), |text| text.parse().ok());
-                    let count = count.and_then(|count| u32::try_from(count).ok());
-                    let count = count.filter(|count| *count > 0);
-                    profile.max_iterations = Some(count.ok_or(wrong("a number from 1"))?);
-                }
-                "tools" => {
-                    let names = texts()?;
-                    for name in &names {
-                        known::check(name).map_err(|words| format!("`{key}`: `{name}` {words}"))?;
-                    }
-                    profile.tools = Some(names.into_iter().map(Pattern::new).collect());
-                }
-                "permissions" => {
-                    let map = value
-                        .as_object()
-                        .ok_or(wrong("a map from tools to words"))?;
-                    for (tool, word) in map {
-                        let word = word
-                            .as_str()
-                            .ok_or(wrong("a map to `always`, `ask` or `never`"))?;
-                        let written = Permission::written(tool, word)
-                            .map_err(|words| format!("`{key}`: `{tool}` {words}"))?;
-                        profile.permissions.push(written);
-                    }
-                }
-                "allow" | "deny" => {
-                    let effect = match key.as_str() {
-                        "allow" => Effect::Allow,
-                        _ => Effect::Deny,
-                    };
-                    for rule in texts()? {
-                        let rule = Rule::parse(&rule, effect, &origin)
-                            .map_err(|words| format!("`{key}`: `{rule}` {words}"))?;
-                        profile.rules.push(rule);
-                    }
-                }
-                "read" => profile.read.extend(texts()?),
-                "write" => profile.write.extend(match value {
-                    Value::Bool(true) => vec![".".into()],
-                    Value::Bool(false) => Vec::new(),
-                    _ => texts()?,
-                }),
-                "net" => {
-                    profile.net = match value {
-                        Value::Bool(true) => Net::Any,
-                        Value::Bool(false) => Net::Default,
-                        _ => {
-                            let host = |text: String| {
-                                net::host(&text)
-                                    .map_err(|words| format!("`{key}`: `{text}` {words}"))
-                            };
-                            Net::Hosts(texts()?.into_iter().map(host).collect::<Result<_, _>>()?)
-                        }
-                    }
-                }
+                "description" => profile.about = field.text()?,
+                "kind" => profile.kind = field.kind()?,
+                "model" => profile.model = Some(field.text()?),
+                "max-iterations" => profile.max_iterations = Some(field.count()?),
+                "tools" => profile.tools = Some(field.tools()?),
+                "permissions" => profile.permissions.extend(field.permissions()?),
+                "allow" => profile.rules.extend(field.rules(Effect::Allow, &origin)?),
+                "deny" => profile.rules.extend(field.rules(Effect::Deny, &origin)?),
+                "read" => profile.read.extend(field.texts()?),
+                "write" => profile.write.extend(field.places()?),
+                "net" => profile.net = field.net()?,
                 _ => return Err(format!("there is no field `{key}`")),
             }
         }
@@ -224,6 +161,103 @@ impl Profile {
             profile.prompt = Some(body.to_owned());
         }
         Ok(profile)
+    }
+}
+
+/// A front-matter field, its key spelled with `-`.
+struct Field<'a> {
+    key: &'a str,
+    value: &'a Value,
+}
+
+impl Field<'_> {
+    fn wrong(&self, expected: &str) -> String {
+        format!("`{}` must be {expected}", self.key)
+    }
+
+    /// An error about one item of the field; `words` follow the item.
+    fn wrong_item(&self, item: &str, words: &str) -> String {
+        format!("`{}`: `{item}` {words}", self.key)
+    }
+
+    fn text(&self) -> Result<String, String> {
+        match self.value {
+            Value::String(text) => Ok(text.clone()),
+            // YAML takes `on`, `1.0` and the like for something else than text.
+            Value::Bool(_) | Value::Number(_) => Err(self.wrong("text: put it in quotes")),
+            _ => Err(self.wrong("text")),
+        }
+    }
+
+    fn texts(&self) -> Result<Vec<String>, String> {
+        texts(self.value).ok_or(self.wrong("a list of text"))
+    }
+
+    fn kind(&self) -> Result<Kind, String> {
+        match self.text()?.as_str() {
+            "agent" => Ok(Kind::Agent),
+            "subagent" | "sub-agent" => Ok(Kind::Subagent),
+            _ => Err(self.wrong("`agent` or `subagent`")),
+        }
+    }
+
+    fn count(&self) -> Result<u32, String> {
+        let count = match self.value.as_str() {
+            Some(text) => text.parse().ok(),
+            None => self.value.as_u64(),
+        };
+        let count = count.and_then(|count| u32::try_from(count).ok());
+        let count = count.filter(|count| *count > 0);
+        count.ok_or(self.wrong("a number from 1"))
+    }
+
+    fn tools(&self) -> Result<Vec<Pattern>, String> {
+        let names = self.texts()?;
+        for name in &names {
+            known::check(name).map_err(|words| self.wrong_item(name, &words))?;
+        }
+        Ok(names.into_iter().map(Pattern::new).collect())
+    }
+
+    fn permissions(&self) -> Result<Vec<(Pattern, Permission)>, String> {
+        let map = self.value.as_object();
+        let map = map.ok_or(self.wrong("a map from tools to words"))?;
+        let permission = |(tool, word): (&String, &Value)| {
+            let word = word.as_str();
+            let word = word.ok_or(self.wrong("a map to `always`, `ask` or `never`"))?;
+            Permission::written(tool, word).map_err(|words| self.wrong_item(tool, &words))
+        };
+        map.iter().map(permission).collect()
+    }
+
+    fn rules(&self, effect: Effect, origin: &str) -> Result<Vec<Rule>, String> {
+        let rule = |text: String| {
+            Rule::parse(&text, effect, origin).map_err(|words| self.wrong_item(&text, &words))
+        };
+        self.texts()?.into_iter().map(rule).collect()
+    }
+
+    /// Places; `true` is the directory.
+    fn places(&self) -> Result<Vec<String>, String> {
+        match self.value {
+            Value::Bool(true) => Ok(vec![".".into()]),
+            Value::Bool(false) => Ok(Vec::new()),
+            _ => self.texts(),
+        }
+    }
+
+    fn net(&self) -> Result<Net, String> {
+        let host = |text: String| net::host(&text).map_err(|words| self.wrong_item(&text, &words));
+        match self.value {
+            Value::Bool(true) => Ok(Net::Any),
+            Value::Bool(false) => Ok(Net::Default),
+            _ => Ok(Net::Hosts(
+                self.texts()?
+                    .into_iter()
+                    .map(host)
+                    .collect::<Result<_, _>>()?,
+            )),
+        }
     }
 }
 

@@ -1,8 +1,9 @@
 //! Which files may be touched: the places of a run, and the rules about paths. Here only names are looked at; what a
 //! decision allows is then opened by descriptor, see `tool::files`, and where a link leads is decided about again.
 
+use super::refusal::Refusal;
 use super::rule::Pattern;
-use super::{Refusal, secrets, startup};
+use super::{secrets, startup};
 use crate::shell_quote::quoted;
 use std::path::{Component, Path, PathBuf};
 

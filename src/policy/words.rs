@@ -125,49 +125,18 @@ impl Policy {
         (words, self.net == Net::Any)
     }
 
-    /// What a person is told who asks, as pairs of what and how.
+    /// The policy for people, as pairs of a label and its value.
     pub fn for_people(&self, display: &dyn Fn(&Path) -> String) -> Vec<(&'static str, String)> {
         let mut lines = vec![("profile", self.profile.clone())];
-        lines.push(("directory", display(&self.reach.directory)));
-        for root in &self.reach.roots {
-            let may_write = root.may_write && !self.reads_only;
-            lines.push((
-                if may_write { "change" } else { "read" },
-                display(&root.path),
-            ));
-        }
-        for (name, places) in [
-            ("closed", &self.reach.hidden),
-            ("unchanged", &self.reach.read_only),
-        ] {
-            lines.extend(places.iter().map(|place| (name, display(place))));
-        }
+        lines.extend(self.places(display));
         let sandbox = match self.sandbox {
             Sandbox::Strict => "required",
             Sandbox::Auto => "the kernel's; without it no commands",
             Sandbox::Off => "off: commands are not contained",
         };
         lines.push(("sandbox", sandbox.into()));
-        let commands = match (self.sandbox, &self.net) {
-            (Sandbox::Off, _) => "all that you have",
-            (_, Net::Any) => "internet sockets",
-            _ => "none",
-        };
-        lines.push((
-            "network",
-            match &self.net {
-                Net::Default => format!(
-                    "commands: {commands}; web tools: public hosts, once untrusted text was read only named ones"
-                ),
-                Net::Hosts(hosts) => {
-                    format!("commands: {commands}; web tools: {} always", list(hosts))
-                }
-                Net::Any => format!("commands: {commands}; web tools: public hosts"),
-            },
-        ));
-        for only in &self.offered {
-            lines.push(("tools", list(only)));
-        }
+        lines.push(("network", self.network()));
+        lines.extend(self.offered.iter().map(|only| ("tools", list(only))));
         for (tool, permission) in &self.permissions {
             let word = match permission {
                 Permission::Always => "always",
@@ -176,6 +145,58 @@ impl Policy {
             };
             lines.push(("permission", format!("{} {word}", tool.text())));
         }
+        lines.extend(self.rule_lines());
+        let ask = match self.consents {
+            true => "yes",
+            false => "no: `agent` never asks",
+        };
+        lines.push(("ask means", ask.into()));
+        let mut told: Vec<(&'static str, String)> = Vec::new();
+        for line in lines {
+            if !told.contains(&line) {
+                told.push(line);
+            }
+        }
+        told
+    }
+
+    /// The places that may be read or changed, and those that may not.
+    fn places(&self, display: &dyn Fn(&Path) -> String) -> Vec<(&'static str, String)> {
+        let mut lines = vec![("directory", display(&self.reach.directory))];
+        for root in &self.reach.roots {
+            let may_write = root.may_write && !self.reads_only;
+            let name = if may_write { "change" } else { "read" };
+            lines.push((name, display(&root.path)));
+        }
+        for (name, places) in [
+            ("closed", &self.reach.hidden),
+            ("unchanged", &self.reach.read_only),
+        ] {
+            lines.extend(places.iter().map(|place| (name, display(place))));
+        }
+        lines
+    }
+
+    fn network(&self) -> String {
+        let commands = match (self.sandbox, &self.net) {
+            (Sandbox::Off, _) => "all that you have",
+            (_, Net::Any) => "internet sockets",
+            _ => "none",
+        };
+        match &self.net {
+            Net::Default => format!(
+                "commands: {commands}; web tools: public hosts, once untrusted text was read only named ones"
+            ),
+            Net::Hosts(hosts) => {
+                format!("commands: {commands}; web tools: {} always", list(hosts))
+            }
+            Net::Any => format!("commands: {commands}; web tools: public hosts"),
+        }
+    }
+
+    /// The rules, and the command patterns.
+    fn rule_lines(&self) -> Vec<(&'static str, String)> {
+        let mut lines = Vec::new();
         for rule in &self.rules {
             let name = match rule.effect {
                 Effect::Allow => "allow",
@@ -190,25 +211,12 @@ impl Policy {
             ("deny", self.commands.denied.iter().collect::<Vec<_>>()),
             ("allow", self.commands.allowed.iter().flatten().collect()),
         ] {
-            for expression in what {
-                lines.push((
-                    name,
-                    format!("commands like `{expression}` (tools.exec.{name}Patterns): a tripwire"),
-                ));
-            }
+            let line = |expression| {
+                format!("commands like `{expression}` (tools.exec.{name}Patterns): a tripwire")
+            };
+            lines.extend(what.into_iter().map(|expression| (name, line(expression))));
         }
-        let ask = match self.consents {
-            true => "yes",
-            false => "no: `agent` never asks",
-        };
-        lines.push(("ask means", ask.into()));
-        let mut told: Vec<(&'static str, String)> = Vec::new();
-        for line in lines {
-            if !told.contains(&line) {
-                told.push(line);
-            }
-        }
-        told
+        lines
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::{form, rule};
 use crate::diff::Diff;
-use crate::mcp::client::Answers;
+use crate::mcp::client::ElicitationHandler;
 use crate::mcp::words;
 use crate::ops::context::Context;
 use crate::ops::turn_options::TurnOptions;
@@ -359,7 +359,7 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
     rows
 }
 
-impl Answers for TerminalPrompter {
+impl ElicitationHandler for TerminalPrompter {
     fn enter(&self, server: &str, asks: &str, form: &Value) -> Option<Map<String, Value>> {
         let fields = form::fields(form);
         self.ctx.terminal.alone(|| {

@@ -4,7 +4,7 @@ use super::approval::{SharedEditor, TerminalPrompter};
 use super::program_commands::ProgramCommands;
 use super::{completion, hints, mention};
 use crate::error::Exit;
-use crate::ops::agent_turn::{self, ReplContext};
+use crate::ops::agent_turn::{self, origin::ReplContext};
 use crate::ops::context::Context;
 use crate::ops::turn_options::TurnOptions;
 use crate::report::columns::hanging_indent;

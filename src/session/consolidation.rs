@@ -5,8 +5,9 @@
 
 use super::Session;
 use super::files::Logged;
+use super::integrity::{MAX_ATTEMPTS, end_of_last_line, is_newer, refuse_newer, repair_end, stat};
 use super::line::{self, Closing, Line, Metadata};
-use super::log::{Known, TRIES, about, is_newer, mend, refuse_newer, whole_lines};
+use super::log::Known;
 use super::place::{Place, Sync};
 use super::tail::{self, Backwards};
 use crate::error::{Exit, exit_of};
@@ -78,7 +79,7 @@ pub fn next(place: &Place, key: &str, terms: &Terms, all: bool) -> Result<Option
     let Some(file) = store::open_existing(&path)? else {
         return Ok(None);
     };
-    let size = whole_lines(&file, &path)?;
+    let size = end_of_last_line(&file, &path)?;
     let tail = tail::read(&file, &path, size, 0)?;
     refuse_newer(tail.metadata.is_newer(), &path)?;
     let kept = tail.metadata.kept();
@@ -226,7 +227,7 @@ pub fn read(
 
 /// Where message `wanted` begins in the file, from whichever end it is nearer.
 fn offset(file: &File, path: &Path, wanted: usize) -> Result<Option<u64>> {
-    let size = whole_lines(file, path)?;
+    let size = end_of_last_line(file, path)?;
     let is_message =
         |text: &[u8]| line::is_message(text) || matches!(line::parse(text), Line::Message(_));
     let count = tail::read(file, path, size, 0)?.count;
@@ -331,7 +332,7 @@ fn amend(
     key: &str,
     change: &mut dyn FnMut(&mut Metadata, usize) -> bool,
 ) -> Result<bool> {
-    for _ in 0..TRIES {
+    for _ in 0..MAX_ATTEMPTS {
         let path = place.find(key)?;
         let Some(file) = store::open_existing_log(&path)? else {
             return Ok(false);
@@ -340,8 +341,8 @@ fn amend(
         // As a turn does: the newer releases have one lock for all sessions of a store.
         let guard = File::open(path.with_file_name(".session-files.lock")).ok();
         let guard = guard.as_ref().unwrap_or(&file);
-        mend(&file, guard, &path, &place.clock, &mut |_| {})?;
-        let known = Known::from(&about(&file, &path)?);
+        repair_end(&file, guard, &path, &place.clock, &mut |_| {})?;
+        let known = Known::from(&stat(&file, &path)?);
         let tail = tail::read(&file, &path, known.size, 0)?;
         let mut metadata = tail.metadata;
         if !change(&mut metadata, tail.count) {

@@ -1,13 +1,14 @@
 //! A session as a new one: a copy of its beginning, or itself under another key. Both write a file that is whole when it
 //! appears; the lines of messages stay as they are, byte for byte.
 
+use super::integrity::{end_of_last_line, refuse_newer, side_files};
 use super::kept::Stats;
 use super::line::{self, Closing, Metadata};
-use super::log::{Log, refuse_newer, whole_lines};
-use super::place::Place;
-use super::trash::{asides, claim, later};
+use super::lock::{try_lock, with_retry_hint};
+use super::log::Log;
+use super::place::{Place, already_exists};
 use super::{files, tail};
-use crate::error::{Exit, fail, fail_hint};
+use crate::error::{Exit, fail};
 use crate::history::compaction::Compaction;
 use crate::sys::store;
 use anyhow::{Context, Result};
@@ -25,7 +26,7 @@ const RUNNING: [&str; 2] = ["runtime_checkpoint", "pending_user_turn"];
 /// Status 66 when there is none, 2 when there is one of the new key already or fewer messages than wanted.
 pub fn fork(place: &Place, key: &str, new: &str, at: Option<usize>) -> Result<usize> {
     let (source, file) = files::open(place, key)?;
-    let end = whole_lines(&file, &source)?;
+    let end = end_of_last_line(&file, &source)?;
     let tail = tail::read(&file, &source, end, place.window)?;
     let count = at.unwrap_or(tail.count);
     if count > tail.count {
@@ -37,10 +38,10 @@ pub fn fork(place: &Place, key: &str, new: &str, at: Option<usize>) -> Result<us
     store::create_dir(home.parent().context("a session file is in a directory")?)?;
     let is_free = || match place.find(new)?.exists() {
         false => Ok(()),
-        true => Err(taken(new)),
+        true => Err(already_exists(new)),
     };
     is_free()?;
-    let lock = claim(place, new, &home)?;
+    let lock = try_lock(place, new, &home)?;
     is_free()?;
     // Where it stands in the source says nothing of the copy.
     let summary = tail.summary.filter(|summary| summary.from <= count);
@@ -78,12 +79,6 @@ pub fn fork(place: &Place, key: &str, new: &str, at: Option<usize>) -> Result<us
     Ok(count)
 }
 
-/// There is one of that key already.
-pub(super) fn taken(key: &str) -> anyhow::Error {
-    let cause = format!("there is a session `{key}` already");
-    fail_hint(Exit::Usage, cause, "another key, or `nanobot session rm`")
-}
-
 /// What is kept of a conversation of which only the first `count` messages are left.
 fn beginning(mut metadata: Metadata, count: usize) -> Metadata {
     for key in RUNNING {
@@ -111,15 +106,15 @@ fn beginning(mut metadata: Metadata, count: usize) -> Metadata {
 pub fn rename(place: &Place, key: &str, new: &str) -> Result<Vec<PathBuf>> {
     let (from, _) = files::open(place, key)?;
     let to = place.renamed(&from, new)?;
-    let new_lock = claim(place, new, &to)?;
+    let new_lock = try_lock(place, new, &to)?;
     let opened = Log::open(place, key, from.clone(), Duration::ZERO, &mut |_| {});
-    let (log, tail) = opened.map_err(later)?;
+    let (log, tail) = opened.map_err(with_retry_hint)?;
     // Before we had the locks, somebody may have been faster.
     place.renamed(&from, new)?;
     let file = File::open(&from).with_context(|| format!("open `{}`", from.display()))?;
     store::while_locked(log.guard.as_ref().unwrap_or(&file), &from, || {
         copy(&log, tail.summary.as_ref(), &file, &to, new)?;
-        for aside in asides(&from)? {
+        for aside in side_files(&from)? {
             let name = aside.file_name().unwrap_or_default().to_string_lossy();
             let old = from.file_name().unwrap_or_default().to_string_lossy();
             let rest = name.strip_prefix(&*old).unwrap_or_default();

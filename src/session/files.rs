@@ -1,9 +1,9 @@
 //! Sessions as files: found, and read whole.
 
+use super::integrity::end_of_last_line;
 use super::line::{self, Line};
-use super::log::whole_lines;
-use super::place::{Place, key_in};
-use super::{list, tail};
+use super::place::{Place, key_from_name, key_in};
+use super::tail;
 use crate::error::{Exit, fail_hint};
 use crate::message::Message;
 use crate::sys::store;
@@ -72,7 +72,7 @@ pub fn last_entries(
     count: usize,
 ) -> Result<impl Iterator<Item = Result<Entry>>> {
     let (path, file) = open(place, key)?;
-    let all = tail::read(&file, &path, whole_lines(&file, &path)?, 0)?.count;
+    let all = tail::read(&file, &path, end_of_last_line(&file, &path)?, 0)?.count;
     Ok(entries_of(file, path, all.saturating_sub(count)))
 }
 
@@ -157,7 +157,7 @@ fn nearest(place: &Place, key: &str) -> Option<String> {
     for dir in place.directories() {
         for path in logs(dir).unwrap_or_default() {
             let found = key_in(&path).ok().flatten();
-            let found = found.unwrap_or_else(|| list::key_of_name(&path));
+            let found = found.unwrap_or_else(|| key_from_name(&path));
             let likeness = match !key.is_empty() && found.contains(key) {
                 true => 1.0,
                 false => strsim::jaro_winkler(key, &found),

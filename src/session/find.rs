@@ -2,10 +2,11 @@
 //! only those that may match are understood: it costs little more than to read the files.
 
 use super::line::{self, Line};
+use super::list::Summary;
 use super::needle::{FoundLine, Needle};
-use super::{Summary, store, tail};
+use super::tail;
 use crate::message::{Message, plain_text};
-use crate::sys::signal;
+use crate::sys::{signal, store};
 use anyhow::{Context, Result};
 use std::collections::BTreeMap;
 use std::fs::File;

@@ -1,10 +1,10 @@
 //! Sessions as a list: what the beginning and the end of each file tell, so that a long conversation costs no more than a
 //! short one.
 
+use super::integrity::{end_of_last_line, stat};
 use super::kept::Stats;
 use super::line::{self, Line};
-use super::log::{about, whole_lines};
-use super::place::Place;
+use super::place::{Place, key_from_name};
 use super::{files, tail};
 use crate::message::{Message, plain_text};
 use crate::sys::store;
@@ -115,9 +115,9 @@ fn summary(path: &Path, zone: &TimeZone) -> Result<Option<Summary>> {
     let Some(file) = store::open_existing(path)? else {
         return Ok(None);
     };
-    let about = about(&file, path)?;
+    let about = stat(&file, path)?;
     let head = Head::read(&file, path)?;
-    let end = whole_lines(&file, path)?;
+    let end = end_of_last_line(&file, path)?;
     let peeked = tail::peek(&file, path, end)?;
     let known = peeked.is_some() || end <= COUNT_LIMIT;
     let tail = match peeked {
@@ -139,7 +139,7 @@ fn summary(path: &Path, zone: &TimeZone) -> Result<Option<Summary>> {
         key: head
             .key
             .or(metadata.key)
-            .unwrap_or_else(|| key_of_name(path)),
+            .unwrap_or_else(|| key_from_name(path)),
         path: path.to_owned(),
         messages: known.then_some(tail.count),
         created: metadata.created_at.or(head.created).unwrap_or_default(),
@@ -156,12 +156,6 @@ fn summary(path: &Path, zone: &TimeZone) -> Result<Option<Summary>> {
 fn moment(time: &str, zone: &TimeZone) -> Option<Timestamp> {
     let time: DateTime = time.parse().ok()?;
     Some(time.to_zoned(zone.clone()).ok()?.timestamp())
-}
-
-/// The key of a file that names none, by the rule of the Python program.
-pub(super) fn key_of_name(path: &Path) -> String {
-    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-    stem.replacen('_', ":", 1)
 }
 
 /// What the beginning of a file tells.

@@ -1,16 +1,17 @@
 //! The file of a conversation: opened and mended, appended to, closed. Whoever else writes to it meanwhile is noticed, and
 //! what they wrote counts.
 
-use super::line::{self, Closing, Line, Metadata};
+use super::integrity::{MAX_ATTEMPTS, is_newer, refuse_newer, repair_end, stat};
+use super::line::{self, Closing, Metadata};
+use super::lock::lock_path;
 use super::place::{Place, Sync};
 use super::tail::{self, Tail};
-use crate::error::{Exit, fail_hint};
 use crate::sys::clock::Clock;
 use crate::sys::store::{self, Lock};
 use anyhow::{Context, Result};
 use std::fs::File;
-use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// The file of a session that is open for a turn.
@@ -53,9 +54,6 @@ impl From<&std::fs::Metadata> for Known {
         }
     }
 }
-
-/// How often is looked again at what others did meanwhile.
-pub(super) const TRIES: u32 = 16;
 
 impl Log {
     pub(super) fn open(
@@ -119,8 +117,8 @@ impl Log {
             refuse_newer(is_newer(&self.path)?, &self.path)?;
         }
         let guard = self.guard.as_ref().unwrap_or(&file);
-        mend(&file, guard, &self.path, &self.clock, notice)?;
-        self.known = Known::from(&about(&file, &self.path)?);
+        repair_end(&file, guard, &self.path, &self.clock, notice)?;
+        self.known = Known::from(&stat(&file, &self.path)?);
         let tail = tail::read(&file, &self.path, self.known.size, window)?;
         refuse_newer(tail.metadata.is_newer(), &self.path)?;
         tail.notices.iter().for_each(|text| notice(text));
@@ -151,7 +149,7 @@ impl Log {
             };
             let guard = self.guard.as_ref().unwrap_or(file);
             let appended = store::while_locked(guard, &self.path, || {
-                let before = match tries < TRIES {
+                let before = match tries < MAX_ATTEMPTS {
                     true if !self.is_known()? => return Ok(false),
                     true => self.known.size,
                     false => store::size(file, &self.path)?,
@@ -200,7 +198,7 @@ impl Log {
             // Another program was faster, and what it wrote counts.
             return self.load(0, &mut |_| {}).map(drop);
         }
-        self.known = Known::from(&about(&file, &self.path)?);
+        self.known = Known::from(&stat(&file, &self.path)?);
         (self.file, self.fresh) = (Some(file), true);
         Ok(())
     }
@@ -239,130 +237,4 @@ impl Log {
         }
         Ok(())
     }
-}
-
-/// The side file whose lock a turn holds. Its name must not end as sessions do.
-pub(super) fn lock_path(path: &Path) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".lock");
-    name.into()
-}
-
-/// Whether a newer release of this program wrote the file at `path`.
-pub(super) fn is_newer(path: &Path) -> Result<bool> {
-    let Some(file) = store::open_existing(path)? else {
-        return Ok(false);
-    };
-    let peeked = tail::peek(&file, path, whole_lines(&file, path)?)?;
-    Ok(peeked.is_some_and(|tail| tail.metadata.is_newer()))
-}
-
-/// Write nothing to what a newer release of this program wrote.
-///
-/// # Errors
-/// Status 78 where `is_newer`.
-pub(super) fn refuse_newer(is_newer: bool, path: &Path) -> Result<()> {
-    if !is_newer {
-        return Ok(());
-    }
-    let cause = format!(
-        "a newer nanobot wrote `{}`, and this one only reads it",
-        path.display()
-    );
-    let hint = "a newer nanobot, or another key with `-s`";
-    Err(fail_hint(Exit::Config, cause, hint))
-}
-
-pub(super) fn about(file: &File, path: &Path) -> Result<std::fs::Metadata> {
-    file.metadata()
-        .with_context(|| format!("look at `{}`", path.display()))
-}
-
-/// Where the last whole line ends.
-pub(super) fn whole_lines(file: &File, path: &Path) -> Result<u64> {
-    let mut end = store::size(file, path)?;
-    let mut block = vec![0; 64 << 10];
-    while end > 0 {
-        let begin = end.saturating_sub(block.len() as u64);
-        let part = &mut block[..usize::try_from(end - begin).context("read back")?];
-        file.read_exact_at(part, begin)
-            .with_context(|| format!("read `{}`", path.display()))?;
-        if let Some(found) = memchr::memrchr(b'\n', part) {
-            return Ok(begin + found as u64 + 1);
-        }
-        end = begin;
-    }
-    Ok(0)
-}
-
-/// Mend the end of a log: a last line without its newline gets it when it is whole, and is kept aside when it is not.
-pub(super) fn mend(
-    file: &File,
-    guard: &File,
-    path: &Path,
-    clock: &Clock,
-    notice: &mut dyn FnMut(&str),
-) -> Result<()> {
-    // Nearly always nothing is to be done, and no lock is needed to see it. What another program, which knows no locks,
-    // was writing meanwhile is looked at again.
-    for _ in 0..TRIES {
-        if store::is_whole(file, path)? {
-            return Ok(());
-        }
-        mend_once(file, guard, path, clock, notice)?;
-    }
-    Ok(())
-}
-
-fn mend_once(
-    file: &File,
-    guard: &File,
-    path: &Path,
-    clock: &Clock,
-    notice: &mut dyn FnMut(&str),
-) -> Result<()> {
-    store::while_locked(guard, path, || {
-        let (end, size) = (whole_lines(file, path)?, store::size(file, path)?);
-        let what = || format!("read `{}`", path.display());
-        let mut torn = Vec::new();
-        if size - end <= tail::LINE_LIMIT {
-            torn = vec![0; usize::try_from(size - end).with_context(what)?];
-            file.read_exact_at(&mut torn, end).with_context(what)?;
-        }
-        if size == end {
-            return Ok(());
-        }
-        if !matches!(line::parse(&torn), Line::Bad) {
-            return store::append_to(file, path, size, b"\n");
-        }
-        let stamp: String = clock.stamp().chars().filter(char::is_ascii_digit).collect();
-        let mut aside = path.as_os_str().to_owned();
-        aside.push(format!(".torn-{stamp}"));
-        let aside = PathBuf::from(aside);
-        let kept = store::open_log(&aside)?;
-        let mut block = vec![0; 64 << 10];
-        let mut at = end;
-        while at < size {
-            let count = file.read_at(&mut block, at).with_context(what)?;
-            let kept_size = store::size(&kept, &aside)?;
-            store::append_to(&kept, &aside, kept_size, &block[..count])?;
-            if count == 0 {
-                break;
-            }
-            at += count as u64;
-        }
-        if store::size(file, path)? != size {
-            // Its line is not torn, but on its way.
-            return Ok(());
-        }
-        // What is cut must be safe elsewhere first.
-        store::sync(&kept, &aside)?;
-        file.set_len(end)
-            .with_context(|| format!("cut `{}`", path.display()))?;
-        notice(&format!(
-            "the last line of the session was torn; it is kept in `{}`",
-            aside.display()
-        ));
-        Ok(())
-    })
 }

@@ -1,8 +1,9 @@
 //! Where sessions are looked for, so that this program and every release of the Python one find each other's.
 
+use super::integrity::{is_newer, refuse_newer};
 use super::line::{self, Line};
 use super::tail;
-use crate::error::{Exit, fail};
+use crate::error::{Exit, fail, fail_hint};
 use crate::sys::clock::Clock;
 use crate::sys::paths::Paths;
 use crate::sys::store;
@@ -129,7 +130,7 @@ impl Place {
         if found == home || !found.exists() {
             return Ok(());
         }
-        super::log::refuse_newer(super::log::is_newer(&found)?, &found)?;
+        refuse_newer(is_newer(&found)?, &found)?;
         if store::rename_new(&found, home)? {
             return Ok(());
         }
@@ -156,7 +157,7 @@ impl Place {
     pub(super) fn renamed(&self, from: &Path, new: &str) -> Result<PathBuf> {
         let home = self.find(new)?;
         if home.exists() {
-            return Err(super::copy::taken(new));
+            return Err(already_exists(new));
         }
         let dir = from.parent().unwrap_or(Path::new("."));
         if dir != self.old {
@@ -243,6 +244,18 @@ pub(super) fn key_in(path: &Path) -> Result<Option<String>> {
         Line::Metadata(metadata) => metadata.key,
         _ => None,
     })
+}
+
+/// The key of a file that names none, by the rule of the Python program.
+pub(super) fn key_from_name(path: &Path) -> String {
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    stem.replacen('_', ":", 1)
+}
+
+/// There is one of that key already.
+pub(super) fn already_exists(key: &str) -> anyhow::Error {
+    let cause = format!("there is a session `{key}` already");
+    fail_hint(Exit::Usage, cause, "another key, or `nanobot session rm`")
 }
 
 /// The folder beside the config in which newer releases keep this workspace's sessions: it must say so itself.

@@ -1,11 +1,11 @@
 //! What is odd about a session's file, and what can be done about it without touching what was said: a torn end is kept
 //! aside as by every turn, wrong numbers are corrected by a further line, and the file is made its owner's alone.
 
+use super::integrity::{end_of_last_line, is_newer, stat};
 use super::line::{self, Closing, Line, Metadata};
-use super::list::key_of_name;
-use super::log::{Log, about, lock_path, whole_lines};
-use super::place::{Place, key_in};
-use super::trash::{claim, later};
+use super::lock::{lock_path, try_lock, with_retry_hint};
+use super::log::Log;
+use super::place::{Place, key_from_name, key_in};
 use super::{files, tail};
 use crate::message::Message;
 use crate::sys::store;
@@ -58,7 +58,7 @@ pub fn every(place: &Place) -> Result<Vec<(String, PathBuf)>> {
         for path in files::logs(dir)? {
             // One that cannot be read is told of when it is looked at.
             let key = key_in(&path).ok().flatten();
-            all.push((key.unwrap_or_else(|| key_of_name(&path)), path));
+            all.push((key.unwrap_or_else(|| key_from_name(&path)), path));
         }
     }
     all.sort();
@@ -71,7 +71,7 @@ pub fn every(place: &Place) -> Result<Vec<(String, PathBuf)>> {
 /// # Errors
 /// Status 75 when it is in use.
 pub fn repair(place: &Place, key: &str, path: &Path, mends: bool) -> Result<Vec<Finding>> {
-    if super::log::is_newer(path)? {
+    if is_newer(path)? {
         let what = "a newer nanobot wrote it, and this one only reads it";
         return Ok(vec![Finding::told(what)]);
     }
@@ -88,7 +88,7 @@ pub fn repair(place: &Place, key: &str, path: &Path, mends: bool) -> Result<Vec<
         return Ok(vec![Finding::told(what)]);
     }
     let was_locked_once = lock_path(path).exists();
-    let lock = claim(place, key, path)?;
+    let lock = try_lock(place, key, path)?;
     let file =
         store::open_existing(path)?.with_context(|| format!("`{}` is gone", path.display()))?;
     let mut findings: Vec<Finding> = end(&file, path)?.into_iter().collect();
@@ -105,7 +105,7 @@ pub fn repair(place: &Place, key: &str, path: &Path, mends: bool) -> Result<Vec<
         false if !was_locked_once => lock.remove()?,
         false => drop(lock),
     }
-    let mode = about(&file, path)?.permissions().mode() & 0o777;
+    let mode = stat(&file, path)?.permissions().mode() & 0o777;
     if mode & 0o077 != 0 {
         let what = format!("others than its owner may use the file ({mode:04o})");
         findings.push(Finding::cured(what, CLOSED));
@@ -120,7 +120,7 @@ pub fn repair(place: &Place, key: &str, path: &Path, mends: bool) -> Result<Vec<
 /// Open the file as a turn does, which mends its end, and write a closing line with the right numbers if one is wanted.
 fn mend(place: &Place, key: &str, path: &Path, examined: &Examined) -> Result<()> {
     let opened = Log::open(place, key, path.to_owned(), Duration::ZERO, &mut |_| {});
-    let (mut log, _) = opened.map_err(later)?;
+    let (mut log, _) = opened.map_err(with_retry_hint)?;
     if !examined.is_miscounted || log.file.is_none() {
         return Ok(());
     }
@@ -140,7 +140,7 @@ fn mend(place: &Place, key: &str, path: &Path, examined: &Examined) -> Result<()
 
 /// What is odd about the end of a file.
 fn end(file: &File, path: &Path) -> Result<Option<Finding>> {
-    let (end, size) = (whole_lines(file, path)?, about(file, path)?.len());
+    let (end, size) = (end_of_last_line(file, path)?, stat(file, path)?.len());
     if end == size {
         return Ok(None);
     }
@@ -187,7 +187,7 @@ struct Met {
 }
 
 fn examine(file: &File, path: &Path) -> Result<Examined> {
-    let size = whole_lines(file, path)?;
+    let size = end_of_last_line(file, path)?;
     let mut reader = BufReader::with_capacity(256 << 10, file);
     reader
         .rewind()

@@ -265,53 +265,76 @@ fn merge(last: &mut Metadata, first: Metadata) {
     }
 }
 
-/// Another program wrote much since our last turn: count all messages once, then read the window.
-fn scan(file: &File, path: &Path, window: usize) -> Result<Tail> {
-    let what = || format!("read `{}`", path.display());
-    let mut notices = Vec::new();
-    let mut metadata: Option<Metadata> = None;
+/// The result of reading every line of a log.
+#[derive(Default)]
+struct Counted {
+    /// The last metadata line, with what only the first one has.
+    metadata: Metadata,
+    /// How many messages the log has.
+    count: usize,
+    /// Where the last of them begin, at most as many as the window has.
+    places: VecDeque<u64>,
+    provider_state: bool,
+    notices: Vec<String>,
+}
+
+/// Read every line of a log from `reader`, which is at its beginning.
+fn count(reader: &mut impl BufRead, path: &Path, window: usize) -> Result<Counted> {
+    let mut counted = Counted::default();
     let mut first: Option<Metadata> = None;
-    let mut provider_state = false;
-    let mut count = 0;
-    // Where each message of the window begins, were nothing consolidated.
-    let mut places = VecDeque::new();
-    let mut found = |at| {
-        count += 1;
-        places.push_back(at);
-        if places.len() > window {
-            places.pop_front();
-        }
-    };
-    let mut reader = BufReader::with_capacity(256 << 10, file);
-    reader.seek(SeekFrom::Start(0)).with_context(what)?;
-    let mut text = Vec::new();
-    let mut at = 0;
+    let (mut text, mut at) = (Vec::new(), 0);
     loop {
-        let length = next_line(&mut reader, &mut text).with_context(what)?;
+        let length = next_line(reader, &mut text);
+        let length = length.with_context(|| format!("read `{}`", path.display()))?;
         if length == 0 {
             break;
         }
         // Most lines are messages, and those need not be understood to be counted.
         if line::is_message(&text) {
-            found(at);
+            counted.message(at, window);
         } else {
             match line::parse(&text) {
                 Line::Metadata(last) => {
                     first.get_or_insert_with(|| last.clone());
-                    metadata = Some(last);
+                    counted.metadata = last;
                 }
-                Line::Message(_) => found(at),
-                Line::ProviderState(full) => provider_state = full,
+                Line::Message(_) => counted.message(at, window),
+                Line::ProviderState(full) => counted.provider_state = full,
                 Line::Other => {}
-                Line::Bad => note_bad(&text, at, &mut notices),
+                Line::Bad => note_bad(&text, at, &mut counted.notices),
             }
         }
         at += length;
     }
-    let mut metadata = metadata.unwrap_or_default();
     if let Some(first) = first {
-        merge(&mut metadata, first);
+        merge(&mut counted.metadata, first);
     }
+    Ok(counted)
+}
+
+impl Counted {
+    /// Count a message that begins at `at`.
+    fn message(&mut self, at: u64, window: usize) {
+        self.count += 1;
+        self.places.push_back(at);
+        if self.places.len() > window {
+            self.places.pop_front();
+        }
+    }
+}
+
+/// Another program wrote much since our last turn: count all messages once, then read the window.
+fn scan(file: &File, path: &Path, window: usize) -> Result<Tail> {
+    let what = || format!("read `{}`", path.display());
+    let mut reader = BufReader::with_capacity(256 << 10, file);
+    reader.seek(SeekFrom::Start(0)).with_context(what)?;
+    let Counted {
+        mut metadata,
+        count,
+        mut places,
+        provider_state,
+        mut notices,
+    } = count(&mut reader, path, window)?;
     let consolidated = within(&mut metadata, count, &mut notices);
     let (summary, base) = match window {
         0 => (None, consolidated),
@@ -319,7 +342,7 @@ fn scan(file: &File, path: &Path, window: usize) -> Result<Tail> {
     };
     let mut start = window_start(base, count, window).min(count);
     places.drain(..places.len().saturating_sub(count - start));
-    let mut messages = Vec::new();
+    let (mut messages, mut text) = (Vec::new(), Vec::new());
     for place in &places {
         reader.seek(SeekFrom::Start(*place)).with_context(what)?;
         next_line(&mut reader, &mut text).with_context(what)?;

@@ -1,13 +1,13 @@
 //! What becomes of sessions that nobody wants: they lie in the trash of their directory for a while, under names that no
 //! release takes for a session's, and can be brought back.
 
-use super::Summary;
 use super::files::{logs, none};
-use super::list::{key_of_name, look};
-use super::log::{is_newer, lock_path};
-use super::place::{Place, coded_name, key_in};
-use crate::error::{Exit, Hinted, exit_of, fail_hint};
-use crate::sys::store::{self, Lock};
+use super::integrity::{is_newer, side_files};
+use super::list::{Summary, look};
+use super::lock::try_lock;
+use super::place::{Place, coded_name, key_from_name, key_in};
+use crate::error::{Exit, fail_hint};
+use crate::sys::store;
 use anyhow::{Context, Result};
 use jiff::ToSpan;
 use std::path::{Path, PathBuf};
@@ -36,7 +36,7 @@ pub struct Discarded {
 pub fn discard(place: &Place, key: &str, still: &dyn Fn(&Summary) -> bool) -> Result<bool> {
     let path = place.find(key)?;
     store::open_existing(&path)?.ok_or_else(|| none(place, key))?;
-    let lock = claim(place, key, &path)?;
+    let lock = try_lock(place, key, &path)?;
     if !still(&look(place, key)?) {
         return Ok(false);
     }
@@ -57,7 +57,7 @@ pub fn remove(place: &Place, key: &str) -> Result<()> {
     let path = place.find(key)?;
     let mut found = false;
     if path.exists() {
-        let lock = claim(place, key, &path)?;
+        let lock = try_lock(place, key, &path)?;
         for copy in place.copies(key)? {
             remove_files(&copy)?;
         }
@@ -87,7 +87,7 @@ pub fn trash(place: &Place) -> Result<Vec<Discarded>> {
             if !name.ends_with(".jsonl") {
                 continue;
             }
-            let key = key_in(&path)?.unwrap_or_else(|| key_of_name(Path::new(&name)));
+            let key = key_in(&path)?.unwrap_or_else(|| key_from_name(Path::new(&name)));
             found.push(Discarded {
                 key,
                 path,
@@ -128,7 +128,7 @@ pub fn restore(place: &Place, key: &str) -> Result<()> {
         )),
     };
     is_free()?;
-    let lock = claim(place, key, &home)?;
+    let lock = try_lock(place, key, &home)?;
     is_free()?;
     let name = home.file_name().unwrap_or_default().to_string_lossy();
     for (path, rest) in found.files()? {
@@ -201,32 +201,15 @@ fn put_away(path: &Path, stamp: &str) -> Result<()> {
         let next = stamp.parse::<u128>().unwrap_or_default() + 1;
         stamp = next.to_string();
     }
-    for aside in asides(path)? {
+    for aside in side_files(path)? {
         let name = aside.file_name().unwrap_or_default().to_string_lossy();
         store::rename_new(&aside, &place(&stamp, &name))?;
     }
     store::rename_new(path, &place(&stamp, &name)).map(drop)
 }
 
-/// What was kept aside of a session's file.
-pub(super) fn asides(path: &Path) -> Result<Vec<PathBuf>> {
-    let dir = path.parent().unwrap_or(Path::new("."));
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let torn = format!("{name}.torn-");
-    let entries = std::fs::read_dir(dir).with_context(|| format!("read `{}`", dir.display()))?;
-    let is_torn = |path: &PathBuf| {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        name.starts_with(&torn)
-    };
-    Ok(entries
-        .flatten()
-        .map(|entry| entry.path())
-        .filter(is_torn)
-        .collect())
-}
-
 fn remove_files(path: &Path) -> Result<()> {
-    for path in asides(path)?.into_iter().chain([path.to_owned()]) {
+    for path in side_files(path)?.into_iter().chain([path.to_owned()]) {
         std::fs::remove_file(&path).with_context(|| format!("remove `{}`", path.display()))?;
     }
     Ok(())
@@ -235,34 +218,6 @@ fn remove_files(path: &Path) -> Result<()> {
 /// The digits of a time.
 fn digits(stamp: &str) -> String {
     stamp.chars().filter(char::is_ascii_digit).collect()
-}
-
-/// Take the lock of the session `key`, which is or will be at `path`, without waiting.
-///
-/// # Errors
-/// Status 75 when it is in use.
-pub(super) fn claim(place: &Place, key: &str, path: &Path) -> Result<Lock> {
-    let what = format!("session `{key}`");
-    let lock = lock_path(path);
-    Lock::take(
-        &lock,
-        &what,
-        &place.clock.stamp(),
-        Duration::ZERO,
-        &mut |_| {},
-    )
-    .map_err(later)
-}
-
-/// An error of a lock, for those who cannot be told to wait.
-pub(super) fn later(error: anyhow::Error) -> anyhow::Error {
-    if exit_of(&error) != Exit::TryAgain {
-        return error;
-    }
-    match error.downcast::<Hinted>() {
-        Ok(busy) => fail_hint(busy.exit, busy.cause, "the same again later"),
-        Err(other) => other,
-    }
 }
 
 /// Fresh sessions of piped input are kept so long.
@@ -298,7 +253,7 @@ pub fn prune(place: &Place) -> Result<()> {
         .filter(|path| is_newer(path).is_ok_and(|is_newer| !is_newer))
         .take(PRUNED_AT_ONCE)
     {
-        if let Ok(lock) = claim(place, "", &path)
+        if let Ok(lock) = try_lock(place, "", &path)
             && is_old(&path)
             && remove_files(&path).is_ok()
         {

@@ -1,6 +1,8 @@
 //! Which models are asked: the configured one, a preset, those that stand in when it is down; and what the config knows
 //! of models better than the program does. Presets have the form of nanobot's newer releases, or are a bare name.
 
+use super::keys::snake_case;
+use super::values::not_blank;
 use crate::error::{Exit, fail, fail_hint};
 use anyhow::Result;
 use serde_json::{Map, Value};
@@ -149,7 +151,7 @@ fn of_preset(place: &str, value: &Value, defaults: &Asked) -> Result<(Asked, Opt
     let asked = Asked {
         provider: fields
             .text("provider")?
-            .map_or_else(|| "auto".into(), |name| super::snake_case(&name)),
+            .map_or_else(|| "auto".into(), |name| snake_case(&name)),
         max_tokens: fields.count("maxTokens")?.unwrap_or(defaults.max_tokens),
         temperature: fields
             .number("temperature")?
@@ -210,7 +212,7 @@ impl Fields<'_> {
         let found = self
             .members
             .get(name)
-            .or_else(|| self.members.get(&super::snake_case(name)));
+            .or_else(|| self.members.get(&snake_case(name)));
         found.filter(|value| !value.is_null())
     }
 
@@ -224,7 +226,7 @@ impl Fields<'_> {
     fn text(&self, name: &str) -> Result<Option<String>> {
         match self.get(name) {
             None => Ok(None),
-            Some(Value::String(text)) => Ok(super::not_blank(text)),
+            Some(Value::String(text)) => Ok(not_blank(text)),
             Some(_) => self.wrong(name, "text"),
         }
     }

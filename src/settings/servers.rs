@@ -1,7 +1,7 @@
 //! The MCP servers that the config names, each as `tools.mcpServers.NAME`, with the keys of the Python program and some of
 //! our own. What is wrong with one is of no matter until it is needed, and then it is that server's alone.
 
-use super::{Values, not_blank};
+use super::values::{Values, not_blank};
 use crate::policy::rule::Pattern;
 use crate::sys::secret::Secret;
 use anyhow::Result;

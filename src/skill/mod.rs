@@ -5,6 +5,7 @@
 //! in words, and no skill that can be read hides another one.
 
 mod built_in;
+mod definition;
 mod draft;
 pub mod folder;
 mod head;
@@ -15,6 +16,7 @@ mod summary;
 mod written;
 
 pub use built_in::{BUILT_IN, BuiltIn, built_in_at};
+pub use definition::{InertFields, Skill, Source, Unreadable};
 pub use draft::draft;
 pub use head::strict_head_and_body;
 pub use read::{DESCRIPTION, hidden_in, is_fit, is_name, parse};
@@ -23,59 +25,7 @@ pub use summary::{Form, Summary, active, summary};
 pub use written::TEXT_LIMIT;
 
 use crate::sys::env::Env;
-use serde_json::Value;
 use std::path::{Component, Path, PathBuf};
-
-/// A skill.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Skill {
-    /// That of its folder, by which it is known.
-    pub name: String,
-    /// What it is good for; its name where it does not say.
-    pub description: String,
-    /// Where a model reads it; for a built-in one, where the workspace would have it.
-    pub location: PathBuf,
-    pub source: Source,
-    /// It is part of every system text.
-    pub always: bool,
-    /// The model is told of it. Where not, a person can still show it.
-    pub is_offered: bool,
-    /// What it needs, found or not.
-    pub needs: Needs,
-    /// What it needs and does not find, as `CLI: gh`.
-    pub missing: Vec<String>,
-    /// What else its head says.
-    pub says: Says,
-    /// The text below the head.
-    pub body: String,
-    /// What is odd about it, in words.
-    pub warnings: Vec<String>,
-    /// Its head could be read in part only.
-    pub is_broken: bool,
-}
-
-/// What a head says that changes nothing here, and is shown.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Says {
-    /// Its name as the author has it.
-    pub name: Option<String>,
-    pub license: Option<String>,
-    pub compatibility: Option<String>,
-    /// The tools that its author means it to use. They grant nothing: the policy alone decides.
-    pub allowed_tools: Vec<String>,
-    pub metadata: Value,
-    /// A person may call for it by its name.
-    pub is_for_people: bool,
-}
-
-/// Where a skill comes from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Source {
-    Workspace,
-    /// The folder of skills of a directory that was trusted.
-    Directory(PathBuf),
-    BuiltIn,
-}
 
 /// Where skills are looked for, the first before the next.
 #[derive(Clone, Copy)]
@@ -107,15 +57,6 @@ pub struct Hidden {
     pub by: Option<Source>,
 }
 
-/// A skill, or a folder of them, that cannot be read.
-#[derive(Debug)]
-pub struct Unreadable {
-    /// `None` for a whole folder.
-    pub name: Option<String>,
-    pub path: PathBuf,
-    pub why: String,
-}
-
 impl Found {
     /// What every run says of it: what cannot be read, as a whole or in part.
     pub fn notices(&self) -> Vec<String> {
@@ -131,32 +72,6 @@ impl Found {
     /// The one of that name that is in force.
     pub fn named(&self, name: &str) -> Option<&Skill> {
         self.skills.iter().find(|skill| skill.name == name)
-    }
-}
-
-impl Unreadable {
-    fn words(&self) -> String {
-        match &self.name {
-            Some(name) => format!("skill `{name}`: {}", self.why),
-            None => format!("skills in `{}`: {}", self.path.display(), self.why),
-        }
-    }
-}
-
-impl Skill {
-    /// Whether it can be used: nothing that it needs is missing.
-    pub fn is_available(&self) -> bool {
-        self.missing.is_empty()
-    }
-
-    /// Whether the system text names it. A built-in one that could not be used anyway is no news.
-    pub fn is_listed(&self) -> bool {
-        self.is_offered && (self.is_available() || self.source != Source::BuiltIn)
-    }
-
-    /// Whether its body is part of the system text.
-    pub fn is_active(&self) -> bool {
-        self.always && self.is_offered && self.is_available()
     }
 }
 

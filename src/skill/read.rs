@@ -1,7 +1,8 @@
 //! A skill as its text has it: what the head says, in nanobot's form and in that of Agent Skills, and what is odd about it.
 
+use super::definition::{InertFields, Skill, Source};
 use super::head::lenient;
-use super::{Needs, Requirements, Says, Skill, Source};
+use super::requirements::{Needs, Requirements};
 use crate::sys::terminal::harmless;
 use serde_json::{Map, Value};
 use std::path::PathBuf;
@@ -27,7 +28,7 @@ pub fn parse(name: &str, text: &str, requirements: &Requirements<'_>) -> Skill {
     let (metadata, said) = field.metadata();
     let always = always || is_true(&said["always"]);
     let is_offered = !field.switch("disable-model-invocation", false);
-    let says = Says {
+    let says = InertFields {
         name: said_name.clone(),
         license: field.text("license"),
         compatibility: field.text("compatibility"),

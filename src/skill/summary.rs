@@ -4,7 +4,7 @@
 //! word, then the frame is taken away, then the descriptions, and at last names: always the same way for the same skills, so
 //! that providers' caches hit.
 
-use super::{Skill, Source};
+use super::definition::{Skill, Source};
 use crate::history::weight;
 use crate::sys::terminal::harmless;
 use std::fmt::Write;

@@ -1,6 +1,7 @@
 //! Skills as files: the folders of a folder of skills, and the SKILL.md of each.
 
-use super::{Source, Unreadable, is_fit};
+use super::definition::{Source, Unreadable};
+use super::read::is_fit;
 use std::fs::{File, canonicalize};
 use std::io::{Error, ErrorKind, Read};
 use std::path::Path;

@@ -358,44 +358,14 @@ impl Tool for Exec {
 
     fn run(&self, arguments: &Value, say: &mut dyn FnMut(&str)) -> Result<Output, Failure> {
         let command = arguments["command"].as_str().unwrap_or_default();
-        if let Some(accident) = accident(command) {
-            return Err(Refusal::of(format!(
-                "not run: this {accident}; if that is really wanted, the user must do it"
-            ))
-            .into());
-        }
-        if self.containment.fenced
-            && let Err(lack) = sandbox::available()
-        {
-            return Err(Refusal {
-                words: format!(
-                    "not run: commands run in a sandbox only, and here is none ({lack}); the user can run them without one \
-                     with `--sandbox off`"
-                ),
-                grant: Some("--sandbox off".into()),
-            }
-            .into());
-        }
+        self.check(command)?;
         let given = arguments["working_dir"].as_str().unwrap_or(".");
         // Held open, so that the command starts there whatever its name leads to by then.
         let (held, _) = self.files.open_directory(given)?;
         let timeout = arguments["timeout"]
             .as_u64()
             .map_or(self.timeout, Duration::from_secs);
-        let fence = match self.containment.fenced {
-            true => Some(
-                self.fence()
-                    .map_err(|error| format!("the sandbox cannot be set up: {error}"))?,
-            ),
-            false => None,
-        };
-        match &fence {
-            Some(fence) => {
-                let (net, count) = (self.containment.net, fence.writes.len());
-                log::info!(target: "sandbox", "the command is fenced: {count} places to write, {} network", if net { "the" } else { "no" });
-            }
-            None => log::info!(target: "sandbox", "the command is not fenced: `--sandbox off`"),
-        }
+        let fence = self.sandbox_fence()?;
         let private = fence.as_ref().and_then(|fence| fence.writes.last());
         let spec = Spec {
             program: "/bin/sh".into(),
@@ -417,7 +387,53 @@ impl Tool for Exec {
                 _ => format!("the shell cannot be started: {error}"),
             })?;
         say(&letters.rest());
-        let mut text = shown(&finished, self.keep);
+        self.outcome(command, &finished, timeout)
+    }
+}
+
+impl Exec {
+    /// Refuse probable accidents, and every command while a required sandbox is unavailable.
+    fn check(&self, command: &str) -> Result<(), Refusal> {
+        if let Some(accident) = accident(command) {
+            return Err(Refusal::of(format!(
+                "not run: this {accident}; if that is really wanted, the user must do it"
+            )));
+        }
+        if self.containment.fenced
+            && let Err(lack) = sandbox::available()
+        {
+            return Err(Refusal {
+                words: format!(
+                    "not run: commands run in a sandbox only, and here is none ({lack}); the user can run them without one \
+                     with `--sandbox off`"
+                ),
+                grant: Some("--sandbox off".into()),
+            });
+        }
+        Ok(())
+    }
+
+    /// The sandbox of this run's commands; `None` if it is turned off.
+    fn sandbox_fence(&self) -> Result<Option<Fence>, String> {
+        if !self.containment.fenced {
+            log::info!(target: "sandbox", "the command is not fenced: `--sandbox off`");
+            return Ok(None);
+        }
+        let fence = self.fence();
+        let fence = fence.map_err(|error| format!("the sandbox cannot be set up: {error}"))?;
+        let (net, count) = (self.containment.net, fence.writes.len());
+        log::info!(target: "sandbox", "the command is fenced: {count} places to write, {} network", if net { "the" } else { "no" });
+        Ok(Some(fence))
+    }
+
+    /// The result of `command` for the model.
+    fn outcome(
+        &self,
+        command: &str,
+        finished: &process::Finished,
+        timeout: Duration,
+    ) -> Result<Output, Failure> {
+        let mut text = shown(finished, self.keep);
         let line = |words: String| format!("\n{words}");
         match (
             finished.status.and_then(|status| status.code()),

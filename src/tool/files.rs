@@ -286,7 +286,18 @@ impl Files {
             }
         });
         let verb = if new.is_some() { "written" } else { "removed" };
-        let ((), path) = done.map_err(|error| match error {
+        let ((), path) = done.map_err(|error| self.not_changed(given, verb, error))?;
+        seen.insert(path.clone(), new.map(digest));
+        Ok(Written {
+            path,
+            before,
+            was_seen,
+        })
+    }
+
+    /// The failure of a change to the file that `given` names; `verb` is `written` or `removed`.
+    fn not_changed(&self, given: &str, verb: &str, error: Trouble) -> Failure {
+        match error {
             Trouble::Tool(failure) => failure,
             Trouble::Io(error) if beneath::is_race(&error) => format!(
                 "somebody else changed `{given}` at the same time, and nothing was done; read it again and then \
@@ -301,13 +312,7 @@ impl Files {
             )
             .into(),
             Trouble::Io(error) => format!("`{given}` cannot be {verb}: {error}").into(),
-        })?;
-        seen.insert(path.clone(), new.map(digest));
-        Ok(Written {
-            path,
-            before,
-            was_seen,
-        })
+        }
     }
 
     fn open(&self, given: &str) -> Result<(File, Metadata, PathBuf), Failure> {

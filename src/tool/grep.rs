@@ -103,39 +103,18 @@ impl Tool for Grep {
     }
 
     fn run(&self, arguments: &Value, _: &mut dyn FnMut(&str)) -> Result<Output, Failure> {
-        let number = |key: &str, default: u64| {
-            let number = arguments[key].as_u64().unwrap_or(default);
-            usize::try_from(number).unwrap_or(usize::MAX)
-        };
         let matcher = matcher(arguments)?;
         let given = arguments["path"].as_str().unwrap_or(".");
         let (paths, cut) = self.places(given, arguments)?;
         let mode = arguments["output_mode"].as_str().unwrap_or("content");
-        let is_content = mode == "content";
-        let lines = |key: &str| {
-            if is_content {
-                number(key, 0).min(CONTEXT)
-            } else {
-                0
-            }
-        };
-        let mut searcher = SearcherBuilder::new()
-            .line_number(is_content)
-            .line_terminator(LineTerminator::crlf())
-            .before_context(lines("context_before"))
-            .after_context(lines("context_after"))
-            .max_matches((mode == "files_with_matches").then_some(1))
-            .heap_limit(Some(LONGEST))
-            .memory_map(MmapChoice::never())
-            .binary_detection(BinaryDetection::quit(0))
-            .build();
-        let offset = number("offset", 0);
-        let window = match is_content {
-            true => {
-                let most = number("head_limit", SHOWN).clamp(1, MOST);
+        let mut searcher = searcher(arguments, mode);
+        let offset = number(arguments, "offset", 0);
+        let window = match mode {
+            "content" => {
+                let most = number(arguments, "head_limit", SHOWN).clamp(1, MOST);
                 offset..offset.saturating_add(most)
             }
-            false => 0..0,
+            _ => 0..0,
         };
         let hidden = self.files.hidden();
         let mut found = Found::default();
@@ -173,21 +152,52 @@ impl Tool for Grep {
             "content" => found.page(&window)?,
             _ => page(&names, arguments, FILES, "files")?,
         };
-        let mut notes = Vec::new();
-        // In a tree they are a matter of course.
-        if found.binary > 0 && paths.len() == 1 {
-            notes.push("the file is binary, and was not searched".to_owned());
-        }
-        if found.unread > 0 {
-            notes.push(format!("{} files could not be read", found.unread));
-        }
-        if cut {
-            notes.push(format!("only the first {LOOKED_AT} entries were looked at"));
-        }
-        if !notes.is_empty() {
-            text.push_str(&format!("\n({})", notes.join("; ")));
-        }
+        text.push_str(&notes(&found, &paths, cut));
         Ok(text.into())
+    }
+}
+
+/// A number from a call's arguments.
+fn number(arguments: &Value, key: &str, default: u64) -> usize {
+    let number = arguments[key].as_u64().unwrap_or(default);
+    usize::try_from(number).unwrap_or(usize::MAX)
+}
+
+/// A searcher that collects what the output mode shows.
+fn searcher(arguments: &Value, mode: &str) -> Searcher {
+    let is_content = mode == "content";
+    let lines = |key: &str| match is_content {
+        true => number(arguments, key, 0).min(CONTEXT),
+        false => 0,
+    };
+    SearcherBuilder::new()
+        .line_number(is_content)
+        .line_terminator(LineTerminator::crlf())
+        .before_context(lines("context_before"))
+        .after_context(lines("context_after"))
+        .max_matches((mode == "files_with_matches").then_some(1))
+        .heap_limit(Some(LONGEST))
+        .memory_map(MmapChoice::never())
+        .binary_detection(BinaryDetection::quit(0))
+        .build()
+}
+
+/// A note on what was not searched; empty if everything was.
+fn notes(found: &Found, paths: &[PathBuf], cut: bool) -> String {
+    let mut notes = Vec::new();
+    // In a tree they are a matter of course.
+    if found.binary > 0 && paths.len() == 1 {
+        notes.push("the file is binary, and was not searched".to_owned());
+    }
+    if found.unread > 0 {
+        notes.push(format!("{} files could not be read", found.unread));
+    }
+    if cut {
+        notes.push(format!("only the first {LOOKED_AT} entries were looked at"));
+    }
+    match notes.is_empty() {
+        true => String::new(),
+        false => format!("\n({})", notes.join("; ")),
     }
 }
 

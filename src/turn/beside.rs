@@ -1,12 +1,7 @@
-//! Work that goes on beside a turn, and reports to it. The turn knows this interface only: it hears what has come in before
-//! each request, and while a report is missing no text is its answer.
+//! The interface of background work that reports to a turn.
 
-use super::Turn;
 use super::ending::Tally;
 use crate::error::Stop;
-use crate::event::Event;
-use crate::message::{Message, Reply};
-use anyhow::Result;
 
 /// Something that works beside a turn.
 pub trait Beside {
@@ -45,58 +40,4 @@ pub struct Report {
     pub words: String,
     /// What it cost, and what was done.
     pub tally: Tally,
-}
-
-impl Turn<'_, '_, '_> {
-    /// Whether something beside the turn has yet to report.
-    pub(super) fn is_accompanied(&self) -> bool {
-        self.agent.beside.is_some_and(Beside::is_open)
-    }
-
-    /// Take in what has come; with `wait`, until everything beside the turn has reported.
-    pub(super) fn hear(&mut self, wait: bool) -> Result<()> {
-        while let Some(beside) = self.agent.beside
-            && let Some(news) = beside.news(wait)?
-        {
-            match news {
-                News::Said { call, text } => (self.sink)(Event::ToolOutput {
-                    call: &call,
-                    text: &text,
-                })?,
-                News::Notice(text) => (self.sink)(Event::Notice(&text))?,
-                News::Report(Report { mark, words, tally }) => {
-                    self.tally.take_in(tally);
-                    self.add(words, &mark)?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// `reply` has no calls while reports are missing: it is no answer. All of them are waited for, and not each one: whoever
-    /// calls nothing has nothing else to do, and each request sends the conversation once more.
-    pub(super) fn await_reports(&mut self, reply: &Reply) -> Result<()> {
-        if !reply.is_blank() {
-            self.session.push(Message::Assistant(reply.clone()))?;
-            self.tell(reply, false)?;
-        }
-        self.hear(true)
-    }
-
-    /// End what goes on beside the turn.
-    pub(super) fn dismiss(&mut self) {
-        if let Some(beside) = self.agent.beside {
-            beside.stop();
-        }
-    }
-
-    /// The turn is over: what was reported too late to be sent is on record all the same, also where nobody is left to tell.
-    pub(super) fn leave(&mut self) -> Result<()> {
-        let mut told = Ok(());
-        while self.is_accompanied() {
-            let heard = self.hear(false);
-            told = told.and(heard);
-        }
-        told
-    }
 }

@@ -3,13 +3,12 @@
 //! Each line stands before the change that it tells of, so that a stop at any instant leaves no change untold. A line
 //! that was not finished tells of a change that was not made.
 
+use super::path_text;
 use crate::sys::store;
 use anyhow::{Context, Result};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 use siphasher::sip128::{Hasher128, SipHasher13};
-use std::ffi::OsString;
 use std::hash::Hasher;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 /// The name of a journal, in the folder of its turn.
@@ -191,35 +190,6 @@ impl Turn {
             Line::Undone(time) => self.undone = Some(time),
             Line::Redone(_) => self.undone = None,
         }
-    }
-}
-
-/// Paths as text where they are text, else as their bytes.
-mod path_text {
-    use super::{
-        Deserialize, Deserializer, OsStrExt, OsString, OsStringExt, Path, PathBuf, Serialize,
-        Serializer,
-    };
-
-    #[derive(Deserialize)]
-    #[serde(untagged)]
-    enum Read {
-        Text(String),
-        Bytes(Vec<u8>),
-    }
-
-    pub(super) fn serialize<S: Serializer>(path: &Path, to: S) -> Result<S::Ok, S::Error> {
-        match path.to_str() {
-            Some(text) => text.serialize(to),
-            None => path.as_os_str().as_bytes().serialize(to),
-        }
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<PathBuf, D::Error> {
-        Ok(match Read::deserialize(from)? {
-            Read::Text(text) => text.into(),
-            Read::Bytes(bytes) => OsString::from_vec(bytes).into(),
-        })
     }
 }
 

@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub mod journal;
+mod path_text;
 pub mod restore;
 
 use journal::{About, State, Turn, digest};

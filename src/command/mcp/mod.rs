@@ -3,7 +3,7 @@
 use crate::cli::mcp::Mcp as Arguments;
 use crate::error::{Exit, Stop, fail, fail_hint};
 use crate::mcp::cache::Cache;
-use crate::mcp::client::{self, Ground};
+use crate::mcp::client::{self, ClientConfig};
 use crate::mcp::offer::Failed;
 use crate::mcp::pin::Pins;
 use crate::mcp::roster::{Look, Roster};
@@ -101,7 +101,7 @@ pub(super) fn within(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
 struct Desk<'w> {
     ctx: &'w Context,
     servers: Vec<Server>,
-    ground: Ground,
+    ground: ClientConfig,
     roster: Roster,
     pins: Pins,
     cache: Cache,
@@ -115,7 +115,7 @@ impl<'w> Desk<'w> {
 
     fn of(ctx: &'w Context, settings: &Settings, offline: bool) -> Self {
         let servers = settings.servers.clone();
-        let ground = Ground {
+        let ground = ClientConfig {
             env: ctx.env.clone(),
             paths: ctx.paths.clone(),
             offline,

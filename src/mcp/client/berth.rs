@@ -1,7 +1,7 @@
 //! The place of one server: nothing until it is needed, then a connection, which all calls share. One that has ended is
 //! made anew for the next call, and a call that never reached the server is made once more.
 
-use super::Ground;
+use super::config::ClientConfig;
 use super::grants;
 use super::host::Host;
 use super::http::{self, Far};
@@ -20,7 +20,7 @@ use crate::sys::store;
 use rmcp::RoleClient;
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, ClientRequest, GetPromptRequest,
-    GetPromptRequestParams, ReadResourceRequest, ReadResourceRequestParams, ServerResult,
+    GetPromptRequestParams, ReadResourceRequest, ReadResourceRequestParams,
 };
 use rmcp::service::{
     ClientInitializeError, Peer, PeerRequestOptions, RunningService, ServiceError, serve_client,
@@ -140,7 +140,7 @@ impl Berth {
     /// What the server offers now.
     pub(super) async fn reach(
         &self,
-        ground: &Ground,
+        ground: &ClientConfig,
         programs: &Arc<Programs>,
     ) -> Result<Arc<Offer>, Failed> {
         self.up(ground, programs).await?;
@@ -151,7 +151,7 @@ impl Berth {
     /// Do what is wished, until `cancel` says that nobody waits.
     pub(super) async fn ask(
         &self,
-        ground: &Ground,
+        ground: &ClientConfig,
         programs: &Arc<Programs>,
         wish: &Wish,
         mut say: Option<Say>,
@@ -185,7 +185,11 @@ impl Berth {
     }
 
     /// The connection, which is made where there is none, with its lists as they are now.
-    async fn up(&self, ground: &Ground, programs: &Arc<Programs>) -> Result<Arc<Live>, Failed> {
+    async fn up(
+        &self,
+        ground: &ClientConfig,
+        programs: &Arc<Programs>,
+    ) -> Result<Arc<Live>, Failed> {
         if let Some(words) = &self.server.unusable {
             return Err(Failed::Unusable(words.clone()));
         }
@@ -258,7 +262,7 @@ impl Drop for StaleAgain<'_> {
 
 async fn connect(
     server: &Server,
-    ground: &Ground,
+    ground: &ClientConfig,
     programs: &Arc<Programs>,
     watch: &Arc<Watch>,
 ) -> Result<Live, Failed> {
@@ -290,7 +294,7 @@ async fn connect(
 /// Start a server that is a program.
 fn start(
     server: &Server,
-    ground: &Ground,
+    ground: &ClientConfig,
     programs: &Arc<Programs>,
     watch: &Arc<Watch>,
 ) -> Result<Streams, Failed> {
@@ -427,7 +431,7 @@ impl Live {
         }
         match result {
             Ok(result) => {
-                let result = value_of(result);
+                let result = said::to_value(result);
                 // A copy of what may be large is made on this thread, which others wait for; there is no other.
                 Ok(wish.answer(&result))
             }
@@ -523,15 +527,6 @@ impl<'w> Listening<'w> {
 impl Drop for Listening<'_> {
     fn drop(&mut self) {
         drop(self.watch.unlisten(&self.token));
-    }
-}
-
-/// A result as the server wrote it, as nearly as can be known.
-pub(super) fn value_of(result: ServerResult) -> Value {
-    match result {
-        ServerResult::CustomResult(result) => result.0,
-        // What was read can be written.
-        other => serde_json::to_value(other).unwrap_or_default(),
     }
 }
 

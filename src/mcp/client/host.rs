@@ -6,7 +6,7 @@
     reason = "the protocol will drop logging and sampling, but servers use the one, and the other has to be refused"
 )]
 
-use super::Answers;
+use super::config::ElicitationHandler;
 use super::said;
 use super::thread::apart;
 use super::watch::{Watch, one_line};
@@ -25,7 +25,7 @@ use std::sync::atomic::Ordering;
 pub(super) struct Host {
     pub(super) server: String,
     pub(super) watch: Arc<Watch>,
-    pub(super) answers: Option<Arc<dyn Answers>>,
+    pub(super) answers: Option<Arc<dyn ElicitationHandler>>,
 }
 
 /// Counts a question for as long as it is before a person.

@@ -482,7 +482,7 @@ pub(super) async fn post(far: &Far, url: &str, body: Vec<u8>) -> Result<(), Fail
 
 #[cfg(test)]
 mod tests {
-    use crate::mcp::client::{Fleet, Ground};
+    use crate::mcp::client::{ClientConfig, Fleet};
     use crate::mcp::offer::{Failed, Piece};
     use crate::settings::servers::{Reached, Remote, Server};
     use crate::sys::env::Env;
@@ -626,7 +626,7 @@ mod tests {
             let env: Env = [("HOME", folder.path().to_str().unwrap())]
                 .into_iter()
                 .collect();
-            let ground = Ground {
+            let ground = ClientConfig {
                 paths: Paths::resolve(&env, None).unwrap(),
                 env,
                 offline: true,

@@ -1,6 +1,5 @@
 //! Ask a server for all that it offers: page by page, no more than is of use, and only what it says it has.
 
-use super::berth::value_of;
 use super::said;
 use super::watch::one_line;
 use crate::mcp::offer::Offer;
@@ -85,7 +84,7 @@ async fn list<T: Serialize>(
     let mut cursor: Option<String> = None;
     for _ in 0..PAGES {
         let page = PaginatedRequestParams::default().with_cursor(cursor.clone());
-        let result = value_of(peer.send_request(ask(page)).await?);
+        let result = said::to_value(peer.send_request(ask(page)).await?);
         for entry in result
             .get(key)
             .and_then(Value::as_array)

@@ -7,11 +7,11 @@
 
 use super::offer::{Answer, Failed, Offer};
 use crate::settings::servers::Server;
-use crate::sys::env::Env;
 use crate::sys::leash;
 use crate::sys::paths::Paths;
 use crate::sys::signal::Patience;
 use berth::{Berth, Cancel, Wish};
+pub use config::{ClientConfig, ElicitationHandler};
 pub use grants::{Grant, Walled, Walls};
 use serde_json::{Map, Value};
 use std::io;
@@ -21,6 +21,7 @@ use stdio::Programs;
 use thread::{Heard, Room, Say};
 
 mod berth;
+mod config;
 mod events;
 mod grants;
 mod host;
@@ -39,12 +40,6 @@ const LAST_WORD: Duration = Duration::from_millis(300);
 /// Sessions at addresses may take so long to be ended. Programs end beside that, in their own time.
 const GOODBYE: Duration = Duration::from_millis(1000);
 
-/// Who is asked what a server wants to know in the middle of a call.
-pub trait Answers: Send + Sync {
-    /// What a person enters into `form`, an object's schema, for `server`, which says `words`. `None` is no.
-    fn enter(&self, server: &str, words: &str, form: &Value) -> Option<Map<String, Value>>;
-}
-
 /// Remove what a server that is a program has kept, and what it said.
 ///
 /// # Errors
@@ -61,19 +56,6 @@ pub fn forget(paths: &Paths, server: &str) -> io::Result<()> {
     gone(std::fs::remove_dir_all(root.join("state").join(name)))
 }
 
-/// What is needed to start and to reach servers.
-#[derive(Clone)]
-pub struct Ground {
-    pub env: Env,
-    pub paths: Paths,
-    /// Nothing beyond this machine is reached.
-    pub offline: bool,
-    /// `None` where nobody can be asked.
-    pub answers: Option<Arc<dyn Answers>>,
-    /// Who puts up the sandboxes of programs. Without that, only those run that the config wants to run in none.
-    pub walls: Option<Arc<dyn Walls>>,
-}
-
 /// The servers of a run. The last of its copies ends them.
 #[derive(Clone)]
 pub struct Fleet(Arc<Inner>);
@@ -81,14 +63,14 @@ pub struct Fleet(Arc<Inner>);
 struct Inner {
     servers: Vec<Server>,
     berths: Vec<Arc<Berth>>,
-    ground: Ground,
+    ground: ClientConfig,
     room: Mutex<Option<Room>>,
     programs: Arc<Programs>,
 }
 
 impl Fleet {
     /// Those of `servers` that are not disabled. Nothing is started.
-    pub fn new(servers: &[Server], ground: Ground) -> Self {
+    pub fn new(servers: &[Server], ground: ClientConfig) -> Self {
         let used = servers.iter().filter(|server| !server.disabled);
         let servers: Vec<Server> = used.cloned().collect();
         let berth = |server: &Server| Arc::new(Berth::new(server.clone()));
@@ -321,7 +303,7 @@ impl Drop for Inner {
 
 #[cfg(test)]
 mod tests {
-    use super::{Failed, Fleet, Ground};
+    use super::{ClientConfig, Failed, Fleet};
     use crate::mcp::offer::Piece;
     use crate::settings::servers::{Reached, Remote, Server};
     use crate::settings::{Config, Overrides, Settings};
@@ -455,7 +437,7 @@ for line in sys.stdin:
         let paths = Paths::resolve(&env, None).unwrap();
         Fleet::new(
             &servers,
-            Ground {
+            ClientConfig {
                 env,
                 paths,
                 offline: false,
@@ -511,7 +493,7 @@ for line in sys.stdin:
     #[test]
     fn a_person_is_asked_where_there_is_one_and_has_all_the_time() {
         struct Slow;
-        impl super::Answers for Slow {
+        impl super::ElicitationHandler for Slow {
             fn enter(&self, server: &str, words: &str, form: &Value) -> Option<Map<String, Value>> {
                 assert_eq!((server, words), ("fake", "who?"));
                 assert_eq!(form["properties"]["name"]["type"], "string");

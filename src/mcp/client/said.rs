@@ -5,6 +5,7 @@ use crate::mcp::offer::{Answer, Argument, Hints, Offered, Piece, Prompt, Resourc
 use base64::Engine;
 use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use rmcp::model::ServerResult;
 use serde_json::Value;
 
 /// The most text of one answer that is kept: no model reads as much, and it is held in memory.
@@ -38,6 +39,15 @@ fn list<'v>(value: &'v Value, key: &str) -> impl Iterator<Item = &'v Value> {
         .and_then(Value::as_array)
         .into_iter()
         .flatten()
+}
+
+/// A result as the server wrote it, as nearly as can be known.
+pub(super) fn to_value(result: ServerResult) -> Value {
+    match result {
+        ServerResult::CustomResult(result) => result.0,
+        // What was read can be written.
+        other => serde_json::to_value(other).unwrap_or_default(),
+    }
 }
 
 /// A tool of a list; `None` where it has no name.

@@ -13,7 +13,7 @@ use crate::ops::model;
 use crate::ops::permissions::Grants;
 use crate::ops::skills as skills_of;
 use crate::ops::toolset;
-use crate::ops::toolset::without_turn as scene;
+use crate::ops::turn_setup::without_turn as scene;
 use crate::policy::Sandbox;
 use crate::session;
 use crate::settings::Config;
@@ -279,7 +279,7 @@ fn tried(ctx: &Context, look: &Look) -> Result<Finding> {
             .hint("`--sandbox off` runs them all the same, without one")
             .exit(Exit::NoSandbox));
     }
-    let exec = toolset::exec(ctx, look.settings, policy, &scene.common.files);
+    let exec = toolset::exec(ctx, look.settings, policy, &scene.shared.files);
     let mut fence = exec.fence().context("set the sandbox up")?;
     // As for one that may change something: then its mounts are better than none.
     fence.hides = true;

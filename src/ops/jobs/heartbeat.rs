@@ -218,7 +218,7 @@ fn decide(
         schema: None,
     };
     let reply = chosen
-        .answers
+        .provider
         .reply(&request, &mut |delta| report.tell(delta.event("")))
         .map_err(|error| without_turn(error.into_failure(), "the look at HEARTBEAT.md"))?;
     // No call is no: a model that only talks has found nothing to do.

@@ -55,17 +55,11 @@ pub(crate) struct Given {
 pub(crate) fn cast_of(ctx: &Context, terms: &Terms) -> Result<Given> {
     let ctx = &with_config(ctx, terms);
     let grants = grants_of(terms)?;
-    let mut flags = Overrides {
+    let overrides = Overrides {
         model: terms.model.clone(),
         ..Overrides::default()
     };
-    let mut settings = ctx.settings_with(flags.clone())?;
-    let profile = permissions::profile(ctx, &grants, &settings)?;
-    if profile.model.is_some() || profile.max_iterations.is_some() {
-        flags.model = flags.model.or_else(|| profile.model.clone());
-        flags.max_iterations = profile.max_iterations;
-        settings = ctx.settings_with(flags)?;
-    }
+    let (mut settings, profile) = permissions::settings_with_profile(ctx, &grants, overrides)?;
     // Where a command happened to be typed means nothing to cron.
     settings.directory = Directory::Workspace;
     let workspace = Real::default().of(&permissions::absolute(&settings.workspace));

@@ -8,7 +8,7 @@ use crate::cron::record::{Folder, Outcome, Record, Spent, Stamps, Started, Trigg
 use crate::cron::schedule::{CatchUp, Verdict};
 use crate::cron::store::Store;
 use crate::error::{Exit, exit_of, fail, fail_hint, hint_of};
-use crate::ops::agent_turn::{self, JobTurn, TurnOutcome};
+use crate::ops::agent_turn::{self, TurnOutcome, origin::JobTurn};
 use crate::ops::context::Context;
 use crate::ops::jobs::crontab_sync::{self, JobFilter};
 use crate::ops::jobs::delivery::{self, Given};
@@ -232,7 +232,7 @@ impl Work<'_> {
             (exit, _) => exit,
         };
         if let Some(gone) = &came.gone {
-            gone.tidy(ctx);
+            gone.finish(ctx);
         }
         // Whoever asked for it and sees no answer is told why; cron, which is no terminal, would mail that.
         let silence = match record.outcome {

@@ -11,7 +11,7 @@ use crate::guard::repeats::Repeats;
 use crate::history::ends::ends;
 use crate::message::{Part, User, plain_text};
 use crate::ops::model;
-use crate::ops::toolset;
+use crate::ops::subagent_setup;
 use crate::prompt;
 use crate::report::{cut, hint, refusal};
 use crate::session::Session;
@@ -65,7 +65,7 @@ fn work(crew: &Crew, job: &Job, limit: u32, say: &dyn Fn(News)) -> Result<Ending
     let mut names = stage.tools.clone();
     names.retain(|name| !NOT_THEIRS.contains(&name.as_str()));
     let parallel = inner.arguments.max_parallel as usize;
-    let (toolbox, system) = toolset::prepare_subagent(
+    let (toolbox, system) = subagent_setup::prepare_subagent(
         &inner.ctx,
         settings,
         &job.policy,
@@ -81,7 +81,7 @@ fn work(crew: &Crew, job: &Job, limit: u32, say: &dyn Fn(News)) -> Result<Ending
     }
     let mut agent = Agent {
         system: &system,
-        provider: chosen.answers.as_ref(),
+        provider: chosen.provider.as_ref(),
         toolbox: &toolbox,
         guards: &mut guards,
         model: &chosen.model,

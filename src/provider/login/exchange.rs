@@ -2,7 +2,7 @@
 //!
 //! Servers repeat what they were sent, so nothing of that comes into an error of ours.
 
-use super::{Endpoints, Prompt, Vendor};
+use super::vendor::{Endpoints, Prompt, Vendor};
 use crate::error::{Exit, Hinted, Stop, exit_of, fail, fail_hint};
 use crate::sys::clock::Clock;
 use crate::sys::http::{self, Http};

@@ -4,7 +4,8 @@
 //! hour and names the address that goes with the account's plan. Copilot lets in nothing but editors that it knows.
 
 use super::exchange::{Sent, Server, Told, Word};
-use super::{Access, Login, MARGIN, Prompt, expires};
+use super::token::{Access, Login, MARGIN, expires};
+use super::vendor::Prompt;
 use crate::error::{Exit, fail};
 use crate::sys::http;
 use crate::sys::secret::Secret;

@@ -4,7 +4,8 @@
 //! which is then exchanged as a browser's would be. Each renewal names the next one, and the old one is worth nothing.
 
 use super::exchange::{Sent, Server, Told, Word};
-use super::{Access, Login, Prompt, expires};
+use super::token::{Access, Login, expires};
+use super::vendor::Prompt;
 use crate::error::{Exit, fail_hint};
 use crate::sys::secret::Secret;
 use anyhow::Result;

@@ -1,6 +1,7 @@
 //! Where logins are kept: a file for each provider, its owner's alone, replaced as a whole and under a lock.
 
-use super::{Login, Vendor};
+use super::token::Login;
+use super::vendor::Vendor;
 use crate::error::{Exit, exit_of, fail_hint};
 use crate::sys::clock::Clock;
 use crate::sys::secret::{self, Secret};
@@ -126,7 +127,8 @@ fn path(vendor: Vendor, folder: &Path) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::{path, read, write};
-    use crate::provider::login::{Login, Vendor};
+    use crate::provider::login::token::Login;
+    use crate::provider::login::vendor::Vendor;
     use crate::sys::secret::Secret;
 
     #[test]

@@ -1,8 +1,10 @@
 //! Who is asked. The choice is nanobot's own: a config that was made for it finds the same provider, address and model.
 //! What we add comes after: keys in variables and credentials.
 
+use super::config::{KeySource, ProviderConfig};
+use super::entry::{Entry, Format, Kind, Strip};
 use super::facts::{self, Facts, Prices};
-use super::{Block, Entry, Format, KeySource, Kind, Strip, TABLE, entry, plain};
+use super::table::{TABLE, entry, plain};
 use crate::error::{Exit, fail, fail_hint};
 use crate::provider::quirks::{NONE, Quirks, Thinking, reasons};
 use crate::sys::env::Env;
@@ -21,7 +23,7 @@ pub struct Wanted<'a> {
     /// The model was named by somebody, and is not our default.
     pub model_given: bool,
     /// Blocks by their names as written.
-    pub blocks: &'a BTreeMap<String, Block>,
+    pub blocks: &'a BTreeMap<String, ProviderConfig>,
     pub env: &'a Env,
 }
 
@@ -133,7 +135,7 @@ fn is_in(word: &str, model: &str) -> bool {
     }
 }
 
-fn block<'a>(wanted: &'a Wanted<'_>, name: &str) -> Option<&'a Block> {
+fn block<'a>(wanted: &'a Wanted<'_>, name: &str) -> Option<&'a ProviderConfig> {
     let found = wanted
         .blocks
         .iter()
@@ -188,7 +190,7 @@ struct Found {
 /// The key of the provider `name`, which has the rules of `entry` and is at `base`.
 fn key(
     name: &str,
-    block: &Block,
+    block: &ProviderConfig,
     entry: Option<&'static Entry>,
     base: &str,
     env: &Env,
@@ -229,7 +231,7 @@ pub struct Standing {
 }
 
 /// How things stand with the provider `name`, given what is configured of all of them.
-pub fn standing(name: &str, blocks: &BTreeMap<String, Block>, env: &Env) -> Standing {
+pub fn standing(name: &str, blocks: &BTreeMap<String, ProviderConfig>, env: &Env) -> Standing {
     let wanted = Wanted {
         provider: name,
         model: "",
@@ -262,75 +264,30 @@ pub fn standing(name: &str, blocks: &BTreeMap<String, Block>, env: &Env) -> Stan
 fn named(wanted: &Wanted<'_>, name: &str) -> Result<Choice> {
     let block = block(wanted, name).cloned().unwrap_or_default();
     let entry = entry(name);
-    match entry {
-        Some(Entry {
-            kind: Kind::Unbuilt,
-            label,
-            ..
-        }) => {
-            let cause = format!("{label} is not built into this release");
-            return Err(fail_hint(
-                Exit::Config,
-                cause,
-                "`nanobot model list` names the others",
-            ));
-        }
-        None if block.base.is_none() => {
-            return Err(fail_hint(
-                Exit::Config,
-                format!("there is no provider `{name}`"),
-                format!("nanobot config set providers.{name}.apiBase https://…"),
-            ));
-        }
-        _ => {}
+    if let Some(entry) = entry.filter(|entry| entry.kind == Kind::Unbuilt) {
+        return Err(fail_hint(
+            Exit::Config,
+            format!("{} is not built into this release", entry.label),
+            "`nanobot model list` names the others",
+        ));
     }
     // A key or an address that gives a gateway away: its rules are in force, whatever the block is called.
     let rules = entry.map(|entry| gateway(&block, entry).unwrap_or(entry));
-    let own_base = rules.map_or("", |entry| entry.base);
-    let base = block.base.clone().unwrap_or_else(|| own_base.to_owned());
-    if base.is_empty() {
-        return Err(fail_hint(
-            Exit::Config,
-            format!("no address for provider `{name}`"),
-            format!("nanobot config set providers.{name}.apiBase https://…"),
-        ));
-    }
+    let base = base(name, &block, rules)?;
     let base_given = block.base.is_some();
     let (key, key_place) = match key(name, &block, rules, &base, wanted.env) {
         Some(Found { key, place, .. }) => (Some(key), place),
+        None if needs_key(rules, &base) => return Err(no_key(name, rules)),
         None => (None, "nowhere: none is set".into()),
     };
-    let needs_key = rules.is_some_and(|entry| {
-        matches!(entry.kind, Kind::Standard | Kind::Gateway) && host(&base) == host(entry.base)
-    });
-    if key.is_none() && needs_key {
-        let variable = rules.and_then(|entry| entry.key_variables.first());
-        return Err(fail_hint(
-            Exit::Config,
-            format!("no key for provider `{name}`"),
-            format!(
-                "`nanobot onboard`, or set {}",
-                variable.unwrap_or(&"its key's variable")
-            ),
-        ));
-    }
     let model = match entry {
         Some(entry) if !wanted.model_given => entry.model,
         _ => wanted.model,
     };
     let model = wire_model(model, name, rules);
     let format = format(name, block.api_type.as_deref(), rules, &base, &model)?;
-    let anthropic = format == Format::Anthropic;
-    let mut quirks = rules
-        .map_or(NONE, |entry| entry.quirks)
-        .of_model(&model, anthropic);
-    if let Some(style) = &block.thinking_style {
-        quirks.thinking = thinking(name, style)?;
-    }
-    // Gateways pass the marks on; of other servers nobody knows.
-    let passes_on = rules.is_some_and(|entry| entry.kind == Kind::Gateway);
-    quirks.cache_marks &= anthropic || passes_on;
     let facts = facts::of(&model);
+    let mut quirks = quirks(name, &block, rules, &model, format)?;
     quirks.no_images = facts.is_some_and(|facts| !facts.images());
     let prices = facts::prices(rules, &model);
     Ok(Choice {
@@ -352,8 +309,60 @@ fn named(wanted: &Wanted<'_>, name: &str) -> Result<Choice> {
     })
 }
 
+/// The base URL of the provider `name`, from the config or the table.
+fn base(name: &str, block: &ProviderConfig, rules: Option<&Entry>) -> Result<String> {
+    let own_base = rules.map_or("", |entry| entry.base);
+    let base = block.base.as_deref().unwrap_or(own_base);
+    if !base.is_empty() {
+        return Ok(base.to_owned());
+    }
+    let cause = match rules.is_none() && block.base.is_none() {
+        true => format!("there is no provider `{name}`"),
+        false => format!("no address for provider `{name}`"),
+    };
+    let hint = format!("nanobot config set providers.{name}.apiBase https://…");
+    Err(fail_hint(Exit::Config, cause, hint))
+}
+
+/// True if the vendor requires a key. Servers at other addresses may not.
+fn needs_key(rules: Option<&Entry>, base: &str) -> bool {
+    rules.is_some_and(|entry| {
+        matches!(entry.kind, Kind::Standard | Kind::Gateway) && host(base) == host(entry.base)
+    })
+}
+
+fn no_key(name: &str, rules: Option<&Entry>) -> anyhow::Error {
+    let variable = rules.and_then(|entry| entry.key_variables.first());
+    let variable = variable.unwrap_or(&"its key's variable");
+    fail_hint(
+        Exit::Config,
+        format!("no key for provider `{name}`"),
+        format!("`nanobot onboard`, or set {variable}"),
+    )
+}
+
+/// The quirks of `model` at this provider.
+fn quirks(
+    name: &str,
+    block: &ProviderConfig,
+    rules: Option<&Entry>,
+    model: &str,
+    format: Format,
+) -> Result<Quirks> {
+    let anthropic = format == Format::Anthropic;
+    let of_provider = rules.map_or(NONE, |entry| entry.quirks);
+    let mut quirks = of_provider.of_model(model, anthropic);
+    if let Some(style) = &block.thinking_style {
+        quirks.thinking = thinking(name, style)?;
+    }
+    // Gateways pass the marks on; of other servers nobody knows.
+    let passes_on = rules.is_some_and(|entry| entry.kind == Kind::Gateway);
+    quirks.cache_marks &= anthropic || passes_on;
+    Ok(quirks)
+}
+
 /// The gateway that a block of another vendor's really leads to.
-fn gateway(block: &Block, entry: &Entry) -> Option<&'static Entry> {
+fn gateway(block: &ProviderConfig, entry: &Entry) -> Option<&'static Entry> {
     if entry.kind != Kind::Standard {
         return None;
     }
@@ -493,7 +502,7 @@ fn nobody(wanted: &Wanted<'_>) -> anyhow::Error {
 mod tests {
     use super::{Wanted, choose};
     use crate::error::{Exit, exit_of};
-    use crate::provider::registry::{Block, Format, KeySource, Kind, TABLE};
+    use crate::provider::registry::{Format, KeySource, Kind, ProviderConfig, TABLE};
     use crate::sys::env::Env;
     use crate::sys::secret::Secret;
     use std::collections::BTreeMap;
@@ -505,13 +514,13 @@ mod tests {
         model: &str,
     ) -> Result<String, Exit> {
         let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
-        let blocks: BTreeMap<String, Block> = blocks
+        let blocks: BTreeMap<String, ProviderConfig> = blocks
             .iter()
             .map(|(name, key, base)| {
-                let block = Block {
+                let block = ProviderConfig {
                     key: some(key).map(|key| KeySource::Text(Secret::new(key))),
                     base: some(base),
-                    ..Block::default()
+                    ..ProviderConfig::default()
                 };
                 ((*name).to_owned(), block)
             })

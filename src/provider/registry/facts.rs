@@ -1,7 +1,7 @@
 //! What is known of models: windows, limits, abilities, prices. Facts age: the config can say better, and what is not
 //! here is unknown, never guessed. As the vendors and LiteLLM 1.109.1 list them, in November 2026.
 
-use super::{Entry, Kind};
+use super::entry::{Entry, Kind};
 use crate::provider::quirks::bare;
 
 /// What is known of a model, and of those that bear its name with a date.

@@ -1,7 +1,7 @@
 //! The providers: one entry each, and adding one is adding an entry. In the order in which they are considered, which is
 //! that of nanobot's own table; the addresses are those that the vendors document.
 
-use super::{Entry, Format, Kind, Strip};
+use super::entry::{Entry, Format, Kind, Strip};
 use crate::provider::quirks::{
     CODEX, DEEPSEEK, ENABLE_THINKING, KIMI, MISTRAL, OPENAI, OPENROUTER, REASONING_SPLIT, SCHEMAS,
     THINKING_TYPE, VOLCENGINE,
@@ -271,3 +271,16 @@ pub const TABLE: &[Entry] = &[
         keywords: &["assemblyai"], ..USUAL
     },
 ];
+
+/// The entry of that name, in any spelling.
+pub fn entry(name: &str) -> Option<&'static Entry> {
+    TABLE.iter().find(|entry| plain(entry.name) == plain(name))
+}
+
+/// A name without the ways to write it: `lmStudio`, `lm-studio` and `lm_studio` are one.
+pub fn plain(name: &str) -> String {
+    name.chars()
+        .filter(char::is_ascii_alphanumeric)
+        .collect::<String>()
+        .to_lowercase()
+}

@@ -2,14 +2,11 @@
 //! server: reasoning comes back encrypted, is kept with the reply, and is sent again. The format is the one of
 //! <https://platform.openai.com/docs/api-reference/responses>.
 
-use super::Request;
 use super::quirks::Quirks;
-use super::reading;
-use super::wire::Dialect;
-use serde_json::{Map, Value};
 
 mod body;
 mod draft;
+mod wire_format;
 
 /// What opaque pieces of this format are marked with.
 const WIRE: &str = "responses";
@@ -21,18 +18,4 @@ pub struct Responses {
     pub most: Option<u32>,
     /// The model reasons: only then its encrypted reasoning may be asked for.
     pub reasons: bool,
-}
-
-impl Dialect for Responses {
-    fn path(&self) -> &'static str {
-        "/responses"
-    }
-
-    fn body(&self, request: &Request<'_>, stream: bool) -> Map<String, Value> {
-        body::of(request, self, stream)
-    }
-
-    fn draft(&self, request: &Request<'_>) -> Box<dyn reading::Draft> {
-        Box::new(draft::Draft::new(request))
-    }
 }

@@ -1,7 +1,7 @@
 //! The two tools of ours that speak to servers: one for what they have to read, one for their prompts. Both list what there
 //! is where nothing is named.
 
-use super::{Means, given};
+use super::call::{Means, given};
 use crate::mcp::name::{PROMPT, RESOURCE};
 use crate::mcp::offer::{Prompt, Resource};
 use crate::mcp::words::{line, short};

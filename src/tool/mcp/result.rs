@@ -35,71 +35,20 @@ pub fn output(server: &str, answer: Answer, limits: Limits, env: &Env) -> Result
         structured,
         is_error,
     } = answer;
-    let mut texts: Vec<String> = Vec::new();
-    let mut images: Vec<Part> = Vec::new();
+    let mut content = Content {
+        server,
+        limits,
+        env,
+        texts: Vec::new(),
+        images: Vec::new(),
+    };
     let has_text = pieces.iter().any(|piece| matches!(piece, Piece::Text(_)));
     for piece in pieces {
-        match piece {
-            Piece::Text(text) => texts.push(clean(&text)),
-            Piece::Image { kind, bytes } => {
-                let shown = match images.len() < IMAGES {
-                    true => image(server, &bytes, limits, env),
-                    false => Err(format!("more than {IMAGES} are not shown")),
-                };
-                match shown {
-                    Ok((image, notes)) => {
-                        images.push(image);
-                        texts.extend(notes);
-                    }
-                    Err(why) => texts.push(format!(
-                        "[an image that cannot be shown: {}, {}; {why}]",
-                        line(&kind, 40),
-                        size_in_words(bytes.len() as u64)
-                    )),
-                }
-            }
-            Piece::Audio { kind, bytes } => texts.push(format!(
-                "[a sound, which is not passed on: {}, {}]",
-                line(&kind, 40),
-                size_in_words(bytes as u64)
-            )),
-            Piece::Resource { uri, text, .. } => {
-                texts.push(block("resource", Some(&line(&uri, 500)), &clean(&text)));
-            }
-            Piece::Blob { uri, kind, bytes } => {
-                let is_image = image_type(&bytes).is_some() && images.len() < IMAGES;
-                let shown = is_image.then(|| image(server, &bytes, limits, env));
-                if let Some(Ok((image, notes))) = shown {
-                    images.push(image);
-                    texts.extend(notes);
-                    continue;
-                }
-                texts.push(format!(
-                    "[what stands at {} is no text: {}, {}]",
-                    line(&uri, 500),
-                    line(kind.as_deref().unwrap_or("of no stated kind"), 40),
-                    size_in_words(bytes.len() as u64)
-                ));
-            }
-            Piece::Link {
-                uri,
-                name,
-                description,
-            } => texts.push(
-                format!(
-                    "[{}: {}] {}",
-                    line(&name, 100),
-                    line(&uri, 500),
-                    line(&description, 300)
-                )
-                .trim_end()
-                .to_owned(),
-            ),
-            Piece::Said { role, text } => {
-                texts.push(format!("{}: {}", line(&role, 20), clean(&text)));
-            }
-        }
+        content.add(piece);
     }
+    let Content {
+        mut texts, images, ..
+    } = content;
     if let Some(value) = structured.filter(|_| !has_text) {
         texts.push(clean(&format!("{value:#}")));
     }
@@ -124,6 +73,75 @@ pub fn output(server: &str, answer: Answer, limits: Limits, env: &Env) -> Result
             lacking: None,
             changes: None,
         }),
+    }
+}
+
+/// The texts and images of an answer.
+struct Content<'a> {
+    server: &'a str,
+    limits: Limits,
+    env: &'a Env,
+    texts: Vec<String>,
+    images: Vec<Part>,
+}
+
+impl Content<'_> {
+    fn add(&mut self, piece: Piece) {
+        let text = match piece {
+            Piece::Text(text) => clean(&text),
+            Piece::Image { kind, bytes } => match self.add_image(&bytes) {
+                Ok(()) => return,
+                Err(why) => format!(
+                    "[an image that cannot be shown: {}, {}; {why}]",
+                    line(&kind, 40),
+                    size_in_words(bytes.len() as u64)
+                ),
+            },
+            Piece::Audio { kind, bytes } => format!(
+                "[a sound, which is not passed on: {}, {}]",
+                line(&kind, 40),
+                size_in_words(bytes as u64)
+            ),
+            Piece::Resource { uri, text, .. } => {
+                block("resource", Some(&line(&uri, 500)), &clean(&text))
+            }
+            Piece::Blob { bytes, .. }
+                if image_type(&bytes).is_some() && self.add_image(&bytes).is_ok() =>
+            {
+                return;
+            }
+            Piece::Blob { uri, kind, bytes } => format!(
+                "[what stands at {} is no text: {}, {}]",
+                line(&uri, 500),
+                line(kind.as_deref().unwrap_or("of no stated kind"), 40),
+                size_in_words(bytes.len() as u64)
+            ),
+            Piece::Link {
+                uri,
+                name,
+                description,
+            } => format!(
+                "[{}: {}] {}",
+                line(&name, 100),
+                line(&uri, 500),
+                line(&description, 300)
+            )
+            .trim_end()
+            .to_owned(),
+            Piece::Said { role, text } => format!("{}: {}", line(&role, 20), clean(&text)),
+        };
+        self.texts.push(text);
+    }
+
+    /// Add an image, and notes on how it was converted.
+    fn add_image(&mut self, bytes: &[u8]) -> Result<(), String> {
+        if self.images.len() >= IMAGES {
+            return Err(format!("more than {IMAGES} are not shown"));
+        }
+        let (image, notes) = image(self.server, bytes, self.limits, self.env)?;
+        self.images.push(image);
+        self.texts.extend(notes);
+        Ok(())
     }
 }
 

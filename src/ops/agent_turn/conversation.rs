@@ -1,0 +1,83 @@
+//! The session of a turn: which one it is, and whether the turn can begin in it.
+
+use super::request::{ChatCommand, TurnRequest};
+use crate::error::{Exit, fail_hint};
+use crate::ops::context::Context;
+use crate::ops::turn_options::{DryRunForm, TurnOptions};
+use crate::report::Report;
+use crate::session::{self, Place, Session};
+use anyhow::Result;
+
+/// Opens the session for the turn, and waits for its lock.
+pub(crate) fn open(
+    ctx: &Context,
+    options: &TurnOptions,
+    request: &TurnRequest,
+    place: &Place,
+    report: &mut Report,
+) -> Result<Session> {
+    let key = request.key.as_str();
+    // Only another run's lock takes time there.
+    let mut notice = |text: &str| {
+        report.notice(text);
+        report.wait("giving up", options.wait);
+    };
+    let stores_nothing = options.ephemeral
+        || (options.is_dry_run_or_replay() && options.session.is_none())
+        || options.dry_run.is_some();
+    if stores_nothing {
+        let source = options.fork.as_ref().or(options.session.as_ref());
+        return match source {
+            Some(source) => Ok(Session::read(place, source, &mut notice)?.under(key)),
+            None => Ok(Session::ephemeral(
+                key,
+                request.settings.max_tool_result_chars,
+            )),
+        };
+    }
+    let Some(source) = &options.fork else {
+        return Session::open(place, key, options.wait, &mut notice);
+    };
+    // As `session fork` does it, so that the copy has the whole log, and a summary where there is one.
+    session::fork(place, source, key, None)?;
+    let session = Session::open(place, key, options.wait, &mut notice)?;
+    if options.session.is_none() && !ctx.quiet {
+        report.notice(&format!("the copy of `{source}` is `{key}`"));
+    }
+    Ok(session)
+}
+
+/// # Errors
+/// The turn has nothing to send, or cannot begin in this session: status 2 or 66.
+pub(crate) fn check_request(
+    options: &TurnOptions,
+    request: &TurnRequest,
+    session: &Session,
+) -> Result<()> {
+    if matches!(request.command, Some(ChatCommand::Compact(_))) && session.interrupted() {
+        return Err(fail_hint(
+            Exit::Usage,
+            "the last turn was interrupted, and a summary would end it",
+            "`nanobot agent --resume`, or `--new`",
+        ));
+    }
+    let shows_context = matches!(
+        options.dry_run,
+        Some(DryRunForm::Table | DryRunForm::TableJson)
+    );
+    if request.parts.is_empty() && !options.resume && !shows_context {
+        return Err(fail_hint(
+            Exit::NoInput,
+            "no message",
+            "`nanobot agent -m \"…\"`, or pipe some text in",
+        ));
+    }
+    if options.resume && request.parts.is_empty() && !session.interrupted() {
+        return Err(fail_hint(
+            Exit::NoInput,
+            format!("session `{}` has no interrupted turn", session.key()),
+            "a message with `-m`: its last turn has ended",
+        ));
+    }
+    Ok(())
+}

@@ -1,0 +1,167 @@
+//! Runs a prepared turn, and does what belongs to its end: usage, memory provenance, pruning.
+
+use super::prepare::PreparedTurn;
+use crate::event::StopReason;
+use crate::guard::compaction::Compaction;
+use crate::guard::iterations::Iterations;
+use crate::guard::lost::Lost;
+use crate::guard::plan::Plan;
+use crate::guard::repeats::Repeats;
+use crate::guard::warning::Warning;
+use crate::history::spawned;
+use crate::ledger::Account;
+use crate::memory::Memory;
+use crate::ops::after_turn::{self, Afterwards};
+use crate::ops::context::Context;
+use crate::ops::model::{self, ModelHandle};
+use crate::ops::subagents::Stage;
+use crate::ops::tool_usage::Watch;
+use crate::ops::turn_options::TurnOptions;
+use crate::report::Report;
+use crate::session::{self, Place, consolidation};
+use crate::settings::Settings;
+use crate::turn::agent::Agent;
+use crate::turn::ending::Ending;
+use crate::turn::guard::Guard;
+use crate::turn::{self, compact};
+use anyhow::Result;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long labelling the memory waits for another run that is changing it.
+const MEMORY_LOCK_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Asks the model until the turn ends.
+pub(crate) fn execute(
+    ctx: &Context,
+    options: &TurnOptions,
+    prepared: &mut PreparedTurn,
+    model: &ModelHandle,
+    account: &Account,
+    report: &mut Report,
+) -> Ending {
+    let settings = &prepared.settings;
+    let sampling = model::sampling(&settings.asked[0]);
+    let mut guards = guards(settings, model.context, prepared.reads_only);
+    let mut agent = Agent {
+        system: &prepared.system,
+        provider: model.provider.as_ref(),
+        toolbox: &prepared.setup.toolbox,
+        guards: &mut guards,
+        model: &model.model,
+        sampling: &sampling,
+        answer: prepared
+            .schema
+            .as_ref()
+            .map(|schema| schema as &dyn turn::agent::Answer),
+        beside: Some(&prepared.subagents),
+    };
+    let session = &mut prepared.session;
+    let setup = &prepared.setup;
+    session.begin(&report.stamp.turn);
+    let servers: Vec<&str> = settings.servers.iter().map(|it| it.name.as_str()).collect();
+    let mut usage = Watch::new(setup, &servers);
+    let tools = setup.toolbox.specs().iter();
+    let running_subagents = prepared.subagents.open(Stage {
+        common: setup.shared.clone(),
+        policy: Arc::clone(&setup.policy),
+        tools: tools.map(|spec| spec.name.clone()).collect(),
+        chosen: model.clone(),
+        account: account.clone(),
+        last: spawned::last_number(session.messages()),
+    });
+    let mut sink = |event: crate::event::Event<'_>| {
+        usage.see(setup, &event);
+        report.tell(event)
+    };
+    let ending = match &prepared.compaction {
+        Some(instructions) => compact::now(&mut agent, session, instructions.as_deref(), &mut sink),
+        None => turn::run(&mut agent, session, prepared.message.take(), &mut sink),
+    };
+    drop(running_subagents);
+    if !options.is_dry_run_or_replay()
+        && let Err(error) = usage.record(ctx, account, &ending.tally)
+    {
+        // The answer is out, and a number that is too small is no failure.
+        report.notice(&format!("what was used is not written down: {error:#}"));
+    }
+    ending
+}
+
+/// The guards of a turn, in the order in which they are asked. Budgets wrap the provider instead.
+fn guards(settings: &Settings, context: u32, reads_only: bool) -> Vec<Box<dyn Guard>> {
+    let mut guards: Vec<Box<dyn Guard>> = vec![
+        Box::new(Iterations {
+            limit: settings.max_tool_iterations,
+        }),
+        // Before compaction: a turn that is about to end is not compacted.
+        Box::new(Repeats),
+        Box::new(Lost::default()),
+    ];
+    let output = settings.asked[0].max_tokens;
+    if let Some(threshold) = settings.compaction.at(context, output) {
+        guards.push(Box::new(Compaction { threshold }));
+        if settings.compaction.warns {
+            guards.push(Box::new(Warning { threshold }));
+        }
+    }
+    // Last: it says again what a compaction removed.
+    guards.push(Box::new(Plan { reads_only }));
+    guards
+}
+
+/// What the turn changed of the memory: compared with this, to label what untrusted content may have written.
+pub(crate) struct MemoryWatch {
+    memory: Memory,
+    before: Vec<u8>,
+}
+
+impl MemoryWatch {
+    pub(crate) fn start(ctx: &Context, settings: &Settings) -> Result<Self> {
+        let memory = Memory::new(&settings.workspace, &ctx.clock);
+        let before = memory.read()?.unwrap_or_default();
+        Ok(Self { memory, before })
+    }
+
+    /// Labels the new version of the memory where the conversation held untrusted content. A tool or a command may have
+    /// changed it.
+    fn label(&self, place: &Place, untrusted: &str) -> Result<()> {
+        if self.memory.read()?.unwrap_or_default() == self.before {
+            return Ok(());
+        }
+        let mut advance =
+            |key: &str, from, to| consolidation::advance(place, key, from, to).map(drop);
+        let held = self
+            .memory
+            .hold(MEMORY_LOCK_TIMEOUT, &mut || {}, &mut advance)?;
+        held.label(&self.before, untrusted)
+    }
+}
+
+/// Does what belongs to the end of a turn. The answer is out by then, so that a failure here is only added to it.
+/// Returns the work that is left for later.
+pub(crate) fn finish(
+    options: &TurnOptions,
+    prepared: &PreparedTurn,
+    model: &ModelHandle,
+    place: &Place,
+    memory: &MemoryWatch,
+    (ending, report): (&mut Ending, &mut Report),
+) -> Option<Afterwards> {
+    let is_answered = ending.cause == StopReason::Answered && ending.error.is_none();
+    let work = is_answered
+        .then(|| after_turn::due(options, &prepared.settings, &prepared.session, Some(model)))
+        .flatten();
+    if let Some(untrusted) = prepared.setup.shared.seen.untrusted()
+        && let Err(error) = memory.label(place, &untrusted)
+    {
+        let error = error.context("note that the memory may be a stranger's");
+        ending.error.get_or_insert(error);
+    }
+    if prepared.session.key().starts_with("pipe:")
+        && let Err(error) = session::prune(place)
+    {
+        report.notice(&format!("old sessions stay: {error:#}"));
+    }
+    work
+}

@@ -1,0 +1,59 @@
+//! Where a turn comes from: a command line, a job, or the REPL.
+
+use crate::mcp::client::ElicitationHandler;
+use crate::policy::Policy;
+use crate::sys::terminal::Terminal;
+use crate::tool::ask_user::Person;
+use std::cell::RefCell;
+use std::sync::Arc;
+
+/// Where a turn comes from.
+pub(crate) enum TurnOrigin<'a> {
+    CommandLine,
+    Job(JobTurn<'a>),
+    Repl(&'a ReplContext),
+}
+
+impl<'a> TurnOrigin<'a> {
+    pub(crate) fn job(&self) -> Option<&JobTurn<'a>> {
+        match self {
+            Self::Job(job) => Some(job),
+            Self::CommandLine | Self::Repl(_) => None,
+        }
+    }
+
+    pub(crate) fn repl(&self) -> Option<&ReplContext> {
+        match self {
+            Self::Repl(context) => Some(context),
+            Self::CommandLine | Self::Job(_) => None,
+        }
+    }
+}
+
+/// A turn that a job runs, and that no person typed.
+pub(crate) struct JobTurn<'a> {
+    /// The job's id, for the ledger.
+    pub(crate) id: &'a str,
+    /// A section of the system prompt about the job.
+    pub(crate) job_prompt: &'a str,
+    /// Upper bound on the run's permissions.
+    pub(crate) policy_limit: Option<&'a Policy>,
+    /// Input that is treated like piped text.
+    pub(crate) input: Option<Vec<u8>>,
+    /// Of the session's history, only the last turn is sent.
+    pub(crate) last_turn_only: bool,
+    /// Why the message is untrusted content, where it is.
+    pub(crate) untrusted_reason: Option<&'static str>,
+}
+
+/// What the turns of one REPL share.
+pub(crate) struct ReplContext {
+    /// ElicitationHandler the model's questions and approves tool calls.
+    pub(crate) person: Arc<dyn Person>,
+    /// ElicitationHandler the questions of MCP servers.
+    pub(crate) answers: Arc<dyn ElicitationHandler>,
+    /// Input that goes with the next message like piped text. The turn that sends it takes it.
+    pub(crate) extra_input: RefCell<Option<Vec<u8>>>,
+    /// Prints an error with the next steps that fit the REPL.
+    pub(crate) print_error: fn(&anyhow::Error, Terminal),
+}

@@ -1,0 +1,270 @@
+//! What a turn is asked: its settings, its schema, and its message of words, piped text and attachments.
+
+use super::origin::TurnOrigin;
+use crate::answer::Schema;
+use crate::attach::{self, Accepts, ImageLimits, Origin, Terms};
+use crate::error::{Exit, fail, fail_hint};
+use crate::message::Part;
+use crate::ops::context::Context;
+use crate::ops::model;
+use crate::ops::permissions;
+use crate::ops::turn_options::TurnOptions;
+use crate::policy::profile::Profile;
+use crate::policy::seen::PIPED;
+use crate::prompt;
+use crate::report::Report;
+use crate::settings::{Overrides, Settings};
+use crate::sys;
+use crate::sys::input::{self, Reading};
+use crate::sys::secret::random_hex;
+use anyhow::Result;
+use std::path::Path;
+
+/// A turn's request, before its session is opened.
+pub(crate) struct TurnRequest {
+    pub(crate) settings: Settings,
+    pub(crate) profile: Profile,
+    /// The schema that the answer must satisfy.
+    pub(crate) schema: Option<Schema>,
+    /// The message; empty where there is none.
+    pub(crate) parts: Vec<Part>,
+    /// The command that the message is, where it is one.
+    pub(crate) command: Option<ChatCommand>,
+    /// The key of the session.
+    pub(crate) key: String,
+    /// The end of the message's id. It tells later runs whether the user typed the message.
+    pub(crate) id_mark: &'static str,
+}
+
+/// A message that is a command, as in the Python program. Piped text never is one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ChatCommand {
+    /// `/help`
+    Help,
+    /// `/new`
+    New,
+    /// `/compact`, with instructions for the summary.
+    Compact(Option<String>),
+}
+
+impl ChatCommand {
+    fn parse(text: &str) -> Option<Self> {
+        match text {
+            "/help" => return Some(Self::Help),
+            "/new" => return Some(Self::New),
+            _ => {}
+        }
+        let instructions = text.strip_prefix("/compact")?;
+        let is_whole_word =
+            instructions.is_empty() || instructions.starts_with(char::is_whitespace);
+        let instructions = instructions.trim();
+        is_whole_word
+            .then(|| Self::Compact((!instructions.is_empty()).then(|| instructions.to_owned())))
+    }
+}
+
+/// Reads all that the turn is asked with. Standard input is read to its end.
+pub(crate) fn read(
+    ctx: &Context,
+    options: &TurnOptions,
+    origin: &mut TurnOrigin<'_>,
+    report: &mut Report,
+) -> Result<TurnRequest> {
+    let schema = options.schema.as_deref().map(read_schema).transpose()?;
+    let piped = match origin {
+        TurnOrigin::Job(job) => job.input.take(),
+        TurnOrigin::CommandLine => read_piped(ctx, options, report)?,
+        TurnOrigin::Repl(context) => context.extra_input.take(),
+    };
+    let job = origin.job();
+    let (settings, profile) =
+        permissions::settings_with_profile(ctx, &options.grants, overrides(options))?;
+    // Piped text without a word beside it is the message, and still nobody knows who wrote it.
+    let is_bare = options.message.as_deref().is_none_or(|text| text == "-");
+    let is_untrusted =
+        piped.is_some() && is_bare || job.is_some_and(|job| job.untrusted_reason.is_some());
+    let key = session_key(options, piped.is_some());
+    report.stamp.session.clone_from(&key);
+    let parts = message(ctx, options, &settings, piped, report)?;
+    let command = match parts.as_slice() {
+        [Part::Text(text)] if options.message.is_some() && job.is_none() => {
+            ChatCommand::parse(text.trim())
+        }
+        _ => None,
+    };
+    Ok(TurnRequest {
+        settings,
+        profile,
+        schema,
+        parts,
+        command,
+        key,
+        id_mark: if is_untrusted { PIPED } else { "0" },
+    })
+}
+
+/// The key of the turn's session. Piped input gets a fresh one, so that filters neither share nor grow a history.
+fn session_key(options: &TurnOptions, is_piped: bool) -> String {
+    match (&options.session, &options.fork) {
+        (Some(key), _) => key.clone(),
+        (None, Some(_)) => format!("fork:{}", random_hex(4)),
+        (None, None) if is_piped && !options.resume => format!("pipe:{}", random_hex(6)),
+        (None, None) => "cli:direct".into(),
+    }
+}
+
+/// The settings that the options override.
+pub(crate) fn overrides(options: &TurnOptions) -> Overrides {
+    Overrides {
+        model: options.model.clone(),
+        max_tokens: options.max_tokens,
+        temperature: options.temperature,
+        reasoning_effort: options.reasoning_effort.clone(),
+        max_iterations: options.max_iterations,
+        workspace: None,
+    }
+}
+
+/// The schema in a file of that name, or in the text itself.
+fn read_schema(text: &str) -> Result<Schema> {
+    let path = Path::new(text);
+    if text.trim_start().starts_with('{') || !path.is_file() {
+        return Schema::parse(text);
+    }
+    let bytes = input::read_file(path, text, input::LIMIT)?;
+    Schema::parse(&String::from_utf8_lossy(&bytes))
+}
+
+fn read_piped(
+    ctx: &Context,
+    options: &TurnOptions,
+    report: &mut Report,
+) -> Result<Option<Vec<u8>>> {
+    let never =
+        options.no_stdin || (ctx.env.get(sys::env::STDIN) == Some("never") && !options.stdin);
+    let reading = match (options.message.as_deref(), options.stdin, never) {
+        _ if attaches_stdin(options)? => Reading::Always,
+        (Some("-"), ..) | (_, true, _) => Reading::Always,
+        (_, _, true) => Reading::Never,
+        _ => Reading::Auto,
+    };
+    let silence = ctx.env.seconds(
+        sys::env::STDIN_SILENCE,
+        input::GIVE_UP_AFTER.as_secs(),
+        86_400,
+    )?;
+    input::read(reading, silence, &mut |text| report.notice(text))
+}
+
+/// True if standard input is an attachment, and so no part of the message.
+fn attaches_stdin(options: &TurnOptions) -> Result<bool> {
+    let times = options.attach.iter().filter(|given| *given == "-");
+    let wrong = match times.count() {
+        0 => return Ok(false),
+        1 if options.no_stdin => "`--attach -` is standard input, which `--no-stdin` leaves unread",
+        1 if options.message.as_deref().is_none_or(|text| text == "-") => {
+            "`--attach -` takes standard input, so the message must be given with `-m`"
+        }
+        1 => return Ok(true),
+        _ => "standard input can be attached once",
+    };
+    Err(fail(Exit::Usage, wrong))
+}
+
+/// The turn's message: images and documents first, then the text with all texts that are attached.
+fn message(
+    ctx: &Context,
+    options: &TurnOptions,
+    settings: &Settings,
+    piped: Option<Vec<u8>>,
+    report: &mut Report,
+) -> Result<Vec<Part>> {
+    // Binary content is known by its first bytes. Only then it matters what the model accepts.
+    let is_text = |bytes: &[u8]| input::image_type(bytes).is_none() && !bytes.starts_with(b"%PDF-");
+    let (accepts, images) = match options.attach.is_empty() && piped.as_deref().is_none_or(is_text)
+    {
+        true => (Accepts::default(), ImageLimits::default()),
+        false => model::accepts(ctx, settings),
+    };
+    let terms = Terms {
+        accepts,
+        images,
+        offline: options.offline,
+        env: &ctx.env,
+    };
+    let mut notice = |text: &str| report.notice(text);
+    let (mut piped, mut attached) = match attaches_stdin(options)? {
+        true => (None, piped),
+        false => (piped, None),
+    };
+    let mut parts = Vec::new();
+    if let Some(bytes) = &piped
+        && let Some(part) = attach::other_than_text(bytes, Origin::Stdin, &terms, &mut notice)?
+    {
+        parts.push(part);
+        piped = None;
+    }
+    let piped = piped
+        .map(|bytes| input::decode(bytes, "standard input"))
+        .transpose()?;
+    if let Some(decoded) = &piped {
+        decoded.notice.iter().for_each(|text| notice(text));
+    }
+    let piped = piped.map(|decoded| decoded.text);
+    let text = user_text(options.message.as_deref(), piped.as_deref())?;
+    if !text.trim().is_empty() {
+        parts.insert(0, Part::Text(text));
+    }
+    for given in &options.attach {
+        parts.push(match attached.take_if(|_| given == "-") {
+            Some(bytes) => attach::of_bytes(bytes, Origin::Stdin, &terms, &mut notice)?,
+            None => attach::read(given, &terms, &mut notice)?,
+        });
+    }
+    Ok(texts_last(parts))
+}
+
+/// The words of the message and the piped text as one text.
+fn user_text(message: Option<&str>, piped: Option<&str>) -> Result<String> {
+    let words = message.filter(|text| *text != "-");
+    if words.is_none() && piped.is_some_and(|text| text.trim().is_empty()) {
+        let hint = "a message with `-m`, or a command in front that prints something";
+        return Err(fail_hint(Exit::NoInput, "standard input was empty", hint));
+    }
+    Ok(prompt::with_piped(words, piped))
+}
+
+/// `parts` with all texts joined into one, behind the others.
+fn texts_last(parts: Vec<Part>) -> Vec<Part> {
+    let (mut sorted, mut texts) = (Vec::new(), Vec::new());
+    for part in parts {
+        match part {
+            Part::Text(text) => texts.push(text),
+            other => sorted.push(other),
+        }
+    }
+    if !texts.is_empty() {
+        sorted.push(Part::Text(texts.join("\n\n")));
+    }
+    sorted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ChatCommand;
+
+    #[test]
+    fn a_message_may_be_a_command() {
+        let check = |text: &str, expect| assert_eq!(ChatCommand::parse(text), expect, "{text}");
+        check("/help", Some(ChatCommand::Help));
+        check("/new", Some(ChatCommand::New));
+        check("/new one", None);
+        check("/compact", Some(ChatCommand::Compact(None)));
+        check(
+            "/compact  keep names",
+            Some(ChatCommand::Compact(Some("keep names".into()))),
+        );
+        check("/compacted", None);
+        check("help", None);
+    }
+}

@@ -1,0 +1,45 @@
+//! What the tools and the prompt of a turn are built from, as plain data.
+
+use crate::mcp::client::ElicitationHandler;
+use crate::ops::permissions::Grants;
+use crate::policy::Policy;
+use crate::policy::profile::Profile;
+use crate::settings::Settings;
+use crate::tool::ask_user::Person;
+use crate::tool::cron::Planner;
+use crate::workspace::Workspace;
+use std::sync::Arc;
+
+/// What the tools and the prompt of a turn are built from.
+pub(crate) struct SetupInput<'a> {
+    pub(crate) grants: &'a Grants,
+    pub(crate) settings: &'a Settings,
+    pub(crate) workspace: &'a Workspace,
+    pub(crate) profile: &'a Profile,
+    /// The turn's id, which the undo journal records.
+    pub(crate) turn: &'a str,
+    /// The session's key, which it records too.
+    pub(crate) session: &'a str,
+    /// Limit of tools that run concurrently.
+    pub(crate) parallel: usize,
+    /// Reach no address but loopback.
+    pub(crate) offline: bool,
+    /// Create nothing, and start no MCP server whose tools are cached.
+    pub(crate) is_dry_run_or_replay: bool,
+    /// Upper bound on the run's permissions.
+    pub(crate) policy_limit: Option<&'a Policy>,
+    /// Approves tool calls; `None` in unattended runs.
+    pub(crate) person: Option<Arc<dyn Person>>,
+    /// ElicitationHandler the questions of MCP servers; `None` in unattended runs.
+    pub(crate) answers: Option<Arc<dyn ElicitationHandler>>,
+    /// Stores the jobs that the model plans; `None` where it may plan none.
+    pub(crate) scheduler: Option<Arc<dyn Planner>>,
+}
+
+impl SetupInput<'_> {
+    /// True if `--tools` names the tool, or is not given.
+    pub(crate) fn is_listed(&self, tool: &str) -> bool {
+        let listed = self.grants.tools.as_ref();
+        listed.is_none_or(|names| names.iter().any(|name| name == tool))
+    }
+}

@@ -1,0 +1,55 @@
+//! What the system prompt states of the system and the policy.
+
+use crate::policy::Policy;
+use crate::policy::reach::Reach;
+use crate::tool::Toolbox;
+
+pub(crate) fn platform() -> String {
+    let system = capital(std::env::consts::OS);
+    format!("{system} {}", std::env::consts::ARCH)
+}
+
+/// The places besides directory and workspace, in words.
+pub(crate) fn describe_extra_grants(policy: &Policy) -> Vec<String> {
+    let Reach {
+        directory,
+        workspace,
+        roots,
+        ..
+    } = &policy.reach;
+    roots
+        .iter()
+        .filter(|root| root.path != *directory && root.path != *workspace)
+        .map(|root| {
+            format!(
+                "{} ({})",
+                root.path.display(),
+                if root.may_write && !policy.reads_only {
+                    "read and change"
+                } else {
+                    "read"
+                }
+            )
+        })
+        .collect()
+}
+
+/// What the tools may do, in words.
+pub(crate) fn describe_policy(policy: &Policy, toolbox: &Toolbox, attended: bool) -> String {
+    let names: Vec<&str> = toolbox
+        .specs()
+        .iter()
+        .map(|spec| spec.name.as_str())
+        .collect();
+    match names.is_empty() {
+        true => String::new(),
+        false => policy.for_model(&names, attended),
+    }
+}
+
+fn capital(word: &str) -> String {
+    match word {
+        "macos" => "macOS".into(),
+        _ => word[..1].to_uppercase() + &word[1..],
+    }
+}

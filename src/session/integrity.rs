@@ -1,0 +1,151 @@
+//! Checks before a log file is read or appended to: its last line is complete, and no newer release wrote it. A torn last
+//! line is moved to a side file.
+
+use super::line::{self, Line};
+use super::tail;
+use crate::error::{Exit, fail_hint};
+use crate::sys::clock::Clock;
+use crate::sys::store;
+use anyhow::{Context, Result};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+/// How often is looked again at what others did meanwhile.
+pub(super) const MAX_ATTEMPTS: u32 = 16;
+
+/// Whether a newer release of this program wrote the file at `path`.
+pub(super) fn is_newer(path: &Path) -> Result<bool> {
+    let Some(file) = store::open_existing(path)? else {
+        return Ok(false);
+    };
+    let peeked = tail::peek(&file, path, end_of_last_line(&file, path)?)?;
+    Ok(peeked.is_some_and(|tail| tail.metadata.is_newer()))
+}
+
+/// Write nothing to what a newer release of this program wrote.
+///
+/// # Errors
+/// Status 78 where `is_newer`.
+pub(super) fn refuse_newer(is_newer: bool, path: &Path) -> Result<()> {
+    if !is_newer {
+        return Ok(());
+    }
+    let cause = format!(
+        "a newer nanobot wrote `{}`, and this one only reads it",
+        path.display()
+    );
+    let hint = "a newer nanobot, or another key with `-s`";
+    Err(fail_hint(Exit::Config, cause, hint))
+}
+
+pub(super) fn stat(file: &File, path: &Path) -> Result<std::fs::Metadata> {
+    file.metadata()
+        .with_context(|| format!("look at `{}`", path.display()))
+}
+
+/// Where the last whole line ends.
+pub(super) fn end_of_last_line(file: &File, path: &Path) -> Result<u64> {
+    let mut end = store::size(file, path)?;
+    let mut block = vec![0; 64 << 10];
+    while end > 0 {
+        let begin = end.saturating_sub(block.len() as u64);
+        let part = &mut block[..usize::try_from(end - begin).context("read back")?];
+        file.read_exact_at(part, begin)
+            .with_context(|| format!("read `{}`", path.display()))?;
+        if let Some(found) = memchr::memrchr(b'\n', part) {
+            return Ok(begin + found as u64 + 1);
+        }
+        end = begin;
+    }
+    Ok(0)
+}
+
+/// Mend the end of a log: a last line without its newline gets it when it is whole, and is kept aside when it is not.
+pub(super) fn repair_end(
+    file: &File,
+    guard: &File,
+    path: &Path,
+    clock: &Clock,
+    notice: &mut dyn FnMut(&str),
+) -> Result<()> {
+    // Nearly always nothing is to be done, and no lock is needed to see it. What another program, which knows no locks,
+    // was writing meanwhile is looked at again.
+    for _ in 0..MAX_ATTEMPTS {
+        if store::is_whole(file, path)? {
+            return Ok(());
+        }
+        repair_end_once(file, guard, path, clock, notice)?;
+    }
+    Ok(())
+}
+
+fn repair_end_once(
+    file: &File,
+    guard: &File,
+    path: &Path,
+    clock: &Clock,
+    notice: &mut dyn FnMut(&str),
+) -> Result<()> {
+    store::while_locked(guard, path, || {
+        let (end, size) = (end_of_last_line(file, path)?, store::size(file, path)?);
+        let what = || format!("read `{}`", path.display());
+        let mut torn = Vec::new();
+        if size - end <= tail::LINE_LIMIT {
+            torn = vec![0; usize::try_from(size - end).with_context(what)?];
+            file.read_exact_at(&mut torn, end).with_context(what)?;
+        }
+        if size == end {
+            return Ok(());
+        }
+        if !matches!(line::parse(&torn), Line::Bad) {
+            return store::append_to(file, path, size, b"\n");
+        }
+        let stamp: String = clock.stamp().chars().filter(char::is_ascii_digit).collect();
+        let mut aside = path.as_os_str().to_owned();
+        aside.push(format!(".torn-{stamp}"));
+        let aside = PathBuf::from(aside);
+        let kept = store::open_log(&aside)?;
+        let mut block = vec![0; 64 << 10];
+        let mut at = end;
+        while at < size {
+            let count = file.read_at(&mut block, at).with_context(what)?;
+            let kept_size = store::size(&kept, &aside)?;
+            store::append_to(&kept, &aside, kept_size, &block[..count])?;
+            if count == 0 {
+                break;
+            }
+            at += count as u64;
+        }
+        if store::size(file, path)? != size {
+            // Its line is not torn, but on its way.
+            return Ok(());
+        }
+        // What is cut must be safe elsewhere first.
+        store::sync(&kept, &aside)?;
+        file.set_len(end)
+            .with_context(|| format!("cut `{}`", path.display()))?;
+        notice(&format!(
+            "the last line of the session was torn; it is kept in `{}`",
+            aside.display()
+        ));
+        Ok(())
+    })
+}
+
+/// What was kept aside of a session's file.
+pub(super) fn side_files(path: &Path) -> Result<Vec<PathBuf>> {
+    let dir = path.parent().unwrap_or(Path::new("."));
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let torn = format!("{name}.torn-");
+    let entries = std::fs::read_dir(dir).with_context(|| format!("read `{}`", dir.display()))?;
+    let is_torn = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        name.starts_with(&torn)
+    };
+    Ok(entries
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(is_torn)
+        .collect())
+}

@@ -1,0 +1,405 @@
+//! Resolves config file, variables and flags into [`Settings`].
+
+use super::keys::snake_case;
+use super::layers::Layers;
+use super::models::{self, Asked};
+use super::values::{Values, not_blank};
+use super::{
+    Block, Budget, Compaction, Config, Consolidate, Directory, Exec, Memory, Overrides,
+    SessionSync, Settings, Skills, Timeouts, Tools, Web, hosts, secrets,
+};
+use crate::error::{Exit, fail, fail_hint};
+use crate::sys::env::{BRAVE_API_KEY, Env};
+use crate::sys::paths::Paths;
+use crate::sys::secret::{self, Secret};
+use anyhow::Result;
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+impl Settings {
+    /// Resolve everything a run needs. Fails with 78, or with 2 where a flag is wrong.
+    pub fn resolve(config: &Config, env: &Env, flags: &Overrides, paths: &Paths) -> Result<Self> {
+        let Overrides {
+            max_iterations,
+            workspace,
+            ..
+        } = flags;
+        // Whoever works with a config works with its keys, and from here on none of them is shown.
+        secrets::all(config, env).iter().for_each(secret::remember);
+        let layers = Layers::new(config, env);
+        let values = Values(&layers);
+        let defaults = |name: &str| format!("agents.defaults.{name}");
+        Ok(Self {
+            asked: values.asked(flags)?,
+            budget: values.budget()?,
+            providers: values.providers(),
+            workspace: match workspace {
+                Some(directory) => absolute(directory)?,
+                None => {
+                    let path = values.text(&defaults("workspace"))?;
+                    absolute(&paths.expand(&path))?
+                }
+            },
+            directory: match values.text(&defaults("directory"))?.as_str() {
+                "workspace" => Directory::Workspace,
+                _ => Directory::Cwd,
+            },
+            max_tool_iterations: values.whole(
+                &defaults("maxToolIterations"),
+                max_iterations.map(|count| ("--max-iterations", json!(count))),
+            )?,
+            max_subagents: values
+                .get(&defaults("maxConcurrentSubagents"), None)?
+                .as_u64()
+                .map(|count| usize::try_from(count).unwrap_or(usize::MAX)),
+            memory_window: values.count(&defaults("memoryWindow"))?,
+            context_window: values.whole(&defaults("contextWindowTokens"), None)?,
+            compaction: Compaction {
+                threshold: values.get("compaction.threshold", None)?.as_u64(),
+                warns: values.truth("compaction.warning")?,
+            },
+            skills: Skills {
+                disabled: values.texts(&defaults("disabledSkills"))?,
+                budget: values.whole(&defaults("skillsBudgetTokens"), None)?.into(),
+            },
+            profile: match values.text(&defaults("profile"))? {
+                name if name.trim().is_empty() => "default".into(),
+                name => name,
+            },
+            tools: values.tools()?,
+            exec: values.exec()?,
+            web: values.web(config, env)?,
+            servers: values.servers(),
+            restrict_to_workspace: values.truth("tools.restrictToWorkspace")?,
+            max_tool_result_chars: values.count(&defaults("maxToolResultChars"))?,
+            session_sync: match values.text("session.sync")?.as_str() {
+                "none" => SessionSync::None,
+                _ => SessionSync::Turn,
+            },
+            memory: values.memory()?,
+            timeouts: Timeouts::from_env(env)?,
+        })
+    }
+}
+
+impl Values<'_> {
+    /// The models to ask. A preset stands in the place of the defaults, and a flag is stronger than both.
+    fn asked(&self, flags: &Overrides) -> Result<Vec<Asked>> {
+        let Overrides {
+            model,
+            max_tokens,
+            temperature,
+            reasoning_effort,
+            max_iterations: _,
+            workspace: _,
+        } = flags;
+        let path = |name: &str| format!("agents.defaults.{name}");
+        let defaults = Asked {
+            model: self.name(&path("model"), None)?,
+            provider: self
+                .name(&path("provider"), None)?
+                .map_or_else(|| "auto".into(), |name| snake_case(&name)),
+            max_tokens: self.whole(
+                &path("maxTokens"),
+                max_tokens.map(|tokens| ("--max-tokens", json!(tokens))),
+            )?,
+            temperature: self
+                .get(
+                    &path("temperature"),
+                    temperature.map(|degree| ("--temperature", json!(degree))),
+                )?
+                .as_f64()
+                .expect("the table says that it is a number"),
+            reasoning_effort: self.name(&path("reasoningEffort"), None)?,
+            known: models::Known::default(),
+        };
+        let parts = models::Parts {
+            presets: self.get("modelPresets", None)?,
+            preset: self.name(&path("modelPreset"), None)?,
+            fallbacks: self.get(&path("fallbackModels"), None)?,
+            models: self.get("models", None)?,
+        };
+        let (model, reasoning_effort) = (said(model), said(reasoning_effort));
+        let flags = models::Flags {
+            model: model.as_deref(),
+            max_tokens: *max_tokens,
+            temperature: *temperature,
+            reasoning_effort: reasoning_effort.as_deref(),
+        };
+        models::chain(&parts, &flags, &defaults)
+    }
+
+    fn budget(&self) -> Result<Budget> {
+        let dollars = |name: &str| Ok::<_, anyhow::Error>(self.get(name, None)?.as_f64());
+        Ok(Budget {
+            daily: dollars("budget.daily")?,
+            monthly: dollars("budget.monthly")?,
+            per_session: dollars("budget.perSession")?,
+        })
+    }
+
+    fn memory(&self) -> Result<Memory> {
+        Ok(Memory {
+            consolidate: match self.text("memory.consolidate")?.as_str() {
+                "detached" => Consolidate::Detached,
+                "inline" => Consolidate::Inline,
+                "manual" => Consolidate::Manual,
+                _ => Consolidate::Auto,
+            },
+            model: self.name("memory.model", None)?,
+            budget: self.count("memory.budgetTokens")?,
+        })
+    }
+
+    fn tools(&self) -> Result<Tools> {
+        let joined = |one: &str, other: &str| {
+            Ok::<_, anyhow::Error>([self.texts(one)?, self.texts(other)?].concat())
+        };
+        let permissions = self.get("tools.permissions", None)?;
+        let permissions = permissions.as_object().into_iter().flatten();
+        Ok(Tools {
+            files: self.truth("tools.file.enable")?,
+            permissions: permissions
+                .filter_map(|(tool, word)| Some((tool.clone(), word.as_str()?.to_owned())))
+                .collect(),
+            allow: self.texts("tools.allow")?,
+            deny: self.texts("tools.deny")?,
+            read: joined("tools.read", "tools.exec.sandboxRoBinds")?,
+            write: joined("tools.write", "tools.exec.sandboxRwBinds")?,
+            net: self.texts("tools.net")?,
+            needs_sandbox: self.text("tools.sandbox")? == "strict"
+                || !self.text("tools.exec.sandbox")?.trim().is_empty(),
+            allow_patterns: self.texts("tools.exec.allowPatterns")?,
+            deny_patterns: self.texts("tools.exec.denyPatterns")?,
+        })
+    }
+
+    fn exec(&self) -> Result<Exec> {
+        Ok(Exec {
+            enabled: self.truth("tools.exec.enable")?,
+            timeout: Duration::from_secs(self.whole("tools.exec.timeout", None)?.into()),
+            path_append: self.text("tools.exec.pathAppend")?,
+            path_prepend: self.text("tools.exec.pathPrepend")?,
+            allowed_env_keys: self.texts("tools.exec.allowedEnvKeys")?,
+        })
+    }
+
+    fn web(&self, config: &Config, env: &Env) -> Result<Web> {
+        let name = |key: &str| self.name(&format!("tools.web.{key}"), None);
+        let key = match name("search.apiKey")? {
+            Some(key) => Some(key),
+            None => env.get(BRAVE_API_KEY).map(str::to_owned),
+        };
+        let range = |text: String| {
+            text.parse().map_err(|()| {
+                let cause =
+                    format!("`tools.ssrfWhitelist` has `{text}`, which is no range of addresses");
+                fail_hint(Exit::Config, cause, "as `10.0.0.0/8`, or one address")
+            })
+        };
+        let spared = self.texts("tools.ssrfWhitelist")?;
+        let written = self.0.read(&["tools", "web", "search", "provider"])?;
+        Ok(Web {
+            enabled: self.truth("tools.web.enable")?,
+            proxy: name("proxy")?.map(Secret::new),
+            user_agent: name("userAgent")?,
+            engine: written.as_ref().and_then(Value::as_str).and_then(not_blank),
+            key: key.map(Secret::new),
+            base: name("search.baseUrl")?,
+            results: self.count("tools.web.search.maxResults")?.min(10),
+            timeout: Duration::from_secs(self.whole("tools.web.search.timeout", None)?.into()),
+            spared: spared.into_iter().map(range).collect::<Result<_>>()?,
+            hosts: hosts::named(config),
+        })
+    }
+
+    fn providers(&self) -> BTreeMap<String, Block> {
+        let names = self.0.names(&["providers"]);
+        names
+            .into_iter()
+            .map(|name| {
+                let block = self.block(&name).unwrap_or_else(|error| Block {
+                    unusable: Some(format!("{error:#}")),
+                    ..Block::default()
+                });
+                (snake_case(&name), block)
+            })
+            .collect()
+    }
+
+    fn block(&self, name: &str) -> Result<Block> {
+        let text = |key: &str| -> Result<Option<String>> {
+            let value = self.0.read(&["providers", name, key])?;
+            Ok(value.as_ref().and_then(Value::as_str).and_then(not_blank))
+        };
+        let map = |key: &str| -> Result<Map<String, Value>> {
+            match self.0.read(&["providers", name, key])? {
+                Some(Value::Object(members)) => Ok(members),
+                _ => Ok(Map::new()),
+            }
+        };
+        let plain = |value: &Value| match value {
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        Ok(Block {
+            api_key: text("apiKey")?.map(Secret::new),
+            api_key_file: text("apiKeyFile")?,
+            api_key_command: text("apiKeyCommand")?,
+            api_base: text("apiBase")?,
+            api_type: text("apiType")?,
+            thinking_style: text("thinkingStyle")?,
+            proxy: text("proxy")?.map(Secret::new),
+            extra_headers: map("extraHeaders")?
+                .into_iter()
+                .filter_map(|(name, value)| Some((name, Secret::new(value.as_str()?))))
+                .collect(),
+            extra_body: map("extraBody")?,
+            extra_query: map("extraQuery")?
+                .into_iter()
+                .map(|(name, value)| (name, plain(&value)))
+                .collect(),
+            unusable: None,
+        })
+    }
+}
+
+/// What a flag says, if it says anything.
+fn said(flag: &Option<String>) -> Option<String> {
+    flag.as_deref().and_then(not_blank)
+}
+
+fn absolute(path: &Path) -> Result<PathBuf> {
+    std::path::absolute(path).map_err(|error| {
+        let cause = format!("workspace `{}`: {error}", path.display());
+        fail(Exit::Config, cause)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Config, Directory, Overrides, SessionSync, Settings};
+    use crate::error::{Exit, exit_of};
+    use crate::sys::env::Env;
+    use crate::sys::paths::Paths;
+    use std::path::{Path, PathBuf};
+    use std::time::Duration;
+
+    fn resolve(
+        text: &str,
+        variables: &[(&str, &str)],
+        flags: &Overrides,
+    ) -> anyhow::Result<Settings> {
+        let env: Env = [("HOME", "/home/u")]
+            .iter()
+            .chain(variables)
+            .copied()
+            .collect();
+        let paths = Paths::resolve(&env, None)?;
+        let config = Config::parse(Path::new("c.json"), text)?;
+        Settings::resolve(&config, &env, flags, &paths)
+    }
+
+    #[test]
+    fn an_empty_config_is_all_defaults() {
+        let settings = resolve("", &[], &Overrides::default()).unwrap();
+        assert_eq!(settings.asked[0].model, None);
+        assert_eq!(settings.asked[0].provider, "auto");
+        assert_eq!(
+            settings.workspace,
+            PathBuf::from("/home/u/.nanobot/workspace")
+        );
+        assert_eq!(settings.directory, Directory::Cwd);
+        assert_eq!(settings.asked[0].max_tokens, 8192);
+        assert_eq!(settings.asked[0].temperature, 0.1);
+        assert_eq!(settings.max_tool_iterations, 40);
+        assert_eq!(settings.memory_window, 100);
+        assert_eq!(settings.exec.timeout, Duration::from_secs(60));
+        assert!(settings.exec.enabled);
+        assert_eq!(settings.max_tool_result_chars, 16_000);
+        assert_eq!(settings.session_sync, SessionSync::Turn);
+        assert_eq!(settings.timeouts.first_byte, Duration::from_secs(300));
+    }
+
+    #[test]
+    fn flag_beats_variable_beats_file() {
+        let file = r#"{"agents": {"defaults": {"model": "file", "workspace": "~/w"}}}"#;
+        let variable = [("NANOBOT_AGENTS__DEFAULTS__MODEL", "variable")];
+        let flags = Overrides {
+            model: Some("flag".into()),
+            workspace: Some("/x".into()),
+            ..Overrides::default()
+        };
+        let model = |settings: Settings| settings.asked[0].model.clone().unwrap();
+        assert_eq!(
+            model(resolve(file, &[], &Overrides::default()).unwrap()),
+            "file"
+        );
+        assert_eq!(
+            model(resolve(file, &variable, &Overrides::default()).unwrap()),
+            "variable"
+        );
+        let settings = resolve(file, &variable, &flags).unwrap();
+        assert_eq!(settings.workspace, PathBuf::from("/x"));
+        assert_eq!(model(settings), "flag");
+    }
+
+    #[test]
+    fn the_file_that_the_python_program_writes_is_understood() {
+        let settings = resolve(
+            r#"{"agents": {"defaults": {"workspace": "~/.nanobot/workspace", "reasoningEffort": null}},
+                "providers": {"custom": {"apiKey": "", "apiBase": null, "extraHeaders": null},
+                              "openaiCodex": {"apiKey": "k", "extraHeaders": {"X": "y"}}},
+                "channels": {"telegram": 5}}"#,
+            &[],
+            &Overrides::default(),
+        )
+        .unwrap();
+        assert!(settings.block("custom").unwrap().unwrap().api_key.is_none());
+        let codex = settings.block("openai_codex").unwrap().unwrap();
+        assert_eq!(codex.api_key.as_ref().unwrap().expose(), "k");
+        assert_eq!(codex.extra_headers[0].1.expose(), "y");
+        assert!(settings.block("openai").unwrap().is_none());
+    }
+
+    #[test]
+    fn a_missing_variable_stops_only_who_needs_it() {
+        let text =
+            r#"{"providers": {"openai": {"apiKey": "${NO}"}, "custom": {"apiKey": "${YES}"}}}"#;
+        let settings = resolve(text, &[("YES", "k")], &Overrides::default()).unwrap();
+        let custom = settings.block("custom").unwrap().unwrap();
+        assert_eq!(custom.api_key.as_ref().unwrap().expose(), "k");
+        let error = settings.block("openai").unwrap_err();
+        assert_eq!(exit_of(&error), Exit::Config);
+        assert_eq!(
+            error.to_string(),
+            "c.json:1:37: `providers.openai.apiKey` refers to the variable `NO`, which is not set"
+        );
+    }
+
+    #[test]
+    fn wrong_values_are_refused() {
+        let check = |text: &str, variable: (&str, &str), flags: Overrides, exit: Exit| {
+            let error = resolve(text, &[variable], &flags).unwrap_err();
+            assert_eq!(exit_of(&error), exit, "{error}");
+        };
+        let none = ("A", "b");
+        let file = r#"{"agents": {"defaults": {"maxTokens": "many"}}}"#;
+        check(file, none, Overrides::default(), Exit::Config);
+        let slow = ("NANOBOT_STREAM_IDLE_TIMEOUT_S", "4000");
+        check("", slow, Overrides::default(), Exit::Config);
+        let flags = Overrides {
+            temperature: Some(3.0),
+            ..Overrides::default()
+        };
+        check("", none, flags, Exit::Usage);
+    }
+
+    #[test]
+    fn a_limit_of_zero_is_none() {
+        let settings = resolve("", &[("NANOBOT_LLM_TIMEOUT_S", "0")], &Overrides::default());
+        assert_eq!(settings.unwrap().timeouts.first_byte, Duration::ZERO);
+    }
+}

@@ -1,0 +1,86 @@
+//! Typed reads from the layers of the config.
+
+use super::keys::{self, Branch};
+use super::layers::Layers;
+use crate::error::{Exit, fail};
+use anyhow::Result;
+use serde_json::Value;
+
+/// The layers, read by type. A key without a value has its default.
+pub(super) struct Values<'a>(pub(super) &'a Layers<'a>);
+
+impl Values<'_> {
+    pub(super) fn get(&self, path: &str, flag: Option<(&'static str, Value)>) -> Result<Value> {
+        let names: Vec<&str> = path.split('.').collect();
+        if let Some((flag, value)) = flag {
+            let key = key_at(&names);
+            return key.kind.accept(&value).ok_or_else(|| {
+                let cause = format!(
+                    "`{flag}` is {}, expected {}",
+                    key.kind.found(&value),
+                    key.kind.expected()
+                );
+                fail(Exit::Usage, cause)
+            });
+        }
+        self.get_at(&names)
+    }
+
+    pub(super) fn get_at(&self, names: &[&str]) -> Result<Value> {
+        Ok(match self.0.read(names)? {
+            Some(value) => value,
+            None => key_at(names).default_value(),
+        })
+    }
+
+    pub(super) fn text(&self, path: &str) -> Result<String> {
+        Ok(self
+            .get(path, None)?
+            .as_str()
+            .unwrap_or_default()
+            .to_owned())
+    }
+
+    /// Text that is absent when it is blank, as blank forms leave it.
+    pub(super) fn name(
+        &self,
+        path: &str,
+        flag: Option<(&'static str, Value)>,
+    ) -> Result<Option<String>> {
+        Ok(self.get(path, flag)?.as_str().and_then(not_blank))
+    }
+
+    pub(super) fn whole(&self, path: &str, flag: Option<(&'static str, Value)>) -> Result<u32> {
+        let number = self.get(path, flag)?.as_u64();
+        Ok(number
+            .and_then(|number| u32::try_from(number).ok())
+            .expect("the table says that it is a number of at most ten million"))
+    }
+
+    pub(super) fn count(&self, path: &str) -> Result<usize> {
+        Ok(self.whole(path, None)? as usize)
+    }
+
+    pub(super) fn truth(&self, path: &str) -> Result<bool> {
+        Ok(self.get(path, None)? == Value::Bool(true))
+    }
+
+    pub(super) fn texts(&self, path: &str) -> Result<Vec<String>> {
+        let list = self.get(path, None)?;
+        let items = list.as_array().into_iter().flatten();
+        Ok(items.filter_map(Value::as_str).map(str::to_owned).collect())
+    }
+}
+
+/// The row of the table for a key that a run asks for.
+fn key_at(names: &[&str]) -> &'static keys::Key {
+    Branch::at(names)
+        .and_then(Branch::key)
+        .expect("only keys of the table are asked for")
+}
+
+/// `text` without the space around it; `None` where there is nothing else.
+pub(super) fn not_blank(text: &str) -> Option<String> {
+    let text = text.trim();
+    (!text.is_empty()).then(|| text.to_owned())
+}
