@@ -14,19 +14,19 @@ use anyhow::{Context as _, Result};
 use std::time::Duration;
 
 /// What is to be done, and where.
-pub(crate) struct Afterwards {
+pub(crate) struct PostTurnWork {
     later: DeferredConsolidation,
     mode: Consolidate,
 }
 
 /// What is to be done after a turn of `session`, which `chosen` answered, where somebody did. It costs no more than is left
 /// of what the turn might cost.
-pub(crate) fn due(
+pub(crate) fn plan(
     arguments: &TurnOptions,
     settings: &Settings,
     session: &Session,
     chosen: Option<&ModelHandle>,
-) -> Option<Afterwards> {
+) -> Option<PostTurnWork> {
     let is_dry_run_or_replay = arguments.is_dry_run_or_replay();
     // Without a network only who has just answered is known to be there.
     let is_out_of_reach =
@@ -41,7 +41,7 @@ pub(crate) fn due(
         Some(chosen) => chosen.run.left()?,
         None => (arguments.max_cost, arguments.max_total_tokens),
     };
-    session.is_due(&terms).then(|| Afterwards {
+    session.is_due(&terms).then(|| PostTurnWork {
         later: DeferredConsolidation {
             key: session.key().to_owned(),
             model: settings
@@ -59,7 +59,7 @@ pub(crate) fn due(
     })
 }
 
-impl Afterwards {
+impl PostTurnWork {
     /// Do it, after a run that ended with `exit`, which stays what it is.
     pub(crate) fn run(&self, ctx: &Context, exit: Exit, verbose: bool) {
         if !matches!(exit, Exit::Answered | Exit::Denied) {
