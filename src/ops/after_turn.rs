@@ -2,7 +2,8 @@
 //! answer has it, and whoever reads it has seen its end.
 
 use crate::error::Exit;
-use crate::ops::consolidation::{self, DeferredConsolidation};
+use crate::ops::consolidation::consolidator;
+use crate::ops::consolidation::deferred::DeferredConsolidation;
 use crate::ops::context::Context;
 use crate::ops::model::ModelHandle;
 use crate::ops::turn_options::TurnOptions;
@@ -15,7 +16,7 @@ use std::time::Duration;
 
 /// What is to be done, and where.
 pub(crate) struct PostTurnWork {
-    later: DeferredConsolidation,
+    consolidation: DeferredConsolidation,
     mode: Consolidate,
 }
 
@@ -36,13 +37,13 @@ pub(crate) fn plan(
         return None;
     }
     let context = chosen.map(|chosen| chosen.context);
-    let terms = consolidation::terms(settings, context.unwrap_or(settings.context_window));
+    let terms = consolidator::terms(settings, context.unwrap_or(settings.context_window));
     let (max_cost, max_tokens) = match chosen {
         Some(chosen) => chosen.run.left()?,
         None => (arguments.max_cost, arguments.max_total_tokens),
     };
     session.is_due(&terms).then(|| PostTurnWork {
-        later: DeferredConsolidation {
+        consolidation: DeferredConsolidation {
             key: session.key().to_owned(),
             model: settings
                 .memory
@@ -71,7 +72,7 @@ impl PostTurnWork {
             Consolidate::Inline | Consolidate::Manual => false,
         };
         let done = match is_detached {
-            true => process::detach(&self.later.arguments(ctx)).context("start a process"),
+            true => process::detach(&self.consolidation.arguments(ctx)).context("start a process"),
             false => self.inline(ctx, verbose),
         };
         if let (Err(error), true) = (done, verbose) {
@@ -83,6 +84,6 @@ impl PostTurnWork {
     fn inline(&self, ctx: &Context, verbose: bool) -> Result<()> {
         ctx.terminal.hang_up(verbose)?;
         let level = if verbose { Level::Lines } else { Level::Quiet };
-        self.later.make(ctx, Duration::ZERO, level)
+        self.consolidation.run(ctx, Duration::ZERO, level)
     }
 }
