@@ -14,7 +14,7 @@ use crate::memory::Memory;
 use crate::ops::after_turn::{self, PostTurnWork};
 use crate::ops::context::Context;
 use crate::ops::model::{self, ModelHandle};
-use crate::ops::subagents::Stage;
+use crate::ops::subagents::job::TurnContext;
 use crate::ops::tool_usage::UsageRecorder;
 use crate::ops::turn_options::TurnOptions;
 use crate::report::Report;
@@ -62,7 +62,7 @@ pub(crate) fn execute(
     let servers: Vec<&str> = settings.servers.iter().map(|it| it.name.as_str()).collect();
     let mut usage = UsageRecorder::new(setup, &servers);
     let tools = setup.toolbox.specs().iter();
-    let running_subagents = prepared.subagents.open(Stage {
+    let running_subagents = prepared.subagents.open(TurnContext {
         common: setup.shared.clone(),
         policy: Arc::clone(&setup.policy),
         tools: tools.map(|spec| spec.name.clone()).collect(),
