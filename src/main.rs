@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    if let Some(exit) = nanobot::inner() {
+    if let Some(exit) = nanobot::run_helper_process() {
         return ExitCode::from(exit.code());
     }
     nanobot::sys::process::start();

@@ -18,6 +18,7 @@ pub mod json;
 mod log;
 mod markdown;
 mod progress;
+pub mod short_text;
 mod stream;
 
 pub use bar::Bar;
@@ -145,57 +146,5 @@ impl Report {
 
     fn line(&self, value: &Value) -> Result<()> {
         self.terminal.print_json(value)
-    }
-}
-
-/// A refusal on one line, with the flag that would have allowed it.
-pub fn refusal(tool: &str, words: &str, grant: Option<&str>) -> String {
-    let mut line = format!("refused: {tool}: {}", cut(words, 300));
-    // Most refusals name the flag where they say why.
-    if let Some(flag) = grant.filter(|flag| !line.contains(*flag)) {
-        line.push_str(&format!("; `{flag}` would allow it"));
-    }
-    // A name may hold a line's end, and would begin a line of its own making.
-    line.replace(['\n', '\r'], "␊")
-}
-
-/// A call in a few words: its name and, where its first argument is text, that.
-pub fn hint(name: &str, arguments: &Value) -> String {
-    match arguments
-        .as_object()
-        .and_then(|object| object.values().next())
-        .and_then(Value::as_str)
-    {
-        Some(text) => format!("{name}(\"{}\")", cut(text, 60)),
-        None => name.to_owned(),
-    }
-}
-
-/// The first `limit` characters of `text` on one line.
-pub fn cut(text: &str, limit: usize) -> String {
-    let line = text.replace(['\n', '\r'], " ");
-    match line.char_indices().nth(limit) {
-        Some((end, _)) => format!("{}…", &line[..end]),
-        None => line,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::hint;
-    use serde_json::json;
-
-    #[test]
-    fn a_call_is_hinted_by_its_first_text() {
-        assert_eq!(
-            hint("read_file", &json!({"path": "a.md", "limit": 3})),
-            "read_file(\"a.md\")"
-        );
-        assert_eq!(hint("list", &json!({})), "list");
-        assert_eq!(hint("exec", &json!({"command": "a\nb"})), "exec(\"a b\")");
-        assert_eq!(
-            hint("exec", &json!({"command": "x".repeat(61)})),
-            format!("exec(\"{}…\")", "x".repeat(60))
-        );
     }
 }

@@ -3,7 +3,7 @@
 
 use super::pdf;
 use crate::error::{Exit, fail};
-use crate::message::Part;
+use crate::message::{Part, block};
 use crate::sys::beneath::{self, Root};
 use crate::sys::store::size_in_words;
 use crate::sys::{input, signal};
@@ -32,42 +32,35 @@ pub(super) fn read(path: &Path, name: &str, tell: &mut dyn FnMut(&str)) -> Resul
     let mut list = String::new();
     let mut blocks = String::new();
     let mut room = TEXT;
-    let (mut files, mut binary, mut long, mut unread, mut more) = (0, 0, 0, 0, false);
+    let (mut files, mut left_out) = (0, LeftOut::default());
     for entry in walk(&path) {
         signal::check()?;
         let Ok(entry) = entry else {
-            unread += 1;
+            left_out.unread += 1;
             continue;
         };
         let Some(below) = below(&entry, &path) else {
             continue;
         };
         if files == FILES {
-            more = true;
+            left_out.is_cut = true;
             break;
         }
         files += 1;
         // A name with a line break would be two lines of the list.
         let shown = below.to_string_lossy().replace(char::is_control, "?");
-        let note = match look(&root, below, room) {
+        let found = look(&root, below, room);
+        left_out.count(&found);
+        let note = match found {
             Found::Text(text, size) => {
                 room -= text.len();
-                let block = crate::message::block("file", Some(&shown), &text);
+                let block = block("file", Some(&shown), &text);
                 write!(blocks, "\n{block}\n").expect("writing to a string cannot fail");
                 size_in_words(size)
             }
-            Found::Long(size) => {
-                long += 1;
-                format!("{}, left out", size_in_words(size))
-            }
-            Found::Binary(size) => {
-                binary += 1;
-                format!("{}, no text", size_in_words(size))
-            }
-            Found::Unread => {
-                unread += 1;
-                "cannot be read".into()
-            }
+            Found::Long(size) => format!("{}, left out", size_in_words(size)),
+            Found::Binary(size) => format!("{}, no text", size_in_words(size)),
+            Found::Unread => "cannot be read".into(),
             Found::Other(what) => what.into(),
         };
         writeln!(list, "{shown}  {note}").expect("writing to a string cannot fail");
@@ -78,34 +71,58 @@ pub(super) fn read(path: &Path, name: &str, tell: &mut dyn FnMut(&str)) -> Resul
             format!("there is no file in `{name}`, but for hidden and ignored ones"),
         ));
     }
-    let mut left_out = Vec::new();
-    if long > 0 {
-        let limit = size_in_words(TEXT as u64);
-        left_out.push(format!("{long} beyond {limit} of text in all"));
-    }
-    if binary > 0 {
-        left_out.push(format!("{binary} without text"));
-    }
-    if unread > 0 {
-        left_out.push(format!("{unread} that cannot be read"));
-    }
-    if more {
-        left_out.push(format!("all after the first {FILES}, which are not listed"));
-    }
-    if !left_out.is_empty() {
-        let words = format!(
-            "files of which the content is left out: {}",
-            left_out.join("; ")
-        );
+    if let Some(words) = left_out.describe() {
         tell(&format!("`{name}`: {words}"));
         writeln!(list, "({words})").expect("writing to a string cannot fail");
     }
     let text = format!("{list}{blocks}");
-    Ok(Part::Text(crate::message::block(
-        "directory",
-        Some(name),
-        &text,
-    )))
+    Ok(Part::Text(block("directory", Some(name), &text)))
+}
+
+/// Counts of the files without their content.
+#[derive(Default)]
+struct LeftOut {
+    long: usize,
+    binary: usize,
+    unread: usize,
+    /// There are more than [`FILES`].
+    is_cut: bool,
+}
+
+impl LeftOut {
+    fn count(&mut self, found: &Found) {
+        match found {
+            Found::Long(_) => self.long += 1,
+            Found::Binary(_) => self.binary += 1,
+            Found::Unread => self.unread += 1,
+            Found::Text(..) | Found::Other(_) => {}
+        }
+    }
+
+    fn describe(&self) -> Option<String> {
+        let Self {
+            long,
+            binary,
+            unread,
+            is_cut,
+        } = self;
+        let mut parts = Vec::new();
+        if *long > 0 {
+            let limit = size_in_words(TEXT as u64);
+            parts.push(format!("{long} beyond {limit} of text in all"));
+        }
+        if *binary > 0 {
+            parts.push(format!("{binary} without text"));
+        }
+        if *unread > 0 {
+            parts.push(format!("{unread} that cannot be read"));
+        }
+        if *is_cut {
+            parts.push(format!("all after the first {FILES}, which are not listed"));
+        }
+        let parts = parts.join("; ");
+        (!parts.is_empty()).then(|| format!("files of which the content is left out: {parts}"))
+    }
 }
 
 /// What is beneath `path`, in the order of the names.

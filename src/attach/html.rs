@@ -48,38 +48,6 @@ const LINES: &[&str] = &[
     "option",
     "tr",
 ];
-/// Letters by name. There are two thousand; others stay as they are written.
-const LETTERS: &[(&str, &str)] = &[
-    ("amp", "&"),
-    ("lt", "<"),
-    ("gt", ">"),
-    ("quot", "\""),
-    ("apos", "'"),
-    ("nbsp", " "),
-    ("ndash", "–"),
-    ("mdash", "—"),
-    ("hellip", "…"),
-    ("bull", "•"),
-    ("middot", "·"),
-    ("lsquo", "‘"),
-    ("rsquo", "’"),
-    ("ldquo", "“"),
-    ("rdquo", "”"),
-    ("laquo", "«"),
-    ("raquo", "»"),
-    ("copy", "©"),
-    ("reg", "®"),
-    ("trade", "™"),
-    ("deg", "°"),
-    ("times", "×"),
-    ("euro", "€"),
-    ("shy", ""),
-    ("rarr", "→"),
-    ("larr", "←"),
-];
-/// The longest name of a letter, with its marks.
-const LONGEST: usize = 12;
-
 /// The text of `page`.
 pub fn text(page: &str) -> String {
     let mut text = Text::default();
@@ -200,7 +168,7 @@ impl Text {
         for word in text.split_inclusive(blank) {
             let bare = word.trim_end_matches(blank);
             if !bare.is_empty() {
-                self.word(&letters(bare));
+                self.word(&decoded(bare));
             }
             self.space |= bare.len() < word.len();
         }
@@ -210,7 +178,7 @@ impl Text {
     fn lines(&mut self, text: &str) {
         if !text.is_empty() {
             self.space = false;
-            self.word(&letters(text));
+            self.word(&decoded(text));
         }
     }
 
@@ -226,40 +194,11 @@ impl Text {
     }
 }
 
-/// `text` with its letters that are written as names or numbers.
-fn letters(text: &str) -> String {
-    let mut done = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(at) = rest.find('&') {
-        done.push_str(&rest[..at]);
-        rest = &rest[at..];
-        let end = rest.bytes().take(LONGEST).position(|letter| letter == b';');
-        let found = end.and_then(|end| Some((letter(&rest[1..end])?, end)));
-        match found {
-            Some((letter, end)) => {
-                done.push_str(&letter);
-                rest = &rest[end + 1..];
-            }
-            None => {
-                done.push('&');
-                rest = &rest[1..];
-            }
-        }
-    }
-    done.push_str(rest);
-    done
-}
-
-fn letter(name: &str) -> Option<String> {
-    let Some(number) = name.strip_prefix('#') else {
-        let (_, letter) = LETTERS.iter().find(|(known, _)| *known == name)?;
-        return Some((*letter).to_owned());
-    };
-    let number = match number.strip_prefix(['x', 'X']) {
-        Some(digits) => u32::from_str_radix(digits, 16),
-        None => number.parse(),
-    };
-    char::from_u32(number.ok()?).map(String::from)
+/// `text` with its character references decoded. Spaces that must not break are plain ones, soft hyphens are gone.
+fn decoded(text: &str) -> String {
+    html_escape::decode_html_entities(text)
+        .replace('\u{a0}', " ")
+        .replace('\u{ad}', "")
 }
 
 #[cfg(test)]
@@ -287,9 +226,10 @@ mod tests {
         check("<p don't>a</p>", "a");
         check("1 < 2 & 3 <3", "1 < 2 & 3 <3");
         check(
-            "&lt;p&gt; &amp;lt; &#65;&#x42; &eacute; &#xd800; &",
-            "<p> &lt; AB &eacute; &#xd800; &",
+            "&lt;p&gt; &amp;lt; &#65;&#x42; &eacute; &none; &#xd800; &",
+            "<p> &lt; AB é &none; &#xd800; &",
         );
+        check("a&nbsp;b soft&shy;ly", "a b softly");
     }
 
     #[test]

@@ -1,10 +1,13 @@
 //! What is at an address of the public internet. See [`Http::public_only`] for what is not reached.
 
 use super::charset::told;
-use super::{Origin, Terms, html, other_than_text, text_part};
+use super::content::{other_than_text, text_part};
+use super::html;
+use super::options::Terms;
+use super::origin::Origin;
 use crate::error::{Exit, Stop, exit_of, fail, fail_hint};
 use crate::message::Part;
-use crate::sys::http::{Answer, Http, Timeouts, read_failure};
+use crate::sys::http::{Http, Response, Timeouts, read_failure};
 use crate::sys::{input, signal};
 use anyhow::Result;
 use std::io::Read;
@@ -81,7 +84,7 @@ pub(super) fn read(url: &str, terms: &Terms<'_>, tell: &mut dyn FnMut(&str)) -> 
 /// What we can make use of, for servers that have several forms of a page.
 const ACCEPT: &str = "text/markdown, text/html;q=0.9, text/plain;q=0.9, */*;q=0.5";
 
-fn body(url: &str, answer: &mut Answer) -> Result<Vec<u8>> {
+fn body(url: &str, answer: &mut Response) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let read = answer.body.by_ref().take(LIMIT + 1).read_to_end(&mut bytes);
     signal::check()?;

@@ -1,7 +1,7 @@
 //! The text of a PDF, by the program that most systems have for it. It reads what others wrote: so it runs as a child of
 //! its own, without a shell, and for a limited time.
 
-use super::Origin;
+use super::origin::Origin;
 use crate::error::{Exit, fail, fail_hint};
 use crate::policy::secrets;
 use crate::sys::env::Env;

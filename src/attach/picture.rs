@@ -1,6 +1,6 @@
 //! Images as providers take them. One that fits is sent as it is, byte for byte; another is made smaller.
 
-use super::Origin;
+use super::origin::Origin;
 use crate::error::{Exit, fail};
 use crate::message::Image;
 use crate::sys::store::size_in_words;

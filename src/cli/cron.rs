@@ -1,6 +1,6 @@
 //! `nanobot cron`: making, changing and running jobs.
 
-use super::Grants;
+use super::grants::Grants;
 use super::value::{dollars, time};
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;

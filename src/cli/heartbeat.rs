@@ -1,7 +1,7 @@
 //! `nanobot heartbeat`: the one job that looks at HEARTBEAT.md.
 
-use super::Grants;
 use super::cron::Terms;
+use super::grants::Grants;
 use clap::{Args, Subcommand};
 
 /// Look once whether HEARTBEAT.md has something to do, and do it

@@ -1,6 +1,6 @@
 //! `nanobot policy`, `tool` and `trust`: what a run may do, seen from outside.
 
-use super::Grants;
+use super::grants::Grants;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 

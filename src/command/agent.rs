@@ -1,7 +1,7 @@
 //! `nanobot agent`: one turn, from the command line.
 
 use super::arguments;
-use crate::cli::{Agent as Arguments, OutputFormat};
+use crate::cli::agent::{Agent as Arguments, OutputFormat};
 use crate::error::Exit;
 use crate::ops::agent_turn;
 use crate::ops::context::Context;

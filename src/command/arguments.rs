@@ -11,8 +11,8 @@ use crate::ops::turn_options::TurnOptions;
 use std::time::Duration;
 
 /// The options of the turn that `nanobot agent` runs.
-pub(super) fn turn_options(arguments: &cli::Agent) -> TurnOptions {
-    let cli::Agent {
+pub(super) fn turn_options(arguments: &cli::agent::Agent) -> TurnOptions {
+    let cli::agent::Agent {
         message,
         session,
         new,
@@ -76,10 +76,10 @@ pub(super) fn turn_options(arguments: &cli::Agent) -> TurnOptions {
         stdin,
         no_stdin,
         dry_run: dry_run.map(|form| match form {
-            cli::DryRun::Json => DryRunForm::Json,
-            cli::DryRun::Curl => DryRunForm::Curl,
-            cli::DryRun::Table => DryRunForm::Table,
-            cli::DryRun::TableJson => DryRunForm::TableJson,
+            cli::agent::DryRun::Json => DryRunForm::Json,
+            cli::agent::DryRun::Curl => DryRunForm::Curl,
+            cli::agent::DryRun::Table => DryRunForm::Table,
+            cli::agent::DryRun::TableJson => DryRunForm::TableJson,
         }),
         record,
         replay,
@@ -87,8 +87,8 @@ pub(super) fn turn_options(arguments: &cli::Agent) -> TurnOptions {
 }
 
 /// The options of the turns of `nanobot repl`.
-pub(super) fn repl_turn_options(arguments: &cli::Repl) -> TurnOptions {
-    let cli::Repl {
+pub(super) fn repl_turn_options(arguments: &cli::repl::Repl) -> TurnOptions {
+    let cli::repl::Repl {
         session,
         fork,
         new,
@@ -128,8 +128,8 @@ pub(super) fn repl_turn_options(arguments: &cli::Repl) -> TurnOptions {
 }
 
 /// The permissions that flags grant.
-pub(super) fn grants(flags: &cli::Grants) -> Grants {
-    let cli::Grants {
+pub(super) fn grants(flags: &cli::grants::Grants) -> Grants {
+    let cli::grants::Grants {
         profile,
         write,
         read,
@@ -152,9 +152,9 @@ pub(super) fn grants(flags: &cli::Grants) -> Grants {
         no_tools,
         directory,
         sandbox: sandbox.map(|when| match when {
-            cli::Sandbox::Auto => SandboxMode::Auto,
-            cli::Sandbox::Off => SandboxMode::Off,
-            cli::Sandbox::Strict => SandboxMode::Strict,
+            cli::grants::Sandbox::Auto => SandboxMode::Auto,
+            cli::grants::Sandbox::Off => SandboxMode::Off,
+            cli::grants::Sandbox::Strict => SandboxMode::Strict,
         }),
     }
 }

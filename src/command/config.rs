@@ -1,6 +1,6 @@
 //! `nanobot config`: where it is, what is in force, changing it, what is odd about it.
 
-use crate::cli::Config as Arguments;
+use crate::cli::config::Config as Arguments;
 use crate::error::{Exit, fail, fail_hint};
 use crate::ops::context::Context;
 use crate::report::json;

@@ -3,9 +3,8 @@
 use super::cron::add;
 use crate::cli::heartbeat::{Command, Enable, Heartbeat};
 use crate::command::arguments::{grants as from_flags, job_flags};
-use crate::cron::job::{Job, PERIOD};
+use crate::cron::job::{HEARTBEAT, Job, PERIOD};
 use crate::cron::schedule;
-use crate::cron::store::HEARTBEAT;
 use crate::error::{Exit, fail};
 use crate::ops::context::Context;
 use crate::ops::jobs::crontab_sync;

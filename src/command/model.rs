@@ -1,6 +1,6 @@
 //! `nanobot model`: the models that are known, and who would be asked for one of them.
 
-use crate::cli::Model as Arguments;
+use crate::cli::model::Model as Arguments;
 use crate::error::{Exit, fail, fail_hint};
 use crate::ops::context::Context;
 use crate::ops::model::{self, Endpoint};
@@ -10,8 +10,8 @@ use crate::provider::registry::{self, Format, plain};
 use crate::report::columns::{Side, aligned, clipped};
 use crate::settings::keys::nearest;
 use crate::settings::{Asked, Overrides, Settings};
-use crate::sys::http;
 use crate::sys::terminal::harmless;
+use crate::sys::web_url;
 use anyhow::Result;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -164,8 +164,8 @@ fn remote(ctx: &Context, provider: Option<&str>, as_json: bool) -> Result<()> {
         };
     }
     let Endpoint { choice, wire } = model::resolve_endpoint(ctx, &settings, &asked, false, true)?;
-    if wire.key.is_some() && http::is_exposed(&wire.base) && !ctx.quiet {
-        let base = http::shown(&wire.base);
+    if wire.key.is_some() && web_url::is_remote_cleartext(&wire.base) && !ctx.quiet {
+        let base = web_url::redacted(&wire.base);
         ctx.terminal
             .complain(&format!("nanobot: the key goes to {base} in the clear"));
     }
@@ -239,7 +239,7 @@ fn show(ctx: &Context, name: &str, as_json: bool) -> Result<()> {
     quirks.max_completion_tokens &= choice.format == Format::Chat;
     let quirks = quirks.in_words();
     let label = choice.entry.map_or("", |entry| entry.label);
-    let address = http::shown(&wire.base);
+    let address = web_url::redacted(&wire.base);
     let key = wire.key.is_some().then_some(&choice.key_place);
     let fallbacks = &settings.asked[1..];
     if as_json {

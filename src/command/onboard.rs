@@ -1,7 +1,7 @@
 //! `nanobot onboard`: a config and a workspace. What is there is kept; what is missing is added. A person is asked
 //! ([`wizard`]), a script says it by flags.
 
-use crate::cli::Onboard as Arguments;
+use crate::cli::onboard::Onboard as Arguments;
 use crate::command::config::piped;
 use crate::error::{Exit, exit_of, fail_hint};
 use crate::ops::connection_test;

@@ -1,6 +1,6 @@
 //! `nanobot policy`: what a run may do, why, and whether it holds.
 
-use crate::cli::Grants;
+use crate::cli::grants::Grants;
 use crate::cli::policy::{Explain, Policy as Command};
 use crate::error::{Exit, fail, fail_hint};
 use crate::ops::context::Context;

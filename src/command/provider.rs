@@ -1,6 +1,6 @@
 //! `nanobot provider`: who can be asked, and logins to those that have accounts instead of keys.
 
-use crate::cli::Provider as Arguments;
+use crate::cli::provider::Provider as Arguments;
 use crate::error::{Exit, hint_of};
 use crate::ops::context::Context;
 use crate::ops::model;
@@ -8,8 +8,9 @@ use crate::provider::login::{self, Endpoints, Prompt, Vendor};
 use crate::provider::registry::{self, Kind, ProviderConfig, Standing, TABLE};
 use crate::report::columns::{Side, aligned, clipped};
 use crate::settings::Settings;
-use crate::sys::http::{self, Http, Timeouts};
+use crate::sys::http::{Http, Timeouts};
 use crate::sys::terminal::{Page, harmless};
+use crate::sys::web_url;
 use anyhow::Result;
 use console::Style;
 use jiff::Timestamp;
@@ -106,7 +107,7 @@ fn row(
         kind: entry.map_or("custom", |entry| entry.kind.name()),
         is_usable: is_usable && problem.is_none(),
         key,
-        address: http::shown(&base),
+        address: web_url::redacted(&base),
         until,
         problem,
     }
@@ -211,7 +212,7 @@ fn log_out(ctx: &Context, vendor: Vendor) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use crate::sys::http;
+    use crate::sys::web_url;
 
     #[test]
     fn an_address_keeps_its_secrets() {
@@ -223,7 +224,7 @@ mod tests {
             ("https://a.example/@x", "https://a.example/@x"),
             ("", ""),
         ] {
-            assert_eq!(http::shown(base), expect);
+            assert_eq!(web_url::redacted(base), expect);
         }
     }
 }

@@ -9,12 +9,12 @@ use crate::repl::{self, program_commands::ProgramCommands};
 use anyhow::Result;
 use clap::Parser;
 
-pub fn run(ctx: &Context, arguments: &cli::Repl) -> Result<Exit> {
+pub fn run(ctx: &Context, arguments: &cli::repl::Repl) -> Result<Exit> {
     repl::run(ctx, arguments::repl_turn_options(arguments), &Commands)
 }
 
 /// The REPL of `nanobot agent` without a message.
-pub fn run_as_agent(ctx: &Context, arguments: &cli::Agent) -> Result<Exit> {
+pub fn run_as_agent(ctx: &Context, arguments: &cli::agent::Agent) -> Result<Exit> {
     repl::run(ctx, arguments::turn_options(arguments), &Commands)
 }
 

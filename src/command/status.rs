@@ -1,6 +1,6 @@
 //! `nanobot status`: what is configured, what was spent, how the memory is, and what cron does next, on one screen.
 
-use crate::cli::Status as Arguments;
+use crate::cli::status::Status as Arguments;
 use crate::error::{Exit, hint_of};
 use crate::ledger::{Ledger, Totals, rounded};
 use crate::memory::Memory;

@@ -1,6 +1,6 @@
 //! `nanobot undo`: take back what a turn changed with its file tools, and do it again.
 
-use crate::cli::Undo as Arguments;
+use crate::cli::undo::Undo as Arguments;
 use crate::error::{Exit, fail, fail_hint};
 use crate::ops::context::Context;
 use crate::report::columns::{Side, aligned};

@@ -1,6 +1,6 @@
 //! `nanobot usage`: what the ledger tells of tokens, money and runs.
 
-use crate::cli::{By, Usage as Arguments};
+use crate::cli::usage::{By, Usage as Arguments};
 use crate::error::Exit;
 use crate::ledger::{Entry, Ledger, Totals, rounded};
 use crate::ops::context::Context;

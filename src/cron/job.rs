@@ -1,13 +1,15 @@
 //! A job: what the job file has of it, which the Python program shares, and the terms that only this program knows.
 
-use super::schedule::{CatchUp, Schedule};
-use super::store::HEARTBEAT;
+use super::schedule::{CatchUp, Schedule, Timetable};
 use jiff::Timestamp;
+use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// The id of the job that looks at HEARTBEAT.md.
+pub const HEARTBEAT: &str = "heartbeat";
 /// How long a run may take that says nothing of it, in seconds.
 const DEADLINE: u64 = 3600;
 
@@ -174,6 +176,17 @@ impl Job {
         let since = self.terms.as_ref().map_or(0, |terms| terms.since_ms);
         let since = Timestamp::from_millisecond(since).unwrap_or_default();
         since.max(self.created)
+    }
+
+    /// Its times by `schedule` in `zone`.
+    pub fn timetable<'a>(&self, schedule: &'a Schedule, zone: &'a TimeZone) -> Timetable<'a> {
+        Timetable {
+            schedule,
+            catch_up: self.catch_up(),
+            created: self.created,
+            since: self.since(),
+            zone,
+        }
     }
 
     /// What becomes of a missed time: of one that comes but once, nobody would want to hear nothing.

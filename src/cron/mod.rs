@@ -8,6 +8,8 @@ pub mod command;
 pub mod export;
 pub mod expression;
 pub mod job;
+mod job_entry;
+mod job_file;
 pub mod line;
 pub mod record;
 pub mod schedule;

@@ -55,39 +55,50 @@ pub const AHEAD: SignedDuration = SignedDuration::from_hours(24);
 const MINUTE: i64 = 60;
 const NANOS: i128 = 1_000_000_000;
 
-/// What is due of a job at `now`.
-///
-/// `handled` is the last slot that was run, skipped or recorded as missed; `since` is from when on slots count, at the
-/// earliest from when the job was `created`. The zone is the schedule's.
-pub fn due(
-    schedule: &Schedule,
-    catch_up: CatchUp,
-    handled: Option<Timestamp>,
-    since: Timestamp,
-    created: Timestamp,
-    now: Timestamp,
-    zone: &TimeZone,
-) -> Verdict {
-    let far = |time: Timestamp| time.duration_since(now) > AHEAD;
-    // The job itself may have been made by the wrong clock; then what was handled decides alone.
-    let since = (!far(since)).then_some(since);
-    let baseline = match handled.into_iter().chain(since).max() {
-        Some(baseline) if !far(baseline) => baseline,
-        _ => {
-            let handled = before(now);
-            return Verdict::ClockWasWrong { handled };
-        }
-    };
-    match schedule.latest(now, created, zone) {
-        Some(slot) if slot > baseline => {
-            match catch_up == CatchUp::None && now.duration_since(slot) > GRACE {
-                true => Verdict::Missed { slot },
-                false => Verdict::Due { slot },
+/// A schedule as one job follows it.
+#[derive(Clone, Copy, Debug)]
+pub struct Timetable<'a> {
+    pub schedule: &'a Schedule,
+    pub catch_up: CatchUp,
+    /// When the job was made: periods are counted from here.
+    pub created: Timestamp,
+    /// No slot before this counts.
+    pub since: Timestamp,
+    /// The schedule's zone.
+    pub zone: &'a TimeZone,
+}
+
+impl Timetable<'_> {
+    /// What is due at `now`. `handled` is the last slot that was run, skipped or recorded as missed.
+    pub fn due(&self, handled: Option<Timestamp>, now: Timestamp) -> Verdict {
+        let Self {
+            schedule,
+            catch_up,
+            created,
+            since,
+            zone,
+        } = *self;
+        let far = |time: Timestamp| time.duration_since(now) > AHEAD;
+        // The job itself may have been made by the wrong clock; then what was handled decides alone.
+        let since = (!far(since)).then_some(since);
+        let baseline = match handled.into_iter().chain(since).max() {
+            Some(baseline) if !far(baseline) => baseline,
+            _ => {
+                let handled = before(now);
+                return Verdict::ClockWasWrong { handled };
             }
+        };
+        match schedule.latest(now, created, zone) {
+            Some(slot) if slot > baseline => {
+                match catch_up == CatchUp::None && now.duration_since(slot) > GRACE {
+                    true => Verdict::Missed { slot },
+                    false => Verdict::Due { slot },
+                }
+            }
+            _ => Verdict::NotYet {
+                next: schedule.next(baseline.max(now), created, zone),
+            },
         }
-        _ => Verdict::NotYet {
-            next: schedule.next(baseline.max(now), created, zone),
-        },
     }
 }
 
@@ -355,7 +366,7 @@ fn before(time: Timestamp) -> Timestamp {
 
 #[cfg(test)]
 mod tests {
-    use super::{CatchUp, Schedule, Verdict, after, at, due, every, unknown_zone};
+    use super::{CatchUp, Schedule, Timetable, Verdict, after, at, every, unknown_zone};
     use crate::cron::expression::Expression;
     use jiff::Timestamp;
     use jiff::tz::TimeZone;
@@ -377,15 +388,14 @@ mod tests {
     fn verdict(schedule: &Schedule, catch_up: CatchUp, handled: &str, now: &str) -> Verdict {
         let handled = (!handled.is_empty()).then(|| time(handled));
         let created = time(CREATED);
-        due(
+        let timetable = Timetable {
             schedule,
             catch_up,
-            handled,
             created,
-            created,
-            time(now),
-            &TimeZone::UTC,
-        )
+            since: created,
+            zone: &TimeZone::UTC,
+        };
+        timetable.due(handled, time(now))
     }
 
     #[test]

@@ -1,10 +1,12 @@
 //! What the last consolidation came to: also one that left the memory as it was, of which no version tells.
 
-use super::{Cause, Memory, VERSIONS};
 use crate::sys::store;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
-use std::path::PathBuf;
+use std::path::Path;
+
+/// The name of its file.
+const FILE: &str = "last.json";
 
 /// The last consolidation that was carried out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,37 +29,15 @@ pub enum Outcome {
     Raw,
 }
 
-impl Memory {
-    /// The last consolidation. Before this was written down, the versions knew of those that changed something.
-    pub fn last(&self) -> Result<Option<Last>> {
-        let text = store::read(&self.last_path())?.unwrap_or_default();
-        if let Ok(last) = serde_json::from_slice(&text) {
-            return Ok(Some(last));
-        }
-        let mut versions = self.versions()?.into_iter();
-        let last = versions.rfind(|version| version.cause == Cause::Consolidation);
-        Ok(last.map(|version| Last {
-            time: version.time,
-            session: version.session.unwrap_or_default(),
-            outcome: match version.aside {
-                Some(_) => Outcome::Aside,
-                None => Outcome::New,
-            },
-        }))
+impl Last {
+    pub(super) fn read(dir: &Path) -> Result<Option<Self>> {
+        let text = store::read(&dir.join(FILE))?.unwrap_or_default();
+        Ok(serde_json::from_slice(&text).ok())
     }
 
-    pub(super) fn note_last(&self, session: &str, outcome: Outcome) -> Result<()> {
-        let last = Last {
-            time: self.clock.now().strftime("%Y-%m-%d %H:%M:%S").to_string(),
-            session: session.to_owned(),
-            outcome,
-        };
-        store::create_dir(&self.dir.join(VERSIONS))?;
-        let text = serde_json::to_vec(&last).context("write down what was made last")?;
-        store::replace(&self.last_path(), &text)
-    }
-
-    fn last_path(&self) -> PathBuf {
-        self.dir.join(VERSIONS).join("last.json")
+    pub(super) fn write(&self, dir: &Path) -> Result<()> {
+        store::create_dir(dir)?;
+        let text = serde_json::to_vec(self).context("write down what was made last")?;
+        store::replace(&dir.join(FILE), &text)
     }
 }

@@ -9,7 +9,7 @@ use crate::sys::clock::Clock;
 use crate::sys::store::{self, Lock};
 use anyhow::{Context, Result};
 use history::History;
-use last::Outcome;
+use last::{Last, Outcome};
 use request::LETTERS;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -155,6 +155,32 @@ impl Memory {
         store::create_dir(&self.dir.join(VERSIONS))?;
         let now = self.clock.now().strftime("%Y-%m-%d %H:%M").to_string();
         store::replace(&self.trouble_path(), format!("{now} {words}\n").as_bytes())
+    }
+
+    /// The last consolidation. Before this was written down, the versions knew of those that changed something.
+    pub fn last(&self) -> Result<Option<Last>> {
+        if let Some(last) = Last::read(&self.dir.join(VERSIONS))? {
+            return Ok(Some(last));
+        }
+        let mut versions = self.versions()?.into_iter();
+        let last = versions.rfind(|version| version.cause == Cause::Consolidation);
+        Ok(last.map(|version| Last {
+            time: version.time,
+            session: version.session.unwrap_or_default(),
+            outcome: match version.aside {
+                Some(_) => Outcome::Aside,
+                None => Outcome::New,
+            },
+        }))
+    }
+
+    fn note_last(&self, session: &str, outcome: Outcome) -> Result<()> {
+        let last = Last {
+            time: self.clock.now().strftime("%Y-%m-%d %H:%M:%S").to_string(),
+            session: session.to_owned(),
+            outcome,
+        };
+        last.write(&self.dir.join(VERSIONS))
     }
 
     /// Take the lock, waiting up to `wait`, and finish what a run that was killed has left; `advance` moves the pointer

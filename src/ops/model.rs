@@ -25,8 +25,9 @@ use crate::provider::wire::{Dialect, Wire};
 use crate::provider::{Provider, Sampling, demo};
 use crate::report::Report;
 use crate::settings::{Asked, Settings};
-use crate::sys::http::{self, Http, Timeouts};
+use crate::sys::http::{Http, Timeouts};
 use crate::sys::input;
+use crate::sys::web_url;
 use anyhow::Result;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -168,11 +169,11 @@ fn fallback_chain(
         };
         let context = way.known_context(asked);
         let Endpoint { choice, wire } = way;
-        if wire.key.is_some() && http::is_exposed(&wire.base) {
-            let place = http::shown(&wire.base);
+        if wire.key.is_some() && web_url::is_remote_cleartext(&wire.base) {
+            let place = web_url::redacted(&wire.base);
             notice(&format!("the key goes to {place} in the clear"));
         }
-        let place = http::shown(&wire.base);
+        let place = web_url::redacted(&wire.base);
         let (model, provider, key) = (&choice.model, &choice.provider, &wire.key.place);
         log::info!(target: "model", "{} `{model}` of `{provider}` at {place}, key from {key}",
                    if first.is_none() { "ask" } else { "stand-in" });
@@ -364,8 +365,8 @@ pub(crate) fn resolve_endpoint(
     };
     let proxy = block.and_then(|block| block.proxy.as_ref());
     let http = Http::new(timeouts, offline, &ctx.env)
-        .through(proxy, "the provider's `proxy`")?
-        .over(&ctx.connections, &choice.base);
+        .with_proxy(proxy, "the provider's `proxy`")?
+        .with_pool(&ctx.connections, &choice.base);
     let logins = Logins {
         folder: ctx.paths.auth(),
         clock: ctx.clock.clone(),

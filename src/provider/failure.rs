@@ -1,6 +1,6 @@
 //! What servers say when they fail, in the forms that they have for it.
 
-use crate::sys::http::Answer;
+use crate::sys::http::Response;
 use serde_json::Value;
 use std::time::Duration;
 
@@ -122,7 +122,7 @@ pub(super) fn says_no_credit(message: &str) -> bool {
 }
 
 /// How long the server wants to be left alone.
-pub(super) fn wait(answer: &Answer) -> Option<Duration> {
+pub(super) fn wait(answer: &Response) -> Option<Duration> {
     let millis = answer
         .header("retry-after-ms")
         .and_then(|text| text.trim().parse::<f64>().ok());

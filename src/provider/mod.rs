@@ -29,7 +29,6 @@ pub mod registry;
 pub mod replay;
 pub mod responses;
 pub mod retry;
-pub mod sse;
 pub mod think;
 pub mod unforce;
 pub mod wire;

@@ -3,8 +3,8 @@
 
 use super::Tell;
 use super::failure;
-use super::sse::{Events, TooLong};
 use crate::message::{Reply, json};
+use crate::sys::sse::{EventTooLarge, SseEvent, SseParser};
 use serde_json::{Map, Value};
 
 /// A reply that is being put together, in one wire format.
@@ -35,15 +35,18 @@ pub enum Trouble {
     Server(Value),
 }
 
-impl From<TooLong> for Trouble {
-    fn from(_: TooLong) -> Self {
+impl From<EventTooLarge> for Trouble {
+    fn from(_: EventTooLarge) -> Self {
         Self::Nonsense("an event without an end".into())
     }
 }
 
+/// The largest event. A tool call with a whole file in it stays far below.
+const MAX_EVENT_BYTES: usize = 32 << 20;
+
 /// An answer, as far as it has come.
 pub(super) struct Reading {
-    events: Events,
+    events: SseParser,
     /// The answer, while it may be one object.
     whole: Vec<u8>,
     form: Form,
@@ -63,7 +66,7 @@ impl Reading {
     pub(super) fn new(draft: Box<dyn Draft>, events: bool) -> Self {
         let form = if events { Form::Events } else { Form::Unknown };
         Self {
-            events: Events::default(),
+            events: SseParser::new(MAX_EVENT_BYTES),
             whole: Vec::new(),
             form,
             draft,
@@ -94,14 +97,15 @@ impl Reading {
         }
         let draft = self.draft.as_mut();
         self.events
-            .feed(bytes, &mut |data| event(data, draft, tell))
+            .feed(bytes, &mut |found| event(&found, draft, tell))
     }
 
     /// The answer has ended.
     pub(super) fn finish(&mut self, tell: &mut Tell<'_>) -> Result<(), Trouble> {
         let draft = self.draft.as_mut();
         if self.form == Form::Events {
-            self.events.finish(&mut |data| event(data, draft, tell))?;
+            self.events
+                .finish(&mut |found| event(&found, draft, tell))?;
         } else {
             let text = String::from_utf8_lossy(&self.whole);
             let text = text.trim_start_matches('\u{feff}').trim();
@@ -123,9 +127,9 @@ impl Reading {
     }
 }
 
-/// One event's data.
-fn event(data: &str, draft: &mut dyn Draft, tell: &mut Tell<'_>) -> Result<(), Trouble> {
-    let data = data.trim();
+/// One event. Those without data are only there to keep the connection open.
+fn event(event: &SseEvent, draft: &mut dyn Draft, tell: &mut Tell<'_>) -> Result<(), Trouble> {
+    let data = event.data.as_deref().unwrap_or_default().trim();
     if data == "[DONE]" {
         draft.close();
         return Ok(());

@@ -7,9 +7,10 @@ use super::reading::{Draft, Reading, Trouble};
 use super::{Provider, ProviderError, Request, Tell};
 use crate::error::{Hinted, Stop};
 use crate::message::{Reply, Usage};
-use crate::sys::http::{self, Answer, Http};
+use crate::sys::http::{self, Http, Response};
 use crate::sys::secret;
 use crate::sys::signal;
+use crate::sys::web_url;
 use serde_json::{Map, Value};
 use std::io::Read;
 use std::time::{Duration, Instant};
@@ -134,7 +135,7 @@ impl Wire {
                 break;
             };
             let mark = if first.contains('?') { '&' } else { '?' };
-            url = format!("{first}{mark}after_id={}", http::escaped(&next));
+            url = format!("{first}{mark}after_id={}", web_url::percent_encoded(&next));
         }
         Ok(found)
     }
@@ -184,8 +185,8 @@ impl Wire {
             };
             url.push_str(&format!(
                 "{mark}{}={}",
-                http::escaped(name),
-                http::escaped(value)
+                web_url::percent_encoded(name),
+                web_url::percent_encoded(value)
             ));
         }
         url
@@ -234,7 +235,9 @@ impl Wire {
     pub fn curl(&self, request: &Request<'_>) -> String {
         let mut command = format!(
             "curl -sS {} \\\n  -H 'content-type: application/json' \\\n",
-            quote(&http::shown(&self.url(&self.base, self.dialect.path())))
+            quote(&web_url::redacted(
+                &self.url(&self.base, self.dialect.path())
+            ))
         );
         if self.key.is_some() {
             let variable = self.key.place.strip_prefix('$').unwrap_or("API_KEY");
@@ -257,7 +260,7 @@ impl Wire {
     /// Read the answer, as a stream of events or in one piece, whichever it turns out to be.
     fn read(
         &self,
-        answer: Answer,
+        answer: Response,
         request: &Request<'_>,
         tell: &mut Tell<'_>,
     ) -> Result<Reply, ProviderError> {
@@ -314,7 +317,7 @@ impl Wire {
     }
 
     /// What an answer with a failing status means.
-    fn refusal(&self, answer: Answer) -> ProviderError {
+    fn refusal(&self, answer: Response) -> ProviderError {
         let named = failure::wait(&answer);
         let place = answer.header("location").map(str::to_owned);
         let status = answer.status;
@@ -368,7 +371,7 @@ impl Wire {
 
     /// The address, without a password in it.
     fn place(&self) -> String {
-        http::shown(&self.base)
+        web_url::redacted(&self.base)
     }
 
     /// What a server said, fit to be shown: short, on one line, without our keys. These go first: half a key is one too.

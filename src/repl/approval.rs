@@ -6,7 +6,7 @@ use crate::mcp::client::ElicitationHandler;
 use crate::mcp::words;
 use crate::ops::context::Context;
 use crate::ops::turn_options::TurnOptions;
-use crate::report::cut;
+use crate::report::short_text::cut;
 use crate::sys::editor::{Editor, Line};
 use crate::sys::signal;
 use crate::sys::store;

@@ -12,7 +12,7 @@ use crate::provider::registry::facts::MODELS;
 use crate::session;
 use crate::settings::Config;
 use crate::skill::Skill;
-use crate::sys::editor::{Candidate, Editor, Known};
+use crate::sys::editor::{Candidate, Editor, CompletionSource};
 use anyhow::Result;
 use std::path::{Path, PathBuf};
 
@@ -115,7 +115,7 @@ struct Completer {
     home: PathBuf,
 }
 
-impl Known for Completer {
+impl CompletionSource for Completer {
     fn complete(&self, line: &str, cursor: usize) -> (usize, Vec<Candidate>) {
         let head = &line[..cursor];
         match place(head) {
@@ -311,7 +311,7 @@ fn files(entries: &[(String, bool)], typed: &str) -> Vec<Candidate> {
 #[cfg(test)]
 mod tests {
     use super::{ArgKind, COMMANDS, Completer, Place, files, hint, place, plain};
-    use crate::sys::editor::Known;
+    use crate::sys::editor::CompletionSource;
     use std::path::PathBuf;
 
     fn live(directory: PathBuf) -> Completer {

@@ -1,50 +1,56 @@
-//! A bar for work that may take long: how much of it is done, and what it is at. On a terminal only.
+//! A progress bar for work that may take long. It shows how much is done and the current item, on a terminal only.
 //!
-//! The crate indicatif counts and words it; what it draws is caught, and stands at the foot of the terminal, where nothing
-//! else that is printed gets in its way.
+//! The crate indicatif counts, words and times it. Its draw target is the status area of the terminal, which keeps the bar
+//! below all other output and makes the text harmless.
 
-use crate::sys::terminal::{Row, Terminal};
+use crate::sys::terminal::{Painter, Row, Terminal};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle, TermLike};
+use std::fmt;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
-/// Work that is done by then needs no bar.
-const PATIENCE: Duration = Duration::from_millis(200);
-/// What it looks like.
-const LOOK: &str = "  {bar:24} {human_pos}/{human_len}  {elapsed}  {msg}";
-/// The columns that it is told of: it is cut where the window ends.
+/// Work that takes no longer than this gets no bar.
+const SHOW_AFTER: Duration = Duration::from_millis(200);
+const REDRAW_INTERVAL: Duration = Duration::from_millis(100);
+const REDRAWS_PER_SECOND: u8 = 10;
+const TEMPLATE: &str = "  {bar:24} {human_pos}/{human_len}  {elapsed}  {msg}";
+/// The width of the draw target in columns. The status area cuts lines at the width of the window.
 const WIDTH: u16 = 200;
 
-/// Shows how far a job is, until it is dropped.
-pub struct Bar {
-    terminal: Terminal,
-    /// `None` where nobody would see it.
-    bar: Option<ProgressBar>,
-}
+/// Shows the progress of a job until it is dropped.
+pub struct Bar(
+    /// `None` where it would not be seen.
+    Option<ProgressBar>,
+);
 
 impl Bar {
-    /// A job of so many parts.
+    /// A job of `total` parts.
     pub fn new(terminal: Terminal, quiet: bool, total: usize) -> Self {
-        let bar = (terminal.err && !quiet && total > 0).then(|| {
-            let (bar, drawn) = bar(total as u64);
-            let seen = bar.clone();
-            terminal.show_below(Some(Box::new(move || rows(&seen, &drawn, seen.elapsed()))));
+        let is_visible = terminal.err && !quiet && total > 0;
+        let bar = is_visible.then(|| {
+            let show = move |line: Option<String>| {
+                terminal.show_below(
+                    line.map(|line| -> Painter { Box::new(move || vec![Row::of(line.as_str())]) }),
+                );
+            };
+            let bar = progress_bar(total as u64, StatusLine::new(SHOW_AFTER, show));
+            bar.enable_steady_tick(REDRAW_INTERVAL);
             bar
         });
-        Self { terminal, bar }
+        Self(bar)
     }
 
-    /// It is at `what` now.
+    /// Set the current item.
     pub fn at(&self, what: &str) {
-        if let Some(bar) = &self.bar {
+        if let Some(bar) = &self.0 {
             bar.set_message(what.to_owned());
         }
     }
 
-    /// So many more parts are done.
+    /// Count `parts` more as done.
     pub fn add(&self, parts: usize) {
-        if let Some(bar) = &self.bar {
+        if let Some(bar) = &self.0 {
             bar.inc(parts as u64);
         }
     }
@@ -52,42 +58,49 @@ impl Bar {
 
 impl Drop for Bar {
     fn drop(&mut self) {
-        if self.bar.is_some() {
-            self.terminal.show_below(None);
+        if let Some(bar) = &self.0 {
+            bar.finish_and_clear();
         }
     }
 }
 
-/// A bar, and what it draws.
-fn bar(total: u64) -> (ProgressBar, Drawn) {
-    let drawn = Drawn::default();
-    let target = ProgressDrawTarget::term_like(Box::new(drawn.clone()));
-    let bar = ProgressBar::with_draw_target(Some(total), target);
-    let style = ProgressStyle::with_template(LOOK).expect("it is a template");
-    bar.set_style(style.progress_chars("━╸─"));
-    (bar, drawn)
+fn progress_bar(total: u64, line: impl TermLike + 'static) -> ProgressBar {
+    let target = ProgressDrawTarget::term_like_with_hz(Box::new(line), REDRAWS_PER_SECOND);
+    let style = ProgressStyle::with_template(TEMPLATE).expect("the template is valid");
+    ProgressBar::with_draw_target(Some(total), target).with_style(style.progress_chars("━╸─"))
 }
 
-/// What stands below after `elapsed`.
-fn rows(bar: &ProgressBar, drawn: &Drawn, elapsed: Duration) -> Vec<Row> {
-    if elapsed < PATIENCE {
-        return Vec::new();
+/// A terminal of one line, which each flush passes to `show`: `None` while it is empty.
+struct StatusLine<S> {
+    show: S,
+    began: Instant,
+    /// Nothing is shown before this.
+    delay: Duration,
+    text: Mutex<String>,
+}
+
+impl<S: Fn(Option<String>)> StatusLine<S> {
+    fn new(delay: Duration, show: S) -> Self {
+        Self {
+            show,
+            began: Instant::now(),
+            delay,
+            text: Mutex::default(),
+        }
     }
-    bar.tick();
-    vec![Row::of(drawn.text().trim_end())]
-}
 
-/// What would be on a terminal of one line.
-#[derive(Clone, Debug, Default)]
-struct Drawn(Arc<Mutex<String>>);
-
-impl Drawn {
     fn text(&self) -> MutexGuard<'_, String> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.text.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl TermLike for Drawn {
+impl<S> fmt::Debug for StatusLine<S> {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str("StatusLine")
+    }
+}
+
+impl<S: Fn(Option<String>) + Send + Sync> TermLike for StatusLine<S> {
     fn width(&self) -> u16 {
         WIDTH
     }
@@ -123,33 +136,44 @@ impl TermLike for Drawn {
     }
 
     fn flush(&self) -> io::Result<()> {
+        if self.began.elapsed() >= self.delay {
+            let text = self.text().trim_end().to_owned();
+            (self.show)((!text.is_empty()).then_some(text));
+        }
         Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{bar, rows};
+    use super::{StatusLine, progress_bar};
+    use std::sync::{Arc, Mutex};
     use std::time::Duration;
 
     #[test]
     fn a_bar_comes_late_and_never_overflows() {
-        let check = |millis: u64, done: u64, expect: &[&str]| {
-            let (bar, drawn) = bar(1200);
-            bar.set_message("work:it");
+        let check = |delay: Duration, done: u64, expect: Option<&str>| {
+            let shown = Arc::new(Mutex::new(None));
+            let line = {
+                let shown = Arc::clone(&shown);
+                StatusLine::new(delay, move |line| *shown.lock().unwrap() = line)
+            };
+            let bar = progress_bar(1200, line);
             bar.inc(done);
-            // Twice is the same once more.
+            bar.set_message("work:it");
+            // The second draw replaces the first.
             for _ in 0..2 {
-                let rows = rows(&bar, &drawn, Duration::from_millis(millis));
-                let rows: Vec<String> = rows.iter().map(|row| row.text()).collect();
-                assert_eq!(rows, expect);
+                bar.force_draw();
+                assert_eq!(shown.lock().unwrap().as_deref(), expect);
             }
+            bar.finish_and_clear();
+            assert_eq!(*shown.lock().unwrap(), None);
         };
         let full = |count: usize| "━".repeat(count);
-        check(100, 0, &[]);
         let some = format!("  {}╸{} 300/1,200  0s  work:it", full(6), "─".repeat(17));
-        check(2000, 300, &[&some]);
         let all = format!("  {} 9,999/1,200  0s  work:it", full(24));
-        check(2000, 9999, &[&all]);
+        check(Duration::MAX, 300, None);
+        check(Duration::ZERO, 300, Some(&some));
+        check(Duration::ZERO, 9999, Some(&all));
     }
 }

@@ -1,15 +1,16 @@
-//! Markdown for a terminal, while it comes: pieces of text in, rows out that are never touched again.
+//! Markdown for a terminal while it streams: pieces of text in, finished rows out.
 //!
-//! Pure: what is printed where, and in which colours, is for others. A piece may end anywhere. Held back is only what
-//! cannot be told yet: the beginning of a line that may be a list or a rule, a word that has not ended, a mark that may be
-//! closed, a table that may get a wider cell. So the cost is that of the text, and nothing flickers. A line's end is kept
-//! where the model made one, as chat programs do, since a row cannot wait for what follows it.
+//! Pure: the caller prints the rows and chooses the colours. A piece may end anywhere. Only text that cannot be decided yet
+//! is held back: the beginning of a line that may be a list or a rule, an unfinished word, a mark that may be closed, a table
+//! that may get a wider cell. The cost is therefore linear in the text, and nothing flickers. Line breaks of the model are
+//! kept, as chat programs do, since a row cannot wait for what follows it.
 //!
-//! The crate termimad reads and shows whole texts, with links as they are written, and drops columns for which there is no
-//! room. Of it we use what fits columns into a width; what streams is our own.
+//! The renderer is our own because those of the ecosystem take whole texts: termimad would have to render the text again
+//! with each piece, and rows that are already printed could change. It also shows links as written, and drops columns that
+//! do not fit. A table is complete before it is shown, so [`table`] lets termimad fit its columns into the width.
 //!
-//! The text is to be harmless already: what a terminal obeys is spelled out before marks are looked for, and colours come
-//! after that.
+//! The input has to be harmless already: escape sequences are neutralised before marks are looked for, and colours are
+//! added after that.
 
 use ink::{Look, Span};
 use inline::Inline;

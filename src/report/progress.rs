@@ -1,6 +1,6 @@
 //! What happens meanwhile, on standard error: notices everywhere; on a terminal also what goes on, as it goes on.
 
-use super::{cut, hint, refusal};
+use super::short_text::{cut, hint, refusal, took};
 use crate::event::{Event, Outcome};
 use crate::sys::terminal::{Row, Terminal, error_width};
 use scene::{Scene, View};
@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 
 mod lines;
 mod scene;
-pub(super) mod words;
 
 /// What happens meanwhile, on standard error.
 pub struct Progress {
@@ -145,14 +144,14 @@ impl Progress {
             } => {
                 let text = crate::message::plain_text(&result.parts);
                 let first = cut(text.lines().next().unwrap_or_default(), 160);
-                let time = words::took(*duration);
+                let time = took(*duration);
                 format!("  ✗ {} ({time}): {first}", result.name)
             }
             Event::Retry {
                 attempt,
                 wait,
                 cause,
-            } => format!("  … {cause}; try {} in {}", attempt + 1, words::took(*wait)),
+            } => format!("  … {cause}; try {} in {}", attempt + 1, took(*wait)),
             Event::CompactStart { tokens, .. } => format!("  … compacting {tokens} tokens"),
             _ => return,
         };

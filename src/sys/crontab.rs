@@ -284,7 +284,7 @@ impl Crontab {
             fence: None,
             input: None,
         };
-        let (finished, complaints) = process::run_apart(&spec)
+        let (finished, complaints) = process::run_split_stderr(&spec)
             .map_err(|error| Trouble::Failed(format!("`{name}` cannot be started: {error}")))?;
         if let Some(stop) = finished.stopped {
             return Err(Trouble::Other(stop.into()));

@@ -20,6 +20,7 @@ pub mod sandbox;
 pub mod secret;
 pub mod shell;
 pub mod signal;
+pub mod sse;
 pub mod store;
 pub mod terminal;
-pub mod web;
+pub mod web_url;

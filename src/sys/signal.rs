@@ -5,8 +5,8 @@
 //! dropped, children ended, the log closed; and last the process dies by the same signal, so that a shell sees the truth.
 //! A second Ctrl-C ends it at once. A signal that was ignored when the program started, as under `nohup`, stays ignored.
 
-use super::terminal::later;
-use super::{leash, process};
+use super::leash;
+use super::process::children;
 use crate::error::{Exit, Stop};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM};
@@ -140,7 +140,7 @@ pub fn check() -> Result<(), Stop> {
         None => Err(Stop(Exit::Timeout)),
         Some(exit) => {
             // While children run, whoever waits for them ends them first.
-            if process::is_alone() {
+            if children::is_alone() {
                 HARD.store(true, Ordering::SeqCst);
             }
             Err(Stop(exit))
@@ -299,6 +299,18 @@ impl Patience {
     }
 }
 
+static BEFORE_WAIT: OnceLock<fn() -> Option<Duration>> = OnceLock::new();
+
+/// Have `hook` called before each wait of this process; the wait is no longer than the time that it returns. The first hook
+/// stays.
+pub(super) fn set_before_wait(hook: fn() -> Option<Duration>) {
+    BEFORE_WAIT.get_or_init(|| hook);
+}
+
+fn before_wait() -> Option<Duration> {
+    BEFORE_WAIT.get().and_then(|hook| hook())
+}
+
 /// Wait until one of `fds` is ready: `Some` of its number, or `None` when `patience` is over. What was waited is spent.
 ///
 /// # Errors
@@ -311,7 +323,7 @@ pub fn wait(
     loop {
         check()?;
         let mut slice = patience.0.unwrap_or(SLICE).min(SLICE);
-        slice = slice.min(later::before_wait().unwrap_or(slice));
+        slice = slice.min(before_wait().unwrap_or(slice));
         let mut all: Vec<PollFd<'_>> = Vec::with_capacity(fds.len() + 2);
         all.extend(
             fds.iter()

@@ -4,75 +4,40 @@
 //! a terminal obeys escape sequences, and text can lie about its order. No door takes text as it is, so that nobody has to
 //! think of it; colours are added by [`Page`] and [`Terminal::fail`], after that. The keys that we know leave by no door.
 
-use crate::error::{Exit, Stop};
 use crate::sys::secret;
-use crate::sys::signal::{self, Patience};
 use anyhow::{Context, Result};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
+use harmless::{json_line, shown};
 use serde_json::Value;
-use std::io::{IsTerminal, Write};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::io::Write;
 
 mod ask;
+mod device;
 mod fold;
 mod foot;
 mod harmless;
 pub(super) mod later;
 mod page;
 mod row;
+mod streams;
 
+pub use device::Terminal;
 pub use fold::folded;
 pub use foot::Painter;
 pub use harmless::{Harmless, harmless, harmless_json};
 pub use page::Page;
 pub use row::Row;
+pub use streams::error_width;
 
 /// What stands before the cause of a failure, and before what to do next.
 const NAME: &str = "nanobot:";
 const HINT: &str = "  try: ";
 
-/// The two streams and what they are connected to.
-#[derive(Clone, Copy, Debug)]
-pub struct Terminal {
-    /// Standard output is a terminal.
-    pub out: bool,
-    /// Standard error is a terminal that can show a spinner.
-    pub err: bool,
-    /// Standard output is a terminal that can show more than the text as it is.
-    pub rich: bool,
-    /// Colour may be used on standard error.
-    pub color: bool,
-}
-
 impl Terminal {
-    /// `color` is the user's word, where there is one; `no_color` and `dumb` are the environment's.
-    pub fn probe(color: Option<bool>, no_color: bool, dumb: bool) -> Self {
-        let out = std::io::stdout().is_terminal();
-        let err = std::io::stderr().is_terminal() && !dumb;
-        console::set_colors_enabled(color.unwrap_or(out && !dumb && !no_color));
-        let color = color.unwrap_or(err && !no_color);
-        console::set_colors_enabled_stderr(color);
-        Self {
-            out,
-            err,
-            rich: out && !dumb,
-            color,
-        }
-    }
-
-    /// The columns of standard output, where that is a terminal; 80 where it does not say.
-    pub fn width(self) -> Option<usize> {
-        let size = rustix::termios::tcgetwinsize(std::io::stdout());
-        let told = size.map_or(0, |size| size.ws_col.into());
-        self.out.then_some(if told == 0 { 80 } else { told })
-    }
-
     /// Write `text` to standard output; on a terminal it is made harmless. A reader that has gone ends the run quietly; a
     /// slow one is waited for.
     ///
     /// # Errors
-    /// A full disk; a [`Stop`] when nobody reads any more, or the run is to end.
+    /// A full disk; a [`crate::error::Stop`] when nobody reads any more, or the run is to end.
     pub fn print(self, text: &str) -> Result<()> {
         let text = secret::mask(text);
         match self.out {
@@ -91,7 +56,7 @@ impl Terminal {
 
     /// As [`Self::print`], for a line of JSON, which stays JSON on a terminal too.
     pub fn print_json(self, value: &Value) -> Result<()> {
-        self.put(page::json_line(self, value).as_bytes())
+        self.put(json_line(self.out, value).as_bytes())
     }
 
     /// As [`Self::print_json`], for lines of JSON that are text already.
@@ -103,29 +68,30 @@ impl Terminal {
     }
 
     fn put(self, bytes: &[u8]) -> Result<()> {
-        later::now()?;
-        match self.out && !bytes.is_empty() {
-            true => show(bytes),
-            false => write_out(bytes),
-        }
+        later::write(self.out, bytes)
     }
 
     /// Let `painter` say what stands below all else from now on, and changes in place: a spinner, say. `None` clears it.
     /// Nothing of it where standard error is no terminal.
     pub fn show_below(self, painter: Option<Painter>) {
         if self.err {
+            later::catch_up();
             foot::show(painter);
         }
     }
 
     /// Draw what stands below as it is by now.
     pub fn refresh(self) {
-        foot::refresh();
+        if foot::is_busy() {
+            later::catch_up();
+            foot::refresh();
+        }
     }
 
     /// Run `work`, during which this thread has the terminal to itself: nothing stands below, and what others have to say
     /// to standard error waits.
     pub fn alone<T>(self, work: impl FnOnce() -> T) -> T {
+        later::catch_up();
         foot::alone(work)
     }
 
@@ -175,20 +141,6 @@ impl Terminal {
         self.write_error(row.exact());
     }
 
-    /// The rows of standard output; 24 where it does not say.
-    pub fn height(self) -> usize {
-        let size = rustix::termios::tcgetwinsize(std::io::stdout());
-        match size.map_or(0, |size| size.ws_row.into()) {
-            0 => 24,
-            told => told,
-        }
-    }
-
-    /// Whether a person sits there, who types and sees what comes of it.
-    pub fn converses(self) -> bool {
-        self.out && std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
-    }
-
     /// As [`Self::complain_row`], and nothing of it is cut.
     pub fn complain_whole(self, row: &Row) {
         self.write_error(row.written(None));
@@ -203,69 +155,9 @@ impl Terminal {
 
     fn write_error(self, mut text: String) {
         text.push('\n');
+        later::catch_up();
         foot::complain(&text, self.out && self.err);
     }
-}
-
-/// Whether `text` was written. A standard error that fails has nobody to tell.
-fn write_stderr(text: &str) -> bool {
-    let stderr = std::io::stderr();
-    let lock = stderr.lock();
-    write(lock.as_fd(), text.as_bytes(), "standard error").is_ok()
-}
-
-/// Whether the few bytes of `text` were written, without any wait.
-fn write_at_once(text: &str) -> bool {
-    let stderr = std::io::stderr();
-    let mut ready = [PollFd::new(&stderr, PollFlags::OUT)];
-    let is_ready = poll(&mut ready, Some(&Timespec::default())) == Ok(1);
-    is_ready && rustix::io::write(&stderr, text.as_bytes()) == Ok(text.len())
-}
-
-/// The columns of standard error; 80 where it does not say.
-pub fn error_width() -> usize {
-    let size = rustix::termios::tcgetwinsize(std::io::stderr());
-    match size.map_or(0, |size| size.ws_col.into()) {
-        0 => 80,
-        told => told,
-    }
-}
-
-/// Write `bytes` to standard output, which is a terminal.
-fn show(bytes: &[u8]) -> Result<()> {
-    foot::around(bytes.ends_with(b"\n"), || write_out(bytes))
-}
-
-fn write_out(bytes: &[u8]) -> Result<()> {
-    let stdout = std::io::stdout();
-    let lock = stdout.lock();
-    write(lock.as_fd(), bytes, "standard output")
-}
-
-/// Words for standard error: harmless, and without keys.
-fn shown(text: &str) -> String {
-    harmless(&secret::hide(text))
-}
-
-/// What a pipe takes at once without letting its writer wait.
-const PIECE: usize = 4096;
-
-/// Write all of `bytes`, past the buffers of the standard library, which would keep what a signal cut off.
-fn write(fd: BorrowedFd<'_>, mut bytes: &[u8], name: &'static str) -> Result<()> {
-    while !bytes.is_empty() {
-        // A write that blocks cannot be ended by a signal; one that follows this wait does not block.
-        signal::writable(fd, &mut Patience::endless())?;
-        match rustix::io::write(fd, &bytes[..bytes.len().min(PIECE)]) {
-            Ok(count) => bytes = &bytes[count..],
-            Err(Errno::INTR | Errno::AGAIN) => {}
-            Err(Errno::PIPE) => return Err(Stop(Exit::Answered).into()),
-            Err(error) => {
-                return Err(std::io::Error::from(error))
-                    .with_context(|| format!("write to {name}"));
-            }
-        }
-    }
-    Ok(())
 }
 
 /// Write `text` to standard error, harmless and without keys, however bad things are.

@@ -457,7 +457,7 @@ impl Exec {
                 return Err(text.trim_start().into());
             }
         }
-        if finished.strays {
+        if finished.leftovers {
             text.push_str("\n(what it left running was ended with it)");
         }
         let unsuccessful = finished.status.is_none_or(|status| !status.success());

@@ -298,7 +298,7 @@ fn help_and_version() {
 
 #[test]
 fn the_command_line_is_sound() {
-    nanobot::command().debug_assert();
-    nanobot::documented(Form::Short).debug_assert();
-    nanobot::documented(Form::Long).debug_assert();
+    nanobot::command::tree::bare().debug_assert();
+    nanobot::command::tree::documented(Form::Short).debug_assert();
+    nanobot::command::tree::documented(Form::Long).debug_assert();
 }

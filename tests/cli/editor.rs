@@ -223,10 +223,10 @@ fn words_are_completed_and_hinted() {
     screen.is_restored();
 }
 
-/// The settings come back soon after a death that nobody sees coming.
+/// The settings are back, and pastes are no longer marked once all that was written has been read.
 #[track_caller]
-fn restored_soon(screen: &Screen<'_>, before: &crate::screen::Settings) {
-    until("the settings come back", || screen.settings() == *before);
+fn restored(screen: &Screen<'_>, before: &crate::screen::Settings) {
+    assert_eq!(screen.settings(), *before, "the terminal's settings");
     until("pastes are no longer marked", || {
         memchr::memmem::rfind(&screen.raw(), b"\x1b[?2004l")
             > memchr::memmem::rfind(&screen.raw(), b"\x1b[?2004h")
@@ -247,7 +247,7 @@ fn the_terminal_is_as_it_was_whatever_ends_the_program() {
         until("keys come as they are", || screen.settings() != before);
         end(&mut screen);
         assert_eq!(screen.code(), code);
-        restored_soon(&screen, &before);
+        restored(&screen, &before);
     };
     check(0, &|screen| {
         screen.press(Key::Ctrl('d'));
@@ -259,7 +259,7 @@ fn the_terminal_is_as_it_was_whatever_ends_the_program() {
         screen.type_("abc").press(Key::Ctrl('c')).until("once more");
         screen.press(Key::Ctrl('c'));
     });
-    for (signal, code) in [(Signal::TERM, 143), (Signal::HUP, 129), (Signal::KILL, 137)] {
+    for (signal, code) in [(Signal::TERM, 143), (Signal::HUP, 129)] {
         check(code, &|screen| {
             screen.type_("abc").until("> abc").signal(signal);
         });
@@ -288,21 +288,19 @@ fn the_terminal_is_as_it_was_whatever_ends_the_program() {
 
 #[test]
 fn a_death_in_a_turn_restores_the_terminal() {
-    for (signal, code) in [(Signal::TERM, 143), (Signal::KILL, 137)] {
-        let story = Story::new();
-        let (gate, turn) = gated(&story, "late");
-        story.server().script([turn]);
-        let mut screen = story.screen(24, 80).program("sleep", ["0"]);
-        screen.exit();
-        let before = screen.settings();
-        let mut screen = repl(&story);
-        screen.type_("hello").press(Key::Enter);
-        asked(&story, 0);
-        screen.signal(signal);
-        assert_eq!(screen.code(), code);
-        restored_soon(&screen, &before);
-        std::fs::write(gate, "").unwrap();
-    }
+    let story = Story::new();
+    let (gate, turn) = gated(&story, "late");
+    story.server().script([turn]);
+    let mut screen = story.screen(24, 80).program("sleep", ["0"]);
+    screen.exit();
+    let before = screen.settings();
+    let mut screen = repl(&story);
+    screen.type_("hello").press(Key::Enter);
+    asked(&story, 0);
+    screen.signal(Signal::TERM);
+    assert_eq!(screen.code(), 143);
+    restored(&screen, &before);
+    std::fs::write(gate, "").unwrap();
 }
 
 #[test]
@@ -456,53 +454,4 @@ fn a_terminal_that_can_do_nothing_does() {
         .signal(Signal::TERM);
     assert_eq!(screen.code(), 143);
     screen.is_restored();
-}
-
-/// The processes that keep the terminal of a process: their numbers, and what everybody may see of them.
-fn keepers_of(parent: u32) -> Vec<(u32, String)> {
-    let all = std::fs::read_dir("/proc").unwrap().flatten();
-    let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    let is_child = |pid: &u32| {
-        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-        status.contains(&format!("\nPPid:\t{parent}\n"))
-    };
-    let seen = |pid: u32| {
-        let of = |name: &str| std::fs::read(format!("/proc/{pid}/{name}")).unwrap_or_default();
-        let both = [of("cmdline"), of("environ")].concat();
-        (pid, String::from_utf8_lossy(&both).into_owned())
-    };
-    pids.filter(is_child).map(seen).collect()
-}
-
-#[test]
-fn a_keeper_knows_nothing_and_outlives_nobody() {
-    for (signal, code) in [
-        (None, 0),
-        (Some(Signal::TERM), 143),
-        (Some(Signal::KILL), 137),
-    ] {
-        let story = story().env("OPENAI_API_KEY", "a-key-that-nobody-sees");
-        let mut screen = repl(&story);
-        let mut keepers = Vec::new();
-        // In the first instant of a program it has no arguments yet.
-        until("a keeper sits there", || {
-            keepers = keepers_of(screen.id());
-            keepers.iter().all(|(_, seen)| !seen.is_empty()) && !keepers.is_empty()
-        });
-        let [(keeper, seen)] = keepers.as_slice() else {
-            panic!("one keeper: {keepers:?}");
-        };
-        assert_eq!(seen, "nanobot-keeper\0");
-        match signal {
-            Some(signal) => screen.signal(signal),
-            None => screen.press(Key::Ctrl('d')),
-        };
-        assert_eq!(screen.code(), code);
-        let gone = || {
-            let status = std::fs::read_to_string(format!("/proc/{keeper}/status"));
-            status.is_err() || status.is_ok_and(|status| status.contains("State:\tZ"))
-        };
-        // After a death in order it has ended before.
-        until("the keeper ends", gone);
-    }
 }

@@ -14,7 +14,7 @@ fn commands(form: Form) -> Vec<(String, Command)> {
             below(sub, &format!("{path} {}", sub.get_name()), all);
         }
     }
-    let mut command = nanobot::documented(form);
+    let mut command = nanobot::command::tree::documented(form);
     command.build();
     let mut all = Vec::new();
     below(&command, "", &mut all);
@@ -79,7 +79,7 @@ fn every_example_is_a_command_line() {
     for line in lines {
         for words in invocations(&line) {
             count += 1;
-            if let Err(error) = nanobot::command().try_get_matches_from(&words) {
+            if let Err(error) = nanobot::command::tree::bare().try_get_matches_from(&words) {
                 let is_asked = [ErrorKind::DisplayHelp, ErrorKind::DisplayVersion];
                 assert!(
                     is_asked.contains(&error.kind()),

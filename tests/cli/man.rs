@@ -19,7 +19,7 @@ const ALWAYS: [&str; 2] = ["NANOBOT_HOME", "NANOBOT_A__B"];
 /// Every page: its file's name, and its text.
 pub(crate) fn pages() -> Vec<(String, String)> {
     let mut pages = Vec::new();
-    let mut command = nanobot::documented(Form::Long);
+    let mut command = nanobot::command::tree::documented(Form::Long);
     command.build();
     below(&command, &mut Vec::new(), &mut pages);
     pages.push(("nanobot-config.5".into(), config()));

@@ -6,7 +6,7 @@ use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use nanobot::cron::expression::Expression;
 use nanobot::cron::line::fields;
-use nanobot::cron::schedule::{CatchUp, Schedule, Verdict, due};
+use nanobot::cron::schedule::{CatchUp, Schedule, Timetable, Verdict};
 use nanobot::sys::clock::named_zone;
 use serde::Deserialize;
 use serde_json::json;
@@ -371,7 +371,14 @@ fn simulate(
     let mut run = |at: usize, now: Timestamp| {
         let (job, (schedule, zone)) = (&cases.jobs[at], &schedules[at]);
         let created = cases.created();
-        let ask = |handled| due(schedule, job.catch_up, handled, created, created, now, zone);
+        let timetable = Timetable {
+            schedule,
+            catch_up: job.catch_up,
+            created,
+            since: created,
+            zone,
+        };
+        let ask = |handled| timetable.due(handled, now);
         let mut verdict = ask(handled[at]);
         if let Verdict::ClockWasWrong { handled: instead } = verdict {
             handled[at] = Some(instead);

@@ -341,15 +341,6 @@ fn whatever_ends_it_the_terminal_is_as_before() {
     say(&mut screen, "x").until("Half").signal(Signal::TERM);
     assert_eq!(screen.code(), 143);
     screen.is_restored();
-    // At once, at the prompt and in a turn.
-    let story = Story::new();
-    let mut screen = talk(&story);
-    screen.type_("half").until("half").kill();
-    screen.until_restored();
-    let story = Story::new().script([stalling("Half\n\nx")]);
-    let mut screen = talk(&story);
-    say(&mut screen, "x").until("Half").kill();
-    screen.until_restored();
     // A defect of ours.
     let story = Story::new().env("NANOBOT_TEST_DEFECT", "1");
     let mut screen = talk(&story);

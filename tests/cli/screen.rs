@@ -432,21 +432,6 @@ impl<'a> Screen<'a> {
         assert_eq!(screen.attributes_formatted(), "\u{1b}[m", "a style stays");
     }
 
-    /// Wait until it is so: where the program could not see to it, somebody else does a moment later.
-    #[track_caller]
-    pub(crate) fn until_restored(&self) {
-        let end = Instant::now() + PATIENCE;
-        while self.settings() != self.before && Instant::now() < end {
-            std::thread::sleep(LOOK);
-        }
-        self.is_restored();
-    }
-
-    /// The number of the program's process.
-    pub(crate) fn id(&self) -> u32 {
-        self.child.id()
-    }
-
     /// Send a signal to the program alone.
     pub(crate) fn signal(&mut self, signal: Signal) -> &mut Self {
         kill_process(Pid::from_child(&self.child), signal).expect("it is ours");

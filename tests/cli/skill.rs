@@ -683,7 +683,7 @@ fn every_command_in_a_built_in_skill_is_one() {
                 continue;
             }
             count += 1;
-            if let Err(error) = nanobot::command().try_get_matches_from(&words) {
+            if let Err(error) = nanobot::command::tree::bare().try_get_matches_from(&words) {
                 let of_words = [clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand];
                 assert!(
                     of_words.contains(&error.kind()),
@@ -695,7 +695,11 @@ fn every_command_in_a_built_in_skill_is_one() {
     }
     assert!(count > 50, "{count}");
     let wrong = lines_of("```\nls | nanobot agent --no-such-flag\n```\n").concat();
-    assert!(nanobot::command().try_get_matches_from(wrong).is_err());
+    assert!(
+        nanobot::command::tree::bare()
+            .try_get_matches_from(wrong)
+            .is_err()
+    );
 }
 
 /// A story whose programs have `nanobot` among them, as an installed one is.

@@ -54,7 +54,7 @@ fn answer(env: Env, terminal: Terminal, shell: Shell, words: &[OsString]) -> Opt
     let typed = line.words.clone();
     let ctx = ctx(env, terminal, &typed)?;
     let names = Arc::new(Names::new(ctx, typed));
-    let mut command = names::attached(crate::command(), &names);
+    let mut command = names::attached(crate::command::tree::bare(), &names);
     let words: Vec<OsString> = line.words.iter().map(OsString::from).collect();
     let at = words.len() - 1;
     let found = complete(&mut command, words, at, None).ok()?;

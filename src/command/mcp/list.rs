@@ -8,8 +8,8 @@ use crate::mcp::offer::Offer;
 use crate::mcp::{name, schema, words};
 use crate::report::columns::{Side, aligned, clipped};
 use crate::settings::servers::{Reached, Server};
-use crate::sys::http;
 use crate::sys::terminal::{Page, harmless};
+use crate::sys::web_url;
 use anyhow::Result;
 use serde_json::{Value, json};
 
@@ -111,7 +111,7 @@ fn told(server: &Server, offer: &Offer) -> (usize, u64) {
 fn place(server: &Server) -> String {
     match &server.reached {
         Reached::Program { command, .. } => command.clone(),
-        Reached::Http(remote) | Reached::Sse(remote) => http::shown(&remote.url),
+        Reached::Http(remote) | Reached::Sse(remote) => web_url::redacted(&remote.url),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Changes of the config that onboarding makes.
 
-use crate::cli::Directory;
+use crate::cli::onboard::Directory;
 use crate::error::{Exit, fail_hint};
 use crate::provider::registry::{Entry, TABLE};
 use crate::settings::Config;

@@ -4,7 +4,7 @@
 use super::question::{Left, confirm};
 use crate::cli::heartbeat::{Command, Enable, Heartbeat};
 use crate::command::heartbeat;
-use crate::cron::store::HEARTBEAT;
+use crate::cron::job::HEARTBEAT;
 use crate::error::{Exit, Stop, fail, fail_hint};
 use crate::ops::context::Context;
 use crate::ops::jobs::crontab_sync;

@@ -4,7 +4,7 @@
 use super::edits::{Block, Edit, defaults, merged, where_to_work};
 use super::menu::{self, Found, Row};
 use super::question::{Left, confirm, question, to_error};
-use crate::cli::Directory;
+use crate::cli::onboard::Directory;
 use crate::command::provider;
 use crate::error::{Exit, Stop, exit_of, hint_of};
 use crate::ops::connection_test;
@@ -208,7 +208,7 @@ impl Wizard<'_> {
     fn choose_address(&mut self) -> Result<Step> {
         let Entry { base, kind, .. } = *self.entry;
         let old = self.there(&self.block().key("apiBase"));
-        let answers = || port(base).is_some_and(http::listens);
+        let answers = || port(base).is_some_and(http::is_listening);
         let is_usual = match kind {
             Kind::Local => old.is_none() && answers(),
             Kind::Direct => false,
@@ -441,7 +441,7 @@ fn providers(ctx: &Context, settings: &Settings) -> (Vec<&'static Entry>, Vec<Ro
         if let Some((_, place)) = standing.key {
             return Some(format!("key from {}", place.replace('`', "")));
         }
-        let port = port(entry.base).filter(|port| entry.is_local() && http::listens(*port));
+        let port = port(entry.base).filter(|port| entry.is_local() && http::is_listening(*port));
         port.map(|port| format!("answers on port {port}"))
     };
     let built = TABLE.iter().filter(|entry| entry.kind != Kind::Unbuilt);

@@ -1,6 +1,6 @@
 //! `nanobot usage --by tool|server|skill`: what turns used of what they were offered, and what telling the model of it took.
 
-use crate::cli::By;
+use crate::cli::usage::By;
 use crate::ledger::tools::{Line, Tools, Used};
 use crate::ops::context::Context;
 use crate::ops::since::Start;

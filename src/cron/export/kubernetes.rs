@@ -8,13 +8,16 @@ use super::{
     File, MARK, Planned, Site, Times, Width, around, every, is_of_each_hour, list, once, shown,
     text, yaml,
 };
+use crate::cron::expression::Expression;
 use crate::cron::schedule::Schedule;
 use crate::error::Exit;
+use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde_json::{Value, json};
 use siphasher::sip::SipHasher13;
 use std::hash::Hasher;
 use std::path::Path;
+use std::time::Duration;
 
 /// Where the volume is: what `~/.nanobot` is elsewhere.
 const DATA: &str = "/data";
@@ -112,7 +115,39 @@ fn manifest(
     line: &Line,
 ) -> Result<Value, String> {
     let job = planned.job;
-    let mut arguments = vec!["nanobot".to_owned()];
+    // A late start: a caught up one, but never so late that the controller counts a hundred that were missed and gives up.
+    let late = match planned.catches_up() {
+        true => (30 * DAY).min(90 * DAY / line.daily.max(1)),
+        false => 600,
+    };
+    let pod = pod(image, &command(site, planned)?);
+    let mut manifest = json!({
+        "apiVersion": "batch/v1",
+        "kind": "CronJob",
+        "metadata": {
+            "name": name,
+            "labels": labels(Some(name)),
+            "annotations": { "nanobot/job": job.id, "nanobot/name": job.name },
+        },
+        "spec": {
+            "schedule": line.fields,
+            "timeZone": line.zone,
+            "concurrencyPolicy": "Forbid",
+            "startingDeadlineSeconds": late,
+            "successfulJobsHistoryLimit": 3,
+            "failedJobsHistoryLimit": 3,
+            "jobTemplate": { "spec": job_spec(name, &pod, planned.stuck_after()) },
+        },
+    });
+    if !job.enabled {
+        manifest["spec"]["suspend"] = json!(true);
+    }
+    Ok(manifest)
+}
+
+/// The command that runs the job, with its config where the container has it.
+fn command(site: &Site, planned: &Planned) -> Result<Vec<String>, String> {
+    let mut command = vec!["nanobot".to_owned()];
     if let Some(config) = planned.config {
         let inside = config.strip_prefix(site.root).map_err(|_| {
             format!(
@@ -121,18 +156,64 @@ fn manifest(
                 site.root.display()
             )
         })?;
-        arguments.extend(["-c".into(), text(&Path::new(DATA).join(inside))?.to_owned()]);
+        command.extend(["-c".into(), text(&Path::new(DATA).join(inside))?.to_owned()]);
     }
-    arguments.extend(["cron", "run", job.id.as_str(), "--scheduled"].map(String::from));
-    // A late start: a caught up one, but never so late that the controller counts a hundred that were missed and gives up.
-    let late = match planned.catches_up() {
-        true => (30 * DAY).min(90 * DAY / line.daily.max(1)),
-        false => 600,
-    };
-    let container = json!({
+    let run = ["cron", "run", planned.job.id.as_str(), "--scheduled"];
+    command.extend(run.map(String::from));
+    Ok(command)
+}
+
+fn job_spec(name: &str, pod: &Value, stuck_after: Option<u64>) -> Value {
+    let mut spec = json!({
+        "backoffLimit": 0,
+        // Busy: it is tried again. What was begun has its stamp, and a pod that takes its place begins nothing twice.
+        "podFailurePolicy": { "rules": [
+            {
+                "action": "Ignore",
+                "onExitCodes": { "containerName": "nanobot", "operator": "In", "values": [Exit::TryAgain.code()] },
+            },
+            {
+                "action": "Ignore",
+                "onPodConditions": [{ "type": "DisruptionTarget", "status": "True" }],
+            },
+        ] },
+        "template": {
+            "metadata": { "labels": labels(Some(name)) },
+            "spec": pod,
+        },
+    });
+    if let Some(seconds) = stuck_after {
+        spec["activeDeadlineSeconds"] = json!(seconds);
+    }
+    spec
+}
+
+fn pod(image: &str, command: &[String]) -> Value {
+    json!({
+        "restartPolicy": "Never",
+        "automountServiceAccountToken": false,
+        "enableServiceLinks": false,
+        "securityContext": {
+            "runAsNonRoot": true,
+            "runAsUser": USER,
+            "runAsGroup": USER,
+            "fsGroup": USER,
+            "seccompProfile": { "type": "RuntimeDefault" },
+        },
+        "containers": [container(image, command)],
+        "volumes": [
+            { "name": "data", "persistentVolumeClaim": { "claimName": VOLUME } },
+            { "name": "keys", "secret": { "secretName": SECRET, "optional": true, "defaultMode": 0o440 } },
+            { "name": "tmp", "emptyDir": {} },
+        ],
+    })
+}
+
+fn container(image: &str, command: &[String]) -> Value {
+    json!({
         "name": "nanobot",
         "image": image,
-        "command": arguments,
+        "command": command,
         "env": [
             { "name": "HOME", "value": DATA },
             { "name": "NANOBOT_HOME", "value": DATA },
@@ -153,68 +234,7 @@ fn manifest(
             { "name": "keys", "mountPath": KEYS, "readOnly": true },
             { "name": "tmp", "mountPath": "/tmp" },
         ],
-    });
-    let pod = json!({
-        "restartPolicy": "Never",
-        "automountServiceAccountToken": false,
-        "enableServiceLinks": false,
-        "securityContext": {
-            "runAsNonRoot": true,
-            "runAsUser": USER,
-            "runAsGroup": USER,
-            "fsGroup": USER,
-            "seccompProfile": { "type": "RuntimeDefault" },
-        },
-        "containers": [container],
-        "volumes": [
-            { "name": "data", "persistentVolumeClaim": { "claimName": VOLUME } },
-            { "name": "keys", "secret": { "secretName": SECRET, "optional": true, "defaultMode": 0o440 } },
-            { "name": "tmp", "emptyDir": {} },
-        ],
-    });
-    let mut run = json!({
-        "backoffLimit": 0,
-        // Busy: it is tried again. What was begun has its stamp, and a pod that takes its place begins nothing twice.
-        "podFailurePolicy": { "rules": [
-            {
-                "action": "Ignore",
-                "onExitCodes": { "containerName": "nanobot", "operator": "In", "values": [Exit::TryAgain.code()] },
-            },
-            {
-                "action": "Ignore",
-                "onPodConditions": [{ "type": "DisruptionTarget", "status": "True" }],
-            },
-        ] },
-        "template": {
-            "metadata": { "labels": labels(Some(name)) },
-            "spec": pod,
-        },
-    });
-    if let Some(seconds) = planned.stuck_after() {
-        run["activeDeadlineSeconds"] = json!(seconds);
-    }
-    let mut manifest = json!({
-        "apiVersion": "batch/v1",
-        "kind": "CronJob",
-        "metadata": {
-            "name": name,
-            "labels": labels(Some(name)),
-            "annotations": { "nanobot/job": job.id, "nanobot/name": job.name },
-        },
-        "spec": {
-            "schedule": line.fields,
-            "timeZone": line.zone,
-            "concurrencyPolicy": "Forbid",
-            "startingDeadlineSeconds": late,
-            "successfulJobsHistoryLimit": 3,
-            "failedJobsHistoryLimit": 3,
-            "jobTemplate": { "spec": run },
-        },
-    });
-    if !job.enabled {
-        manifest["spec"]["suspend"] = json!(true);
-    }
-    Ok(manifest)
+    })
 }
 
 fn labels(name: Option<&str>) -> Value {
@@ -229,74 +249,8 @@ fn labels(name: Option<&str>) -> Value {
 fn lines(site: &Site, planned: &Planned) -> Result<Vec<Line>, String> {
     let job = planned.job;
     match planned.schedule {
-        Schedule::Cron { expression, zone } => {
-            let mut fields = expression.spelling().clone();
-            // Here Sunday is 0 and never 7.
-            let weekdays = fields[4]
-                .split(',')
-                .map(|day| if day == "7" { "0" } else { day });
-            fields[4] = weekdays.collect::<Vec<_>>().join(",");
-            let zone = match zone {
-                Some(zone) => zone.clone(),
-                None if is_utc(site) || is_of_each_hour(expression, site.system, site.now) => {
-                    UTC.into()
-                }
-                None => {
-                    let name = site.system_name.unwrap_or("ZONE");
-                    return Err(format!(
-                        "it goes by this system's clock, and a container has none of its own; `nanobot cron edit {} --cron {} --tz {name}` names one",
-                        job.id,
-                        shown(expression.text())
-                    ));
-                }
-            };
-            let daily = u64::from(expression.minutes().count_ones()) * 24;
-            let daily = if fields[1].contains(['*', '-', ',', '/']) {
-                daily
-            } else {
-                daily / 24
-            };
-            let first = Line {
-                fields: fields.join(" "),
-                zone,
-                daily,
-            };
-            let more = around(planned, site.now, Width::Gap)
-                .into_iter()
-                .map(|around| Line {
-                    fields: format!(
-                        "{} {} {}-{} {} *",
-                        list(around.minutes, 60),
-                        list(around.hours, 24),
-                        around.first_day,
-                        around.last_day,
-                        around.month
-                    ),
-                    zone: UTC.into(),
-                    daily: u64::from(around.minutes.count_ones() * around.hours.count_ones()),
-                });
-            Ok([first].into_iter().chain(more).collect())
-        }
-        Schedule::Every(period) => {
-            // One with all minutes and hours, rather than one for each hour.
-            let times = every(*period, job.created);
-            let all = times.iter().copied().reduce(|one, other| Times {
-                minutes: one.minutes | other.minutes,
-                hours: one.hours | other.hours,
-                weekday: one.weekday,
-            });
-            let Times {
-                minutes,
-                hours,
-                weekday,
-            } = all.ok_or("its period has no times")?;
-            let weekday = weekday.map_or_else(|| "*".into(), |day| day.to_string());
-            Ok(vec![Line {
-                fields: format!("{} {} * * {weekday}", list(minutes, 60), list(hours, 24)),
-                zone: UTC.into(),
-                daily: u64::from(minutes.count_ones() * hours.count_ones()),
-            }])
-        }
+        Schedule::Cron { expression, zone } => cron_lines(site, planned, expression, zone.as_ref()),
+        Schedule::Every(period) => Ok(vec![period_line(*period, job.created)?]),
         Schedule::At(time) => {
             let time = once(planned, *time, site.now)?;
             let time = TimeZone::UTC.to_datetime(time);
@@ -307,6 +261,78 @@ fn lines(site: &Site, planned: &Planned) -> Result<Vec<Line>, String> {
             }])
         }
     }
+}
+
+fn cron_lines(
+    site: &Site,
+    planned: &Planned,
+    expression: &Expression,
+    zone: Option<&String>,
+) -> Result<Vec<Line>, String> {
+    let mut fields = expression.spelling().clone();
+    // Here Sunday is 0 and never 7.
+    let weekdays = fields[4]
+        .split(',')
+        .map(|day| if day == "7" { "0" } else { day });
+    fields[4] = weekdays.collect::<Vec<_>>().join(",");
+    let zone = match zone {
+        Some(zone) => zone.clone(),
+        None if is_utc(site) || is_of_each_hour(expression, site.system, site.now) => UTC.into(),
+        None => {
+            let name = site.system_name.unwrap_or("ZONE");
+            return Err(format!(
+                "it goes by this system's clock, and a container has none of its own; `nanobot cron edit {} --cron {} --tz {name}` names one",
+                planned.job.id,
+                shown(expression.text())
+            ));
+        }
+    };
+    let hourly = u64::from(expression.minutes().count_ones());
+    let daily = match fields[1].contains(['*', '-', ',', '/']) {
+        true => hourly * 24,
+        false => hourly,
+    };
+    let first = Line {
+        fields: fields.join(" "),
+        zone,
+        daily,
+    };
+    let more = around(planned, site.now, Width::Gap)
+        .into_iter()
+        .map(|around| Line {
+            fields: format!(
+                "{} {} {}-{} {} *",
+                list(around.minutes, 60),
+                list(around.hours, 24),
+                around.first_day,
+                around.last_day,
+                around.month
+            ),
+            zone: UTC.into(),
+            daily: u64::from(around.minutes.count_ones() * around.hours.count_ones()),
+        });
+    Ok([first].into_iter().chain(more).collect())
+}
+
+/// One with all minutes and hours of the period, rather than one for each hour.
+fn period_line(period: Duration, created: Timestamp) -> Result<Line, String> {
+    let times = every(period, created);
+    let all = times.iter().copied().reduce(|one, other| Times {
+        minutes: one.minutes | other.minutes,
+        hours: one.hours | other.hours,
+        weekday: one.weekday,
+    });
+    let Times {
+        minutes,
+        hours,
+        weekday,
+    } = all.ok_or("its period has no times")?;
+    let weekday = weekday.map_or_else(|| "*".into(), |day| day.to_string());
+    Ok(Line {
+        fields: format!("{} {} * * {weekday}", list(minutes, 60), list(hours, 24)),
+        zone: UTC.into(),
+        daily: u64::from(minutes.count_ones() * hours.count_ones()),
+    })
 }
 
 fn is_utc(site: &Site) -> bool {

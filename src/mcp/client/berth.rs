@@ -14,7 +14,7 @@ use super::thread::{Say, apart};
 use super::watch::{Watch, Watched, one_line};
 use crate::mcp::offer::{Answer, Failed, Offer};
 use crate::settings::servers::{Reached, Server};
-use crate::sys::process::resident::Spec;
+use crate::sys::process::server::Spec;
 use crate::sys::signal;
 use crate::sys::store;
 use rmcp::RoleClient;

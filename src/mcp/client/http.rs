@@ -1,15 +1,16 @@
 //! Streamable HTTP, over the program's own client: each exchange blocks a thread, which ends as soon as nobody wants its
 //! answer. The headers that the config lists go to its address and nowhere else, since no redirect is followed.
 
-use super::events::{Events, LARGEST, TooLarge};
 use super::message;
 use super::thread::Held;
 use super::watch::{Watch, one_line};
 use crate::mcp::offer::Failed;
 use crate::settings::servers::Remote;
 use crate::sys::env::Env;
-use crate::sys::http::{Answer, Http, Timeouts, Unconnected, is_exposed, read_failure, shown};
+use crate::sys::http::{ConnectError, Http, Response, Timeouts, read_failure};
 use crate::sys::signal;
+use crate::sys::sse::{EventTooLarge, SseEvent, SseParser};
+use crate::sys::web_url::{is_remote_cleartext, redacted};
 use futures_core::Stream;
 use futures_core::stream::BoxStream;
 use http::{HeaderName, HeaderValue};
@@ -34,7 +35,12 @@ use tokio::sync::{mpsc, oneshot};
 const WHOLE: usize = 16 << 20;
 /// The largest body of an answer that tells of a failure.
 const FAILURE: usize = 64 << 10;
-/// Events that wait to be read; each may be as large as [`LARGEST`].
+/// The largest event, as it is for answers that come whole.
+const MAX_EVENT_BYTES: usize = WHOLE;
+/// Bounds of the time that a server asks to wait before the next try: neither at once nor never.
+const MIN_RETRY: Duration = Duration::from_millis(100);
+const MAX_RETRY: Duration = Duration::from_secs(60);
+/// Events that wait to be read; each may be as large as [`MAX_EVENT_BYTES`].
 const WAITING: usize = 4;
 /// How often a broken stream is taken up again. With the waits between, that is more than a call may take.
 const TRIES: usize = 5;
@@ -105,7 +111,7 @@ pub(super) fn transport(far: Far, remote: &Remote) -> StreamableHttpClientTransp
     again.max_times = Some(TRIES);
     again.max_delay = Some(Duration::from_secs(10));
     config.retry_config = Arc::new(again);
-    config.max_sse_event_size = LARGEST;
+    config.max_sse_event_size = MAX_EVENT_BYTES;
     StreamableHttpClientTransport::with_client(far, config)
 }
 
@@ -118,7 +124,7 @@ impl Far {
         offline: bool,
         watch: &Arc<Watch>,
     ) -> Result<Self, Failed> {
-        let url = shown(&remote.url);
+        let url = redacted(&remote.url);
         let valid = url::Url::parse(&remote.url)
             .is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
         if !valid {
@@ -126,7 +132,7 @@ impl Far {
                 "`{url}` is no address of the web"
             )));
         }
-        if is_exposed(&remote.url) && !remote.headers.is_empty() {
+        if is_remote_cleartext(&remote.url) && !remote.headers.is_empty() {
             return Err(Failed::Unusable(format!(
                 "`{url}` would carry the headers in the clear to another machine: use `https`"
             )));
@@ -208,14 +214,14 @@ impl Far {
 /// Why there was no answer.
 fn unanswered(error: &anyhow::Error) -> Failed {
     let words = one_line(&error.to_string());
-    match error.is::<Unconnected>() || error.is::<crate::error::Hinted>() {
+    match error.is::<ConnectError>() || error.is::<crate::error::Hinted>() {
         true => Failed::Unreachable(words),
         false => Failed::Broken(words),
     }
 }
 
 /// An answer has begun: what of it is known, and its body where that is a stream of events.
-fn begin(answer: Answer) -> Result<(Came, Option<Box<dyn Read + Send>>), Failed> {
+fn begin(answer: Response) -> Result<(Came, Option<Box<dyn Read + Send>>), Failed> {
     let kind = answer.header("content-type").unwrap_or_default();
     let kind = kind.split(';').next().unwrap_or_default().trim();
     let mut came = Came {
@@ -252,7 +258,7 @@ fn pump(
     watch: &Watch,
     is_spoilt: &AtomicBool,
 ) {
-    let mut parser = Events::default();
+    let mut parser = SseParser::new(MAX_EVENT_BYTES);
     let mut buffer = vec![0; 32 << 10];
     loop {
         let count = match body.read(&mut buffer) {
@@ -265,26 +271,51 @@ fn pump(
                 return drop(events.blocking_send(Err(error)));
             }
         };
-        match parser.pass(&buffer[..count]) {
-            Ok(found) => {
-                let is_fine = |event: &Sse| {
-                    let data = event.data.as_deref().unwrap_or_default();
-                    !message::is_dense(data.as_bytes())
-                };
-                for event in found.into_iter().filter(is_fine) {
-                    if events.blocking_send(Ok(event)).is_err() {
-                        return;
-                    }
-                }
+        let fed = parser.feed(&buffer[..count], &mut |event| {
+            let data = event.data.as_deref().unwrap_or_default();
+            if message::is_dense(data.as_bytes()) {
+                return Ok(());
             }
-            Err(TooLarge) => {
-                let words = format!("it sent an event of more than {} MiB", LARGEST >> 20);
+            let sent = events.blocking_send(Ok(to_sse(event)));
+            sent.map_err(|_| PumpEnd::NobodyReads)
+        });
+        match fed {
+            Ok(()) => {}
+            Err(PumpEnd::NobodyReads) => return,
+            Err(PumpEnd::TooLarge) => {
+                let words = format!(
+                    "it sent an event of more than {} MiB",
+                    MAX_EVENT_BYTES >> 20
+                );
                 let failed = Failed::Broken(words);
                 is_spoilt.store(true, Ordering::SeqCst);
                 watch.over(failed.clone());
                 return drop(events.blocking_send(Err(SseError::Body(Box::new(failed)))));
             }
         }
+    }
+}
+
+/// Why events are no longer passed on.
+enum PumpEnd {
+    NobodyReads,
+    TooLarge,
+}
+
+impl From<EventTooLarge> for PumpEnd {
+    fn from(_: EventTooLarge) -> Self {
+        Self::TooLarge
+    }
+}
+
+/// The event in the form that `rmcp` takes.
+fn to_sse(event: SseEvent) -> Sse {
+    let retry = event.retry.map(|wish| wish.clamp(MIN_RETRY, MAX_RETRY));
+    Sse {
+        event: event.event,
+        data: event.data,
+        id: event.id,
+        retry: retry.and_then(|wait| u64::try_from(wait.as_millis()).ok()),
     }
 }
 
@@ -482,17 +513,33 @@ pub(super) async fn post(far: &Far, url: &str, body: Vec<u8>) -> Result<(), Fail
 
 #[cfg(test)]
 mod tests {
+    use super::to_sse;
     use crate::mcp::client::{ClientConfig, Fleet};
     use crate::mcp::offer::{Failed, Piece};
     use crate::settings::servers::{Reached, Remote, Server};
     use crate::sys::env::Env;
     use crate::sys::paths::Paths;
     use crate::sys::secret::Secret;
+    use crate::sys::sse::SseEvent;
     use serde_json::{Value, json};
     use std::io::{BufRead, BufReader, Read, Write};
     use std::net::{TcpListener, TcpStream};
     use std::sync::{Arc, Mutex};
     use std::time::Duration;
+
+    #[test]
+    fn the_wait_before_the_next_try_has_bounds() {
+        let check = |retry: u64, expect: u64| {
+            let event = SseEvent {
+                retry: Some(Duration::from_millis(retry)),
+                ..SseEvent::default()
+            };
+            assert_eq!(to_sse(event).retry, Some(expect));
+        };
+        check(0, 100);
+        check(500, 500);
+        check(u64::MAX, 60_000);
+    }
 
     /// What was asked, as `POST tools/call s1`, for which there is something to answer.
     struct Asked {

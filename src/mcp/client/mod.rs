@@ -22,7 +22,6 @@ use thread::{Heard, Room, Say};
 
 mod berth;
 mod config;
-mod events;
 mod grants;
 mod host;
 mod http;

@@ -6,7 +6,7 @@ use super::grants::Walls;
 use super::message;
 use super::watch::{Watch, one_line};
 use crate::mcp::offer::Failed;
-use crate::sys::process::resident::{self, Ended, Resident, Spec};
+use crate::sys::process::server::{self, Ended, ServerProcess, Spec};
 use crate::sys::secret;
 use crate::sys::store;
 use crate::sys::terminal::harmless;
@@ -45,7 +45,7 @@ const BREATH: Duration = Duration::from_millis(100);
 /// The programs that run.
 #[derive(Default)]
 pub(super) struct Programs {
-    running: Mutex<Vec<(u64, Resident, Traces)>>,
+    running: Mutex<Vec<(u64, ServerProcess, Traces)>>,
     /// Ended ones, which may take a moment.
     ending: Mutex<Vec<JoinHandle<()>>>,
     count: std::sync::atomic::AtomicU64,
@@ -90,7 +90,7 @@ struct Program {
 }
 
 impl Programs {
-    fn keep(self: &Arc<Self>, resident: Resident, traces: Traces) -> Program {
+    fn keep(self: &Arc<Self>, resident: ServerProcess, traces: Traces) -> Program {
         let number = self.count.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         running.push((number, resident, traces));
@@ -106,9 +106,9 @@ impl Programs {
         let all = running
             .drain(..)
             .map(|(_, resident, traces)| (resident, traces));
-        let (all, traces): (Vec<Resident>, Vec<Traces>) = all.unzip();
+        let (all, traces): (Vec<ServerProcess>, Vec<Traces>) = all.unzip();
         drop(running);
-        resident::end_all(all);
+        server::end_all(all);
         traces.iter().for_each(Traces::tell);
         let mut ending = self.ending.lock().unwrap_or_else(PoisonError::into_inner);
         for thread in ending.drain(..) {
@@ -186,7 +186,7 @@ impl Streams {
             std::io::ErrorKind::Unsupported => Failed::Unusable(error.to_string()),
             _ => Failed::Unreachable(error.to_string()),
         };
-        let mut resident = resident::start(spec).map_err(what)?;
+        let mut resident = server::start(spec).map_err(what)?;
         let traces = Traces {
             server: spec.name.clone(),
             absent: std::mem::take(&mut resident.absent),

@@ -2,7 +2,7 @@
 //! it found; all are asked, whatever the others say. The provider is asked beside them, since it takes the longest.
 
 use super::{cron, run_checks as works};
-use crate::cli::Status as Arguments;
+use crate::cli::status::Status as Arguments;
 use crate::cron::job::Job;
 use crate::cron::store::Store;
 use crate::error::{Exit, exit_of, hint_of};

@@ -2,10 +2,10 @@
 
 use super::check::{Finding, Level, Look};
 use crate::cron::command::Started;
-use crate::cron::job::{Delivery, Job, State, Terms};
+use crate::cron::job::{Delivery, HEARTBEAT, Job, State, Terms};
 use crate::cron::record::{Folder, Outcome};
 use crate::cron::schedule::Schedule;
-use crate::cron::store::{HEARTBEAT, Store, is_plain};
+use crate::cron::store::{Store, is_plain};
 use crate::error::Exit;
 use crate::ops::context::Context;
 use crate::ops::jobs::cron_environment;
@@ -629,7 +629,7 @@ fn probed(look: &Look) -> Result<Vec<Finding>> {
     let Look { ctx, settings, .. } = look;
     let (command, env) = crontab_sync::as_cron(ctx, settings, &made_up(ctx))?;
     let begun = ctx.clock.timestamp();
-    let (finished, said) = process::run_apart(&Spec {
+    let (finished, said) = process::run_split_stderr(&Spec {
         program: "/bin/sh".into(),
         arguments: vec!["-c".into(), format!("{command} --probe")],
         directory: ctx.paths.home.clone(),

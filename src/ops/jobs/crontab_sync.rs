@@ -4,10 +4,10 @@
 //! wrote, so that no order of commands leaves another block than the file says.
 
 use crate::cron::command::{Parts, Started, command};
-use crate::cron::job::Job;
+use crate::cron::job::{HEARTBEAT, Job};
 use crate::cron::line;
 use crate::cron::schedule::Schedule;
-use crate::cron::store::{self, HEARTBEAT, Store};
+use crate::cron::store::{self, Store};
 use crate::cron::table;
 use crate::error::{Exit, fail, fail_hint};
 use crate::ops::context::Context;

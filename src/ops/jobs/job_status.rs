@@ -5,7 +5,7 @@ use super::time_format;
 use super::timing::{effective_schedule, upcoming_runs};
 use crate::cron::job::Job;
 use crate::cron::record::{Folder, Outcome, Record, Stamps};
-use crate::cron::schedule::{self, Schedule, Verdict};
+use crate::cron::schedule::{Schedule, Verdict};
 use crate::cron::store::Store;
 use crate::ops::context::Context;
 use anyhow::Result;
@@ -41,16 +41,8 @@ impl JobStatus {
         let now = ctx.clock.timestamp();
         let (mut due, mut next) = (None, Vec::new());
         if let (true, Ok((schedule, zone))) = (job.enabled, effective_schedule(ctx, &job)) {
-            let (since, handled) = (job.since(), stamps.handled());
-            let verdict = schedule::due(
-                schedule,
-                job.catch_up(),
-                handled,
-                since,
-                job.created,
-                now,
-                &zone,
-            );
+            let timetable = job.timetable(schedule, &zone);
+            let verdict = timetable.due(stamps.handled(), now);
             if let (Verdict::Due { slot }, true) = (verdict, job.terms.is_some()) {
                 due = Some(slot);
             }

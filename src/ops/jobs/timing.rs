@@ -3,7 +3,7 @@
 use super::time_zone;
 use crate::cron::job::Job;
 use crate::cron::record::Stamps;
-use crate::cron::schedule::{self, Schedule, Verdict};
+use crate::cron::schedule::{Schedule, Verdict};
 use crate::error::{Exit, fail};
 use crate::ops::context::Context;
 use crate::sys::clock;
@@ -37,15 +37,8 @@ pub(crate) fn due_state(ctx: &Context, job: &Job, stamps: &Stamps) -> Result<Ver
         let cause = format!("the job `{}` cannot run: {words}", job.name);
         fail(Exit::Config, cause)
     })?;
-    Ok(schedule::due(
-        schedule,
-        job.catch_up(),
-        stamps.handled(),
-        job.since(),
-        job.created,
-        ctx.clock.timestamp(),
-        &zone,
-    ))
+    let timetable = job.timetable(schedule, &zone);
+    Ok(timetable.due(stamps.handled(), ctx.clock.timestamp()))
 }
 
 /// Keep for the other program when the job runs next.

@@ -1,10 +1,10 @@
 //! `nanobot cron run`: whether a job is due, and who runs it; what a run is, is in [`super::work`].
 
 use crate::cli::cron::Run;
-use crate::cron::job::Job;
+use crate::cron::job::{HEARTBEAT, Job};
 use crate::cron::record::{Folder, Outcome, Stamps, Trigger};
 use crate::cron::schedule::{Schedule, Verdict};
-use crate::cron::store::{HEARTBEAT, Store, is_plain};
+use crate::cron::store::{Store, is_plain};
 use crate::error::{Exit, exit_of, fail, fail_hint};
 use crate::ops::context::Context;
 use crate::ops::jobs::crontab_sync::{self, JobFilter};
@@ -314,7 +314,7 @@ fn started(ctx: &Context, job: &Job) -> Result<Exit> {
         arguments.push("--quiet".into());
     }
     arguments.extend(["cron", "run", job.id.as_str(), "--scheduled"].map(OsString::from));
-    let mut child = process::beside(&arguments).context("start it")?;
+    let mut child = process::spawn_self(&arguments).context("start it")?;
     let status = child.wait().context("wait for it")?;
     Ok(status.code().map_or(Exit::Failed, Exit::of_code))
 }

@@ -9,7 +9,7 @@ use crate::ops::permissions;
 use crate::ops::turn_options::TurnOptions;
 use crate::policy::Policy;
 use crate::policy::profile::{Kind, Profile};
-use crate::report::cut;
+use crate::report::short_text::cut;
 use crate::settings::{Overrides, Settings};
 use crate::sys::defect;
 use crate::sys::leash::{self, Leash};

@@ -13,7 +13,7 @@ use crate::ops::context::Context;
 use crate::ops::model;
 use crate::ops::subagent_setup;
 use crate::prompt;
-use crate::report::{cut, hint, refusal};
+use crate::report::short_text::{cut, hint, refusal};
 use crate::session::Session;
 use crate::sys::secret::hide;
 use crate::turn;

@@ -8,6 +8,7 @@ use crate::sys::clock::Clock;
 use crate::sys::http::{self, Http};
 use crate::sys::secret::Secret;
 use crate::sys::signal::{self, Patience};
+use crate::sys::web_url;
 use anyhow::Result;
 use serde_json::{Map, Value};
 use std::io::Read;
@@ -268,7 +269,7 @@ fn object(pairs: &[(&str, &str)]) -> String {
 fn form(pairs: &[(&str, &str)]) -> String {
     let pairs = pairs
         .iter()
-        .map(|(name, value)| format!("{name}={}", http::escaped(value)));
+        .map(|(name, value)| format!("{name}={}", web_url::percent_encoded(value)));
     pairs.collect::<Vec<_>>().join("&")
 }
 

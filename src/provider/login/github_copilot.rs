@@ -7,8 +7,8 @@ use super::exchange::{Sent, Server, Told, Word};
 use super::token::{Access, Login, MARGIN, expires};
 use super::vendor::Prompt;
 use crate::error::{Exit, fail};
-use crate::sys::http;
 use crate::sys::secret::Secret;
+use crate::sys::web_url;
 use anyhow::Result;
 use std::time::Duration;
 
@@ -60,7 +60,9 @@ pub(super) fn renew(server: &Server<'_>, renewal: &Secret) -> Result<Login> {
         return Err(told.refusal("give a token"));
     }
     let base = told.maybe_text("endpoints/api");
-    if let Some(base) = base.filter(|base| !base.starts_with("https://") && !http::is_local(base)) {
+    if let Some(base) =
+        base.filter(|base| !base.starts_with("https://") && !web_url::is_local_cleartext(base))
+    {
         let cause = format!("GitHub Copilot names an address that is not safe: {base}");
         return Err(fail(Exit::Unavailable, cause));
     }

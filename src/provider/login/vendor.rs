@@ -2,7 +2,7 @@
 
 use crate::error::{Exit, fail, fail_hint};
 use crate::sys::env::{Env, TEST_LOGIN_BASE};
-use crate::sys::http;
+use crate::sys::web_url;
 use anyhow::Result;
 use std::time::Duration;
 
@@ -79,7 +79,7 @@ impl Endpoints {
     pub fn from_env(env: &Env) -> Result<Self> {
         match env.get(TEST_LOGIN_BASE) {
             None => Ok(Self::default()),
-            Some(base) if http::is_local(base) => {
+            Some(base) if web_url::is_local_cleartext(base) => {
                 let base = base.trim_end_matches('/');
                 Ok(Self {
                     openai: base.into(),

@@ -480,7 +480,7 @@ fn nobody(wanted: &Wanted<'_>) -> anyhow::Error {
         ("llamaCpp", 8080),
         ("vllm", 8000),
     ];
-    let found = servers.iter().find(|(_, port)| http::listens(*port));
+    let found = servers.iter().find(|(_, port)| http::is_listening(*port));
     let unbuilt = wanted.blocks.iter().find_map(|(name, block)| {
         let entry = entry(name).filter(|entry| entry.kind == Kind::Unbuilt)?;
         block.key.is_some().then_some(entry.label)

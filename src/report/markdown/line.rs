@@ -15,6 +15,12 @@ pub(super) enum Container {
     },
 }
 
+impl Container {
+    fn is_item(&self) -> bool {
+        matches!(self, Self::Item { .. })
+    }
+}
+
 /// The beginning of a line.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Start {
@@ -102,6 +108,49 @@ impl<'t> Cursor<'t> {
 /// How a line begins that stands after such containers; `None` while more of it has to be known. `is_over` when `head` is the
 /// whole line. With `codes`, indentation may make code of it.
 pub(super) fn begin(head: &str, is_over: bool, open: &[Container], codes: bool) -> Option<Start> {
+    let (mut kept, mut cursor) = continue_containers(head, is_over, open)?;
+    let mut opened = Vec::new();
+    loop {
+        let ahead = cursor.blanks();
+        let is_alone = kept == 0 && opened.is_empty();
+        let block = if ahead.rest().is_empty() {
+            if !is_over {
+                return None;
+            }
+            // An empty line parts what stands in a list, and ends none.
+            if opened.is_empty() {
+                kept += open[kept..].iter().take_while(|one| one.is_item()).count();
+            }
+            Block::Leaf(Kind::Blank, head.len())
+        } else if codes && is_alone && ahead.column >= CODE {
+            while cursor.column < CODE && cursor.blank() {}
+            Block::Leaf(Kind::Code, cursor.at)
+        } else {
+            block(ahead, is_over)?
+        };
+        match block {
+            Block::Container(container, inner) => {
+                opened.push(container);
+                cursor = inner;
+            }
+            Block::Leaf(kind, at) => {
+                return Some(Start {
+                    kept,
+                    opened,
+                    kind,
+                    at,
+                });
+            }
+        }
+    }
+}
+
+/// How many of the open containers the line stands in, and where their marks end; `None` while more of it has to be known.
+fn continue_containers<'t>(
+    head: &'t str,
+    is_over: bool,
+    open: &[Container],
+) -> Option<(usize, Cursor<'t>)> {
     let mut cursor = Cursor::of(head);
     let mut kept = 0;
     for container in open {
@@ -123,144 +172,126 @@ pub(super) fn begin(head: &str, is_over: bool, open: &[Container], codes: bool) 
         }
         kept += 1;
     }
-    let mut opened = Vec::new();
-    loop {
-        let ahead = cursor.blanks();
-        let start = |kind, at| {
-            let opened = opened.clone();
-            Some(Start {
-                kept,
-                opened,
-                kind,
-                at,
-            })
-        };
-        let rest = ahead.rest();
-        let Some(first) = rest.chars().next() else {
-            if !is_over {
-                return None;
-            }
-            // An empty line parts what stands in a list, and ends none.
-            let items = open[kept..]
-                .iter()
-                .take_while(|container| matches!(container, Container::Item { .. }));
-            kept += if opened.is_empty() { items.count() } else { 0 };
-            let kind = Kind::Blank;
-            return Some(Start {
-                kept,
-                opened,
-                kind,
-                at: head.len(),
-            });
-        };
-        let alone = kept == 0 && opened.is_empty();
-        if codes && alone && ahead.column >= CODE {
-            let mut at = Cursor::of(head);
-            while at.column < CODE && at.blank() {}
-            return start(Kind::Code, at.at);
+    Some((kept, cursor))
+}
+
+/// A block that begins in a line.
+enum Block<'t> {
+    /// With the place of its content.
+    Container(Container, Cursor<'t>),
+    /// With the place of its text, in bytes.
+    Leaf(Kind, usize),
+}
+
+/// The block that begins at `start`, which is no blank; `None` while more of the line has to be known.
+fn block(start: Cursor, is_over: bool) -> Option<Block> {
+    let rest = start.rest();
+    let first = rest.chars().next()?;
+    let is_bare = |letter: char| letter == first || letter == ' ' || letter == '\t';
+    match first {
+        '>' => quote(start, is_over),
+        '#' => heading(start, is_over),
+        '`' | '~' => fence(start, first, is_over),
+        '|' => Some(Block::Leaf(Kind::Row, start.at)),
+        '-' | '*' | '_' if rest.chars().all(is_bare) && !is_over => None,
+        '-' | '*' | '_' if rest.chars().all(is_bare) && rest.matches(first).count() >= 3 => {
+            Some(Block::Leaf(Kind::Rule, start.text.len()))
         }
-        let same = run(rest, first);
-        match first {
-            '>' => {
-                if rest.len() == 1 && !is_over {
-                    return None;
-                }
-                opened.push(Container::Quote);
-                cursor = ahead;
-                cursor.skip(1);
-                cursor.blank();
-                continue;
-            }
-            '#' if same == rest.len() && !is_over && same <= 6 => return None,
-            '#' if same <= 6 && is_blank_at(rest, same) => {
-                let text = rest[same..].trim_start_matches([' ', '\t']);
-                // Blanks before the text may still come.
-                return match text.is_empty() && !is_over {
-                    true => None,
-                    false => start(Kind::Heading(same), head.len() - text.len()),
-                };
-            }
-            '`' | '~' if same == rest.len() && !is_over => return None,
-            '`' | '~' if same >= 3 => {
-                let fence = Fence {
-                    mark: first,
-                    length: same,
-                    column: ahead.column,
-                };
-                return start(Kind::Fence(fence), ahead.at);
-            }
-            '|' => return start(Kind::Row, ahead.at),
-            _ => {}
+        _ => item(start, is_over),
+    }
+}
+
+fn quote(mut start: Cursor, is_over: bool) -> Option<Block> {
+    start.skip(1);
+    if start.rest().is_empty() && !is_over {
+        return None;
+    }
+    start.blank();
+    Some(Block::Container(Container::Quote, start))
+}
+
+fn heading(start: Cursor, is_over: bool) -> Option<Block> {
+    let rest = start.rest();
+    let level = run(rest, '#');
+    if level > 6 {
+        return Some(Block::Leaf(Kind::Text, start.at));
+    }
+    let text = rest[level..].trim_start_matches([' ', '\t']);
+    // Blanks before the text may still come.
+    if text.is_empty() && !is_over {
+        return None;
+    }
+    Some(match is_blank_at(rest, level) {
+        true => Block::Leaf(Kind::Heading(level), start.text.len() - text.len()),
+        false => Block::Leaf(Kind::Text, start.at),
+    })
+}
+
+fn fence(start: Cursor, mark: char, is_over: bool) -> Option<Block> {
+    let length = run(start.rest(), mark);
+    if length == start.rest().len() && !is_over {
+        return None;
+    }
+    let kind = match length {
+        3.. => Kind::Fence(Fence {
+            mark,
+            length,
+            column: start.column,
+        }),
+        _ => Kind::Text,
+    };
+    Some(Block::Leaf(kind, start.at))
+}
+
+/// An item of a list, or text.
+fn item(start: Cursor, is_over: bool) -> Option<Block> {
+    let rest = start.rest();
+    let mark = list_mark(rest, is_over)?;
+    if mark > 0 && rest.len() == mark && !is_over {
+        return None;
+    }
+    if mark == 0 || !is_blank_at(rest, mark) {
+        return Some(Block::Leaf(Kind::Text, start.at));
+    }
+    let task = Task::of(rest[mark..].trim_start_matches([' ', '\t']), is_over)?;
+    let number = match rest.starts_with(|first: char| first.is_ascii_digit()) {
+        true => format!("{} ", &rest[..mark]),
+        false => String::new(),
+    };
+    let bullet = match task {
+        Task::Open => "☐ ",
+        Task::Done => "☑ ",
+        Task::None if number.is_empty() => "• ",
+        Task::None => "",
+    };
+    let container = Container::Item {
+        reach: start.column + 2,
+        mark: number + bullet,
+    };
+    let mut content = start;
+    content.skip(mark);
+    match task {
+        Task::None => {
+            content.blank();
         }
-        if matches!(first, '-' | '*' | '_')
-            && rest
-                .chars()
-                .all(|letter| letter == first || letter == ' ' || letter == '\t')
-        {
-            if !is_over {
-                return None;
-            }
-            if rest.chars().filter(|letter| *letter == first).count() >= 3 {
-                return start(Kind::Rule, head.len());
-            }
+        Task::Open | Task::Done => {
+            content = content.blanks();
+            content.skip(3);
         }
-        let mark = match first {
-            '-' | '*' | '+' => Some(1),
-            '0'..='9' => {
-                let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
-                match rest.as_bytes().get(digits) {
-                    None if !is_over && digits <= DIGITS => return None,
-                    Some(b'.' | b')') if digits <= DIGITS => Some(digits + 1),
-                    _ => None,
-                }
-            }
-            _ => None,
-        };
-        let Some(mark) = mark else {
-            return start(Kind::Text, ahead.at);
-        };
-        if rest.len() == mark && !is_over {
-            return None;
-        }
-        if !is_blank_at(rest, mark) {
-            return start(Kind::Text, ahead.at);
-        }
-        let after = rest[mark..].trim_start_matches([' ', '\t']);
-        let task = match Task::of(after, is_over) {
-            Task::Unknown => return None,
-            task => task,
-        };
-        let number = if first.is_ascii_digit() {
-            &rest[..mark]
-        } else {
-            ""
-        };
-        let shown = match (number, &task) {
-            ("", Task::Open) => "☐ ".to_owned(),
-            ("", Task::Done) => "☑ ".to_owned(),
-            ("", _) => "• ".to_owned(),
-            (number, Task::Open) => format!("{number} ☐ "),
-            (number, Task::Done) => format!("{number} ☑ "),
-            (number, _) => format!("{number} "),
-        };
-        opened.push(Container::Item {
-            reach: ahead.column + 2,
-            mark: shown,
-        });
-        cursor = ahead;
-        cursor.skip(mark);
-        match task {
-            Task::None => {
-                cursor.blank();
-            }
-            _ => {
-                cursor = {
-                    let mut cursor = cursor.blanks();
-                    cursor.skip(3);
-                    cursor
-                }
-            }
-        }
+    }
+    Some(Block::Container(container, content))
+}
+
+/// The length of the bullet or the number of a list in bytes, 0 where there is none; `None` while more has to be known.
+fn list_mark(rest: &str, is_over: bool) -> Option<usize> {
+    if rest.starts_with(['-', '*', '+']) {
+        return Some(1);
+    }
+    let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+    match rest.as_bytes().get(digits) {
+        None if !is_over && (1..=DIGITS).contains(&digits) => None,
+        Some(b'.' | b')') if (1..=DIGITS).contains(&digits) => Some(digits + 1),
+        _ => Some(0),
     }
 }
 
@@ -269,11 +300,11 @@ enum Task {
     None,
     Open,
     Done,
-    Unknown,
 }
 
 impl Task {
-    fn of(text: &str, is_over: bool) -> Self {
+    /// The task that begins with `text`; `None` while more of it has to be known.
+    fn of(text: &str, is_over: bool) -> Option<Self> {
         let boxes = [
             ("[ ] ", Self::Open),
             ("[x] ", Self::Done),
@@ -281,13 +312,13 @@ impl Task {
         ];
         for (mark, task) in boxes {
             if text.starts_with(mark) {
-                return task;
+                return Some(task);
             }
             if !is_over && mark.starts_with(text) {
-                return Self::Unknown;
+                return None;
             }
         }
-        Self::None
+        Some(Self::None)
     }
 }
 

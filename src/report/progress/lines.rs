@@ -1,6 +1,6 @@
 //! Text that is shown below a line of progress: folded to its window, and only so much of it.
 
-use super::words::grouped;
+use crate::report::short_text::grouped;
 use crate::sys::terminal::Row;
 use console::{Style, measure_text_width};
 

@@ -2,10 +2,10 @@
 //! are what stands at the foot of the terminal until something else goes on. It reads no clock and prints nothing.
 
 use super::lines::{self, Fold};
-use super::words::{first_line, grouped, rounded, running, short, size, took};
 use crate::event::{Event, Outcome};
 use crate::format::dollars;
 use crate::message::{Reply, ToolCall, ToolResult, Usage, plain_text};
+use crate::report::short_text::{first_line, grouped, rounded, running, short, size, took};
 use crate::sys::terminal::Row;
 use console::Style;
 use serde_json::Value;

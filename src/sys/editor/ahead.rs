@@ -2,8 +2,8 @@
 //!
 //! It is read all the time and not left to the kernel, which looks for Ctrl-C only in the first 4,096 bytes that wait.
 
-use super::Line;
 use super::entry::end_line;
+use super::line::Line;
 use std::collections::VecDeque;
 
 const PASTE_BEGINS: &[u8] = b"\x1b[200~";

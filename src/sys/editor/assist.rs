@@ -1,7 +1,7 @@
 //! What `rustyline` asks of us while it edits: completion, hints, and what a few keys do.
 
+use super::completion::{Candidate, CompletionSource};
 use super::entry::{GoesOn, goes_on};
-use super::{Candidate, Known};
 use crate::sys::terminal::harmless;
 use rustyline::completion::{Candidate as Shown, Completer};
 use rustyline::highlight::Highlighter;
@@ -18,7 +18,7 @@ const MOST: usize = 200;
 
 pub(super) struct Assist {
     /// `None` at questions.
-    pub(super) known: Option<Box<dyn Known>>,
+    pub(super) known: Option<Box<dyn CompletionSource>>,
     /// Whether hints can be told from what is typed.
     pub(super) color: bool,
     /// A backslash is to become a newline: no key's command does that alone, and one candidate for it is completed at once.

@@ -2,21 +2,23 @@
 //! `rustyline`; what is known to complete with comes from whoever reads.
 //!
 //! The terminal's settings are those that were found whenever nothing is read, and after any end: [`Editor`] puts them back
-//! when it is dropped, and a keeper where we are killed.
+//! when it is dropped. After a `kill -9` they stay as they were for reading; shells put their own back.
 
 mod ahead;
 mod assist;
+mod completion;
 mod compose;
 mod entry;
 mod history;
-mod keeper;
+mod line;
 mod modes;
 mod plain;
 mod quiet;
 mod reader;
 
+pub use completion::{Candidate, CompletionSource};
 pub use compose::compose;
-pub use keeper::become_keeper;
+pub use line::Line;
 pub use quiet::Quiet;
 
 use crate::error::{Exit, Stop, fail};
@@ -26,7 +28,6 @@ use crate::sys::{secret, signal};
 use anyhow::{Context, Result};
 use assist::Entries;
 use history::{History, MOST};
-use keeper::Keeper;
 use modes::Modes;
 use plain::Plain;
 use quiet::Keys;
@@ -44,32 +45,6 @@ const SURPRISE: Duration = Duration::from_millis(300);
 /// Terminals on which no line can be drawn anew.
 const DUMB: [&str; 3] = ["dumb", "cons25", "emacs"];
 
-/// What may stand at a place of the line.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Candidate {
-    pub text: String,
-    /// What it is, in a few words; may be empty.
-    pub about: String,
-}
-
-/// What a line can be completed with.
-pub trait Known: Send {
-    /// Where what is completed begins, and what may stand there.
-    fn complete(&self, line: &str, cursor: usize) -> (usize, Vec<Candidate>);
-    /// What is shown dim after the line.
-    fn hint(&self, line: &str, cursor: usize) -> Option<String>;
-}
-
-/// What came of reading.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Line {
-    Text(String),
-    /// Ctrl-C.
-    Interrupted,
-    /// Ctrl-D on an empty line, or the terminal went away.
-    End,
-}
-
 /// Reads lines.
 pub struct Editor {
     modes: Modes,
@@ -82,7 +57,6 @@ pub struct Editor {
     /// Can be read after the process was stopped and goes on.
     resumed: UnixStream,
     resumes: SigId,
-    _keeper: Option<Keeper>,
 }
 
 /// How a line is read.
@@ -101,7 +75,7 @@ impl Editor {
         env: &Env,
         terminal: Terminal,
         history: PathBuf,
-        known: Box<dyn Known>,
+        known: Box<dyn CompletionSource>,
     ) -> Result<Self> {
         let Ok(modes) = Modes::of_stdin() else {
             return Err(fail(Exit::Usage, "standard input is no terminal"));
@@ -132,9 +106,6 @@ impl Editor {
         let (resumed, resumes) = UnixStream::pair().with_context(what)?;
         resumed.set_nonblocking(true).with_context(what)?;
         let resumes = pipe::register(SIGCONT, resumes).with_context(what)?;
-        let keeper = Keeper::start(&modes)
-            .map_err(|error| notices.push(format!("nobody keeps the terminal's settings: {error}")))
-            .ok();
         let keys = Keys::new(&modes, &resumed).with_context(what)?;
         Ok(Self {
             modes,
@@ -145,7 +116,6 @@ impl Editor {
             keys: Arc::new(Mutex::new(keys)),
             resumed,
             resumes,
-            _keeper: keeper,
         })
     }
 

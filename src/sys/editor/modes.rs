@@ -1,10 +1,9 @@
 //! How the terminal treats keys: as it was found, as a line editor needs it, and while nobody reads.
 
 use nix::sys::termios::{
-    ControlFlags, FlushArg, InputFlags, LocalFlags, OutputFlags, SetArg, SpecialCharacterIndices,
-    Termios, tcflush, tcgetattr, tcsetattr,
+    ControlFlags, FlushArg, InputFlags, LocalFlags, SetArg, SpecialCharacterIndices, Termios,
+    tcflush, tcgetattr, tcsetattr,
 };
-use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -20,24 +19,10 @@ pub(super) struct Modes {
     found: Termios,
 }
 
-/// Settings as they are told to another process of ours.
-#[derive(Serialize, Deserialize)]
-pub(super) struct Told {
-    input: u32,
-    output: u32,
-    control: u32,
-    local: u32,
-    letters: Vec<u8>,
-}
-
 impl Modes {
     /// Of the terminal that is standard input.
     pub(super) fn of_stdin() -> io::Result<Self> {
-        Self::of(io::stdin().as_fd())
-    }
-
-    pub(super) fn of(tty: BorrowedFd<'_>) -> io::Result<Self> {
-        let tty = File::from(tty.try_clone_to_owned()?);
+        let tty = File::from(io::stdin().as_fd().try_clone_to_owned()?);
         let found = tcgetattr(&tty)?;
         Ok(Self { tty, found })
     }
@@ -74,16 +59,11 @@ impl Modes {
 
     /// As [`Self::restore`], with what the terminal itself was told taken back.
     pub(super) fn leave(&self) -> io::Result<()> {
-        match self.in_front() {
-            true => self.put_back(),
-            false => Ok(()),
+        if self.in_front() {
+            self.set(&self.found)?;
+            self.say(USUAL)?;
         }
-    }
-
-    /// As [`Self::leave`], whoever has the terminal.
-    pub(super) fn put_back(&self) -> io::Result<()> {
-        self.set(&self.found)?;
-        self.say(USUAL)
+        Ok(())
     }
 
     /// As `rustyline` sets it.
@@ -152,32 +132,6 @@ impl Modes {
             0 => Ok(()),
             _ => (&self.tty).write_all(bytes),
         }
-    }
-
-    pub(super) fn told(&self) -> Told {
-        Told {
-            input: self.found.input_flags.bits(),
-            output: self.found.output_flags.bits(),
-            control: self.found.control_flags.bits(),
-            local: self.found.local_flags.bits(),
-            letters: self.found.control_chars.to_vec(),
-        }
-    }
-
-    /// Take what another process found for what was found.
-    pub(super) fn take(&mut self, told: &Told) {
-        self.found.input_flags = InputFlags::from_bits_retain(told.input);
-        self.found.output_flags = OutputFlags::from_bits_retain(told.output);
-        self.found.control_flags = ControlFlags::from_bits_retain(told.control);
-        self.found.local_flags = LocalFlags::from_bits_retain(told.local);
-        for (letter, told) in self.found.control_chars.iter_mut().zip(&told.letters) {
-            *letter = *told;
-        }
-    }
-
-    /// Whether keys that are signals are none, as only a line editor wants it.
-    pub(super) fn takes_signals_as_keys(&self) -> bool {
-        tcgetattr(&self.tty).is_ok_and(|now| !now.local_flags.contains(LocalFlags::ISIG))
     }
 }
 

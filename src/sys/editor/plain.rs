@@ -1,7 +1,7 @@
 //! A line read from a terminal that can do nothing, or whose output goes elsewhere: the kernel edits it.
 
-use super::Line;
 use super::entry::end_line;
+use super::line::Line;
 use super::modes::Modes;
 use crate::sys::signal::{self, Patience};
 use crate::sys::terminal::harmless;

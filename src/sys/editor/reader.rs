@@ -4,8 +4,9 @@
 //! file in the place of standard input and tells of a new size: what reads wakes, and finds the end.
 
 use super::assist::{Assist, Enter, Entries, Search};
+use super::completion::CompletionSource;
+use super::line::Line;
 use super::modes::{MARKS_PASTE, Modes};
-use super::{Known, Line};
 use crate::error::Stop;
 use crate::sys::signal::{self, Patience};
 use crate::sys::terminal::harmless;
@@ -42,7 +43,7 @@ pub(super) struct Reader {
 
 impl Reader {
     pub(super) fn new(
-        known: Option<Box<dyn Known>>,
+        known: Option<Box<dyn CompletionSource>>,
         entries: &Entries,
         most: usize,
     ) -> Result<Self> {

@@ -4,6 +4,7 @@
 //! free, and nothing of it needs unsafe code. What is asked for is kept or refused, never silently weaker.
 
 mod calls;
+mod fence;
 mod kept;
 mod mounts;
 pub mod private;
@@ -14,6 +15,7 @@ pub mod system;
 pub mod trial;
 
 pub use calls::Ours;
+pub use fence::Fence;
 pub use kept::Remembered;
 
 use landlock::{
@@ -21,57 +23,14 @@ use landlock::{
     RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetStatus, Scope,
 };
 use rules::Right;
-use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, LazyLock, OnceLock};
+use std::sync::{Arc, LazyLock};
 
 /// What Landlock must be able to do at least: its third version is the first that lets nobody truncate from outside.
 const LEAST: ABI = ABI::V3;
 /// What is used where the kernel has it.
 const MOST: ABI = ABI::V9;
-
-/// What a command may reach. All paths are absolute and without links.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Fence {
-    /// Beneath these it may read, and run programs.
-    pub reads: Vec<PathBuf>,
-    /// Beneath these it may also change everything.
-    pub writes: Vec<PathBuf>,
-    /// Places beneath the others that it does not see. What contains one is granted part by part, as it stands when the
-    /// fence is first used: then it cannot itself be listed, and what is new directly in it stays closed.
-    pub closed: Vec<PathBuf>,
-    /// Places beneath `writes` that are as they were after the command, or are not there if they were not.
-    pub kept: Vec<PathBuf>,
-    /// More of these, which no mount holds: only what was changed is put back, and what went with the directory that it
-    /// was in stays away.
-    #[serde(skip)]
-    pub nested: Vec<PathBuf>,
-    /// Closed places are hidden by mounts where that can be had: then what contains them can be listed, and each command
-    /// takes a little longer to start.
-    #[serde(skip)]
-    pub hides: bool,
-    /// It outlives what mounts can say: a file that is replaced, or made later, is another one. So what contains a closed
-    /// place is granted part by part besides, and can be listed.
-    #[serde(skip)]
-    stays: bool,
-    /// No mounts hold what is kept: then that is read, and what contains it is granted part by part.
-    #[serde(skip)]
-    withholds: bool,
-    /// Whether it may open sockets of the internet. Others it never may.
-    pub net: bool,
-    #[serde(skip)]
-    ready: Arc<Ready>,
-}
-
-/// What is found out once, and shared by every command of a run.
-#[derive(Debug, Default)]
-struct Ready {
-    /// The kernel's form of the rules.
-    rules: OnceLock<RulesetCreated>,
-    /// Whether commands can have mounts of their own.
-    mounts: OnceLock<bool>,
-}
 
 /// Why there is no sandbox.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -104,27 +63,6 @@ pub fn available() -> Result<(), Lack> {
 }
 
 impl Fence {
-    pub fn new(
-        reads: Vec<PathBuf>,
-        writes: Vec<PathBuf>,
-        closed: Vec<PathBuf>,
-        kept: Vec<PathBuf>,
-        net: bool,
-    ) -> Self {
-        Self {
-            reads,
-            writes,
-            closed,
-            kept,
-            nested: Vec::new(),
-            hides: false,
-            stays: false,
-            withholds: false,
-            net,
-            ready: Arc::default(),
-        }
-    }
-
     /// Do `work` on a thread that is fenced in, and that ends with it. `ours` are not to be signalled from there.
     ///
     /// # Errors

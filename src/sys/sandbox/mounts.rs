@@ -5,7 +5,8 @@
 //! thread can enter: this program, started once more. Not every system lets it; then places are put back instead, and
 //! what contains a closed one is granted part by part.
 
-use super::{Fence, rules};
+use super::fence::Fence;
+use super::rules;
 use rustix::fs::{FileType, StatVfsMountFlags};
 use rustix::mount::{MountFlags, MountPropagationFlags};
 use rustix::thread::UnshareFlags;

@@ -1,7 +1,8 @@
 //! From what a fence grants to rules of the kernel's: Landlock can only grant, so whatever contains a closed place is
 //! granted part by part around it.
 
-use super::{Fence, system};
+use super::fence::Fence;
+use super::system;
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 use std::io;

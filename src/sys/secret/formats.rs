@@ -3,7 +3,8 @@
 //! Only formats that nothing else has: a text that is taken for a key by mistake is one that nobody can work with. What
 //! looks like chance is not weighed for the same reason.
 
-use super::{Found, MARK};
+use super::key::MARK;
+use super::replacement::Found;
 use memchr::memmem;
 use std::ops::Range;
 
@@ -294,7 +295,7 @@ fn is_open(block: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::find;
-    use crate::sys::secret::replaced;
+    use crate::sys::secret::replacement::replaced;
 
     fn hidden(text: &str) -> String {
         let mut found = Vec::new();

@@ -4,7 +4,8 @@
 //! They are looked for one by one: for the few dozen that there are, that is as fast as an automaton, and there is nothing
 //! to build.
 
-use super::{Found, MARK, SHORTEST, Secret};
+use super::key::{MARK, MIN_KEY_BYTES, Secret};
+use super::replacement::Found;
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 use memchr::memmem;
@@ -16,7 +17,7 @@ pub(super) fn all(secrets: &[Secret]) -> Vec<String> {
         .iter()
         .flat_map(|secret| of(secret.expose()))
         .map(|form| squeezed(&form).0.into_owned())
-        .filter(|form| form.len() >= SHORTEST)
+        .filter(|form| form.len() >= MIN_KEY_BYTES)
         .collect();
     forms.sort();
     forms.dedup();
@@ -74,7 +75,7 @@ fn base64(engine: &impl Engine, bytes: &[u8], before: usize) -> String {
 
 /// Where in `text` there is any of `forms`.
 pub(super) fn find(text: &str, forms: &[String]) -> Vec<Found> {
-    if forms.is_empty() || text.len() < SHORTEST {
+    if forms.is_empty() || text.len() < MIN_KEY_BYTES {
         return Vec::new();
     }
     let (whole, breaks) = squeezed(text);
@@ -123,7 +124,7 @@ pub(super) fn leak(text: &str, secrets: &[Secret]) -> bool {
         .iter()
         .flat_map(|secret| of(secret.expose()))
         .map(|form| core(form.as_bytes()))
-        .filter(|form| form.len() >= SHORTEST)
+        .filter(|form| form.len() >= MIN_KEY_BYTES)
         .any(|form| texts.iter().any(|text| memmem::find(text, &form).is_some()))
 }
 
@@ -183,7 +184,8 @@ fn place(position: usize, breaks: &[usize]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::{all, find, leak, of};
-    use crate::sys::secret::{Secret, replaced};
+    use crate::sys::secret::Secret;
+    use crate::sys::secret::replacement::replaced;
     use base64::Engine;
     use base64::engine::general_purpose::{STANDARD, URL_SAFE};
 

@@ -3,7 +3,9 @@
 //! What may be the beginning of a key is held back until it is known to be one or none. Most pieces end in nothing of the
 //! kind, and go on at once.
 
-use super::{Found, formats, forms, hidden, known_forms, replaced, united};
+use super::redact::{hidden, known_forms};
+use super::replacement::{Found, replaced, united};
+use super::{formats, forms};
 
 /// No key is longer than this: what is held back beyond it goes on as it is.
 const LONGEST: usize = 32 << 10;

@@ -3,7 +3,9 @@
 //! The wait sees signals as every wait does, so that Ctrl-C ends the run in order, and the settings of the terminal are put
 //! back on the way. While what is typed is not shown, the keys that would stop or abort us past that way mean nothing.
 
-use super::{Terminal, error_width, shown, write_stderr};
+use super::Terminal;
+use super::harmless::shown;
+use super::streams::{error_width, write_stderr};
 use crate::sys::signal::{self, Patience};
 use anyhow::{Context, Result};
 use rustix::io::Errno;

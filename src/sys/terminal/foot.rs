@@ -4,9 +4,11 @@
 //! cursor rests at their beginning, so that they are wiped in one go however the window was resized, and a process that
 //! is killed leaves nothing that the next prompt would not write over.
 //!
-//! What is to be written later is written before the lock is taken: else the next wait would write it, and take it again.
+//! The caller first writes what [`super::later`] holds back: else the next wait would write it while the lock is held.
 
-use super::{Row, later};
+use super::row::Row;
+use super::streams::{error_width, write_at_once, write_out, write_stderr};
+use anyhow::Result;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
@@ -55,7 +57,7 @@ impl Foot {
     fn wipe(&mut self) {
         if self.is_shown {
             // Once a signal has come, what may have to wait is not written; this is, where it need not wait.
-            let is_wiped = super::write_stderr(WIPE) || super::write_at_once(WIPE);
+            let is_wiped = write_stderr(WIPE) || write_at_once(WIPE);
             self.is_shown = !is_wiped;
         }
     }
@@ -67,7 +69,7 @@ impl Foot {
         let Some(painter) = &mut self.painter else {
             return;
         };
-        let width = super::error_width();
+        let width = error_width();
         let lines: Vec<String> = painter()
             .iter()
             .map(|row| row.written(Some(width)))
@@ -81,7 +83,7 @@ impl Foot {
             count => format!("\u{1b}[{}A", count - 1),
         };
         let lines = lines.join("\u{1b}[K\r\n");
-        self.is_shown |= super::write_stderr(&format!("\r{lines}\u{1b}[J{up}\r"));
+        self.is_shown |= write_stderr(&format!("\r{lines}\u{1b}[J{up}\r"));
     }
 
     fn mark_busy(&self) {
@@ -93,7 +95,6 @@ impl Foot {
 
 /// From now on `painter` says what stands at the foot; `None` clears it.
 pub(super) fn show(painter: Option<Painter>) {
-    later::catch_up();
     let mut foot = foot();
     match painter {
         None => {
@@ -122,12 +123,14 @@ pub(super) fn give_up() {
     }
 }
 
+/// True if lines are shown, or a thread has the terminal to itself.
+pub(super) fn is_busy() -> bool {
+    BUSY.load(Ordering::SeqCst)
+}
+
 /// Draw the lines as they are now.
 pub(super) fn refresh() {
-    if BUSY.load(Ordering::SeqCst) {
-        later::catch_up();
-        foot().draw();
-    }
+    foot().draw();
 }
 
 fn tick() {
@@ -147,16 +150,20 @@ fn tick() {
     }
 }
 
-/// Print to the terminal by way of standard output; `ends` says that what is printed ends with a line.
-pub(super) fn around<T>(ends: bool, print: impl FnOnce() -> T) -> T {
-    if !BUSY.load(Ordering::SeqCst) {
-        OPEN.store(!ends, Ordering::Relaxed);
-        return print();
+/// Write `bytes` to standard output, which is a terminal.
+///
+/// # Errors
+/// Those of [`super::Terminal::print`].
+pub(super) fn print(bytes: &[u8]) -> Result<()> {
+    let is_open = !bytes.ends_with(b"\n");
+    if !is_busy() {
+        OPEN.store(is_open, Ordering::Relaxed);
+        return write_out(bytes);
     }
     let mut foot = foot();
     foot.wipe();
-    OPEN.store(!ends, Ordering::Relaxed);
-    let printed = print();
+    OPEN.store(is_open, Ordering::Relaxed);
+    let printed = write_out(bytes);
     foot.draw();
     printed
 }
@@ -164,15 +171,14 @@ pub(super) fn around<T>(ends: bool, print: impl FnOnce() -> T) -> T {
 /// Print `line` to standard error, or hold it while somebody else has the terminal alone. With `is_shared` standard output
 /// is on the same terminal, where a line of it that has no end yet gets one.
 pub(super) fn complain(line: &str, is_shared: bool) {
-    later::catch_up();
     let print = |line: &str| {
         let break_off = is_shared && OPEN.swap(false, Ordering::Relaxed);
         match break_off {
-            true => super::write_stderr(&format!("\n{line}")),
-            false => super::write_stderr(line),
+            true => write_stderr(&format!("\n{line}")),
+            false => write_stderr(line),
         };
     };
-    if !BUSY.load(Ordering::SeqCst) {
+    if !is_busy() {
         return print(line);
     }
     let mut foot = foot();
@@ -200,14 +206,13 @@ pub(super) fn alone<T>(work: impl FnOnce() -> T) -> T {
             };
             if foot.alone.is_none() {
                 let held = std::mem::take(&mut foot.held);
-                super::write_stderr(&held);
+                write_stderr(&held);
                 foot.draw();
             }
             foot.mark_busy();
         }
     }
 
-    later::catch_up();
     let me = thread::current().id();
     let mut foot = foot();
     let depth = loop {

@@ -5,6 +5,8 @@
 //! letters that it is made of: whether it ends, and where, is not asked, so that one that never ends hides nothing. What
 //! is shown is plain text, which passes a second time as it is.
 
+use crate::sys::secret;
+use serde_json::Value;
 use std::borrow::Cow;
 use std::fmt::Write;
 
@@ -194,6 +196,20 @@ fn base(letter: char) -> Base {
         '\u{20000}'..='\u{3ffff}' => Base::Ideograph,
         '\u{1820}'..='\u{1878}' | '\u{1880}'..='\u{18aa}' => Base::Mongolian,
         _ => Base::None,
+    }
+}
+
+/// Words for standard error: harmless, and without keys.
+pub(super) fn shown(text: &str) -> String {
+    harmless(&secret::hide(text))
+}
+
+/// `value` as a line for standard output, without keys; harmless if that is a terminal.
+pub(super) fn json_line(is_terminal: bool, value: &Value) -> String {
+    let line = secret::mask_json(value).to_string() + "\n";
+    match is_terminal {
+        true => harmless_json(&line),
+        false => line,
     }
 }
 

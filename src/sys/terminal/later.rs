@@ -3,7 +3,9 @@
 //!
 //! Each thread has its own; whoever writes to the terminal in any other way writes this before.
 
-use super::show;
+use super::foot;
+use super::streams::write_out;
+use crate::sys::signal;
 use anyhow::Result;
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
@@ -31,6 +33,7 @@ thread_local! {
 /// # Errors
 /// What was to be written before could not be.
 pub(super) fn say(text: &str) -> Result<()> {
+    signal::set_before_wait(before_wait);
     let is_much = LATER.with_borrow_mut(|later| {
         later.held.push_str(text);
         match later.failed.take() {
@@ -57,12 +60,24 @@ pub(super) fn now() -> Result<()> {
     }
     match held.is_empty() {
         true => Ok(()),
-        false => show(held.as_bytes()),
+        false => foot::print(held.as_bytes()),
+    }
+}
+
+/// Write what there is, and then `bytes`, to standard output.
+///
+/// # Errors
+/// Those of [`super::Terminal::print`].
+pub(super) fn write(is_terminal: bool, bytes: &[u8]) -> Result<()> {
+    now()?;
+    match is_terminal && !bytes.is_empty() {
+        true => foot::print(bytes),
+        false => write_out(bytes),
     }
 }
 
 /// The run is about to wait: write what is due. What is not yet is due after the time that is returned.
-pub(in crate::sys) fn before_wait() -> Option<Duration> {
+fn before_wait() -> Option<Duration> {
     let left = LATER.with_borrow(|later| {
         if later.held.is_empty() {
             return None;

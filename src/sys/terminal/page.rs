@@ -3,7 +3,9 @@
 //! Words of others and our own come in by the same doors, and all of them are made harmless where a terminal shows them;
 //! colours are added here, after that, and nowhere else.
 
-use super::{Harmless, Terminal, harmless, harmless_json, later};
+use super::device::Terminal;
+use super::harmless::{Harmless, harmless, harmless_json, json_line};
+use super::later;
 use crate::sys::secret;
 use anyhow::Result;
 use console::Style;
@@ -62,7 +64,7 @@ impl Page {
     /// Those of [`Terminal::print`].
     pub fn put_json(&mut self, value: &Value) -> Result<()> {
         self.settle();
-        self.held.push_str(&json_line(self.terminal, value));
+        self.held.push_str(&json_line(self.terminal.out, value));
         self.turn_when_full()
     }
 
@@ -84,7 +86,7 @@ impl Page {
     /// Those of [`Terminal::print`].
     pub fn flush(&mut self) -> Result<()> {
         let held = std::mem::take(&mut self.held);
-        self.terminal.put(held.as_bytes())
+        later::write(self.terminal.out, held.as_bytes())
     }
 
     /// As [`Self::flush`], with what follows soon: in one piece, and before anybody waits for more.
@@ -118,14 +120,5 @@ impl Page {
             true => self.flush(),
             false => Ok(()),
         }
-    }
-}
-
-/// `value` as a line of standard output.
-pub(super) fn json_line(terminal: Terminal, value: &Value) -> String {
-    let line = secret::mask_json(value).to_string() + "\n";
-    match terminal.out {
-        true => harmless_json(&line),
-        false => line,
     }
 }

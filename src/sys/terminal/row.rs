@@ -1,6 +1,6 @@
 //! A line of standard error that is more than plain words: parts in colours, and cut where the window ends.
 
-use super::{harmless, shown};
+use super::harmless::{harmless, shown};
 use crate::sys::secret;
 use console::{Style, measure_text_width, truncate_str};
 

@@ -1,7 +1,7 @@
 //! Search engines: how each is asked, and what it answers. Pure.
 
 use crate::attach::html;
-use crate::sys::http::escaped;
+use crate::sys::web_url::percent_encoded;
 use dom_query::Document;
 use serde_json::Value;
 use url::Url;
@@ -52,7 +52,7 @@ impl Engine {
 
     /// The address that asks for `query`, at `base`.
     pub(crate) fn question(self, base: &str, query: &str, count: usize) -> String {
-        let (base, query) = (base.trim_end_matches('/'), escaped(query));
+        let (base, query) = (base.trim_end_matches('/'), percent_encoded(query));
         // Some write the whole of it.
         let at = |path: &str| match base.ends_with(path) {
             true => base.to_owned(),

@@ -15,10 +15,10 @@ use crate::shell_quote::quoted;
 use crate::sys::address::Range;
 use crate::sys::env::Env;
 use crate::sys::hosts::Hosts;
-use crate::sys::http::{Answer, Bounds, Http, SPARED, Timeouts, read_failure};
+use crate::sys::http::{Http, Response, SSRF_ALLOWLIST_KEY, SsrfGuard, Timeouts, read_failure};
 use crate::sys::input::image_type;
 use crate::sys::secret::{Secret, leaks};
-use crate::sys::{signal, web};
+use crate::sys::{signal, web_url};
 use serde_json::json;
 use std::io::Read;
 use std::sync::Arc;
@@ -77,7 +77,7 @@ pub(super) struct Fetched {
 impl Web {
     /// What is at the address that the model wrote.
     pub(super) fn fetch(&self, given: &str) -> Result<Fetched, Failure> {
-        let first = web::read(addresses::bare(given))?;
+        let first = web_url::parse(addresses::bare(given))?;
         let mut url = first.clone();
         self.follow(&mut url).map_err(|failure| match failure {
             // Where it has led names what a server said, and that has to be told from our own words.
@@ -123,10 +123,10 @@ impl Web {
 
     /// What can be said against the address that the model wrote, without asking for it.
     pub(super) fn foresee(&self, given: &str) -> Result<(), Failure> {
-        let url = web::read(addresses::bare(given))
+        let url = web_url::parse(addresses::bare(given))
             .map_err(|words| Failure::Denied(Refusal::of(words)))?;
         self.judge(&url)?;
-        let judged = self.bounds(&url).judge(&url);
+        let judged = self.ssrf_guard(&url).check_url(&url);
         judged.map_err(|error| failed(&url, &error))
     }
 
@@ -161,8 +161,8 @@ impl Web {
         self.seen.allows(url, &self.free)
     }
 
-    /// What binds a client for `url` and no other.
-    fn bounds(&self, url: &Url) -> Bounds {
+    /// The restrictions of a client for `url` and no other.
+    fn ssrf_guard(&self, url: &Url) -> SsrfGuard {
         let (host, port) = (
             url.host_str().unwrap_or_default(),
             url.port_or_known_default(),
@@ -170,15 +170,15 @@ impl Web {
         let bare = host.trim_matches(['[', ']']);
         let typed = port.is_some_and(|port| {
             let found = bare.parse();
-            found.is_ok_and(|address| self.policy.has_typed(address, port, web::PORTS))
+            found.is_ok_and(|address| self.policy.has_typed(address, port, web_url::PORTS))
         });
         let port = port.filter(|port| self.policy.net.grants_port(host, *port));
         let mut spared = self.spared.clone();
         // A client for this address alone: no name that leads to it is spared with it.
         spared.extend(bare.parse::<Range>().ok().filter(|_| typed));
-        Bounds {
-            spared,
-            ports: port
+        SsrfGuard {
+            allowed_ranges: spared,
+            allowed_ports: port
                 .map(|port| (host.to_owned(), port))
                 .into_iter()
                 .collect(),
@@ -187,29 +187,29 @@ impl Web {
     }
 
     fn client(&self, url: &Url, left: Duration) -> Result<Http, Failure> {
-        let bounds = self.bounds(url);
+        let guard = self.ssrf_guard(url);
         let timeouts = Timeouts {
             total: left,
             ..TIMEOUTS
         };
-        self.dressed(Http::bounded(timeouts, bounds, &self.hosts, &self.env))
+        self.dressed(Http::guarded(timeouts, guard, &self.hosts, &self.env))
     }
 
     /// A client for an address that the user has configured, wherever that is.
     pub(super) fn own_client(&self, total: Duration) -> Result<Http, Failure> {
         let timeouts = Timeouts { total, ..TIMEOUTS };
-        self.dressed(Http::new(timeouts, self.offline, &self.env).directly())
+        self.dressed(Http::new(timeouts, self.offline, &self.env).without_proxy())
     }
 
     fn dressed(&self, http: Http) -> Result<Http, Failure> {
-        http.named(self.user_agent.clone())
-            .through(self.proxy.as_ref(), "`tools.web.proxy`")
+        http.with_user_agent(self.user_agent.clone())
+            .with_proxy(self.proxy.as_ref(), "`tools.web.proxy`")
             .map_err(|error| error.to_string().into())
     }
 }
 
 /// Where `answer` leads on to from `url`.
-fn next(url: &Url, answer: &Answer) -> Result<Option<Url>, Failure> {
+fn next(url: &Url, answer: &Response) -> Result<Option<Url>, Failure> {
     if ![301, 302, 303, 307, 308].contains(&answer.status) {
         return Ok(None);
     }
@@ -218,7 +218,7 @@ fn next(url: &Url, answer: &Answer) -> Result<Option<Url>, Failure> {
     let Some(whole) = place.and_then(|place| url.join(place).ok()) else {
         return Err(format!("`{url}` leads on to nowhere").into());
     };
-    let next = web::read(whole.as_str())
+    let next = web_url::parse(whole.as_str())
         .map_err(|words| format!("`{url}` leads on to what is not fetched: {words}"))?;
     if url.scheme() == "https" && next.scheme() == "http" {
         return Err(format!(
@@ -230,7 +230,7 @@ fn next(url: &Url, answer: &Answer) -> Result<Option<Url>, Failure> {
 }
 
 /// The body of `answer`.
-fn taken(url: Url, mut answer: Answer) -> Result<Fetched, Failure> {
+fn taken(url: Url, mut answer: Response) -> Result<Fetched, Failure> {
     if !(200..300).contains(&answer.status) {
         return Err(format!("the server says {} for `{url}`", answer.status).into());
     }
@@ -271,8 +271,8 @@ fn failed(url: &Url, error: &anyhow::Error) -> Failure {
     }
     let words = format!("`{url}` is not fetched: {error:#}");
     Failure::Denied(match hint_of(error) {
-        Some(SPARED) => Refusal::of(format!(
-            "{words}; where it is meant to be reached, the user lists its address in `{SPARED}` of the config"
+        Some(SSRF_ALLOWLIST_KEY) => Refusal::of(format!(
+            "{words}; where it is meant to be reached, the user lists its address in `{SSRF_ALLOWLIST_KEY}` of the config"
         )),
         flag => Refusal {
             words,

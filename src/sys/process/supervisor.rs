@@ -1,11 +1,12 @@
-//! Whoever sits beside a server: this program once more, which starts the server behind its fence, waits, and ends the
-//! whole tree of its processes when the server ends, when it is asked to, or when we are gone, killed with `-9` even.
+//! The supervisor of a server: this program once more. It starts the server in its sandbox, waits, and ends the whole tree of
+//! its processes when the server ends, when it is asked to, or when we are gone, even after a `kill -9`.
 //!
-//! It is told what to start over a socket that only we hold the other end of; the server's streams come with that, so that
-//! nothing of the order stands on a command line or in an environment. The end of that socket is the order to end. Whatever
-//! the server leaves behind in other groups and sessions becomes the warden's child, and can be ended for that.
+//! It reads what to start from a socket whose other end we alone hold, and gets the server's streams with that, so that
+//! nothing of it stands on a command line or in an environment. The end of that socket is the order to end. Whatever the
+//! server leaves behind in other groups and sessions becomes the supervisor's child, and is ended.
 
-use super::{GIVE_UP, children, limit};
+use super::children::{KILL_TIMEOUT, children};
+use super::sandboxed::limit;
 use crate::sys::sandbox::{Fence, Ours};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -24,15 +25,15 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// The name by which this program, started by itself, knows that it is to be a warden.
-pub(super) const WARDEN: &str = "nanobot-warden";
+/// The name (`argv[0]`) that tells this program to be a supervisor.
+pub(super) const SUPERVISOR: &str = "nanobot-warden";
 
 /// How long a server may take to end by itself once its input has ended, and as long again once it was asked to.
-pub const PATIENCE: Duration = Duration::from_millis(500);
+pub const SHUTDOWN_GRACE: Duration = Duration::from_millis(500);
 
 /// What is to be started. Its length goes before it, in eight bytes, and the three streams with those.
 #[derive(Serialize, Deserialize)]
-pub(super) struct Order {
+pub(super) struct LaunchSpec {
     pub(super) program: PathBuf,
     pub(super) arguments: Vec<String>,
     pub(super) directory: PathBuf,
@@ -54,10 +55,10 @@ pub(super) enum Report {
     Ended(Option<i32>, Option<i32>),
 }
 
-/// Whether this program was started to be a warden, which it has been then; and whether nothing was left.
-pub fn become_warden() -> Option<bool> {
+/// Whether this program was started to be a supervisor, which it has been then; and whether nothing was left.
+pub fn become_supervisor() -> Option<bool> {
     let name = std::env::args_os().next();
-    if name.is_none_or(|name| name != WARDEN) {
+    if name.is_none_or(|name| name != SUPERVISOR) {
         return None;
     }
     close_fds::set_fds_cloexec(3, &[]);
@@ -73,7 +74,7 @@ pub(super) fn watch() -> io::Result<bool> {
     let mut control = UnixStream::from(rustix::stdio::stdin().try_clone_to_owned()?);
     rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
-    let bell = Bell::new()?;
+    let wake = WakePipe::new()?;
     let (order, streams) = receive(&mut control)?;
     let server = match start(order, streams) {
         Ok(server) => server,
@@ -92,7 +93,7 @@ pub(super) fn watch() -> io::Result<bool> {
         server,
         has_ended: false,
         control,
-        bell,
+        wake,
     };
     Ok(watch.see_out())
 }
@@ -104,7 +105,7 @@ fn tell(control: &mut UnixStream, report: &Report) {
     drop(control.write_all(&line));
 }
 
-fn receive(control: &mut UnixStream) -> io::Result<(Order, [OwnedFd; 3])> {
+fn receive(control: &mut UnixStream) -> io::Result<(LaunchSpec, [OwnedFd; 3])> {
     let mut length = [0; 8];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
     let mut with = RecvAncillaryBuffer::new(&mut space);
@@ -130,7 +131,7 @@ fn receive(control: &mut UnixStream) -> io::Result<(Order, [OwnedFd; 3])> {
 }
 
 /// Start it. Its streams are its own from then on: what it closes is closed.
-fn start(order: Order, [input, output, errors]: [OwnedFd; 3]) -> io::Result<Pid> {
+fn start(order: LaunchSpec, [input, output, errors]: [OwnedFd; 3]) -> io::Result<Pid> {
     let mut command = Command::new(&order.program);
     command
         .args(&order.arguments)
@@ -154,28 +155,28 @@ fn start(order: Order, [input, output, errors]: [OwnedFd; 3]) -> io::Result<Pid>
     Ok(server)
 }
 
-/// What wakes the warden.
-struct Bell(UnixStream);
+/// Wakes the supervisor at a signal.
+struct WakePipe(UnixStream);
 
 /// A signal asked for the end.
 static ASKED: AtomicBool = AtomicBool::new(false);
 
-impl Bell {
+impl WakePipe {
     fn new() -> io::Result<Self> {
-        let (bell, hammer) = UnixStream::pair()?;
-        bell.set_nonblocking(true)?;
+        let (wake_rx, wake_tx) = UnixStream::pair()?;
+        wake_rx.set_nonblocking(true)?;
         for signal in [SIGTERM, SIGINT, SIGHUP] {
             signal_hook::flag::register(signal, &ASKED)?;
         }
         for signal in [SIGCHLD, SIGTERM, SIGINT, SIGHUP] {
-            signal_hook::low_level::pipe::register(signal, hammer.try_clone()?)?;
+            signal_hook::low_level::pipe::register(signal, wake_tx.try_clone()?)?;
         }
-        Ok(Self(bell))
+        Ok(Self(wake_rx))
     }
 
-    fn quiet(&mut self) {
-        let mut rung = [0; 64];
-        while self.0.read(&mut rung).is_ok_and(|count| count > 0) {}
+    fn drain(&mut self) {
+        let mut block = [0; 64];
+        while self.0.read(&mut block).is_ok_and(|count| count > 0) {}
     }
 }
 
@@ -185,7 +186,7 @@ struct Watch {
     /// It has ended and was taken leave of, so its number may be somebody else's by now.
     has_ended: bool,
     control: UnixStream,
-    bell: Bell,
+    wake: WakePipe,
 }
 
 impl Watch {
@@ -201,7 +202,7 @@ impl Watch {
         }
         // Its input has ended too then, unless it is a signal that says so.
         if is_ordered {
-            self.wait_until(PATIENCE, |watch| {
+            self.wait_until(SHUTDOWN_GRACE, |watch| {
                 watch.reap();
                 watch.has_ended
             });
@@ -210,12 +211,12 @@ impl Watch {
             return true;
         }
         self.signal(Signal::TERM);
-        if self.wait_until(PATIENCE, Self::reap) {
+        if self.wait_until(SHUTDOWN_GRACE, Self::reap) {
             return true;
         }
         // Ending one can hand us its children in turn.
         let killed = Instant::now();
-        while killed.elapsed() < GIVE_UP {
+        while killed.elapsed() < KILL_TIMEOUT {
             self.signal(Signal::KILL);
             if self.wait_until(Duration::from_millis(10), Self::reap) {
                 return true;
@@ -271,14 +272,14 @@ impl Watch {
     /// Until something happens. Whether the end was ordered, where that is `heard`.
     fn wait(&mut self, limit: Option<Duration>, heard: bool) -> bool {
         let timeout = limit.and_then(|limit| Timespec::try_from(limit).ok());
-        let mut fds = vec![PollFd::from_borrowed_fd(self.bell.0.as_fd(), PollFlags::IN)];
+        let mut fds = vec![PollFd::from_borrowed_fd(self.wake.0.as_fd(), PollFlags::IN)];
         if heard {
             fds.push(PollFd::new(&self.control, PollFlags::IN));
         }
         // Should it be interrupted, whoever waits looks again.
         let _: Result<_, _> = poll(&mut fds, timeout.as_ref());
         let is_spoken_to = fds.get(1).is_some_and(|fd| !fd.revents().is_empty());
-        self.bell.quiet();
+        self.wake.drain();
         let mut word = [0; 1];
         is_spoken_to && !self.control.read(&mut word).is_ok_and(|count| count > 0)
     }

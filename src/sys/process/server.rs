@@ -1,10 +1,13 @@
-//! Servers: children that stay, and are spoken to over their streams. Each has a [`warden`], which ends all that it
+//! Servers: children that stay, and are spoken to over their streams. Each has a [`supervisor`], which ends all that it
 //! started when the server ends, when it is told to, and when we are gone.
 //!
-//! [`warden`]: super::warden
+//! [`supervisor`]: super::supervisor
 
-use super::warden::{self, Order, Report};
-use super::{DETACHED, GIVE_UP, end_strays, is_alone, lets_mount, prepare};
+use super::children::{KILL_TIMEOUT, detached, end_leftovers, is_alone, prepare};
+#[cfg(not(test))]
+use super::own_program::own_executable;
+use super::sandboxed::lets_mount;
+use super::supervisor::{self, LaunchSpec, Report};
 use crate::sys::sandbox::{self, Fence, Ours};
 use crate::sys::signal::{self, Patience};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -18,15 +21,16 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
-pub use warden::PATIENCE;
+pub use supervisor::SHUTDOWN_GRACE;
 
 /// The longest that it takes to end any number of servers: that of one that heeds nothing, and then some for the system.
-pub const LONGEST: Duration = PATIENCE.saturating_mul(2).saturating_add(GIVE_UP);
-/// How long a warden may take to start its server. It is a matter of milliseconds.
-const START: Duration = Duration::from_secs(20);
+pub const SHUTDOWN_TIMEOUT: Duration = SHUTDOWN_GRACE
+    .saturating_mul(2)
+    .saturating_add(KILL_TIMEOUT);
+/// How long a supervisor may take to start its server. It is a matter of milliseconds.
+const START_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A server to start.
 #[derive(Clone, Debug)]
@@ -45,7 +49,7 @@ pub struct Spec {
 
 /// A server that was started. It is ended, and all that it started with it, when this is dropped.
 #[derive(Debug)]
-pub struct Resident {
+pub struct ServerProcess {
     /// What it reads: to be taken by whoever speaks to it. As long as anybody holds this, its input has not ended.
     pub input: Option<PipeWriter>,
     pub output: Option<PipeReader>,
@@ -55,10 +59,10 @@ pub struct Resident {
     /// it is to look for them then, and to tell the user.
     pub absent: Vec<PathBuf>,
     control: UnixStream,
-    /// What the warden has told that is no whole line yet.
+    /// What the supervisor has told that is no whole line yet.
     told: Vec<u8>,
     ended: Option<Ended>,
-    warden: Child,
+    supervisor: Child,
     server: Pid,
     is_over: bool,
 }
@@ -68,7 +72,7 @@ pub struct Resident {
 pub enum Ended {
     Status(i32),
     Signal(i32),
-    /// Its warden was killed, so nobody knows.
+    /// Its supervisor was killed, so nobody knows.
     Unknown,
 }
 
@@ -88,65 +92,53 @@ impl std::fmt::Display for Ended {
 /// It cannot be started: [`io::ErrorKind::NotFound`] where there is no such program or directory,
 /// [`io::ErrorKind::Unsupported`] where it is to be fenced and there is no sandbox, [`io::ErrorKind::Interrupted`] where the
 /// run is to end.
-pub fn start(spec: &Spec) -> io::Result<Resident> {
+pub fn start(spec: &Spec) -> io::Result<ServerProcess> {
     start_by(us()?, spec)
 }
 
-/// This program, so that it becomes a warden.
+/// This program, so that it becomes a supervisor.
 #[cfg(not(test))]
 fn us() -> io::Result<Command> {
-    let mut command = Command::new(super::ourselves()?);
-    command.arg0(warden::WARDEN);
+    let mut command = Command::new(own_executable()?);
+    command.arg0(supervisor::SUPERVISOR);
     Ok(command)
 }
 
-/// As [`start`], with the program that becomes the warden.
-fn start_by(mut command: Command, spec: &Spec) -> io::Result<Resident> {
-    if spec.fence.is_some()
-        && let Err(lack) = sandbox::available()
-    {
-        return Err(io::Error::new(
-            io::ErrorKind::Unsupported,
-            format!(
-                "servers run in a sandbox only, and here is none ({lack}); `tools.mcpServers.{}.sandbox: \"off\"` in the \
-                 config runs this one without",
-                spec.name
-            ),
-        ));
-    }
+/// As [`start`], with the program that becomes the supervisor.
+fn start_by(mut supervisor: Command, spec: &Spec) -> io::Result<ServerProcess> {
+    require_sandbox(spec)?;
     prepare();
-    let with_mounts = spec.fence.as_ref().is_some_and(lets_mount);
     let kept = spec.fence.iter().flat_map(|fence| &fence.kept).cloned();
     let absent = kept.filter(|place| place.symlink_metadata().is_err());
     let absent = absent.collect();
-    let order = Order {
+    let launch = LaunchSpec {
         program: spec.program.clone(),
         arguments: spec.arguments.clone(),
         directory: spec.directory.clone(),
         env: spec.env.clone(),
+        with_mounts: spec.fence.as_ref().is_some_and(lets_mount),
         fence: spec.fence.clone(),
-        with_mounts,
         ours: Ours::now(),
     };
     let (read, input) = io::pipe()?;
     let (output, write) = io::pipe()?;
     let (errors, complain) = io::pipe()?;
     let (control, theirs) = UnixStream::pair()?;
-    command.env_clear().current_dir("/").process_group(0);
-    command
+    supervisor.env_clear().current_dir("/").process_group(0);
+    supervisor
         .stdin(OwnedFd::from(theirs))
         .stdout(Stdio::null())
         .stderr(Stdio::null());
-    let warden = {
-        // Locked while it starts, so that nobody takes it for a stray.
-        let mut detached = DETACHED.lock().unwrap_or_else(PoisonError::into_inner);
-        let warden = command.spawn()?;
-        detached.push(Pid::from_child(&warden));
-        warden
+    let child = {
+        // Locked while it starts, so that it is not taken for a leftover.
+        let mut detached = detached();
+        let child = supervisor.spawn()?;
+        detached.push(Pid::from_child(&child));
+        child
     };
-    // It holds the other end of the socket, which is to end when the warden does.
-    drop(command);
-    let mut resident = Resident {
+    // It holds the other end of the socket, which is to end when the supervisor does.
+    drop(supervisor);
+    let mut server = ServerProcess {
         input: Some(input),
         output: Some(output),
         errors: Some(errors),
@@ -154,33 +146,32 @@ fn start_by(mut command: Command, spec: &Spec) -> io::Result<Resident> {
         control,
         told: Vec::new(),
         ended: None,
-        server: Pid::from_child(&warden),
-        warden,
+        server: Pid::from_child(&child),
+        supervisor: child,
         is_over: false,
     };
     let streams = [read.into(), write.into(), complain.into()];
-    send(&mut resident.control, &order, &streams)?;
+    send(&mut server.control, &launch, &streams)?;
     // They are the server's alone from here on, so that each end of them tells of the other.
     drop(streams);
-    resident.control.set_nonblocking(true)?;
-    let mut patience = Patience::of(START);
-    loop {
-        let has_more = resident.hear();
-        match resident.next() {
-            Some(Report::Started(server)) => {
-                resident.server = Pid::from_raw(server).ok_or(io::ErrorKind::InvalidData)?;
-                return Ok(resident);
-            }
-            Some(Report::Failed(Some(number), _)) => return Err(why(spec, number)),
-            Some(Report::Failed(None, words)) => return Err(io::Error::other(words)),
-            Some(Report::Ended(..)) => {}
-            None if has_more => match signal::readable(&resident.control, &mut patience) {
-                Ok(true) => {}
-                Ok(false) => return Err(io::ErrorKind::TimedOut.into()),
-                Err(_) => return Err(io::ErrorKind::Interrupted.into()),
-            },
-            None => return Err(io::Error::other("what was to watch it has ended")),
-        }
+    server.control.set_nonblocking(true)?;
+    server.server = server.wait_for_start(spec)?;
+    Ok(server)
+}
+
+/// # Errors
+/// It is to run in a sandbox, and there is none.
+fn require_sandbox(spec: &Spec) -> io::Result<()> {
+    match spec.fence.as_ref().map(|_| sandbox::available()) {
+        None | Some(Ok(())) => Ok(()),
+        Some(Err(lack)) => Err(io::Error::new(
+            io::ErrorKind::Unsupported,
+            format!(
+                "servers run in a sandbox only, and here is none ({lack}); `tools.mcpServers.{}.sandbox: \"off\"` in the \
+                 config runs this one without",
+                spec.name
+            ),
+        )),
     }
 }
 
@@ -201,9 +192,9 @@ fn why(spec: &Spec, number: i32) -> io::Error {
     io::Error::new(error.kind(), words)
 }
 
-/// Hand the warden the order, with the streams of the server.
-fn send(control: &mut UnixStream, order: &Order, streams: &[OwnedFd; 3]) -> io::Result<()> {
-    let bytes = serde_json::to_vec(order).map_err(io::Error::other)?;
+/// Send the supervisor what to start, with the streams of the server.
+fn send(control: &mut UnixStream, launch: &LaunchSpec, streams: &[OwnedFd; 3]) -> io::Result<()> {
+    let bytes = serde_json::to_vec(launch).map_err(io::Error::other)?;
     let length = (bytes.len() as u64).to_le_bytes();
     let streams = streams.each_ref().map(AsFd::as_fd);
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
@@ -214,7 +205,29 @@ fn send(control: &mut UnixStream, order: &Order, streams: &[OwnedFd; 3]) -> io::
     control.write_all(&bytes)
 }
 
-impl Resident {
+impl ServerProcess {
+    /// Wait until the supervisor has started it; its number.
+    fn wait_for_start(&mut self, spec: &Spec) -> io::Result<Pid> {
+        let mut patience = Patience::of(START_TIMEOUT);
+        loop {
+            let has_more = self.hear();
+            match self.next() {
+                Some(Report::Started(server)) => {
+                    return Pid::from_raw(server).ok_or(io::ErrorKind::InvalidData.into());
+                }
+                Some(Report::Failed(Some(number), _)) => return Err(why(spec, number)),
+                Some(Report::Failed(None, words)) => return Err(io::Error::other(words)),
+                Some(Report::Ended(..)) => {}
+                None if has_more => match signal::readable(&self.control, &mut patience) {
+                    Ok(true) => {}
+                    Ok(false) => return Err(io::ErrorKind::TimedOut.into()),
+                    Err(_) => return Err(io::ErrorKind::Interrupted.into()),
+                },
+                None => return Err(io::Error::other("what was to watch it has ended")),
+            }
+        }
+    }
+
     /// The number of the server's process.
     pub fn pid(&self) -> u32 {
         self.server.as_raw_pid().unsigned_abs()
@@ -239,7 +252,7 @@ impl Resident {
         self.ended
     }
 
-    /// Take what the warden has told. Whether it may tell more.
+    /// Take what the supervisor has told. Whether it may tell more.
     fn hear(&mut self) -> bool {
         let mut block = [0; 512];
         loop {
@@ -258,14 +271,14 @@ impl Resident {
         serde_json::from_slice(&line).ok()
     }
 
-    /// Let it see the end, and its warden that it is to end.
+    /// Let it see the end, and its supervisor that it is to end.
     fn release(&mut self) {
         self.input = None;
         // Where it is gone already, it needs no telling.
         drop(self.control.shutdown(Shutdown::Write));
     }
 
-    /// Wait until the warden is done, or `end` comes; then it is killed, and what came to us of its server with it.
+    /// Wait until the supervisor is done, or `end` comes; then it is killed, and what came to us of its server with it.
     fn finish(&mut self, end: Instant) {
         if std::mem::replace(&mut self.is_over, true) {
             return;
@@ -286,49 +299,47 @@ impl Resident {
             let _: Result<_, _> = poll(&mut fds, Some(&timeout));
         };
         if !is_done {
-            drop(self.warden.kill());
+            drop(self.supervisor.kill());
         }
-        let was_in_order = self.warden.wait().is_ok_and(|status| status.success());
-        let pid = Pid::from_child(&self.warden);
-        let mut detached = DETACHED.lock().unwrap_or_else(PoisonError::into_inner);
-        detached.retain(|other| *other != pid);
-        drop(detached);
-        // While commands run, whoever waits for those ends what is nobody's.
+        let was_in_order = self.supervisor.wait().is_ok_and(|status| status.success());
+        let pid = Pid::from_child(&self.supervisor);
+        detached().retain(|other| *other != pid);
+        // While commands run, they end leftovers themselves.
         if !was_in_order && is_alone() {
-            end_strays();
+            end_leftovers();
         }
     }
 }
 
-impl Drop for Resident {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
         self.release();
-        self.finish(Instant::now() + LONGEST);
+        self.finish(Instant::now() + SHUTDOWN_TIMEOUT);
     }
 }
 
 /// End all of these, side by side: they see the end of their input, unless somebody still holds that; who has not ended
-/// within [`PATIENCE`] is asked to (`TERM`), and who has not ended within as long again is killed, with all that it started.
-/// All of it takes no longer than [`LONGEST`].
-pub fn end_all(mut residents: Vec<Resident>) {
-    for resident in &mut residents {
-        resident.release();
+/// within [`SHUTDOWN_GRACE`] is asked to (`TERM`), and who has not ended within as long again is killed, with all that it started.
+/// All of it takes no longer than [`SHUTDOWN_TIMEOUT`].
+pub fn end_all(mut servers: Vec<ServerProcess>) {
+    for server in &mut servers {
+        server.release();
     }
-    let end = Instant::now() + LONGEST;
-    for resident in &mut residents {
-        resident.finish(end);
+    let end = Instant::now() + SHUTDOWN_TIMEOUT;
+    for server in &mut servers {
+        server.finish(end);
     }
 }
 
 // The program of the tests becomes one in another way.
 #[cfg(test)]
-use tests::warden as us;
+use tests::supervisor as us;
 
 #[cfg(test)]
 mod tests {
-    use super::{Ended, LONGEST, PATIENCE, Resident, Spec, end_all, start_by};
+    use super::{Ended, SHUTDOWN_GRACE, SHUTDOWN_TIMEOUT, ServerProcess, Spec, end_all, start_by};
+    use crate::sys::process::supervisor;
     use crate::sys::process::tests::{alone, lives};
-    use crate::sys::process::warden;
     use crate::sys::sandbox::Fence;
     use std::io::{self, BufRead, BufReader, Read, Write};
     use std::path::PathBuf;
@@ -338,21 +349,21 @@ mod tests {
     /// This program, so that it becomes `test` and nothing else.
     fn us(test: &str) -> Command {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        let name = format!("sys::process::resident::tests::{test}");
+        let name = format!("sys::process::server::tests::{test}");
         command.args([&name, "--exact", "--ignored", "--nocapture"]);
         command
     }
 
-    pub(super) fn warden() -> io::Result<Command> {
-        Ok(us("be_the_warden"))
+    pub(super) fn supervisor() -> io::Result<Command> {
+        Ok(us("be_the_supervisor"))
     }
 
     /// No test, but what [`us`] starts.
     #[test]
-    #[ignore = "it is the warden of the others"]
-    fn be_the_warden() {
+    #[ignore = "it is the supervisor of the others"]
+    fn be_the_supervisor() {
         let is_one = rustix::net::sockopt::socket_type(rustix::stdio::stdin()).is_ok();
-        assert!(!is_one || warden::watch().unwrap());
+        assert!(!is_one || supervisor::watch().unwrap());
     }
 
     fn spec(command: &str) -> Spec {
@@ -366,14 +377,14 @@ mod tests {
         }
     }
 
-    fn start(spec: &Spec) -> io::Result<Resident> {
-        start_by(us("be_the_warden"), spec)
+    fn start(spec: &Spec) -> io::Result<ServerProcess> {
+        start_by(us("be_the_supervisor"), spec)
     }
 
     /// The first line that it says, without the line's end.
-    fn line(resident: &mut Resident) -> String {
+    fn line(server: &mut ServerProcess) -> String {
         let mut line = String::new();
-        let output = resident.output.as_mut().unwrap();
+        let output = server.output.as_mut().unwrap();
         BufReader::with_capacity(1, output)
             .read_line(&mut line)
             .unwrap();
@@ -401,28 +412,26 @@ mod tests {
     #[test]
     fn it_is_spoken_to_and_the_end_of_its_input_ends_it() {
         let _alone = alone();
-        let mut resident = start(&spec(
+        let mut server = start(&spec(
             "read word; echo \"$word to you\"; echo no >&2; cat; exit 3",
         ))
         .unwrap();
-        assert!(resident.is_alive());
-        let mut input = resident.input.take().unwrap();
+        assert!(server.is_alive());
+        let mut input = server.input.take().unwrap();
         input.write_all(b"good day\n").unwrap();
-        assert_eq!(line(&mut resident), "good day to you");
+        assert_eq!(line(&mut server), "good day to you");
         drop(input);
         let mut rest = String::new();
-        let (mut output, mut errors) = (
-            resident.output.take().unwrap(),
-            resident.errors.take().unwrap(),
-        );
+        let (mut output, mut errors) =
+            (server.output.take().unwrap(), server.errors.take().unwrap());
         output.read_to_string(&mut rest).unwrap();
         errors.read_to_string(&mut rest).unwrap();
         assert_eq!(rest, "no\n");
-        resident.finish(Instant::now() + LONGEST);
-        assert_eq!(resident.ended(), Some(Ended::Status(3)));
+        server.finish(Instant::now() + SHUTDOWN_TIMEOUT);
+        assert_eq!(server.ended(), Some(Ended::Status(3)));
         let started = Instant::now();
-        end_all(vec![resident, start(&spec("cat; exit 0")).unwrap()]);
-        assert!(started.elapsed() < PATIENCE);
+        end_all(vec![server, start(&spec("cat; exit 0")).unwrap()]);
+        assert!(started.elapsed() < SHUTDOWN_GRACE);
     }
 
     #[test]
@@ -462,20 +471,20 @@ mod tests {
     #[test]
     fn who_heeds_nothing_ends_all_the_same_and_many_at_once() {
         let _alone = alone();
-        let mut residents = Vec::new();
+        let mut servers = Vec::new();
         for number in 0..4 {
             let deaf = format!(
                 "trap '' TERM HUP; setsid sleep {0} & (setsid sh -c 'setsid sleep {0} & sleep {0}' &); echo on; sleep {0}",
                 mark(number)
             );
-            let mut resident = start(&spec(&deaf)).unwrap();
-            assert_eq!(line(&mut resident), "on");
-            residents.push(resident);
+            let mut server = start(&spec(&deaf)).unwrap();
+            assert_eq!(line(&mut server), "on");
+            servers.push(server);
         }
         fall_asleep(&[0, 1, 2, 3]);
         let started = Instant::now();
-        end_all(residents);
-        assert!(started.elapsed() >= PATIENCE * 2 && started.elapsed() < LONGEST);
+        end_all(servers);
+        assert!(started.elapsed() >= SHUTDOWN_GRACE * 2 && started.elapsed() < SHUTDOWN_TIMEOUT);
         assert!(!(0..4).any(sleeps));
     }
 
@@ -487,41 +496,41 @@ mod tests {
             mark(10),
             mark(11)
         );
-        let mut resident = start(&spec(&left)).unwrap();
+        let mut server = start(&spec(&left)).unwrap();
         // Held open by what was left, until that ends.
         let mut said = String::new();
-        resident
+        server
             .output
             .take()
             .unwrap()
             .read_to_string(&mut said)
             .unwrap();
         assert!(!sleeps(10) && !sleeps(11));
-        resident.finish(Instant::now() + LONGEST);
+        server.finish(Instant::now() + SHUTDOWN_TIMEOUT);
         assert_eq!(
-            (said.as_str(), resident.ended()),
+            (said.as_str(), server.ended()),
             ("on\n", Some(Ended::Signal(9)))
         );
     }
 
     #[test]
-    fn without_its_warden_it_ends_too() {
+    fn without_its_supervisor_it_ends_too() {
         let _alone = alone();
         let hostile = format!(
             "read word; kill -9 $PPID; trap '' TERM; setsid sleep {} & echo on; sleep {}",
             mark(20),
             mark(21)
         );
-        let mut resident = start(&spec(&hostile)).unwrap();
-        let input = resident.input.as_mut().unwrap();
+        let mut server = start(&spec(&hostile)).unwrap();
+        let input = server.input.as_mut().unwrap();
         input.write_all(b"now\n").unwrap();
-        assert_eq!(line(&mut resident), "on");
-        while resident.ended().is_none() {
+        assert_eq!(line(&mut server), "on");
+        while server.ended().is_none() {
             std::thread::sleep(Duration::from_millis(2));
         }
-        assert_eq!(resident.ended(), Some(Ended::Unknown));
+        assert_eq!(server.ended(), Some(Ended::Unknown));
         fall_asleep(&[20, 21]);
-        drop(resident);
+        drop(server);
         assert!(!sleeps(20) && !sleeps(21));
     }
 
@@ -529,7 +538,7 @@ mod tests {
     fn commands_and_servers_are_nobodys_strays() {
         let _alone = alone();
         let left = format!("setsid sleep {} & read word; echo \"$word\"; cat", mark(40));
-        let mut resident = start(&spec(&left)).unwrap();
+        let mut server = start(&spec(&left)).unwrap();
         fall_asleep(&[40]);
         let command = crate::sys::process::Spec {
             program: "/bin/sh".into(),
@@ -544,12 +553,12 @@ mod tests {
         assert!(
             crate::sys::process::run(&command, &mut |_| {})
                 .unwrap()
-                .strays
+                .leftovers
         );
         assert!(sleeps(40));
-        let mut input = resident.input.take().unwrap();
+        let mut input = server.input.take().unwrap();
         input.write_all(b"still here\n").unwrap();
-        assert_eq!(line(&mut resident), "still here");
+        assert_eq!(line(&mut server), "still here");
     }
 
     /// No test, but the program that is killed in the next.
@@ -559,8 +568,8 @@ mod tests {
         let Ok(command) = std::env::var("COMMAND_TO_KEEP") else {
             return;
         };
-        let mut resident = start(&spec(&command)).unwrap();
-        assert_eq!(line(&mut resident), "on");
+        let mut server = start(&spec(&command)).unwrap();
+        assert_eq!(line(&mut server), "on");
         crate::sys::terminal::Terminal::probe(Some(false), true, true).fail("ready");
         std::thread::sleep(Duration::from_secs(60));
     }
@@ -589,13 +598,13 @@ mod tests {
         starter.wait().unwrap();
         let killed = Instant::now();
         while sleeps(30) || sleeps(31) {
-            assert!(killed.elapsed() < LONGEST + Duration::from_secs(5));
+            assert!(killed.elapsed() < SHUTDOWN_TIMEOUT + Duration::from_secs(5));
             std::thread::sleep(Duration::from_millis(10));
         }
     }
 
     #[test]
-    fn a_fence_holds_it_and_its_warden_is_out_of_reach() {
+    fn a_fence_holds_it_and_its_supervisor_is_out_of_reach() {
         let _alone = alone();
         let temp = tempfile::tempdir().unwrap();
         let dir = std::fs::canonicalize(temp.path()).unwrap();
@@ -627,15 +636,15 @@ mod tests {
             fence: Some(fence),
             ..spec(&tries)
         };
-        let mut resident = start(&spec).unwrap();
-        let mut input = resident.input.take().unwrap();
+        let mut server = start(&spec).unwrap();
+        let mut input = server.input.take().unwrap();
         // Without mounts nothing would keep it, so it is only read.
-        assert_eq!(line(&mut resident), "own");
-        assert_eq!(line(&mut resident), "wrote");
-        assert_eq!(line(&mut resident), "on");
+        assert_eq!(line(&mut server), "own");
+        assert_eq!(line(&mut server), "wrote");
+        assert_eq!(line(&mut server), "on");
         input.write_all(b"still\n").unwrap();
-        assert_eq!(line(&mut resident), "still");
-        assert!(resident.is_alive() && !dir.join("else/new").exists());
-        assert_eq!(resident.absent, [dir.join("own/free/new")]);
+        assert_eq!(line(&mut server), "still");
+        assert!(server.is_alive() && !dir.join("else/new").exists());
+        assert_eq!(server.absent, [dir.join("own/free/new")]);
     }
 }

@@ -1,25 +1,29 @@
-//! Addresses of the web that somebody else may have written. One parser reads them, for what is checked and for what is
-//! connected to; what two programs could read in two ways is refused. Pure: where a name leads, `http` finds out.
+//! URLs of the web as text: parsed, classified, redacted. Pure: `http` resolves names.
+//!
+//! Untrusted URLs go through [`parse`]. The same result is checked and connected to; what two programs could read in two
+//! ways is refused.
 
+use ::http::Uri;
+use std::net::IpAddr;
 use url::{Host, Url};
 
 /// The ports of the web.
 pub const PORTS: &[u16] = &[80, 443, 8080, 8443];
 
 /// The longest address: servers take no more, and nobody types it.
-const LONGEST: usize = 8 << 10;
+const MAX_URL_BYTES: usize = 8 << 10;
 /// The longest name of a host.
-const LONGEST_NAME: usize = 253;
+const MAX_HOST_BYTES: usize = 253;
 
 /// Ends of names that mean this machine, its network, or the inside of a cloud.
-const NEARBY: &[&str] = &["localhost", "internal", "local", "localdomain", "home.arpa"];
+const LOCAL_SUFFIXES: &[&str] = &["localhost", "internal", "local", "localdomain", "home.arpa"];
 
 /// The address in `text`, spelled in one way: a host in lower case and in ASCII, numbers as four of them.
 ///
 /// # Errors
 /// In words for the model: what is wrong with it.
-pub fn read(text: &str) -> Result<Url, String> {
-    if text.len() > LONGEST {
+pub fn parse(text: &str) -> Result<Url, String> {
+    if text.len() > MAX_URL_BYTES {
         return Err(format!("an address of {} bytes is too long", text.len()));
     }
     let odd = |letter: char| letter.is_control() || letter.is_whitespace() || letter == '\\';
@@ -47,7 +51,7 @@ pub fn read(text: &str) -> Result<Url, String> {
     }
     let mut url = Url::parse(text).map_err(|error| format!("`{text}` is no address: {error}"))?;
     // Letters that are hidden grow.
-    if url.as_str().len() > LONGEST {
+    if url.as_str().len() > MAX_URL_BYTES {
         return Err(format!(
             "an address of {} bytes is too long",
             url.as_str().len()
@@ -55,7 +59,7 @@ pub fn read(text: &str) -> Result<Url, String> {
     }
     if let Some(Host::Domain(name)) = url.host() {
         let bare = name.trim_end_matches('.').to_owned();
-        if bare.is_empty() || bare.len() > LONGEST_NAME || bare.split('.').any(str::is_empty) {
+        if bare.is_empty() || bare.len() > MAX_HOST_BYTES || bare.split('.').any(str::is_empty) {
             return Err(format!("`{name}` is no name of a host"));
         }
         if bare != name {
@@ -69,21 +73,97 @@ pub fn read(text: &str) -> Result<Url, String> {
 /// Whether the name `host` is one for machines nearby: no stranger's page is there.
 pub fn is_nearby(host: &str) -> bool {
     let host = host.trim_end_matches('.').to_ascii_lowercase();
-    NEARBY.iter().any(|end| {
+    LOCAL_SUFFIXES.iter().any(|end| {
         host.strip_suffix(end)
             .is_some_and(|before| before.is_empty() || before.ends_with('.'))
     })
 }
 
+/// `url` as the HTTP client takes it; `None` where it would read another host or port there.
+pub(super) fn to_uri(url: &Url) -> Option<Uri> {
+    let mut bare = url.clone();
+    bare.set_fragment(None);
+    let uri: Uri = bare.as_str().parse().ok()?;
+    let same = uri.scheme_str() == Some(url.scheme())
+        && uri.host() == url.host_str()
+        && uri.port_u16() == url.port()
+        && uri
+            .authority()
+            .is_some_and(|whole| !whole.as_str().contains('@'));
+    same.then_some(uri)
+}
+
+/// The port of `uri`, given or by its scheme.
+pub(super) fn port_of(uri: &Uri) -> u16 {
+    let default = match uri.scheme_str() {
+        Some("https") => 443,
+        _ => 80,
+    };
+    uri.port_u16().unwrap_or(default)
+}
+
+/// True if `host` is this machine.
+pub(super) fn is_loopback(host: &str) -> bool {
+    host == "localhost"
+        || without_brackets(host)
+            .parse::<IpAddr>()
+            .is_ok_and(|address| address.is_loopback())
+}
+
+/// An address without the brackets that an IPv6 one has in a URL.
+pub(super) fn without_brackets(host: &str) -> &str {
+    host.trim_start_matches('[').trim_end_matches(']')
+}
+
+/// True if requests to `url` go over an unencrypted connection to another machine.
+pub fn is_remote_cleartext(url: &str) -> bool {
+    url.parse::<Uri>()
+        .is_ok_and(|uri| uri.scheme_str() == Some("http") && !uri.host().is_some_and(is_loopback))
+}
+
+/// True if requests to `url` go over an unencrypted connection to this machine.
+pub fn is_local_cleartext(url: &str) -> bool {
+    url.parse::<Uri>()
+        .is_ok_and(|uri| uri.scheme_str() == Some("http") && uri.host().is_some_and(is_loopback))
+}
+
+/// `base` without its password and its query, which can hold keys.
+pub fn redacted(base: &str) -> String {
+    let (base, query) = match base.split_once('?') {
+        Some((base, _)) => (base, "?***"),
+        None => (base, ""),
+    };
+    let (scheme, rest) = base.split_once("://").unwrap_or(("", base));
+    let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    match host.rsplit_once('@') {
+        Some((_, host)) => format!("{scheme}://***@{host}{path}{query}"),
+        None => format!("{base}{query}"),
+    }
+}
+
+/// `text` percent-encoded, as a part of a query.
+pub fn percent_encoded(text: &str) -> String {
+    let mut encoded = String::new();
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                encoded.push(char::from(byte));
+            }
+            _ => encoded.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    encoded
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{is_nearby, read};
+    use super::{is_local_cleartext, is_loopback, is_nearby, is_remote_cleartext, parse};
 
     #[test]
     fn one_spelling() {
         let check = |text: &str, expect: &str| {
             assert_eq!(
-                read(text).map(String::from).as_deref(),
+                parse(text).map(String::from).as_deref(),
                 Ok(expect),
                 "{text}"
             );
@@ -119,7 +199,7 @@ mod tests {
     #[test]
     fn what_is_refused() {
         let check = |text: &str, word: &str| {
-            let error = read(text).unwrap_err();
+            let error = parse(text).unwrap_err();
             assert!(error.contains(word), "{text}: {error}");
         };
         check("example.org", "begins with `https://`");
@@ -188,5 +268,37 @@ mod tests {
         ] {
             assert!(!is_nearby(name), "{name}");
         }
+    }
+
+    #[test]
+    fn loopback_in_its_spellings() {
+        for host in ["localhost", "127.0.0.1", "127.9.9.9", "::1", "[::1]"] {
+            assert!(is_loopback(host), "{host}");
+        }
+        for host in [
+            "localhost.evil",
+            "128.0.0.1",
+            "0.0.0.0",
+            "10.0.0.1",
+            "example.org",
+            "",
+        ] {
+            assert!(!is_loopback(host), "{host}");
+        }
+        assert!(
+            is_remote_cleartext("http://10.0.0.1/v1")
+                && is_remote_cleartext("http://example.org/v1")
+        );
+        assert!(
+            !is_remote_cleartext("http://localhost:11434/v1")
+                && !is_remote_cleartext("https://example.org/v1")
+        );
+        assert!(
+            is_local_cleartext("http://127.0.0.1:8000") && is_local_cleartext("http://[::1]:1/x")
+        );
+        assert!(
+            !is_local_cleartext("http://127.0.0.1@example.org/")
+                && !is_local_cleartext("https://localhost/")
+        );
     }
 }

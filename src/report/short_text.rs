@@ -1,4 +1,4 @@
-//! What is said of calls, times and sizes, in as few words as will do.
+//! Calls, refusals, times and sizes as short texts on one line.
 
 use crate::message::{Part, plain_text};
 use crate::sys::store::size_in_words;
@@ -27,8 +27,40 @@ const TELLING: &[(&str, &[&[&str]])] = &[
     ("todo", &[]),
 ];
 
+/// A refusal on one line, with the flag that would have allowed it.
+pub fn refusal(tool: &str, words: &str, grant: Option<&str>) -> String {
+    let mut line = format!("refused: {tool}: {}", cut(words, 300));
+    // Most refusals name the flag where they say why.
+    if let Some(flag) = grant.filter(|flag| !line.contains(*flag)) {
+        line.push_str(&format!("; `{flag}` would allow it"));
+    }
+    // A name may hold a line's end, and would begin a line of its own making.
+    line.replace(['\n', '\r'], "␊")
+}
+
+/// A call in a few words: its name and, where its first argument is text, that.
+pub fn hint(name: &str, arguments: &Value) -> String {
+    match arguments
+        .as_object()
+        .and_then(|object| object.values().next())
+        .and_then(Value::as_str)
+    {
+        Some(text) => format!("{name}(\"{}\")", cut(text, 60)),
+        None => name.to_owned(),
+    }
+}
+
+/// The first `limit` characters of `text` on one line.
+pub fn cut(text: &str, limit: usize) -> String {
+    let line = text.replace(['\n', '\r'], " ");
+    match line.char_indices().nth(limit) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line,
+    }
+}
+
 /// A call's arguments in short: those that tell.
-pub(in crate::report) fn short(name: &str, arguments: &Value) -> String {
+pub(super) fn short(name: &str, arguments: &Value) -> String {
     let text = |key: &&str| arguments[*key].as_str().map(str::to_owned);
     let line = match TELLING.iter().find(|(tool, _)| *tool == name) {
         Some((_, choices)) => choices.iter().find_map(|keys| {
@@ -44,7 +76,7 @@ pub(in crate::report) fn short(name: &str, arguments: &Value) -> String {
 }
 
 /// The first line that says something, and a mark where there are more.
-pub(in crate::report) fn first_line(text: &str) -> String {
+pub(super) fn first_line(text: &str) -> String {
     let text = text.trim();
     match text.split_once('\n') {
         Some((first, _)) => format!("{} …", first.trim_end()),
@@ -53,7 +85,7 @@ pub(in crate::report) fn first_line(text: &str) -> String {
 }
 
 /// How much a tool gave back.
-pub(in crate::report) fn size(parts: &[Part]) -> String {
+pub(super) fn size(parts: &[Part]) -> String {
     let text = plain_text(parts);
     let others = parts.iter().filter(|part| !matches!(part, Part::Text(_)));
     let bytes = size_in_words(text.len() as u64);
@@ -66,7 +98,7 @@ pub(in crate::report) fn size(parts: &[Part]) -> String {
 }
 
 /// A time that is over.
-pub(in crate::report) fn took(duration: Duration) -> String {
+pub(super) fn took(duration: Duration) -> String {
     match duration.as_secs() {
         0 => format!("{} ms", duration.as_millis()),
         1..60 => format!("{:.1} s", duration.as_secs_f64()),
@@ -75,7 +107,7 @@ pub(in crate::report) fn took(duration: Duration) -> String {
 }
 
 /// A time that goes on, in whole seconds.
-pub(in crate::report) fn running(duration: Duration) -> String {
+pub(super) fn running(duration: Duration) -> String {
     match duration.as_secs() {
         seconds @ 0..60 => format!("{seconds} s"),
         seconds @ 60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
@@ -84,7 +116,7 @@ pub(in crate::report) fn running(duration: Duration) -> String {
 }
 
 /// A count with its thousands apart.
-pub(in crate::report) fn grouped(count: u64) -> String {
+pub(super) fn grouped(count: u64) -> String {
     let digits = count.to_string();
     let mut text = String::new();
     for (at, digit) in digits.chars().enumerate() {
@@ -97,7 +129,7 @@ pub(in crate::report) fn grouped(count: u64) -> String {
 }
 
 /// A count for a line that changes all the time.
-pub(in crate::report) fn rounded(count: u64) -> String {
+pub(super) fn rounded(count: u64) -> String {
     match count {
         0..1000 => count.to_string(),
         1000..1_000_000 => format!("{:.1}k", count as f64 / 1e3),
@@ -107,10 +139,24 @@ pub(in crate::report) fn rounded(count: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{TELLING, grouped, rounded, running, short, size, took};
+    use super::{TELLING, grouped, hint, rounded, running, short, size, took};
     use crate::message::Part;
     use serde_json::{Value, json};
     use std::time::Duration;
+
+    #[test]
+    fn a_call_is_hinted_by_its_first_text() {
+        assert_eq!(
+            hint("read_file", &json!({"path": "a.md", "limit": 3})),
+            "read_file(\"a.md\")"
+        );
+        assert_eq!(hint("list", &json!({})), "list");
+        assert_eq!(hint("exec", &json!({"command": "a\nb"})), "exec(\"a b\")");
+        assert_eq!(
+            hint("exec", &json!({"command": "x".repeat(61)})),
+            format!("exec(\"{}…\")", "x".repeat(60))
+        );
+    }
 
     #[test]
     fn a_call_is_told_by_what_tells_it_from_others() {

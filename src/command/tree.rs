@@ -1,0 +1,36 @@
+//! The command tree: clap's, and with all that help says.
+
+use crate::cli::Cli;
+use crate::cli::pages::{self, Form};
+use crate::error::Exit;
+use crate::repl::commands;
+use clap::CommandFactory;
+use std::fmt::Write;
+
+/// The command tree without the texts of help. Parsing and completions use it.
+pub fn bare() -> clap::Command {
+    Cli::command()
+}
+
+/// The command tree with all that help says. Building it takes longer than a turn takes to start.
+pub fn documented(form: Form) -> clap::Command {
+    pages::documented(bare(), form, &statuses()).mut_subcommand("repl", |repl| {
+        let about = repl.get_long_about().map(ToString::to_string);
+        repl.long_about(format!(
+            "{}\n\nCommands:\n{}",
+            about.unwrap_or_default(),
+            commands::table()
+        ))
+    })
+}
+
+/// The table of exit statuses, for help and the man page.
+fn statuses() -> String {
+    let mut table = String::from("Exit status:\n");
+    for exit in Exit::ALL {
+        writeln!(table, "  {:>3}  {}", exit.code(), exit.meaning())
+            .expect("writing to a string cannot fail");
+    }
+    table.truncate(table.trim_end().len());
+    table
+}

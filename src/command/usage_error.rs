@@ -1,0 +1,118 @@
+//! What is printed for a mistake on the command line, and for `--help` and `--version`.
+
+use super::tree::documented;
+use crate::cli::pages::Form;
+use crate::error::Exit;
+use crate::ops::context::report_error;
+use crate::shell_quote::quoted;
+use crate::sys::terminal::Terminal;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use std::ffi::OsString;
+
+/// Help and version go to standard output with status 0; a mistake goes to standard error with status 2.
+pub(crate) fn report(error: &clap::Error, arguments: &[OsString], terminal: Terminal) -> Exit {
+    let help = help(error, arguments);
+    let error = help.as_ref().unwrap_or(error);
+    if error.use_stderr() {
+        terminal.complain(error.render().to_string().trim_end());
+        let meant =
+            suggest_joined_flag(error, arguments).or_else(|| suggest_replacement(error, arguments));
+        if let Some(meant) = meant.or_else(|| suggest_message(error, arguments)) {
+            terminal.complain(&format!("  try: {meant}"));
+        }
+        return Exit::Usage;
+    }
+    match terminal.print(&error.render().to_string()) {
+        Ok(()) => Exit::Answered,
+        Err(error) => report_error(&error, terminal),
+    }
+}
+
+/// The help that was asked for, or is given where a command is missing, with all that it says.
+fn help(error: &clap::Error, arguments: &[OsString]) -> Option<clap::Error> {
+    let is_help = [
+        ErrorKind::DisplayHelp,
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand,
+    ]
+    .contains(&error.kind());
+    let form = match arguments.iter().any(|word| word == "--help") {
+        true => Form::Long,
+        false => Form::Short,
+    };
+    let again = || documented(form).try_get_matches_from(arguments).err();
+    is_help.then(again).flatten()
+}
+
+/// What there is here for words of the Python program that mean nothing here.
+const REPLACEMENTS: &[(&str, &str)] = &[
+    (
+        "--install-completion",
+        "nanobot completions bash, or zsh, or fish: a script for that shell to load",
+    ),
+    (
+        "--show-completion",
+        "nanobot completions bash, or zsh, or fish",
+    ),
+    ("-v", "nanobot --version"),
+    (
+        "channels",
+        "a pipe or a crontab line with `nanobot agent -m`: no server listens to channels here",
+    ),
+    (
+        "serve",
+        "a pipe or a crontab line with `nanobot agent -m`: nanobot is no server",
+    ),
+    ("webui", "nanobot repl"),
+    ("sessions", "nanobot session"),
+    ("trigger", "nanobot cron run JOB"),
+    ("plugins", "nanobot tool list"),
+];
+
+fn suggest_replacement(error: &clap::Error, arguments: &[OsString]) -> Option<String> {
+    let is_unknown = [ErrorKind::InvalidSubcommand, ErrorKind::UnknownArgument];
+    let first = arguments
+        .get(1)
+        .filter(|_| is_unknown.contains(&error.kind()))?;
+    let known = REPLACEMENTS.iter().find(|(word, _)| first == word);
+    known.map(|(_, here)| (*here).to_owned())
+}
+
+/// What was typed without a flag, where it is neither a command nor like one, as the message that it may be.
+fn suggest_message(error: &clap::Error, arguments: &[OsString]) -> Option<String> {
+    let is_agent = arguments.get(1).is_some_and(|word| word == "agent");
+    let kind = match error.kind() {
+        ErrorKind::InvalidSubcommand => ContextKind::InvalidSubcommand,
+        ErrorKind::UnknownArgument if is_agent => ContextKind::InvalidArg,
+        _ => return None,
+    };
+    let Some(ContextValue::String(stray)) = error.get(kind) else {
+        return None;
+    };
+    let at = arguments.iter().position(|word| word == stray.as_str())?;
+    let words: Option<Vec<&str>> = arguments[at..].iter().map(|word| word.to_str()).collect();
+    let words = words?;
+    let is_known = error.get(ContextKind::SuggestedSubcommand).is_some();
+    if is_known || !(is_agent || at == 1) || words.iter().any(|word| word.starts_with('-')) {
+        return None;
+    }
+    let words = quoted(&words.join(" "));
+    let words = match words.contains('\'') {
+        true => words,
+        false => format!("'{words}'"),
+    };
+    Some(format!("nanobot agent -m {words}"))
+}
+
+/// Flags whose value is no word of its own.
+const JOINED_FLAGS: &[&str] = &["--write", "--net", "--dry-run"];
+
+/// The flag with its value, where that was given as a word of its own and taken for something else.
+fn suggest_joined_flag(error: &clap::Error, arguments: &[OsString]) -> Option<String> {
+    let Some(ContextValue::String(stray)) = error.get(ContextKind::InvalidArg) else {
+        return None;
+    };
+    let pair = arguments
+        .windows(2)
+        .find(|pair| pair[1] == **stray && JOINED_FLAGS.iter().any(|flag| pair[0] == *flag))?;
+    Some(format!("{}={}", pair[0].display(), quoted(stray)))
+}

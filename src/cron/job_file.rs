@@ -1,0 +1,152 @@
+//! The job file as JSON: read, changed under its lock, and copied aside where it is damaged. What a job in it means is for
+//! [`super::job_entry`].
+
+use super::job_entry::is;
+use crate::error::{Exit, fail, fail_hint};
+use crate::sys::store::{self, Lock};
+use anyhow::{Context, Result};
+use jiff::Timestamp;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// The most that is read of a file.
+pub(super) const READ_LIMIT_BYTES: u64 = 64 << 20;
+/// What the name of a damaged file's copy begins with.
+const COPY_PREFIX: &str = "jobs.json.corrupt-";
+/// How many copies of damaged files are kept.
+const MAX_COPIES: usize = 5;
+/// How long another program may keep the file. It takes milliseconds.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// What the file at `path` says; nothing where there is none.
+pub(super) fn load(path: &Path) -> Result<Map<String, Value>> {
+    let Some(bytes) = store::read_at_most(path, READ_LIMIT_BYTES)? else {
+        return Ok(Map::new());
+    };
+    let wrong = match serde_json::from_slice(&bytes) {
+        Ok(Value::Object(file)) if file.get("jobs").is_none_or(Value::is_array) => {
+            let version = file.get("version").and_then(Value::as_u64).unwrap_or(1);
+            if version > 1 {
+                return Err(fail(
+                    Exit::Config,
+                    format!(
+                        "`{}` is of version {version}, which this release does not know",
+                        path.display()
+                    ),
+                ));
+            }
+            return Ok(file);
+        }
+        Ok(_) => "it is no list of jobs".to_owned(),
+        Err(error) => error.to_string(),
+    };
+    let aside = keep_aside(path, &bytes)?;
+    let error = damaged(path, &wrong);
+    Err(error.context(format!("a copy is kept as `{}`", aside.display())))
+}
+
+/// The job `id` of the file at `path`. The others are only skipped over, since cron asks this way each minute; wherever that
+/// does not do, the whole file is read and judged.
+pub(super) fn entry(path: &Path, id: &str) -> Result<Option<Value>> {
+    #[derive(Deserialize)]
+    struct Sketch<'a> {
+        version: u64,
+        #[serde(borrow)]
+        jobs: Vec<&'a RawValue>,
+    }
+    let Some(bytes) = store::read(path)? else {
+        return Ok(None);
+    };
+    if let Ok(Sketch { version: 1, jobs }) = serde_json::from_slice(&bytes) {
+        let named = jobs.iter().filter(|job| job.get().contains(id));
+        let mut values = named.flat_map(|job| serde_json::from_str::<Value>(job.get()));
+        if let Some(value) = values.find(|value| is(value, id)) {
+            return Ok(Some(value));
+        }
+    }
+    let file = load(path)?;
+    Ok(entries(&file).find(|value| is(value, id)).cloned())
+}
+
+/// A copy of a damaged file, made once and named for its last change: the file itself stays for whoever mends it.
+fn keep_aside(path: &Path, bytes: &[u8]) -> Result<PathBuf> {
+    let time = std::fs::metadata(path)
+        .and_then(|about| about.modified())
+        .with_context(|| format!("look at `{}`", path.display()))?;
+    let time = Timestamp::try_from(time).unwrap_or_default();
+    let name = format!("{COPY_PREFIX}{}", time.strftime("%Y%m%dT%H%M%SZ"));
+    let aside = path.with_file_name(name);
+    if !aside.exists() {
+        store::replace(&aside, bytes)?;
+        thin_out(&aside)?;
+    }
+    Ok(aside)
+}
+
+/// Remove the oldest copies beside `newest`, which are named for their times.
+fn thin_out(newest: &Path) -> Result<()> {
+    let folder = newest.parent().unwrap_or(newest);
+    let entries = std::fs::read_dir(folder);
+    let entries = entries.with_context(|| format!("look into `{}`", folder.display()))?;
+    let mut copies: Vec<PathBuf> = entries
+        .filter_map(|entry| entry.ok().map(|entry| entry.path()))
+        .filter(|path| {
+            let name = path.file_name().and_then(|name| name.to_str());
+            path != newest && name.is_some_and(|name| name.starts_with(COPY_PREFIX))
+        })
+        .collect();
+    copies.sort();
+    let surplus = (copies.len() + 1).saturating_sub(MAX_COPIES);
+    for old in &copies[..surplus] {
+        std::fs::remove_file(old).with_context(|| format!("remove `{}`", old.display()))?;
+    }
+    Ok(())
+}
+
+pub(super) fn damaged(path: &Path, wrong: &str) -> anyhow::Error {
+    fail_hint(
+        Exit::Config,
+        format!("`{}` cannot be used: {wrong}", path.display()),
+        "mend the file by hand; nothing is changed as long as it cannot be read",
+    )
+}
+
+/// Change the file at `path` under its lock. It is written where `alter` says so.
+pub(super) fn change(
+    path: &Path,
+    alter: impl FnOnce(&mut Map<String, Value>) -> Result<bool>,
+) -> Result<bool> {
+    let folder = path.parent().unwrap_or(path);
+    let is_there = path.exists();
+    store::create_dir(folder)?;
+    let lock = folder.join("jobs.json.lock");
+    let lock = Lock::take(&lock, "the job file", "", LOCK_TIMEOUT, &mut |_| {})?;
+    let mut file = load(path)?;
+    if !is_there {
+        file.entry("version").or_insert(json!(1));
+    }
+    let is_changed = alter(&mut file)?;
+    if is_changed {
+        let text = serde_json::to_vec_pretty(&file).context("write the jobs down")?;
+        store::replace(path, &text)?;
+    }
+    drop(lock);
+    Ok(is_changed)
+}
+
+pub(super) fn entries(file: &Map<String, Value>) -> impl Iterator<Item = &Value> {
+    let jobs = file.get("jobs").and_then(Value::as_array);
+    jobs.into_iter().flatten().filter(|value| value.is_object())
+}
+
+pub(super) fn has(file: &Map<String, Value>, id: &str) -> bool {
+    entries(file).any(|value| is(value, id))
+}
+
+pub(super) fn entries_mut(file: &mut Map<String, Value>) -> impl Iterator<Item = &mut Value> {
+    let jobs = file.get_mut("jobs").and_then(Value::as_array_mut);
+    jobs.into_iter().flatten().filter(|value| value.is_object())
+}

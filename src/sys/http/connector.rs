@@ -1,0 +1,99 @@
+//! Opens connections that a signal can interrupt.
+
+use super::error::from_stop;
+use super::timeouts::Limits;
+use super::transport::{Route, SignalTransport, Socket};
+use crate::sys::signal::{self, Patience};
+use rustix::io::Errno;
+use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
+use std::io::Error;
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+use ureq::unversioned::transport::{ConnectionDetails, Connector, Either, LazyBuffers, Transport};
+
+/// Opens a TCP connection, unless an earlier connector has made one.
+#[derive(Debug)]
+pub(super) struct SignalConnector(pub(super) Limits);
+
+impl<In: Transport> Connector<In> for SignalConnector {
+    type Out = Either<In, SignalTransport<In>>;
+
+    fn connect(
+        &self,
+        details: &ConnectionDetails<'_>,
+        chained: Option<In>,
+    ) -> Result<Option<Self::Out>, ureq::Error> {
+        // Through a proxy, and so already over a transport of ours.
+        if let Some(inner) = chained {
+            return Ok(Some(Either::A(inner)));
+        }
+        let stream = dial(&details.addrs, &mut self.0.connect_time())?;
+        let config = &details.config;
+        let buffers = LazyBuffers::new(config.input_buffer_size(), config.output_buffer_size());
+        let route = Route::Direct(Socket::new(stream, buffers));
+        Ok(Some(Either::B(SignalTransport::new(route, self.0))))
+    }
+}
+
+/// Wraps a connection to a SOCKS proxy, which `ureq` opens itself.
+#[derive(Debug)]
+pub(super) struct ProxyConnector(pub(super) Limits);
+
+impl<In: Transport> Connector<In> for ProxyConnector {
+    type Out = SignalTransport<In>;
+
+    fn connect(
+        &self,
+        _: &ConnectionDetails<'_>,
+        chained: Option<In>,
+    ) -> Result<Option<SignalTransport<In>>, ureq::Error> {
+        Ok(chained.map(|inner| SignalTransport::new(Route::Proxied(inner), self.0)))
+    }
+}
+
+/// Connect to the first of `addresses` that answers.
+fn dial(addresses: &[SocketAddr], patience: &mut Patience) -> Result<TcpStream, ureq::Error> {
+    let mut last = ureq::Error::ConnectionFailed;
+    for (number, address) in addresses.iter().enumerate() {
+        // An address that is silent must leave time for those that are not.
+        let rest = u32::try_from(addresses.len() - number).unwrap_or(1);
+        let share = patience.share(rest);
+        let mut left = share;
+        match dial_one(*address, &mut left) {
+            Ok(stream) => return Ok(stream),
+            Err(error) if signal::check().is_err() => return Err(error),
+            Err(error) => last = error,
+        }
+        patience.spend(share.used(left));
+    }
+    Err(last)
+}
+
+fn dial_one(address: SocketAddr, patience: &mut Patience) -> Result<TcpStream, ureq::Error> {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let family = match address {
+        SocketAddr::V4(_) => AddressFamily::INET,
+        SocketAddr::V6(_) => AddressFamily::INET6,
+    };
+    let socket = net::socket_with(family, SocketType::STREAM, flags, None).map_err(Error::from)?;
+    match net::connect(&socket, &address) {
+        Ok(()) => {}
+        Err(Errno::INPROGRESS | Errno::INTR) => {
+            if !signal::writable(&socket, patience).map_err(from_stop)? {
+                return Err(ureq::Error::Timeout(ureq::Timeout::Connect));
+            }
+            let outcome = net::sockopt::socket_error(&socket).map_err(Error::from)?;
+            outcome.map_err(Error::from)?;
+        }
+        Err(error) => return Err(Error::from(error).into()),
+    }
+    let stream = TcpStream::from(socket);
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}
+
+/// True if something accepts connections on this port of this machine.
+pub fn is_listening(port: u16) -> bool {
+    let address = SocketAddr::from(([127, 0, 0, 1], port));
+    TcpStream::connect_timeout(&address, Duration::from_millis(100)).is_ok()
+}

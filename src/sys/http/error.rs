@@ -1,0 +1,73 @@
+//! Failed exchanges, in words for a person.
+
+use super::ssrf::AddressRefused;
+use crate::error::Stop;
+use crate::sys::signal;
+use std::io::{Error, ErrorKind};
+use ureq::Timeout;
+
+/// How many redirects are followed, where any are.
+pub(super) const MAX_REDIRECTS: u32 = 5;
+
+/// There was no connection, so nothing was sent.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct ConnectError(String);
+
+/// Why an exchange failed.
+pub(super) fn to_error(error: &ureq::Error) -> anyhow::Error {
+    match (signal::check(), AddressRefused::find(error)) {
+        (Err(stop), _) => stop.into(),
+        (Ok(()), Some(refused)) => refused.clone().into_error(),
+        (Ok(()), None) if is_unconnected(error) => ConnectError(message(error)).into(),
+        (Ok(()), None) => anyhow::Error::msg(message(error)),
+    }
+}
+
+/// The run is to end. What the client makes of it does not matter: its caller asks [`signal::check`].
+pub(super) fn from_stop(stop: Stop) -> ureq::Error {
+    ureq::Error::Io(Error::other(stop))
+}
+
+/// The message for an error while a body is read.
+pub fn read_failure(error: &Error) -> String {
+    match error
+        .get_ref()
+        .and_then(|inner| inner.downcast_ref::<ureq::Error>())
+    {
+        Some(error) => message(error),
+        None if error.kind() == ErrorKind::UnexpectedEof => "the connection broke".into(),
+        None => error.to_string(),
+    }
+}
+
+fn is_unconnected(error: &ureq::Error) -> bool {
+    match error {
+        ureq::Error::Timeout(Timeout::Connect | Timeout::Resolve)
+        | ureq::Error::HostNotFound
+        | ureq::Error::ConnectionFailed => true,
+        ureq::Error::Io(error) => error.kind() == ErrorKind::ConnectionRefused,
+        _ => false,
+    }
+}
+
+fn message(error: &ureq::Error) -> String {
+    match error {
+        ureq::Error::Timeout(Timeout::PerRead) => "the server fell silent".into(),
+        ureq::Error::Timeout(Timeout::Connect | Timeout::Resolve) => "no connection in time".into(),
+        ureq::Error::Timeout(Timeout::RecvResponse) => {
+            "the server did not begin to answer in time".into()
+        }
+        ureq::Error::Timeout(_) => "the exchange took too long".into(),
+        ureq::Error::HostNotFound => "the host is not known".into(),
+        ureq::Error::ConnectionFailed => "no connection".into(),
+        ureq::Error::TooManyRedirects => format!("it leads on more than {MAX_REDIRECTS} times"),
+        ureq::Error::Io(error) if error.kind() == ErrorKind::ConnectionRefused => {
+            "nothing listens at that address".into()
+        }
+        ureq::Error::Io(error) if error.kind() == ErrorKind::UnexpectedEof => {
+            "the connection broke".into()
+        }
+        other => other.to_string(),
+    }
+}

@@ -1,0 +1,18 @@
+//! HTTP: one client for a run, built at its first use, with its timeouts, proxy and root certificates.
+//!
+//! Connections are kept between requests. TLS and its certificates are touched by `https` alone. A request passes through
+//! these files in this order: [`client`], `resolver` with `ssrf`, `connector`, `transport`.
+
+mod client;
+mod connector;
+mod error;
+mod resolver;
+mod ssrf;
+mod timeouts;
+mod transport;
+
+pub use client::{Connections, Http, Response};
+pub use connector::is_listening;
+pub use error::{ConnectError, read_failure};
+pub use ssrf::{SSRF_ALLOWLIST_KEY, SsrfGuard};
+pub use timeouts::Timeouts;

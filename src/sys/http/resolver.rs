@@ -1,0 +1,243 @@
+//! Resolves host names and refuses addresses that the client may not reach.
+//!
+//! What it returns is what is connected to, for each redirect anew. Addresses that are written out need no lookup. The
+//! system's resolver runs in a thread, since its answer cannot be waited for together with a signal.
+
+use super::error::from_stop;
+use super::ssrf::AddressPolicy;
+use super::timeouts::Limits;
+use crate::sys::hosts::Hosts;
+use crate::sys::signal;
+use crate::sys::web_url::{port_of, without_brackets};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::os::unix::net::UnixStream;
+use std::sync::mpsc;
+use ureq::config::Config;
+use ureq::http::Uri;
+use ureq::unversioned::resolver::{ResolvedSocketAddrs, Resolver};
+use ureq::unversioned::transport::NextTimeout;
+
+/// As many as `ureq`'s list holds.
+const MAX_ADDRESSES: usize = 16;
+
+/// Finds the addresses of a host, and checks each against the policy.
+#[derive(Debug)]
+pub(super) struct GuardedResolver {
+    pub(super) limits: Limits,
+    pub(super) policy: AddressPolicy,
+    /// The proxy's own address, which the user chose.
+    pub(super) proxy: Option<Uri>,
+    pub(super) hosts: Hosts,
+}
+
+impl Resolver for GuardedResolver {
+    fn resolve(
+        &self,
+        uri: &Uri,
+        _: &Config,
+        _: NextTimeout,
+    ) -> Result<ResolvedSocketAddrs, ureq::Error> {
+        let is_proxy = self
+            .proxy
+            .as_ref()
+            .is_some_and(|proxy| proxy.host() == uri.host() && proxy.port_u16() == uri.port_u16());
+        self.find(uri, !is_proxy)
+    }
+}
+
+impl GuardedResolver {
+    /// The addresses of `uri`; if `guarded`, only if all of them may be reached.
+    pub(super) fn find(
+        &self,
+        uri: &Uri,
+        guarded: bool,
+    ) -> Result<ResolvedSocketAddrs, ureq::Error> {
+        let check = |found: &[SocketAddr]| match guarded {
+            true => self.policy.check(uri, found),
+            false => Ok(()),
+        };
+        // A name that no result could allow is not looked up.
+        check(&[])?;
+        let host = uri.host().unwrap_or_default();
+        let port = port_of(uri);
+        let mut found = self.empty();
+        if let Ok(address) = without_brackets(host).parse::<IpAddr>() {
+            found.push(SocketAddr::new(address, port));
+            check(&found)?;
+            return Ok(found);
+        }
+        match self.hosts.find(host) {
+            Some(known) => known
+                .into_iter()
+                .take(MAX_ADDRESSES)
+                .for_each(|address| found.push(SocketAddr::new(address, port))),
+            None => self.look_up(host, port, &mut found)?,
+        }
+        check(&found)?;
+        match found.is_empty() {
+            true => Err(ureq::Error::HostNotFound),
+            false => Ok(found),
+        }
+    }
+
+    /// Ask the system's resolver.
+    fn look_up(
+        &self,
+        host: &str,
+        port: u16,
+        found: &mut ResolvedSocketAddrs,
+    ) -> Result<(), ureq::Error> {
+        let (host, (done_rx, done_tx)) = (host.to_owned(), UnixStream::pair()?);
+        let (send, receive) = mpsc::sync_channel(1);
+        std::thread::Builder::new().spawn(move || {
+            // The caller may have gone.
+            drop(send.send((host.as_str(), port).to_socket_addrs()));
+            drop(done_tx);
+        })?;
+        let mut patience = self.limits.connect_time();
+        if !signal::readable(&done_rx, &mut patience).map_err(from_stop)? {
+            return Err(ureq::Error::Timeout(ureq::Timeout::Resolve));
+        }
+        let addresses = receive.recv().map_err(|_| ureq::Error::HostNotFound)?;
+        // With the system's own words: a name that does not exist is not a resolver that does not answer.
+        let addresses = addresses?;
+        addresses
+            .take(MAX_ADDRESSES)
+            .for_each(|address| found.push(address));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::GuardedResolver;
+    use crate::sys::address::is_public;
+    use crate::sys::env::{Env, TEST_HOSTS};
+    use crate::sys::hosts::Hosts;
+    use crate::sys::http::ssrf::{AddressPolicy, AddressRefused, SsrfGuard};
+    use crate::sys::http::timeouts::{Limits, Timeouts};
+    use crate::sys::web_url::{self, to_uri, without_brackets};
+    use std::net::IpAddr;
+    use std::time::Duration;
+    use ureq::http::Uri;
+    use url::Host;
+
+    /// A resolver by which every name resolves to `addresses`, whatever they are.
+    fn resolver(addresses: &str) -> GuardedResolver {
+        let env: Env = [(TEST_HOSTS, format!("*={addresses}"))]
+            .into_iter()
+            .collect();
+        let second = Duration::from_secs(1);
+        let timeouts = Timeouts {
+            connect: second,
+            first_byte: second,
+            idle: second,
+            total: second,
+        };
+        GuardedResolver {
+            limits: Limits {
+                timeouts,
+                deadline: None,
+            },
+            policy: AddressPolicy::Guarded(SsrfGuard::default()),
+            proxy: None,
+            hosts: Hosts::of(&env),
+        }
+    }
+
+    #[test]
+    fn a_name_is_asked_for_each_time_and_checked_each_time() {
+        let resolver = resolver("1.1.1.1|127.0.0.1");
+        let uri: Uri = "http://a.example/".parse().unwrap();
+        let first = resolver.find(&uri, true).unwrap();
+        assert_eq!(first[..], ["1.1.1.1:80".parse().unwrap()]);
+        for _ in 0..1_000 {
+            let error = resolver.find(&uri, true).unwrap_err();
+            assert!(
+                AddressRefused::find(&error)
+                    .unwrap()
+                    .message
+                    .contains("127.0.0.1")
+            );
+        }
+    }
+
+    #[test]
+    fn fuzz_what_is_checked_is_what_is_connected_to() {
+        let seeds: &[&[u8]] = &[
+            b"https://example.org/a?b=c#d",
+            b"http://user:pass@127.0.0.1:8080/x",
+            b"http://2130706433/",
+            b"http://0x7f.0.0.1:80/",
+            b"http://0177.1/",
+            b"http://[::ffff:127.0.0.1]:8443/",
+            b"http://[64:ff9b::10.0.0.1]/",
+            b"http://[fe80::1%25eth0]/",
+            b"http://1.1.1.1.nip.example/",
+            "http://\u{ff11}\u{ff12}\u{ff17}\u{3002}0.0.1/".as_bytes(),
+            "https://b\u{fc}cher.example:443/\u{e4}?\u{f6}".as_bytes(),
+            b"http://evil%00.example.org\\@10.0.0.1:22//..%2f",
+            b"http://a.example./#@b.example/",
+            b"http://xn--bcher-kva.example/`{|}^\"<>",
+        ];
+        const ANSWERS: &[&str] = &[
+            "1.1.1.1",
+            "1.1.1.1,2606:4700::1111",
+            "8.8.8.8,10.0.0.1",
+            "127.0.0.1",
+            "::1",
+            "::ffff:1.1.1.1",
+            "64:ff9b::a9fe:a9fe",
+            "2606:4700::5efe:127.0.0.1",
+        ];
+        let (mut read, mut approved, mut refused) = (0, 0, 0);
+        crate::fuzz::hold(seeds, |input, random| {
+            let text = crate::fuzz::text(input);
+            let Ok(url) = web_url::parse(&text) else {
+                return;
+            };
+            assert!(
+                !url.as_str().contains(['\r', '\n', '\0', ' ', '\\']),
+                "{url}"
+            );
+            let again = web_url::parse(url.as_str()).expect("what was read can be read again");
+            assert_eq!(again, url);
+            let Some(uri) = to_uri(&url) else { return };
+            // What is sent as the name of the host, and what is resolved, is what was checked.
+            assert_eq!(uri.host(), url.host_str());
+            let host = uri.host().expect("a web address has one");
+            match url.host() {
+                Some(Host::Ipv4(address)) => {
+                    assert_eq!(without_brackets(host).parse(), Ok(IpAddr::V4(address)));
+                }
+                Some(Host::Ipv6(address)) => {
+                    assert_eq!(without_brackets(host).parse(), Ok(IpAddr::V6(address)));
+                }
+                // No resolver may take it for a number.
+                Some(Host::Domain(name)) => {
+                    let last = name.rsplit('.').next().unwrap_or_default();
+                    let number = last.bytes().all(|byte| byte.is_ascii_digit())
+                        || last
+                            .strip_prefix("0x")
+                            .is_some_and(|hex| u64::from_str_radix(hex, 16).is_ok());
+                    assert!(!number && host.parse::<IpAddr>().is_err(), "{host}");
+                }
+                None => panic!("{url} has no host"),
+            }
+            read += 1;
+            let answer = ANSWERS[random.below(ANSWERS.len())];
+            let Ok(found) = resolver(answer).find(&uri, true) else {
+                refused += 1;
+                return;
+            };
+            approved += 1;
+            for at in found.iter() {
+                assert!(is_public(at.ip()), "{url} leads to {at}");
+                assert_eq!(Some(at.port()), url.port_or_known_default());
+                assert!(web_url::PORTS.contains(&at.port()));
+            }
+        });
+        // Otherwise nothing was tried.
+        assert!(approved > 0 && refused > 0, "{read} {approved} {refused}");
+    }
+}

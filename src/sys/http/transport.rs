@@ -1,0 +1,218 @@
+//! A connection whose waits end at a signal, and whose timeouts do not count the time that the process was stopped.
+
+use super::error::from_stop;
+use super::timeouts::{Limits, until};
+use crate::sys::signal::{self, Patience};
+use crate::sys::terminal::later;
+use rustix::net;
+use std::io::{Error, ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+use ureq::unversioned::transport::{Buffers, LazyBuffers, NextTimeout, Transport};
+
+/// The most that is held back before it is sent.
+const WRITE_BUFFER_BYTES: usize = 64 << 10;
+
+/// How long `ureq`'s own transports wait at once: a signal is seen between two such waits.
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
+
+/// A connection.
+#[derive(Debug)]
+pub(super) struct SignalTransport<In> {
+    route: Route<In>,
+    limits: Limits,
+    /// When this exchange must have ended, as [`signal::now`] tells it.
+    deadline: Option<Duration>,
+    /// A request went out, and nothing has come back yet.
+    awaits_response: bool,
+}
+
+#[derive(Debug)]
+pub(super) enum Route<In> {
+    Direct(Socket),
+    /// Through a SOCKS proxy, with `ureq`'s own transport.
+    Proxied(In),
+}
+
+/// A socket of ours.
+#[derive(Debug)]
+pub(super) struct Socket {
+    stream: TcpStream,
+    buffers: LazyBuffers,
+    /// Sent when it is full, or before a response is awaited: `ureq` hands over head and body apart, and a server should
+    /// wake once for both.
+    write_buffer: Vec<u8>,
+}
+
+impl Socket {
+    pub(super) fn new(stream: TcpStream, buffers: LazyBuffers) -> Self {
+        Self {
+            stream,
+            buffers,
+            write_buffer: Vec::new(),
+        }
+    }
+
+    /// Send what is held back.
+    fn flush(&mut self, patience: &mut Patience) -> Result<(), ureq::Error> {
+        let mut rest = self.write_buffer.as_slice();
+        while !rest.is_empty() {
+            match self.stream.write(rest) {
+                Ok(count) => rest = &rest[count..],
+                Err(error) if would_block(&error) => {
+                    if !signal::writable(&self.stream, patience).map_err(from_stop)? {
+                        return Err(ureq::Error::Timeout(ureq::Timeout::SendBody));
+                    }
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        self.write_buffer.clear();
+        Ok(())
+    }
+}
+
+impl<In> SignalTransport<In> {
+    pub(super) fn new(route: Route<In>, limits: Limits) -> Self {
+        Self {
+            route,
+            limits,
+            deadline: None,
+            awaits_response: false,
+        }
+    }
+
+    /// A server that takes nothing any more is as silent as one that says nothing.
+    fn patience_to_send(&self) -> Patience {
+        Patience::unless_zero(self.limits.timeouts.first_byte).min(self.time_left())
+    }
+
+    /// What is left of the time for the exchange.
+    fn time_left(&self) -> Patience {
+        until(self.deadline).min(until(self.limits.deadline))
+    }
+}
+
+impl<In: Transport> Route<In> {
+    /// Read once: whether anything came before the end; `None` when `patience` is over.
+    fn read(
+        &mut self,
+        mut timeout: NextTimeout,
+        patience: &mut Patience,
+    ) -> Result<Option<bool>, ureq::Error> {
+        loop {
+            match self {
+                Self::Direct(socket) => {
+                    if !signal::readable(&socket.stream, patience).map_err(from_stop)? {
+                        return Ok(None);
+                    }
+                    match socket.stream.read(socket.buffers.input_append_buf()) {
+                        Ok(count) => {
+                            socket.buffers.input_appended(count);
+                            return Ok(Some(count > 0));
+                        }
+                        Err(error) if would_block(&error) => {}
+                        Err(error) => return Err(error.into()),
+                    }
+                }
+                Self::Proxied(inner) => {
+                    signal::check().map_err(from_stop)?;
+                    later::catch_up();
+                    timeout.per_read = Some(POLL_INTERVAL.into());
+                    match inner.await_input(timeout) {
+                        Err(ureq::Error::Timeout(ureq::Timeout::PerRead)) => {
+                            patience.spend(POLL_INTERVAL);
+                            if patience.is_over() {
+                                return Ok(None);
+                            }
+                        }
+                        other => return other.map(Some),
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn would_block(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
+}
+
+impl<In: Transport> Transport for SignalTransport<In> {
+    fn buffers(&mut self) -> &mut dyn Buffers {
+        match &mut self.route {
+            Route::Direct(socket) => &mut socket.buffers,
+            Route::Proxied(inner) => inner.buffers(),
+        }
+    }
+
+    fn transmit_output(&mut self, amount: usize, timeout: NextTimeout) -> Result<(), ureq::Error> {
+        signal::check().map_err(from_stop)?;
+        if !std::mem::replace(&mut self.awaits_response, true) {
+            let total = Some(self.limits.timeouts.total).filter(|total| !total.is_zero());
+            self.deadline = total.map(|total| signal::now().saturating_add(total));
+        }
+        let mut patience = self.patience_to_send();
+        match &mut self.route {
+            Route::Proxied(inner) => inner.transmit_output(amount, timeout),
+            Route::Direct(socket) => {
+                socket
+                    .write_buffer
+                    .extend_from_slice(&socket.buffers.output()[..amount]);
+                match socket.write_buffer.len() < WRITE_BUFFER_BYTES {
+                    true => Ok(()),
+                    false => socket.flush(&mut patience),
+                }
+            }
+        }
+    }
+
+    fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, ureq::Error> {
+        let timeouts = self.limits.timeouts;
+        let (limit, reason) = match (timeout.reason, self.awaits_response) {
+            // A proxy's reply or the handshake: what `ureq` itself has left for it.
+            (ureq::Timeout::Connect, _) => {
+                let left = timeout.not_zero().map(|left| Patience::of(*left));
+                (left.unwrap_or_else(Patience::endless), timeout.reason)
+            }
+            (_, true) => (
+                Patience::unless_zero(timeouts.first_byte),
+                ureq::Timeout::RecvResponse,
+            ),
+            (_, false) => (Patience::unless_zero(timeouts.idle), ureq::Timeout::PerRead),
+        };
+        let mut to_send = self.patience_to_send();
+        if let (true, Route::Direct(socket)) = (self.awaits_response, &mut self.route) {
+            socket.flush(&mut to_send)?;
+            // A server that sends head and body apart waits for our acknowledgement of the head. The system would delay it
+            // by up to 40 ms, to send it along with data. Where the option is not available, the exchange is slower.
+            let _: Result<_, _> = net::sockopt::set_tcp_quickack(&socket.stream, true);
+        }
+        let more = self.route.read(timeout, &mut limit.min(self.time_left()))?;
+        match more {
+            None if self.time_left().is_over() => Err(ureq::Error::Timeout(ureq::Timeout::Global)),
+            None => Err(ureq::Error::Timeout(reason)),
+            Some(more) => {
+                self.awaits_response = false;
+                Ok(more)
+            }
+        }
+    }
+
+    fn is_open(&mut self) -> bool {
+        match &mut self.route {
+            // Nothing was requested, so there must be nothing to read, not even the end.
+            Route::Direct(socket) => {
+                matches!(socket.stream.peek(&mut [0]), Err(error) if error.kind() == ErrorKind::WouldBlock)
+            }
+            Route::Proxied(inner) => inner.is_open(),
+        }
+    }
+
+    fn is_tls(&self) -> bool {
+        match &self.route {
+            Route::Direct(..) => false,
+            Route::Proxied(inner) => inner.is_tls(),
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! The output of a command: read from its pipe, with its beginning and its end kept.
+
+use crate::sys::signal::{self, Patience};
+use std::io::{self, PipeReader, Read};
+
+/// A pipe that a command writes to.
+pub(super) struct OutputPipe {
+    /// `None` once it has ended.
+    pub(super) pipe: Option<PipeReader>,
+    pub(super) kept: Kept,
+    block: Vec<u8>,
+}
+
+impl OutputPipe {
+    /// `limit` is how many bytes are kept of the beginning, and of the end.
+    pub(super) fn new(pipe: PipeReader, limit: usize) -> Self {
+        Self {
+            pipe: Some(pipe),
+            kept: Kept {
+                limit,
+                ..Kept::default()
+            },
+            block: vec![0; 64 << 10],
+        }
+    }
+
+    /// True if something can be read, or the end of the pipe; false also if the run is to end.
+    pub(super) fn is_readable(&self, mut patience: Patience) -> bool {
+        let pipe = self.pipe.as_ref();
+        pipe.is_some_and(|pipe| matches!(signal::readable(pipe, &mut patience), Ok(true)))
+    }
+
+    /// Read once what there is, and pass it to `say`.
+    pub(super) fn read(&mut self, say: &mut dyn FnMut(&[u8])) -> io::Result<()> {
+        let Some(pipe) = &mut self.pipe else {
+            return Ok(());
+        };
+        match pipe.read(&mut self.block) {
+            Ok(0) => self.pipe = None,
+            Ok(count) => {
+                say(&self.block[..count]);
+                self.kept.add(&self.block[..count]);
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+}
+
+/// The beginning and the end of an output.
+#[derive(Default)]
+pub(super) struct Kept {
+    limit: usize,
+    pub(super) head: Vec<u8>,
+    pub(super) tail: Vec<u8>,
+    /// Bytes between the two.
+    pub(super) left_out: u64,
+}
+
+impl Kept {
+    fn add(&mut self, bytes: &[u8]) {
+        let room = self.limit.saturating_sub(self.head.len()).min(bytes.len());
+        self.head.extend_from_slice(&bytes[..room]);
+        self.tail.extend_from_slice(&bytes[room..]);
+        // Cut only now and then, so that each byte is moved a few times at most.
+        if self.tail.len() > self.limit * 4 {
+            self.cut();
+        }
+    }
+
+    fn cut(&mut self) {
+        let excess = self.tail.len().saturating_sub(self.limit);
+        self.tail.drain(..excess);
+        self.left_out += excess as u64;
+    }
+}

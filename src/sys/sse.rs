@@ -1,0 +1,275 @@
+//! Server-sent events (<https://html.spec.whatwg.org/multipage/server-sent-events.html>): bytes in, events out. Pure; the
+//! caller feeds the bytes in as they come.
+//!
+//! It is lenient where the standard is strict: an event without data is passed on, and so is one that the end of the
+//! stream cut off, where the caller asks for it with [`SseParser::finish`].
+
+use std::time::Duration;
+
+/// An event. Each field is the last of its name; the lines of `data` are joined.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SseEvent {
+    pub event: Option<String>,
+    pub data: Option<String>,
+    pub id: Option<String>,
+    /// The time to wait before the next connection.
+    pub retry: Option<Duration>,
+}
+
+/// An event is larger than the parser's limit. Nothing more can be read from the stream.
+#[derive(Debug, PartialEq, Eq)]
+pub struct EventTooLarge;
+
+/// A parser that is fed with the bytes of a stream.
+#[derive(Debug)]
+pub struct SseParser {
+    max_event_bytes: usize,
+    /// Bytes of the line that has not ended yet.
+    line: Vec<u8>,
+    event: SseEvent,
+    /// Bytes of the data lines of `event`.
+    data_bytes: usize,
+    /// The last line ended in CR, so that an LF belongs to it.
+    after_cr: bool,
+    has_started: bool,
+}
+
+impl SseParser {
+    pub fn new(max_event_bytes: usize) -> Self {
+        Self {
+            max_event_bytes,
+            line: Vec::new(),
+            event: SseEvent::default(),
+            data_bytes: 0,
+            after_cr: false,
+            has_started: false,
+        }
+    }
+
+    /// Take the next bytes; `on_event` gets every event that they complete.
+    ///
+    /// # Errors
+    /// Those of `on_event`; [`EventTooLarge`].
+    pub fn feed<E: From<EventTooLarge>>(
+        &mut self,
+        mut bytes: &[u8],
+        on_event: &mut dyn FnMut(SseEvent) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let Some(first) = bytes.first() else {
+            return Ok(());
+        };
+        if std::mem::take(&mut self.after_cr) && *first == b'\n' {
+            bytes = &bytes[1..];
+        }
+        while let Some(end) = memchr::memchr2(b'\n', b'\r', bytes) {
+            self.add_to_line(&bytes[..end])?;
+            let crlf = bytes[end] == b'\r' && bytes.get(end + 1) == Some(&b'\n');
+            self.after_cr = bytes[end] == b'\r' && end + 1 == bytes.len();
+            bytes = &bytes[end + 1 + usize::from(crlf)..];
+            self.end_line(on_event)?;
+        }
+        Ok(self.add_to_line(bytes)?)
+    }
+
+    /// The stream has ended: pass on an event that it cut off.
+    ///
+    /// # Errors
+    /// Those of `on_event`.
+    pub fn finish<E>(
+        &mut self,
+        on_event: &mut dyn FnMut(SseEvent) -> Result<(), E>,
+    ) -> Result<(), E> {
+        if !self.line.is_empty() {
+            self.end_line(on_event)?;
+        }
+        self.end_line(on_event)
+    }
+
+    fn add_to_line(&mut self, bytes: &[u8]) -> Result<(), EventTooLarge> {
+        if self.data_bytes + self.line.len() + bytes.len() > self.max_event_bytes {
+            return Err(EventTooLarge);
+        }
+        self.line.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn end_line<E>(
+        &mut self,
+        on_event: &mut dyn FnMut(SseEvent) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let line = std::mem::take(&mut self.line);
+        let text = match std::mem::replace(&mut self.has_started, true) {
+            false => line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&line),
+            true => &line,
+        };
+        if text.is_empty() {
+            self.data_bytes = 0;
+            let event = std::mem::take(&mut self.event);
+            return match event == SseEvent::default() {
+                true => Ok(()),
+                false => on_event(event),
+            };
+        }
+        let text = String::from_utf8_lossy(text);
+        let (field, value) = text.split_once(':').unwrap_or((&text, ""));
+        let value = value.strip_prefix(' ').unwrap_or(value);
+        match field {
+            "data" => {
+                self.data_bytes += line.len();
+                match &mut self.event.data {
+                    Some(data) => {
+                        data.push('\n');
+                        data.push_str(value);
+                    }
+                    none => *none = Some(value.to_owned()),
+                }
+            }
+            "event" => self.event.event = Some(value.to_owned()),
+            "id" if !value.contains('\0') => self.event.id = Some(value.to_owned()),
+            "retry" if !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit()) => {
+                let millis = value.parse().unwrap_or(u64::MAX);
+                self.event.retry = Some(Duration::from_millis(millis));
+            }
+            // A comment, or an unknown field.
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{EventTooLarge, SseEvent, SseParser};
+
+    const MIB: usize = 1 << 20;
+
+    /// The events of `pieces`.
+    fn read(pieces: &[&[u8]], finish: bool) -> Vec<SseEvent> {
+        let mut parser = SseParser::new(MIB);
+        let mut found = Vec::new();
+        let mut on_event = |event| {
+            found.push(event);
+            Ok::<(), EventTooLarge>(())
+        };
+        for piece in pieces {
+            parser.feed(piece, &mut on_event).unwrap();
+        }
+        if finish {
+            parser.finish(&mut on_event).unwrap();
+        }
+        found
+    }
+
+    /// `stream`, cut at every byte, always gives these data.
+    fn check_data(stream: &[u8], expect: &[&str]) {
+        for cut in 0..=stream.len() {
+            let found = read(&[&stream[..cut], &stream[cut..]], true);
+            let data: Vec<_> = found.into_iter().filter_map(|event| event.data).collect();
+            assert_eq!(data, expect, "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn data_in_all_spellings() {
+        check_data(b"", &[]);
+        check_data(b"data: a\n\ndata: b\n\n", &["a", "b"]);
+        check_data(b"data: a\r\n\r\ndata: b\r\n\r\n", &["a", "b"]);
+        check_data(b"data: a\r\rdata: b\r\r", &["a", "b"]);
+        check_data(b"\xef\xbb\xbfdata: a\n\n", &["a"]);
+        check_data(b": comment\n\ndata:a\n:x\n\n", &["a"]);
+        check_data(b"event: x\nid: 1\nretry: 5\ndata: a\n\n", &["a"]);
+        check_data(b"event: x\n\n", &[]);
+        check_data(b"data: a\ndata: b\n\n", &["a\nb"]);
+        check_data(b"data:  two\n\n", &[" two"]);
+        check_data(b"data\n\n", &[""]);
+        check_data(b"database: x\n\n", &[]);
+        check_data(b"data: cut off", &["cut off"]);
+        check_data(
+            "data: h\u{e9}\u{1f642}\n\n".as_bytes(),
+            &["h\u{e9}\u{1f642}"],
+        );
+        check_data(b"data: \xff\n\n", &["\u{fffd}"]);
+        check_data(b"\n\n\n\ndata: a\n\n\n\n", &["a"]);
+    }
+
+    #[test]
+    fn all_fields() {
+        let check = |text: &str, expect: &[&str]| {
+            let display = |event: SseEvent| {
+                format!(
+                    "{} {:?} {} {}",
+                    event.event.unwrap_or_default(),
+                    event.data.unwrap_or_default(),
+                    event.id.unwrap_or_default(),
+                    event.retry.unwrap_or_default().as_millis()
+                )
+            };
+            let found = read(&[text.as_bytes()], false);
+            let found: Vec<_> = found.into_iter().map(display).collect();
+            assert_eq!(found, expect, "{text:?}");
+        };
+        check("data: a\n\n", &[r#" "a"  0"#]);
+        check(
+            "\u{feff}data:a\r\n\r\ndata: b\r\rdata: c",
+            &[r#" "a"  0"#, r#" "b"  0"#],
+        );
+        check(
+            "event: x\nid: 7\nretry: 500\ndata: a\ndata:  b\n\n",
+            &[r#"x "a\n b" 7 500"#],
+        );
+        check(": ping\n\n: ping\n\n", &[]);
+        check("id: 1\ndata\n\n", &[r#" "" 1 0"#]);
+        check("id: a\0b\n\n", &[]);
+        check(
+            "retry: 20\n\nretry: 99999999999999999999999\n\nretry: -1\n\n",
+            &[r#" ""  20"#, &format!(r#" ""  {}"#, u64::MAX)],
+        );
+        check("odd: x\ndata: y\n\n", &[r#" "y"  0"#]);
+    }
+
+    #[test]
+    fn an_event_has_a_largest_size() {
+        let ignore = &mut |_| Ok::<(), EventTooLarge>(());
+        let mut parser = SseParser::new(16 * MIB);
+        let line = [b"data: ".as_slice(), &vec![b'x'; MIB], b"\n"].concat();
+        for end in [b"\n".as_slice(), b"\r\n"] {
+            for _ in 0..15 {
+                parser.feed(&line, ignore).unwrap();
+            }
+            parser.feed(end, ignore).unwrap();
+        }
+        for _ in 0..15 {
+            parser.feed(&line, ignore).unwrap();
+        }
+        assert_eq!(parser.feed(&line, ignore), Err(EventTooLarge));
+        // A line that never ends, too.
+        let mut parser = SseParser::new(16 * MIB);
+        let endless = vec![b'x'; MIB];
+        for _ in 0..16 {
+            parser.feed(&endless, ignore).unwrap();
+        }
+        assert_eq!(parser.feed(&endless, ignore), Err(EventTooLarge));
+    }
+
+    #[test]
+    fn fuzz_any_stream_is_the_same_wherever_it_is_cut() {
+        let seeds: &[&[u8]] = &[
+            b"data: {\"choices\": [{\"delta\": {\"content\": \"a\"}}]}\n\ndata: [DONE]\n\n",
+            b"\xef\xbb\xbf: ping\r\n\r\nevent: x\r\ndata: a\r\ndata: b\r\n\r\ndata: c",
+            b"data: a\r\rid: 1\rdata: \xff\r\r",
+            b"id: 1\r\ndata: a\r\rdata: b\n\nevent: endpoint\ndata: /x\n\n",
+            b"\xef\xbb\xbfretry: 1\ndata:\xff\xfe\n\n:\n\n",
+        ];
+        crate::fuzz::hold(seeds, |input, random| {
+            let (mut pieces, mut rest) = (Vec::new(), input);
+            while !rest.is_empty() {
+                let (piece, after) = rest.split_at(1 + random.below(rest.len().min(7)));
+                pieces.push(piece);
+                rest = after;
+            }
+            for finish in [true, false] {
+                assert_eq!(read(&pieces, finish), read(&[input], finish));
+            }
+        });
+    }
+}
