@@ -6,13 +6,13 @@
 use super::commands::{ArgKind, COMMANDS, Command};
 use crate::ops::context::Context;
 use crate::ops::turn_options::TurnOptions;
-use crate::ops::{permissions, skills};
+use crate::ops::{profiles, skills};
 use crate::policy::profile;
 use crate::provider::registry::facts::MODELS;
 use crate::session;
 use crate::settings::Config;
 use crate::skill::Skill;
-use crate::sys::editor::{Candidate, Editor, CompletionSource};
+use crate::sys::editor::{Candidate, CompletionSource, Editor};
 use anyhow::Result;
 use std::path::{Path, PathBuf};
 
@@ -87,8 +87,8 @@ pub(super) fn all_profiles(ctx: &Context) -> Vec<Candidate> {
             about: (*about).to_owned(),
         })
         .collect();
-    for name in permissions::own(ctx) {
-        if let Ok(Some(profile)) = permissions::find(ctx, &name)
+    for name in profiles::own(ctx) {
+        if let Ok(Some(profile)) = profiles::find(ctx, &name)
             && profile.kind == profile::Kind::Agent
         {
             all.push(Candidate {

@@ -6,6 +6,7 @@ use crate::error::Stop;
 use crate::ops::context::Context;
 use crate::ops::model;
 use crate::ops::permissions;
+use crate::ops::profiles;
 use crate::ops::turn_options::TurnOptions;
 use crate::policy::Policy;
 use crate::policy::profile::{Kind, Profile};
@@ -125,9 +126,9 @@ impl SubagentPool {
     /// The user's own profiles for sub-agents: name and purpose. One that cannot be read is told about when it is used.
     fn profiles(&self) -> Vec<(String, String)> {
         let ctx = &self.0.ctx;
-        let own = permissions::own(ctx).into_iter();
+        let own = profiles::own(ctx).into_iter();
         let profiles = own.filter_map(|name| {
-            let profile = permissions::find(ctx, &name).ok()??;
+            let profile = profiles::find(ctx, &name).ok()??;
             let about = cut(&profile.about, 200);
             (profile.kind == Kind::Subagent).then_some((name, about))
         });
@@ -136,7 +137,7 @@ impl SubagentPool {
 
     /// The profile `name`, which must be one for sub-agents.
     fn profile(&self, name: &str) -> Result<Profile, Failure> {
-        let found = permissions::find(&self.0.ctx, name);
+        let found = profiles::find(&self.0.ctx, name);
         let found =
             found.map_err(|error| Failure::Failed(format!("{error:#}; use another one")))?;
         found
