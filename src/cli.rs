@@ -12,6 +12,7 @@ pub mod heartbeat;
 pub mod mcp;
 pub mod memory;
 pub mod model;
+pub mod model_flags;
 pub mod onboard;
 pub mod pages;
 pub mod policy;

@@ -1,65 +1,78 @@
-//! `nanobot`: a personal AI agent that behaves like a Unix program.
+//! `nanobot`: a personal AI agent that behaves like a Unix program. The library exists for `main` and for the tests; it is
+//! not published.
 //!
-//! # The map of this house
+//! # Where to start
 //!
-//! Read it in this order: [`cli`], [`command::agent`], [`turn`], [`message`]; after those four you are at home.
+//! Read [`cli`], [`command::agent`], [`ops::agent_turn`], [`turn`] and [`message`], in this order. One run of
+//! `nanobot agent -m TEXT` goes through these files, and its answer comes back through them:
 //!
 //! ```text
-//! argv + stdin + environment
-//!   └ cli             parsed, nothing looked at
-//!      └ settings     resolved once: flag, then variable, then file, then default
-//!         └ workspace, session (lock, repair)
-//!            └ prompt    pure
-//!               └ turn      push user → ask → push reply → run calls → push results → ask …
-//!                  ├ event → report → stdout, stderr
-//!                  └ Ending → error::Exit
+//! main.rs                      arguments and environment in, exit status out
+//!  └ lib.rs                    run: parse, dispatch, report
+//!     └ command/agent.rs       flags → ops::turn_options, the output form
+//!        └ ops/agent_turn.rs   request → conversation → prepare → execute → finish
+//!           ├ ops/agent_turn/request.rs       settings, standard input, attachments
+//!           ├ ops/agent_turn/conversation.rs  session: lock, repair
+//!           ├ ops/turn_setup.rs               policy, tools, system prompt
+//!           ├ ops/model.rs                    provider with retries, budget, fallbacks
+//!           └ turn.rs          push message → ask → push reply → run tool calls → push results → ask …
+//!              ├ turn/ask.rs → provider/chat, anthropic or responses → sys/http     to the wire and back
+//!              ├ tool/mod.rs → tool/…                                              one file per tool
+//!              └ event.rs → report.rs → sys/terminal                               what a person or a program sees
 //! ```
 //!
-//! | room | what it holds |
+//! A crontab line goes `main → lib → command/parse (short way) → command/cron → ops/jobs/trigger → ops/jobs/job_run →
+//! ops/agent_turn`, and its answer leaves by `ops/jobs/delivery`.
+//!
+//! # Modules
+//!
+//! | module | contents |
 //! |---|---|
-//! | [`cli`] | clap types only; their doc comments are the help and the man page |
-//! | [`error`] | the statuses, what a failure is and what it hints at |
-//! | [`command`] | one file for each subcommand: arguments in, wiring, words out; the only place where concrete things meet |
+//! | [`cli`] | clap types only; their doc comments are the help and the man pages |
+//! | [`command`] | one file per subcommand: parses arguments, calls one function of `ops`, prints the result |
+//! | [`repl`] | the terminal UI: line editor, slash commands, approval prompts |
+//! | [`ops`] | the use cases: agent turn, jobs, consolidation, doctor, sub-agents; plain options in, results out |
+//! | [`guard`] | what may stop or change a turn: limits, loop detection, compaction, plan; one file each |
+//! | [`report`] | event sinks: answer, progress, JSON, markdown; tables for terminals |
+//! | [`answer`] | the JSON schema that an answer must satisfy |
 //! | [`turn`] | the loop: ask, run tools, repeat; knows interfaces, never features |
-//! | [`guard`] | what may stop or bend a turn, one file each behind one small trait |
-//! | [`diff`] | what changed from one text to another: pure |
-//! | [`answer`] | the schema that an answer is to satisfy |
-//! | [`policy`] | who may touch what: pure decisions |
-//! | [`attach`] | what `--attach` takes: files, directories, pages, made into parts of the message |
-//! | [`prompt`] | what the model is told: pure |
-//! | [`message`] | user, reply, tool call, tool result, usage: plain data |
-//! | [`event`] | everything a watcher may learn about a turn |
-//! | [`report`] | the sinks: answer, progress, JSON. A room of its own because four commands will share it |
+//! | [`provider`] | one trait, one folder per wire format, wrappers (retry, fallback, budget …), the table of providers |
+//! | [`tool`] | one trait, the toolbox, one file per tool |
+//! | [`mcp`] | the MCP client; the only asynchronous code |
+//! | [`session`] | the conversation log: open, lock, repair, append |
+//! | [`memory`] | what outlasts a conversation: the memory, its history, its versions |
+//! | [`cron`] | jobs: schedules, the job file, crontab lines |
+//! | [`attach`] | `--attach`: files, directories and pages as parts of a message |
+//! | [`undo`] | the journal of file changes, and how it is undone |
+//! | [`skill`] | skills: found, checked, listed within a budget |
+//! | [`trust`] | which directories may give instructions |
+//! | [`ledger`] | what calls of models cost, and budgets |
+//! | [`workspace`] | the agent's home: its notes and templates |
 //! | [`settings`] | the config as written, and the settings as used |
-//! | [`workspace`] | the agent's home: its notes, memory and templates |
-//! | [`session`] | the conversation log: open, lock, repair, push |
-//! | [`memory`] | what outlasts a conversation: the memory, its history and its versions |
-//! | [`ledger`] | what every call of a model cost, and what may still be spent |
-//! | [`history`] | what is sent of a conversation: which messages may be, what they weigh, what stands for the others: pure |
-//! | [`skill`] | what can be taught: skills of the workspace, of trusted directories, and built in; read, checked, listed within a budget, installed |
-//! | [`mcp`] | servers of further tools: what they are, what they offer, how they are spoken to. A room of its own, since it alone is asynchronous |
-//! | [`cron`] | jobs: when they are due, the file they are kept in, the lines of the crontab that stand for them |
-//! | [`trust`] | which directories may say how to work. A room of its own: it is neither the workspace's nor the policy's |
-//! | [`provider`] | one trait, one file for each wire format, wrappers, the table of providers |
-//! | [`tool`] | one trait, the box of tools, one file for each tool |
-//! | [`undo`] | what a turn changed with the file tools, kept aside, and how it is taken back |
-//! | [`sys`] | every contact with the world, one file for each kind |
+//! | [`policy`] | what a run may do: rules, profiles, provenance; pure |
+//! | [`history`] | what is sent of a conversation; pure |
+//! | [`prompt`] | the system prompt; pure |
+//! | [`event`] | what a watcher learns of a turn; plain data |
+//! | [`message`] | user message, reply, tool call, tool result, usage; plain data |
+//! | [`diff`], [`format`], [`shell_quote`] | text to text; pure |
+//! | [`error`] | exit statuses, and errors with a hint |
+//! | [`sys`] | every contact with the operating system, one file or folder per kind |
 //!
-//! # Who may know whom
+//! # Layers
 //!
 //! ```text
-//! main → lib → command → turn → { session, provider, tool, guard, policy } → { message, event }
-//!                  └──→ { report, answer, attach, diff, ledger, memory, prompt, settings, workspace, history, skill, mcp, cron, trust } ──┘
-//!                             settings → policy, for what rules and hosts look like; cron → policy, for quotes;
-//!                             { history, memory, tool } → prompt, for the marks around a text; { guard, skill } → history; tool → attach,
-//!                             for its readers; tool → { diff, undo }, for what it changes; report → ledger, for how money
-//!                             is written
-//! anything above may use sys and error; sys knows only std, its crates, and error
+//! main → lib → command → repl → ops → { guard, report, answer } → turn → { session, provider, tool → mcp } → event → message
+//!
+//! ops and the turn also use   memory, cron, attach, undo, skill, trust, ledger, workspace, settings
+//! these and the tools use     policy, history, prompt, message
+//! everything may use          sys, error, diff, format, shell_quote
 //! ```
 //!
-//! `message`, `event` and `cli` import nothing of ours but plain data; `prompt`, `history` and `policy` do no I/O; nothing
-//! outside `sys` reads a variable, a clock or the home directory; nothing outside `sys::terminal` prints; nothing ends the
-//! process but `main` and a signal. `tests/cli/tidy.rs` reads the sources and holds them to this.
+//! Imports go in one direction, between files too: there is no cycle. `ops` knows neither `command` nor `repl` nor clap:
+//! whoever prints or asks a person is handed in. Guards import the turn, never the other way round. `message`, `event`,
+//! `policy`, `prompt`, `history` and `guard` do no I/O; nothing outside `sys` reads a variable, a clock or the home
+//! directory; nothing outside `sys::terminal` prints; nothing ends the process except `main` and a signal.
+//! `tests/cli/tidy` parses the sources and holds them to this.
 
 #![cfg_attr(
     test,
@@ -106,14 +119,10 @@ pub mod workspace;
 use cli::{Cli, When};
 use command::{parse, usage_error};
 use error::Exit;
-use mcp::servers::Servers;
-use ops::context::{Context, report_error};
+use ops::context::{Context, GlobalOptions, report_error};
 use std::ffi::OsString;
-use sys::clock::Clock;
 use sys::defect::Desk;
 use sys::env::Env;
-use sys::http::Connections;
-use sys::paths::Paths;
 use sys::terminal::Terminal;
 
 /// Runs as a helper of ourselves, where the arguments say so: the supervisor of an MCP server, or a command in the
@@ -188,25 +197,18 @@ fn dispatch(cli: Cli, env: Env, terminal: Terminal) -> anyhow::Result<Exit> {
             "the agent's own tools instead: `spawn` to hand over a task, `cron` to remind, `web_fetch` and the file tools for the rest",
         ));
     }
-    let paths = Paths::resolve(&env, cli.shared.config.as_deref())?;
-    let clock = Clock::from_env(&env)?;
-    sys::defect::keep(Desk {
-        folder: paths.defects(),
-        clock: clock.clone(),
-        command: parse::describe_command_line,
-    });
-    log::info!(target: "config", "config `{}`", paths.config.display());
-    let ctx = Context {
+    let options = GlobalOptions {
         config: cli.shared.config,
         workspace: cli.shared.workspace,
         quiet: cli.shared.quiet,
-        env,
-        paths,
-        clock,
-        terminal,
-        connections: Connections::default(),
-        servers: Servers::default(),
     };
+    let ctx = Context::new(options, env, terminal)?;
+    sys::defect::keep(Desk {
+        folder: ctx.paths.defects(),
+        clock: ctx.clock.clone(),
+        command: parse::describe_command_line,
+    });
+    log::info!(target: "config", "config `{}`", ctx.paths.config.display());
     let servers = ctx.servers.clone();
     let done = match cli.command {
         cli::Command::Agent(arguments) if command::agent::is_conversation(&ctx, &arguments) => {

@@ -6,6 +6,7 @@
 use serde_json::Value;
 
 pub mod json;
+pub mod token_estimate;
 
 /// One entry of a conversation.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,7 +1,8 @@
 //! `nanobot agent`: one turn.
 
 use super::grants::Grants;
-use super::value::{dollars, temperature, time};
+use super::model_flags::ModelFlags;
+use super::value::time;
 use clap::{ArgAction, Args, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -102,29 +103,8 @@ pub struct Agent {
     #[arg(long, overrides_with = "logs", hide = true)]
     pub no_logs: bool,
 
-    /// The model to ask, or a preset of the config
-    #[arg(long, value_name = "NAME", help_heading = "Model")]
-    pub model: Option<String>,
-    /// Limit of one reply, in tokens
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Model", hide_short_help = true)]
-    pub max_tokens: Option<u32>,
-    /// How freely the model answers, 0 to 2
-    #[arg(long, value_name = "N", value_parser = temperature, help_heading = "Model", hide_short_help = true)]
-    pub temperature: Option<f64>,
-    /// How much a reasoning model thinks: low, medium, high or what else it takes
-    #[arg(
-        long,
-        value_name = "LEVEL",
-        help_heading = "Model",
-        hide_short_help = true
-    )]
-    pub reasoning_effort: Option<String>,
-    /// How often the model may be asked in this turn
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Model", hide_short_help = true)]
-    pub max_iterations: Option<u32>,
-    /// Stop when the turn has cost so many US dollars
-    #[arg(long, value_name = "USD", value_parser = dollars, help_heading = "Model")]
-    pub max_cost: Option<f64>,
+    #[command(flatten)]
+    pub asking: ModelFlags,
     /// Stop when the turn has used so many tokens, input and output together
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = "Model",
           hide_short_help = true)]
@@ -134,9 +114,6 @@ pub struct Agent {
     /// A file, a JSON schema, or fields as `name, age int, tags str[]`.
     #[arg(long, value_name = "SCHEMA", help_heading = "Output")]
     pub schema: Option<String>,
-    /// Ask for the reply in one piece, for servers that cannot stream
-    #[arg(long, help_heading = "Model", hide_short_help = true)]
-    pub no_stream: bool,
 
     #[command(flatten)]
     pub grants: Grants,

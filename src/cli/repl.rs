@@ -1,7 +1,7 @@
 //! `nanobot repl`: a conversation at a terminal.
 
 use super::grants::Grants;
-use super::value::{dollars, temperature};
+use super::model_flags::ModelFlags;
 use clap::Args;
 use std::path::PathBuf;
 
@@ -35,32 +35,8 @@ pub struct Repl {
     #[arg(long, overrides_with = "markdown")]
     pub no_markdown: bool,
 
-    /// The model to ask, or a preset of the config
-    #[arg(long, value_name = "NAME", help_heading = "Model")]
-    pub model: Option<String>,
-    /// How freely the model answers, 0 to 2
-    #[arg(long, value_name = "N", value_parser = temperature, help_heading = "Model", hide_short_help = true)]
-    pub temperature: Option<f64>,
-    /// Limit of one reply, in tokens
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Model", hide_short_help = true)]
-    pub max_tokens: Option<u32>,
-    /// How much a reasoning model thinks: low, medium, high or what else it takes
-    #[arg(
-        long,
-        value_name = "LEVEL",
-        help_heading = "Model",
-        hide_short_help = true
-    )]
-    pub reasoning_effort: Option<String>,
-    /// How often the model may be asked in a turn
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Model", hide_short_help = true)]
-    pub max_iterations: Option<u32>,
-    /// Stop a turn when it has cost so many US dollars
-    #[arg(long, value_name = "USD", value_parser = dollars, help_heading = "Model")]
-    pub max_cost: Option<f64>,
-    /// Ask for replies in one piece, for servers that cannot stream
-    #[arg(long, help_heading = "Model", hide_short_help = true)]
-    pub no_stream: bool,
+    #[command(flatten)]
+    pub asking: ModelFlags,
     /// Answer from FILE, not a model; `demo` is built in
     #[arg(long, value_name = "FILE", help_heading = "Model")]
     pub replay: Option<PathBuf>,

@@ -2,6 +2,7 @@
 //! forgotten here.
 
 use crate::cli;
+use crate::cli::model_flags::ModelFlags;
 use crate::cron::job::AfterCrash;
 use crate::cron::schedule::CatchUp;
 use crate::ops::jobs::job_options::JobFlags;
@@ -28,15 +29,9 @@ pub(super) fn turn_options(arguments: &cli::agent::Agent) -> TurnOptions {
         no_markdown,
         logs,
         no_logs: _,
-        model,
-        max_tokens,
-        temperature,
-        reasoning_effort,
-        max_iterations,
-        max_cost,
+        asking,
         max_total_tokens,
         schema,
-        no_stream,
         grants: permissions,
         max_parallel,
         offline,
@@ -59,15 +54,8 @@ pub(super) fn turn_options(arguments: &cli::agent::Agent) -> TurnOptions {
         wait: Duration::from_secs(wait),
         verbose: verbose || logs,
         no_markdown,
-        model,
-        max_tokens,
-        temperature,
-        reasoning_effort,
-        max_iterations,
-        max_cost,
         max_total_tokens,
         schema,
-        no_stream,
         grants: grants(&permissions),
         max_parallel: max_parallel as usize,
         offline,
@@ -83,6 +71,30 @@ pub(super) fn turn_options(arguments: &cli::agent::Agent) -> TurnOptions {
         }),
         record,
         replay,
+        ..model_options(asking)
+    }
+}
+
+/// The options that the flags about the model give.
+fn model_options(flags: ModelFlags) -> TurnOptions {
+    let ModelFlags {
+        model,
+        max_tokens,
+        temperature,
+        reasoning_effort,
+        max_iterations,
+        max_cost,
+        no_stream,
+    } = flags;
+    TurnOptions {
+        model,
+        max_tokens,
+        temperature,
+        reasoning_effort,
+        max_iterations,
+        max_cost,
+        no_stream,
+        ..TurnOptions::default()
     }
 }
 
@@ -95,13 +107,7 @@ pub(super) fn repl_turn_options(arguments: &cli::repl::Repl) -> TurnOptions {
         verbose,
         markdown: _,
         no_markdown,
-        model,
-        temperature,
-        max_tokens,
-        reasoning_effort,
-        max_iterations,
-        max_cost,
-        no_stream,
+        asking,
         grants: permissions,
         offline,
         replay,
@@ -112,18 +118,11 @@ pub(super) fn repl_turn_options(arguments: &cli::repl::Repl) -> TurnOptions {
         new,
         verbose,
         no_markdown,
-        model,
-        temperature,
-        max_tokens,
-        reasoning_effort,
-        max_iterations,
-        max_cost,
-        no_stream,
         grants: grants(&permissions),
         offline,
         replay,
         wait: Duration::from_secs(600),
-        ..TurnOptions::default()
+        ..model_options(asking)
     }
 }
 

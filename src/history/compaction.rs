@@ -2,8 +2,8 @@
 //! what was before.
 
 use super::ends::ends;
-use super::weight;
 use crate::message::block;
+use crate::message::token_estimate;
 use crate::message::{Message, Part, User, plain_text};
 
 /// Tokens of the user's own words that are kept, at most: some fifteen thousand words.
@@ -72,7 +72,10 @@ impl Compaction {
 /// As much of `all` as fits into `budget` tokens. What is short stays whole as long as it can: the long ones are cut in
 /// their middles first, all to the same size. Where even that is too much, the oldest go.
 fn fitting(all: Vec<String>, budget: u64) -> Vec<String> {
-    let mut weights: Vec<u64> = all.iter().map(|words| weight::of_text(words)).collect();
+    let mut weights: Vec<u64> = all
+        .iter()
+        .map(|words| token_estimate::of_text(words))
+        .collect();
     weights.sort_unstable();
     let (mut room, mut size) = (budget, u64::MAX);
     for (number, weight) in weights.iter().enumerate() {
@@ -86,7 +89,7 @@ fn fitting(all: Vec<String>, budget: u64) -> Vec<String> {
     let mut room = budget;
     let mut kept = Vec::new();
     for words in all.into_iter().rev() {
-        let weight = weight::of_text(&words).min(size);
+        let weight = token_estimate::of_text(&words).min(size);
         if weight > room {
             break;
         }
@@ -102,7 +105,7 @@ const LEAST: u64 = 50;
 
 /// The beginning and the end of `words`, where they weigh more than `size` tokens.
 fn cut(words: String, size: u64) -> String {
-    let weight = weight::of_text(&words);
+    let weight = token_estimate::of_text(&words);
     if weight <= size {
         return words;
     }

@@ -8,7 +8,6 @@ pub mod ageing;
 pub mod compaction;
 pub mod ends;
 pub mod spawned;
-pub mod weight;
 
 use crate::message::{Finish, Message, Part, Reply, ToolCall, ToolResult, plain_text};
 use std::collections::{HashMap, HashSet};

@@ -13,6 +13,14 @@ use crate::sys::terminal::Terminal;
 use anyhow::Result;
 use std::path::PathBuf;
 
+/// The options that every command takes.
+#[derive(Clone, Debug, Default)]
+pub struct GlobalOptions {
+    pub config: Option<PathBuf>,
+    pub workspace: Option<PathBuf>,
+    pub quiet: bool,
+}
+
 /// Passed by reference to every use case. Cloning is cheap enough for one changed field.
 #[derive(Clone)]
 pub struct Context {
@@ -33,6 +41,29 @@ pub struct Context {
 }
 
 impl Context {
+    /// The context of a process.
+    ///
+    /// # Errors
+    /// The home directory, or the clock that tests set, is not known.
+    pub fn new(options: GlobalOptions, env: Env, terminal: Terminal) -> Result<Self> {
+        let GlobalOptions {
+            config,
+            workspace,
+            quiet,
+        } = options;
+        Ok(Self {
+            paths: Paths::resolve(&env, config.as_deref())?,
+            clock: Clock::from_env(&env)?,
+            config,
+            workspace,
+            quiet,
+            env,
+            terminal,
+            connections: Connections::default(),
+            servers: Servers::default(),
+        })
+    }
+
     /// The settings that flags common to all commands, variables and the config file give.
     ///
     /// # Errors

@@ -1,8 +1,8 @@
 //! What a request is made of, part by part: what each weighs, and why it is sent.
 
-use crate::history::weight;
 use crate::message::Message;
 use crate::message::ToolSpec;
+use crate::message::token_estimate;
 use crate::prompt::Section;
 use crate::report::columns::{Side, aligned};
 use crate::session::{Outline, Session};
@@ -42,7 +42,7 @@ impl RequestBreakdown<'_> {
             .sections
             .iter()
             .map(|section| {
-                let tokens = weight::of_text(&section.text);
+                let tokens = token_estimate::of_text(&section.text);
                 row(&section.name, tokens, section.why.to_owned())
             })
             .collect();
@@ -60,18 +60,22 @@ impl RequestBreakdown<'_> {
                     count => format!("{count} messages of the user word for word"),
                 };
                 let why = format!("stands for what was compacted, with {words}");
-                rows.push(row("summary", weight::of_message(first), why));
+                rows.push(row("summary", token_estimate::of_message(first), why));
                 rest
             }
             _ => old,
         };
         if !old.is_empty() {
-            rows.push(row("history", weight::of_messages(old), self.history(old)));
+            rows.push(row(
+                "history",
+                token_estimate::of_messages(old),
+                self.history(old),
+            ));
         }
         if !new.is_empty() {
             rows.push(row(
                 "message",
-                weight::of_messages(new),
+                token_estimate::of_messages(new),
                 "this turn's".into(),
             ));
         }

@@ -1,10 +1,10 @@
 //! What a turn used of what it was offered, written down for `nanobot usage --by tool` and its like.
 
 use crate::event::Event;
-use crate::history::weight;
 use crate::ledger::Account;
 use crate::ledger::tools::{Calls, Tools, Used};
 use crate::mcp::name;
+use crate::message::token_estimate;
 use crate::ops::context::Context;
 use crate::ops::turn_setup::TurnSetup;
 use crate::skill::skill_of;
@@ -35,7 +35,7 @@ impl UsageRecorder {
             skills: scene.skills.clone(),
             read: BTreeSet::new(),
             told,
-            told_of_skills: weight::of_text(&scene.skill_list),
+            told_of_skills: token_estimate::of_text(&scene.skill_list),
         }
     }
 

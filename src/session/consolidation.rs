@@ -11,8 +11,8 @@ use super::log::Known;
 use super::place::{Place, Sync};
 use super::tail::{self, Backwards};
 use crate::error::{Exit, exit_of};
-use crate::history::weight;
 use crate::message::Message;
+use crate::message::token_estimate;
 use crate::sys::store;
 use anyhow::{Context, Result};
 use std::fs::File;
@@ -142,7 +142,7 @@ fn border(
         let Line::Message(message) = line::parse(&text) else {
             continue;
         };
-        tokens += message.as_ref().map_or(0, weight::of_message);
+        tokens += message.as_ref().map_or(0, token_estimate::of_message);
         if tokens > terms.tokens / 2 {
             wanted.get_or_insert(number);
         }

@@ -6,7 +6,8 @@
 
 use crate::history::compaction::Compaction;
 use crate::history::ends::ends;
-use crate::history::{self, ageing, weight};
+use crate::history::{self, ageing};
+use crate::message::token_estimate;
 use crate::message::{Message, Part, ToolResult, plain_text};
 use crate::sys::{secret, store};
 use anyhow::Result;
@@ -159,7 +160,7 @@ impl Session {
     /// Let what is sent pair up, and weigh it.
     fn mend(&mut self) {
         self.messages = history::sendable(std::mem::take(&mut self.messages));
-        self.weight = weight::of_messages(&self.messages);
+        self.weight = token_estimate::of_messages(&self.messages);
     }
 
     pub fn key(&self) -> &str {
@@ -216,9 +217,9 @@ impl Session {
             if let Message::User(user) = message
                 && user.parts.iter().any(|part| !matches!(part, Part::Text(_)))
             {
-                self.weight -= weight::of_message(&Message::User(user.clone()));
+                self.weight -= token_estimate::of_message(&Message::User(user.clone()));
                 user.parts = vec![Part::Text(plain_text(&user.parts))];
-                self.weight += weight::of_message(&Message::User(user.clone()));
+                self.weight += token_estimate::of_message(&Message::User(user.clone()));
             }
         }
     }
@@ -228,10 +229,10 @@ impl Session {
     pub fn age(&mut self, count: usize) -> bool {
         let mut any = false;
         for message in &mut self.messages[..count] {
-            let before = weight::of_message(message);
+            let before = token_estimate::of_message(message);
             if ageing::shorten(message) {
                 any = true;
-                self.weight = self.weight - before + weight::of_message(message);
+                self.weight = self.weight - before + token_estimate::of_message(message);
             }
         }
         let younger = self.messages.len() - count;
@@ -254,7 +255,7 @@ impl Session {
         }
         let tail = self.messages.split_off(self.messages.len() - keep);
         self.messages = [summary.message()].into_iter().chain(tail).collect();
-        self.weight = weight::of_messages(&self.messages);
+        self.weight = token_estimate::of_messages(&self.messages);
         self.outline.start = from;
         self.summary = Some(summary);
         Ok(())
@@ -281,7 +282,7 @@ impl Session {
             }
             None => self.outline.count += 1,
         }
-        self.weight += weight::of_message(&message);
+        self.weight += token_estimate::of_message(&message);
         self.messages.push(message);
         Ok(())
     }
@@ -354,7 +355,7 @@ impl Session {
             return Ok(());
         }
         self.messages.drain(..at);
-        self.weight = weight::of_messages(&self.messages);
+        self.weight = token_estimate::of_messages(&self.messages);
         self.summary = None;
         let from = self.outline().count.saturating_sub(self.messages.len());
         (self.outline.consolidated, self.outline.start) = (from, from);

@@ -65,7 +65,7 @@ pub const BUILT_IN: &[BuiltIn] = &[
 #[cfg(test)]
 mod tests {
     use super::{BUILT_IN, built_in_at};
-    use crate::history::weight;
+    use crate::message::token_estimate;
     use crate::skill::{Requirements, parse};
     use crate::sys::env::Env;
 
@@ -79,7 +79,7 @@ mod tests {
             assert_eq!(skill.warnings, [""; 0], "{name}");
             // They are paid for with every request, and when they are read.
             assert!(skill.description.len() <= 90, "{name}");
-            assert!(weight::of_text(&skill.body) < 1_500, "{name}");
+            assert!(token_estimate::of_text(&skill.body) < 1_500, "{name}");
             assert!(!skill.always, "{name}");
         }
     }

@@ -5,7 +5,7 @@
 //! that providers' caches hit.
 
 use super::definition::{Skill, Source};
-use crate::history::weight;
+use crate::message::token_estimate;
 use crate::sys::terminal::harmless;
 use std::fmt::Write;
 use std::path::Path;
@@ -60,7 +60,7 @@ pub fn summary(skills: &[Skill], budget: u64) -> Summary {
             Form::Line(letters) => lines(&listed, Some(letters), listed.len()),
             Form::Names(count) => lines(&listed, None, count.min(listed.len())),
         };
-        let tokens = weight::of_text(&text);
+        let tokens = token_estimate::of_text(&text);
         Summary { text, form, tokens }
     };
     let fits = |summary: &Summary| summary.tokens <= budget;
@@ -212,7 +212,7 @@ pub fn active(skills: &[Skill]) -> String {
 #[cfg(test)]
 mod tests {
     use super::{Form, active, clipped, summary};
-    use crate::history::weight;
+    use crate::message::token_estimate;
     use crate::skill::{Requirements, Skill, Source, parse};
     use crate::sys::env::Env;
     use std::path::Path;
@@ -244,7 +244,7 @@ mod tests {
              <description>two</description>\n    <location>/s/two/SKILL.md</location>\n    <requires>CLI: nope</requires>\n  \
              </skill>\n</skills>"
         );
-        assert!(!found.is_cut() && found.tokens == weight::of_text(&found.text));
+        assert!(!found.is_cut() && found.tokens == token_estimate::of_text(&found.text));
         assert_eq!(active(&[one, two.clone()]), "### Skill: one\n\nOne.");
         assert_eq!(summary(&[], 2_000).text, "");
         let tea = Skill {

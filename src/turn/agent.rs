@@ -1,9 +1,9 @@
 //! Whom a turn is run with: the model, its tools, its guards.
 
 use super::beside::Beside;
-use crate::history::weight;
 use crate::message::Message;
 use crate::message::ToolSpec;
+use crate::message::token_estimate;
 use crate::provider::{Calls, Provider, Request, Sampling};
 use crate::tool::Toolbox;
 use crate::turn::guard::Guard;
@@ -36,16 +36,16 @@ pub trait Answer {
 
 /// Tokens of what the model is told of a tool, by our estimate.
 pub fn weight_of(spec: &ToolSpec) -> u64 {
-    weight::of_text(&spec.name)
-        + weight::of_text(&spec.description)
-        + weight::of_value(&spec.parameters)
+    token_estimate::of_text(&spec.name)
+        + token_estimate::of_text(&spec.description)
+        + token_estimate::of_value(&spec.parameters)
 }
 
 impl Agent<'_> {
     /// Tokens of what is sent besides the messages, by our estimate.
     pub fn weight(&self) -> u64 {
         let tools: u64 = self.toolbox.specs().iter().map(weight_of).sum();
-        weight::of_text(self.system) + tools
+        token_estimate::of_text(self.system) + tools
     }
 
     /// What is asked, as a value: whoever wants to see it without asking, can.

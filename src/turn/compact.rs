@@ -7,7 +7,7 @@ use super::ending::Ending;
 use crate::error::{Exit, exit_of, without_turn};
 use crate::event::{Event, Sink};
 use crate::history::compaction::{Compaction, WORDS};
-use crate::history::weight;
+use crate::message::token_estimate;
 use crate::message::{Finish, Message, Part, Reply, User};
 use crate::provider::{Delta, ProviderError, Request};
 use crate::session::{Session, Stats};
@@ -184,10 +184,10 @@ impl Turn<'_, '_, '_> {
         let done = answer.and_then(|text| {
             // Not so much room for the user's words that none is left for the work.
             let budget = threshold.map_or(WORDS, |threshold| WORDS.min(threshold / 8));
-            let weight = weight::of_messages(&old);
+            let weight = token_estimate::of_messages(&old);
             let summary =
                 Compaction::new(&text, self.session.summary(), &old, budget.min(weight / 2));
-            if weight::of_message(&summary.message()) >= weight {
+            if token_estimate::of_message(&summary.message()) >= weight {
                 let cause = "the summary is no shorter than what it stands for";
                 return Err(ProviderError::Refused(cause.into()));
             }
@@ -302,7 +302,7 @@ fn cut(messages: &[Message], tail: u64) -> usize {
     let turn = messages.iter().rposition(is_users);
     let is_reply = |message: &Message| matches!(message, Message::Assistant(_));
     let is_open = turn.is_some_and(|at| !messages[at..].iter().any(is_reply));
-    let fits = |at: &usize| is_open || weight::of_messages(&messages[*at..]) <= tail;
+    let fits = |at: &usize| is_open || token_estimate::of_messages(&messages[*at..]) <= tail;
     let places = turn.into_iter().chain([newest(messages)]);
     places
         .filter(|at| *at > 0 || is_open)
@@ -328,7 +328,7 @@ fn younger_half(mut messages: Vec<Message>) -> Vec<Message> {
 #[cfg(test)]
 mod tests {
     use super::{cut, younger_half};
-    use crate::history::weight;
+    use crate::message::token_estimate;
     use crate::message::{Message, Part, Reply, ToolCall, ToolResult, User};
     use serde_json::json;
 
@@ -386,7 +386,10 @@ mod tests {
         let half = younger_half(conversation("ucrcrcr"));
         assert!(matches!(&half[0], Message::User(user) if user.injected));
         assert!(matches!(half[1], Message::Assistant(_)));
-        assert!(weight::of_messages(&half) < weight::of_messages(&conversation("ucrcrcr")));
+        assert!(
+            token_estimate::of_messages(&half)
+                < token_estimate::of_messages(&conversation("ucrcrcr"))
+        );
         assert_eq!(younger_half(conversation("ur")).len(), 1);
     }
 }

@@ -7,11 +7,8 @@
 
 use crate::cli::completions::{Completions, Shell};
 use crate::error::Exit;
-use crate::mcp::servers::Servers;
-use crate::ops::context::Context;
-use crate::sys::clock::Clock;
+use crate::ops::context::{Context, GlobalOptions};
 use crate::sys::env::Env;
-use crate::sys::http::Connections;
 use crate::sys::paths::Paths;
 use crate::sys::terminal::{Terminal, harmless};
 use anyhow::Result;
@@ -113,15 +110,10 @@ fn ctx(env: Env, terminal: Terminal, typed: &[String]) -> Option<Context> {
     let home = Paths::resolve(&env, None).ok()?;
     let path = |short, long| flag(short, long).map(|path| home.expand(&path));
     let config = path("-c", "--config");
-    Some(Context {
-        paths: Paths::resolve(&env, config.as_deref()).ok()?,
-        clock: Clock::from_env(&env).ok()?,
+    let options = GlobalOptions {
         workspace: path("-w", "--workspace"),
         quiet: true,
         config,
-        env,
-        terminal,
-        connections: Connections::default(),
-        servers: Servers::default(),
-    })
+    };
+    Context::new(options, env, terminal).ok()
 }

@@ -2,10 +2,10 @@
 
 use super::Desk;
 use crate::error::Exit;
-use crate::history::weight;
 use crate::mcp::cache::Known;
 use crate::mcp::offer::Offer;
 use crate::mcp::{name, schema, words};
+use crate::message::token_estimate;
 use crate::report::columns::{Side, aligned, clipped};
 use crate::settings::servers::{Reached, Server};
 use crate::sys::terminal::{Page, harmless};
@@ -99,9 +99,9 @@ fn told(server: &Server, offer: &Offer) -> (usize, u64) {
         if server.enables([&tool.name, &ours]) {
             let words = words::description(&server.name, tool.title.as_deref(), &tool.description);
             count += 1;
-            tokens += weight::of_text(&ours)
-                + weight::of_text(&words)
-                + weight::of_value(&schema::fit(&tool.schema));
+            tokens += token_estimate::of_text(&ours)
+                + token_estimate::of_text(&words)
+                + token_estimate::of_value(&schema::fit(&tool.schema));
         }
     }
     (count, tokens)

@@ -1,6 +1,6 @@
 //! Parts of the descriptions that several `skill` commands print.
 
-use crate::history::weight;
+use crate::message::token_estimate;
 use crate::ops::context::Context;
 use crate::report::columns::hanging_indent;
 use crate::skill::folder::{Entry, Kind};
@@ -28,7 +28,7 @@ pub(super) fn origin_json(source: &Source) -> String {
 
 /// Tokens of a skill's text: what it costs once a model has read it, or always where it is always on.
 pub(super) fn tokens(skill: &Skill) -> u64 {
-    weight::of_text(&skill.body)
+    token_estimate::of_text(&skill.body)
 }
 
 /// The state of a skill in force, for people.

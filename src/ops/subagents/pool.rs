@@ -226,7 +226,7 @@ impl SubagentPool {
     /// How many may run at a time.
     fn width(&self) -> usize {
         let most = self.0.settings.max_subagents.unwrap_or(usize::MAX);
-        most.min(self.0.arguments.max_parallel as usize).max(1)
+        most.min(self.0.arguments.max_parallel).max(1)
     }
 
     /// Do `job`, and after it what waits, on this thread.

@@ -1,7 +1,6 @@
-//! What a conversation weighs: an estimate of its tokens, made without the model's dictionary. Whoever uses it corrects it
-//! by what the provider counted last.
+//! An estimate of tokens, made without the model's tokenizer. Callers correct it by what the provider counted last.
 
-use crate::message::{Message, Part, Reply, ToolCall};
+use super::{Message, Part, Reply, ToolCall};
 use serde_json::Value;
 
 /// Tokens that a message takes beyond its content.
@@ -80,8 +79,8 @@ fn of_reply(reply: &Reply) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use super::{Message, Part, User};
     use super::{of_message, of_text, of_value};
-    use crate::message::{Message, Part, User};
     use serde_json::json;
 
     #[test]
