@@ -3,12 +3,17 @@
 
 use crate::cli;
 use crate::cli::model_flags::ModelFlags;
+use crate::cli::value::Since;
 use crate::cron::job::AfterCrash;
 use crate::cron::schedule::CatchUp;
+use crate::ops::jobs::export::ExportFormat;
+use crate::ops::jobs::job_edit::JobSettings;
 use crate::ops::jobs::job_options::JobFlags;
+use crate::ops::jobs::schedule_flags::ScheduleFlags;
 use crate::ops::permissions::{Grants, SandboxMode};
-use crate::ops::turn_options::DryRunForm;
-use crate::ops::turn_options::TurnOptions;
+use crate::ops::since::SinceFilter;
+use crate::ops::turn_options::{DryRunForm, TurnOptions};
+use jiff::Zoned;
 use std::time::Duration;
 
 /// The options of the turn that `nanobot agent` runs.
@@ -191,10 +196,58 @@ pub(super) fn job_flags(flags: &cli::cron::Terms) -> JobFlags {
     }
 }
 
-/// What becomes of a missed run.
-pub(super) fn catch_up(flag: Option<cli::cron::CatchUp>) -> Option<CatchUp> {
-    flag.map(|what| match what {
-        cli::cron::CatchUp::Once => CatchUp::Once,
-        cli::cron::CatchUp::None => CatchUp::None,
-    })
+/// When a job runs, how, and what it may do.
+pub(super) fn job_settings(flags: &cli::cron::Flags) -> JobSettings {
+    let cli::cron::Flags {
+        schedule,
+        terms,
+        grants: permissions,
+        config: _,
+    } = flags;
+    JobSettings {
+        schedule: schedule_flags(schedule),
+        flags: job_flags(terms),
+        grants: grants(permissions),
+    }
+}
+
+fn schedule_flags(flags: &cli::cron::Schedule) -> ScheduleFlags {
+    let cli::cron::Schedule {
+        cron,
+        tz,
+        every,
+        at,
+        r#in: after,
+        catch_up,
+    } = flags.clone();
+    ScheduleFlags {
+        cron,
+        tz,
+        every,
+        at,
+        after,
+        catch_up: catch_up.map(|what| match what {
+            cli::cron::CatchUp::Once => CatchUp::Once,
+            cli::cron::CatchUp::None => CatchUp::None,
+        }),
+    }
+}
+
+/// As what jobs are exported.
+pub(super) fn export_format(format: cli::cron::Fleet) -> ExportFormat {
+    match format {
+        cli::cron::Fleet::Systemd => ExportFormat::Systemd,
+        cli::cron::Fleet::Kubernetes => ExportFormat::Kubernetes,
+        cli::cron::Fleet::Crontab => ExportFormat::Crontab,
+    }
+}
+
+/// From when on something counts.
+pub(super) fn since_filter(since: Since, now: &Zoned) -> SinceFilter {
+    match since {
+        Since::Date(date) => SinceFilter::Day(date),
+        Since::Days(count) => SinceFilter::last_days(count, now),
+        Since::Month => SinceFilter::this_month(now),
+        Since::Hours(count) => SinceFilter::last_hours(count, now),
+    }
 }

@@ -1,10 +1,10 @@
 //! `nanobot usage`: what the ledger tells of tokens, money and runs.
 
 use crate::cli::usage::{By, Usage as Arguments};
+use crate::command::arguments::since_filter;
 use crate::error::Exit;
 use crate::ledger::{Entry, Ledger, Totals, rounded};
 use crate::ops::context::Context;
-use crate::ops::since::Start;
 use crate::report::columns::{Side, aligned, clipped};
 use crate::settings::Budget;
 use crate::sys::terminal::{Page, harmless};
@@ -27,7 +27,7 @@ const LEAST: usize = 8;
 pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
     let Arguments { by, since, json } = *arguments;
     let settings = ctx.settings()?;
-    let start = Start::of(since, &ctx.clock.now());
+    let start = since_filter(since, &ctx.clock.now());
     if let By::Tool | By::Server | By::Skill = by {
         by_tool::run(ctx, by, &start, json)?;
         return Ok(Exit::Answered);
@@ -37,7 +37,7 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
     let mut odd = 0_u64;
     let ledger = Ledger::new(&ctx.paths.root, &ctx.clock);
     let spent = ledger.entries(&mut |entry| match entry {
-        Some(entry) if start.reaches(entry.time, entry.day) => {
+        Some(entry) if start.includes(entry.time, entry.day) => {
             groups.entry(Name::of(by, &entry)).or_default().add(&entry);
             total.add(&entry);
         }

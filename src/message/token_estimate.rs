@@ -79,8 +79,8 @@ fn of_reply(reply: &Reply) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Message, Part, User};
     use super::{of_message, of_text, of_value};
+    use crate::message::{Message, Part, User};
     use serde_json::json;
 
     #[test]

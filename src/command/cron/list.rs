@@ -6,11 +6,9 @@ use crate::cron::schedule::Schedule;
 use crate::error::Exit;
 use crate::format::dollars;
 use crate::ops::context::Context;
-use crate::ops::jobs::crontab_status::{Stand, Stands};
-use crate::ops::jobs::job_options;
-use crate::ops::jobs::job_status;
-use crate::ops::jobs::job_status::JobStatus;
-use crate::ops::jobs::job_store;
+use crate::ops::jobs::crontab_status::LineState;
+use crate::ops::jobs::job_notices::unsupported_channel;
+use crate::ops::jobs::job_status::{self, JobList, JobStatus};
 use crate::ops::jobs::time_format;
 use crate::ops::jobs::time_zone;
 use crate::ops::jobs::timing;
@@ -26,13 +24,10 @@ const WIDEST: usize = 40;
 
 pub(super) fn run(ctx: &Context, arguments: &List) -> Result<Exit> {
     let List { all, json } = arguments;
-    let settings = ctx.settings()?;
-    let store = job_store::open(ctx, &settings);
-    let stands = Stands::of(ctx, &settings, &store);
-    let jobs = store.jobs()?.into_iter();
-    let known = jobs.map(|job| JobStatus::of(ctx, &store, &stands, job));
-    let mut known: Vec<JobStatus> = known.collect::<Result<_>>()?;
-    let trouble = stands.trouble(&known);
+    let JobList {
+        jobs: mut known,
+        problems,
+    } = job_status::list(ctx)?;
     let hidden = match all {
         true => 0,
         false => {
@@ -64,11 +59,11 @@ pub(super) fn run(ctx: &Context, arguments: &List) -> Result<Exit> {
         };
         ctx.notice(&format!("{jobs} disabled; `--all` {show}"));
     }
-    trouble.iter().for_each(|words| ctx.notice(words));
+    problems.iter().for_each(|words| ctx.notice(words));
     for known in &known {
         let told = [
             job_status::tampered_notice(&known.job),
-            job_options::undelivered(&known.job),
+            unsupported_channel(&known.job),
         ];
         for words in told.into_iter().flatten() {
             ctx.notice(&words);
@@ -117,7 +112,7 @@ pub(super) fn cell(text: &str) -> String {
 pub(super) fn next(known: &JobStatus, now: &Zoned) -> String {
     let JobStatus {
         job,
-        stand,
+        line_state,
         due,
         next,
         ..
@@ -125,7 +120,7 @@ pub(super) fn next(known: &JobStatus, now: &Zoned) -> String {
     match (due.or(next.first().copied()), &job.schedule) {
         _ if known.is_lost() => "never: failed".into(),
         _ if !job.enabled => "disabled".into(),
-        _ if *stand == Stand::Foreign => "not in the crontab".into(),
+        _ if *line_state == LineState::Foreign => "not in the crontab".into(),
         _ if due.is_some() => "now".into(),
         (Some(time), _) => time_format::moment(time, now),
         (None, Ok(Schedule::At(_))) => "past".into(),
@@ -227,7 +222,7 @@ fn second(time: Timestamp) -> String {
 pub(super) fn line(ctx: &Context, known: &JobStatus) -> Value {
     let JobStatus {
         job,
-        stand,
+        line_state,
         last,
         stamps,
         is_running,
@@ -252,9 +247,9 @@ pub(super) fn line(ctx: &Context, known: &JobStatus) -> Value {
         "delete_after_run": job.delete_after_run,
         "delivery": {
             "deliver": job.delivery.deliver, "channel": job.delivery.channel, "to": job.delivery.to,
-            "supported": job_options::undelivered(job).is_none(),
+            "supported": unsupported_channel(job).is_none(),
         },
-        "foreign": job.terms.is_none(), "altered": job.is_altered(), "crontab": stand.name(),
+        "foreign": job.terms.is_none(), "altered": job.is_altered(), "crontab": line_state.name(),
         "last": last.as_ref().map(run_line),
         "cost_usd": last.as_ref().and_then(|last| last.spent.cost_usd),
         "elsewhere": {

@@ -2,11 +2,11 @@
 
 use super::list::{self, outcome, run_line};
 use crate::cron::record::{Folder, Outcome, Record};
-use crate::cron::store::{Store, is_plain};
+use crate::cron::store::Store;
 use crate::error::{Exit, fail_hint};
 use crate::ops::context::Context;
-use crate::ops::jobs::job_status;
 use crate::ops::jobs::job_store;
+use crate::ops::jobs::run_log;
 use crate::ops::jobs::time_format;
 use crate::ops::jobs::time_zone;
 use crate::report::columns::{Side, aligned};
@@ -32,13 +32,13 @@ pub(super) struct Wanted<'a> {
 pub(super) fn run(ctx: &Context, settings: &Settings, wanted: &Wanted<'_>) -> Result<Exit> {
     let store = job_store::open(ctx, settings);
     let ids = match wanted.job {
-        Some(word) => vec![named(&store, word)?],
-        None => folders(&store)?,
+        Some(word) => vec![run_log::find_id(&store, word)?],
+        None => run_log::all_ids(&store)?,
     };
     if wanted.output {
         return output(ctx, &store, &ids[0]);
     }
-    let mut records = records(&store, &ids, usize::MAX)?;
+    let mut records = run_log::records(&store, &ids, usize::MAX)?;
     let mut last = records.last().map(|record| record.end.clone());
     let had_any = !records.is_empty();
     let shown = records.split_off(records.len().saturating_sub(wanted.lines));
@@ -66,9 +66,9 @@ pub(super) fn run(ctx: &Context, settings: &Settings, wanted: &Wanted<'_>) -> Re
         signal::pause(LOOK)?;
         let ids = match wanted.job {
             Some(_) => ids.clone(),
-            None => folders(&store)?,
+            None => run_log::all_ids(&store)?,
         };
-        let new = self::records(&store, &ids, usize::MAX)?;
+        let new = run_log::records(&store, &ids, usize::MAX)?;
         for record in new
             .iter()
             .filter(|record| is_after(record, last.as_deref()))
@@ -96,22 +96,15 @@ const COLUMNS: &[(&str, Side)] = &[
 
 /// The runs that have begun and left no record yet, in a line each.
 fn begun(ctx: &Context, store: &Store, ids: &[String]) -> Result<Vec<Vec<String>>> {
-    let jobs = store.jobs()?;
-    let mut rows = Vec::new();
-    for id in ids {
-        let folder = Folder::new(store.folder(id)?);
-        let (stamps, is_running) = job_status::run_state(&folder)?;
-        let Some(time) = stamps.started.and_then(|started| started.at()) else {
-            continue;
-        };
-        let job = jobs.iter().find(|job| job.id == *id);
+    let runs = run_log::unfinished(store, ids)?.into_iter();
+    let rows = runs.map(|run| {
         let mut row = vec![String::new(); COLUMNS.len()];
-        row[0] = time_format::moment(time, &time_zone::now(ctx));
-        row[1] = called(job.map_or(id, |job| &job.name), id);
-        row[2] = list::begun(is_running).into();
-        rows.push(row);
-    }
-    Ok(rows)
+        row[0] = time_format::moment(run.start, &time_zone::now(ctx));
+        row[1] = called(&run.job_name, &run.job_id);
+        row[2] = list::begun(run.is_running).into();
+        row
+    });
+    Ok(rows.collect())
 }
 
 /// A job by its name and its id.
@@ -176,49 +169,6 @@ fn time(text: &str) -> Option<Timestamp> {
 
 fn is_after(record: &Record, last: Option<&str>) -> bool {
     last.is_none_or(|last| time(&record.end) > time(last))
-}
-
-/// The id of the job that `word` names: one that is there, or one that was and left records.
-fn named(store: &Store, word: &str) -> Result<String> {
-    if let Ok(job) = job_store::find(store, word) {
-        return Ok(job.id);
-    }
-    if store.folder(word).is_ok_and(|folder| folder.is_dir()) {
-        return Ok(word.to_owned());
-    }
-    for id in folders(store)? {
-        let last = Folder::new(store.folder(&id)?).records(1)?;
-        if last.iter().any(|record| record.name == word) {
-            return Ok(id);
-        }
-    }
-    job_store::find(store, word).map(|job| job.id)
-}
-
-/// The ids of all jobs that left something.
-fn folders(store: &Store) -> Result<Vec<String>> {
-    let entries = match std::fs::read_dir(store.own()) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        entries => entries.with_context(|| format!("look into `{}`", store.own().display()))?,
-    };
-    let mut ids: Vec<String> = entries
-        .filter_map(Result::ok)
-        .filter(|entry| entry.path().is_dir())
-        .filter_map(|entry| entry.file_name().into_string().ok())
-        .filter(|name| is_plain(name))
-        .collect();
-    ids.sort();
-    Ok(ids)
-}
-
-/// The records of some jobs, in the order in which they ended.
-fn records(store: &Store, ids: &[String], count: usize) -> Result<Vec<Record>> {
-    let mut records = Vec::new();
-    for id in ids {
-        records.extend(Folder::new(store.folder(id)?).records(count)?);
-    }
-    records.sort_by_key(|record| time(&record.end));
-    Ok(records)
 }
 
 /// Print what the last run said.

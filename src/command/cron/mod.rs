@@ -1,31 +1,39 @@
 //! `nanobot cron`: jobs that the system's cron starts.
 
-use crate::cli::cron::Cron;
+use crate::cli::cron::{Add, Cron, Edit};
+use crate::command::arguments::job_settings;
 use crate::error::Exit;
 use crate::ops::context::Context;
 use crate::ops::jobs::crontab_sync;
+use crate::ops::jobs::job_edit::{self, SavedJob};
 use crate::ops::jobs::lifecycle;
-use crate::ops::jobs::trigger;
+use crate::ops::jobs::time_format::{moments, one_line};
+use crate::ops::jobs::time_zone;
+use crate::ops::jobs::timing;
 use anyhow::Result;
+use std::path::PathBuf;
 
-pub(super) mod add;
-mod edit;
 mod export;
-pub(super) mod list;
+mod list;
 mod logs;
+mod run;
 mod show;
+mod sync;
+
+/// How many of the next runs are printed for a job that was made or changed.
+const UPCOMING_RUNS: usize = 3;
 
 pub fn run(ctx: &Context, command: &Cron) -> Result<Exit> {
     match command {
-        Cron::Add(arguments) => add::run(&with_config(ctx, &arguments.flags.config), arguments),
+        Cron::Add(arguments) => add(ctx, arguments),
         Cron::List(arguments) => list::run(ctx, arguments),
         Cron::Show { job, json } => show::run(ctx, job, *json),
-        Cron::Edit(arguments) => edit::run(&with_config(ctx, &arguments.flags.config), arguments),
-        Cron::Run(arguments) => trigger::run(ctx, arguments),
-        Cron::Enable { jobs, disable } => lifecycle::switch(ctx, jobs, !disable),
-        Cron::Disable { jobs } => lifecycle::switch(ctx, jobs, false),
-        Cron::Remove { jobs } => lifecycle::remove(ctx, jobs),
-        Cron::Sync { dry_run } => crontab_sync::run(ctx, *dry_run),
+        Cron::Edit(arguments) => edit(ctx, arguments),
+        Cron::Run(arguments) => run::run(ctx, arguments),
+        Cron::Enable { jobs, disable } => set_enabled(ctx, jobs, !disable),
+        Cron::Disable { jobs } => set_enabled(ctx, jobs, false),
+        Cron::Remove { jobs } => remove(ctx, jobs),
+        Cron::Sync { dry_run } => sync::run(ctx, *dry_run),
         Cron::Logs {
             job,
             follow,
@@ -47,8 +55,81 @@ pub fn run(ctx: &Context, command: &Cron) -> Result<Exit> {
     }
 }
 
-/// The world with the config that stands behind a command whose `-c` means something else.
-fn with_config(ctx: &Context, config: &Option<std::path::PathBuf>) -> Context {
+fn add(ctx: &Context, add: &Add) -> Result<Exit> {
+    let Add {
+        name,
+        message,
+        flags,
+    } = add;
+    let ctx = &with_config(ctx, &flags.config);
+    let saved = job_edit::add(ctx, name.as_deref(), message, &job_settings(flags))?;
+    let done = format!("✓ Added job '{}' ({})", saved.job.name, saved.job.id);
+    print_saved(ctx, saved, &done)
+}
+
+fn edit(ctx: &Context, edit: &Edit) -> Result<Exit> {
+    let Edit {
+        job,
+        name,
+        message,
+        flags,
+    } = edit;
+    let ctx = &with_config(ctx, &flags.config);
+    let (name, message) = (name.as_deref(), message.as_deref());
+    let saved = job_edit::edit(ctx, job, name, message, &job_settings(flags))?;
+    let done = format!("✓ Changed job '{}' ({})", saved.job.name, saved.job.id);
+    print_saved(ctx, saved, &done)
+}
+
+/// Prints what was done with a job, when it runs, and what there is to know of it.
+pub(super) fn print_saved(ctx: &Context, saved: SavedJob, done: &str) -> Result<Exit> {
+    let SavedJob {
+        job,
+        notices,
+        crontab,
+    } = saved;
+    let now = time_zone::now(ctx);
+    let mut text = format!(
+        "{}\n{}\n",
+        one_line(done),
+        timing::describe_schedule(ctx, &job)
+    );
+    let times = timing::upcoming_runs(ctx, &job, now.timestamp(), UPCOMING_RUNS);
+    if job.enabled && !times.is_empty() {
+        text.push_str(&format!("next: {}\n", moments(&times, &now)));
+    }
+    ctx.terminal.print(&text)?;
+    for notice in notices {
+        ctx.notice(&notice);
+    }
+    Ok(crontab_sync::report_change(
+        ctx,
+        crontab,
+        "the job is kept all the same, but cron does not start it",
+    ))
+}
+
+fn set_enabled(ctx: &Context, jobs: &[String], enabled: bool) -> Result<Exit> {
+    let word = if enabled { "enabled" } else { "disabled" };
+    lifecycle::set_enabled(ctx, jobs, enabled, &mut |job| {
+        let name = one_line(&job.name);
+        ctx.terminal.print(&format!("✓ Job '{name}' {word}\n"))
+    })
+}
+
+fn remove(ctx: &Context, jobs: &[String]) -> Result<Exit> {
+    lifecycle::remove(ctx, jobs, &mut |job| {
+        let (id, name) = (one_line(&job.id), one_line(&job.name));
+        let suffix = match name == id {
+            true => String::new(),
+            false => format!(" ('{name}')"),
+        };
+        ctx.terminal.print(&format!("✓ Removed job {id}{suffix}\n"))
+    })
+}
+
+/// The context with the config that stands behind a command whose `-c` means something else.
+fn with_config(ctx: &Context, config: &Option<PathBuf>) -> Context {
     let mut ctx = ctx.clone();
     if let Some(path) = config {
         ctx.paths.config.clone_from(path);

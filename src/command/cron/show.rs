@@ -2,16 +2,16 @@
 
 use super::list::{last, line};
 use crate::cron::job::{Job, Sink, Terms};
-use crate::cron::record::{Folder, Record};
+use crate::cron::record::Record;
 use crate::cron::schedule::CatchUp;
 use crate::error::Exit;
 use crate::format::dollars;
 use crate::ops::context::Context;
-use crate::ops::jobs::crontab_status::{Stand, Stands};
-use crate::ops::jobs::job_options;
-use crate::ops::jobs::job_status;
-use crate::ops::jobs::job_status::JobStatus;
-use crate::ops::jobs::job_store;
+use crate::ops::jobs::crontab_status::LineState;
+use crate::ops::jobs::job_grants;
+use crate::ops::jobs::job_notices::unsupported_channel;
+use crate::ops::jobs::job_status::{self, JobDetails, JobStatus};
+use crate::ops::jobs::resolved_job;
 use crate::ops::jobs::time_format;
 use crate::ops::jobs::time_zone;
 use crate::ops::jobs::timing;
@@ -38,15 +38,15 @@ const TOLD: &[&str] = &[
 const TIMEOUT: i64 = 3600;
 
 pub(super) fn run(ctx: &Context, word: &str, as_json: bool) -> Result<Exit> {
-    let settings = ctx.settings()?;
-    let store = job_store::open(ctx, &settings);
-    let job = job_store::find(&store, word)?;
-    let stands = Stands::of(ctx, &settings, &store);
-    let known = JobStatus::of(ctx, &store, &stands, job)?;
-    let lines = stands.lines(&known.job);
+    let details = JobDetails::find(ctx, word)?;
+    let JobDetails {
+        status: known,
+        lines,
+        ..
+    } = &details;
     let may = may(ctx, &known.job);
     if as_json {
-        let mut line = line(ctx, &known);
+        let mut line = line(ctx, known);
         line["lines"] = json!(lines);
         line["may"] = json!(
             may.iter()
@@ -56,14 +56,14 @@ pub(super) fn run(ctx: &Context, word: &str, as_json: bool) -> Result<Exit> {
         ctx.terminal.print_json(&line)?;
         return Ok(Exit::Answered);
     }
-    let mut rows = about(ctx, &known);
+    let mut rows = about(ctx, known);
     rows.extend(may);
-    match lines {
+    match lines.as_slice() {
         [] => rows.push(("crontab", "no line".into())),
         lines => rows.extend(lines.iter().map(|line| ("crontab", line.clone()))),
     }
-    if let Ok(folder) = store.folder(&known.job.id).map(Folder::new) {
-        rows.extend(runs(ctx, &known, &folder.records(usize::MAX)?));
+    if let Some(records) = details.records()? {
+        rows.extend(runs(ctx, known, &records));
     }
     let shown = |text: &str| harmless(text).replace('\n', &format!("\n{:13}", ""));
     let text: String = rows
@@ -73,7 +73,7 @@ pub(super) fn run(ctx: &Context, word: &str, as_json: bool) -> Result<Exit> {
     ctx.terminal.print(&text)?;
     let told = [
         job_status::tampered_notice(&known.job),
-        job_options::undelivered(&known.job),
+        unsupported_channel(&known.job),
     ];
     for words in told.into_iter().flatten() {
         ctx.notice(&words);
@@ -153,11 +153,11 @@ fn state(known: &JobStatus) -> String {
         true => "enabled",
         false => "disabled",
     }];
-    words.extend(match known.stand {
-        Stand::Foreign => Some("another program's, and not in the crontab"),
+    words.extend(match known.line_state {
+        LineState::Foreign => Some("another program's, and not in the crontab"),
         _ if job.terms.is_none() => Some("another program's"),
-        Stand::Missing => Some("not in the crontab"),
-        Stand::Stale => Some("with other times in the crontab"),
+        LineState::Missing => Some("not in the crontab"),
+        LineState::Stale => Some("with other times in the crontab"),
         _ => None,
     });
     if job.terms.as_ref().is_some_and(|terms| terms.by_model) {
@@ -186,11 +186,11 @@ fn delivery(ctx: &Context, job: &Job) -> String {
 /// What it may do.
 fn may(ctx: &Context, job: &Job) -> Vec<(&'static str, String)> {
     let terms = job.terms.clone().unwrap_or_default();
-    let given = match job_options::cast_of(ctx, &terms) {
+    let given = match resolved_job::resolve(ctx, &terms) {
         Ok(given) => given,
         Err(error) => return vec![("may", format!("nothing as things are: {error:#}"))],
     };
-    let flags = job_options::flags(&given.grants);
+    let flags = job_grants::as_flags(&given.grants);
     let mut rows = Vec::new();
     if !flags.is_empty() {
         rows.push(("flags", flags));

@@ -1,12 +1,13 @@
 //! `mcp accept`: what has changed of a server's tools is shown, and what nobody has accepted before, and taken as it is now
 //! where somebody says so.
 
-use super::{Desk, show};
+use super::show;
 use crate::diff::Diff;
 use crate::error::{Exit, fail, fail_hint};
 use crate::mcp::offer::Offered;
 use crate::mcp::pin::{self, Change};
 use crate::mcp::words;
+use crate::ops::mcp_servers::McpContext;
 use crate::sys::invisible::strip;
 use crate::sys::terminal::{Page, Terminal};
 use anyhow::Result;
@@ -17,7 +18,12 @@ const AROUND: u32 = 3;
 /// The same where nobody has accepted the rest either.
 const ALL: u32 = 1 << 24;
 
-pub(super) fn run(desk: &Desk<'_>, server: &str, tools: &[String], yes: bool) -> Result<Exit> {
+pub(super) fn run(
+    desk: &McpContext<'_>,
+    server: &str,
+    tools: &[String],
+    yes: bool,
+) -> Result<Exit> {
     let server = desk.server(server)?;
     let look = desk.reach(server)?;
     desk.roster.end();
@@ -80,7 +86,7 @@ pub(super) fn run(desk: &Desk<'_>, server: &str, tools: &[String], yes: bool) ->
     Ok(Exit::Answered)
 }
 
-fn show_change(desk: &Desk<'_>, change: &Change, around: u32) -> Result<()> {
+fn show_change(desk: &McpContext<'_>, change: &Change, around: u32) -> Result<()> {
     let old = change.old.as_ref().map(pin::text).unwrap_or_default();
     let new = pin::text(&change.new);
     let mut page = Page::on(desk.ctx.terminal);

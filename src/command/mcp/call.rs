@@ -1,11 +1,12 @@
 //! `mcp call`: a tool of a server, or what stands at an address of it, by hand.
 
-use super::{Desk, failure, show};
+use super::show;
 use crate::command::config;
 use crate::error::{Exit, Stop, fail, fail_hint};
 use crate::mcp::offer::{Answer, Piece};
 use crate::mcp::roster::{Missed, Roster};
 use crate::mcp::words;
+use crate::ops::mcp_servers::{self, McpContext, failure};
 use crate::settings::servers::Server;
 use crate::sys::secret::{hide, hide_json};
 use anyhow::Result;
@@ -23,7 +24,7 @@ pub(super) struct Call<'a> {
     pub(super) timeout: Option<Duration>,
 }
 
-pub(super) fn run(desk: &Desk<'_>, call: &Call<'_>) -> Result<Exit> {
+pub(super) fn run(desk: &McpContext<'_>, call: &Call<'_>) -> Result<Exit> {
     let server = desk.server(call.server)?;
     let arguments = match call.arguments {
         "-" => config::piped()?,
@@ -60,14 +61,14 @@ pub(super) fn run(desk: &Desk<'_>, call: &Call<'_>) -> Result<Exit> {
 }
 
 fn ask(
-    desk: &Desk<'_>,
+    desk: &McpContext<'_>,
     roster: &Roster,
     server: &Server,
     tool: &str,
     arguments: &Value,
 ) -> Result<Answer> {
     if let Some(words) = &server.unusable {
-        return Err(super::cannot(server, words));
+        return Err(mcp_servers::cannot(server, words));
     }
     let done = match tool.contains("://") {
         true => roster.read(&server.name, tool),
@@ -100,7 +101,7 @@ fn told(server: &Server, tool: &str, missed: Missed) -> anyhow::Error {
 }
 
 /// A single piece that is no text goes out as it is, where no terminal would show it.
-fn print(desk: &Desk<'_>, answer: &Answer) -> Result<()> {
+fn print(desk: &McpContext<'_>, answer: &Answer) -> Result<()> {
     let terminal = desk.ctx.terminal;
     if let [Piece::Image { bytes, .. } | Piece::Blob { bytes, .. }] = answer.pieces.as_slice()
         && !terminal.out

@@ -1,11 +1,11 @@
 //! `mcp list`: the servers, and what is known of each. Nothing is started.
 
-use super::Desk;
 use crate::error::Exit;
 use crate::mcp::cache::Known;
 use crate::mcp::offer::Offer;
 use crate::mcp::{name, schema, words};
 use crate::message::token_estimate;
+use crate::ops::mcp_servers::McpContext;
 use crate::report::columns::{Side, aligned, clipped};
 use crate::settings::servers::{Reached, Server};
 use crate::sys::terminal::{Page, harmless};
@@ -25,7 +25,7 @@ struct Row<'s> {
     error: Option<String>,
 }
 
-pub(super) fn run(desk: &Desk<'_>, as_json: bool) -> Result<Exit> {
+pub(super) fn run(desk: &McpContext<'_>, as_json: bool) -> Result<Exit> {
     let rows: Vec<Row<'_>> = desk
         .servers
         .iter()
@@ -60,7 +60,7 @@ pub(super) fn run(desk: &Desk<'_>, as_json: bool) -> Result<Exit> {
     Ok(Exit::Answered)
 }
 
-fn look<'s>(desk: &Desk<'_>, server: &'s Server) -> Result<Row<'s>> {
+fn look<'s>(desk: &McpContext<'_>, server: &'s Server) -> Result<Row<'s>> {
     let (offer, failed) = match desk.cache.get(server) {
         Some(Known::Offers(offer)) => (Some(offer), None),
         Some(Known::Failed { words, .. }) => (None, Some(words)),

@@ -1,10 +1,10 @@
 //! `mcp show`: what a server offers, as far as it is kept; where nothing is, it is asked.
 
-use super::Desk;
 use crate::error::{Exit, fail_hint};
 use crate::mcp::cache::Known;
 use crate::mcp::offer::{Offer, Offered};
 use crate::mcp::{name, words};
+use crate::ops::mcp_servers::McpContext;
 use crate::report::columns::hanging_indent;
 use crate::settings::keys::nearest;
 use crate::settings::servers::Server;
@@ -18,7 +18,7 @@ use std::sync::Arc;
 const SHORT: usize = 160;
 
 pub(super) fn run(
-    desk: &Desk<'_>,
+    desk: &McpContext<'_>,
     server: &str,
     tool: Option<&str>,
     as_json: bool,
@@ -85,7 +85,7 @@ fn claims(tool: &Offered) -> &'static str {
     }
 }
 
-fn page(desk: &Desk<'_>, server: &Server, offer: &Offer, changed: &[String]) -> Result<()> {
+fn page(desk: &McpContext<'_>, server: &Server, offer: &Offer, changed: &[String]) -> Result<()> {
     let bold = Style::new().bold();
     let width = desk.ctx.terminal.width();
     let mut page = Page::on(desk.ctx.terminal);
@@ -174,7 +174,7 @@ fn arguments(schema: &Value) -> Vec<String> {
         .collect()
 }
 
-fn one(desk: &Desk<'_>, server: &Server, tool: &Offered, is_changed: bool) -> Result<()> {
+fn one(desk: &McpContext<'_>, server: &Server, tool: &Offered, is_changed: bool) -> Result<()> {
     let ours = name::wrapped(&server.name, &tool.name);
     let mut page = Page::on(desk.ctx.terminal);
     page.paint(&ours, &Style::new().bold())?;

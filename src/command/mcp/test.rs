@@ -1,43 +1,17 @@
 //! `mcp test`: servers are asked, all at once.
 
 use super::list::way;
-use super::{Desk, failure};
+
 use crate::error::{Exit, exit_of, hint_of};
-use crate::mcp::offer::Failed;
 use crate::mcp::roster::Look;
 use crate::mcp::words;
+use crate::ops::mcp_servers::{McpContext, ServerTest, ask};
 use crate::settings::servers::Server;
-use crate::sys::{defect, leash, signal};
+use crate::sys::signal;
 use anyhow::Result;
 use serde_json::{Value, json};
-use std::sync::mpsc;
-use std::time::{Duration, Instant};
 
-/// How it went with one.
-pub(super) struct Asked<'s> {
-    pub(super) server: &'s Server,
-    took: Duration,
-    pub(super) look: Result<Look>,
-}
-
-impl Asked<'_> {
-    /// The tools that are not what they were.
-    fn changed(&self) -> Vec<&str> {
-        let look = self.look.as_ref().ok().into_iter();
-        let changes = look.flat_map(|look| &look.changed);
-        changes.map(|change| change.tool.as_str()).collect()
-    }
-
-    /// The tools that no person has accepted, but for those that have changed.
-    fn unaccepted(&self) -> Vec<&str> {
-        let changed = self.changed();
-        let look = self.look.as_ref().ok().into_iter();
-        let names = look.flat_map(|look| &look.unaccepted).map(String::as_str);
-        names.filter(|name| !changed.contains(name)).collect()
-    }
-}
-
-pub(super) fn run(desk: &Desk<'_>, names: &[String], as_json: bool) -> Result<Exit> {
+pub(super) fn run(desk: &McpContext<'_>, names: &[String], as_json: bool) -> Result<Exit> {
     let servers: Vec<&Server> = match names.is_empty() {
         true => desk
             .servers
@@ -68,7 +42,7 @@ pub(super) fn run(desk: &Desk<'_>, names: &[String], as_json: bool) -> Result<Ex
 }
 
 /// Ask the server that was added. One that does not answer stays in the config.
-pub(super) fn added(desk: &Desk<'_>, name: &str) -> Result<Exit> {
+pub(super) fn added(desk: &McpContext<'_>, name: &str) -> Result<Exit> {
     let server = desk.server(name)?;
     waiting(desk, &[server]);
     let mut all = Vec::new();
@@ -102,7 +76,7 @@ pub(super) fn added(desk: &Desk<'_>, name: &str) -> Result<Exit> {
 }
 
 /// Say on a terminal what takes a while.
-fn waiting(desk: &Desk<'_>, servers: &[&Server]) {
+fn waiting(desk: &McpContext<'_>, servers: &[&Server]) {
     let words = match servers {
         [] => return,
         [one] => format!("asking `{}` …", one.name),
@@ -113,39 +87,7 @@ fn waiting(desk: &Desk<'_>, servers: &[&Server]) {
     }
 }
 
-/// Ask `servers`, all at once; `each` hears how it went with one when that is known.
-pub(super) fn ask<'s>(desk: &Desk<'_>, servers: &[&'s Server], each: &mut dyn FnMut(Asked<'s>)) {
-    let one = |server: &'s Server| {
-        let begun = Instant::now();
-        let broken = |_| {
-            Err(failure(
-                server,
-                &Failed::Broken("a defect of this program".into()),
-            ))
-        };
-        let look = defect::caught(|| desk.reach(server)).unwrap_or_else(broken);
-        Asked {
-            server,
-            took: begun.elapsed(),
-            look,
-        }
-    };
-    let leash = leash::held();
-    std::thread::scope(|scope| {
-        let (send, receive) = mpsc::channel();
-        for server in servers.iter().copied() {
-            let (leash, one, send) = (leash.clone(), &one, send.clone());
-            scope.spawn(move || {
-                // Who hears of it waits for all.
-                drop(send.send(leash::under(leash, || one(server))));
-            });
-        }
-        drop(send);
-        receive.into_iter().for_each(&mut *each);
-    });
-}
-
-fn status(asked: &Asked<'_>) -> Exit {
+fn status(asked: &ServerTest<'_>) -> Exit {
     match &asked.look {
         Err(error) => exit_of(error),
         Ok(look) if !look.changed.is_empty() => Exit::Refused,
@@ -169,7 +111,7 @@ fn graver(one: Exit, other: Exit) -> Exit {
     }
 }
 
-fn tell(desk: &Desk<'_>, asked: &Asked<'_>, as_json: bool) -> Result<()> {
+fn tell(desk: &McpContext<'_>, asked: &ServerTest<'_>, as_json: bool) -> Result<()> {
     let terminal = desk.ctx.terminal;
     if as_json {
         return terminal.print_json_text(&format!("{}\n", object(asked)));
@@ -227,7 +169,7 @@ fn tell(desk: &Desk<'_>, asked: &Asked<'_>, as_json: bool) -> Result<()> {
     terminal.print(&format!("{line}\n"))
 }
 
-fn object(asked: &Asked<'_>) -> Value {
+fn object(asked: &ServerTest<'_>) -> Value {
     let ms = u64::try_from(asked.took.as_millis()).unwrap_or(u64::MAX);
     let changed = asked.changed();
     let mut line = json!({

@@ -2,13 +2,15 @@
 //! None of it is needed, and nothing of it that fails ends the command.
 
 use super::question::{Left, confirm};
-use crate::cli::heartbeat::{Command, Enable, Heartbeat};
-use crate::command::heartbeat;
+use crate::command::cron::print_saved;
 use crate::cron::job::HEARTBEAT;
 use crate::error::{Exit, Stop, fail, fail_hint};
 use crate::ops::context::Context;
 use crate::ops::jobs::crontab_sync;
+use crate::ops::jobs::heartbeat_job;
+use crate::ops::jobs::job_options::JobFlags;
 use crate::ops::jobs::job_store;
+use crate::ops::permissions::Grants;
 use crate::settings::Settings;
 use crate::skill;
 use crate::sys::process::{self, Spec};
@@ -164,16 +166,10 @@ pub(super) fn crontab(ctx: &Context, settings: &Settings) -> Result<()> {
     Ok(())
 }
 
-/// Enable the heartbeat.
+/// Enables the heartbeat with its defaults.
 pub(super) fn enable_heartbeat(ctx: &Context) -> Result<()> {
-    let enable = Command::Enable(Box::<Enable>::default());
-    heartbeat::run(
-        ctx,
-        &Heartbeat {
-            command: Some(enable),
-        },
-    )
-    .map(drop)
+    let saved = heartbeat_job::enable(ctx, None, &JobFlags::default(), &Grants::default())?;
+    print_saved(ctx, saved, "✓ Heartbeat enabled").map(drop)
 }
 
 /// One thing to try next, which works where the person is.

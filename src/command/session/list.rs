@@ -2,10 +2,10 @@
 
 use super::keys::{Keys, single_line};
 use crate::cli::session::{List as Arguments, Sort};
+use crate::command::arguments::since_filter;
 use crate::error::{Exit, exit_of};
 use crate::format::dollars;
 use crate::ops::context::Context;
-use crate::ops::since::Start;
 use crate::report::columns::{Side, aligned, clipped};
 use crate::session::{self, Listing, Place, Stats, Summary};
 use anyhow::Result;
@@ -33,11 +33,11 @@ pub(super) fn run(ctx: &Context, place: &Place, arguments: &Arguments) -> Result
         failures,
     } = session::list(place)?;
     let now = ctx.clock.now();
-    let start = since.map(|since| Start::of(since, &now));
+    let start = since.map(|since| since_filter(since, &now));
     let keys = Keys(pattern.as_deref());
     let is_wanted = |session: &Summary| {
         let day = || session.used.to_zoned(now.time_zone().clone()).date();
-        keys.have(&session.key) && start.is_none_or(|start| start.reaches(session.used, day()))
+        keys.have(&session.key) && start.is_none_or(|start| start.includes(session.used, day()))
     };
     sessions.retain(is_wanted);
     sort_by(*sort, &mut sessions);

@@ -3,7 +3,7 @@
 use crate::cli::usage::By;
 use crate::ledger::tools::{Line, Tools, Used};
 use crate::ops::context::Context;
-use crate::ops::since::Start;
+use crate::ops::since::SinceFilter;
 use crate::ops::tool_usage;
 use crate::report::columns::{Side, aligned, clipped};
 use crate::sys::terminal::{Page, harmless};
@@ -26,11 +26,11 @@ struct Sum {
 }
 
 /// Print a row for each tool, server or skill.
-pub(super) fn run(ctx: &Context, by: By, start: &Start, as_json: bool) -> Result<()> {
+pub(super) fn run(ctx: &Context, by: By, start: &SinceFilter, as_json: bool) -> Result<()> {
     let mut sums: BTreeMap<String, Sum> = BTreeMap::new();
     let file = Tools::new(&ctx.paths.root, &ctx.clock);
     let any = file.lines(&mut |line| {
-        if start.reaches(line.time, line.day) {
+        if start.includes(line.time, line.day) {
             add(by, &mut sums, &line);
         }
     })?;

@@ -5,7 +5,7 @@ use super::request::{ChatCommand, TurnRequest};
 use crate::answer::Schema;
 use crate::message::User;
 use crate::ops::context::Context;
-use crate::ops::jobs::scheduler::Keeper;
+use crate::ops::jobs::scheduler::StoreScheduler;
 use crate::ops::setup_input::SetupInput;
 use crate::ops::subagents::pool::SubagentPool;
 use crate::ops::turn_options::TurnOptions;
@@ -84,7 +84,7 @@ pub(crate) fn prepare(
             // A job makes no jobs: they would grow without end.
             scheduler: job
                 .is_none()
-                .then(|| Arc::new(Keeper::new(ctx, &settings)) as Arc<dyn Planner>),
+                .then(|| Arc::new(StoreScheduler::new(ctx, &settings)) as Arc<dyn Planner>),
         };
         let spawn = subagents.tool();
         turn_setup::prepare(ctx, &input, vec![spawn], &mut |text| report.notice(text))?

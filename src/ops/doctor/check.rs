@@ -1,60 +1,12 @@
-//! `status --check`: whether what is configured works. Each check is a row of a table, a function from what is there to what
-//! it found; all are asked, whatever the others say. The provider is asked beside them, since it takes the longest.
+//! What a check looks at, and what it found.
 
-use super::{cron, run_checks as works};
-use crate::cli::status::Status as Arguments;
 use crate::cron::job::Job;
 use crate::cron::store::Store;
 use crate::error::{Exit, exit_of, hint_of};
 use crate::ops::context::Context;
-use crate::report::columns::hanging_indent;
+use crate::ops::jobs::time_format::one_line;
 use crate::settings::Settings;
-use crate::sys::signal;
-use crate::sys::terminal::{Page, harmless};
-use anyhow::{Context as _, Result};
-use console::Style;
-use serde_json::{Value, json};
-
-/// What looks, and says what it found.
-type Check = fn(&Look) -> Vec<Finding>;
-
-/// Columns before what was found.
-const INDENT: usize = 19;
-
-/// The checks, in the order in which they are told: the first causes first.
-const CHECKS: &[(&str, Check)] = &[
-    ("config", works::config),
-    ("places", cron::places),
-    ("others", works::others),
-    ("sessions", works::sessions),
-    ("memory", works::memory),
-    ("trust", works::trust),
-    ("skills", works::skills),
-    ("sandbox", works::sandbox),
-    ("provider", works::provider),
-    ("servers", works::servers),
-    ("completions", works::completions),
-    ("gateway", works::gateway),
-    ("jobs", cron::jobs),
-    ("schedules", cron::schedules),
-];
-
-/// Those of the crontab and of what it starts.
-const OF_CRONTAB: &[(&str, Check)] = &[
-    ("crontab", cron::crontab),
-    ("lines", cron::lines),
-    ("program", cron::program),
-    ("cron", cron::daemon),
-    ("variables", cron::variables),
-    ("keys", cron::keys),
-    ("probe", cron::probe),
-];
-
-/// And how it went so far.
-const AFTERWARDS: &[(&str, Check)] = &[("runs", cron::runs), ("delivery", cron::delivery)];
-
-/// The one that waits for a server.
-const SLOW: &str = "provider";
+use anyhow::Result;
 
 /// How bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,27 +16,9 @@ pub(crate) enum Level {
     Failed,
 }
 
-impl Level {
-    fn word(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Warn => "warn",
-            Self::Failed => "no",
-        }
-    }
-
-    fn style(self) -> Style {
-        match self {
-            Self::Ok => Style::new().green(),
-            Self::Warn => Style::new().yellow(),
-            Self::Failed => Style::new().red().bold(),
-        }
-    }
-}
-
 /// What a check found.
 #[derive(Debug)]
-pub(crate) struct Finding {
+pub(crate) struct CheckResult {
     pub(crate) level: Level,
     pub(crate) words: String,
     /// What to do about it.
@@ -95,7 +29,7 @@ pub(crate) struct Finding {
     pub(crate) exit: Exit,
 }
 
-impl Finding {
+impl CheckResult {
     pub(crate) fn new(level: Level, words: impl Into<String>) -> Self {
         Self {
             level,
@@ -147,7 +81,7 @@ impl Finding {
 }
 
 /// What the checks look at.
-pub(crate) struct Look<'a> {
+pub(crate) struct CheckContext<'a> {
     pub(crate) ctx: &'a Context,
     pub(crate) settings: &'a Settings,
     pub(crate) store: &'a Store,
@@ -158,118 +92,38 @@ pub(crate) struct Look<'a> {
     pub(crate) offline: bool,
 }
 
-pub(crate) fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
-    let Arguments {
-        check: _,
-        offline,
-        no_crontab,
-        json,
-    } = *arguments;
-    signal::arm(None).context("wait for signals")?;
-    let mut told = Told {
-        ctx,
-        json,
-        exit: Exit::Answered,
-        rows: Vec::new(),
-    };
-    match cron::look(ctx) {
-        Ok((settings, store)) => {
-            let look = Look {
-                ctx,
-                settings: &settings,
-                store: &store,
-                jobs: store.jobs(),
-                lines: cron::block(ctx, &settings),
-                offline,
-            };
-            let of_crontab = if no_crontab { &[] } else { OF_CRONTAB };
-            std::thread::scope(|scope| {
-                let mut slow = Some(scope.spawn(|| works::provider(&look)));
-                for (name, check) in [CHECKS, of_crontab, AFTERWARDS].concat() {
-                    let waited = slow.take_if(|_| name == SLOW);
-                    let findings = match waited {
-                        Some(thread) => thread.join().expect("a check does not panic"),
-                        None => check(&look),
-                    };
-                    signal::check()?;
-                    told.tell(name, findings)?;
-                }
-                anyhow::Ok(())
-            })?;
-            if no_crontab {
-                let words = "left out, with what it starts (--no-crontab)";
-                told.tell("crontab", vec![Finding::ok(words)])?;
-            }
-        }
-        // Without it there is nothing else to look at.
-        Err(error) => told.tell("config", vec![Finding::of_error(Level::Failed, &error)])?,
-    }
-    told.end()
-}
-
-/// What is told, and how it ends.
-struct Told<'a> {
-    ctx: &'a Context,
-    json: bool,
-    /// That of the first failure.
-    exit: Exit,
-    rows: Vec<Value>,
-}
-
-impl Told<'_> {
-    fn tell(&mut self, name: &str, findings: Vec<Finding>) -> Result<()> {
-        for finding in findings {
-            if finding.level == Level::Failed && self.exit == Exit::Answered {
-                self.exit = finding.exit;
-            }
-            match self.json {
-                true => self.rows.push(row(name, &finding)),
-                false => self.print(name, &finding)?,
-            }
-        }
-        Ok(())
+impl CheckContext<'_> {
+    pub(super) fn all(&self) -> &[Job] {
+        self.jobs.as_deref().unwrap_or_default()
     }
 
-    fn print(&self, name: &str, finding: &Finding) -> Result<()> {
-        let one_line =
-            |text: &str| harmless(&text.split_whitespace().collect::<Vec<_>>().join(" "));
-        let mut page = Page::on(self.ctx.terminal);
-        let level = finding.level.word();
-        page.paint(level, &finding.level.style())?;
-        let name = format!("{:<gap$}  {name:<11}  ", "", gap = 4 - level.len());
-        // What was painted takes room too.
-        let room = self.ctx.terminal.width();
-        let row = hanging_indent(&format!("{level}{name}"), &one_line(&finding.words), room);
-        page.put(&format!("{}\n", &row[level.len()..]))?;
-        if let Some(hint) = &finding.hint {
-            let head = format!("{:INDENT$}try: ", "");
-            page.put(&format!(
-                "{}\n",
-                hanging_indent(&head, &one_line(hint), room)
-            ))?;
-        }
-        page.end()
+    pub(super) fn enabled(&self) -> impl Iterator<Item = &Job> {
+        self.all().iter().filter(|job| job.enabled)
     }
 
-    fn end(self) -> Result<Exit> {
-        if self.json {
-            self.ctx.terminal.print_json(&Value::Array(self.rows))?;
+    /// Whether there is a job that is to be started.
+    pub(super) fn needs_cron(&self) -> bool {
+        self.enabled().any(|job| job.terms.is_some())
+    }
+
+    /// What was found of what starts the jobs: nothing is the matter while there are none.
+    pub(super) fn of_cron(&self, result: CheckResult) -> CheckResult {
+        match self.needs_cron() {
+            true => result,
+            false => CheckResult::ok(format!(
+                "not needed, since no job waits for it ({})",
+                result.words
+            )),
         }
-        Ok(self.exit)
     }
 }
 
-fn row(name: &str, finding: &Finding) -> Value {
-    let Finding {
-        level,
-        words,
-        hint,
-        jobs,
-        exit,
-    } = finding;
-    let is_failed = *level == Level::Failed;
-    json!({
-        "name": name, "ok": !is_failed, "level": level.word(), "detail": words, "try": hint, "jobs": jobs,
-        "status": is_failed.then_some(exit.code()),
-    })
+/// A job by its name and its id.
+pub(super) fn job_label(job: &Job) -> String {
+    format!("`{}` ({})", one_line(&job.name), one_line(&job.id))
+}
+
+pub(super) fn job_labels<'a>(jobs: impl IntoIterator<Item = &'a Job>) -> String {
+    let names: Vec<String> = jobs.into_iter().map(job_label).collect();
+    names.join(", ")
 }

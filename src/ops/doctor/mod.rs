@@ -1,6 +1,11 @@
-//! The doctor: checks of what is configured, as functions from what is there to findings.
+//! What `status` tells: an overview of what is configured, and the checks of `status --check`.
 
 pub(crate) mod check;
-pub(crate) mod cron;
-pub(crate) mod run_checks;
+pub(crate) mod checks;
+mod crontab_checks;
+mod job_checks;
+pub(crate) mod jobs_summary;
+pub(crate) mod overview;
+mod probe_check;
+mod run_checks;
 pub(crate) mod unused_tools;

@@ -1,7 +1,7 @@
 //! Whether a run from here would work: the config, the places, what is kept there, the sandbox, and who is asked.
 
-use super::check::{Finding, Level, Look};
-use crate::command::mcp;
+use super::check::{CheckContext, CheckResult, Level};
+use super::probe_check::PROBE_JOB;
 use crate::error::{Exit, exit_of};
 use crate::mcp::roster::Look as Seen;
 use crate::mcp::words;
@@ -9,11 +9,12 @@ use crate::memory::Memory;
 use crate::memory::request::is_over;
 use crate::ops::connection_test;
 use crate::ops::context::Context;
+use crate::ops::mcp_servers;
 use crate::ops::model;
 use crate::ops::permissions::Grants;
-use crate::ops::skills as skills_of;
+use crate::ops::skills::{self as workspace_skills, SkillsSummary};
 use crate::ops::toolset;
-use crate::ops::turn_setup::without_turn as scene;
+use crate::ops::turn_setup;
 use crate::policy::Sandbox;
 use crate::session;
 use crate::settings::Config;
@@ -21,6 +22,7 @@ use crate::settings::check::{Weight, findings};
 use crate::settings::servers::Server;
 use crate::sys::process::{self, Spec};
 use crate::sys::shell::Shell;
+use crate::sys::store::may_make;
 use crate::sys::{sandbox as fences, signal, store};
 use crate::trust::Trust;
 use anyhow::{Context as _, Result, anyhow};
@@ -39,31 +41,61 @@ const LOADER: &str = "/usr/share/bash-completion/bash_completion";
 const NAMED: usize = 3;
 
 /// Whether the config can be used, and what is odd about it. It could be, or nobody would have come here.
-pub(crate) fn config(look: &Look) -> Vec<Finding> {
+pub(crate) fn config(look: &CheckContext) -> Vec<CheckResult> {
     let Context { env, paths, .. } = look.ctx;
     let shown = paths.display(&paths.config);
     let config = match Config::load(&paths.config) {
         Ok(config) => config,
-        Err(error) => return vec![Finding::of_error(Level::Failed, &error)],
+        Err(error) => return vec![CheckResult::of_error(Level::Failed, &error)],
     };
     let odd = findings(&config, env, paths);
     let odd = odd.into_iter().filter_map(|finding| match finding.weight {
-        Weight::Error => Some(Finding::failed(finding.text).exit(Exit::Config)),
-        Weight::Warning => Some(Finding::warn(finding.text)),
+        Weight::Error => Some(CheckResult::failed(finding.text).exit(Exit::Config)),
+        Weight::Warning => Some(CheckResult::warn(finding.text)),
         Weight::Note => None,
     });
     let first = match config.exists() {
-        true => Finding::ok(shown),
+        true => CheckResult::ok(shown),
         false => {
-            Finding::warn("there is none: everything is as it comes").hint("`nanobot onboard`")
+            CheckResult::warn("there is none: everything is as it comes").hint("`nanobot onboard`")
         }
     };
     std::iter::once(first).chain(odd).collect()
 }
 
+/// Whether a run can leave what it has to leave.
+pub(crate) fn places(look: &CheckContext) -> Vec<CheckResult> {
+    let CheckContext { ctx, settings, .. } = look;
+    let workspace = &settings.workspace;
+    let mut findings: Vec<CheckResult> = [
+        (ctx.paths.root.join("usage.jsonl"), "what a run costs"),
+        (ctx.paths.cron().join(PROBE_JOB), "the records of runs"),
+        (workspace.join("sessions/x"), "conversations"),
+        (workspace.join("cron/jobs.json"), "the job file"),
+    ]
+    .iter()
+    .filter_map(|(path, what)| {
+        let error = may_make(path.parent().unwrap_or(path)).err()?;
+        let words = format!("{what} cannot be written: {error:#}");
+        Some(CheckResult::failed(words).exit(Exit::Io))
+    })
+    .collect();
+    let shown = ctx.paths.display(workspace);
+    if findings.is_empty() {
+        findings.push(match workspace.is_dir() {
+            true => CheckResult::ok(format!("workspace `{shown}`")),
+            false => CheckResult::warn(format!(
+                "the workspace `{shown}` is not there: the first run makes it, and it is empty then"
+            ))
+            .hint("`nanobot onboard`"),
+        });
+    }
+    findings
+}
+
 /// Whether what is said here is for its owner alone.
-pub(crate) fn others(look: &Look) -> Vec<Finding> {
-    let Look { ctx, settings, .. } = look;
+pub(crate) fn others(look: &CheckContext) -> Vec<CheckResult> {
+    let CheckContext { ctx, settings, .. } = look;
     let root = &ctx.paths.root;
     let places = [
         root.clone(),
@@ -83,7 +115,7 @@ pub(crate) fn others(look: &Look) -> Vec<Finding> {
     open.iter()
         .map(|place| {
             let shown = ctx.paths.display(place);
-            Finding::warn(format!(
+            CheckResult::warn(format!(
                 "other users of this machine can look into `{shown}`"
             ))
             .hint(format!("chmod 700 {shown}"))
@@ -92,11 +124,11 @@ pub(crate) fn others(look: &Look) -> Vec<Finding> {
 }
 
 /// Whether the conversations are sound.
-pub(crate) fn sessions(look: &Look) -> Vec<Finding> {
-    looked_at(look).unwrap_or_else(|error| vec![Finding::of_error(Level::Failed, &error)])
+pub(crate) fn sessions(look: &CheckContext) -> Vec<CheckResult> {
+    looked_at(look).unwrap_or_else(|error| vec![CheckResult::of_error(Level::Failed, &error)])
 }
 
-fn looked_at(look: &Look) -> Result<Vec<Finding>> {
+fn looked_at(look: &CheckContext) -> Result<Vec<CheckResult>> {
     let place = look.ctx.session_place(look.settings)?;
     let all = session::every(&place)?;
     let end = signal::now().saturating_add(SESSIONS);
@@ -115,12 +147,12 @@ fn looked_at(look: &Look) -> Result<Vec<Finding>> {
             Ok(_) => {}
             // A turn is at it.
             Err(error) if exit_of(&error) == Exit::TryAgain => {}
-            Err(error) => findings.push(Finding::of_error(Level::Failed, &error)),
+            Err(error) => findings.push(CheckResult::of_error(Level::Failed, &error)),
         }
     }
     if !odd.is_empty() {
         let words = format!("something can be mended in {}", some(&odd));
-        findings.push(Finding::warn(words).hint("`nanobot session repair --all`"));
+        findings.push(CheckResult::warn(words).hint("`nanobot session repair --all`"));
     }
     if findings.is_empty() {
         let words = match (all.len(), seen) {
@@ -129,7 +161,7 @@ fn looked_at(look: &Look) -> Result<Vec<Finding>> {
             (1, _) => "1, sound".to_owned(),
             (all, _) => format!("{all}, all sound"),
         };
-        findings.push(Finding::ok(words));
+        findings.push(CheckResult::ok(words));
     }
     Ok(findings)
 }
@@ -144,41 +176,41 @@ fn some(names: &[String]) -> String {
 }
 
 /// Whether the memory can be read, and is in order.
-pub(crate) fn memory(look: &Look) -> Vec<Finding> {
+pub(crate) fn memory(look: &CheckContext) -> Vec<CheckResult> {
     let memory = Memory::new(&look.settings.workspace, &look.ctx.clock);
     let (text, trouble) = match memory.read().and_then(|text| Ok((text, memory.trouble()?))) {
         Ok(found) => found,
-        Err(error) => return vec![Finding::of_error(Level::Failed, &error)],
+        Err(error) => return vec![CheckResult::of_error(Level::Failed, &error)],
     };
     let text = text.unwrap_or_default();
     let mut findings = Vec::new();
     if memory.is_unfinished() {
         let words =
             "a run was killed while it changed it, which the next consolidation brings to its end";
-        findings.push(Finding::warn(words).hint("`nanobot memory consolidate`"));
+        findings.push(CheckResult::warn(words).hint("`nanobot memory consolidate`"));
     }
     if let Some(words) = trouble {
         let words = format!("the last consolidation failed: {words}");
-        findings.push(Finding::warn(words).hint("`nanobot memory consolidate`"));
+        findings.push(CheckResult::warn(words).hint("`nanobot memory consolidate`"));
     }
     let budget = look.settings.memory.budget;
     if is_over(&String::from_utf8_lossy(&text), budget) {
         let words =
             format!("it is over its budget of {budget} tokens, all of which each turn sends");
-        findings.push(Finding::warn(words).hint("`nanobot memory edit`"));
+        findings.push(CheckResult::warn(words).hint("`nanobot memory edit`"));
     }
     if findings.is_empty() {
-        findings.push(Finding::ok(store::size_in_words(text.len() as u64)));
+        findings.push(CheckResult::ok(store::size_in_words(text.len() as u64)));
     }
     findings
 }
 
 /// Whether what lies here has something to say that is not heard.
-pub(crate) fn trust(look: &Look) -> Vec<Finding> {
+pub(crate) fn trust(look: &CheckContext) -> Vec<CheckResult> {
     let here = std::env::current_dir().unwrap_or_default();
     let notes = Trust::load(&look.ctx.paths.trust()).and_then(|trust| trust.notes(&here));
     match notes {
-        Err(error) => vec![Finding::of_error(Level::Failed, &error)],
+        Err(error) => vec![CheckResult::of_error(Level::Failed, &error)],
         Ok(notes) if notes.ignored.is_empty() || here == look.settings.workspace => Vec::new(),
         Ok(notes) => {
             let names = notes.ignored.iter();
@@ -189,15 +221,15 @@ pub(crate) fn trust(look: &Look) -> Vec<Finding> {
                 "not read, since nobody trusts their directory: {}",
                 some(&names)
             );
-            vec![Finding::warn(words).hint("`nanobot trust .`, if they are yours")]
+            vec![CheckResult::warn(words).hint("`nanobot trust .`, if they are yours")]
         }
     }
 }
 
 /// Whether the MCP servers answer, and offer what they did.
-pub(crate) fn servers(look: &Look) -> Vec<Finding> {
-    let of_error = |error: &anyhow::Error| vec![Finding::of_error(Level::Failed, error)];
-    let asked = match mcp::ask_all(look.ctx, look.settings, look.offline) {
+pub(crate) fn servers(look: &CheckContext) -> Vec<CheckResult> {
+    let of_error = |error: &anyhow::Error| vec![CheckResult::of_error(Level::Failed, error)];
+    let asked = match mcp_servers::ask_all(look.ctx, look.settings, look.offline) {
         Ok(asked) => asked,
         Err(error) => return of_error(&error),
     };
@@ -205,7 +237,7 @@ pub(crate) fn servers(look: &Look) -> Vec<Finding> {
         let name = &server.name;
         match looked {
             Ok(seen) if seen.changed.is_empty() => {
-                Finding::ok(format!("{name}: {} tools", seen.offer.tools.len()))
+                CheckResult::ok(format!("{name}: {} tools", seen.offer.tools.len()))
             }
             Ok(seen) => {
                 let names: Vec<String> = seen
@@ -213,57 +245,58 @@ pub(crate) fn servers(look: &Look) -> Vec<Finding> {
                     .iter()
                     .map(|it| words::line(&it.tool, 80))
                     .collect();
-                Finding::warn(format!("{name}: not what they were: {}", some(&names)))
+                CheckResult::warn(format!("{name}: not what they were: {}", some(&names)))
                     .hint(format!("`nanobot mcp accept {name}`"))
             }
             // A run goes on without it.
-            Err(error) if !server.required => Finding::of_error(Level::Warn, &error),
-            Err(error) => Finding::of_error(Level::Failed, &error),
+            Err(error) if !server.required => CheckResult::of_error(Level::Warn, &error),
+            Err(error) => CheckResult::of_error(Level::Failed, &error),
         }
     };
     asked.into_iter().map(finding).collect()
 }
 
 /// Whether the skills can be read and used, and fit their budget.
-pub(crate) fn skills(look: &Look) -> Vec<Finding> {
-    let found = match skills_of::find(look.ctx, look.settings, Path::new(".")) {
+pub(crate) fn skills(look: &CheckContext) -> Vec<CheckResult> {
+    let found = match workspace_skills::find(look.ctx, look.settings, Path::new(".")) {
         Ok(found) => found,
-        Err(error) => return vec![Finding::of_error(Level::Failed, &error)],
+        Err(error) => return vec![CheckResult::of_error(Level::Failed, &error)],
     };
-    let mut findings: Vec<Finding> = found.notices().into_iter().map(Finding::warn).collect();
-    let glance = skills_of::SkillsSummary::new(&found, look.settings);
-    if !glance.lacking.is_empty() {
-        let words = format!("something is missing for {}", some(&glance.lacking));
-        findings.push(Finding::warn(words).hint("`nanobot skill check`"));
+    let mut findings: Vec<CheckResult> =
+        found.notices().into_iter().map(CheckResult::warn).collect();
+    let summary = SkillsSummary::new(&found, look.settings);
+    if !summary.lacking.is_empty() {
+        let words = format!("something is missing for {}", some(&summary.lacking));
+        findings.push(CheckResult::warn(words).hint("`nanobot skill check`"));
     }
-    if glance.is_cut {
+    if summary.is_cut {
         let words = "their list is cut to keep its budget, which each turn sends";
         let hint = "`nanobot config set agents.defaults.skillsBudgetTokens N`, or fewer of them";
-        findings.push(Finding::warn(words).hint(hint));
+        findings.push(CheckResult::warn(words).hint(hint));
     }
     if findings.is_empty() {
-        findings.push(Finding::ok(glance.describe()));
+        findings.push(CheckResult::ok(summary.describe()));
     }
     findings
 }
 
 /// Whether commands are contained, tried with one that does nothing.
-pub(crate) fn sandbox(look: &Look) -> Vec<Finding> {
+pub(crate) fn sandbox(look: &CheckContext) -> Vec<CheckResult> {
     // What else there is to say is said elsewhere.
     let ctx = Context {
         quiet: true,
         ..look.ctx.clone()
     };
     let finding =
-        tried(&ctx, look).unwrap_or_else(|error| Finding::of_error(Level::Failed, &error));
+        tried(&ctx, look).unwrap_or_else(|error| CheckResult::of_error(Level::Failed, &error));
     vec![finding]
 }
 
-fn tried(ctx: &Context, look: &Look) -> Result<Finding> {
-    let scene = scene(ctx, &Grants::default(), true, true)?;
-    let policy = &scene.policy;
+fn tried(ctx: &Context, look: &CheckContext) -> Result<CheckResult> {
+    let setup = turn_setup::without_turn(ctx, &Grants::default(), true, true)?;
+    let policy = &setup.policy;
     if policy.sandbox == Sandbox::Off {
-        return Ok(Finding::warn(
+        return Ok(CheckResult::warn(
             "commands are not contained, as the config says",
         ));
     }
@@ -275,11 +308,11 @@ fn tried(ctx: &Context, look: &Look) -> Result<Finding> {
         } else {
             Level::Warn
         };
-        return Ok(Finding::new(level, words)
+        return Ok(CheckResult::new(level, words)
             .hint("`--sandbox off` runs them all the same, without one")
             .exit(Exit::NoSandbox));
     }
-    let exec = toolset::exec(ctx, look.settings, policy, &scene.shared.files);
+    let exec = toolset::exec(ctx, look.settings, policy, &setup.shared.files);
     let mut fence = exec.fence().context("set the sandbox up")?;
     // As for one that may change something: then its mounts are better than none.
     fence.hides = true;
@@ -307,7 +340,7 @@ fn tried(ctx: &Context, look: &Look) -> Result<Finding> {
         return Err(stop.into());
     }
     match finished.status {
-        Some(status) if status.success() => Ok(Finding::ok(format!(
+        Some(status) if status.success() => Ok(CheckResult::ok(format!(
             "a command ran behind Landlock and seccomp{mounts}"
         ))),
         Some(status) => Err(anyhow!(
@@ -320,13 +353,13 @@ fn tried(ctx: &Context, look: &Look) -> Result<Finding> {
 }
 
 /// Whether somebody answers: with this key, by this model, at a price that is known where a budget hangs on it.
-pub(crate) fn provider(look: &Look) -> Vec<Finding> {
-    let finding = asked(look).unwrap_or_else(|error| Finding::of_error(Level::Failed, &error));
+pub(crate) fn provider(look: &CheckContext) -> Vec<CheckResult> {
+    let finding = asked(look).unwrap_or_else(|error| CheckResult::of_error(Level::Failed, &error));
     vec![finding]
 }
 
-fn asked(look: &Look) -> Result<Finding> {
-    let Look { ctx, settings, .. } = look;
+fn asked(look: &CheckContext) -> Result<CheckResult> {
+    let CheckContext { ctx, settings, .. } = look;
     let settings = connection_test::with_short_timeouts(settings, HELLO);
     let way = model::resolve_endpoint(ctx, &settings, &settings.asked[0], look.offline, true)?;
     let way = model::require_price(way, model::is_capped(&settings).then_some(false))?;
@@ -336,10 +369,10 @@ fn asked(look: &Look) -> Result<Finding> {
     };
     let who = format!("`{}` of {}, {key}", way.choice.model, way.choice.provider);
     if look.offline {
-        return Ok(Finding::ok(format!("{who}; not asked (--offline)")));
+        return Ok(CheckResult::ok(format!("{who}; not asked (--offline)")));
     }
     let heard = connection_test::ask(ctx, &settings, way)?;
-    Ok(Finding::ok(format!(
+    Ok(CheckResult::ok(format!(
         "{who}: it answered in {}, {}",
         heard.seconds(),
         heard.cost()
@@ -347,29 +380,31 @@ fn asked(look: &Look) -> Result<Finding> {
 }
 
 /// Whether TAB completes, in shells that we know.
-pub(crate) fn completions(look: &Look) -> Vec<Finding> {
+pub(crate) fn completions(look: &CheckContext) -> Vec<CheckResult> {
     let Context { env, paths, .. } = look.ctx;
     let shell = Shell::of(env).map(|shell| (shell.name(), shell.place(env, paths)));
     let found = shell.map(|(name, path)| match path.exists() {
         true if name == "bash" && !Path::new(LOADER).exists() => {
-            Finding::warn("bash has them, and nothing that loads them")
+            CheckResult::warn("bash has them, and nothing that loads them")
                 .hint("install the package `bash-completion`")
         }
-        true => Finding::ok(format!("{name} has them")),
-        false => Finding::ok(format!("none for {name}")).hint("`nanobot onboard --completions`"),
+        true => CheckResult::ok(format!("{name} has them")),
+        false => {
+            CheckResult::ok(format!("none for {name}")).hint("`nanobot onboard --completions`")
+        }
     });
     found.into_iter().collect()
 }
 
 /// Whether the Python program's server runs beside, which starts its jobs too, and keeps its own copy of conversations.
-pub(crate) fn gateway(look: &Look) -> Vec<Finding> {
+pub(crate) fn gateway(look: &CheckContext) -> Vec<CheckResult> {
     let found = process::running(&["nanobot", "gateway"], &look.ctx.paths.home);
     let told = found.map(|number| {
         let words = format!(
             "the Python program's gateway runs here (process {number}): it starts its jobs too, and overwrites what is said \
              in conversations that it has open"
         );
-        Finding::warn(words).hint("stop it, or let each have jobs and conversations of its own")
+        CheckResult::warn(words).hint("stop it, or let each have jobs and conversations of its own")
     });
     told.into_iter().collect()
 }

@@ -3,7 +3,7 @@
 
 use crate::cron::job::Job;
 use crate::ops::context::Context;
-use crate::ops::jobs::job_options::Given;
+use crate::ops::jobs::resolved_job::{ResolvedJob, resolve};
 use crate::ops::model::{self, Endpoint};
 use crate::ops::permissions;
 use crate::settings::{Config, Layers, Overrides, Settings};
@@ -28,7 +28,7 @@ const NEEDED: &[&str] = &[
 ];
 
 /// The environment of a job that cron starts.
-pub(crate) fn of_cron(env: &Env) -> Env {
+pub(crate) fn simulated_env(env: &Env) -> Env {
     let handed = HANDED_OVER
         .iter()
         .filter_map(|name| Some((*name, env.get(name)?)));
@@ -39,7 +39,7 @@ pub(crate) fn of_cron(env: &Env) -> Env {
 /// used.
 pub(crate) fn workspace(ctx: &Context, path: &Path) -> Option<PathBuf> {
     let config = Config::load(path).ok()?;
-    let env = of_cron(&ctx.env);
+    let env = simulated_env(&ctx.env);
     let settings = Settings::resolve(&config, &env, &Overrides::default(), &ctx.paths);
     Some(real(&settings.ok()?.workspace))
 }
@@ -49,16 +49,16 @@ pub(crate) fn real(workspace: &Path) -> PathBuf {
     Real::default().of(&permissions::absolute(workspace))
 }
 
-/// What a run of `job` will lack that is here now, in words.
-pub(crate) fn lacks(ctx: &Context, job: &Job, given: &Given) -> Vec<String> {
-    let mut words = Vec::new();
-    words.extend(variables(ctx));
-    words.extend(key(ctx, job, given).map(|odd| odd.told()));
-    words
+/// What a run of `job` will lack that is here now, in message.
+pub(crate) fn missing_in_cron(ctx: &Context, job: &Job, given: &ResolvedJob) -> Vec<String> {
+    let mut message = Vec::new();
+    message.extend(missing_variables(ctx));
+    message.extend(endpoint_mismatch(ctx, job, given).map(|mismatch| mismatch.describe()));
+    message
 }
 
 /// The variables that change what a run does, and that cron does not have.
-pub(crate) fn variables(ctx: &Context) -> Option<String> {
+pub(crate) fn missing_variables(ctx: &Context) -> Option<String> {
     let config = Config::load(&ctx.paths.config).ok()?;
     let layers = Layers::new(&config, &ctx.env);
     let mut names: Vec<String> = layers.variables().map(str::to_owned).collect();
@@ -74,49 +74,53 @@ pub(crate) fn variables(ctx: &Context) -> Option<String> {
     })
 }
 
-/// What is odd about whom a run asks.
-pub(crate) struct Odd {
-    pub(crate) words: String,
+/// What is mismatch about whom a run asks.
+pub(crate) struct EndpointMismatch {
+    pub(crate) message: String,
     /// A command that gives cron the key.
-    pub(crate) mend: Option<String>,
+    pub(crate) fix: Option<String>,
     /// A run would fail.
     pub(crate) fails: bool,
 }
 
-impl Odd {
-    fn told(self) -> String {
-        match self.mend {
-            Some(command) => format!("{}: {command} puts it where cron finds it", self.words),
-            None => self.words,
+impl EndpointMismatch {
+    fn describe(self) -> String {
+        match self.fix {
+            Some(command) => format!("{}: {command} puts it where cron finds it", self.message),
+            None => self.message,
         }
     }
 }
 
 /// Who is asked here, and who by cron, where that is not the same, or nobody can be.
-pub(crate) fn key(ctx: &Context, job: &Job, given: &Given) -> Option<Odd> {
+pub(crate) fn endpoint_mismatch(
+    ctx: &Context,
+    job: &Job,
+    given: &ResolvedJob,
+) -> Option<EndpointMismatch> {
     let asked = |ctx: &Context, settings: &Settings| -> Result<Endpoint> {
         model::resolve_endpoint(ctx, settings, &settings.asked[0], false, true)
     };
     let here = asked(ctx, &given.settings);
     let there = Context {
-        env: of_cron(&ctx.env),
+        env: simulated_env(&ctx.env),
         ..ctx.clone()
     };
     let settings = || {
         let terms = job.terms.clone().unwrap_or_default();
-        Ok(super::job_options::cast_of(&there, &terms)?.settings)
+        Ok(resolve(&there, &terms)?.settings)
     };
     let there = settings().and_then(|settings| asked(&there, &settings));
     let fails = there.is_err();
-    let mut mend = None;
-    let words = match (here, there) {
+    let mut fix = None;
+    let message = match (here, there) {
         (Ok(here), Err(error)) => {
             let choice = &here.choice;
             let from = choice.key_place.strip_prefix('$');
             Some(match from {
                 Some(variable) => {
                     let provider = &choice.provider;
-                    mend = Some(format!(
+                    fix = Some(format!(
                         "`printenv {variable} | nanobot config set providers.{provider}.apiKey -`"
                     ));
                     format!("the key is only in ${variable}, which cron does not have")
@@ -137,5 +141,9 @@ pub(crate) fn key(ctx: &Context, job: &Job, given: &Given) -> Option<Odd> {
         (Err(_), Err(error)) => Some(format!("a run will fail as things are: {error:#}")),
         (Err(_), Ok(_)) => None,
     };
-    words.map(|words| Odd { words, mend, fails })
+    message.map(|message| EndpointMismatch {
+        message,
+        fix,
+        fails,
+    })
 }

@@ -5,7 +5,6 @@ use crate::cron::line;
 use crate::cron::store::Store;
 use crate::ops::context::Context;
 use crate::ops::jobs::crontab_sync;
-use crate::ops::jobs::job_status::JobStatus;
 use crate::ops::jobs::timing;
 use crate::settings::Settings;
 use crate::sys::clock;
@@ -14,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// How a job stands in the crontab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stand {
+pub(crate) enum LineState {
     /// As it is.
     There,
     /// With other times than its own.
@@ -29,7 +28,7 @@ pub(crate) enum Stand {
     Unknown,
 }
 
-impl Stand {
+impl LineState {
     /// For programs.
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -44,13 +43,13 @@ impl Stand {
 }
 
 /// The lines that stand in the crontab for each job; or why nobody knows.
-pub(crate) struct Stands {
+pub(crate) struct CrontabStatus {
     lines: Result<BTreeMap<String, Vec<String>>>,
     /// Jobs whose job file is gone.
     orphans: Vec<String>,
 }
 
-impl Stands {
+impl CrontabStatus {
     pub(crate) fn of(ctx: &Context, settings: &Settings, store: &Store) -> Self {
         let by_id = |lines: Vec<String>| {
             let mut by_id: BTreeMap<String, Vec<String>> = BTreeMap::new();
@@ -78,9 +77,9 @@ impl Stands {
         lines.map_or(&[], Vec::as_slice)
     }
 
-    pub(crate) fn of_job(&self, ctx: &Context, job: &Job) -> Stand {
+    pub(crate) fn of_job(&self, ctx: &Context, job: &Job) -> LineState {
         if self.lines.is_err() {
-            return Stand::Unknown;
+            return LineState::Unknown;
         }
         let there: Vec<&str> = self
             .lines(job)
@@ -95,34 +94,34 @@ impl Stands {
             _ => Vec::new(),
         };
         match (there.is_empty(), wanted.is_empty()) {
-            (true, true) => Stand::None,
-            (true, false) if job.terms.is_none() => Stand::Foreign,
-            (true, false) => Stand::Missing,
-            _ if there == wanted => Stand::There,
-            _ => Stand::Stale,
+            (true, true) => LineState::None,
+            (true, false) if job.terms.is_none() => LineState::Foreign,
+            (true, false) => LineState::Missing,
+            _ if there == wanted => LineState::There,
+            _ => LineState::Stale,
         }
     }
 
-    /// What a person should know of `jobs`, which are all that there are, and the crontab.
-    pub(crate) fn trouble(&self, jobs: &[JobStatus]) -> Vec<String> {
+    /// What a person should know of the crontab. `jobs` are all that there are, each with the state of its lines.
+    pub(crate) fn problems(&self, jobs: &[(&str, LineState)]) -> Vec<String> {
         let lines = match &self.lines {
             Ok(lines) => lines,
             Err(_) if jobs.is_empty() => return Vec::new(),
             Err(error) => return vec![format!("nobody knows what the crontab has: {error:#}")],
         };
         if !self.orphans.is_empty() {
-            return vec![crontab_sync::without_file(&self.orphans)];
+            return vec![crontab_sync::missing_file_message(&self.orphans)];
         }
         let mut words = Vec::new();
-        let stands = |wanted: &[Stand]| jobs.iter().any(|known| wanted.contains(&known.stand));
-        let ids: BTreeSet<&str> = jobs.iter().map(|known| known.job.id.as_str()).collect();
+        let has_any = |wanted: &[LineState]| jobs.iter().any(|(_, state)| wanted.contains(state));
+        let ids: BTreeSet<&str> = jobs.iter().map(|(id, _)| *id).collect();
         let is_nobodys = |id: &String| !ids.contains(id.as_str());
-        if stands(&[Stand::Missing, Stand::Stale]) || lines.keys().any(is_nobodys) {
+        if has_any(&[LineState::Missing, LineState::Stale]) || lines.keys().any(is_nobodys) {
             words.push(
                 "the crontab is not as the jobs are; `nanobot cron sync` mends that".to_owned(),
             );
         }
-        if stands(&[Stand::Foreign]) {
+        if has_any(&[LineState::Foreign]) {
             words.push(
                 "some jobs are another program's; `nanobot cron sync` lets cron run them too"
                     .into(),

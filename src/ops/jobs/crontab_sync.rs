@@ -10,7 +10,7 @@ use crate::cron::schedule::Schedule;
 use crate::cron::store::{self, Store};
 use crate::cron::table;
 use crate::error::{Exit, fail, fail_hint};
-use crate::ops::context::Context;
+use crate::ops::context::{Context, report_error};
 use crate::ops::jobs::cron_environment;
 use crate::ops::jobs::job_store;
 use crate::ops::jobs::time_format;
@@ -37,7 +37,7 @@ pub(crate) enum JobFilter {
 
 /// What became of the crontab.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Projected {
+pub(crate) struct CrontabChange {
     /// The lines that came, and those that went.
     pub(crate) added: Vec<String>,
     pub(crate) removed: Vec<String>,
@@ -49,13 +49,16 @@ pub(crate) struct Projected {
     pub(crate) notes: Vec<String>,
 }
 
-impl Projected {
+impl CrontabChange {
     /// Whether lines were written anew for the sake of another PATH alone.
-    fn is_path_only(&self) -> bool {
+    pub(crate) fn is_path_only(&self) -> bool {
         let Self { added, removed, .. } = self;
-        let removed: Vec<_> = removed.iter().map(|line| but_path(line)).collect();
+        let removed: Vec<_> = removed
+            .iter()
+            .map(|line| without_path_variable(line))
+            .collect();
         let is_old = |line: &String| {
-            let line = but_path(line);
+            let line = without_path_variable(line);
             line.is_some() && removed.contains(&line)
         };
         !added.is_empty() && added.len() == removed.len() && added.iter().all(is_old)
@@ -85,7 +88,7 @@ impl Projected {
 }
 
 /// What `line` starts and when, but for the PATH: that is of the shell in which it was written.
-pub(crate) fn but_path(line: &str) -> Option<(&str, Started)> {
+pub(crate) fn without_path_variable(line: &str) -> Option<(&str, Started)> {
     let fields = fields_of(line);
     let mut started = Started::of(line.get(fields.len() + 1..)?)?;
     started.variables.retain(|(name, _)| name != "PATH");
@@ -106,7 +109,7 @@ pub(crate) fn orphans(store: &Store, lines: &[String]) -> Vec<String> {
 }
 
 /// What to say of jobs whose file is gone.
-pub(crate) fn without_file(orphans: &[String]) -> String {
+pub(crate) fn missing_file_message(orphans: &[String]) -> String {
     let jobs = match orphans {
         [id] => format!("1 job of it is known by its folder and its line: {id}"),
         ids => format!(
@@ -128,7 +131,7 @@ pub(crate) fn insist_on_file(store: &Store, lines: &[String]) -> Result<()> {
         true => Ok(()),
         false => Err(fail_hint(
             Exit::Config,
-            without_file(&orphans),
+            missing_file_message(&orphans),
             format!(
                 "put `{}` back; or `nanobot cron remove ID …`, which lets them go",
                 store.file().display()
@@ -145,38 +148,23 @@ struct Block {
     notes: Vec<String>,
 }
 
-pub(crate) fn run(ctx: &Context, dry_run: bool) -> Result<Exit> {
+/// Brings the crontab up to date with all jobs, those of the other program included; with `dry_run`, says only what would change.
+pub(crate) fn sync(ctx: &Context, dry_run: bool) -> Result<CrontabChange> {
     let settings = ctx.settings()?;
     let store = job_store::open(ctx, &settings);
-    let projected = match dry_run {
-        true => rehearse(ctx, &settings, &store)?,
+    let change = match dry_run {
+        true => preview_crontab(ctx, &settings, &store)?,
         false => {
             // First: where there is no crontab, `cron run --due` goes by this.
             take_over(ctx, &store)?;
-            project(ctx, &settings, &store, JobFilter::All)?
+            write_crontab(ctx, &settings, &store, JobFilter::All)?
         }
     };
-    warn(ctx, &projected);
+    warn(ctx, &change);
     for words in store.oddities()? {
         ctx.notice(&words);
     }
-    if ctx.quiet {
-        return Ok(Exit::Answered);
-    }
-    let sign = |sign: &'static str| move |line: &String| format!("{sign} {line}\n");
-    let mut text: String = projected.removed.iter().map(sign("-")).collect();
-    text.extend(projected.added.iter().map(sign("+")));
-    if !dry_run && projected.is_path_only() {
-        text = match projected.added.len() {
-            1 => "1 line changed (PATH)\n".into(),
-            lines => format!("{lines} lines changed (PATH)\n"),
-        };
-    }
-    if text.is_empty() {
-        text = "The crontab is as the jobs are.\n".into();
-    }
-    ctx.terminal.print(&text)?;
-    Ok(Exit::Answered)
+    Ok(change)
 }
 
 /// Let all jobs of the other program be run from here too. It never runs a time that was missed, so that neither do we.
@@ -196,12 +184,12 @@ fn take_over(ctx: &Context, store: &Store) -> Result<()> {
 ///
 /// # Errors
 /// There is no crontab, or it cannot be changed; the jobs are what they are all the same.
-pub(crate) fn project(
+pub(crate) fn write_crontab(
     ctx: &Context,
     settings: &Settings,
     store: &Store,
     which: JobFilter,
-) -> Result<Projected> {
+) -> Result<CrontabChange> {
     let name = name(settings)?;
     // Read once, under the lock: what others write to the file meanwhile they bring into the crontab themselves.
     let mut jobs = None;
@@ -227,8 +215,8 @@ pub(crate) fn project(
     Ok(compared(&first.unwrap_or_default(), block?))
 }
 
-/// What [`project`] would do with all jobs.
-fn rehearse(ctx: &Context, settings: &Settings, store: &Store) -> Result<Projected> {
+/// What [`write_crontab`] would do with all jobs.
+fn preview_crontab(ctx: &Context, settings: &Settings, store: &Store) -> Result<CrontabChange> {
     let before = lines(ctx, settings)?;
     insist_on_file(store, &before)?;
     let block = block(
@@ -258,7 +246,7 @@ fn name(settings: &Settings) -> Result<String> {
         .to_owned())
 }
 
-fn compared(before: &[String], block: Block) -> Projected {
+fn compared(before: &[String], block: Block) -> CrontabChange {
     let Block {
         lines,
         left_out,
@@ -269,7 +257,7 @@ fn compared(before: &[String], block: Block) -> Projected {
         let news = lines.iter().filter(|line| !others.contains(line));
         news.cloned().collect()
     };
-    Projected {
+    CrontabChange {
         added: not_in(&lines, before),
         removed: not_in(before, &lines),
         has_lines: !lines.is_empty(),
@@ -302,7 +290,7 @@ fn block(
 ) -> Result<Block> {
     let known: BTreeSet<&str> = before.iter().filter_map(|line| id_of(line)).collect();
     let mut block = Block::default();
-    let surroundings = Surroundings::of(ctx, settings, jobs)?;
+    let line_context = CronLineContext::of(ctx, settings, jobs)?;
     for job in jobs {
         let is_meant = || {
             job.terms.is_some()
@@ -313,7 +301,7 @@ fn block(
         if !job.enabled || !is_meant() {
             continue;
         }
-        match lines_of(ctx, &surroundings, job) {
+        match lines_of(ctx, &line_context, job) {
             Ok((lines, left_out)) => {
                 block.lines.extend(lines);
                 if !left_out.is_empty() {
@@ -340,7 +328,7 @@ fn some(names: &[String]) -> String {
 }
 
 /// What all lines of a block share.
-pub(crate) struct Surroundings {
+pub(crate) struct CronLineContext {
     pub(crate) home: PathBuf,
     pub(crate) root: Option<PathBuf>,
     pub(crate) path: Option<String>,
@@ -350,7 +338,7 @@ pub(crate) struct Surroundings {
     usual: BTreeMap<Option<PathBuf>, Option<PathBuf>>,
 }
 
-impl Surroundings {
+impl CronLineContext {
     pub(crate) fn of(ctx: &Context, settings: &Settings, jobs: &[Job]) -> Result<Self> {
         let path = ctx.env.get("PATH").map(str::to_owned);
         let program = process::program(path.as_deref()).context("find this program's own path")?;
@@ -395,7 +383,7 @@ pub(crate) fn config_of(ctx: &Context, job: &Job) -> Option<PathBuf> {
 /// In words, why it can have none.
 pub(crate) fn lines_of(
     ctx: &Context,
-    surroundings: &Surroundings,
+    line_context: &CronLineContext,
     job: &Job,
 ) -> Result<(Vec<String>, Vec<String>), String> {
     if !store::is_plain(&job.id) {
@@ -408,7 +396,7 @@ pub(crate) fn lines_of(
     {
         return Err("its time has passed".into());
     }
-    let (command, left_out) = command_of(ctx, surroundings, job)?;
+    let (command, left_out) = command_of(ctx, line_context, job)?;
     let (system, _) = clock::system_zone(&ctx.env);
     let fields = line::fields(schedule, job.catch_up(), job.created, &zone, &system);
     let lines = fields
@@ -424,17 +412,17 @@ pub(crate) fn lines_of(
 /// In words, why it can have none.
 fn command_of(
     ctx: &Context,
-    surroundings: &Surroundings,
+    line_context: &CronLineContext,
     job: &Job,
 ) -> Result<(String, Vec<String>), String> {
-    let Surroundings {
+    let CronLineContext {
         home,
         root,
         path,
         program,
         workspace: _,
         usual: _,
-    } = surroundings;
+    } = line_context;
     let config = config_of(ctx, job);
     let command = command(&Parts {
         home,
@@ -442,7 +430,7 @@ fn command_of(
         path: path.as_deref(),
         program,
         config: config.as_deref(),
-        workspace: surroundings.workspace_for(&config),
+        workspace: line_context.workspace_for(&config),
         id: &job.id,
     })?;
     Ok((command.text, command.left_out))
@@ -461,8 +449,8 @@ pub(crate) fn as_cron(
     if !store::is_plain(&job.id) {
         return Err(store::unusable(&job.id));
     }
-    let surroundings = Surroundings::of(ctx, settings, std::slice::from_ref(job))?;
-    let (command, _) = command_of(ctx, &surroundings, job).map_err(|words| {
+    let line_context = CronLineContext::of(ctx, settings, std::slice::from_ref(job))?;
+    let (command, _) = command_of(ctx, &line_context, job).map_err(|words| {
         fail(
             Exit::Config,
             format!("`{}` can have no line: {words}", job.name),
@@ -485,11 +473,11 @@ pub(crate) fn as_cron(
 }
 
 /// Say what became of the crontab after a job was changed; `kept` says what holds all the same.
-pub(crate) fn tell(ctx: &Context, projected: Result<Projected>, kept: &str) -> Exit {
-    let projected = match projected {
-        Ok(projected) => projected,
+pub(crate) fn report_change(ctx: &Context, change: Result<CrontabChange>, kept: &str) -> Exit {
+    let change = match change {
+        Ok(change) => change,
         Err(error) => {
-            let exit = crate::ops::context::report_error(&error, ctx.terminal);
+            let exit = report_error(&error, ctx.terminal);
             ctx.terminal.complain(&format!("  {kept}"));
             return match exit {
                 // It is no word about the job.
@@ -498,7 +486,7 @@ pub(crate) fn tell(ctx: &Context, projected: Result<Projected>, kept: &str) -> E
             };
         }
     };
-    warn(ctx, &projected);
+    warn(ctx, &change);
     Exit::Answered
 }
 
@@ -512,14 +500,14 @@ pub(crate) fn is_cron_running(ctx: &Context) -> Option<bool> {
 }
 
 /// Say which jobs are not in the crontab, and whatever else keeps them from running.
-fn warn(ctx: &Context, projected: &Projected) {
-    for (name, why) in &projected.left_out {
+fn warn(ctx: &Context, change: &CrontabChange) {
+    for (name, why) in &change.left_out {
         ctx.notice(&format!("`{name}` is not in the crontab: {why}"));
     }
-    for text in &projected.notes {
+    for text in &change.notes {
         ctx.notice(text);
     }
-    if is_cron_running(ctx) == Some(false) && projected.has_lines {
+    if is_cron_running(ctx) == Some(false) && change.has_lines {
         ctx.notice("no cron runs on this machine: until one does, nothing starts the jobs");
     }
 }

@@ -22,25 +22,25 @@ const KEEP: usize = 4 << 10;
 
 /// What became of an answer.
 #[derive(Default)]
-pub(crate) struct Given {
+pub(crate) struct DeliveryResult {
     /// Where it went.
     pub(crate) to: Option<String>,
     pub(crate) error: Option<anyhow::Error>,
 }
 
 /// Give the answer to whoever is to have it. What cannot be delivered is printed, so that it is not lost.
-pub(crate) fn give(
+pub(crate) fn deliver(
     ctx: &Context,
     settings: &Settings,
     job: &Job,
     terms: &Terms,
     text: &str,
-) -> Given {
+) -> DeliveryResult {
     let print = || ctx.terminal.print(&format!("{text}\n")).err();
     let Some(sink) = &terms.sink else {
         return match terms.quiet {
-            true => Given::default(),
-            false => Given {
+            true => DeliveryResult::default(),
+            false => DeliveryResult {
                 to: None,
                 error: print(),
             },
@@ -51,7 +51,7 @@ pub(crate) fn give(
         Sink::Command(command) => pipe(ctx, settings, job, command, text),
     };
     match done {
-        Ok(()) => Given {
+        Ok(()) => DeliveryResult {
             to: Some(shown(sink)),
             error: None,
         },
@@ -59,7 +59,7 @@ pub(crate) fn give(
             // Where the run is to end, there is a moment left for this.
             signal::last_words();
             let error = error.context("the answer was not delivered");
-            Given {
+            DeliveryResult {
                 to: None,
                 error: Some(match print() {
                     None => error,
@@ -71,7 +71,7 @@ pub(crate) fn give(
 }
 
 /// Where answers go, in words that follow `Your answer`.
-pub(crate) fn words(terms: &Terms) -> String {
+pub(crate) fn describe_destination(terms: &Terms) -> String {
     match (&terms.sink, terms.quiet) {
         (Some(Sink::File(path)), _) => format!("is appended to the file {}", path.display()),
         (Some(Sink::Command(_)), _) => "is passed on by a command of the user's".into(),

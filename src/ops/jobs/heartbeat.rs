@@ -38,7 +38,7 @@ were to do. Call the tool `heartbeat` once. Choose `skip` when nothing is to be 
 something is, and say in `tasks` what is to be done, so that somebody who does not see the list can do it.";
 
 /// What came of a look.
-pub(crate) struct Looked {
+pub(crate) struct HeartbeatCheck {
     pub(crate) spent: Spent,
     /// What is to be done now, and what that may cost; `None` for nothing, and an error where nothing is left for it.
     pub(crate) tasks: Result<Option<(String, Option<f64>)>>,
@@ -54,14 +54,14 @@ struct Decision {
 }
 
 /// Look whether there is something to do now. Where the file has no tasks, nobody is asked.
-pub(crate) fn look(
+pub(crate) fn check(
     ctx: &Context,
     settings: &Settings,
     job: &Job,
     arguments: &TurnOptions,
-) -> Result<Looked> {
+) -> Result<HeartbeatCheck> {
     let Some(list) = tasks(settings)? else {
-        return Ok(Looked {
+        return Ok(HeartbeatCheck {
             spent: Spent::default(),
             tasks: Ok(None),
         });
@@ -73,7 +73,7 @@ pub(crate) fn look(
         (Some(tasks), Ok(left)) => Ok(Some((tasks, left))),
         (Some(_), Err(error)) => Err(error),
     };
-    Ok(Looked {
+    Ok(HeartbeatCheck {
         spent: Spent {
             session: job.conversation().0,
             model: decision.model,

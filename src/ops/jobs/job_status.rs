@@ -1,6 +1,7 @@
 //! A job with all that is known of it: its place in the crontab, its last run, and its next ones.
 
-use super::crontab_status::{Stand, Stands};
+use super::crontab_status::{CrontabStatus, LineState};
+use super::job_store;
 use super::time_format;
 use super::timing::{effective_schedule, upcoming_runs};
 use crate::cron::job::Job;
@@ -17,7 +18,7 @@ const UPCOMING_RUNS: usize = 5;
 /// A job with all that is known of it.
 pub(crate) struct JobStatus {
     pub(crate) job: Job,
-    pub(crate) stand: Stand,
+    pub(crate) line_state: LineState,
     pub(crate) last: Option<Record>,
     pub(crate) stamps: Stamps,
     /// Whether a run that has begun goes on.
@@ -28,7 +29,12 @@ pub(crate) struct JobStatus {
 }
 
 impl JobStatus {
-    pub(crate) fn of(ctx: &Context, store: &Store, stands: &Stands, job: Job) -> Result<Self> {
+    pub(crate) fn of(
+        ctx: &Context,
+        store: &Store,
+        crontab: &CrontabStatus,
+        job: Job,
+    ) -> Result<Self> {
         let (mut last, mut stamps, mut is_running) = (None, Stamps::default(), false);
         if let Ok(folder) = store.folder(&job.id).map(Folder::new) {
             last = folder.records(1)?.pop();
@@ -49,7 +55,7 @@ impl JobStatus {
             next = upcoming_runs(ctx, &job, now, UPCOMING_RUNS);
         }
         Ok(Self {
-            stand: stands.of_job(ctx, &job),
+            line_state: crontab.of_job(ctx, &job),
             last,
             stamps,
             is_running,
@@ -64,6 +70,57 @@ impl JobStatus {
         let failed = |last: &Record| matches!(last.outcome, Outcome::Failed | Outcome::Unknown);
         let is_once = matches!(self.job.schedule, Ok(Schedule::At(_)));
         is_once && !self.job.enabled && self.last.as_ref().is_some_and(failed)
+    }
+}
+
+/// All jobs, and what a person should know of the crontab.
+pub(crate) struct JobList {
+    pub(crate) jobs: Vec<JobStatus>,
+    pub(crate) problems: Vec<String>,
+}
+
+/// All jobs of the workspace.
+pub(crate) fn list(ctx: &Context) -> Result<JobList> {
+    let settings = ctx.settings()?;
+    let store = job_store::open(ctx, &settings);
+    let crontab = CrontabStatus::of(ctx, &settings, &store);
+    let jobs = store.jobs()?.into_iter();
+    let jobs = jobs.map(|job| JobStatus::of(ctx, &store, &crontab, job));
+    let jobs: Vec<JobStatus> = jobs.collect::<Result<_>>()?;
+    let states: Vec<_> = jobs
+        .iter()
+        .map(|status| (status.job.id.as_str(), status.line_state))
+        .collect();
+    let problems = crontab.problems(&states);
+    Ok(JobList { jobs, problems })
+}
+
+/// One job with its lines in the crontab and its records.
+pub(crate) struct JobDetails {
+    pub(crate) status: JobStatus,
+    pub(crate) lines: Vec<String>,
+    store: Store,
+}
+
+impl JobDetails {
+    /// The job that `word` names.
+    pub(crate) fn find(ctx: &Context, word: &str) -> Result<Self> {
+        let settings = ctx.settings()?;
+        let store = job_store::open(ctx, &settings);
+        let job = job_store::find(&store, word)?;
+        let crontab = CrontabStatus::of(ctx, &settings, &store);
+        let status = JobStatus::of(ctx, &store, &crontab, job)?;
+        Ok(Self {
+            lines: crontab.lines(&status.job).to_vec(),
+            status,
+            store,
+        })
+    }
+
+    /// The records of its runs; `None` where it can have none.
+    pub(crate) fn records(&self) -> Result<Option<Vec<Record>>> {
+        let folder = self.store.folder(&self.status.job.id).ok().map(Folder::new);
+        folder.map(|it| it.records(usize::MAX)).transpose()
     }
 }
 

@@ -5,7 +5,7 @@ use crate::cron::record::Folder;
 use crate::cron::schedule::Schedule;
 use crate::cron::store::Store;
 use crate::error::{Exit, exit_of, fail_hint};
-use crate::ops::context::Context;
+use crate::ops::context::{Context, report_error};
 use crate::ops::jobs::crontab_sync::{self, JobFilter};
 use crate::ops::jobs::job_store;
 use crate::ops::jobs::time_format;
@@ -14,21 +14,20 @@ use crate::session as sessions;
 use crate::settings::Settings;
 use anyhow::Result;
 
-/// Let jobs run at their times, or not.
-pub(crate) fn switch(ctx: &Context, names: &[String], on: bool) -> Result<Exit> {
-    let (word, kept) = match on {
-        true => (
-            "enabled",
-            "the jobs are enabled all the same, but cron does not start them",
-        ),
-        false => (
-            "disabled",
-            "the jobs are disabled all the same: what starts them ends at once",
-        ),
+/// Lets jobs run at their times, or not. `done` is told of each.
+pub(crate) fn set_enabled(
+    ctx: &Context,
+    names: &[String],
+    enabled: bool,
+    done: &mut dyn FnMut(&Job) -> Result<()>,
+) -> Result<Exit> {
+    let kept = match enabled {
+        true => "the jobs are enabled all the same, but cron does not start them",
+        false => "the jobs are disabled all the same: what starts them ends at once",
     };
     each(ctx, names, kept, &mut |_, store, job| {
         if is_heartbeat(job) {
-            let verb = if on { "enable" } else { "disable" };
+            let verb = if enabled { "enable" } else { "disable" };
             return Err(fail_hint(
                 Exit::Usage,
                 "the heartbeat is no job of the job file",
@@ -37,18 +36,18 @@ pub(crate) fn switch(ctx: &Context, names: &[String], on: bool) -> Result<Exit> 
         }
         let now = ctx.clock.timestamp();
         let found = store.update(&job.id, now, |job| {
-            job.enabled = on;
+            job.enabled = enabled;
             // What was missed meanwhile is not made up for.
-            if let (true, Some(terms)) = (on, &mut job.terms) {
+            if let (true, Some(terms)) = (enabled, &mut job.terms) {
                 terms.since_ms = now.as_millisecond();
             }
             timing::note_next(ctx, job, now);
-            on && job.terms.is_some()
+            enabled && job.terms.is_some()
         })?;
         if !found {
             return Err(job_store::unknown_job(&[], &job.id));
         }
-        if let (true, Ok(Schedule::At(time))) = (on, &job.schedule)
+        if let (true, Ok(Schedule::At(time))) = (enabled, &job.schedule)
             && *time <= now
         {
             ctx.notice(&format!(
@@ -56,13 +55,16 @@ pub(crate) fn switch(ctx: &Context, names: &[String], on: bool) -> Result<Exit> 
                 job.name, job.id
             ));
         }
-        let name = time_format::one_line(&job.name);
-        ctx.terminal.print(&format!("✓ Job '{name}' {word}\n"))
+        done(job)
     })
 }
 
-/// Remove jobs with all that belongs to them.
-pub(crate) fn remove(ctx: &Context, names: &[String]) -> Result<Exit> {
+/// Removes jobs with all that belongs to them. `done` is told of each.
+pub(crate) fn remove(
+    ctx: &Context,
+    names: &[String],
+    done: &mut dyn FnMut(&Job) -> Result<()>,
+) -> Result<Exit> {
     each(
         ctx,
         names,
@@ -72,15 +74,7 @@ pub(crate) fn remove(ctx: &Context, names: &[String]) -> Result<Exit> {
                 return Err(job_store::unknown_job(&[], &job.id));
             }
             clear(ctx, settings, store, job)?;
-            let (id, name) = (
-                time_format::one_line(&job.id),
-                time_format::one_line(&job.name),
-            );
-            let called = match name == id {
-                true => String::new(),
-                false => format!(" ('{name}')"),
-            };
-            ctx.terminal.print(&format!("✓ Removed job {id}{called}\n"))
+            done(job)
         },
     )
 }
@@ -177,15 +171,15 @@ fn each(
             act(&settings, &store, &job)
         });
         if let Err(error) = acted {
-            let failed = crate::ops::context::report_error(&error, ctx.terminal);
+            let failed = report_error(&error, ctx.terminal);
             if exit == Exit::Answered {
                 exit = failed;
             }
         }
     }
     if has_changed {
-        let projected = crontab_sync::project(ctx, &settings, &store, JobFilter::Known);
-        let told = crontab_sync::tell(ctx, projected, kept);
+        let change = crontab_sync::write_crontab(ctx, &settings, &store, JobFilter::Known);
+        let told = crontab_sync::report_change(ctx, change, kept);
         if exit == Exit::Answered {
             exit = told;
         }

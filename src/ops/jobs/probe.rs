@@ -11,8 +11,8 @@ use crate::cron::schedule::Schedule;
 use crate::cron::store::Store;
 use crate::error::{Exit, exit_of, fail, hint_of};
 use crate::ops::context::Context;
-use crate::ops::jobs::job_options::cast_of;
-use crate::ops::jobs::trigger::scheduled;
+use crate::ops::jobs::resolved_job::resolve;
+use crate::ops::jobs::scheduled_run::run_if_due;
 use crate::ops::model;
 use crate::policy::Sandbox;
 use crate::provider::demo;
@@ -27,7 +27,9 @@ use std::path::Path;
 /// Seconds that the made-up job may take.
 const LIMIT: u64 = 30;
 
-pub(super) fn run(ctx: &Context, settings: &Settings, name: &str) -> Result<Exit> {
+/// Finds what a job called `name` would find, part by part.
+pub(crate) fn probe(ctx: &Context, name: &str) -> Result<Value> {
+    let settings = &ctx.settings()?;
     let mut found = json!({
         "version": env!("CARGO_PKG_VERSION"), "config": ctx.paths.config, "workspace": settings.workspace,
     });
@@ -42,8 +44,7 @@ pub(super) fn run(ctx: &Context, settings: &Settings, name: &str) -> Result<Exit
             })
         });
     }
-    ctx.terminal.print_json(&found)?;
-    Ok(Exit::Answered)
+    Ok(found)
 }
 
 /// Who would be asked. The key is had as it is before a request; a login that has to be renewed first is left as it is.
@@ -63,7 +64,7 @@ fn asked(ctx: &Context, settings: &Settings) -> Result<Value> {
 
 /// Whether commands would be contained as the config wants them.
 fn fence(ctx: &Context) -> Result<Value> {
-    let policy = cast_of(ctx, &Terms::default())?.policy;
+    let policy = resolve(ctx, &Terms::default())?.policy;
     let lack = match policy.sandbox {
         Sandbox::Off => None,
         _ => sandbox::available().err(),
@@ -75,7 +76,7 @@ fn fence(ctx: &Context) -> Result<Value> {
 fn job(ctx: &Context, name: &str) -> Result<Value> {
     let place = tempfile::Builder::new().prefix("nanobot-probe-").tempdir();
     let place = place.context("make a folder for the probe")?;
-    let ctx = world_in(ctx, place.path())?;
+    let ctx = context_in(ctx, place.path())?;
     let settings = ctx.settings()?;
     let jobs = Store::new(&settings.workspace, &ctx.paths.root, false);
     let now = ctx.clock.timestamp();
@@ -98,7 +99,7 @@ fn job(ctx: &Context, name: &str) -> Result<Value> {
         delete_after_run: false,
         terms: Some(Terms {
             v: Terms::V,
-            policy: Some(cast_of(&ctx, &Terms::default())?.policy.snapshot()),
+            policy: Some(resolve(&ctx, &Terms::default())?.policy.snapshot()),
             timeout: Some(LIMIT),
             quiet: true,
             ..Terms::default()
@@ -106,7 +107,7 @@ fn job(ctx: &Context, name: &str) -> Result<Value> {
     };
     jobs.add(&job, made, None)?;
     let folder = Folder::new(jobs.folder(name)?);
-    let exit = scheduled(&ctx, settings, &jobs, job, Some(Path::new(demo::ALWAYS)))?;
+    let exit = run_if_due(&ctx, settings, &jobs, &job, Some(Path::new(demo::ALWAYS)))?;
     let last: Record = folder
         .records(1)?
         .pop()
@@ -114,8 +115,8 @@ fn job(ctx: &Context, name: &str) -> Result<Value> {
     Ok(json!({ "status": last.status, "outcome": last.outcome, "error": last.error }))
 }
 
-/// The world with all that is written to in `place`.
-fn world_in(ctx: &Context, place: &Path) -> Result<Context> {
+/// The context with all that is written to in `place`.
+fn context_in(ctx: &Context, place: &Path) -> Result<Context> {
     // The user's own profiles may be what the config names.
     let own = ctx.paths.profiles();
     if own.is_dir() {

@@ -18,12 +18,12 @@ use anyhow::Result;
 use std::time::Duration;
 
 /// Keeps the jobs of a run's model.
-pub(crate) struct Keeper {
+pub(crate) struct StoreScheduler {
     ctx: Context,
     settings: Settings,
 }
 
-impl Keeper {
+impl StoreScheduler {
     pub(crate) fn new(ctx: &Context, settings: &Settings) -> Self {
         let mut ctx = ctx.clone();
         // What goes on is the tool's to tell.
@@ -45,9 +45,10 @@ impl Keeper {
                 let parsed = Expression::parse(expression)
                     .map_err(|words| format!("`cron_expr`: {words}"))?;
                 let zone = match zone {
-                    Some(name) => {
-                        Some(time_zone::known(name).map_err(|error| format!("`tz`: {error:#}"))?)
-                    }
+                    Some(name) => Some(
+                        time_zone::validate_zone(name)
+                            .map_err(|error| format!("`tz`: {error:#}"))?,
+                    ),
                     None => {
                         time_zone::of_shell(&self.ctx, self.ctx.clock.timestamp(), &mut Vec::new())
                     }
@@ -69,18 +70,18 @@ impl Keeper {
     /// Bring the crontab up to date. What is in the way, for the model and whoever it tells.
     fn project(&self) -> Option<String> {
         let projected =
-            crontab_sync::project(&self.ctx, &self.settings, &self.store(), JobFilter::Known);
+            crontab_sync::write_crontab(&self.ctx, &self.settings, &self.store(), JobFilter::Known);
         projected.err().map(|error| format!("{error:#}"))
     }
 }
 
-impl Planner for Keeper {
+impl Planner for StoreScheduler {
     fn add(&self, plan: &Plan<'_>) -> Result<Planned, Failure> {
         let schedule = self.schedule(&plan.when)?;
         let now = self.ctx.clock.timestamp();
         let is_once = matches!(schedule, Schedule::At(_));
         let mut job = Job {
-            id: job_store::unused_id(&self.store()).map_err(|error| told(&error))?,
+            id: job_store::unused_id(&self.store()).map_err(|error| to_failure(&error))?,
             name: plan.name.clone(),
             enabled: true,
             schedule: Ok(schedule),
@@ -115,7 +116,7 @@ impl Planner for Keeper {
         match self
             .store()
             .add(&job, now, Some(MOST))
-            .map_err(|error| told(&error))?
+            .map_err(|error| to_failure(&error))?
         {
             Added::Done => {}
             Added::Full => return Err(full()),
@@ -132,7 +133,7 @@ impl Planner for Keeper {
 
     fn list(&self) -> Result<Vec<Listed>, Failure> {
         let now = self.ctx.clock.timestamp();
-        let jobs = self.store().jobs().map_err(|error| told(&error))?;
+        let jobs = self.store().jobs().map_err(|error| to_failure(&error))?;
         let mut jobs: Vec<_> = jobs
             .into_iter()
             .filter(|job| job.enabled)
@@ -163,13 +164,14 @@ impl Planner for Keeper {
 
     fn remove(&self, id: &str) -> Result<bool, Failure> {
         let store = self.store();
-        let Some(job) = store.job(id).map_err(|error| told(&error))? else {
+        let Some(job) = store.job(id).map_err(|error| to_failure(&error))? else {
             return Ok(false);
         };
-        if !store.remove(id).map_err(|error| told(&error))? {
+        if !store.remove(id).map_err(|error| to_failure(&error))? {
             return Ok(false);
         }
-        lifecycle::clear(&self.ctx, &self.settings, &store, &job).map_err(|error| told(&error))?;
+        lifecycle::clear(&self.ctx, &self.settings, &store, &job)
+            .map_err(|error| to_failure(&error))?;
         match self.project() {
             None => Ok(true),
             Some(why) => {
@@ -180,7 +182,7 @@ impl Planner for Keeper {
 }
 
 /// A failure of ours, without what the files say.
-fn told(error: &anyhow::Error) -> Failure {
+fn to_failure(error: &anyhow::Error) -> Failure {
     let outermost = error.to_string();
     format!(
         "the jobs cannot be used: {}",

@@ -53,6 +53,14 @@ pub(crate) fn length(time: SignedDuration) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
+/// A number of jobs.
+pub(crate) fn count_jobs(jobs: usize) -> String {
+    match jobs {
+        1 => "1 job".into(),
+        jobs => format!("{jobs} jobs"),
+    }
+}
+
 /// `text` on one line.
 pub(crate) fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")

@@ -25,7 +25,7 @@ fn of_variable(ctx: &Context) -> Option<(TimeZone, &str)> {
 }
 
 /// `name`, which is a zone's.
-pub(crate) fn known(name: &str) -> Result<String> {
+pub(crate) fn validate_zone(name: &str) -> Result<String> {
     match clock::named_zone(name) {
         Some(_) => Ok(name.to_owned()),
         None => {

@@ -1,0 +1,33 @@
+//! `cron run`: a job now, or those that are due.
+
+use crate::cli::cron::Run;
+use crate::error::Exit;
+use crate::ops::context::Context;
+use crate::ops::jobs::probe;
+use crate::ops::jobs::trigger::{self, StartMode};
+use anyhow::Result;
+
+pub(super) fn run(ctx: &Context, arguments: &Run) -> Result<Exit> {
+    let Run {
+        job,
+        as_cron,
+        scheduled,
+        due,
+        probe,
+        force: _,
+    } = arguments;
+    let word = job.as_deref().unwrap_or_default();
+    if *due {
+        return trigger::run_due(ctx);
+    }
+    if *probe {
+        ctx.terminal.print_json(&probe::probe(ctx, word)?)?;
+        return Ok(Exit::Answered);
+    }
+    let mode = match (scheduled, as_cron) {
+        (true, _) => StartMode::Scheduled,
+        (false, true) => StartMode::AsCron,
+        (false, false) => StartMode::Now,
+    };
+    trigger::run(ctx, word, mode)
+}

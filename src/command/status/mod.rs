@@ -1,0 +1,23 @@
+//! `nanobot status`: an overview on one screen, or with `--check` whether what is configured works.
+
+use crate::cli::status::Status as Arguments;
+use crate::error::Exit;
+use crate::ops::context::Context;
+use crate::ops::doctor::overview::Overview;
+use anyhow::Result;
+
+mod check;
+mod json;
+mod rows;
+
+pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
+    if arguments.check {
+        return check::run(ctx, arguments);
+    }
+    let overview = Overview::collect(ctx)?;
+    match arguments.json {
+        true => ctx.terminal.print_json(&json::object(ctx, &overview))?,
+        false => rows::print(ctx, &overview)?,
+    }
+    Ok(Exit::Answered)
+}

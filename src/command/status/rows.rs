@@ -1,0 +1,244 @@
+//! The overview as rows for people.
+
+use crate::cron::job::State;
+use crate::ledger::Totals;
+use crate::memory::last::Outcome;
+use crate::ops::context::Context;
+use crate::ops::doctor::jobs_summary::JobsSummary;
+use crate::ops::doctor::overview::{MemoryState, Overview, Scope};
+use crate::ops::doctor::unused_tools::{DAYS, UnusedTools};
+use crate::ops::jobs::time_format::{count_jobs, moment, one_line, until};
+use crate::ops::jobs::time_zone;
+use crate::ops::jobs::timing;
+use crate::ops::model::Endpoint;
+use crate::ops::toolset::may_write;
+use crate::policy::Sandbox;
+use crate::report::columns::hanging_indent;
+use crate::settings::Settings;
+use crate::sys::sandbox;
+use crate::sys::store::size_in_words;
+use crate::sys::terminal::{Page, harmless};
+use anyhow::Result;
+use console::Style;
+use jiff::Timestamp;
+
+/// A name, and what is said of it.
+type Row = (&'static str, String);
+
+/// Columns before what is said.
+const INDENT: usize = 11;
+/// Rows that stand out: something is wrong, or to be done.
+const LOUD: [&str; 3] = ["trouble", "failed", "next"];
+
+pub(super) fn print(ctx: &Context, overview: &Overview) -> Result<()> {
+    let Overview {
+        settings,
+        endpoint,
+        sessions,
+        memory,
+        jobs,
+        scope,
+        tools,
+        spent,
+        next_step,
+    } = overview;
+    let or_missing = |shown: String, exists: bool| match exists {
+        true => shown,
+        false => format!("{shown}, which is not there yet"),
+    };
+    let config = &ctx.paths.config;
+    let config = or_missing(ctx.paths.display(config), config.exists());
+    let workspace = &settings.workspace;
+    let workspace = or_missing(ctx.paths.display(workspace), workspace.is_dir());
+    let mut rows = vec![("config", config)];
+    rows.extend(endpoint_rows(endpoint));
+    rows.push(("workspace", workspace));
+    match scope {
+        Ok(scope) => rows.extend(scope_rows(ctx, scope)),
+        Err(error) => rows.push(("profile", format!("{error:#}"))),
+    }
+    rows.extend(tool_rows(tools));
+    rows.push(("sessions", sessions.to_string()));
+    rows.extend(memory_rows(memory));
+    rows.extend(jobs_rows(ctx, jobs));
+    rows.push(("spent", spent_in_words(settings, spent)));
+    rows.extend(next_step.clone().map(|step| ("next", step)));
+    show(ctx, &rows)
+}
+
+fn endpoint_rows(endpoint: &Result<Endpoint>) -> Vec<Row> {
+    match endpoint {
+        Ok(Endpoint { choice, wire }) => vec![
+            ("model", choice.model.clone()),
+            ("provider", choice.provider.clone()),
+            (
+                "key",
+                match wire.key.is_some() {
+                    true => choice.key_place.replace('`', ""),
+                    false => "none".into(),
+                },
+            ),
+        ],
+        Err(error) => vec![("model", format!("none can be asked: {error:#}"))],
+    }
+}
+
+fn memory_rows(memory: &MemoryState) -> Vec<Row> {
+    let MemoryState {
+        bytes,
+        tokens,
+        budget_tokens,
+        is_over_budget,
+        last_consolidation,
+        trouble,
+    } = memory;
+    let over = match is_over_budget {
+        true => "; that is over its budget, and the next consolidation is asked to tidy it",
+        false => "",
+    };
+    let size = size_in_words(*bytes as u64);
+    let made = match last_consolidation {
+        None => "never".into(),
+        Some(last) => {
+            let outcome = match last.outcome {
+                Outcome::New => "",
+                Outcome::Same => "; the memory stayed as it was",
+                Outcome::Aside => "; the new text is kept aside",
+                Outcome::Raw => "; the history has its messages as they are",
+            };
+            format!("{}, of {}{outcome}", last.time, last.session)
+        }
+    };
+    let mut rows = vec![
+        (
+            "memory",
+            format!("{size}, some {tokens} of {budget_tokens} tokens{over}"),
+        ),
+        ("made", made),
+    ];
+    let trouble = trouble.as_ref();
+    rows.extend(
+        trouble.map(|words| ("trouble", format!("the last consolidation failed: {words}"))),
+    );
+    rows
+}
+
+fn scope_rows(ctx: &Context, scope: &Scope) -> [Row; 2] {
+    let place = ctx.paths.display(&scope.policy.reach.directory);
+    let directory = match may_write(&scope.policy) {
+        true => format!("{place}, which may be changed"),
+        false => format!("{place}, read only without `--write`"),
+    };
+    let commands = match (scope.policy.sandbox, sandbox::available()) {
+        (Sandbox::Off, _) => "commands are not contained".into(),
+        (_, Ok(())) => "commands run in the sandbox".into(),
+        (_, Err(lack)) => format!("commands are refused: {lack}"),
+    };
+    let profile = format!("{}; {commands}", scope.profile);
+    [("directory", directory), ("profile", profile)]
+}
+
+fn tool_rows(tools: &UnusedTools) -> Vec<Row> {
+    let mut rows = Vec::new();
+    if !tools.servers.is_empty() {
+        rows.push(("servers", tools.servers.join(", ")));
+    }
+    // Those that come with the program are no news.
+    if tools.summary.own > 0 {
+        rows.push(("skills", tools.summary.describe()));
+    }
+    let (servers, skills) = tools.unused();
+    let servers = servers
+        .into_iter()
+        .map(|name| match tools.tokens.get(name) {
+            Some(tokens) => format!("the server {name} ({tokens} tokens of each request)"),
+            None => format!("the server {name}"),
+        });
+    let skills = skills.into_iter().map(|name| format!("the skill {name}"));
+    let unused: Vec<String> = servers.chain(skills).collect();
+    if !unused.is_empty() {
+        let words = format!(
+            "in {DAYS} days and {} runs: {}",
+            tools.runs,
+            unused.join(", ")
+        );
+        rows.push(("unused", words));
+    }
+    rows
+}
+
+fn jobs_rows(ctx: &Context, summary: &JobsSummary) -> Vec<Row> {
+    let now = time_zone::now(ctx);
+    let when = |time: Timestamp| {
+        let away = until(time, now.timestamp());
+        format!("{} ({away})", moment(time, &now))
+    };
+    let jobs = match &summary.jobs {
+        Err(error) => format!("{error:#}"),
+        Ok(jobs) if jobs.is_empty() => "no jobs".into(),
+        Ok(jobs) => {
+            let next = match &summary.next {
+                Some((job, time)) => format!("next `{}` {}", one_line(&job.name), when(*time)),
+                None => "none of them runs".into(),
+            };
+            match jobs.len() - summary.enabled() {
+                0 => format!("{}, {next}", count_jobs(jobs.len())),
+                off => format!("{}, {off} disabled, {next}", count_jobs(jobs.len())),
+            }
+        }
+    };
+    let mut rows = vec![("cron", jobs)];
+    rows.extend(summary.failed.as_ref().map(|job| {
+        let State {
+            last_run,
+            last_error,
+            ..
+        } = &job.state;
+        let time = last_run.map_or_else(String::new, |time| format!(", {}", moment(time, &now)));
+        let error = last_error.as_deref().unwrap_or("nobody wrote down why");
+        let name = one_line(&job.name);
+        ("failed", format!("`{name}`{time}: {}", one_line(error)))
+    }));
+    let heartbeat = match &summary.heartbeat {
+        None => "off".into(),
+        Some((job, next)) => {
+            let next = next.map_or_else(|| "never".into(), when);
+            format!("{}, next {next}", timing::describe_schedule(ctx, job))
+        }
+    };
+    rows.push(("heartbeat", heartbeat));
+    rows
+}
+
+/// What this day and this month have cost.
+fn spent_in_words(settings: &Settings, spent: &Totals) -> String {
+    let part = |spent: f64, limit: Option<f64>| match limit {
+        Some(limit) => format!("${spent:.2} of ${limit:.2}"),
+        None => format!("${spent:.2}"),
+    };
+    let budget = &settings.budget;
+    format!(
+        "{} today, {} this month",
+        part(spent.daily, budget.daily),
+        part(spent.monthly, budget.monthly)
+    )
+}
+
+/// A row for each; on a terminal no wider than that.
+fn show(ctx: &Context, rows: &[(&str, String)]) -> Result<()> {
+    let mut page = Page::on(ctx.terminal);
+    for (name, words) in rows {
+        let is_loud = LOUD.contains(name);
+        let style = if is_loud {
+            Style::new().yellow()
+        } else {
+            Style::new().bold()
+        };
+        let words = harmless(words);
+        page.paint(name, &style)?;
+        let head = format!("{name:INDENT$}");
+        let row = hanging_indent(&head, &words, ctx.terminal.width());
+        page.put(&format!("{}\n", &row[name.len()..]))?;
+    }
+    page.end()
+}

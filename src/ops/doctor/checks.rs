@@ -1,0 +1,92 @@
+//! `status --check`: whether what is configured works. Each check is a row of a table, a function from what is there to what
+//! it found; all are asked, whatever the others say. The provider is asked beside them, since it takes the longest.
+
+use super::check::{CheckContext, CheckResult, Level};
+use super::{crontab_checks as crontab, job_checks as jobs, probe_check, run_checks as run};
+use crate::ops::context::Context;
+use crate::ops::jobs::{crontab_sync, job_store};
+use crate::sys::signal;
+use anyhow::{Context as _, Result};
+
+/// Looks, and says what it found.
+type Check = fn(&CheckContext) -> Vec<CheckResult>;
+
+/// The checks, in the order in which they are told: the first causes first.
+const CHECKS: &[(&str, Check)] = &[
+    ("config", run::config),
+    ("places", run::places),
+    ("others", run::others),
+    ("sessions", run::sessions),
+    ("memory", run::memory),
+    ("trust", run::trust),
+    ("skills", run::skills),
+    ("sandbox", run::sandbox),
+    ("provider", run::provider),
+    ("servers", run::servers),
+    ("completions", run::completions),
+    ("gateway", run::gateway),
+    ("jobs", jobs::jobs),
+    ("schedules", jobs::schedules),
+];
+
+/// Those of the crontab and of what it starts.
+const OF_CRONTAB: &[(&str, Check)] = &[
+    ("crontab", crontab::crontab),
+    ("lines", crontab::lines),
+    ("program", crontab::program),
+    ("cron", crontab::daemon),
+    ("variables", crontab::variables),
+    ("keys", jobs::keys),
+    ("probe", probe_check::probe),
+];
+
+/// And how it went so far.
+const AFTERWARDS: &[(&str, Check)] = &[("runs", jobs::runs), ("delivery", jobs::delivery)];
+
+/// The one that waits for a server.
+const SLOW: &str = "provider";
+
+/// Runs all checks. `report` gets the name of each and what it found.
+pub(crate) fn run_all(
+    ctx: &Context,
+    offline: bool,
+    no_crontab: bool,
+    report: &mut dyn FnMut(&str, Vec<CheckResult>) -> Result<()>,
+) -> Result<()> {
+    signal::arm(None).context("wait for signals")?;
+    let settings = match ctx.settings() {
+        Ok(settings) => settings,
+        // Without it there is nothing else to look at.
+        Err(error) => {
+            return report("config", vec![CheckResult::of_error(Level::Failed, &error)]);
+        }
+    };
+    let store = job_store::open(ctx, &settings);
+    let look = CheckContext {
+        ctx,
+        settings: &settings,
+        store: &store,
+        jobs: store.jobs(),
+        lines: crontab_sync::lines(ctx, &settings),
+        offline,
+    };
+    let of_crontab = if no_crontab { &[] } else { OF_CRONTAB };
+    std::thread::scope(|scope| {
+        let mut slow = Some(scope.spawn(|| run::provider(&look)));
+        for (name, check) in [CHECKS, of_crontab, AFTERWARDS].concat() {
+            let waited = slow.take_if(|_| name == SLOW);
+            let results = match waited {
+                Some(thread) => thread.join().expect("a check does not panic"),
+                None => check(&look),
+            };
+            signal::check()?;
+            report(name, results)?;
+        }
+        anyhow::Ok(())
+    })?;
+    if no_crontab {
+        let words = "left out, with what it starts (--no-crontab)";
+        report("crontab", vec![CheckResult::ok(words)])?;
+    }
+    Ok(())
+}

@@ -1,0 +1,221 @@
+//! Checks of jobs: the job file, their times, whom they ask, how they last went, and where their answers go.
+
+use super::check::{CheckContext, CheckResult, Level, job_label, job_labels};
+use crate::cron::job::{Job, State};
+use crate::cron::record::{Folder, Outcome};
+use crate::cron::store::is_plain;
+use crate::error::Exit;
+use crate::ops::jobs::cron_environment;
+use crate::ops::jobs::crontab_sync::{self, CronLineContext};
+use crate::ops::jobs::job_notices;
+use crate::ops::jobs::job_status;
+use crate::ops::jobs::resolved_job;
+use crate::ops::jobs::time_format::{count_jobs, moment, one_line};
+use crate::ops::jobs::time_zone;
+use crate::sys::process;
+use anyhow::Result;
+use jiff::Timestamp;
+use std::collections::BTreeSet;
+
+/// Records that are looked through for the last run.
+const RECORDS_CHECKED: usize = 100;
+
+/// Whether the job file can be read.
+pub(crate) fn jobs(look: &CheckContext) -> Vec<CheckResult> {
+    let orphans = crontab_sync::orphans(look.store, look.lines.as_deref().unwrap_or_default());
+    let finding = match &look.jobs {
+        Err(error) => CheckResult::of_error(Level::Failed, error),
+        Ok(_) if !orphans.is_empty() => CheckResult {
+            jobs: orphans.clone(),
+            ..CheckResult::failed(crontab_sync::missing_file_message(&orphans)).exit(Exit::Config)
+        }
+        .hint(format!(
+            "put `{}` back; or `nanobot cron remove ID …`, which lets them go",
+            look.ctx.paths.display(look.store.file())
+        )),
+        Ok(jobs) if jobs.is_empty() => CheckResult::ok("no jobs"),
+        Ok(jobs) => {
+            let file = look.ctx.paths.display(look.store.file());
+            match look.enabled().count() {
+                all if all == jobs.len() => {
+                    CheckResult::ok(format!("{} in `{file}`", count_jobs(all)))
+                }
+                some => CheckResult::ok(format!(
+                    "{} in `{file}`, {some} of them enabled",
+                    count_jobs(jobs.len())
+                )),
+            }
+        }
+    };
+    let told = look
+        .all()
+        .iter()
+        .filter_map(|job| Some((job, job_status::tampered_notice(job)?)));
+    let told = told.map(|(job, words)| CheckResult::failed(words).about([job]));
+    // What cannot be read is told above.
+    let odd = look.store.oddities().unwrap_or_default();
+    let odd = odd.into_iter().map(CheckResult::warn);
+    std::iter::once(finding).chain(told).chain(odd).collect()
+}
+
+/// Whether every job has times, and can stand in a crontab.
+pub(crate) fn schedules(look: &CheckContext) -> Vec<CheckResult> {
+    let line_context = match CronLineContext::of(look.ctx, look.settings, look.all()) {
+        Ok(line_context) => line_context,
+        Err(error) => return vec![CheckResult::of_error(Level::Failed, &error)],
+    };
+    let mut findings = Vec::new();
+    let mut lost = BTreeSet::new();
+    for job in look.enabled() {
+        match crontab_sync::lines_of(look.ctx, &line_context, job) {
+            Ok((_, left_out)) => lost.extend(left_out),
+            Err(why) => {
+                let level = match job.terms {
+                    Some(_) => Level::Failed,
+                    // It is the other program's to run.
+                    None => Level::Warn,
+                };
+                let words = format!("{} never runs: {why}", job_label(job));
+                let hint = format!("`nanobot cron edit {}`, or `nanobot cron disable`", job.id);
+                let finding = CheckResult::new(level, words).exit(Exit::Config);
+                findings.push(finding.hint(hint).about([job]));
+            }
+        }
+    }
+    if !lost.is_empty() {
+        let lost: Vec<String> = lost.into_iter().collect();
+        findings.push(
+            CheckResult::warn(format!(
+                "the PATH of cron's runs has no room for {}",
+                lost.join(", ")
+            ))
+            .hint("absolute paths in the commands of jobs"),
+        );
+    }
+    if findings.is_empty() && look.enabled().next().is_some() {
+        findings.push(CheckResult::ok("every job has its times"));
+    }
+    findings
+}
+
+/// Whether every job has somebody to ask when cron starts it.
+pub(crate) fn keys(look: &CheckContext) -> Vec<CheckResult> {
+    // What is the same for several jobs is told once.
+    let mut odd: Vec<(CheckResult, Vec<&Job>)> = Vec::new();
+    for job in look.enabled() {
+        let Some(finding) = key(look, job) else {
+            continue;
+        };
+        let mut others = odd.iter_mut();
+        match others.find(|(other, _)| other.words == finding.words) {
+            Some((_, jobs)) => jobs.push(job),
+            None => odd.push((finding, vec![job])),
+        }
+    }
+    if odd.is_empty() && look.enabled().next().is_some() {
+        return vec![CheckResult::ok("every job has somebody to ask")];
+    }
+    let told = odd.into_iter().map(|(finding, jobs)| {
+        let words = format!("{}: {}", job_labels(jobs.iter().copied()), finding.words);
+        CheckResult { words, ..finding }.about(jobs)
+    });
+    told.collect()
+}
+
+/// What is the matter with the key of `job`.
+fn key(look: &CheckContext, job: &Job) -> Option<CheckResult> {
+    let terms = job.terms.clone().unwrap_or_default();
+    let given = match resolved_job::resolve(look.ctx, &terms) {
+        Ok(given) => given,
+        Err(error) => return Some(CheckResult::of_error(Level::Failed, &error)),
+    };
+    let mismatch = cron_environment::endpoint_mismatch(look.ctx, job, &given)?;
+    let level = match mismatch.fails {
+        true => Level::Failed,
+        false => Level::Warn,
+    };
+    Some(CheckResult {
+        hint: mismatch.fix,
+        ..CheckResult::new(level, mismatch.message).exit(Exit::Config)
+    })
+}
+
+/// How the jobs last went.
+pub(crate) fn runs(look: &CheckContext) -> Vec<CheckResult> {
+    let mut findings = Vec::new();
+    for job in look.all().iter().filter(|job| job.enabled || job.is_once()) {
+        match last_run(look, job) {
+            Ok(None) => {}
+            Ok(Some(words)) => {
+                let hint = format!("`nanobot cron logs {}`", job.id);
+                let words = format!("{} {words}", job_label(job));
+                findings.push(CheckResult::warn(words).hint(hint).about([job]));
+            }
+            Err(error) => findings.push(CheckResult::of_error(Level::Failed, &error).about([job])),
+        }
+    }
+    if findings.is_empty() && !look.all().is_empty() {
+        findings.push(CheckResult::ok("no job failed when it last ran"));
+    }
+    findings
+}
+
+/// What was wrong with the last run of `job`, in words that follow its name.
+fn last_run(look: &CheckContext, job: &Job) -> Result<Option<String>> {
+    let now = time_zone::now(look.ctx);
+    let time = |text: &str| match text.parse::<Timestamp>() {
+        Ok(time) => moment(time, &now),
+        Err(_) => text.to_owned(),
+    };
+    if !is_plain(&job.id) {
+        return Ok(None);
+    }
+    let folder = Folder::new(look.store.folder(&job.id)?);
+    if let Some(started) = folder.stamps()?.started {
+        if process::is_alive(started.pid) {
+            return Ok(None);
+        }
+        let at = Timestamp::from_millisecond(started.at_ms).unwrap_or_default();
+        return Ok(Some(format!(
+            "was cut off: its run began {}, and nobody knows how it ended",
+            moment(at, &now)
+        )));
+    }
+    let mut records = folder.records(RECORDS_CHECKED)?;
+    records.retain(|record| record.outcome.is_run() || record.outcome == Outcome::Missed);
+    let Some(last) = records.pop() else {
+        let State {
+            last_run,
+            last_status,
+            last_error,
+            ..
+        } = &job.state;
+        let failed = last_status.as_deref() == Some("error");
+        return Ok(last_run.filter(|_| failed).map(|time| {
+            let why = last_error.as_deref().unwrap_or("nobody wrote down why");
+            format!(
+                "failed elsewhere, {}: {}",
+                moment(time, &now),
+                one_line(why)
+            )
+        }));
+    };
+    let why = || one_line(last.error.as_deref().unwrap_or(&last.cause));
+    Ok(match last.outcome {
+        Outcome::Failed => Some(format!("failed, {}: {}", time(&last.start), why())),
+        Outcome::Unknown => Some(format!("was cut off, {}: {}", time(&last.start), why())),
+        Outcome::Missed => {
+            let slot = last.slot.as_deref().unwrap_or(&last.start);
+            Some(format!("missed its time, {}", time(slot)))
+        }
+        _ => None,
+    })
+}
+
+/// Whether this version can deliver what the jobs answer.
+pub(crate) fn delivery(look: &CheckContext) -> Vec<CheckResult> {
+    let words = |job| Some((job, job_notices::unsupported_channel(job)?));
+    let told = look.enabled().filter_map(words);
+    told.map(|(job, words)| CheckResult::warn(words).about([job]))
+        .collect()
+}

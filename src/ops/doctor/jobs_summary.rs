@@ -1,0 +1,57 @@
+//! The jobs at a glance.
+
+use crate::cron::job::{HEARTBEAT, Job};
+use crate::ops::context::Context;
+use crate::ops::jobs::job_store;
+use crate::ops::jobs::time_format::one_line;
+use crate::ops::jobs::timing;
+use crate::settings::Settings;
+use anyhow::Result;
+use jiff::Timestamp;
+
+/// The jobs at a glance.
+pub(crate) struct JobsSummary {
+    /// Without the heartbeat.
+    pub(crate) jobs: Result<Vec<Job>>,
+    /// The one that runs next, and when.
+    pub(crate) next: Option<(Job, Timestamp)>,
+    /// Its job, and when it runs next.
+    pub(crate) heartbeat: Option<(Job, Option<Timestamp>)>,
+    /// The one that failed last.
+    pub(crate) failed: Option<Job>,
+}
+
+impl JobsSummary {
+    pub(crate) fn of(ctx: &Context, settings: &Settings) -> Self {
+        let mut jobs = job_store::open(ctx, settings).jobs();
+        let mut all = jobs.as_deref().unwrap_or_default().to_vec();
+        let now = ctx.clock.timestamp();
+        let coming = |job: &Job| timing::upcoming_runs(ctx, job, now, 1).pop();
+        let beats = all.pop_if(|job| job.id == HEARTBEAT);
+        if let Ok(jobs) = &mut jobs {
+            jobs.clone_from(&all);
+        }
+        let next = all.iter().filter(|job| job.enabled);
+        let next = next.filter_map(|job| Some((job.clone(), coming(job)?)));
+        let failed = all
+            .iter()
+            .filter(|job| job.state.last_status.as_deref() == Some("error"));
+        Self {
+            next: next.min_by_key(|(_, time)| *time),
+            failed: failed.max_by_key(|job| job.state.last_run).cloned(),
+            heartbeat: beats.map(|job| (job.clone(), coming(&job))),
+            jobs,
+        }
+    }
+
+    pub(crate) fn enabled(&self) -> usize {
+        let jobs = self.jobs.as_deref().unwrap_or_default();
+        jobs.iter().filter(|job| job.enabled).count()
+    }
+
+    /// What is to be done about the job that failed last.
+    pub(crate) fn next_step(&self) -> Option<String> {
+        let failed = self.failed.as_ref()?;
+        Some(format!("nanobot cron logs {}", one_line(&failed.id)))
+    }
+}

@@ -1,0 +1,110 @@
+//! `nanobot status`: what is configured, what was spent, how the memory is, and what cron does next.
+
+use crate::error::hint_of;
+use crate::ledger::{Ledger, Totals};
+use crate::memory::Memory;
+use crate::memory::last::Last;
+use crate::memory::request::{self, LETTERS};
+use crate::ops::context::Context;
+use crate::ops::doctor::jobs_summary::JobsSummary;
+use crate::ops::doctor::unused_tools::UnusedTools;
+use crate::ops::model::{self, Endpoint};
+use crate::ops::permissions::{self, Grants};
+use crate::policy::Policy;
+use crate::session;
+use crate::settings::Settings;
+use crate::sys::paths::Real;
+use anyhow::Result;
+
+/// What a run from here may do.
+pub(crate) struct Scope {
+    pub(crate) profile: String,
+    pub(crate) policy: Policy,
+}
+
+impl Scope {
+    fn of(ctx: &Context, settings: &Settings) -> Result<Self> {
+        let grants = Grants::default();
+        let profile = permissions::profile(ctx, &grants, settings)?;
+        let home = Real::default().of(&permissions::absolute(&settings.workspace));
+        let policy = permissions::policy(ctx, &grants, settings, &profile, &home)?;
+        Ok(Self {
+            profile: profile.name,
+            policy,
+        })
+    }
+}
+
+/// The state of the memory.
+pub(crate) struct MemoryState {
+    pub(crate) bytes: usize,
+    pub(crate) tokens: usize,
+    pub(crate) budget_tokens: usize,
+    pub(crate) is_over_budget: bool,
+    pub(crate) last_consolidation: Option<Last>,
+    /// Why the last consolidation failed.
+    pub(crate) trouble: Option<String>,
+}
+
+impl MemoryState {
+    fn read(ctx: &Context, settings: &Settings) -> Result<Self> {
+        let memory = Memory::new(&settings.workspace, &ctx.clock);
+        let bytes = memory.read()?.unwrap_or_default();
+        let text = String::from_utf8_lossy(&bytes);
+        let budget_tokens = settings.memory.budget;
+        Ok(Self {
+            bytes: bytes.len(),
+            tokens: text.chars().count().div_ceil(LETTERS),
+            budget_tokens,
+            is_over_budget: request::is_over(&text, budget_tokens),
+            last_consolidation: memory.last()?,
+            trouble: memory.trouble()?,
+        })
+    }
+}
+
+/// All that `nanobot status` tells.
+pub(crate) struct Overview {
+    pub(crate) settings: Settings,
+    /// Who would be asked.
+    pub(crate) endpoint: Result<Endpoint>,
+    pub(crate) sessions: usize,
+    pub(crate) memory: MemoryState,
+    pub(crate) jobs: JobsSummary,
+    pub(crate) scope: Result<Scope>,
+    pub(crate) tools: UnusedTools,
+    pub(crate) spent: Totals,
+    /// What is to be done next.
+    pub(crate) next_step: Option<String>,
+}
+
+impl Overview {
+    pub(crate) fn collect(ctx: &Context) -> Result<Self> {
+        let settings = ctx.settings()?;
+        let endpoint = model::resolve_endpoint(ctx, &settings, &settings.asked[0], true, true);
+        let sessions = session::list(&ctx.session_place(&settings)?)?
+            .sessions
+            .len();
+        let memory = MemoryState::read(ctx, &settings)?;
+        let jobs = JobsSummary::of(ctx, &settings);
+        let scope = Scope::of(ctx, &settings);
+        let tools = UnusedTools::of(ctx, &settings)?;
+        let ledger = Ledger::new(&ctx.paths.root, &ctx.clock);
+        let spent = ledger.spent()?.unwrap_or_default();
+        let next_step = match &endpoint {
+            Err(error) => hint_of(error).map(str::to_owned),
+            Ok(_) => jobs.next_step(),
+        };
+        Ok(Self {
+            settings,
+            endpoint,
+            sessions,
+            memory,
+            jobs,
+            scope,
+            tools,
+            spent,
+            next_step,
+        })
+    }
+}

@@ -1,0 +1,164 @@
+//! The check that runs a made-up job as a line of the crontab would be run.
+
+use super::check::{CheckContext, CheckResult, Level};
+use crate::cron::job::{Delivery, Job, State, Terms};
+use crate::error::Exit;
+use crate::ops::context::Context;
+use crate::ops::jobs::cron_environment;
+use crate::ops::jobs::crontab_sync;
+use crate::ops::jobs::resolved_job;
+use crate::ops::jobs::time_format::{length, one_line};
+use crate::ops::permissions;
+use crate::shell_quote::quoted;
+use crate::sys::process::{self, Spec};
+use anyhow::Result;
+use jiff::SignedDuration;
+use serde_json::Value;
+use std::path::Path;
+use std::time::Duration;
+
+/// The id of the made-up job.
+pub(super) const PROBE_JOB: &str = "probe";
+/// How long it may take, with the key's command.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(100);
+/// Bytes that are kept of what it says.
+const OUTPUT_LIMIT_BYTES: usize = 64 << 10;
+
+/// Run a made-up job as a line of the crontab would be run.
+pub(crate) fn probe(look: &CheckContext) -> Vec<CheckResult> {
+    let mut findings = match run_probe(look) {
+        Ok(findings) => findings,
+        Err(error) => vec![CheckResult::of_error(Level::Failed, &error)],
+    };
+    // Nobody is worse for it yet.
+    let is_needed = look.needs_cron();
+    let failed = findings
+        .iter_mut()
+        .filter(|finding| finding.level == Level::Failed);
+    failed
+        .filter(|_| !is_needed)
+        .for_each(|finding| finding.level = Level::Warn);
+    findings
+}
+
+fn run_probe(look: &CheckContext) -> Result<Vec<CheckResult>> {
+    let CheckContext { ctx, settings, .. } = look;
+    let (command, env) = crontab_sync::as_cron(ctx, settings, &probe_job(ctx))?;
+    let begun = ctx.clock.timestamp();
+    let (finished, said) = process::run_split_stderr(&Spec {
+        program: "/bin/sh".into(),
+        arguments: vec!["-c".into(), format!("{command} --probe")],
+        directory: ctx.paths.home.clone(),
+        env,
+        timeout: PROBE_TIMEOUT,
+        keep: OUTPUT_LIMIT_BYTES,
+        fence: None,
+        input: None,
+    })?;
+    if let Some(stop) = finished.stopped {
+        return Err(stop.into());
+    }
+    let took = ctx.clock.timestamp().duration_since(begun);
+    let found: Option<Value> = serde_json::from_slice(&finished.head).ok();
+    let Some(found) = found else {
+        let said = [said, finished.head].concat();
+        let said = one_line(&String::from_utf8_lossy(&said));
+        let how = match finished.status {
+            None => format!("did not end within {} seconds", PROBE_TIMEOUT.as_secs()),
+            Some(status) => format!("failed ({status})"),
+        };
+        let words = format!("a job that cron starts {how}: {said}");
+        let hint = format!(
+            "`cd; {} /bin/sh -c {}`",
+            cron_env(&ctx.paths.home),
+            quoted(&command)
+        );
+        return Ok(vec![CheckResult::failed(words).hint(hint)]);
+    };
+    let mut findings = evaluate(&found, took);
+    // Seen from here there is more to say of it.
+    if found["model"]["error"].is_string()
+        && let Ok(given) = resolved_job::resolve(ctx, &Terms::default())
+        && let Some(mismatch) = cron_environment::endpoint_mismatch(ctx, &probe_job(ctx), &given)
+        && mismatch.fix.is_some()
+    {
+        findings[0] = CheckResult {
+            hint: mismatch.fix,
+            ..CheckResult::failed(mismatch.message).exit(Exit::Config)
+        };
+    }
+    Ok(findings)
+}
+
+/// What a shell has to say before a command to run it as cron does.
+fn cron_env(home: &Path) -> String {
+    format!(
+        "env -i HOME={} PATH=/usr/bin:/bin",
+        quoted(&home.display().to_string())
+    )
+}
+
+/// A job whose line is that of any other.
+fn probe_job(ctx: &Context) -> Job {
+    Job {
+        id: PROBE_JOB.into(),
+        name: PROBE_JOB.into(),
+        enabled: true,
+        schedule: Err("it is made up".into()),
+        message: String::new(),
+        delivery: Delivery::default(),
+        session: None,
+        created: ctx.clock.timestamp(),
+        state: State::default(),
+        delete_after_run: false,
+        terms: Some(Terms {
+            config: ctx.config.as_deref().map(permissions::absolute),
+            ..Terms::default()
+        }),
+    }
+}
+
+/// What the probe's findings mean.
+fn evaluate(found: &Value, took: SignedDuration) -> Vec<CheckResult> {
+    let mut findings = Vec::new();
+    for (part, what) in [
+        ("model", "a job that cron starts has nobody to ask"),
+        ("sandbox", "a job that cron starts may not begin"),
+        ("run", "a job that cron starts fails"),
+    ] {
+        let Some(error) = found[part]["error"].as_str() else {
+            continue;
+        };
+        let status = found[part]["status"]
+            .as_i64()
+            .and_then(|code| code.try_into().ok());
+        let exit = status.map_or(Exit::Failed, Exit::of_code);
+        let finding = CheckResult::failed(format!("{what}: {error}")).exit(exit);
+        findings.push(match found[part]["hint"].as_str() {
+            Some(hint) => finding.hint(hint),
+            None => finding,
+        });
+    }
+    if let Some(lack) = found["sandbox"]["lack"].as_str() {
+        let words = format!("jobs can run no commands, since here is no sandbox: {lack}");
+        findings.push(CheckResult::warn(words));
+    }
+    if findings
+        .iter()
+        .all(|finding| finding.level != Level::Failed)
+    {
+        let model = &found["model"];
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let key = match model["key"].as_str() {
+            Some(place) => format!("key from {place}"),
+            None => "no key".into(),
+        };
+        findings.push(CheckResult::ok(format!(
+            "a job ran in cron's environment, in {}, by the built-in demo; a real one asks `{}` of {}, {key}",
+            length(took),
+            text(&model["model"]),
+            text(&model["provider"]),
+        )));
+    }
+    findings
+}

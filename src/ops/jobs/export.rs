@@ -1,0 +1,242 @@
+//! The jobs as files for other schedulers.
+
+use crate::cron::export::{File, MARK, Planned, Site, crontab, kubernetes, systemd};
+use crate::cron::job::Job;
+use crate::cron::store::is_plain;
+use crate::error::{Exit, fail_hint};
+use crate::ops::context::Context;
+use crate::ops::jobs::crontab_sync::{self, CronLineContext};
+use crate::ops::jobs::job_store;
+use crate::ops::jobs::timing;
+use crate::provider::registry::entry;
+use crate::settings::Settings;
+use crate::shell_quote::quoted;
+use crate::sys::{clock, store as files};
+use anyhow::{Context as _, Result};
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+/// Other users' programs read them, and there is no secret in them.
+const MODE: u32 = 0o644;
+
+/// The scheduler that the jobs are for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ExportFormat {
+    Systemd,
+    Kubernetes,
+    Crontab,
+}
+
+/// The files that were made of some jobs.
+pub(crate) struct ExportedJobs {
+    pub(crate) files: Vec<File>,
+    /// A job cannot be exported, which was reported.
+    pub(crate) has_failed: bool,
+}
+
+/// Makes the files for the jobs that `words` name; for all that are enabled where there are none. `image` is that of
+/// Kubernetes' containers.
+pub(crate) fn export(
+    ctx: &Context,
+    words: &[String],
+    format: ExportFormat,
+    image: &str,
+) -> Result<ExportedJobs> {
+    let settings = ctx.settings()?;
+    let jobs = jobs(ctx, &settings, words)?;
+    let mut has_failed = false;
+    let mut fail = |cause: &str| {
+        has_failed = true;
+        ctx.terminal.fail(cause);
+    };
+    let line_context = CronLineContext::of(ctx, &settings, &jobs)?;
+    let (keys, asks_command) = keys(&settings);
+    let (system, system_name) = clock::system_zone(&ctx.env);
+    let site = Site {
+        home: &line_context.home,
+        root: &ctx.paths.root,
+        root_is_named: line_context.root.is_some(),
+        path: line_context.path.as_deref(),
+        program: &line_context.program,
+        workspace: &line_context.workspace,
+        keys: &keys,
+        asks_command,
+        system: &system,
+        system_name: system_name.as_deref(),
+        now: ctx.clock.timestamp(),
+    };
+    let (mut made, mut lines, mut left_out) = (Vec::new(), Vec::new(), Vec::new());
+    for job in &jobs {
+        let exported = planned(ctx, &line_context, job, |planned| {
+            match format {
+                ExportFormat::Systemd => made.extend(systemd::files(&site, planned)?),
+                ExportFormat::Kubernetes => made.push(kubernetes::file(&site, planned, image)?),
+                ExportFormat::Crontab => {
+                    let (more, missing) = crontab_sync::lines_of(ctx, &line_context, job)?;
+                    lines.extend(more);
+                    left_out = missing;
+                }
+            }
+            Ok(())
+        });
+        if let Err(why) = exported {
+            let name = quoted(&job.name);
+            fail(&format!("the job {name} cannot be exported: {why}"));
+        }
+    }
+    match format {
+        ExportFormat::Kubernetes if !made.is_empty() => made.insert(0, kubernetes::shared(&site)),
+        ExportFormat::Crontab if !lines.is_empty() => {
+            match crontab::file(&line_context.workspace, &lines) {
+                Ok(file) => made.push(file),
+                Err(why) => fail(&why),
+            }
+        }
+        _ => {}
+    }
+    if !left_out.is_empty() {
+        ctx.notice(&format!(
+            "the PATH of cron's runs lacks {}",
+            left_out.join(", ")
+        ));
+    }
+    Ok(ExportedJobs {
+        files: made,
+        has_failed,
+    })
+}
+
+/// The jobs that `words` name; all that are enabled where there are none.
+fn jobs(ctx: &Context, settings: &Settings, words: &[String]) -> Result<Vec<Job>> {
+    let store = job_store::open(ctx, settings);
+    let mut jobs: Vec<Job> = Vec::new();
+    if words.is_empty() {
+        jobs.extend(store.jobs()?.into_iter().filter(|job| job.enabled));
+    }
+    for word in words {
+        let job = job_store::find(&store, word)?;
+        if !job.enabled {
+            ctx.notice(&format!(
+                "{} is disabled: its runs do nothing until `nanobot cron enable {}`",
+                quoted(&job.name),
+                quoted(&job.id)
+            ));
+        }
+        if jobs.iter().all(|known| known.id != job.id) {
+            jobs.push(job);
+        }
+    }
+    if jobs.is_empty() {
+        return Err(fail_hint(
+            Exit::NoInput,
+            "there is no job that is enabled",
+            "nanobot cron add",
+        ));
+    }
+    Ok(jobs)
+}
+
+/// The variables of the keys that runs may need, and whether a command gives one.
+fn keys(settings: &Settings) -> (Vec<&'static str>, bool) {
+    let blocks = settings.providers.iter();
+    let used = blocks.filter(|(_, block)| {
+        block.api_key.is_some() || block.api_key_file.is_some() || block.api_base.is_some()
+    });
+    let asked = settings.asked.iter().map(|asked| asked.provider.as_str());
+    let names = used.map(|(name, _)| name.as_str()).chain(asked);
+    let mut keys: Vec<&'static str> = names
+        .filter_map(|name| entry(name)?.key_variables.first().copied())
+        .collect();
+    keys.sort_unstable();
+    keys.dedup();
+    let mut blocks = settings.providers.values();
+    (keys, blocks.any(|block| block.api_key_command.is_some()))
+}
+
+/// Do `work` with a job that has times.
+///
+/// # Errors
+/// In words, why it has none, or why the work cannot be done.
+fn planned(
+    ctx: &Context,
+    line_context: &CronLineContext,
+    job: &Job,
+    work: impl FnOnce(&Planned) -> Result<(), String>,
+) -> Result<(), String> {
+    if !is_plain(&job.id) {
+        return Err("its id is no word of letters, digits, `_` and `-`".into());
+    }
+    let (schedule, zone) = timing::effective_schedule(ctx, job)?;
+    let config = crontab_sync::config_of(ctx, job);
+    work(&Planned {
+        job,
+        schedule,
+        zone: &zone,
+        config: config.as_deref(),
+        workspace: line_context.workspace_for(&config),
+    })
+}
+
+/// Writes the files into `directory`, but over no file of others. The paths that were written.
+pub(crate) fn write(
+    ctx: &Context,
+    directory: &Path,
+    exported: &mut ExportedJobs,
+) -> Result<Vec<PathBuf>> {
+    std::fs::create_dir_all(directory)
+        .with_context(|| format!("make the directory `{}`", directory.display()))?;
+    let mut written = Vec::new();
+    for File { name, text } in &exported.files {
+        let path = directory.join(name);
+        let is_foreign = files::read(&path)?.is_some_and(|bytes| !is_ours(&bytes));
+        if is_foreign {
+            exported.has_failed = true;
+            ctx.terminal.fail(&format!(
+                "`{}` is left as it is: it was not made by `nanobot cron export`",
+                path.display()
+            ));
+            continue;
+        }
+        files::replace(&path, text.as_bytes())?;
+        std::fs::set_permissions(&path, Permissions::from_mode(MODE))
+            .with_context(|| format!("let others read `{}`", path.display()))?;
+        written.push(path);
+    }
+    Ok(written)
+}
+
+/// The names of files in `directory` that were made for jobs which are no more.
+pub(crate) fn left_over(
+    format: ExportFormat,
+    directory: &Path,
+    made: &[File],
+) -> Result<Vec<String>> {
+    let endings: &[&str] = match format {
+        ExportFormat::Systemd => &[".service", ".timer"],
+        ExportFormat::Kubernetes => &[".yaml"],
+        ExportFormat::Crontab => return Ok(Vec::new()),
+    };
+    let what = || format!("read the directory `{}`", directory.display());
+    let mut names: Vec<String> = Vec::new();
+    for entry in std::fs::read_dir(directory).with_context(what)? {
+        let name = entry.with_context(what)?.file_name();
+        let Some(name) = name.to_str().filter(|name| name.starts_with("nanobot-")) else {
+            continue;
+        };
+        let is_meant = endings.iter().any(|ending| name.ends_with(ending));
+        if is_meant && made.iter().all(|file| file.name != name) {
+            let path = directory.join(name);
+            let is_file = std::fs::metadata(&path).is_ok_and(|about| about.is_file());
+            if is_file && files::read(&path)?.is_some_and(|bytes| is_ours(&bytes)) {
+                names.push(name.to_owned());
+            }
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+fn is_ours(bytes: &[u8]) -> bool {
+    bytes.starts_with(MARK.as_bytes())
+}

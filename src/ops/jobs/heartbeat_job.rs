@@ -1,0 +1,65 @@
+//! The job of the heartbeat: enabled, disabled.
+
+use crate::cron::job::{HEARTBEAT, Job, PERIOD};
+use crate::cron::schedule;
+use crate::error::{Exit, fail};
+use crate::ops::context::Context;
+use crate::ops::jobs::crontab_sync::{self, CrontabChange, JobFilter};
+use crate::ops::jobs::heartbeat::FILE;
+use crate::ops::jobs::job_edit::SavedJob;
+use crate::ops::jobs::job_grants::stored_grants;
+use crate::ops::jobs::job_notices::{consequences, replaced_grants};
+use crate::ops::jobs::job_options::{JobFlags, apply_flags};
+use crate::ops::jobs::job_store;
+use crate::ops::jobs::lifecycle;
+use crate::ops::jobs::timing;
+use crate::ops::permissions::Grants;
+use anyhow::Result;
+
+/// Lets cron look at HEARTBEAT.md, each time `every` has passed.
+pub(crate) fn enable(
+    ctx: &Context,
+    every: Option<&str>,
+    flags: &JobFlags,
+    grants: &Grants,
+) -> Result<SavedJob> {
+    let settings = ctx.settings()?;
+    let store = job_store::open(ctx, &settings);
+    let now = ctx.clock.timestamp();
+    let period = every.map(schedule::every).transpose();
+    let period = period.map_err(|words| fail(Exit::Usage, format!("`--every`: {words}")))?;
+    let stored = store.job(HEARTBEAT)?;
+    let is_new = stored.is_none();
+    let mut job = stored.unwrap_or_else(|| Job::heartbeat(now));
+    if let Some(period) = period.or(is_new.then_some(PERIOD)) {
+        timing::begin_every(&mut job, period, now);
+    }
+    let grants_before = job.terms.as_ref().map(stored_grants).transpose()?;
+    let resolved = apply_flags(ctx, &mut job, flags, None, grants)?;
+    store.add(&job, now, None)?;
+    let mut notices = consequences(ctx, &job, grants, &resolved);
+    if let Some(before) = grants_before {
+        notices.extend(replaced_grants(&before, grants, &resolved)?);
+    }
+    let path = settings.workspace.join(FILE);
+    if !path.exists() {
+        let path = ctx.paths.display(&path);
+        notices.push(format!(
+            "what there is to do is to stand in `{path}`, which is not there yet"
+        ));
+    }
+    Ok(SavedJob::new(ctx, &settings, &store, job, notices))
+}
+
+/// Removes the job of the heartbeat. What became of the crontab; `None` where the heartbeat was not enabled.
+pub(crate) fn disable(ctx: &Context) -> Result<Option<Result<CrontabChange>>> {
+    let settings = ctx.settings()?;
+    let store = job_store::open(ctx, &settings);
+    let Some(job) = store.job(HEARTBEAT)? else {
+        return Ok(None);
+    };
+    store.remove(HEARTBEAT)?;
+    lifecycle::clear(ctx, &settings, &store, &job)?;
+    let change = crontab_sync::write_crontab(ctx, &settings, &store, JobFilter::Known);
+    Ok(Some(change))
+}

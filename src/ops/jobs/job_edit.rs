@@ -1,0 +1,307 @@
+//! Making a job, and changing one.
+
+use crate::cron::job::{Delivery, Job, Kind, State, Terms};
+use crate::cron::schedule::{CatchUp, Schedule};
+use crate::cron::store::Store;
+use crate::error::{Exit, fail, fail_hint};
+use crate::ops::context::Context;
+use crate::ops::jobs::crontab_sync::{self, CrontabChange, JobFilter};
+use crate::ops::jobs::job_grants::stored_grants;
+use crate::ops::jobs::job_notices::{consequences, replaced_grants, unknown_price};
+use crate::ops::jobs::job_options::{JobFlags, apply_flags, check_channel};
+use crate::ops::jobs::job_store;
+use crate::ops::jobs::schedule_flags::ScheduleFlags;
+use crate::ops::jobs::time_format;
+use crate::ops::jobs::timing;
+use crate::ops::permissions::Grants;
+use crate::settings::Settings;
+use crate::sys::input::{self, Reading};
+use crate::sys::signal;
+use anyhow::{Context as _, Result};
+use jiff::Timestamp;
+use std::path::PathBuf;
+
+/// Characters of the message that name a job without a name.
+const MAX_DEFAULT_NAME_CHARS: usize = 30;
+
+/// What making and changing a job share.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct JobSettings {
+    pub(crate) schedule: ScheduleFlags,
+    pub(crate) flags: JobFlags,
+    pub(crate) grants: Grants,
+}
+
+/// A job that was made or changed.
+pub(crate) struct SavedJob {
+    pub(crate) job: Job,
+    /// What a person should know of it.
+    pub(crate) notices: Vec<String>,
+    /// What became of the crontab; the job is kept whatever that is.
+    pub(crate) crontab: Result<CrontabChange>,
+}
+
+impl SavedJob {
+    /// Brings the crontab up to date with `job`, which is in the store.
+    pub(crate) fn new(
+        ctx: &Context,
+        settings: &Settings,
+        store: &Store,
+        job: Job,
+        mut notices: Vec<String>,
+    ) -> Self {
+        let crontab = crontab_sync::write_crontab(ctx, settings, store, JobFilter::Known);
+        let change = crontab.as_ref().ok();
+        notices.extend(change.and_then(|change| change.others(&job.id)));
+        Self {
+            job,
+            notices,
+            crontab,
+        }
+    }
+}
+
+/// Makes a job. A message of `-` is read from standard input.
+pub(crate) fn add(
+    ctx: &Context,
+    name: Option<&str>,
+    message: &str,
+    wanted: &JobSettings,
+) -> Result<SavedJob> {
+    let JobSettings {
+        schedule,
+        flags,
+        grants,
+    } = wanted;
+    let grants = &with_home(ctx, grants);
+    let settings = ctx.settings()?;
+    let store = job_store::open(ctx, &settings);
+    check_channel(flags, None)?;
+    let now = ctx.clock.timestamp();
+    let mut notices = Vec::new();
+    let when = schedule.resolve(ctx, None, now, &mut notices)?;
+    let when = when.ok_or_else(without_schedule)?;
+    let message = read_message(message)?;
+    let name = match name.map(time_format::one_line) {
+        Some(name) if !name.is_empty() => name,
+        _ => time_format::one_line(&message)
+            .chars()
+            .take(MAX_DEFAULT_NAME_CHARS)
+            .collect(),
+    };
+    let is_once = matches!(when, Schedule::At(_));
+    let mut job = Job {
+        id: job_store::unused_id(&store)?,
+        name,
+        enabled: true,
+        delete_after_run: is_once,
+        schedule: Ok(when),
+        message,
+        delivery: Delivery::default(),
+        session: None,
+        created: timing::to_the_millisecond(now),
+        state: State::default(),
+        terms: Some(Terms::default()),
+    };
+    // A job that comes but once is caught up, unless the flags say otherwise.
+    let catch_up = schedule.catch_up.or(is_once.then_some(CatchUp::Once));
+    let resolved = apply_flags(ctx, &mut job, flags, catch_up, grants)?;
+    notices.extend(unknown_price(ctx, &job, &resolved));
+    timing::note_next(ctx, &mut job, now);
+    // A new file would say of all others that they are gone. Where nobody can read the crontab, no line is lost either.
+    if let (false, Ok(lines)) = (store.file().exists(), crontab_sync::lines(ctx, &settings)) {
+        crontab_sync::insist_on_file(&store, &lines)?;
+    }
+    store.add(&job, now, None)?;
+    notices.extend(consequences(ctx, &job, grants, &resolved));
+    Ok(SavedJob::new(ctx, &settings, &store, job, notices))
+}
+
+/// Changes the job that `word` names. What is not given stays.
+pub(crate) fn edit(
+    ctx: &Context,
+    word: &str,
+    name: Option<&str>,
+    message: Option<&str>,
+    wanted: &JobSettings,
+) -> Result<SavedJob> {
+    let JobSettings {
+        schedule,
+        flags,
+        grants,
+    } = wanted;
+    let grants = &with_home(ctx, grants);
+    let settings = ctx.settings()?;
+    let store = job_store::open(ctx, &settings);
+    let mut job = job_store::find(&store, word)?;
+    // What only this program knows of it would have no place.
+    store.folder(&job.id)?;
+    check_channel(flags, job.delivery.channel.as_deref())?;
+    let before = comparable(&job)?;
+    let now = ctx.clock.timestamp();
+    let mut notices = Vec::new();
+    let has_other_times = schedule.has_times() && schedule.every.is_none();
+    if is_heartbeat(&job)
+        && (name.is_some() || message.is_some() || schedule.tz.is_some() || has_other_times)
+    {
+        return Err(fail_hint(
+            Exit::Usage,
+            "the heartbeat has no name, no message and no times but `--every`",
+            "`nanobot cron add` for a job of its own",
+        ));
+    }
+    let mut catch_up = schedule.catch_up;
+    if let Some(when) = schedule.resolve(ctx, job.schedule.as_ref().ok(), now, &mut notices)? {
+        catch_up = catch_up.or(set_schedule(&mut job, when, now));
+    }
+    if let Some(text) = name.map(time_format::one_line) {
+        if text.is_empty() {
+            return Err(fail_hint(
+                Exit::Usage,
+                "a job cannot be without a name",
+                "`--name` with what it is called",
+            ));
+        }
+        job.name = text;
+    }
+    if let Some(text) = message {
+        job.message = read_message(text)?;
+    }
+    let grants_before = job.terms.as_ref().map(stored_grants).transpose()?;
+    let resolved = apply_flags(ctx, &mut job, flags, catch_up, grants)?;
+    if flags.max_cost.is_some() || flags.model.is_some() {
+        notices.extend(unknown_price(ctx, &job, &resolved));
+    }
+    if comparable(&job)? == before {
+        notices
+            .push("nothing else is different: what the job may do is fixed anew, as of now".into());
+    }
+    timing::note_next(ctx, &mut job, now);
+    if !store.update(&job.id, now, |stored| {
+        store_changes(stored, &job);
+        true
+    })? {
+        return Err(job_store::unknown_job(&[], word));
+    }
+    if let Some(before) = grants_before {
+        notices.extend(replaced_grants(&before, grants, &resolved)?);
+    }
+    notices.extend(consequences(ctx, &job, grants, &resolved));
+    Ok(SavedJob::new(ctx, &settings, &store, job, notices))
+}
+
+fn is_heartbeat(job: &Job) -> bool {
+    let terms = job.terms.as_ref();
+    terms.is_some_and(|terms| terms.kind == Kind::Heartbeat)
+}
+
+/// Lets `job` run at other times. What becomes of a missed time by default, where that is not as before.
+fn set_schedule(job: &mut Job, when: Schedule, now: Timestamp) -> Option<CatchUp> {
+    let is_once = matches!(when, Schedule::At(_));
+    let catch_up = (job.is_once() != is_once).then(|| {
+        job.delete_after_run = is_once;
+        match is_once {
+            true => CatchUp::Once,
+            false => CatchUp::None,
+        }
+    });
+    match when {
+        Schedule::Every(period) if is_heartbeat(job) => timing::begin_every(job, period, now),
+        when => {
+            if let Some(terms) = &mut job.terms {
+                terms.since_ms = now.as_millisecond();
+            }
+            job.schedule = Ok(when);
+        }
+    }
+    catch_up
+}
+
+/// Puts what was changed of `edited` into the job as it is stored by now.
+fn store_changes(stored: &mut Job, edited: &Job) {
+    let Job {
+        name,
+        schedule,
+        message,
+        delivery,
+        session,
+        delete_after_run,
+        terms,
+        ..
+    } = edited.clone();
+    *stored = Job {
+        name,
+        schedule,
+        message,
+        delivery,
+        session,
+        delete_after_run,
+        terms,
+        ..stored.clone()
+    };
+    stored.bind();
+    stored.state.next_run = edited.state.next_run;
+}
+
+/// All of a job that flags say, to tell whether they changed anything.
+fn comparable(job: &Job) -> Result<String> {
+    let mut terms = serde_json::to_value(&job.terms).context("write the job down")?;
+    if let Some(terms) = terms.as_object_mut() {
+        terms.remove("policy");
+    }
+    let Job {
+        name,
+        schedule,
+        message,
+        delivery,
+        session,
+        ..
+    } = job;
+    Ok(format!(
+        "{name:?} {schedule:?} {message:?} {delivery:?} {session:?} {terms}"
+    ))
+}
+
+/// `grants` with `~` for the home, where a shell has left it as it was typed.
+fn with_home(ctx: &Context, grants: &Grants) -> Grants {
+    let expand = |path: &PathBuf| match path.to_str() {
+        Some(text) if text == "~" || text.starts_with("~/") => ctx.paths.expand(text),
+        _ => path.clone(),
+    };
+    let mut grants = grants.clone();
+    grants.write = grants.write.iter().map(expand).collect();
+    grants.read = grants.read.iter().map(expand).collect();
+    grants.directory = grants.directory.as_ref().map(expand);
+    grants
+}
+
+fn without_schedule() -> anyhow::Error {
+    fail_hint(
+        Exit::Usage,
+        "nothing says when the job runs",
+        "`--cron '0 8 * * 1-5'`, `--every 90m`, `--at 2026-12-24T18:00`, or `--in 2h`",
+    )
+}
+
+/// The message, which `-` reads from standard input.
+fn read_message(message: &str) -> Result<String> {
+    let text = match message {
+        "-" => {
+            signal::arm(None).context("wait for signals")?;
+            let bytes = input::read(Reading::Always, input::GIVE_UP_AFTER, &mut |_| {})?;
+            String::from_utf8(bytes.unwrap_or_default())
+                .map_err(|_| fail(Exit::BadInput, "standard input is not UTF-8"))?
+                .trim_end()
+                .to_owned()
+        }
+        message => message.to_owned(),
+    };
+    match text.trim().is_empty() {
+        true => Err(fail_hint(
+            Exit::Usage,
+            "the message is empty",
+            "`-m 'what the agent is to do'`",
+        )),
+        false => Ok(text),
+    }
+}

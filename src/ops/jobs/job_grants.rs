@@ -1,0 +1,102 @@
+//! The permissions that a job was given: as flags, and as they are stored with the job.
+
+use crate::cron::job::Terms;
+use crate::error::{Exit, fail};
+use crate::ops::permissions::{self, Grants};
+use crate::shell_quote::quoted;
+use anyhow::{Context as _, Result};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+
+/// The flags that a job was given.
+pub(crate) fn stored_grants(terms: &Terms) -> Result<Grants> {
+    match &terms.grants {
+        Value::Null => Ok(Grants::default()),
+        grants => serde_json::from_value(grants.clone()).map_err(|error| {
+            fail(
+                Exit::Config,
+                format!("what the job may do cannot be read: {error}"),
+            )
+        }),
+    }
+}
+
+/// Whether any of these flags was given.
+pub(crate) fn has_any(grants: &Grants) -> Result<bool> {
+    let written = |grants: &Grants| serde_json::to_value(grants).context("write the flags down");
+    Ok(written(grants)? != written(&Grants::default())?)
+}
+
+/// `grants` as they are kept: what they name is named from the root on, since cron starts a job elsewhere.
+pub(crate) fn to_stored(grants: &Grants) -> Result<Value> {
+    let rooted = |path: &PathBuf| match path == Path::new(".") {
+        true => path.clone(),
+        false => permissions::absolute(path),
+    };
+    let mut grants = grants.clone();
+    grants.write = grants.write.iter().map(rooted).collect();
+    grants.read = grants
+        .read
+        .iter()
+        .map(|path| permissions::absolute(path))
+        .collect();
+    grants.directory = grants.directory.map(|path| permissions::absolute(&path));
+    serde_json::to_value(&grants).map_err(|_| {
+        fail(
+            Exit::Usage,
+            "a path that is no text cannot be kept with a job",
+        )
+    })
+}
+
+/// What is granted, in the flags that grant it.
+pub(crate) fn as_flags(grants: &Grants) -> String {
+    let Grants {
+        profile,
+        write,
+        read,
+        net,
+        allow,
+        deny,
+        tools,
+        no_tools,
+        directory,
+        sandbox,
+    } = grants;
+    let mut words = Vec::new();
+    let mut add = |flag: &str, value: &str| match value {
+        "" => words.push(flag.to_owned()),
+        value => words.push(format!("{flag}={}", quoted(value))),
+    };
+    if let Some(name) = profile {
+        add("--profile", name);
+    }
+    if let Some(path) = directory {
+        add("--directory", &path.display().to_string());
+    }
+    for path in write {
+        match path == Path::new(".") {
+            true => add("--write", ""),
+            false => add("--write", &path.display().to_string()),
+        }
+    }
+    read.iter()
+        .for_each(|path| add("--read", &path.display().to_string()));
+    if let Some(hosts) = net {
+        add("--net", &hosts.join(","));
+    }
+    allow.iter().for_each(|rule| add("--allow", rule));
+    deny.iter().for_each(|rule| add("--deny", rule));
+    if let Some(names) = tools {
+        add("--tools", &names.join(","));
+    }
+    if *no_tools {
+        add("--no-tools", "");
+    }
+    if let Some(sandbox) = sandbox
+        && let Value::String(word) = json!(sandbox)
+    {
+        add("--sandbox", &word);
+    }
+    words.join(" ")
+}

@@ -1,0 +1,123 @@
+//! What a person should know of a job: what follows from its options, and is not plain from them.
+
+use crate::cron::job::{Job, Sink};
+use crate::ops::context::Context;
+use crate::ops::jobs::cron_environment;
+use crate::ops::jobs::delivery;
+use crate::ops::jobs::job_grants::{as_flags, has_any};
+use crate::ops::jobs::job_options::is_local;
+use crate::ops::jobs::resolved_job::{ResolvedJob, with_config};
+use crate::ops::model;
+use crate::ops::permissions::Grants;
+use anyhow::Result;
+use std::path::Path;
+
+/// What to say where `grants` took the place of others that the job had `before`.
+pub(crate) fn replaced_grants(
+    before: &Grants,
+    grants: &Grants,
+    given: &ResolvedJob,
+) -> Result<Option<String>> {
+    if !(has_any(grants)? && has_any(before)?) {
+        return Ok(None);
+    }
+    let flags = match as_flags(&given.grants) {
+        flags if flags.is_empty() => "nothing further".to_owned(),
+        flags => format!("`{flags}`"),
+    };
+    Ok(Some(format!(
+        "what it was granted before is replaced: it has {flags} now"
+    )))
+}
+
+/// What a person should know of a job that was made or changed just now: not what the flags say, but what follows.
+pub(crate) fn consequences(
+    ctx: &Context,
+    job: &Job,
+    grants: &Grants,
+    given: &ResolvedJob,
+) -> Vec<String> {
+    let mut notices = Vec::new();
+    if given.taken_over {
+        notices.push("a model made this job: it may do more now than the run that made it".into());
+    }
+    let policy = &given.policy;
+    let means_directory = grants.write.iter().any(|path| path == Path::new("."));
+    let here = std::env::current_dir().is_ok_and(|here| here == policy.reach.directory);
+    if means_directory
+        && grants.directory.is_none()
+        && !here
+        && !given.settings.restrict_to_workspace
+    {
+        let place = ctx.paths.display(&policy.reach.directory);
+        notices.push(format!(
+            "`--write` is for `{place}`, where jobs work; `-C DIR` lets this one work elsewhere"
+        ));
+    }
+    if let Some(words) = unsupported_channel(job) {
+        notices.push(words);
+    }
+    notices.extend(in_home(ctx, job));
+    notices.extend(cron_environment::missing_in_cron(ctx, job, given));
+    notices
+}
+
+/// What to say of commands that name their program from the directory on in which they run.
+fn in_home(ctx: &Context, job: &Job) -> Vec<String> {
+    let Some(terms) = &job.terms else {
+        return Vec::new();
+    };
+    let to = match &terms.sink {
+        Some(Sink::Command(command)) => Some(command),
+        _ => None,
+    };
+    let commands = [
+        ("--when", terms.when.as_ref()),
+        ("--to", to),
+        ("--on-failure", terms.on_failure.as_ref()),
+    ];
+    let odd = commands
+        .into_iter()
+        .filter(|(_, command)| command.is_some_and(|command| delivery::is_relative(command)));
+    let home = ctx.paths.home.display();
+    odd.map(|(flag, _)| {
+        format!("`{flag}` runs in `{home}`, where jobs change nothing, and its program is looked for there")
+    })
+    .collect()
+}
+
+/// What to say of a job whose answers this version cannot deliver.
+pub(crate) fn unsupported_channel(job: &Job) -> Option<String> {
+    let channel = job.delivery.channel.as_deref()?;
+    (job.delivery.deliver && job.terms.as_ref().is_none_or(|terms| terms.sink.is_none())).then(|| {
+        match is_local(channel) {
+            true => format!(
+                "`{}` delivers nothing: somebody else wrote where to; `nanobot cron edit {} --channel {channel} --to …` does",
+                job.name, job.id
+            ),
+            false => format!(
+                "this version does not deliver to `{channel}`: what `{}` answers is printed, and cron mails it",
+                job.name
+            ),
+        }
+    })
+}
+
+/// What to say of a limit of dollars where no price is known.
+pub(crate) fn unknown_price(ctx: &Context, job: &Job, given: &ResolvedJob) -> Option<String> {
+    let terms = job
+        .terms
+        .as_ref()
+        .filter(|terms| terms.max_cost.is_some())?;
+    let ctx = with_config(ctx, terms);
+    // Where nobody can be asked at all, that is told by itself.
+    let way = model::resolve_endpoint(&ctx, &given.settings, &given.settings.asked[0], false, true)
+        .ok()?;
+    let model = &way.choice.model;
+    way.choice.prices.is_none().then(|| {
+        format!(
+            "the price of `{model}` is not known, so `--max-cost` cannot be kept, and every run fails; a `price` for it in \
+             `models` of the config mends that"
+        )
+    })
+}

@@ -1,0 +1,192 @@
+//! The runner of jobs: what a run works with, and what it writes of a job: its record, the job file, and errors for cron's mail.
+
+use crate::cron::job::Job;
+use crate::cron::record::{Folder, Outcome, Record, Spent, Trigger};
+use crate::cron::store::Store;
+use crate::error::{Exit, exit_of, fail, fail_hint, hint_of};
+use crate::ops::context::{Context, report_error};
+use crate::ops::jobs::crontab_sync::{self, JobFilter};
+use crate::ops::jobs::lifecycle;
+use crate::ops::jobs::timing;
+use crate::settings::Settings;
+use crate::sys::secret;
+use anyhow::{Context as _, Result};
+use jiff::{SignedDuration, Timestamp};
+use std::path::Path;
+
+/// How long a job that runs once is tried again.
+const RETRY_PERIOD: SignedDuration = SignedDuration::from_hours(1);
+/// A failure's text in a record and in the job file, in characters.
+const MAX_ERROR_CHARS: usize = 500;
+
+/// Runs jobs of one store.
+pub(crate) struct JobRunner<'a> {
+    pub(crate) ctx: &'a Context,
+    pub(crate) settings: &'a Settings,
+    pub(crate) store: &'a Store,
+    pub(crate) folder: &'a Folder,
+    /// The job is in the store, and not one that was made up for this run.
+    pub(crate) is_stored: bool,
+    /// A replay file that stands for the model.
+    pub(crate) replay: Option<&'a Path>,
+}
+
+impl JobRunner<'_> {
+    /// A record of a run that is not over yet.
+    pub(super) fn record(
+        &self,
+        job: &Job,
+        trigger: Trigger,
+        slot: Option<Timestamp>,
+        outcome: Outcome,
+        start: Timestamp,
+    ) -> Record {
+        Record {
+            version: Record::VERSION,
+            job: job.id.clone(),
+            name: job.name.clone(),
+            trigger,
+            slot: slot.map(|slot| slot.to_string()),
+            start: Timestamp::from_millisecond(start.as_millisecond())
+                .unwrap_or(start)
+                .to_string(),
+            end: self.ctx.clock.timestamp().to_string(),
+            outcome,
+            status: Exit::Answered.code(),
+            cause: Exit::Answered.name().to_owned(),
+            error: None,
+            spent: Spent::default(),
+            output: None,
+            delivered: None,
+        }
+    }
+
+    /// Tell the job file how it went, as the Python program does; a job that runs once has run.
+    pub(super) fn update_job_file(
+        &self,
+        job: &Job,
+        record: &Record,
+        start: Timestamp,
+        trigger: Trigger,
+    ) -> Result<()> {
+        let now = self.ctx.clock.timestamp();
+        if !self.is_stored {
+            return Ok(());
+        }
+        let mut is_same = false;
+        let found = self.store.update(&job.id, now, |there| {
+            is_same = there.schedule == job.schedule;
+            there.state.last_run = Timestamp::from_millisecond(start.as_millisecond()).ok();
+            there.state.last_status = Some(match record.outcome {
+                Outcome::Failed => "error".into(),
+                _ => "ok".into(),
+            });
+            there.state.last_error.clone_from(&record.error);
+            timing::note_next(self.ctx, there, now);
+            false
+        })?;
+        if !found {
+            // Who removes it with our own command leaves no terms; then nothing of it stays. Another program's copy of the file
+            // may only be older than the job.
+            if job.terms.is_none() || self.store.has_terms(&job.id)? {
+                return Ok(());
+            }
+            self.store.remove_folder(&job.id)?;
+            return lifecycle::forget_conversation(self.ctx, self.settings, job);
+        }
+        let slot = record.slot.as_deref().and_then(|slot| slot.parse().ok());
+        let is_retried = slot.is_some_and(|slot| self.is_retried(job, slot, record.status));
+        match is_same && job.is_once() && trigger == Trigger::Schedule && !is_retried {
+            true => self.retire(job, Some(record.outcome)),
+            false => Ok(()),
+        }
+    }
+
+    /// A job that runs once has had its time: it goes, and its record stays; or it is kept, but not run again.
+    pub(crate) fn retire(&self, job: &Job, outcome: Option<Outcome>) -> Result<()> {
+        let is_done = matches!(outcome, Some(Outcome::Ok | Outcome::Nothing | Outcome::No));
+        if is_done && job.delete_after_run {
+            self.store.remove(&job.id)?;
+        } else {
+            let now = self.ctx.clock.timestamp();
+            self.store.update(&job.id, now, |job| {
+                job.enabled = false;
+                job.state.next_run = None;
+                false
+            })?;
+        }
+        crontab_sync::write_crontab(self.ctx, self.settings, self.store, JobFilter::Known)
+            .map(drop)
+            .context("its line stays in the crontab")
+    }
+
+    /// Whether the run of a job that comes but once is to be tried again.
+    pub(super) fn is_retried(&self, job: &Job, slot: Timestamp, status: u8) -> bool {
+        let since = self.ctx.clock.timestamp().duration_since(slot);
+        job.is_once() && is_transient(status) && since < RETRY_PERIOD
+    }
+
+    /// One clear line for whoever gets cron's mail.
+    pub(super) fn report_error(&self, job: &Job, error: &anyhow::Error) {
+        let cause = format!("the job `{}` ({}): {error:#}", job.name, job.id);
+        // Cron mails it, and what a command printed may hold anything.
+        let cause = secret::hide(&cause).into_owned();
+        let exit = exit_of(error);
+        let told = match hint_of(error) {
+            Some(hint) => fail_hint(exit, cause, job_hint(hint, exit, &job.id)),
+            None => fail(exit, cause),
+        };
+        report_error(&told, self.ctx.terminal);
+    }
+}
+
+/// Whether a run that ended with this status may do better in a while.
+pub(super) fn is_transient(status: u8) -> bool {
+    [Exit::Unavailable, Exit::TryAgain]
+        .iter()
+        .any(|exit| exit.code() == status)
+}
+
+/// `hint` as it makes sense for a job, which goes on with nothing.
+fn job_hint(hint: &str, exit: Exit, id: &str) -> String {
+    match exit {
+        _ if !hint.contains("--resume") && !hint.contains("--new") => hint.to_owned(),
+        Exit::Timeout => format!("`nanobot cron edit {id} --timeout …`, with more"),
+        Exit::Budget => format!("`nanobot cron edit {id} --max-cost …`, with more"),
+        _ => "nothing: the next run begins anew".into(),
+    }
+}
+
+/// The beginning of what is too long, without keys: it is kept where others read it.
+pub(super) fn shortened(text: &str) -> String {
+    let text = &*secret::hide(text);
+    match text.char_indices().nth(MAX_ERROR_CHARS) {
+        Some((at, _)) => format!("{} …", &text[..at]),
+        None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::job_hint;
+    use crate::error::Exit;
+
+    #[test]
+    fn hints_of_turns_are_none_of_jobs() {
+        let check =
+            |hint: &str, exit: Exit, expect: &str| assert_eq!(job_hint(hint, exit, "x"), expect);
+        let more = "a higher `--max-cost`; `--resume` goes on where this stopped";
+        check(
+            more,
+            Exit::Budget,
+            "`nanobot cron edit x --max-cost …`, with more",
+        );
+        check(
+            more,
+            Exit::Timeout,
+            "`nanobot cron edit x --timeout …`, with more",
+        );
+        check(more, Exit::Unavailable, "nothing: the next run begins anew");
+        check("nanobot login", Exit::Refused, "nanobot login");
+    }
+}

@@ -1,0 +1,61 @@
+//! `--when`: the command of the user's that decides whether a job runs.
+
+use crate::cron::job::Job;
+use crate::error::{Exit, fail};
+use crate::ops::jobs::delivery;
+use crate::ops::jobs::job_runner::{JobRunner, shortened};
+use crate::sys::process::{self, Spec};
+use anyhow::{Context as _, Result};
+use jiff::Timestamp;
+
+/// Bytes of what the command prints that are kept, from its beginning and from its end.
+const OUTPUT_LIMIT_BYTES: usize = 256 << 10;
+
+/// The answer of a condition.
+pub(super) enum Condition {
+    /// Run the job, with this output as its input.
+    Met(Vec<u8>),
+    NotMet,
+}
+
+impl JobRunner<'_> {
+    /// Runs the command of the condition.
+    pub(super) fn check_condition(
+        &self,
+        job: &Job,
+        command: &str,
+        slot: Option<Timestamp>,
+    ) -> Result<Condition> {
+        let spec = Spec {
+            keep: OUTPUT_LIMIT_BYTES,
+            ..delivery::shell(self.ctx, self.settings, job, slot, command, None)
+        };
+        let finished = process::run(&spec, &mut |_| {}).context("run `--when`")?;
+        if let Some(stop) = finished.stopped {
+            return Err(stop.into());
+        }
+        let said = || shortened(String::from_utf8_lossy(&finished.head).trim());
+        let failed = |how: String| {
+            let said = said();
+            let colon = if said.is_empty() { "" } else { ": " };
+            fail(Exit::Failed, format!("`--when` {how}{colon}{said}"))
+        };
+        match finished.status.and_then(|status| status.code()) {
+            Some(0) => {
+                let mut output = finished.head;
+                if finished.left_out > 0 {
+                    let gap = format!("\n[… {} bytes left out …]\n", finished.left_out);
+                    output.extend(gap.as_bytes());
+                }
+                output.extend(finished.tail);
+                Ok(Condition::Met(output))
+            }
+            Some(code @ (126 | 127)) => Err(failed(format!("cannot be run (status {code})"))),
+            Some(_) => Ok(Condition::NotMet),
+            None => match finished.signal() {
+                Some(number) => Err(failed(format!("was ended by signal {number}"))),
+                None => Err(failed("took too long".into())),
+            },
+        }
+    }
+}

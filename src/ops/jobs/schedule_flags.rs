@@ -1,0 +1,102 @@
+//! When a job runs, as flags say it.
+
+use crate::cron::expression::Expression;
+use crate::cron::schedule::{self, CatchUp, Schedule};
+use crate::error::{Exit, fail, fail_hint};
+use crate::ops::context::Context;
+use crate::ops::jobs::time_zone;
+use crate::ops::jobs::timing;
+use anyhow::Result;
+use jiff::Timestamp;
+
+/// When a job runs. One of `cron`, `every`, `at` and `after` at most.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ScheduleFlags {
+    /// A cron expression.
+    pub(crate) cron: Option<String>,
+    /// The name of the zone by whose clock `cron` counts; an empty text is the system's.
+    pub(crate) tz: Option<String>,
+    /// A period.
+    pub(crate) every: Option<String>,
+    /// A time.
+    pub(crate) at: Option<String>,
+    /// A length of time from now.
+    pub(crate) after: Option<String>,
+    pub(crate) catch_up: Option<CatchUp>,
+}
+
+impl ScheduleFlags {
+    /// Whether anything says when the job runs.
+    pub(crate) fn has_times(&self) -> bool {
+        let Self {
+            cron,
+            tz: _,
+            every,
+            at,
+            after,
+            catch_up: _,
+        } = self;
+        [cron, every, at, after].iter().any(|flag| flag.is_some())
+    }
+
+    /// The schedule that the flags say; `None` where they do not. What they leave open is as `before`.
+    ///
+    /// # Errors
+    /// Status 64 for a text that says no time.
+    pub(crate) fn resolve(
+        &self,
+        ctx: &Context,
+        before: Option<&Schedule>,
+        now: Timestamp,
+        notices: &mut Vec<String>,
+    ) -> Result<Option<Schedule>> {
+        let Self {
+            cron,
+            tz,
+            every,
+            at,
+            after,
+            catch_up: _,
+        } = self;
+        let wrong = |flag: &str, words: String| fail(Exit::Usage, format!("`{flag}`: {words}"));
+        let typed = match tz.as_deref() {
+            Some("") => Some(None),
+            Some(name) => Some(Some(time_zone::validate_zone(name)?)),
+            None => None,
+        };
+        if let Some(text) = cron {
+            let expression = Expression::parse(text).map_err(|words| wrong("--cron", words))?;
+            let zone = match (typed, before) {
+                (Some(zone), _) => zone,
+                (None, Some(Schedule::Cron { zone, .. })) => zone.clone(),
+                (None, _) => time_zone::of_shell(ctx, now, notices),
+            };
+            return Ok(Some(Schedule::Cron { expression, zone }));
+        }
+        match (typed, before) {
+            (Some(zone), Some(Schedule::Cron { expression, .. })) if !self.has_times() => {
+                let expression = expression.clone();
+                return Ok(Some(Schedule::Cron { expression, zone }));
+            }
+            (Some(_), _) if before.is_some() || self.has_times() => {
+                return Err(fail_hint(
+                    Exit::Usage,
+                    "`--tz` can only be used with `--cron`",
+                    "an offset in the time itself: `--at 2026-12-24T18:00+02:00`",
+                ));
+            }
+            _ => {}
+        }
+        if let Some(text) = every {
+            let period = schedule::every(text).map_err(|words| wrong("--every", words))?;
+            return Ok(Some(Schedule::Every(period)));
+        }
+        let time = match (at, after) {
+            (Some(text), _) => schedule::at(text, &time_zone::local(ctx), now)
+                .map_err(|words| wrong("--at", words))?,
+            (_, Some(text)) => schedule::after(text, now).map_err(|words| wrong("--in", words))?,
+            _ => return Ok(None),
+        };
+        Ok(Some(Schedule::At(timing::to_the_millisecond(time))))
+    }
+}
