@@ -14,14 +14,17 @@ use crate::sys::store::{self, while_locked};
 use anyhow::{Context, Result};
 use serde_json::json;
 use std::fs::{File, TryLockError};
-use std::io::{Read, Seek, SeekFrom};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 mod entry;
 pub mod tools;
 
-pub use entry::Entry;
+pub use entry::{Entry, Totals};
+
+/// The longest line that is looked at. Those we write have some hundred bytes, and names.
+const LONGEST: usize = 64 << 10;
 
 /// How often a budget that others have reserved is looked at again.
 const LOOK: Duration = Duration::from_millis(20);
@@ -95,14 +98,6 @@ impl Drop for Reservation {
         // One that stays is let go by the kernel, and removed by whoever looks next.
         drop(std::fs::remove_file(&self.path));
     }
-}
-
-/// What has been spent, as budgets have it.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Totals {
-    day: String,
-    pub daily: f64,
-    pub monthly: f64,
 }
 
 impl Ledger {
@@ -254,6 +249,47 @@ impl Ledger {
         }
     }
 
+    /// Hand over each line, from the oldest; `None` for one that is no entry. What this day and this month have cost, as
+    /// budgets have it; `None` where nothing was ever written.
+    pub fn entries(&self, each: &mut dyn FnMut(Option<Entry<'_>>)) -> Result<Option<Totals>> {
+        let reading = || format!("read `{}`", self.path.display());
+        let file = match File::open(&self.path) {
+            Ok(file) => file,
+            Err(error)
+                if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) =>
+            {
+                return Ok(None);
+            }
+            Err(error) => return Err(error).with_context(reading),
+        };
+        let mut log = BufReader::with_capacity(LONGEST, file);
+        let mut line = Vec::new();
+        let mut totals = None;
+        loop {
+            signal::check()?;
+            line.clear();
+            let count = (&mut log).take(LONGEST as u64).read_until(b'\n', &mut line);
+            if count.with_context(reading)? == 0 {
+                break;
+            }
+            if line.len() == LONGEST && !line.ends_with(b"\n") {
+                log.skip_until(b'\n').with_context(reading)?;
+                each(None);
+                continue;
+            }
+            match entry::entry(&line) {
+                Some((entry, spent)) => {
+                    totals = Some(spent);
+                    each(Some(entry));
+                }
+                None if line.trim_ascii().is_empty() => {}
+                None => each(None),
+            }
+        }
+        let today = self.clock.now().date().to_string();
+        Ok(totals.map(|totals| totals.on(&today)))
+    }
+
     /// What this day and this month have cost, from the last line that says so.
     fn totals(&self, log: &File) -> Result<Totals> {
         let today = self.clock.now().date().to_string();
@@ -315,22 +351,6 @@ impl Ledger {
     }
 }
 
-impl Totals {
-    /// As they are on the day `today`. A day that was reached is not left again: where zones or clocks differ, what is spent
-    /// in one is spent in the other.
-    fn on(mut self, today: &str) -> Self {
-        let month = |day: &str| day.get(..7).map(str::to_owned);
-        if month(&self.day) < month(today) {
-            self.monthly = 0.0;
-        }
-        if self.day.as_str() < today {
-            self.daily = 0.0;
-            today.clone_into(&mut self.day);
-        }
-        self
-    }
-}
-
 /// The last bytes of a file that has `length` of them.
 fn tail(mut log: &File, length: u64, size: u64) -> std::io::Result<Vec<u8>> {
     log.seek(SeekFrom::Start(length.saturating_sub(size)))?;
@@ -351,7 +371,7 @@ fn reached(name: &str, limit: f64, spent: f64) -> anyhow::Error {
 
 #[cfg(test)]
 mod tests {
-    use super::{Account, Call, Ledger, Limits};
+    use super::{Account, Call, LONGEST, Ledger, Limits};
     use crate::error::{Exit, exit_of};
     use crate::format::dollars;
     use crate::message::Usage;
@@ -455,5 +475,53 @@ mod tests {
         ] {
             assert_eq!(dollars(usd), expect);
         }
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |time: &str| Ledger::new(folder.path(), &Clock::Fixed(time.parse().unwrap()));
+        let ledger = at("2026-01-30T12:00:00Z");
+        assert_eq!(ledger.entries(&mut |_| panic!("a line")).unwrap(), None);
+        let account = Account {
+            session: "a \"quoted\" one".into(),
+            turn: "t".into(),
+            job: Some("j".into()),
+            cause: "turn",
+        };
+        let call = Call {
+            account: &account,
+            provider: "p",
+            model: "m",
+            usage: Usage {
+                input: 9,
+                cached: 4,
+                ..Usage::default()
+            },
+            usd: Some(0.5),
+            duration: Duration::ZERO,
+            failed: true,
+        };
+        ledger.record(&call, None).unwrap();
+        let path = folder.path().join("usage.jsonl");
+        let mut text = std::fs::read_to_string(&path).unwrap();
+        text.push_str(&"x".repeat(3 * LONGEST));
+        text.push_str("\n\n{\"v\": 2}\n[]\n");
+        std::fs::write(&path, text).unwrap();
+        ledger.record(&call, None).unwrap();
+        let (mut found, mut odd) = (0, 0);
+        let each = &mut |entry: Option<super::Entry<'_>>| match entry {
+            None => odd += 1,
+            Some(entry) => {
+                found += 1;
+                assert_eq!(entry.session, "a \"quoted\" one");
+                assert_eq!(entry.job.as_deref(), Some("j"));
+                assert_eq!((entry.input, entry.cached, entry.usd), (9, 4, Some(0.5)));
+                assert!(entry.failed);
+            }
+        };
+        let totals = at("2026-01-31T12:00:00Z").entries(each).unwrap().unwrap();
+        assert_eq!((found, odd), (2, 3));
+        assert_eq!((totals.daily, totals.monthly), (0.0, 1.0));
     }
 }

@@ -164,7 +164,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
         When::Never => Some(false),
     };
     let terminal = Terminal::probe(color, no_color, dumb);
-    // In a pipe `-v` shows what it always did; logs are asked for there by the variable.
+    // In a pipe `-v` shows progress only. The variable asks for logs there.
     let is_verbose = match &cli.command {
         cli::Command::Agent(agent) => agent.verbose || agent.logs,
         cli::Command::Repl(repl) => repl.verbose,
@@ -181,21 +181,12 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
 }
 
 fn dispatch(cli: Cli, env: Env, terminal: Terminal) -> anyhow::Result<Exit> {
-    // Without a home, and with whatever config there is.
+    // Works without a home, and with any config.
     if let cli::Command::Completions(arguments) = &cli.command {
         return command::completions::run(env, terminal, arguments);
     }
     if env.get(sys::env::INSIDE).is_some() {
-        if let cli::Command::Skill { command } = &cli.command
-            && let Some(done) = command::skill::inside(command, terminal)
-        {
-            return done;
-        }
-        return Err(error::fail_hint(
-            Exit::Refused,
-            "this is a command of an agent, which has neither the network nor nanobot's own files",
-            "the agent's own tools instead: `spawn` to hand over a task, `cron` to remind, `web_fetch` and the file tools for the rest",
-        ));
+        return command::sandboxed::run(&cli.command, terminal);
     }
     let options = GlobalOptions {
         config: cli.shared.config,
@@ -235,13 +226,9 @@ fn dispatch(cli: Cli, env: Env, terminal: Terminal) -> anyhow::Result<Exit> {
         cli::Command::Completions(arguments) => {
             command::completions::run(ctx.env, ctx.terminal, &arguments)
         }
-        cli::Command::Gateway { .. } => Err(error::fail_hint(
-            Exit::Usage,
-            "there is no gateway: nanobot is no server, and runs once for each message",
-            "a pipe or a crontab line with `nanobot agent -m`",
-        )),
+        cli::Command::Gateway { .. } => Err(usage_error::no_gateway()),
     };
-    // Whoever started some has ended them, unless something went wrong.
+    // Every command ends the servers that it started, except when it fails.
     servers.end();
     done
 }

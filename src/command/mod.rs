@@ -14,6 +14,7 @@ pub(crate) mod parse;
 pub mod policy;
 pub mod provider;
 pub mod repl;
+pub(crate) mod sandboxed;
 pub mod session;
 pub mod skill;
 pub mod status;

@@ -2,7 +2,7 @@
 
 use super::tree::documented;
 use crate::cli::pages::Form;
-use crate::error::Exit;
+use crate::error::{Exit, fail_hint};
 use crate::ops::context::report_error;
 use crate::shell_quote::quoted;
 use crate::sys::terminal::Terminal;
@@ -115,4 +115,13 @@ fn suggest_joined_flag(error: &clap::Error, arguments: &[OsString]) -> Option<St
         .windows(2)
         .find(|pair| pair[1] == **stray && JOINED_FLAGS.iter().any(|flag| pair[0] == *flag))?;
     Some(format!("{}={}", pair[0].display(), quoted(stray)))
+}
+
+/// The error of `nanobot gateway`, a command of the Python program.
+pub(crate) fn no_gateway() -> anyhow::Error {
+    fail_hint(
+        Exit::Usage,
+        "there is no gateway: nanobot is no server, and runs once for each message",
+        "a pipe or a crontab line with `nanobot agent -m`",
+    )
 }

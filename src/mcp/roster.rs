@@ -8,10 +8,11 @@ use super::pin::{self, Change, Pins};
 use super::{measure, words};
 use crate::settings::servers::{Reached, Server};
 use crate::sys::clock::Clock;
+use crate::sys::sync::IgnorePoison;
 use anyhow::Result;
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// How often a server may say in the middle of a call that it offers something else.
 const TRIES: usize = 5;
@@ -297,7 +298,7 @@ impl Roster {
     }
 
     pub(super) fn held(&self) -> MutexGuard<'_, BTreeMap<String, Held>> {
-        self.0.held.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.held.lock().ignore_poison()
     }
 }
 

@@ -6,7 +6,8 @@ use super::mark;
 use super::roster::Roster;
 use crate::settings::servers::Server;
 use crate::sys::clock::Clock;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use crate::sys::sync::IgnorePoison;
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// The servers of this process.
 #[derive(Clone, Default)]
@@ -46,7 +47,7 @@ impl Servers {
     }
 
     fn standing(&self) -> MutexGuard<'_, Option<Standing>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().ignore_poison()
     }
 }
 

@@ -9,8 +9,8 @@ use crate::policy::{Policy, Sandbox};
 use crate::settings::Settings;
 use crate::sys::store;
 use crate::tool::Tool;
-use crate::tool::delete_file::DeleteFile;
-use crate::tool::edit_file::EditFile;
+use crate::tool::delete_file;
+use crate::tool::edit_file;
 use crate::tool::exec::{Containment, Exec, Limits};
 use crate::tool::files::Files;
 use crate::tool::glob::Glob;
@@ -18,7 +18,7 @@ use crate::tool::grep::Grep;
 use crate::tool::list_dir::ListDir;
 use crate::tool::read_file::ReadFile;
 use crate::tool::todo::Todo;
-use crate::tool::write_file::WriteFile;
+use crate::tool::write_file;
 use crate::workspace::Workspace;
 use std::sync::Arc;
 
@@ -33,9 +33,9 @@ pub(crate) fn all_tools(
     let mut tools: Vec<Box<dyn Tool>> = Vec::new();
     if settings.tools.files {
         tools.push(Box::new(ReadFile::new(Arc::clone(files))));
-        tools.push(Box::new(WriteFile::new(Arc::clone(files))));
-        tools.push(Box::new(EditFile::new(Arc::clone(files))));
-        tools.push(Box::new(DeleteFile::new(Arc::clone(files))));
+        tools.push(Box::new(write_file::tool(Arc::clone(files))));
+        tools.push(Box::new(edit_file::tool(Arc::clone(files))));
+        tools.push(Box::new(delete_file::tool(Arc::clone(files))));
         tools.push(Box::new(ListDir::new(Arc::clone(files))));
         tools.push(Box::new(Glob::new(Arc::clone(files))));
         tools.push(Box::new(Grep::new(Arc::clone(files))));

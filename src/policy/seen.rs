@@ -11,11 +11,12 @@ use super::net::Net;
 use super::reach::{Access, Reach};
 use crate::message::{Message, Part, Reply, ToolResult, User};
 use crate::shell_quote::quoted;
+use crate::sys::sync::IgnorePoison;
 use addresses::{address, addresses, folded, hosts, is_one, key, names};
 use serde_json::Value;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use url::Url;
 
 pub mod addresses;
@@ -203,7 +204,7 @@ impl Seen {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().ignore_poison()
     }
 }
 

@@ -9,9 +9,10 @@ use crate::sys::http::Http;
 use crate::sys::input;
 use crate::sys::process::{self, Spec};
 use crate::sys::secret::{self, Secret};
+use crate::sys::sync::IgnorePoison;
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 /// How long a command may take to give the key: a person may have to touch a token.
@@ -67,11 +68,7 @@ impl Key {
         let Some(source) = &self.source else {
             return Ok(None);
         };
-        let known = self
-            .had
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
+        let known = self.had.lock().ignore_poison().clone();
         let key = match (source, known) {
             (KeySource::Login(name), _) => {
                 let Logins {
@@ -102,7 +99,7 @@ impl Key {
 
     fn keep(&self, key: &Secret) {
         secret::remember(key);
-        *self.had.lock().unwrap_or_else(PoisonError::into_inner) = Some(key.clone());
+        *self.had.lock().ignore_poison() = Some(key.clone());
     }
 }
 

@@ -8,7 +8,8 @@ use crate::format::dollars;
 use crate::ledger::{Account, Call, Ledger, Limits, Reservation};
 use crate::message::{Message, Part, Reply, Usage};
 use crate::sys::signal;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use crate::sys::sync::IgnorePoison;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 
 /// Bytes of text that a token has at least, as far as prices are concerned: twice what is usual.
@@ -93,7 +94,7 @@ impl Run {
     }
 
     fn books(&self) -> MutexGuard<'_, Books> {
-        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+        self.books.lock().ignore_poison()
     }
 
     /// # Errors

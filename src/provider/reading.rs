@@ -3,7 +3,7 @@
 
 use super::Tell;
 use super::failure;
-use crate::message::{Reply, json};
+use crate::message::{Reply, ToolCall, json};
 use crate::sys::sse::{EventTooLarge, SseEvent, SseParser};
 use serde_json::{Map, Value};
 
@@ -178,6 +178,23 @@ pub(super) fn arguments_of(value: &Value) -> Value {
     }
 }
 
+/// Adds `call` to those of the same reply, under `spare_id` where its own id is missing or stands twice: that would tie a
+/// result to the wrong call.
+pub(super) fn push_call(
+    calls: &mut Vec<ToolCall>,
+    mut call: ToolCall,
+    spare_id: String,
+) -> Result<(), Trouble> {
+    if call.name.is_empty() {
+        return Err(Trouble::Nonsense("a tool call without a name".into()));
+    }
+    if call.id.is_empty() || calls.iter().any(|other| other.id == call.id) {
+        call.id = spare_id;
+    }
+    calls.push(call);
+    Ok(())
+}
+
 /// A number of tokens. No answer costs more than is taken here, so that sums of them cannot overflow.
 pub(super) fn tokens(value: &Value) -> Option<u64> {
     let number = value.as_f64()?;
@@ -255,6 +272,14 @@ pub(super) mod trial {
     pub(in crate::provider) fn events(list: &[Value]) -> String {
         list.iter()
             .map(|event| format!("event: {}\ndata: {event}\n\n", event["type"]))
+            .collect()
+    }
+
+    /// The calls of a reply: id, name, arguments.
+    pub(in crate::provider) fn calls(reply: &Reply) -> Vec<(&str, &str, Value)> {
+        let calls = reply.calls.iter();
+        calls
+            .map(|call| (&*call.id, &*call.name, call.arguments.clone()))
             .collect()
     }
 

@@ -4,10 +4,11 @@
 use super::{Delta, Provider, ProviderError, Request, Tell, cassette};
 use crate::error::{Exit, fail};
 use crate::message::Reply;
+use crate::sys::sync::IgnorePoison;
 use serde_json::Value;
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 /// A recording, as far as it has been played.
 pub struct Replay {
@@ -44,10 +45,7 @@ impl Provider for Replay {
     fn reply(&self, request: &Request<'_>, tell: &mut Tell<'_>) -> Result<Reply, ProviderError> {
         let question = cassette::question(request);
         let next = {
-            let mut exchanges = self
-                .exchanges
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
+            let mut exchanges = self.exchanges.lock().ignore_poison();
             let alike = |keys: &[&str]| {
                 let same = |(recorded, _): &(Value, _)| {
                     keys.iter()

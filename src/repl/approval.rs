@@ -10,13 +10,14 @@ use crate::report::short_text::cut;
 use crate::sys::editor::{Editor, Line};
 use crate::sys::signal;
 use crate::sys::store;
+use crate::sys::sync::IgnorePoison;
 use crate::sys::terminal::{Row, harmless};
 use crate::tool::ask_user::Person;
 use crate::tool::{Case, Failure};
 use console::Style;
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// The largest file whose change is shown, in bytes.
@@ -76,16 +77,12 @@ impl TerminalPrompter {
     }
 
     fn grants(&self) -> MutexGuard<'_, SessionGrants> {
-        self.grants.lock().unwrap_or_else(PoisonError::into_inner)
+        self.grants.lock().ignore_poison()
     }
 
     /// Read an answer to `prompt`.
     fn read(&self, prompt: &str) -> Result<String, Failure> {
-        let line = self
-            .editor
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .ask(prompt);
+        let line = self.editor.lock().ignore_poison().ask(prompt);
         match line {
             Ok(Line::Text(text)) => Ok(text.trim().to_owned()),
             Ok(Line::End) => Err(Failure::Declined(

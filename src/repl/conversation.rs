@@ -12,9 +12,10 @@ use crate::session;
 use crate::settings::{Overrides, Settings};
 use crate::sys::editor::Editor;
 use crate::sys::secret::random_hex;
+use crate::sys::sync::IgnorePoison;
 use anyhow::Result;
 use std::cell::RefCell;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// The session of a REPL without `--session`.
 pub(super) const DEFAULT_SESSION: &str = "cli:direct";
@@ -125,7 +126,7 @@ impl<'w> Conversation<'w> {
     }
 
     pub(super) fn editor(&self) -> MutexGuard<'_, Editor> {
-        self.editor.lock().unwrap_or_else(PoisonError::into_inner)
+        self.editor.lock().ignore_poison()
     }
 
     /// Prints a line on standard error.

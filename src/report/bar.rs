@@ -3,11 +3,12 @@
 //! The crate indicatif counts, words and times it. Its draw target is the status area of the terminal, which keeps the bar
 //! below all other output and makes the text harmless.
 
+use crate::sys::sync::IgnorePoison;
 use crate::sys::terminal::{Painter, Row, Terminal};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle, TermLike};
 use std::fmt;
 use std::io;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// Work that takes no longer than this gets no bar.
@@ -90,7 +91,7 @@ impl<S: Fn(Option<String>)> StatusLine<S> {
     }
 
     fn text(&self) -> MutexGuard<'_, String> {
-        self.text.lock().unwrap_or_else(PoisonError::into_inner)
+        self.text.lock().ignore_poison()
     }
 }
 

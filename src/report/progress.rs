@@ -2,9 +2,10 @@
 
 use super::short_text::{cut, hint, refusal, took};
 use crate::event::{Event, Outcome};
+use crate::sys::sync::IgnorePoison;
 use crate::sys::terminal::{Row, Terminal, error_width};
 use scene::{Scene, View};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 mod lines;
@@ -109,7 +110,7 @@ impl Progress {
 
     fn scene(&self) -> Option<MutexGuard<'_, Scene>> {
         let scene = self.scene.as_ref()?;
-        Some(scene.lock().unwrap_or_else(PoisonError::into_inner))
+        Some(scene.lock().ignore_poison())
     }
 
     /// From now on it is shown what goes on.
@@ -117,7 +118,7 @@ impl Progress {
         self.begun = true;
         if let Some(scene) = self.scene.clone() {
             self.terminal.show_below(Some(Box::new(move || {
-                let scene = scene.lock().unwrap_or_else(PoisonError::into_inner);
+                let scene = scene.lock().ignore_poison();
                 scene.rows(Instant::now())
             })));
         }

@@ -22,5 +22,6 @@ pub mod shell;
 pub mod signal;
 pub mod sse;
 pub mod store;
+pub mod sync;
 pub mod terminal;
 pub mod web_url;

@@ -8,6 +8,7 @@
 use super::leash;
 use super::process::children;
 use crate::error::{Exit, Stop};
+use crate::sys::sync::IgnorePoison;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::backend::SignalDelivery;
@@ -17,7 +18,7 @@ use std::io::Read;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 
 /// The signals that end a run, and the status each stands for. Of several that came the first one here counts: only a Ctrl-C
@@ -178,7 +179,7 @@ pub fn last_words() {
 }
 
 fn ends() -> MutexGuard<'static, Option<Duration>> {
-    ENDS.lock().unwrap_or_else(PoisonError::into_inner)
+    ENDS.lock().ignore_poison()
 }
 
 /// What came so far ended one turn of a conversation, which goes on: a Ctrl-C is forgotten.

@@ -2,7 +2,8 @@
 //! doubt about which place is meant.
 
 use super::files::Files;
-use super::{Effect, Failure, MASKED, Output, Tool};
+use super::function_tool::FunctionTool;
+use super::{Effect, Failure, MASKED, Output};
 use crate::diff::Diff;
 use crate::message::ToolSpec;
 use crate::sys::secret;
@@ -10,56 +11,40 @@ use serde_json::{Value, json};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Edits files.
-pub struct EditFile {
-    spec: ToolSpec,
-    files: Arc<Files>,
+/// Builds the `edit_file` tool.
+pub fn tool(files: Arc<Files>) -> FunctionTool {
+    let spec = ToolSpec {
+        name: "edit_file".into(),
+        description: "Replace a text in a file; old_text must occur once".into(),
+        parameters: json!({ "type": "object", "required": ["path", "old_text", "new_text"], "properties": {
+            "path": { "type": "string", "minLength": 1 },
+            "old_text": { "type": "string", "minLength": 1 },
+            "new_text": { "type": "string" },
+            "replace_all": { "type": "boolean" },
+        } }),
+    };
+    FunctionTool::new(spec, Effect::Writes, move |arguments| {
+        edit_in_file(&files, arguments)
+    })
 }
 
-impl EditFile {
-    pub fn new(files: Arc<Files>) -> Self {
-        let spec = ToolSpec {
-            name: "edit_file".into(),
-            description: "Replace a text in a file; old_text must occur once".into(),
-            parameters: json!({ "type": "object", "required": ["path", "old_text", "new_text"], "properties": {
-                "path": { "type": "string", "minLength": 1 },
-                "old_text": { "type": "string", "minLength": 1 },
-                "new_text": { "type": "string" },
-                "replace_all": { "type": "boolean" },
-            } }),
-        };
-        Self { spec, files }
-    }
-}
-
-impl Tool for EditFile {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
-    }
-
-    fn effect(&self, _: &Value) -> Effect {
-        Effect::Writes
-    }
-
-    fn run(&self, arguments: &Value, _: &mut dyn FnMut(&str)) -> Result<Output, Failure> {
-        let text = |key: &str| arguments[key].as_str().unwrap_or_default();
-        let (old, new) = (text("old_text"), text("new_text"));
-        let all = arguments["replace_all"] == true;
-        let (place, before, after) =
-            self.files
-                .edit(text("path"), |before| match edit(before, old, new, all)? {
-                    after if after == before => {
-                        Err("old_text and new_text are the same; nothing was changed".into())
-                    }
-                    after if secret::is_masked_copy(before, &after) => Err(MASKED.into()),
-                    after => Ok(after),
-                })?;
-        let diff = Diff::between(&before, &after).unified(2);
-        Ok(Output {
-            changes: Some(diff.clone()),
-            ..format!("edited {}\n{}", place.display(), diff.trim_end()).into()
-        })
-    }
+fn edit_in_file(files: &Files, arguments: &Value) -> Result<Output, Failure> {
+    let text = |key: &str| arguments[key].as_str().unwrap_or_default();
+    let (old, new) = (text("old_text"), text("new_text"));
+    let all = arguments["replace_all"] == true;
+    let (place, before, after) =
+        files.edit(text("path"), |before| match edit(before, old, new, all)? {
+            after if after == before => {
+                Err("old_text and new_text are the same; nothing was changed".into())
+            }
+            after if secret::is_masked_copy(before, &after) => Err(MASKED.into()),
+            after => Ok(after),
+        })?;
+    let diff = Diff::between(&before, &after).unified(2);
+    Ok(Output {
+        changes: Some(diff.clone()),
+        ..format!("edited {}\n{}", place.display(), diff.trim_end()).into()
+    })
 }
 
 /// `text` with `old` replaced by `new`.

@@ -12,6 +12,7 @@ use crate::policy::secrets;
 use crate::policy::seen::Seen;
 use crate::sys::beneath::{self, Before, Old, Root};
 use crate::sys::store::size_in_words;
+use crate::sys::sync::IgnorePoison;
 use crate::undo::journal::digest;
 use crate::undo::{Keeper, Was};
 use std::cell::OnceCell;
@@ -20,7 +21,7 @@ use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// The largest file that a tool reads into memory, in bytes; and so the largest that it changes.
 const READ_LIMIT: u64 = 64 << 20;
@@ -107,7 +108,7 @@ impl Files {
 
     /// A change is either noted or not: also after a panic what is known is true.
     fn changes(&self) -> MutexGuard<'_, Changes> {
-        self.changes.lock().unwrap_or_else(PoisonError::into_inner)
+        self.changes.lock().ignore_poison()
     }
 
     /// The content of the file that `given` names, and where it is. From now on it counts as seen.

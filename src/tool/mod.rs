@@ -11,10 +11,11 @@ use crate::policy::reach::Reach;
 use crate::policy::seen::{Heeded, Seen};
 use crate::policy::{Decision, Policy, Refusal};
 use crate::sys::secret::{self, hide};
+use crate::sys::sync::IgnorePoison;
 use crate::sys::{defect, leash};
 use serde_json::Value;
 use std::borrow::Cow;
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 pub mod arguments;
@@ -25,6 +26,7 @@ pub mod edit_file;
 pub mod exec;
 pub mod fence;
 pub mod files;
+pub mod function_tool;
 pub mod glob;
 pub mod grep;
 pub mod list_dir;
@@ -240,7 +242,7 @@ impl Toolbox {
     /// Take in what is new in the conversation, before a batch of it runs.
     pub fn heed(&self, messages: &[Message]) {
         if let Some((seen, heeded)) = &self.seen {
-            let mut heeded = heeded.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut heeded = heeded.lock().ignore_poison();
             seen.heed_all(&mut heeded, messages);
         }
     }

@@ -3,8 +3,9 @@
 
 use super::{Effect, Failure, Output, Tool};
 use crate::message::ToolSpec;
+use crate::sys::sync::IgnorePoison;
 use serde_json::{Value, json};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 /// Entries of a list.
 const ENTRIES: usize = 100;
@@ -92,7 +93,7 @@ impl Tool for Todo {
     }
 
     fn run(&self, arguments: &Value, _: &mut dyn FnMut(&str)) -> Result<Output, Failure> {
-        let mut list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut list = self.list.lock().ignore_poison();
         if let Some(todos) = arguments["todos"].as_array() {
             *list = checked(todos)?;
         }

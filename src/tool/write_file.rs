@@ -1,80 +1,64 @@
 //! `write_file`: a file as a whole.
 
 use super::files::{Files, Written};
-use super::{Effect, Failure, MASKED, Output, Tool, changes};
+use super::function_tool::FunctionTool;
+use super::{Effect, Failure, MASKED, Output, changes};
 use crate::message::ToolSpec;
 use crate::sys::secret;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// Writes whole files.
-pub struct WriteFile {
-    spec: ToolSpec,
-    files: Arc<Files>,
+/// Builds the `write_file` tool.
+pub fn tool(files: Arc<Files>) -> FunctionTool {
+    let spec = ToolSpec {
+        name: "write_file".into(),
+        description: "Write a whole file; missing directories are made".into(),
+        parameters: json!({ "type": "object", "required": ["path", "content"], "properties": {
+            "path": { "type": "string", "minLength": 1 },
+            "content": { "type": "string" },
+        } }),
+    };
+    FunctionTool::new(spec, Effect::Writes, move |arguments| {
+        write(&files, arguments)
+    })
 }
 
-impl WriteFile {
-    pub fn new(files: Arc<Files>) -> Self {
-        let spec = ToolSpec {
-            name: "write_file".into(),
-            description: "Write a whole file; missing directories are made".into(),
-            parameters: json!({ "type": "object", "required": ["path", "content"], "properties": {
-                "path": { "type": "string", "minLength": 1 },
-                "content": { "type": "string" },
-            } }),
-        };
-        Self { spec, files }
+fn write(files: &Files, arguments: &Value) -> Result<Output, Failure> {
+    let text = |key: &str| arguments[key].as_str().unwrap_or_default();
+    let content = text("content");
+    let old = files.load(text("path")).ok();
+    let old = old.as_ref().map(|(old, _)| String::from_utf8_lossy(old));
+    if content.contains("***")
+        && let Some(old) = &old
+        && secret::is_masked_copy(old, content)
+    {
+        return Err(MASKED.into());
     }
-}
-
-impl Tool for WriteFile {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
-    }
-
-    fn effect(&self, _: &Value) -> Effect {
-        Effect::Writes
-    }
-
-    fn run(&self, arguments: &Value, _: &mut dyn FnMut(&str)) -> Result<Output, Failure> {
-        let text = |key: &str| arguments[key].as_str().unwrap_or_default();
-        let content = text("content");
-        let old = self.files.load(text("path")).ok();
-        let old = old.as_ref().map(|(old, _)| String::from_utf8_lossy(old));
-        if content.contains("***")
-            && let Some(old) = &old
-            && secret::is_masked_copy(old, content)
-        {
-            return Err(MASKED.into());
+    let Written {
+        path,
+        before,
+        was_seen,
+    } = files.write(text("path"), content.as_bytes())?;
+    let (bytes, lines) = (content.len(), content.lines().count());
+    let done = if before.is_some() {
+        "replaced"
+    } else {
+        "created"
+    };
+    // What it did not know it replaced, the model should be able to tell.
+    let unread = match before {
+        Some(before) if before > 0 && !was_seen => {
+            format!("; the {before} bytes it had were not read in this run, and are kept for undo")
         }
-        let Written {
-            path,
-            before,
-            was_seen,
-        } = self.files.write(text("path"), content.as_bytes())?;
-        let (bytes, lines) = (content.len(), content.lines().count());
-        let done = if before.is_some() {
-            "replaced"
-        } else {
-            "created"
-        };
-        // What it did not know it replaced, the model should be able to tell.
-        let unread = match before {
-            Some(before) if before > 0 && !was_seen => {
-                format!(
-                    "; the {before} bytes it had were not read in this run, and are kept for undo"
-                )
-            }
-            _ => String::new(),
-        };
-        // What was there and could not be read is not known to have changed.
-        let known = old.is_some() || before.is_none();
-        let path = path.display();
-        Ok(Output {
-            changes: known
-                .then(|| changes(old.as_deref().unwrap_or_default(), content))
-                .flatten(),
-            ..format!("{done} {path} ({bytes} bytes, {lines} lines{unread})").into()
-        })
-    }
+        _ => String::new(),
+    };
+    // What was there and could not be read is not known to have changed.
+    let known = old.is_some() || before.is_none();
+    let path = path.display();
+    Ok(Output {
+        changes: known
+            .then(|| changes(old.as_deref().unwrap_or_default(), content))
+            .flatten(),
+        ..format!("{done} {path} ({bytes} bytes, {lines} lines{unread})").into()
+    })
 }

@@ -7,14 +7,14 @@ use nanobot::message::ToolSpec;
 use nanobot::message::plain_text;
 use nanobot::policy::reach::{Reach, Root};
 use nanobot::tool::Tool;
-use nanobot::tool::delete_file::DeleteFile;
-use nanobot::tool::edit_file::EditFile;
+use nanobot::tool::delete_file;
+use nanobot::tool::edit_file;
 use nanobot::tool::files::Files;
 use nanobot::tool::glob::Glob;
 use nanobot::tool::grep::Grep;
 use nanobot::tool::list_dir::ListDir;
 use nanobot::tool::read_file::ReadFile;
-use nanobot::tool::write_file::WriteFile;
+use nanobot::tool::write_file;
 use nanobot::undo::journal::About;
 use nanobot::undo::{Keeper, Undo};
 use serde_json::{Value, json};
@@ -653,9 +653,9 @@ impl Siege {
         files.keep(Keeper::new(Undo::new(kept.clone()), About::default()));
         let tools: Vec<Box<dyn Tool>> = vec![
             Box::new(ReadFile::new(Arc::clone(&files))),
-            Box::new(WriteFile::new(Arc::clone(&files))),
-            Box::new(EditFile::new(Arc::clone(&files))),
-            Box::new(DeleteFile::new(Arc::clone(&files))),
+            Box::new(write_file::tool(Arc::clone(&files))),
+            Box::new(edit_file::tool(Arc::clone(&files))),
+            Box::new(delete_file::tool(Arc::clone(&files))),
             Box::new(ListDir::new(Arc::clone(&files))),
             Box::new(Glob::new(Arc::clone(&files))),
             Box::new(Grep::new(files)),

@@ -17,6 +17,7 @@ use crate::settings::servers::{Reached, Server};
 use crate::sys::process::server::Spec;
 use crate::sys::signal;
 use crate::sys::store;
+use crate::sys::sync::IgnorePoison;
 use rmcp::RoleClient;
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, ClientRequest, GetPromptRequest,
@@ -31,7 +32,7 @@ use rmcp::transport::streamable_http_client::StreamableHttpError;
 use serde_json::{Map, Value};
 use std::io::ErrorKind;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::watch::Receiver;
 
@@ -119,21 +120,18 @@ impl Berth {
 
     /// What the server offers, as far as is known without asking it.
     pub(super) fn newest(&self) -> Option<Arc<Offer>> {
-        self.newest
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.newest.lock().ignore_poison().clone()
     }
 
     /// Whether a person is being asked something for the server.
     pub(super) fn is_asking(&self) -> bool {
-        let watch = self.watch.lock().unwrap_or_else(PoisonError::into_inner);
+        let watch = self.watch.lock().ignore_poison();
         watch.asking.load(Ordering::SeqCst) > 0
     }
 
     /// Why the connection ended, or what the server said last.
     pub(super) fn last_words(&self) -> String {
-        let watch = self.watch.lock().unwrap_or_else(PoisonError::into_inner);
+        let watch = self.watch.lock().ignore_poison();
         watch.last_words()
     }
 
@@ -209,7 +207,7 @@ impl Berth {
         }
         *there = None;
         let watch = Arc::<Watch>::default();
-        *self.watch.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&watch);
+        *self.watch.lock().ignore_poison() = Arc::clone(&watch);
         let live = connect(&self.server, ground, programs, &watch).await?;
         let live = Arc::new(live);
         let offer = listing::offer(&live.peer)
@@ -221,7 +219,7 @@ impl Berth {
     }
 
     fn learn(&self, offer: Offer) {
-        *self.newest.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(offer));
+        *self.newest.lock().ignore_poison() = Some(Arc::new(offer));
     }
 
     /// `live` is of no use any more.
@@ -239,11 +237,7 @@ impl Berth {
             return;
         };
         let Some(live) = there.take() else { return };
-        let running = live
-            .running
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+        let running = live.running.lock().ignore_poison().take();
         if let Some(mut running) = running {
             // Whatever it says, there is nothing more to be done.
             drop(running.close_with_timeout(limit).await);

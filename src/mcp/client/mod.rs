@@ -10,12 +10,13 @@ use crate::settings::servers::Server;
 use crate::sys::leash;
 use crate::sys::paths::Paths;
 use crate::sys::signal::Patience;
+use crate::sys::sync::IgnorePoison;
 use berth::{Berth, Cancel, Wish};
 pub use config::{ClientConfig, ElicitationHandler};
 pub use grants::{Grant, Walled, Walls};
 use serde_json::{Map, Value};
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use stdio::Programs;
 use thread::{Heard, Room, Say};
@@ -236,7 +237,7 @@ impl Inner {
         let (cancel, cancelled) = tokio::sync::watch::channel(None);
         let work = work(cancelled, mouth.sayer());
         let task = {
-            let mut room = self.room.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut room = self.room.lock().ignore_poison();
             let room = match &mut *room {
                 Some(room) => room,
                 none => none.insert(Room::open().map_err(no_room)?),
@@ -262,11 +263,7 @@ impl Inner {
     }
 
     fn end(&self) {
-        let room = self
-            .room
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+        let room = self.room.lock().ignore_poison().take();
         let Some(room) = room else { return };
         let programs = Arc::clone(&self.programs);
         // Without a thread they are ended all the same, one after the other.

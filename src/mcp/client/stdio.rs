@@ -9,6 +9,7 @@ use crate::mcp::offer::Failed;
 use crate::sys::process::server::{self, Ended, ServerProcess, Spec};
 use crate::sys::secret;
 use crate::sys::store;
+use crate::sys::sync::IgnorePoison;
 use crate::sys::terminal::harmless;
 use rmcp::RoleClient;
 use rmcp::model::ServerJsonRpcMessage;
@@ -17,7 +18,7 @@ use rmcp::transport::Transport;
 use std::io::{BufRead, BufReader, PipeReader, PipeWriter, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
@@ -92,7 +93,7 @@ struct Program {
 impl Programs {
     fn keep(self: &Arc<Self>, resident: ServerProcess, traces: Traces) -> Program {
         let number = self.count.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
-        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut running = self.running.lock().ignore_poison();
         running.push((number, resident, traces));
         Program {
             number,
@@ -102,7 +103,7 @@ impl Programs {
 
     /// End all, side by side.
     pub(super) fn end(&self) {
-        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut running = self.running.lock().ignore_poison();
         let all = running
             .drain(..)
             .map(|(_, resident, traces)| (resident, traces));
@@ -110,7 +111,7 @@ impl Programs {
         drop(running);
         server::end_all(all);
         traces.iter().for_each(Traces::tell);
-        let mut ending = self.ending.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ending = self.ending.lock().ignore_poison();
         for thread in ending.drain(..) {
             drop(thread.join());
         }
@@ -121,7 +122,7 @@ impl Program {
     /// How it ended, once it has.
     fn ended(&self) -> Option<Ended> {
         let running = &self.programs.running;
-        let mut running = running.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut running = running.lock().ignore_poison();
         let found = running
             .iter_mut()
             .find(|(number, ..)| *number == self.number);
@@ -131,11 +132,7 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        let mut running = self
-            .programs
-            .running
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut running = self.programs.running.lock().ignore_poison();
         let Some(at) = running
             .iter()
             .position(|(number, ..)| *number == self.number)
@@ -152,7 +149,7 @@ impl Drop for Program {
         };
         if let Ok(thread) = thread.spawn(end) {
             let ending = &self.programs.ending;
-            let mut ending = ending.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut ending = ending.lock().ignore_poison();
             ending.retain(|thread| !thread.is_finished());
             ending.push(thread);
         }

@@ -4,9 +4,10 @@
 use crate::error::Stop;
 use crate::sys::leash::{self, Leash};
 use crate::sys::signal::{self, Patience};
+use crate::sys::sync::IgnorePoison;
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::runtime::{Builder, Handle};
@@ -136,7 +137,7 @@ impl<T: Send + 'static> Mouth<T> {
     pub(super) fn sayer(&self) -> Say {
         let (news, bell) = (self.news.clone(), Mutex::new(Arc::downgrade(&self.bell)));
         Box::new(move |words| {
-            let bell = bell.lock().unwrap_or_else(PoisonError::into_inner);
+            let bell = bell.lock().ignore_poison();
             let Some(bell) = bell.upgrade() else { return };
             if news.try_send(News::Said(words)).is_ok() {
                 ring(&bell);

@@ -4,6 +4,7 @@
 use super::thread::Say;
 use crate::mcp::offer::Failed;
 use crate::sys::secret;
+use crate::sys::sync::IgnorePoison;
 use crate::sys::terminal::harmless;
 use rmcp::RoleClient;
 use rmcp::model::{
@@ -14,7 +15,7 @@ use rmcp::transport::Transport;
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// So many questions a server may have open; each holds memory until it has read the answer.
 const QUESTIONS: usize = 64;
@@ -42,7 +43,7 @@ pub(super) struct Watch {
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    mutex.lock().ignore_poison()
 }
 
 impl Watch {

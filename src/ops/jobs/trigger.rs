@@ -14,10 +14,11 @@ use crate::ops::jobs::scheduled_run::run_if_due;
 use crate::ops::jobs::timing;
 use crate::settings::Settings;
 use crate::sys::process;
+use crate::sys::sync::IgnorePoison;
 use anyhow::{Context as _, Result};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 /// How many jobs [`run_due`] runs at once.
 const MAX_PARALLEL_JOBS: usize = 8;
@@ -150,14 +151,14 @@ pub(crate) fn run_due(ctx: &Context) -> Result<Exit> {
     }
     let count = starts.len();
     let (queue, exits) = (Mutex::new(starts.into_iter()), Mutex::new(exits));
-    let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let next = || queue.lock().ignore_poison().next();
     let work = || {
         while let Some((place, job)) = next() {
             let exit = start_process(ctx, &job).unwrap_or_else(|error| {
                 let error = error.context(format!("the job `{}` ({})", job.name, job.id));
                 report_error(&error, ctx.terminal)
             });
-            let mut exits = exits.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut exits = exits.lock().ignore_poison();
             exits.insert(place, exit);
         }
     };
@@ -166,7 +167,7 @@ pub(crate) fn run_due(ctx: &Context) -> Result<Exit> {
             scope.spawn(work);
         }
     });
-    let exits = exits.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let exits = exits.into_inner().ignore_poison();
     let mut failed = exits.into_values().filter(|exit| *exit != Exit::Answered);
     Ok(failed.next().unwrap_or(Exit::Answered))
 }

@@ -15,6 +15,7 @@ use crate::settings::{Overrides, Settings};
 use crate::sys::defect;
 use crate::sys::leash::{self, Leash};
 use crate::sys::signal::{self, Patience};
+use crate::sys::sync::IgnorePoison;
 use crate::tool::spawn::{Order, Spawn, Starts};
 use crate::tool::{Failure, Tool};
 use crate::turn::beside::{Beside, News};
@@ -22,7 +23,7 @@ use crate::turn::ending::Tally;
 use anyhow::Result;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{PipeReader, PipeWriter, Read, Write};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::thread::JoinHandle;
 
 /// Characters of a label, and of a task that stands for one.
@@ -169,7 +170,7 @@ impl SubagentPool {
                 settings: settings.clone(),
             });
         };
-        let mut models = models.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut models = models.lock().ignore_poison();
         if let Some(binding) = models.get(model) {
             return Ok(binding.clone());
         }
@@ -220,7 +221,7 @@ impl SubagentPool {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.state.lock().ignore_poison()
     }
 
     /// How many may run at a time.

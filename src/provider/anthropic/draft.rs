@@ -2,7 +2,7 @@
 
 use super::WIRE;
 use crate::message::{Finish, Reply, ToolCall, Usage};
-use crate::provider::reading::{self, Trouble, arguments, arguments_of, tokens};
+use crate::provider::reading::{self, Trouble, arguments, arguments_of, push_call, tokens};
 use crate::provider::{Delta, Request, Tell};
 use serde_json::{Value, json};
 
@@ -238,27 +238,19 @@ impl reading::Draft for Draft {
                     input,
                     json,
                 } => {
-                    if name.is_empty() {
-                        return Err(Trouble::Nonsense("a tool call without a name".into()));
-                    }
                     keep.push(json!({ "type": "tool_use" }));
-                    let is_taken = |id: &str| reply.calls.iter().any(|call| call.id == id);
-                    let id = match id {
-                        id if id.is_empty() || is_taken(&id) => {
-                            format!("call_{}_{number}", self.messages)
-                        }
-                        id => id,
-                    };
                     // The pieces where there are any, else what came with its beginning.
                     let arguments = match json.trim() {
                         "" => arguments_of(&input),
                         _ => arguments(&json),
                     };
-                    reply.calls.push(ToolCall {
+                    let call = ToolCall {
                         id,
                         name,
                         arguments,
-                    });
+                    };
+                    let spare_id = format!("call_{}_{number}", self.messages);
+                    push_call(&mut reply.calls, call, spare_id)?;
                 }
                 Block::Thinking { text, signature } => {
                     reply.reasoning.push_str(&text);
@@ -296,7 +288,8 @@ mod tests {
     use crate::message::{Finish, Reply, Usage};
     use crate::provider::anthropic::Anthropic;
     use crate::provider::quirks::NONE;
-    use crate::provider::reading::{Trouble, trial};
+    use crate::provider::reading::Trouble;
+    use crate::provider::reading::trial::{self, calls};
     use serde_json::{Value, json};
 
     const ANTHROPIC: Anthropic = Anthropic {
@@ -362,13 +355,6 @@ mod tests {
 
     fn tool(id: &str, name: &str) -> Value {
         json!({ "type": "tool_use", "id": id, "name": name, "input": {} })
-    }
-
-    fn calls(reply: &Reply) -> Vec<(&str, &str, Value)> {
-        let calls = reply.calls.iter();
-        calls
-            .map(|call| (&*call.id, &*call.name, call.arguments.clone()))
-            .collect()
     }
 
     #[test]

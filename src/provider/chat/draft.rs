@@ -274,28 +274,19 @@ impl reading::Draft for Draft {
             model,
             ..
         } = *self;
-        let mut taken: Vec<String> = Vec::new();
         let mut made = Vec::new();
         let mut extras = Vec::new();
         for (number, part) in calls.into_iter().enumerate() {
-            if part.name.is_empty() {
-                return Err(Trouble::Nonsense("a tool call without a name".into()));
-            }
-            // An id that is missing, or that stands twice, would tie a result to the wrong call.
-            let id = match part.id {
-                id if id.is_empty() || taken.contains(&id) => format!("call_{messages}_{number}"),
-                id => id,
-            };
-            taken.push(id.clone());
-            extras.push(part.extra);
-            made.push(ToolCall {
-                id,
+            let call = ToolCall {
+                id: part.id,
                 name: part.name,
                 arguments: match part.object {
                     Some(object) => reading::arguments_of(&object),
                     None => reading::arguments(&part.text),
                 },
-            });
+            };
+            reading::push_call(&mut made, call, format!("call_{messages}_{number}"))?;
+            extras.push(part.extra);
         }
         let finish = match finish.as_deref() {
             Some("length" | "max_tokens" | "model_length") => Finish::Length,
@@ -414,7 +405,8 @@ mod tests {
     use crate::message::{Finish, Reply};
     use crate::provider::chat::Chat;
     use crate::provider::quirks::NONE;
-    use crate::provider::reading::{Trouble, trial};
+    use crate::provider::reading::Trouble;
+    use crate::provider::reading::trial::{self, calls};
     use serde_json::{Value, json};
 
     const CHAT: Chat = Chat {
@@ -445,18 +437,6 @@ mod tests {
 
     fn end(reason: &str) -> Value {
         json!({ "choices": [{ "delta": {}, "finish_reason": reason }] })
-    }
-
-    fn calls(reply: &Reply) -> Vec<(String, String, Value)> {
-        reply
-            .calls
-            .iter()
-            .map(|call| (call.id.clone(), call.name.clone(), call.arguments.clone()))
-            .collect()
-    }
-
-    fn call(id: &str, name: &str, arguments: Value) -> (String, String, Value) {
-        (id.into(), name.into(), arguments)
     }
 
     #[test]
@@ -498,17 +478,14 @@ mod tests {
         ]);
         assert_eq!(
             calls(&reply),
-            [
-                call("a", "read", json!({"p": 1})),
-                call("b", "list", json!({}))
-            ]
+            [("a", "read", json!({"p": 1})), ("b", "list", json!({}))]
         );
         assert_eq!(reply.finish, Finish::Calls);
     }
 
     #[test]
     fn calls_in_odd_shapes() {
-        let check = |fragments: Value, expect: &[(String, String, Value)]| {
+        let check = |fragments: Value, expect: &[(&str, &str, Value)]| {
             let chunks: Vec<Value> = fragments
                 .as_array()
                 .unwrap()
@@ -523,51 +500,48 @@ mod tests {
         // No index: by id, by position, by name.
         check(
             json!([{"id": "a", "function": function("f", json!("{\"x\":"))}, {"id": "a", "function": {"arguments": "1}"}}]),
-            &[call("a", "f", json!({"x": 1}))],
+            &[("a", "f", json!({"x": 1}))],
         );
         check(
             json!([{"id": "a", "function": function("f", json!("{"))}, {"function": {"arguments": "}"}}]),
-            &[call("a", "f", json!({}))],
+            &[("a", "f", json!({}))],
         );
         check(
             json!([{"function": function("f", json!("{}"))}, {"function": function("g", json!("{}"))}]),
-            &[
-                call("call_0_0", "f", json!({})),
-                call("call_0_1", "g", json!({})),
-            ],
+            &[("call_0_0", "f", json!({})), ("call_0_1", "g", json!({}))],
         );
         // Every call numbered 0; ids missing or repeated; names repeated or in pieces; arguments as an object or absent.
         check(
             json!([{"index": 0, "id": "a", "function": function("f", json!("{}"))}, {"index": 0, "id": "b", "function": function("g", json!("{}"))}]),
-            &[call("a", "f", json!({})), call("b", "g", json!({}))],
+            &[("a", "f", json!({})), ("b", "g", json!({}))],
         );
         check(
             json!([{"index": 0, "id": "a", "function": function("f", json!("{}"))}, {"index": 1, "id": "a", "function": function("g", json!("{}"))}]),
-            &[call("a", "f", json!({})), call("call_0_1", "g", json!({}))],
+            &[("a", "f", json!({})), ("call_0_1", "g", json!({}))],
         );
         check(
             json!([{"index": 0, "function": function("f", json!("{"))}, {"index": 0, "function": function("f", json!("}"))}]),
-            &[call("call_0_0", "f", json!({}))],
+            &[("call_0_0", "f", json!({}))],
         );
         check(
             json!([{"index": 0, "id": "a", "function": {"name": "read_"}}, {"index": 0, "function": {"name": "file", "arguments": "{}"}}]),
-            &[call("a", "read_file", json!({}))],
+            &[("a", "read_file", json!({}))],
         );
         check(
             json!([{"index": 0, "id": "a", "function": function("f", json!({"x": 1}))}]),
-            &[call("a", "f", json!({"x": 1}))],
+            &[("a", "f", json!({"x": 1}))],
         );
         check(
             json!([{"index": 0, "id": "a", "function": {"name": "f"}}]),
-            &[call("a", "f", json!({}))],
+            &[("a", "f", json!({}))],
         );
         check(
             json!([{"index": 0, "id": "a", "function": function("f", json!("\"{\\\"x\\\": 1}\""))}]),
-            &[call("a", "f", json!({"x": 1}))],
+            &[("a", "f", json!({"x": 1}))],
         );
         check(
             json!([{"index": 0, "id": "a", "function": function("f", json!("{oops"))}]),
-            &[call("a", "f", json!("{oops"))],
+            &[("a", "f", json!("{oops"))],
         );
     }
 
@@ -626,7 +600,7 @@ mod tests {
         let old = json!({ "content": null, "function_call": { "name": "f", "arguments": "{}" } });
         assert_eq!(
             calls(&answer(old, json!("function_call"))),
-            [call("call_0_0", "f", json!({}))]
+            [("call_0_0", "f", json!({}))]
         );
         let wins = json!({ "content": "x", "tool_calls": [{ "id": "a", "function": { "name": "f", "arguments": "{}" } }] });
         assert_eq!(answer(wins, json!("stop")).finish, Finish::Calls);
@@ -680,7 +654,7 @@ mod tests {
             chunk["usage"] = used(number as u64);
         }
         let reply = stream(&chunks);
-        assert_eq!(calls(&reply), [call("a", "f", json!({ "x": 1 }))]);
+        assert_eq!(calls(&reply), [("a", "f", json!({ "x": 1 }))]);
         assert_eq!((reply.usage.input, reply.usage.output), (3, 1));
         let lines: String = chunks
             .iter()

@@ -5,7 +5,7 @@
 
 use super::WIRE;
 use crate::message::{Finish, Reply, ToolCall, Usage};
-use crate::provider::reading::{self, Trouble, arguments, arguments_of, tokens};
+use crate::provider::reading::{self, Trouble, arguments, arguments_of, push_call, tokens};
 use crate::provider::{Delta, Request, Tell};
 use serde_json::{Map, Value, json};
 
@@ -361,19 +361,7 @@ impl reading::Draft for Draft {
                     keep.push(kept);
                 }
                 Some("function_call") => {
-                    let name = value["name"].as_str().unwrap_or_default();
-                    if name.is_empty() {
-                        return Err(Trouble::Nonsense("a tool call without a name".into()));
-                    }
                     keep.push(json!({ "type": "function_call" }));
-                    let id = value["call_id"].as_str().unwrap_or_default();
-                    let is_taken = reply.calls.iter().any(|call| call.id == id);
-                    let id = match id {
-                        id if id.is_empty() || is_taken => {
-                            format!("call_{}_{number}", self.messages)
-                        }
-                        id => id.to_owned(),
-                    };
                     let has_pieces = !item.arguments.trim().is_empty();
                     let is_blank = |text: &str| text.trim().is_empty();
                     let arguments = match &value["arguments"] {
@@ -383,11 +371,14 @@ impl reading::Draft for Draft {
                         }
                         whole => arguments_of(whole),
                     };
-                    reply.calls.push(ToolCall {
-                        id,
-                        name: name.to_owned(),
+                    let text = |key: &str| value[key].as_str().unwrap_or_default().to_owned();
+                    let call = ToolCall {
+                        id: text("call_id"),
+                        name: text("name"),
                         arguments,
-                    });
+                    };
+                    let spare_id = format!("call_{}_{number}", self.messages);
+                    push_call(&mut reply.calls, call, spare_id)?;
                 }
                 // What was not encrypted is of no use to a server that stores nothing.
                 Some("reasoning") if value["encrypted_content"].is_string() => {
@@ -470,7 +461,8 @@ fn usage(value: &Value) -> Usage {
 mod tests {
     use crate::message::{Finish, Reply};
     use crate::provider::quirks::NONE;
-    use crate::provider::reading::{Trouble, trial};
+    use crate::provider::reading::Trouble;
+    use crate::provider::reading::trial::{self, calls};
     use crate::provider::responses::Responses;
     use serde_json::{Value, json};
 
@@ -557,13 +549,6 @@ mod tests {
             event
         };
         events.iter().map(without).collect()
-    }
-
-    fn calls(reply: &Reply) -> Vec<(&str, &str, Value)> {
-        let calls = reply.calls.iter();
-        calls
-            .map(|call| (&*call.id, &*call.name, call.arguments.clone()))
-            .collect()
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use super::completion::{Candidate, CompletionSource};
 use super::entry::{GoesOn, goes_on};
+use crate::sys::sync::IgnorePoison;
 use crate::sys::terminal::harmless;
 use rustyline::completion::{Candidate as Shown, Completer};
 use rustyline::highlight::Highlighter;
@@ -11,7 +12,7 @@ use rustyline::{Cmd, ConditionalEventHandler, Context, Event, EventContext, Help
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// How many candidates are shown at most: more would be searched and not read.
 const MOST: usize = 200;
@@ -153,7 +154,7 @@ impl ConditionalEventHandler for Search {
     fn handle(&self, _: &Event, _: RepeatCount, _: bool, context: &EventContext) -> Option<Cmd> {
         let (line, cursor) = (context.line(), context.pos());
         // In a text of many lines the arrows move; one that was taken as a whole is passed as a whole.
-        let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let entries = self.entries.lock().ignore_poison();
         let is_whole = cursor == line.len() && entries.contains(line);
         if cursor == 0 || line.contains('\n') || is_whole {
             return None;

@@ -23,6 +23,7 @@ pub use quiet::Quiet;
 
 use crate::error::{Exit, Stop, fail};
 use crate::sys::env::Env;
+use crate::sys::sync::IgnorePoison;
 use crate::sys::terminal::{Terminal, harmless};
 use crate::sys::{secret, signal};
 use anyhow::{Context, Result};
@@ -37,7 +38,7 @@ use signal_hook::consts::SIGCONT;
 use signal_hook::low_level::{pipe, unregister};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 /// How long a question is deaf: what is typed as it appears is kept for later.
@@ -99,9 +100,7 @@ impl Editor {
             }
             Reading::Rich(Box::new(lines))
         };
-        all.lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .extend(entries);
+        all.lock().ignore_poison().extend(entries);
         let what = || "prepare to read lines";
         let (resumed, resumes) = UnixStream::pair().with_context(what)?;
         resumed.set_nonblocking(true).with_context(what)?;
@@ -175,7 +174,7 @@ impl Editor {
     }
 
     fn keys(&self) -> MutexGuard<'_, Keys> {
-        self.keys.lock().unwrap_or_else(PoisonError::into_inner)
+        self.keys.lock().ignore_poison()
     }
 
     /// A line that was typed before it was asked for is shown as if it was typed now.
@@ -198,7 +197,7 @@ impl Editor {
         if !self.history.takes(text) {
             return Ok(());
         }
-        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut entries = self.entries.lock().ignore_poison();
         entries.insert(text.to_owned());
         drop(entries);
         if let Reading::Rich(lines) = &mut self.reading {

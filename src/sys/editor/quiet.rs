@@ -2,12 +2,13 @@
 
 use super::ahead::{Ahead, is_pasting};
 use super::modes::{MARKS_PASTE, Modes};
+use crate::sys::sync::IgnorePoison;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use std::io::{self, PipeReader, PipeWriter, Read};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 
 /// What is kept of what is typed; the kernel keeps some more.
@@ -39,7 +40,7 @@ impl Drop for Quiet {
 }
 
 fn lock(keys: &Mutex<Keys>) -> MutexGuard<'_, Keys> {
-    keys.lock().unwrap_or_else(PoisonError::into_inner)
+    keys.lock().ignore_poison()
 }
 
 /// The keys that are pressed while nobody reads.

@@ -9,6 +9,7 @@ use super::line::Line;
 use super::modes::{MARKS_PASTE, Modes};
 use crate::error::Stop;
 use crate::sys::signal::{self, Patience};
+use crate::sys::sync::IgnorePoison;
 use crate::sys::terminal::harmless;
 use anyhow::{Context, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -25,7 +26,7 @@ use std::io::{self, ErrorKind, PipeReader, Read};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// How long what reads may take to notice that it is to end: a search through the history notices only keys.
 const NOTICES: Timespec = Timespec {
@@ -194,7 +195,7 @@ impl Watch {
         // Where a key is waited for, and not a line, it prints later: nobody waits for that. The cursor goes up since it ends
         // with a newline.
         std::thread::spawn(move || {
-            let mut printer = printer.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut printer = printer.lock().ignore_poison();
             drop(printer.print(format!("{MARKS_PASTE}\x1b[A\n")));
         });
     }

@@ -10,10 +10,11 @@ use crate::sys::env::{self, Env};
 use crate::sys::hosts::Hosts;
 use crate::sys::secret::Secret;
 use crate::sys::signal;
+use crate::sys::sync::IgnorePoison;
 use crate::sys::web_url::{is_loopback, to_uri};
 use std::collections::HashMap;
 use std::io::Read;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 use ureq::http::{HeaderMap, Uri};
 use ureq::tls::{RootCerts, TlsConfig};
@@ -152,7 +153,7 @@ impl Http {
     pub fn with_pool(mut self, connections: &Connections, base: &str) -> Self {
         let proxy = self.proxy.as_ref().map(|proxy| proxy.uri().to_string());
         let key = format!("{base} {:?} {:?} {proxy:?}", self.timeouts, self.policy);
-        let mut all = connections.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = connections.0.lock().ignore_poison();
         self.agent = Arc::clone(all.entry(key).or_default());
         drop(all);
         self

@@ -2,9 +2,10 @@
 //!
 //! We are a subreaper: what a child leaves behind, in whatever group or session, becomes our child, and is ended.
 
+use crate::sys::sync::IgnorePoison;
 use rustix::process::{Pid, Signal, WaitOptions};
 use std::sync::atomic::AtomicBool;
-use std::sync::{Mutex, MutexGuard, Once, PoisonError};
+use std::sync::{Mutex, MutexGuard, Once};
 use std::time::{Duration, Instant};
 
 /// How long a process that was killed may take to be gone.
@@ -17,11 +18,11 @@ static GROUPS: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
 static DETACHED: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
 
 pub(super) fn groups() -> MutexGuard<'static, Vec<Pid>> {
-    GROUPS.lock().unwrap_or_else(PoisonError::into_inner)
+    GROUPS.lock().ignore_poison()
 }
 
 pub(super) fn detached() -> MutexGuard<'static, Vec<Pid>> {
-    DETACHED.lock().unwrap_or_else(PoisonError::into_inner)
+    DETACHED.lock().ignore_poison()
 }
 
 /// True if no command runs.

@@ -302,13 +302,14 @@ impl Running {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::{Finished, Spec, run};
-    use std::sync::{Mutex, MutexGuard, PoisonError};
+    use crate::sys::sync::IgnorePoison;
+    use std::sync::{Mutex, MutexGuard};
     use std::time::{Duration, Instant};
 
     /// What one test leaves behind would be another one's stray: they share a process, as no two commands of a run do.
     pub(crate) fn alone() -> MutexGuard<'static, ()> {
         static ALONE: Mutex<()> = Mutex::new(());
-        ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+        ALONE.lock().ignore_poison()
     }
 
     fn sh(command: &str, seconds: u64) -> (Finished, String) {

@@ -5,12 +5,13 @@
 //! afterwards at the earliest.
 
 use crate::sys::secret::random_hex;
+use crate::sys::sync::IgnorePoison;
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use std::fs::{DirBuilder, File, Permissions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 /// How the names begin, so that what was left can be told.
@@ -28,7 +29,7 @@ static MADE: Mutex<Option<Made>> = Mutex::new(None);
 static FURTHER: Mutex<Vec<Made>> = Mutex::new(Vec::new());
 
 fn made() -> MutexGuard<'static, Option<Made>> {
-    MADE.lock().unwrap_or_else(PoisonError::into_inner)
+    MADE.lock().ignore_poison()
 }
 
 /// Where such directories may be made: where `TMPDIR` says, and where everybody may.
@@ -58,7 +59,7 @@ pub fn directory(places: &[PathBuf]) -> io::Result<PathBuf> {
 pub fn another(places: &[PathBuf]) -> io::Result<PathBuf> {
     let new = make_in(places)?;
     let path = new.path.clone();
-    let mut further = FURTHER.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut further = FURTHER.lock().ignore_poison();
     further.push(new);
     Ok(path)
 }
@@ -89,7 +90,7 @@ fn make(place: &Path) -> io::Result<Made> {
 
 /// Last thing in `main`: take them away.
 pub fn tidy() {
-    let mut further = FURTHER.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut further = FURTHER.lock().ignore_poison();
     for made in made().take().into_iter().chain(further.drain(..)) {
         remove(&made.path);
     }

@@ -3,10 +3,11 @@
 use super::key::{MARK, MIN_KEY_BYTES, Secret};
 use super::replacement::{Found, replaced};
 use super::{formats, forms};
+use crate::sys::sync::IgnorePoison;
 use serde_json::Value;
 use std::borrow::Cow;
 use std::collections::HashSet;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 
 /// Nor is a key with fewer different letters looked for: a line of dashes, say.
 const MIN_DISTINCT_CHARS: usize = 4;
@@ -28,11 +29,11 @@ pub fn remember(secret: &Secret) {
     let letters: HashSet<char> = secret.expose().chars().collect();
     if secret.expose().len() < MIN_KEY_BYTES
         || letters.len() < MIN_DISTINCT_CHARS
-        || is_known(&KNOWN.read().unwrap_or_else(PoisonError::into_inner))
+        || is_known(&KNOWN.read().ignore_poison())
     {
         return;
     }
-    let mut known = KNOWN.write().unwrap_or_else(PoisonError::into_inner);
+    let mut known = KNOWN.write().ignore_poison();
     if !is_known(&known) {
         known.secrets.push(secret.clone());
         known.forms = None;
@@ -41,12 +42,12 @@ pub fn remember(secret: &Secret) {
 
 /// Every form of every key that we know.
 pub(super) fn known_forms() -> Arc<[String]> {
-    let known = KNOWN.read().unwrap_or_else(PoisonError::into_inner);
+    let known = KNOWN.read().ignore_poison();
     if let Some(forms) = &known.forms {
         return Arc::clone(forms);
     }
     drop(known);
-    let mut known = KNOWN.write().unwrap_or_else(PoisonError::into_inner);
+    let mut known = KNOWN.write().ignore_poison();
     let forms: Arc<[String]> = forms::all(&known.secrets).into();
     known.forms = Some(Arc::clone(&forms));
     forms
@@ -82,7 +83,7 @@ pub fn hide_json(value: &Value) -> Cow<'_, Value> {
 /// Whether a key that we know can be read out of `text`: in any form, in small letters or capitals, percent-encoded, or
 /// taken apart by other signs. What is to be sent away is asked this.
 pub fn leaks(text: &str) -> bool {
-    let known = KNOWN.read().unwrap_or_else(PoisonError::into_inner);
+    let known = KNOWN.read().ignore_poison();
     forms::leak(text, &known.secrets)
 }
 

@@ -8,9 +8,10 @@
 
 use super::row::Row;
 use super::streams::{error_width, write_at_once, write_out, write_stderr};
+use crate::sys::sync::IgnorePoison;
 use anyhow::Result;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
@@ -50,7 +51,7 @@ struct Foot {
 }
 
 fn foot() -> MutexGuard<'static, Foot> {
-    FOOT.lock().unwrap_or_else(PoisonError::into_inner)
+    FOOT.lock().ignore_poison()
 }
 
 impl Foot {
@@ -137,10 +138,10 @@ fn tick() {
     let mut foot = foot();
     loop {
         foot = match foot.painter {
-            None => CHANGED.wait(foot).unwrap_or_else(PoisonError::into_inner),
+            None => CHANGED.wait(foot).ignore_poison(),
             Some(_) => {
                 let waited = CHANGED.wait_timeout(foot, PACE);
-                let (mut foot, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+                let (mut foot, waited) = waited.ignore_poison();
                 if waited.timed_out() {
                     foot.draw();
                 }
@@ -219,7 +220,7 @@ pub(super) fn alone<T>(work: impl FnOnce() -> T) -> T {
         match foot.alone {
             None => break 1,
             Some((who, depth)) if who == me => break depth + 1,
-            Some(_) => foot = CHANGED.wait(foot).unwrap_or_else(PoisonError::into_inner),
+            Some(_) => foot = CHANGED.wait(foot).ignore_poison(),
         }
     };
     foot.wipe();

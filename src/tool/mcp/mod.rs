@@ -5,7 +5,6 @@
 use super::Tool;
 use crate::mcp::tool_list::ToolList;
 pub use call::Means;
-use ours::{Prompts, Resources};
 use server_tool::ServerTool;
 use std::sync::Arc;
 
@@ -22,10 +21,10 @@ pub fn tools(means: &Means, offers: &ToolList) -> Vec<Box<dyn Tool>> {
         tools.push(Box::new(ServerTool::new(&means, shown)));
     }
     if !offers.resources.is_empty() {
-        tools.push(Box::new(Resources::new(&means, &offers.resources)));
+        tools.push(Box::new(ours::resources(&means, &offers.resources)));
     }
     if !offers.prompts.is_empty() {
-        tools.push(Box::new(Prompts::new(&means, &offers.prompts)));
+        tools.push(Box::new(ours::prompts(&means, &offers.prompts)));
     }
     tools
 }

@@ -7,109 +7,83 @@ use crate::mcp::offer::{Prompt, Resource};
 use crate::mcp::words::{line, short};
 use crate::message::ToolSpec;
 use crate::policy::Refusal;
-use crate::tool::{Effect, Failure, Output, Tool};
+use crate::tool::function_tool::FunctionTool;
+use crate::tool::{Effect, Failure, Output};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
 /// Reads what servers have to read.
-pub(super) struct Resources {
-    spec: ToolSpec,
-    servers: Vec<String>,
-    means: Arc<Means>,
-}
-
-impl Resources {
-    pub(super) fn new(means: &Arc<Means>, servers: &[String]) -> Self {
-        Self {
-            spec: ToolSpec {
-                name: RESOURCE.into(),
-                description: "Read what an MCP server has to read, or list it".into(),
-                parameters: json!({ "type": "object", "required": ["server"], "properties": {
-                    "server": { "type": "string", "enum": servers },
-                    "uri": { "type": "string", "description": "its address; without one, those that there are" },
-                } }),
-            },
-            servers: servers.to_vec(),
-            means: Arc::clone(means),
-        }
-    }
-}
-
-impl Tool for Resources {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
-    }
-
-    fn effect(&self, _: &Value) -> Effect {
-        Effect::Reads
-    }
-
-    fn run(&self, arguments: &Value, _: &mut dyn FnMut(&str)) -> Result<Output, Failure> {
-        let server = known(&self.servers, arguments)?;
-        match arguments["uri"].as_str().filter(|uri| !uri.is_empty()) {
-            Some(uri) => {
-                allowed(&self.means, server, uri)?;
-                let answer = self.means.roster.read(server, uri);
-                given(&self.means, server, None, answer)
-            }
-            None => {
-                let offer = self.means.roster.known(server);
-                let all = offer.resources.iter().chain(&offer.templates);
-                Ok(listed(&self.means, server, all.map(resource)).into())
-            }
-        }
-    }
+pub(super) fn resources(means: &Arc<Means>, servers: &[String]) -> FunctionTool {
+    let properties = json!({
+        "server": { "type": "string", "enum": servers },
+        "uri": { "type": "string", "description": "its address; without one, those that there are" },
+    });
+    let description = "Read what an MCP server has to read, or list it";
+    let spec = spec(RESOURCE, description, &properties);
+    for_servers(spec, means, servers, read_resource)
 }
 
 /// Fills in the prompts of servers.
-pub(super) struct Prompts {
-    spec: ToolSpec,
-    servers: Vec<String>,
-    means: Arc<Means>,
+pub(super) fn prompts(means: &Arc<Means>, servers: &[String]) -> FunctionTool {
+    let properties = json!({
+        "server": { "type": "string", "enum": servers },
+        "name": { "type": "string", "description": "without one, those that there are" },
+        "arguments": { "type": "object", "description": "what to fill in: texts by name" },
+    });
+    let description = "Get a prompt of an MCP server, filled in, or list its prompts";
+    let spec = spec(PROMPT, description, &properties);
+    for_servers(spec, means, servers, get_prompt)
 }
 
-impl Prompts {
-    pub(super) fn new(means: &Arc<Means>, servers: &[String]) -> Self {
-        Self {
-            spec: ToolSpec {
-                name: PROMPT.into(),
-                description: "Get a prompt of an MCP server, filled in, or list its prompts".into(),
-                parameters: json!({ "type": "object", "required": ["server"], "properties": {
-                    "server": { "type": "string", "enum": servers },
-                    "name": { "type": "string", "description": "without one, those that there are" },
-                    "arguments": { "type": "object", "description": "what to fill in: texts by name" },
-                } }),
-            },
-            servers: servers.to_vec(),
-            means: Arc::clone(means),
+fn spec(name: &str, description: &str, properties: &Value) -> ToolSpec {
+    ToolSpec {
+        name: name.into(),
+        description: description.into(),
+        parameters: json!({ "type": "object", "required": ["server"], "properties": properties }),
+    }
+}
+
+/// A tool whose call names one of `servers`, for which `run` answers.
+fn for_servers(
+    spec: ToolSpec,
+    means: &Arc<Means>,
+    servers: &[String],
+    run: fn(&Means, &str, &Value) -> Result<Output, Failure>,
+) -> FunctionTool {
+    let (means, servers) = (Arc::clone(means), servers.to_vec());
+    FunctionTool::new(spec, Effect::Reads, move |arguments| {
+        run(&means, known(&servers, arguments)?, arguments)
+    })
+}
+
+fn read_resource(means: &Means, server: &str, arguments: &Value) -> Result<Output, Failure> {
+    match arguments["uri"].as_str().filter(|uri| !uri.is_empty()) {
+        Some(uri) => {
+            allowed(means, server, uri)?;
+            given(means, server, None, means.roster.read(server, uri))
+        }
+        None => {
+            let offer = means.roster.known(server);
+            let all = offer.resources.iter().chain(&offer.templates);
+            Ok(listed(means, server, all.map(resource)).into())
         }
     }
 }
 
-impl Tool for Prompts {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
-    }
-
-    fn effect(&self, _: &Value) -> Effect {
-        Effect::Reads
-    }
-
-    fn run(&self, arguments: &Value, _: &mut dyn FnMut(&str)) -> Result<Output, Failure> {
-        let server = known(&self.servers, arguments)?;
-        match arguments["name"].as_str().filter(|name| !name.is_empty()) {
-            Some(name) => {
-                let none = Map::new();
-                let filled = arguments["arguments"].as_object().unwrap_or(&none);
-                let Means { seen, free, .. } = &*self.means;
-                seen.allows_sent(&arguments["arguments"], free)?;
-                let answer = self.means.roster.prompt(server, name, filled);
-                given(&self.means, server, None, answer)
-            }
-            None => {
-                let offer = self.means.roster.known(server);
-                Ok(listed(&self.means, server, offer.prompts.iter().map(prompt)).into())
-            }
+fn get_prompt(means: &Means, server: &str, arguments: &Value) -> Result<Output, Failure> {
+    match arguments["name"].as_str().filter(|name| !name.is_empty()) {
+        Some(name) => {
+            let none = Map::new();
+            let filled = arguments["arguments"].as_object().unwrap_or(&none);
+            means
+                .seen
+                .allows_sent(&arguments["arguments"], &means.free)?;
+            let answer = means.roster.prompt(server, name, filled);
+            given(means, server, None, answer)
+        }
+        None => {
+            let offer = means.roster.known(server);
+            Ok(listed(means, server, offer.prompts.iter().map(prompt)).into())
         }
     }
 }

@@ -1,0 +1,24 @@
+//! What the program does inside the sandbox of an agent's command: almost nothing.
+
+use super::skill;
+use crate::cli::Command;
+use crate::error::{Exit, fail_hint};
+use crate::sys::terminal::Terminal;
+use anyhow::Result;
+
+/// Prints a file of a built-in skill, where that is what was asked for.
+///
+/// # Errors
+/// Status 77 for everything else.
+pub(crate) fn run(command: &Command, terminal: Terminal) -> Result<Exit> {
+    if let Command::Skill { command } = command
+        && let Some(done) = skill::inside(command, terminal)
+    {
+        return done;
+    }
+    Err(fail_hint(
+        Exit::Refused,
+        "this is a command of an agent, which has neither the network nor nanobot's own files",
+        "the agent's own tools instead: `spawn` to hand over a task, `cron` to remind, `web_fetch` and the file tools for the rest",
+    ))
+}

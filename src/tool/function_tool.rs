@@ -1,0 +1,41 @@
+//! A tool that is one function of its arguments: its effect is always the same, and it shows nothing while it runs.
+
+use super::{Effect, Failure, Output, Tool};
+use crate::message::ToolSpec;
+use serde_json::Value;
+
+type Run = dyn Fn(&Value) -> Result<Output, Failure> + Send + Sync;
+
+pub struct FunctionTool {
+    spec: ToolSpec,
+    effect: Effect,
+    run: Box<Run>,
+}
+
+impl FunctionTool {
+    pub fn new(
+        spec: ToolSpec,
+        effect: Effect,
+        run: impl Fn(&Value) -> Result<Output, Failure> + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            spec,
+            effect,
+            run: Box::new(run),
+        }
+    }
+}
+
+impl Tool for FunctionTool {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn effect(&self, _: &Value) -> Effect {
+        self.effect
+    }
+
+    fn run(&self, arguments: &Value, _: &mut dyn FnMut(&str)) -> Result<Output, Failure> {
+        (self.run)(arguments)
+    }
+}

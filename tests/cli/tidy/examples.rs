@@ -1,0 +1,265 @@
+//! Every rule, shown to fail: small sources that break one, and what is said of them.
+
+use super::rules::RULES;
+use super::source::Source;
+use super::tree::Tree;
+
+/// A rule, files that break it, and what it says; nothing where they keep it.
+type Example = (
+    &'static str,
+    &'static [(&'static str, &'static str)],
+    &'static [&'static str],
+);
+
+const EXAMPLES: &[Example] = &[
+    (
+        "layers",
+        &[
+            ("tool.rs", "use crate::turn::Turn;"),
+            ("turn.rs", "pub struct Turn;"),
+        ],
+        &[
+            "tool.rs:1: `crate::turn::Turn`: `turn` is in a higher layer: move the item down, or have it passed in as an argument",
+        ],
+    ),
+    (
+        "layers",
+        &[
+            ("memory/mod.rs", "fn f() {\n    super::ledger::total()\n}"),
+            ("ledger.rs", ""),
+        ],
+        &[
+            "memory/mod.rs:2: `super::ledger::total`: `ledger` is not among its imports in LAYERS: have it passed in, or add it if the design says so",
+        ],
+    ),
+    (
+        "layers",
+        &[
+            (
+                "ops/mod.rs",
+                "fn f(shared: &crate::cli::Shared, world: &crate::World) {}",
+            ),
+            ("cli.rs", ""),
+            ("lib.rs", ""),
+        ],
+        &[
+            "ops/mod.rs:1: `crate::cli::Shared`: `cli` is not among its imports in LAYERS: have it passed in, or add it if the design says so",
+            "ops/mod.rs:1: `crate::World`: `lib` is in a higher layer: move the item down, or have it passed in as an argument",
+        ],
+    ),
+    // The tokens of a macro and of an attribute; a higher module that only re-exports.
+    (
+        "layers",
+        &[
+            (
+                "history.rs",
+                "fn f() {\n    assert!(crate::ops::agent::run());\n}\n#[serde(with = crate::report::text)]\nstruct S;",
+            ),
+            ("policy.rs", "use crate::ops as o;\ntype M = o::Message;"),
+            ("prompt.rs", "use crate::ops::Message;"),
+            ("ops/mod.rs", "pub use crate::message::Message;"),
+            ("ops/agent.rs", ""),
+            ("report.rs", ""),
+            ("message.rs", ""),
+        ],
+        &[
+            "history.rs:2: `crate::ops::agent::run`: `ops` is in a higher layer: move the item down, or have it passed in as an argument",
+            "history.rs:4: `crate::report::text`: `report` is in a higher layer: move the item down, or have it passed in as an argument",
+            "policy.rs:1: `crate::ops`: `ops` is in a higher layer: move the item down, or have it passed in as an argument",
+            "prompt.rs:1: `crate::ops::Message`: `ops` is in a higher layer: move the item down, or have it passed in as an argument",
+        ],
+    ),
+    (
+        "layers",
+        &[("shop.rs", "")],
+        &["shop.rs: `shop` has no row in LAYERS: add one at its height"],
+    ),
+    (
+        "layers",
+        &[
+            (
+                "ops/mod.rs",
+                "use crate::turn::Turn;\nuse crate::sys::clock::Clock;\n#[cfg(test)]\nmod tests {\n    use crate::command::run;\n}",
+            ),
+            ("command/mod.rs", ""),
+            ("sys/clock.rs", "pub(in crate::command) struct Clock;"),
+            ("sys/mod.rs", ""),
+            ("turn.rs", ""),
+        ],
+        &[],
+    ),
+    (
+        "cycles",
+        &[
+            ("cron/mod.rs", "pub mod job;\nfn f() {\n    job::run()\n}"),
+            ("cron/job.rs", "use super::f;"),
+        ],
+        &[
+            "cron/job.rs: cycle: move what these files share into a file below them, or pass it in:\n    cron/job.rs:1: `super::f` imports cron/mod.rs\n    cron/mod.rs:3: `job::run` imports cron/job.rs",
+        ],
+    ),
+    (
+        "cycles",
+        &[
+            ("a.rs", "use crate::b::B;"),
+            ("b.rs", "use crate::c::{self, C};"),
+            ("c.rs", "type A = crate::a::A;"),
+            ("d.rs", "use crate::a::A;"),
+        ],
+        &[
+            "a.rs: cycle: move what these files share into a file below them, or pass it in:\n    a.rs:1: `crate::b::B` imports b.rs\n    b.rs:1: `crate::c` imports c.rs\n    c.rs:1: `crate::a::A` imports a.rs",
+        ],
+    ),
+    // A child may take from its parent what that only re-exports; a file for tests counts as nothing.
+    (
+        "cycles",
+        &[
+            (
+                "cron/mod.rs",
+                "pub mod job;\nmod store;\npub use store::Store;\nuse job::Job;\n#[cfg(test)]\nmod fuzz;",
+            ),
+            ("cron/job.rs", "use super::Store;"),
+            ("cron/store.rs", ""),
+            ("cron/fuzz.rs", "use crate::cron::Job;"),
+        ],
+        &[],
+    ),
+    // An inline module's parent is the file.
+    (
+        "cycles",
+        &[
+            ("undo/mod.rs", "mod journal;\nuse journal::Line;"),
+            (
+                "undo/journal.rs",
+                "use serde::Deserialize;\nmod path_text {\n    use super::Deserialize;\n    use super::super::Undo;\n}",
+            ),
+        ],
+        &[
+            "undo/journal.rs: cycle: move what these files share into a file below them, or pass it in:\n    undo/journal.rs:4: `super::Undo` imports undo/mod.rs\n    undo/mod.rs:2: `journal::Line` imports undo/journal.rs",
+        ],
+    ),
+    (
+        "function length",
+        &[(
+            "a.rs",
+            "#[must_use]\n#[inline]\nfn long() {\n<79>}\n#[cfg(test)]\nmod tests {\n    fn longer() {}\n}",
+        )],
+        &[
+            "a.rs:3: `long` has 81 lines, more than 80: give its steps functions and names of their own",
+        ],
+    ),
+    (
+        "parameters",
+        &[(
+            "a.rs",
+            "impl A {\n    fn six(&self, a: A, b: A, c: A, d: A, e: A, f: A) {}\n    fn seven(a: A, b: A, c: A, d: A, e: A, f: A, g: A) {}\n}",
+        )],
+        &[
+            "a.rs:3: `seven` has 7 parameters, more than 6: find the type that some of them belong to",
+        ],
+    ),
+    (
+        "file length",
+        &[("a.rs", "//! A file.\n<600>#[cfg(test)]\nmod tests {}\n")],
+        &["a.rs: 601 lines without its tests, more than 600: split it by what its parts are for"],
+    ),
+    (
+        "code lines",
+        &[("lib.rs", "//! A file.\n\n<151>")],
+        &[
+            "lib.rs: 151 lines of code, more than 150: it parses, dispatches and reports; the rest belongs in `ops`, `command` or `cli`",
+        ],
+    ),
+    (
+        "one place",
+        &[
+            (
+                "ops/job.rs",
+                "use clap::Args;\nuse std::{env, thread};\nfn f() {\n    let home = env::var(\"HOME\");\n    thread::sleep(SECOND);\n    println!(\"{home}\");\n}",
+            ),
+            ("command/job.rs", "use clap::Args;"),
+            ("sys/env.rs", "fn f() {\n    std::env::vars_os()\n}"),
+        ],
+        &[
+            "ops/job.rs:1: `clap::Args`: `clap` stands only in lib.rs, cli, command: call that",
+            "ops/job.rs:4: `env::var`: `std::env::var` stands only in sys/env.rs: call that",
+            "ops/job.rs:5: `thread::sleep`: `std::thread::sleep` stands only in sys/process, sys/store.rs: call that",
+            "ops/job.rs:6: `println!`: `println!` stands nowhere in this program: use `sys`",
+        ],
+    ),
+    (
+        "no I/O",
+        &[
+            (
+                "policy/mod.rs",
+                "use std::fs::File;\nuse crate::sys::clock::Clock;\nuse std::path::Path;",
+            ),
+            ("cron/schedule.rs", "fn f() {\n    std::io::stdin()\n}"),
+            ("sys/mod.rs", "use std::fs::File;"),
+            ("sys/clock.rs", ""),
+        ],
+        &[
+            "cron/schedule.rs:2: `std::io::stdin`: no I/O here: do it in the caller and pass the result in",
+            "policy/mod.rs:1: `std::fs::File`: no I/O here: do it in the caller and pass the result in",
+            "policy/mod.rs:2: `crate::sys::clock::Clock`: no I/O here: do it in the caller and pass the result in",
+        ],
+    ),
+    (
+        "turn imports",
+        &[
+            ("turn/ask.rs", "use crate::tool::{Done, grep::Grep};"),
+            ("tool/mod.rs", "pub struct Done;"),
+            ("tool/grep.rs", ""),
+        ],
+        &[
+            "turn/ask.rs:1: `crate::tool::grep::Grep`: the turn takes only Done Toolbox from `tool`: bring a feature in as a tool, guard, provider or event sink",
+        ],
+    ),
+    (
+        "module comment",
+        &[("a.rs", "use b;\n")],
+        &["a.rs: open it with a `//!` comment that says what it is for"],
+    ),
+    (
+        "map",
+        &[
+            ("lib.rs", "//! | [`tool`] | tools |\n// [`turn`]"),
+            ("tool/mod.rs", ""),
+            ("turn.rs", ""),
+        ],
+        &["lib.rs: the map names no [`turn`]: say there what it holds"],
+    ),
+];
+
+#[test]
+fn every_rule_fails_when_it_is_broken() {
+    for (name, judge) in RULES {
+        let examples: Vec<&Example> = EXAMPLES.iter().filter(|(rule, ..)| rule == name).collect();
+        assert!(
+            examples.iter().any(|(.., said)| !said.is_empty()),
+            "no example breaks `{name}`"
+        );
+        for (_, files, expected) in examples {
+            let parse =
+                |(name, text): &(&str, &str)| Source::parse(name, written_out(text)).unwrap();
+            let tree = Tree::new(files.iter().map(parse).collect());
+            let said: Vec<String> = judge(&tree)
+                .into_iter()
+                .map(|found| found.message)
+                .collect();
+            assert_eq!(said, *expected, "{name}");
+        }
+    }
+}
+
+/// `<79>` stands for so many lines of code.
+fn written_out(text: &str) -> String {
+    let marked = text.split_once('<').and_then(|(before, rest)| {
+        let (count, after) = rest.split_once('>')?;
+        Some((before, count.parse().ok()?, after))
+    });
+    marked.map_or_else(
+        || text.to_owned(),
+        |(before, count, after)| format!("{before}{}{after}", "f!();\n".repeat(count)),
+    )
+}

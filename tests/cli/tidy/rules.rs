@@ -1,0 +1,365 @@
+//! The rules, each a function from the sources to what breaks it. Every message says where and what to do.
+
+use super::source::{Source, WrittenPath};
+use super::tree::{Import, Target, Tree};
+use super::{
+    CODE_LINES, EVERYBODY_MAY_IMPORT, FILE_LINES, FUNCTION_LINES, LAYERS, NO_IO_IN_SYS, ONLY_IN,
+    PARAMETERS, PURE, TURN_IMPORTS,
+};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::path::Path;
+
+pub(super) struct Violation {
+    /// What breaks the rule, as exceptions name it: a file, `file::function`, or `module→module`.
+    pub(super) subject: String,
+    pub(super) message: String,
+}
+
+pub(super) type Rule = fn(&Tree) -> Vec<Violation>;
+
+pub(super) const RULES: &[(&str, Rule)] = &[
+    ("layers", layers),
+    ("cycles", cycles),
+    ("function length", function_length),
+    ("parameters", parameters),
+    ("file length", file_length),
+    ("code lines", code_lines),
+    ("one place", one_place),
+    ("no I/O", no_io),
+    ("turn imports", turn_imports),
+    ("module comment", module_comment),
+    ("map", map),
+];
+
+/// The module below the crate's root that a file belongs to; `lib` for the root itself.
+fn top(source: &Source) -> &str {
+    source.module.first().map_or("lib", String::as_str)
+}
+
+fn place(source: &Source, path: &WrittenPath) -> String {
+    format!(
+        "{}:{}: `{}`",
+        source.name,
+        path.line,
+        path.segments.join("::")
+    )
+}
+
+/// True if `name` is one of the files, or in one of the folders, that `places` names.
+fn is_in(name: &str, places: &[&str]) -> bool {
+    let is_there = |place: &&str| {
+        Path::new(name).starts_with(place) || name.strip_suffix(".rs") == Some(*place)
+    };
+    places.iter().any(is_there)
+}
+
+fn layers(tree: &Tree) -> Vec<Violation> {
+    let row = |module: &str| LAYERS.iter().position(|(name, _)| *name == module);
+    let mut violations = Vec::new();
+    for source in &tree.sources {
+        let own = top(source);
+        if row(own).is_none() {
+            violations.push(Violation {
+                subject: own.to_owned(),
+                message: format!(
+                    "{}: `{own}` has no row in LAYERS: add one at its height",
+                    source.name
+                ),
+            });
+        }
+    }
+    let mut reported = BTreeSet::new();
+    for (from, path, target) in tree.targets() {
+        let Target::Ours { file, through, .. } = target else {
+            continue;
+        };
+        let source = &tree.sources[from];
+        let own = top(source);
+        let Some(own_row) = row(own) else { continue };
+        let allowed = LAYERS[own_row].1;
+        for passed in through.iter().chain([file]) {
+            let other = top(&tree.sources[*passed]);
+            let mut lower = allowed.split(' ').chain(EVERYBODY_MAY_IMPORT);
+            if other == own || lower.any(|name| name == other) || !reported.insert((from, other)) {
+                continue;
+            }
+            let advice = match row(other) {
+                Some(other_row) if other_row < own_row => {
+                    "is in a higher layer: move the item down, or have it passed in as an argument"
+                }
+                _ => {
+                    "is not among its imports in LAYERS: have it passed in, or add it if the design says so"
+                }
+            };
+            violations.push(Violation {
+                subject: format!("{own}→{other}"),
+                message: format!("{}: `{other}` {advice}", place(source, path)),
+            });
+        }
+    }
+    violations
+}
+
+/// Cycles that share no file, the shortest first, until the files that are left import each other in one direction.
+fn cycles(tree: &Tree) -> Vec<Violation> {
+    let mut graph: BTreeMap<usize, BTreeMap<usize, Import>> = BTreeMap::new();
+    for import in tree.imports() {
+        graph.entry(import.to).or_default();
+        graph
+            .entry(import.from)
+            .or_default()
+            .entry(import.to)
+            .or_insert(import);
+    }
+    let mut violations = Vec::new();
+    loop {
+        drop_ends(&mut graph);
+        let cycles = graph
+            .keys()
+            .filter_map(|file| shortest_cycle(&graph, *file));
+        let Some(cycle) = cycles.min_by_key(Vec::len) else {
+            return violations;
+        };
+        let name = |file: usize| tree.sources[file].name.as_str();
+        let mut files: Vec<&str> = cycle.iter().map(|import| name(import.from)).collect();
+        files.sort_unstable();
+        let arrows = cycle.iter().map(|import| {
+            format!(
+                "\n    {} imports {}",
+                place(&tree.sources[import.from], import.path),
+                name(import.to)
+            )
+        });
+        violations.push(Violation {
+            subject: files.join(" "),
+            message: format!(
+                "{}: cycle: move what these files share into a file below them, or pass it in:{}",
+                files[0],
+                arrows.collect::<String>()
+            ),
+        });
+        let broken: Vec<usize> = cycle.iter().map(|import| import.from).collect();
+        for file in broken {
+            graph.remove(&file);
+        }
+    }
+}
+
+/// Removes files that import nothing that is left, again and again: they are in no cycle.
+fn drop_ends(graph: &mut BTreeMap<usize, BTreeMap<usize, Import>>) {
+    loop {
+        let before = graph.len();
+        let left: Vec<usize> = graph.keys().copied().collect();
+        for imports in graph.values_mut() {
+            imports.retain(|to, _| left.binary_search(to).is_ok());
+        }
+        graph.retain(|_, imports| !imports.is_empty());
+        if graph.len() == before {
+            return;
+        }
+    }
+}
+
+fn shortest_cycle<'g, 't>(
+    graph: &'g BTreeMap<usize, BTreeMap<usize, Import<'t>>>,
+    start: usize,
+) -> Option<Vec<&'g Import<'t>>> {
+    let mut reached: BTreeMap<usize, &Import> = BTreeMap::new();
+    let mut queue = VecDeque::from([start]);
+    while let Some(file) = queue.pop_front() {
+        for (to, import) in &graph[&file] {
+            if !reached.contains_key(to) {
+                reached.insert(*to, import);
+                queue.push_back(*to);
+            }
+        }
+    }
+    let mut cycle = vec![*reached.get(&start)?];
+    while cycle[cycle.len() - 1].from != start {
+        cycle.push(reached[&cycle[cycle.len() - 1].from]);
+    }
+    cycle.reverse();
+    Some(cycle)
+}
+
+fn function_length(tree: &Tree) -> Vec<Violation> {
+    functions(tree, |function| {
+        (function.lines > FUNCTION_LINES).then(|| {
+            format!("has {} lines, more than {FUNCTION_LINES}: give its steps functions and names of their own", function.lines)
+        })
+    })
+}
+
+fn parameters(tree: &Tree) -> Vec<Violation> {
+    functions(tree, |function| {
+        (function.parameters > PARAMETERS).then(|| {
+            format!("has {} parameters, more than {PARAMETERS}: find the type that some of them belong to", function.parameters)
+        })
+    })
+}
+
+fn functions(
+    tree: &Tree,
+    judge: impl Fn(&super::source::Function) -> Option<String>,
+) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    for source in &tree.sources {
+        for function in &source.functions {
+            if let Some(fault) = judge(function) {
+                violations.push(Violation {
+                    subject: format!("{}::{}", source.name, function.name),
+                    message: format!(
+                        "{}:{}: `{}` {fault}",
+                        source.name, function.line, function.name
+                    ),
+                });
+            }
+        }
+    }
+    violations
+}
+
+fn file_length(tree: &Tree) -> Vec<Violation> {
+    let long = tree
+        .sources
+        .iter()
+        .filter(|source| source.lines > FILE_LINES);
+    long.map(|source| Violation {
+        subject: source.name.clone(),
+        message: format!(
+            "{}: {} lines without its tests, more than {FILE_LINES}: split it by what its parts are for",
+            source.name, source.lines
+        ),
+    })
+    .collect()
+}
+
+fn code_lines(tree: &Tree) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    for source in &tree.sources {
+        for (name, most, advice) in CODE_LINES {
+            if source.name == *name && source.code_lines > *most {
+                violations.push(Violation {
+                    subject: source.name.clone(),
+                    message: format!(
+                        "{name}: {} lines of code, more than {most}: {advice}",
+                        source.code_lines
+                    ),
+                });
+            }
+        }
+    }
+    violations
+}
+
+fn one_place(tree: &Tree) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    for (from, path, target) in tree.targets() {
+        let Target::Foreign(meant) = target else {
+            continue;
+        };
+        let source = &tree.sources[from];
+        for (prefix, places) in ONLY_IN {
+            if meant.starts_with(prefix) && !is_in(&source.name, places) {
+                violations.push(Violation {
+                    subject: source.name.clone(),
+                    message: match places {
+                        [] => format!(
+                            "{}: `{prefix}` stands nowhere in this program: use `sys`",
+                            place(source, path)
+                        ),
+                        _ => format!(
+                            "{}: `{prefix}` stands only in {}: call that",
+                            place(source, path),
+                            places.join(", ")
+                        ),
+                    },
+                });
+            }
+        }
+    }
+    violations
+}
+
+fn no_io(tree: &Tree) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    for (from, path, target) in tree.targets() {
+        let source = &tree.sources[from];
+        let does_io = match target {
+            Target::Ours { file, .. } => {
+                let meant = &tree.sources[*file];
+                top(meant) == "sys" && !is_in(&meant.name, NO_IO_IN_SYS)
+            }
+            Target::Foreign(meant) => ["std::fs", "std::net", "std::process", "std::io"]
+                .iter()
+                .any(|module| meant.starts_with(module)),
+        };
+        if does_io && is_in(&source.name, PURE) {
+            violations.push(Violation {
+                subject: source.name.clone(),
+                message: format!(
+                    "{}: no I/O here: do it in the caller and pass the result in",
+                    place(source, path)
+                ),
+            });
+        }
+    }
+    violations
+}
+
+fn turn_imports(tree: &Tree) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    for (from, path, target) in tree.targets() {
+        let source = &tree.sources[from];
+        let Target::Ours { file, item, .. } = target else {
+            continue;
+        };
+        let other = top(&tree.sources[*file]);
+        let Some((_, names)) = TURN_IMPORTS.iter().find(|(module, _)| *module == other) else {
+            continue;
+        };
+        let is_interface = item
+            .as_ref()
+            .is_some_and(|item| names.split(' ').any(|name| name == item));
+        if top(source) == "turn" && !is_interface {
+            violations.push(Violation {
+                subject: source.name.clone(),
+                message: format!("{}: the turn takes only {names} from `{other}`: bring a feature in as a tool, guard, provider or event sink", place(source, path)),
+            });
+        }
+    }
+    violations
+}
+
+fn module_comment(tree: &Tree) -> Vec<Violation> {
+    let bare = tree
+        .sources
+        .iter()
+        .filter(|source| !source.text.starts_with("//! "));
+    bare.map(|source| Violation {
+        subject: source.name.clone(),
+        message: format!(
+            "{}: open it with a `//!` comment that says what it is for",
+            source.name
+        ),
+    })
+    .collect()
+}
+
+fn map(tree: &Tree) -> Vec<Violation> {
+    let lib = tree.sources.iter().find(|source| source.name == "lib.rs");
+    let text = lib.map_or("", |lib| lib.text.as_str());
+    let is_drawn = |module: &str| {
+        let link = format!("[`{module}`]");
+        text.lines()
+            .any(|line| line.starts_with("//!") && line.contains(&link))
+    };
+    let mut modules: Vec<&str> = tree.sources.iter().map(top).collect();
+    modules.dedup();
+    modules.retain(|module| !["lib", "main"].contains(module) && !is_drawn(module));
+    let missing = modules.into_iter().map(|module| Violation {
+        subject: module.to_owned(),
+        message: format!("lib.rs: the map names no [`{module}`]: say there what it holds"),
+    });
+    missing.collect()
+}

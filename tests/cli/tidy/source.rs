@@ -1,0 +1,285 @@
+//! The facts that the rules judge, read from one source file: its functions, and every path that its production code names.
+//!
+//! The syntax tree is dropped once the facts are taken, because it cannot leave the thread that parsed it.
+
+use proc_macro2::{Ident, Span, TokenStream, TokenTree};
+use std::collections::BTreeMap;
+use syn::visit::{self, Visit};
+use syn::{
+    Attribute, File, ImplItemFn, ItemFn, ItemMod, ItemUse, Macro, Meta, Signature, TraitItemFn,
+    UseTree, VisRestricted,
+};
+
+pub(super) struct Source {
+    /// Below `src`: `cron/job.rs`.
+    pub(super) name: String,
+    /// Below the crate: `["cron", "job"]`; empty for `lib.rs`.
+    pub(super) module: Vec<String>,
+    pub(super) text: String,
+    pub(super) functions: Vec<Function>,
+    /// As written, in imports, expressions, types, attributes and macros. A macro's own path ends with `!`.
+    pub(super) paths: Vec<WrittenPath>,
+    /// What each name stands for that the file imports, those of its inline modules left out.
+    pub(super) bindings: BTreeMap<String, Vec<String>>,
+    /// Modules that are compiled for tests only.
+    pub(super) test_modules: Vec<String>,
+    /// Lines outside tests.
+    pub(super) lines: usize,
+    /// Of these, the lines that are neither blank nor a comment.
+    pub(super) code_lines: usize,
+}
+
+pub(super) struct Function {
+    pub(super) name: String,
+    pub(super) line: usize,
+    /// From `fn` to the closing brace.
+    pub(super) lines: usize,
+    /// Without `self`.
+    pub(super) parameters: usize,
+}
+
+pub(super) struct WrittenPath {
+    pub(super) segments: Vec<String>,
+    pub(super) line: usize,
+}
+
+impl Source {
+    pub(super) fn parse(name: &str, text: String) -> syn::Result<Self> {
+        let file = syn::parse_file(&text)?;
+        let mut reader = Reader {
+            source: Self {
+                name: name.to_owned(),
+                module: module_of(name),
+                functions: Vec::new(),
+                paths: Vec::new(),
+                bindings: BTreeMap::new(),
+                test_modules: Vec::new(),
+                lines: 0,
+                code_lines: 0,
+                text,
+            },
+            inline_depth: 0,
+            test_lines: Vec::new(),
+        };
+        reader.read(&file);
+        Ok(reader.source)
+    }
+}
+
+/// `cron/job.rs` → `["cron", "job"]`; `cron/mod.rs` → `["cron"]`; `lib.rs` → `[]`.
+fn module_of(name: &str) -> Vec<String> {
+    let stem = name.trim_end_matches(".rs").trim_end_matches("/mod");
+    match stem {
+        "lib" => Vec::new(),
+        _ => stem.split('/').map(str::to_owned).collect(),
+    }
+}
+
+struct Reader {
+    source: Source,
+    /// How many `mod name { … }` enclose the current item.
+    inline_depth: usize,
+    /// First and last lines of items that are compiled for tests only.
+    test_lines: Vec<(usize, usize)>,
+}
+
+impl Reader {
+    fn read(&mut self, file: &File) {
+        self.visit_file(file);
+        let is_production = |(index, _): &(usize, &str)| {
+            let line = index + 1;
+            !(self.test_lines.iter()).any(|(first, last)| (*first..=*last).contains(&line))
+        };
+        let lines: Vec<&str> = (self.source.text.lines().enumerate())
+            .filter(is_production)
+            .map(|(_, line)| line.trim())
+            .collect();
+        let is_code = |line: &&&str| !line.is_empty() && !line.starts_with("//");
+        self.source.code_lines = lines.iter().filter(is_code).count();
+        self.source.lines = lines.len();
+    }
+
+    /// Notes where an item for tests stands. Its contents are not read.
+    fn is_test(&mut self, attributes: &[Attribute], end: Span) -> bool {
+        let found = attributes.iter().any(|attribute| {
+            attribute.path().is_ident("cfg")
+                && matches!(&attribute.meta, Meta::List(list) if list.tokens.to_string() == "test")
+        });
+        if found {
+            let start = attributes[0].pound_token.span.start();
+            self.test_lines.push((start.line, end.end().line));
+        }
+        found
+    }
+
+    fn add_function(&mut self, signature: &Signature, end: Span) {
+        let line = signature.fn_token.span.start().line;
+        let is_self = usize::from(signature.receiver().is_some());
+        self.source.functions.push(Function {
+            name: signature.ident.to_string(),
+            line,
+            lines: end.end().line - line + 1,
+            parameters: signature.inputs.len() - is_self,
+        });
+    }
+
+    fn add_path(&mut self, mut segments: Vec<String>, line: usize) {
+        // Seen from an inline module, the module of the file is `super`.
+        let supers = segments.iter().take_while(|word| *word == "super").count();
+        let inside = supers.min(self.inline_depth);
+        if inside > 0 {
+            segments.drain(..inside);
+            if supers == inside {
+                segments.insert(0, "self".to_owned());
+            }
+        }
+        self.source.paths.push(WrittenPath { segments, line });
+    }
+
+    fn add_use(&mut self, prefix: &[String], tree: &UseTree) {
+        let mut import = |ident: &Ident, name: &Ident| {
+            let mut path = prefix.to_vec();
+            if ident != "self" {
+                path.push(ident.to_string());
+            }
+            let bound = match name == "self" {
+                true => path.last().cloned().unwrap_or_default(),
+                false => name.to_string(),
+            };
+            if self.inline_depth == 0 {
+                self.source.bindings.insert(bound, path.clone());
+            }
+            self.add_path(path, ident.span().start().line);
+        };
+        match tree {
+            UseTree::Path(path) => {
+                let prefix = [prefix, &[path.ident.to_string()]].concat();
+                self.add_use(&prefix, &path.tree);
+            }
+            UseTree::Name(name) => import(&name.ident, &name.ident),
+            UseTree::Rename(rename) => import(&rename.ident, &rename.rename),
+            UseTree::Glob(glob) => {
+                self.add_path(prefix.to_vec(), glob.star_token.span.start().line);
+            }
+            UseTree::Group(group) => {
+                for tree in &group.items {
+                    self.add_use(prefix, tree);
+                }
+            }
+        }
+    }
+
+    /// Paths in the tokens of a macro or an attribute, which are not parsed: words joined by `::`.
+    fn add_tokens(&mut self, tokens: TokenStream) {
+        let mut segments: Vec<String> = Vec::new();
+        let (mut line, mut colons) = (0, 0);
+        for token in tokens {
+            match token {
+                TokenTree::Ident(ident) => {
+                    if colons != 2 {
+                        self.end_path(&mut segments, line);
+                        line = ident.span().start().line;
+                    }
+                    segments.push(ident.to_string());
+                    colons = 0;
+                }
+                TokenTree::Punct(punct) if punct.as_char() == ':' => colons += 1,
+                other => {
+                    self.end_path(&mut segments, line);
+                    colons = 0;
+                    if let TokenTree::Group(group) = other {
+                        self.add_tokens(group.stream());
+                    }
+                }
+            }
+        }
+        self.end_path(&mut segments, line);
+    }
+
+    fn end_path(&mut self, segments: &mut Vec<String>, line: usize) {
+        let segments = std::mem::take(segments);
+        if segments.len() > 1 {
+            self.add_path(segments, line);
+        }
+    }
+}
+
+/// A path's words without generic arguments, and the line of the first.
+fn written(path: &syn::Path) -> (Vec<String>, usize) {
+    let words = path.segments.iter().map(|part| part.ident.to_string());
+    (words.collect(), path.segments[0].ident.span().start().line)
+}
+
+impl<'ast> Visit<'ast> for Reader {
+    fn visit_item_mod(&mut self, item: &'ast ItemMod) {
+        let end = match &item.content {
+            Some((braces, _)) => braces.span.close(),
+            None => item.ident.span(),
+        };
+        if self.is_test(&item.attrs, end) {
+            self.source.test_modules.push(item.ident.to_string());
+            return;
+        }
+        let is_inline = usize::from(item.content.is_some());
+        self.inline_depth += is_inline;
+        visit::visit_item_mod(self, item);
+        self.inline_depth -= is_inline;
+    }
+
+    fn visit_item_use(&mut self, item: &'ast ItemUse) {
+        if !self.is_test(&item.attrs, item.semi_token.span) {
+            self.add_use(&[], &item.tree);
+        }
+    }
+
+    fn visit_item_fn(&mut self, item: &'ast ItemFn) {
+        let end = item.block.brace_token.span.close();
+        if !self.is_test(&item.attrs, end) {
+            self.add_function(&item.sig, end);
+            visit::visit_item_fn(self, item);
+        }
+    }
+
+    fn visit_impl_item_fn(&mut self, item: &'ast ImplItemFn) {
+        let end = item.block.brace_token.span.close();
+        if !self.is_test(&item.attrs, end) {
+            self.add_function(&item.sig, end);
+            visit::visit_impl_item_fn(self, item);
+        }
+    }
+
+    fn visit_trait_item_fn(&mut self, item: &'ast TraitItemFn) {
+        let end = match &item.default {
+            Some(block) => block.brace_token.span.close(),
+            None => item.sig.ident.span(),
+        };
+        self.add_function(&item.sig, end);
+        visit::visit_trait_item_fn(self, item);
+    }
+
+    fn visit_path(&mut self, path: &'ast syn::Path) {
+        if path.segments.len() > 1 {
+            let (segments, line) = written(path);
+            self.add_path(segments, line);
+        }
+        visit::visit_path(self, path);
+    }
+
+    fn visit_macro(&mut self, call: &'ast Macro) {
+        let (mut segments, line) = written(&call.path);
+        if let Some(name) = segments.last_mut() {
+            name.push('!');
+        }
+        self.add_path(segments, line);
+        self.add_tokens(call.tokens.clone());
+    }
+
+    fn visit_attribute(&mut self, attribute: &'ast Attribute) {
+        if let Meta::List(list) = &attribute.meta {
+            self.add_tokens(list.tokens.clone());
+        }
+    }
+
+    /// `pub(in crate::report)` says who may use an item; it imports nothing.
+    fn visit_vis_restricted(&mut self, _: &'ast VisRestricted) {}
+}

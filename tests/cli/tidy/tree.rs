@@ -1,0 +1,210 @@
+//! All source files together: which file each written path means, and so which file imports which.
+
+use super::source::{Source, WrittenPath};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+pub(super) struct Tree {
+    pub(super) sources: Vec<Source>,
+    /// Module path → index in `sources`.
+    files: BTreeMap<Vec<String>, usize>,
+    /// For each source, what its paths mean.
+    targets: Vec<Vec<Target>>,
+}
+
+/// What a written path means.
+pub(super) enum Target {
+    /// An item of ours, or a module where the item is `None`.
+    Ours {
+        file: usize,
+        item: Option<String>,
+        /// The files that re-export it, in the order in which the path goes through them.
+        through: Vec<usize>,
+    },
+    /// An absolute path into another crate.
+    Foreign(String),
+}
+
+/// One file that imports another.
+pub(super) struct Import<'a> {
+    pub(super) from: usize,
+    pub(super) to: usize,
+    pub(super) path: &'a WrittenPath,
+}
+
+impl Tree {
+    /// Everything below `root`, parsed on all cores.
+    pub(super) fn read(root: &Path) -> Self {
+        let mut files = Vec::new();
+        list(root, &mut files);
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let sources = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..cores)
+                .map(|first| {
+                    let share: Vec<&PathBuf> = files.iter().skip(first).step_by(cores).collect();
+                    scope.spawn(move || {
+                        let parse = |path: &PathBuf| {
+                            let name = path.strip_prefix(root).unwrap().to_str().unwrap();
+                            let text = std::fs::read_to_string(path).unwrap();
+                            Source::parse(name, text)
+                                .unwrap_or_else(|error| panic!("{name}: {error}"))
+                        };
+                        share.into_iter().map(parse).collect::<Vec<_>>()
+                    })
+                })
+                .collect();
+            let joined = threads
+                .into_iter()
+                .flat_map(|thread| thread.join().unwrap());
+            joined.collect()
+        });
+        Self::new(sources)
+    }
+
+    /// Leaves out the files of modules that are compiled for tests only.
+    pub(super) fn new(mut sources: Vec<Source>) -> Self {
+        sources.sort_by(|left, right| left.name.cmp(&right.name));
+        let test_modules: BTreeSet<Vec<String>> = sources
+            .iter()
+            .flat_map(|source| {
+                let child =
+                    |name: &String| [&source.module[..], std::slice::from_ref(name)].concat();
+                source.test_modules.iter().map(child).collect::<Vec<_>>()
+            })
+            .collect();
+        sources.retain(|source| !test_modules.contains(&source.module));
+        let numbered = sources.iter().enumerate();
+        let files = numbered
+            .map(|(index, source)| (source.module.clone(), index))
+            .collect();
+        let mut tree = Self {
+            sources,
+            files,
+            targets: Vec::new(),
+        };
+        let meant = |source: &Source| {
+            source
+                .paths
+                .iter()
+                .map(|path| tree.resolve(source, path))
+                .collect()
+        };
+        tree.targets = tree.sources.iter().map(meant).collect();
+        tree
+    }
+
+    /// Every import between two files, a file that is only re-exported through counting as none.
+    pub(super) fn imports(&self) -> impl Iterator<Item = Import<'_>> {
+        self.targets()
+            .filter_map(|(from, path, target)| match target {
+                Target::Ours { file, .. } if *file != from => Some(Import {
+                    from,
+                    to: *file,
+                    path,
+                }),
+                _ => None,
+            })
+    }
+
+    /// Every path of every file with what it means.
+    pub(super) fn targets(&self) -> impl Iterator<Item = (usize, &WrittenPath, &Target)> {
+        let files = self.sources.iter().zip(&self.targets).enumerate();
+        files.flat_map(|(from, (source, targets))| {
+            let pairs = source.paths.iter().zip(targets);
+            pairs.map(move |(path, target)| (from, path, target))
+        })
+    }
+
+    fn resolve(&self, source: &Source, path: &WrittenPath) -> Target {
+        let mut through = Vec::new();
+        let mut absolute = match self.absolute(&source.module, &path.segments) {
+            Ok(absolute) => absolute,
+            Err(foreign) => return Target::Foreign(foreign),
+        };
+        'again: loop {
+            let mut module: Vec<String> = Vec::new();
+            for (index, word) in absolute.iter().enumerate() {
+                module.push(word.clone());
+                if self.files.contains_key(&module) {
+                    continue;
+                }
+                module.pop();
+                let Some(file) = self.files.get(&module).copied() else {
+                    return Target::Foreign(absolute.join("::"));
+                };
+                // A name that the module itself imported, and so may pass on.
+                if let Some(meant) = self.sources[file].bindings.get(word)
+                    && through.len() < 8
+                {
+                    let whole = [meant, &absolute[index + 1..]].concat();
+                    match self.absolute(&module, &whole) {
+                        Ok(further) if further != absolute => {
+                            through.push(file);
+                            absolute = further;
+                            continue 'again;
+                        }
+                        Ok(_) => {}
+                        Err(foreign) => return Target::Foreign(foreign),
+                    }
+                }
+                let item = Some(word.clone());
+                return Target::Ours {
+                    file,
+                    item,
+                    through,
+                };
+            }
+            return match self.files.get(&module).copied() {
+                Some(file) => Target::Ours {
+                    file,
+                    item: None,
+                    through,
+                },
+                None => Target::Foreign(absolute.join("::")),
+            };
+        }
+    }
+
+    /// The path from the crate's root on; as text where it leads into another crate.
+    fn absolute(&self, module: &[String], path: &[String]) -> Result<Vec<String>, String> {
+        let (first, rest) = path.split_first().expect("a path has a segment");
+        match first.as_str() {
+            "crate" => return Ok(rest.to_vec()),
+            "nanobot" => return Ok(rest.to_vec()),
+            "self" => return Ok([module, rest].concat()),
+            "super" => {
+                let parent = module.split_last().map_or(module, |(_, parent)| parent);
+                return match rest.first().is_some_and(|word| word == "super") {
+                    true => self.absolute(parent, rest),
+                    false => Ok([parent, rest].concat()),
+                };
+            }
+            _ => {}
+        }
+        let child = [module, std::slice::from_ref(first)].concat();
+        if self.files.contains_key(&child) {
+            return Ok([&child, rest].concat());
+        }
+        let bindings = self
+            .files
+            .get(module)
+            .map(|file| &self.sources[*file].bindings);
+        match bindings.and_then(|bindings| bindings.get(first)) {
+            // `use regex::{self, Regex}` binds `regex` to itself.
+            Some(meant) if meant[0] != *first => self.absolute(module, &[meant, rest].concat()),
+            Some(meant) if meant.len() > 1 => Err([meant, rest].concat().join("::")),
+            _ => Err(path.join("::")),
+        }
+    }
+}
+
+fn list(folder: &Path, files: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        match path.is_dir() {
+            true => list(&path, files),
+            false if path.extension().is_some_and(|kind| kind == "rs") => files.push(path),
+            false => {}
+        }
+    }
+}
