@@ -63,8 +63,8 @@
 //! ```text
 //! main → lib → command → repl → ops → { guard, report, answer } → turn → { session, provider, tool → mcp } → event → message
 //!
-//! ops and the turn also use   memory, cron, attach, undo, skill, trust, ledger, workspace, settings
-//! these and the tools use     policy, history, prompt, message
+//! ops also uses               memory, cron, attach, undo, skill, trust, ledger, workspace, settings, policy, history, prompt
+//! tools use                   attach, skill, undo and policy; the MCP client uses settings; providers use the ledger
 //! everything may use          sys, error, diff, format, shell_quote
 //! ```
 //!

@@ -2,15 +2,17 @@
 
 use crate::cli::memory::{Consolidate, Memory as Arguments};
 use crate::diff::Diff;
-use crate::error::{Exit, Stop, fail, fail_hint};
-use crate::memory::{Cause, Change, Done, Held, Memory, Version};
-use crate::ops::consolidation::DeferredConsolidation;
-use crate::ops::consolidation::{self as work, Made, Scribe, Spent, Step, TRIES, open_memory};
+use crate::error::{Exit, fail, fail_hint};
+use crate::memory::{Cause, Done, Memory, Version};
+use crate::ops::consolidation::consolidator::{ConsolidatedChunk, Consolidator, MAX_TRIES, Spent};
+use crate::ops::consolidation::deferred::DeferredConsolidation;
+use crate::ops::consolidation::drain::{Drain, DueSession, Progress};
+use crate::ops::consolidation::memory_edit::{self, LOCK_TIMEOUT, UndoResult, version_text};
 use crate::ops::context::Context;
 use crate::ops::turn_options::TurnOptions;
 use crate::report::columns::{Side, aligned};
-use crate::report::{Bar, Level, Report};
-use crate::session::{self, consolidation};
+use crate::report::{Bar, Level};
+use crate::session;
 use crate::sys::store::{self, size_in_words};
 use crate::sys::terminal::harmless;
 use crate::sys::{process, signal};
@@ -21,14 +23,11 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Duration;
 
-/// How long a change by hand waits for another one, which may be asking a model.
-const PATIENCE: Duration = Duration::from_secs(600);
-
 pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
     if let Arguments::Consolidate(arguments) = arguments {
         return consolidate(ctx, arguments);
     }
-    let memory = open_memory(ctx)?;
+    let memory = memory_edit::open_memory(ctx)?;
     match arguments {
         Arguments::Consolidate(_) => unreachable!("it was looked at before"),
         Arguments::Show => ctx
@@ -41,13 +40,6 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
         Arguments::Undo { id } => undo(ctx, &memory, *id)?,
     }
     Ok(Exit::Answered)
-}
-
-/// Take the memory's lock, and finish what was left.
-fn hold(ctx: &Context, memory: &Memory, place: &session::Place, wait: Duration) -> Result<Held> {
-    let mut advance = |key: &str, from, to| consolidation::advance(place, key, from, to).map(drop);
-    let mut busy = || ctx.notice("waiting for another run that is changing the memory");
-    memory.hold(wait, &mut busy, &mut advance)
 }
 
 fn consolidate(ctx: &Context, arguments: &Consolidate) -> Result<Exit> {
@@ -65,7 +57,7 @@ fn consolidate(ctx: &Context, arguments: &Consolidate) -> Result<Exit> {
         max_total_tokens,
     } = arguments;
     if *detached {
-        let later = DeferredConsolidation {
+        let deferred = DeferredConsolidation {
             key: session.clone().unwrap_or_default(),
             model: model.clone(),
             offline: *offline,
@@ -74,211 +66,81 @@ fn consolidate(ctx: &Context, arguments: &Consolidate) -> Result<Exit> {
             max_cost: *max_cost,
             max_tokens: *max_total_tokens,
         };
-        // There is nobody to tell; what went wrong is written down where `memory log` and `status` find it.
-        // Where another one is at it, this is due again after the next turn: else each turn would leave one that waits.
-        drop(later.make(ctx, Duration::ZERO, Level::Quiet));
+        // A failure is stored where `memory log` and `status` find it. Nothing waits for a locked memory: the session is
+        // due again after the next turn, and each turn would leave one more process that waits.
+        drop(deferred.run(ctx, Duration::ZERO, Level::Quiet));
         return Ok(Exit::Answered);
     }
     signal::arm(None).context("wait for signals")?;
-    let asking = TurnOptions {
+    let options = TurnOptions {
         offline: *offline,
         no_stream: *no_stream,
         ..TurnOptions::default()
     };
-    let scribe = Scribe::new(ctx, model.as_deref(), asking, None)?;
-    let mut failures = Failures::default();
-    let keys = match session {
-        // One that is not there is a mistake.
-        Some(key) => {
-            session::look(&scribe.place, key)?;
-            vec![key.clone()]
-        }
-        None => all_keys(ctx, &scribe.place, &mut failures)?,
-    };
-    let even_if_not_due = *all || session.is_some();
-    let mut due = Vec::new();
-    for key in keys {
-        match consolidation::next(&scribe.place, &key, &scribe.terms, even_if_not_due) {
-            Ok(next) => due.extend(next.map(|next| (key, next))),
-            Err(error) => drop(failures.add(ctx, error)?),
-        }
-    }
+    let consolidator = Consolidator::new(ctx, model.as_deref(), options, None)?;
+    let mut drain = Drain::new(consolidator, *all || session.is_some());
+    let due = drain.due_sessions(session.as_deref())?;
+    let wait = Duration::from_secs(*wait);
     if due.is_empty() {
-        if !*dry_run && scribe.memory.is_unfinished() {
-            let wait = Duration::from_secs(*wait);
-            drop(hold(ctx, &scribe.memory, &scribe.place, wait)?);
+        if !*dry_run {
+            drain.finish_interrupted(wait)?;
         }
         ctx.notice("nothing is to be consolidated");
-        return Ok(failures.exit());
-    }
-    if *dry_run {
-        let line = |(key, next): &(String, consolidation::Next)| {
-            let messages = next.limit - next.from;
-            let tries = match next.tries {
-                0 => String::new(),
-                TRIES.. => "; they are archived as they are".into(),
-                tries => format!("; tried {tries} of {TRIES} times"),
-            };
-            format!("{}: {messages} messages{tries}\n", harmless(key))
-        };
-        ctx.terminal
-            .print(&due.iter().map(line).collect::<String>())?;
-        return Ok(failures.exit());
-    }
-    let held = hold(
-        ctx,
-        &scribe.memory,
-        &scribe.place,
-        Duration::from_secs(*wait),
-    )?;
-    let mut report = work::quiet_report(
-        ctx,
-        if ctx.quiet {
-            Level::Quiet
-        } else {
-            Level::Notices
-        },
-    );
-    let total: usize = due.iter().map(|(_, next)| next.limit - next.from).sum();
-    let bar = Bar::new(ctx.terminal, ctx.quiet, total);
-    let mut spent = Spent::default();
-    let mut pieces = 0;
-    let out = (&mut spent, &mut report, &bar);
-    let keys: Vec<&str> = due.iter().map(|(key, _)| key.as_str()).collect();
-    let all = even_if_not_due;
-    let done = work_off_all(
-        &scribe,
-        &held,
-        &keys,
-        all,
-        &mut failures,
-        (&mut pieces, out),
-    );
-    drop(bar);
-    if pieces > 1 {
-        ctx.notice(&format!("{} in all", price(&spent)));
-    }
-    done?;
-    Ok(failures.exit())
-}
-
-/// Every conversation that this release may write to.
-fn all_keys(ctx: &Context, place: &session::Place, failures: &mut Failures) -> Result<Vec<String>> {
-    let listing = session::list(place)?;
-    for error in listing.failures {
-        failures.add(ctx, error)?;
-    }
-    let mut keys = Vec::new();
-    for session in listing.sessions {
-        match session.is_newer {
-            true => ctx.notice(&format!(
-                "`{}` is left as it is, since a newer nanobot wrote it",
-                harmless(&session.key)
-            )),
-            false => keys.push(session.key),
+    } else if *dry_run {
+        let lines: String = due.iter().map(due_line).collect();
+        ctx.terminal.print(&lines)?;
+    } else {
+        let mut progress = TerminalProgress { ctx, bar: None };
+        let done = drain.drain_all(&due, wait, &mut progress);
+        drop(progress);
+        if drain.chunks > 1 {
+            ctx.notice(&format!("{} in all", price(&drain.spent)));
         }
+        done?;
     }
-    Ok(keys)
+    Ok(drain.exit())
 }
 
-/// What went wrong with some conversations, which is no reason to leave the others: the first of it.
-#[derive(Default)]
-struct Failures(Option<Exit>);
-
-impl Failures {
-    /// Tell of one.
-    ///
-    /// # Errors
-    /// The run is to end.
-    fn add(&mut self, ctx: &Context, error: anyhow::Error) -> Result<Exit> {
-        if error.is::<Stop>() {
-            return Err(error);
-        }
-        let exit = crate::ops::context::report_error(&error, ctx.terminal);
-        self.0.get_or_insert(exit);
-        Ok(exit)
-    }
-
-    fn exit(&self) -> Exit {
-        self.0.unwrap_or(Exit::Answered)
-    }
+fn due_line(due: &DueSession) -> String {
+    let messages = due.next.limit - due.next.from;
+    let tries = match due.next.tries {
+        0 => String::new(),
+        MAX_TRIES.. => "; they are archived as they are".into(),
+        tries => format!("; tried {tries} of {MAX_TRIES} times"),
+    };
+    format!("{}: {messages} messages{tries}\n", harmless(&due.key))
 }
 
-/// Make memory of each of `keys`, until it is plain that it will go no better with the next one.
-fn work_off_all(
-    scribe: &Scribe<'_>,
-    held: &Held,
-    keys: &[&str],
-    all: bool,
-    failures: &mut Failures,
-    (pieces, (total, report, bar)): Work<'_>,
-) -> Result<()> {
-    let mut outages = 0;
-    for (number, key) in keys.iter().enumerate() {
-        let out = (&mut *total, &mut *report, bar);
-        let Err(error) = work_off(scribe, held, key, all, (&mut *pieces, out)) else {
-            outages = 0;
-            continue;
-        };
-        let exit = failures.add(scribe.ctx, error)?;
-        // One server may fail over one conversation.
-        outages = match exit {
-            Exit::Unavailable | Exit::TryAgain => outages + 1,
-            _ => 0,
-        };
-        let is_hopeless = matches!(exit, Exit::Budget | Exit::Refused | Exit::Config);
-        let left = keys.len() - number - 1;
-        if left > 0 && (is_hopeless || outages > 1) {
-            let words = format!("conversations left for another time: {left}");
-            scribe.ctx.notice(&words);
-            break;
-        }
-    }
-    Ok(())
+/// Shows a progress bar, and prints a line for each chunk.
+struct TerminalProgress<'a> {
+    ctx: &'a Context,
+    bar: Option<Bar>,
 }
 
-/// What is counted of the work, and where it is told.
-type Work<'a> = (&'a mut usize, (&'a mut Spent, &'a mut Report, &'a Bar));
+impl Progress for TerminalProgress<'_> {
+    fn begin(&mut self, messages: usize) {
+        self.bar = Some(Bar::new(self.ctx.terminal, self.ctx.quiet, messages));
+    }
 
-/// Make memory of one conversation, piece by piece, until there is nothing left to do; `pieces` are counted.
-fn work_off(
-    scribe: &Scribe<'_>,
-    held: &Held,
-    key: &str,
-    all: bool,
-    (pieces, (total, report, bar)): Work<'_>,
-) -> Result<()> {
-    let ctx = scribe.ctx;
-    bar.at(key);
-    loop {
-        signal::check()?;
-        let mut spent = Spent::default();
-        let step = scribe.step(held, key, all, &mut spent, report);
-        total.join(&spent);
-        match step? {
-            Step::Idle => return Ok(()),
-            Step::Failed(words) => {
-                let words = format!("{}: {words}; it is tried again", harmless(key));
-                ctx.notice(&words);
-            }
-            Step::Made(made) => {
-                *pieces += 1;
-                bar.add(made.messages);
-                let line = format!("{}: {}\n", harmless(key), told(&made, &spent));
-                ctx.terminal.print(&line)?;
-            }
-        }
+    fn session(&mut self, key: &str) {
+        self.bar.iter().for_each(|bar| bar.at(key));
+    }
+
+    fn chunk(&mut self, key: &str, chunk: &ConsolidatedChunk, spent: &Spent) -> Result<()> {
+        self.bar.iter().for_each(|bar| bar.add(chunk.messages));
+        let line = format!("{}: {}\n", harmless(key), describe(chunk, spent));
+        self.ctx.terminal.print(&line)
     }
 }
 
-/// What was made of a piece, in words.
-fn told(made: &Made, spent: &Spent) -> String {
-    let Made {
+/// A consolidated chunk, for people.
+fn describe(chunk: &ConsolidatedChunk, spent: &Spent) -> String {
+    let ConsolidatedChunk {
         messages,
         raw,
         bytes,
         aside,
-    } = made;
+    } = chunk;
     if *raw {
         return format!("{messages} messages archived as they are, {}", price(spent));
     }
@@ -401,33 +263,23 @@ fn log(ctx: &Context, memory: &Memory, as_json: bool) -> Result<()> {
     Ok(())
 }
 
-/// The text of a version.
-fn text(memory: &Memory, id: u64) -> Result<Vec<u8>> {
-    let known = memory.versions()?.iter().any(|version| version.id == id);
-    let text = if known { memory.version(id)? } else { None };
-    text.ok_or_else(|| {
-        fail_hint(
-            Exit::NoInput,
-            format!("there is no version {id} of the memory"),
-            "nanobot memory log",
-        )
-    })
-}
-
 fn diff(ctx: &Context, memory: &Memory, from: Option<u64>, to: Option<u64>) -> Result<()> {
     let now = memory.read()?.unwrap_or_default();
     let (old, new) = match (from, to) {
         (Some(from), Some(to)) => {
             let names = (format!("version {from}"), format!("version {to}"));
-            ((names.0, text(memory, from)?), (names.1, text(memory, to)?))
+            (
+                (names.0, version_text(memory, from)?),
+                (names.1, version_text(memory, to)?),
+            )
         }
         (Some(from), None) => (
-            (format!("version {from}"), text(memory, from)?),
+            (format!("version {from}"), version_text(memory, from)?),
             ("now".into(), now),
         ),
-        (None, _) => match last_change(memory, &now)? {
+        (None, _) => match memory_edit::last_change(memory, &now)? {
             Some(id) => (
-                (format!("version {id}"), text(memory, id)?),
+                (format!("version {id}"), version_text(memory, id)?),
                 ("now".into(), now),
             ),
             None => return Ok(()),
@@ -439,50 +291,14 @@ fn diff(ctx: &Context, memory: &Memory, from: Option<u64>, to: Option<u64>) -> R
     ctx.terminal.print_bytes(text.as_bytes())
 }
 
-/// The version that the last change was made to: that in force where somebody has written since, else the one before it.
-fn last_change(memory: &Memory, now: &[u8]) -> Result<Option<u64>> {
-    let versions = memory.versions()?;
-    let mut in_force = versions
-        .iter()
-        .rev()
-        .filter(|version| version.aside.is_none());
-    let Some(last) = in_force.next() else {
-        return Ok(None);
-    };
-    let is_known = memory.version(last.id)?.as_deref() == Some(now);
-    Ok(if is_known {
-        in_force.next()
-    } else {
-        Some(last)
-    }
-    .map(|version| version.id))
-}
-
 fn undo(ctx: &Context, memory: &Memory, id: Option<u64>) -> Result<()> {
-    let place = ctx.session_place(&ctx.settings()?)?;
-    let held = hold(ctx, memory, &place, PATIENCE)?;
-    let seen = held.look()?;
-    let id = match id {
-        Some(id) => id,
-        None => held.previous()?.map(|version| version.id).ok_or_else(|| {
-            fail_hint(
-                Exit::NoInput,
-                "there is no version of the memory before this one",
-                "nanobot memory log",
-            )
-        })?,
+    let line = match memory_edit::undo(ctx, memory, id)? {
+        UndoResult::Restored(version) => format!("the memory is that of version {version} again"),
+        UndoResult::Unchanged(version) => {
+            format!("the memory is that of version {version} already")
+        }
     };
-    let versions = memory.versions()?;
-    let found = versions.iter().find(|version| version.id == id);
-    // An undo stands for the version that it brought back.
-    let of = found.map_or(id, Version::position);
-    let text = text(memory, id)?;
-    if text == seen {
-        ctx.notice(&format!("the memory is that of version {of} already"));
-        return Ok(());
-    }
-    settle(memory, change(&held, (&seen, text), Cause::Undo, Some(of))?)?;
-    ctx.notice(&format!("the memory is that of version {of} again"));
+    ctx.notice(&line);
     Ok(())
 }
 
@@ -499,7 +315,7 @@ fn edit(ctx: &Context, memory: &Memory) -> Result<()> {
         ));
     }
     let place = ctx.session_place(&ctx.settings()?)?;
-    let seen = hold(ctx, memory, &place, PATIENCE)?.look()?;
+    let seen = memory_edit::lock(ctx, memory, &place, LOCK_TIMEOUT)?.look()?;
     let copy = store::temporary(&seen).context("make a copy to edit")?;
     let edited = edit_copy(ctx, memory, &place, &seen, copy.path());
     let is_new =
@@ -511,7 +327,7 @@ fn edit(ctx: &Context, memory: &Memory) -> Result<()> {
         ctx.terminal
             .complain(&format!("nanobot: your text is in `{path}`"));
     }
-    settle(memory, edited?)
+    memory_edit::require_applied(memory, edited?)
 }
 
 /// Let the copy at `path` be edited, and put it in the place of the memory.
@@ -544,35 +360,6 @@ fn edit_copy(
     if text == seen {
         return Ok(Done::All);
     }
-    let held = hold(ctx, memory, place, PATIENCE)?;
-    change(&held, (seen, text), Cause::Edit, None)
-}
-
-/// Put a text in the place of the memory.
-fn change(
-    held: &Held,
-    (seen, text): (&[u8], Vec<u8>),
-    cause: Cause,
-    of: Option<u64>,
-) -> Result<Done> {
-    let change = Change {
-        memory: Some(text),
-        of,
-        ..Change::default()
-    };
-    held.apply(seen, cause, change, &mut |_, _, _| Ok(()))
-}
-
-/// # Errors
-/// Somebody else changed the memory meanwhile, and the text is kept aside.
-fn settle(memory: &Memory, done: Done) -> Result<()> {
-    if done == Done::All {
-        return Ok(());
-    }
-    let id = memory.versions()?.last().map_or(0, |version| version.id);
-    Err(fail_hint(
-        Exit::TryAgain,
-        format!("the memory was changed meanwhile; your text is version {id}"),
-        format!("nanobot memory diff {id}"),
-    ))
+    let held = memory_edit::lock(ctx, memory, place, LOCK_TIMEOUT)?;
+    memory_edit::replace(&held, (seen, text), Cause::Edit, None)
 }

@@ -1,44 +1,27 @@
 //! `nanobot onboard`: a config and a workspace. What is there is kept; what is missing is added. A person is asked
 //! ([`wizard`]), a script says it by flags.
 
-use crate::cli::onboard::{Directory, Onboard as Arguments};
+use crate::cli::onboard::Onboard as Arguments;
 use crate::command::config::piped;
 use crate::error::{Exit, exit_of, fail_hint};
 use crate::ops::connection_test;
 use crate::ops::context::Context;
 use crate::ops::model;
-use crate::provider::registry::{Entry, TABLE};
 use crate::settings::expand::is_name;
-use crate::settings::keys::{KEYS, Stage, camel_case, snake_case};
 use crate::settings::{Config, Overrides, Settings};
 use crate::sys::signal;
 use crate::sys::terminal::Terminal;
 use crate::sys::terminal::folded;
 use crate::workspace::Workspace;
 use anyhow::{Context as _, Result};
-use serde_json::Value;
+use edits::{Block, Edit, defaults, merged, where_to_work};
 use wizard::Answers;
 
+mod edits;
 mod menu;
-mod offers;
+mod next_steps;
+mod question;
 mod wizard;
-
-/// What is to be written: a key, its value, and whether it replaces what is there.
-struct Edit {
-    path: String,
-    value: Value,
-    replaces: bool,
-}
-
-impl Edit {
-    fn new(path: impl Into<String>, value: impl Into<Value>) -> Self {
-        Self {
-            path: path.into(),
-            value: value.into(),
-            replaces: true,
-        }
-    }
-}
 
 pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
     let say = |text: &str| {
@@ -57,10 +40,10 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
     })?;
     let exit = still_missing(ctx, &settings, arguments.test, &say)?;
     if arguments.completions {
-        offers::write_completions(ctx)?;
+        next_steps::write_completions(ctx)?;
     }
     if arguments.heartbeat {
-        offers::beat(ctx)?;
+        next_steps::enable_heartbeat(ctx)?;
     }
     Ok(exit)
 }
@@ -74,9 +57,9 @@ fn attended(ctx: &Context, before: &Config, say: &dyn Fn(&str)) -> Result<Exit> 
         say("it is not ready yet; try: `nanobot onboard` again, or `nanobot status --check`");
         return Ok(exit_of(&error));
     }
-    offers::survive(ctx, offers::completions(ctx))?;
-    offers::survive(ctx, offers::crontab(ctx, &settings))?;
-    say(&format!("ready; try: {}", offers::next(ctx)));
+    next_steps::warn_on_error(ctx, next_steps::completions(ctx))?;
+    next_steps::warn_on_error(ctx, next_steps::crontab(ctx, &settings))?;
+    say(&format!("ready; try: {}", next_steps::next(ctx)));
     Ok(Exit::Answered)
 }
 
@@ -152,24 +135,6 @@ fn still_missing(
     }
     say("ready; try: nanobot agent -m \"hello\"");
     Ok(Exit::Answered)
-}
-
-/// `config` with the edits made.
-fn merged(config: &Config, edits: impl Iterator<Item = Edit>) -> Result<Config> {
-    let mut config = config.clone();
-    for Edit {
-        path,
-        value,
-        replaces,
-    } in edits
-    {
-        let present = config.get_path(&path);
-        if present.is_none() || replaces && present != Some(&value) {
-            let names: Vec<&str> = path.split('.').collect();
-            config.set(&names, &value)?;
-        }
-    }
-    Ok(config)
 }
 
 /// Whether the command line leaves everything open.
@@ -260,69 +225,4 @@ fn given(arguments: &Arguments, config: &Config) -> Result<Vec<Edit>> {
     }
     edits.extend(directory.map(where_to_work));
     Ok(edits)
-}
-
-/// A provider's part of the config.
-struct Block {
-    /// As values name it.
-    name: String,
-    entry: Option<&'static Entry>,
-}
-
-impl Block {
-    /// The provider that was named. One that the table does not know needs an address, given now or before.
-    fn named(name: &str, has_base: bool, config: &Config) -> Result<Self> {
-        let block = Self {
-            name: snake_case(name),
-            entry: entry(name),
-        };
-        let known = block.entry.is_some()
-            || name == "auto"
-            || has_base
-            || config.get_path(&block.key("apiBase")).is_some();
-        if !known {
-            let names: Vec<String> = TABLE.iter().map(|entry| snake_case(entry.name)).collect();
-            return Err(fail_hint(
-                Exit::Usage,
-                format!("there is no provider `{name}`"),
-                format!(
-                    "one of {}, or any name with `--api-base URL`",
-                    names.join(", ")
-                ),
-            ));
-        }
-        Ok(block)
-    }
-
-    /// The path of one of its keys.
-    fn key(&self, key: &str) -> String {
-        format!("providers.{}.{key}", camel_case(&self.name))
-    }
-}
-
-fn where_to_work(directory: Directory) -> Edit {
-    let word = match directory {
-        Directory::Cwd => "cwd",
-        Directory::Workspace => "workspace",
-    };
-    Edit::new("agents.defaults.directory", word)
-}
-
-fn entry(name: &str) -> Option<&'static Entry> {
-    TABLE
-        .iter()
-        .find(|entry| snake_case(entry.name) == snake_case(name))
-}
-
-/// The defaults that a config should spell out, where it does not.
-fn defaults() -> impl Iterator<Item = Edit> {
-    let rows = KEYS
-        .iter()
-        .filter(|key| key.stage == Stage::Written && !key.path.contains('*'));
-    rows.map(|key| Edit {
-        path: key.path.into(),
-        value: key.default_value(),
-        replaces: false,
-    })
-    .filter(|edit| !edit.value.is_null())
 }

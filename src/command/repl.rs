@@ -5,7 +5,7 @@ use crate::cli::{self, Cli};
 use crate::error::Exit;
 use crate::ops::context::Context;
 use crate::ops::turn_options::TurnOptions;
-use crate::repl::{self, ProgramCommands};
+use crate::repl::{self, program_commands::ProgramCommands};
 use anyhow::Result;
 use clap::Parser;
 

@@ -8,7 +8,7 @@ use crate::message::{Part, ToolCall};
 use crate::ops::context::Context;
 use crate::ops::permissions::Grants;
 use crate::ops::turn_setup;
-use crate::report::columns::behind;
+use crate::report::columns::hanging_indent;
 use crate::settings::keys::nearest;
 use crate::sys::input::{self, Reading};
 use crate::sys::signal;
@@ -27,8 +27,8 @@ pub fn run(ctx: &Context, command: &Command) -> Result<Exit> {
     }
 }
 
-/// Bytes that are remembered of what a tool says meanwhile, to tell it from what is said about it.
-const SAID: usize = 1 << 20;
+/// Bytes kept of a tool's live output, to tell it from the message about it.
+const LIVE_OUTPUT_LIMIT_BYTES: usize = 1 << 20;
 
 pub(super) fn list(ctx: &Context, grants: &Grants, json: bool) -> Result<Exit> {
     let scene = turn_setup::without_turn(ctx, grants, false, true)?;
@@ -42,12 +42,45 @@ pub(super) fn list(ctx: &Context, grants: &Grants, json: bool) -> Result<Exit> {
             }
             false => {
                 let head = format!("{:width$}  ", spec.name);
-                behind(&head, &spec.description, ctx.terminal.width())
+                hanging_indent(&head, &spec.description, ctx.terminal.width())
             }
         };
         ctx.terminal.print(&format!("{line}\n"))?;
     }
     Ok(Exit::Answered)
+}
+
+/// Parses the arguments of a call. `-` reads them from standard input.
+fn parse_arguments(name: &str, arguments: &str) -> Result<Value> {
+    let text = match arguments {
+        "-" => {
+            let bytes = input::read(Reading::Always, input::GIVE_UP_AFTER, &mut |_| {})?;
+            String::from_utf8(bytes.unwrap_or_default()).context("read the arguments")?
+        }
+        text => text.to_owned(),
+    };
+    serde_json::from_str(&text)
+        .ok()
+        .filter(Value::is_object)
+        .ok_or_else(|| {
+            let example = format!("`nanobot tool run {name} '{{\"path\": \".\"}}'`");
+            fail_hint(Exit::Usage, "the arguments are no JSON object", example)
+        })
+}
+
+/// The text of a result.
+fn text_of(parts: &[Part]) -> String {
+    let mut text = String::new();
+    for part in parts {
+        match part {
+            Part::Text(part) => text.push_str(part),
+            _ => text.push_str("[an image or a document, which a model would see]"),
+        }
+        if !text.ends_with('\n') {
+            text.push('\n');
+        }
+    }
+    text.trim_end().to_owned()
 }
 
 fn call(
@@ -58,20 +91,7 @@ fn call(
     offline: bool,
 ) -> Result<Exit> {
     signal::arm(None).context("wait for signals")?;
-    let text = match arguments {
-        "-" => {
-            let bytes = input::read(Reading::Always, input::GIVE_UP_AFTER, &mut |_| {})?;
-            String::from_utf8(bytes.unwrap_or_default()).context("read the arguments")?
-        }
-        text => text.to_owned(),
-    };
-    let arguments: Value = serde_json::from_str(&text)
-        .ok()
-        .filter(Value::is_object)
-        .ok_or_else(|| {
-            let example = format!("`nanobot tool run {name} '{{\"path\": \".\"}}'`");
-            fail_hint(Exit::Usage, "the arguments are no JSON object", example)
-        })?;
+    let arguments = parse_arguments(name, arguments)?;
     let scene = turn_setup::without_turn(ctx, grants, offline, false)?;
     let call = ToolCall {
         id: "by-hand".into(),
@@ -82,7 +102,7 @@ fn call(
     let (done, told) = scene
         .toolbox
         .run(std::slice::from_ref(&call), false, &mut |_, text| {
-            if said.len() + text.len() <= SAID {
+            if said.len() + text.len() <= LIVE_OUTPUT_LIMIT_BYTES {
                 said.push_str(text);
             }
             Ok(())
@@ -90,17 +110,7 @@ fn call(
     told?;
     signal::check()?;
     let done = done.first().expect("one call has one result");
-    let mut shown = String::new();
-    for part in &done.result.parts {
-        match part {
-            Part::Text(text) => shown.push_str(text),
-            _ => shown.push_str("[an image or a document, which a model would see]"),
-        }
-        if !shown.ends_with('\n') {
-            shown.push('\n');
-        }
-    }
-    let shown = shown.trim_end();
+    let shown = text_of(&done.result.parts);
     match done.outcome {
         Outcome::Ok => {
             ctx.terminal.print(&format!("{shown}\n"))?;
@@ -110,7 +120,7 @@ fn call(
             })
         }
         Outcome::Failed => {
-            let (output, cause) = parted(shown, &said);
+            let (output, cause) = parted(&shown, &said);
             ctx.terminal.print(&output)?;
             Err(fail(Exit::Failed, cause))
         }
@@ -122,7 +132,7 @@ fn call(
                     let cause = format!("there is no tool `{name}`");
                     fail_hint(Exit::Usage, cause, format!("`nanobot tool run {meant}`"))
                 }
-                None => fail(Exit::Usage, shown.to_owned()),
+                None => fail(Exit::Usage, shown),
             })
         }
         Outcome::Denied => {

@@ -14,7 +14,7 @@ use serde_json::json;
 use std::collections::{BTreeMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-pub(super) mod offered;
+mod by_tool;
 
 /// The most columns of a terminal that a name takes, and a bar.
 const NAME: usize = 40;
@@ -29,7 +29,7 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
     let settings = ctx.settings()?;
     let start = since_filter(since, &ctx.clock.now());
     if let By::Tool | By::Server | By::Skill = by {
-        offered::run(ctx, by, &start, json)?;
+        by_tool::run(ctx, by, &start, json)?;
         return Ok(Exit::Answered);
     }
     let mut groups: BTreeMap<Name, Sum> = BTreeMap::new();

@@ -2,7 +2,8 @@
 //! answer has it, and whoever reads it has seen its end.
 
 use crate::error::Exit;
-use crate::ops::consolidation::{self, DeferredConsolidation};
+use crate::ops::consolidation::consolidator;
+use crate::ops::consolidation::deferred::DeferredConsolidation;
 use crate::ops::context::Context;
 use crate::ops::model::ModelHandle;
 use crate::ops::turn_options::TurnOptions;
@@ -14,19 +15,19 @@ use anyhow::{Context as _, Result};
 use std::time::Duration;
 
 /// What is to be done, and where.
-pub(crate) struct Afterwards {
-    later: DeferredConsolidation,
+pub(crate) struct PostTurnWork {
+    consolidation: DeferredConsolidation,
     mode: Consolidate,
 }
 
 /// What is to be done after a turn of `session`, which `chosen` answered, where somebody did. It costs no more than is left
 /// of what the turn might cost.
-pub(crate) fn due(
+pub(crate) fn plan(
     arguments: &TurnOptions,
     settings: &Settings,
     session: &Session,
     chosen: Option<&ModelHandle>,
-) -> Option<Afterwards> {
+) -> Option<PostTurnWork> {
     let is_dry_run_or_replay = arguments.is_dry_run_or_replay();
     // Without a network only who has just answered is known to be there.
     let is_out_of_reach =
@@ -36,13 +37,13 @@ pub(crate) fn due(
         return None;
     }
     let context = chosen.map(|chosen| chosen.context);
-    let terms = consolidation::terms(settings, context.unwrap_or(settings.context_window));
+    let terms = consolidator::terms(settings, context.unwrap_or(settings.context_window));
     let (max_cost, max_tokens) = match chosen {
         Some(chosen) => chosen.run.left()?,
         None => (arguments.max_cost, arguments.max_total_tokens),
     };
-    session.is_due(&terms).then(|| Afterwards {
-        later: DeferredConsolidation {
+    session.is_due(&terms).then(|| PostTurnWork {
+        consolidation: DeferredConsolidation {
             key: session.key().to_owned(),
             model: settings
                 .memory
@@ -59,7 +60,7 @@ pub(crate) fn due(
     })
 }
 
-impl Afterwards {
+impl PostTurnWork {
     /// Do it, after a run that ended with `exit`, which stays what it is.
     pub(crate) fn run(&self, ctx: &Context, exit: Exit, verbose: bool) {
         if !matches!(exit, Exit::Answered | Exit::Denied) {
@@ -71,7 +72,7 @@ impl Afterwards {
             Consolidate::Inline | Consolidate::Manual => false,
         };
         let done = match is_detached {
-            true => process::detach(&self.later.arguments(ctx)).context("start a process"),
+            true => process::detach(&self.consolidation.arguments(ctx)).context("start a process"),
             false => self.inline(ctx, verbose),
         };
         if let (Err(error), true) = (done, verbose) {
@@ -83,6 +84,6 @@ impl Afterwards {
     fn inline(&self, ctx: &Context, verbose: bool) -> Result<()> {
         ctx.terminal.hang_up(verbose)?;
         let level = if verbose { Level::Lines } else { Level::Quiet };
-        self.later.make(ctx, Duration::ZERO, level)
+        self.consolidation.run(ctx, Duration::ZERO, level)
     }
 }

@@ -6,7 +6,7 @@
 use crate::error::{Exit, Stop, exit_of, fail, fail_hint};
 use crate::event::{Event, StopReason};
 use crate::ledger::Account;
-use crate::ops::after_turn::{self, Afterwards};
+use crate::ops::after_turn::{self, PostTurnWork};
 use crate::ops::context::{Context, report_error};
 use crate::ops::turn_options::TurnOptions;
 use crate::ops::{dry_run, model};
@@ -35,7 +35,7 @@ pub(crate) struct TurnOutcome {
     pub(crate) exit: Exit,
     pub(crate) about: json::Run,
     pub(crate) turn: String,
-    post_turn: Option<Afterwards>,
+    post_turn: Option<PostTurnWork>,
 }
 
 /// How a turn of the REPL went.
@@ -225,7 +225,7 @@ fn run_turn(
     options: &TurnOptions,
     mut origin: TurnOrigin<'_>,
     (report, summary): (&mut Report, &mut json::Run),
-    post_turn: &mut Option<Afterwards>,
+    post_turn: &mut Option<PostTurnWork>,
 ) -> Result<Ending> {
     if matches!(origin, TurnOrigin::CommandLine) {
         signal::arm(options.timeout).context("wait for signals")?;
@@ -250,7 +250,7 @@ fn run_turn(
         session.start_afresh()?;
     }
     if request.command == Some(ChatCommand::New) {
-        *post_turn = after_turn::due(options, &request.settings, &session, None);
+        *post_turn = after_turn::plan(options, &request.settings, &session, None);
         return print_canned_reply("New session started.", report);
     }
     if origin.job().is_some_and(|job| job.last_turn_only) {

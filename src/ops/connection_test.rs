@@ -25,14 +25,14 @@ const SHOWN: usize = 60;
 
 /// What came back.
 #[derive(Debug)]
-pub(crate) struct Heard {
+pub(crate) struct TestReply {
     text: String,
     usage: Usage,
     cost: Option<f64>,
     took: SignedDuration,
 }
 
-impl Heard {
+impl TestReply {
     /// What was said, on one short line.
     pub(crate) fn text(&self) -> String {
         let mut text = harmless(&one_line(&self.text));
@@ -59,7 +59,7 @@ impl Heard {
 }
 
 /// The settings with no more patience than `limit`.
-pub(crate) fn hurried(settings: &Settings, limit: Duration) -> Settings {
+pub(crate) fn with_short_timeouts(settings: &Settings, limit: Duration) -> Settings {
     let sooner = |time: Duration| match time.is_zero() {
         true => limit,
         false => time.min(limit),
@@ -86,7 +86,7 @@ pub(crate) fn hurried(settings: &Settings, limit: Duration) -> Settings {
 ///
 /// # Errors
 /// Those of a turn: 78 where nobody can be asked, 77 for a key that is rejected, 69 for a server that does not answer.
-pub(crate) fn ask(ctx: &Context, settings: &Settings, way: Endpoint) -> Result<Heard> {
+pub(crate) fn ask(ctx: &Context, settings: &Settings, way: Endpoint) -> Result<TestReply> {
     let account = Account {
         cause: "test",
         ..Account::default()
@@ -115,7 +115,7 @@ pub(crate) fn ask(ctx: &Context, settings: &Settings, way: Endpoint) -> Result<H
     };
     let begun = ctx.clock.timestamp();
     let reply = provider.reply(&request, &mut |_| Ok(())).map_err(failure)?;
-    Ok(Heard {
+    Ok(TestReply {
         text: reply.text,
         usage: reply.usage,
         cost: reply.cost,

@@ -3,6 +3,7 @@
 use crate::error::{Exit, fail, fail_hint};
 use crate::memory;
 use crate::ops::context::Context;
+use crate::ops::profiles;
 use crate::policy::net::{self, Net};
 use crate::policy::profile::{self, Profile};
 use crate::policy::reach::{Reach, Root};
@@ -11,8 +12,6 @@ use crate::policy::{Commands, Permission, Policy, Sandbox};
 use crate::settings::keys::nearest;
 use crate::settings::{Directory, Overrides, Settings};
 use crate::shell_quote::unquoted;
-use crate::skill;
-use crate::sys::input;
 use crate::sys::paths::Real;
 use anyhow::{Context as _, Result};
 use regex::Regex;
@@ -20,9 +19,6 @@ use serde::{Deserialize, Serialize};
 use std::io::ErrorKind;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-
-/// The longest profile that is read.
-const PROFILE_LIMIT: usize = 1 << 20;
 
 /// What is in our own directory besides the workspace: closed, also where somebody grants what is around it.
 const PROTECTED_PATHS: &[&str] = &[
@@ -115,8 +111,8 @@ pub(crate) fn profile(ctx: &Context, grants: &Grants, settings: &Settings) -> Re
             hint,
         ),
     };
-    let profile = find(ctx, name)?.ok_or_else(|| {
-        let names = names(ctx);
+    let profile = profiles::find(ctx, name)?.ok_or_else(|| {
+        let names = profiles::names(ctx);
         let hint = match nearest(name, names.iter().map(String::as_str)) {
             Some(meant) => format!("`{meant}`"),
             None => names.join(", "),
@@ -136,78 +132,6 @@ pub(crate) fn profile(ctx: &Context, grants: &Grants, settings: &Settings) -> Re
         ));
     }
     Ok(profile)
-}
-
-/// The profiles that a run can have: those built in, and the user's own.
-pub(crate) fn names(ctx: &Context) -> Vec<String> {
-    let files = std::fs::read_dir(ctx.paths.profiles()).into_iter();
-    let files = files.flatten().flatten().map(|file| file.file_name());
-    let own = files.filter_map(|file| Some(file.to_str()?.strip_suffix(".md")?.to_owned()));
-    let mut own: Vec<String> = own.collect();
-    own.sort();
-    let for_runs = profile::BUILT_IN.iter().filter(|(name, _)| {
-        Profile::built_in(name).is_some_and(|profile| profile.kind != profile::Kind::Subagent)
-    });
-    let built_in = for_runs.map(|(name, _)| (*name).to_owned());
-    built_in.chain(own).collect()
-}
-
-/// The profile of that name, built in or the user's own.
-pub(crate) fn find(ctx: &Context, name: &str) -> Result<Option<Profile>> {
-    if let Some(profile) = Profile::built_in(name) {
-        let own = ctx.paths.profiles().join(format!("{name}.md"));
-        return match own.exists() {
-            true => Err(fail_hint(
-                Exit::Config,
-                format!(
-                    "`{}` has the name of a built-in profile, and is not used",
-                    own.display()
-                ),
-                "another name for it; with `extends` in its head it begins as the built-in one",
-            )),
-            false => Ok(Some(profile)),
-        };
-    }
-    let is_plain = |letter: char| letter.is_alphanumeric() || "_-.".contains(letter);
-    if name.starts_with('.') || !name.chars().all(is_plain) {
-        return Ok(None);
-    }
-    let path = ctx.paths.profiles().join(format!("{name}.md"));
-    if !path.is_file() {
-        return Ok(None);
-    }
-    let shown = path.display().to_string();
-    let bytes = input::read_file(&path, &shown, PROFILE_LIMIT)?;
-    let unusable = |words: String| {
-        fail(
-            Exit::Config,
-            format!("the profile `{shown}` cannot be used: {words}"),
-        )
-    };
-    let text = String::from_utf8(bytes).map_err(|_| unusable("it is not UTF-8".into()))?;
-    let (head, body) = skill::strict_head_and_body(&text).map_err(unusable)?;
-    Profile::parse(name, &head, &body)
-        .map(Some)
-        .map_err(unusable)
-}
-
-/// The names of the user's own profiles.
-pub(crate) fn own(ctx: &Context) -> Vec<String> {
-    let Ok(entries) = std::fs::read_dir(ctx.paths.profiles()) else {
-        return Vec::new();
-    };
-    let names = entries.flatten().filter_map(|entry| {
-        let name = entry.file_name().into_string().ok()?;
-        Some(name.strip_suffix(".md")?.to_owned())
-    });
-    let is_own = |name: &String| {
-        profile::BUILT_IN
-            .iter()
-            .all(|(built_in, _)| built_in != name)
-    };
-    let mut names: Vec<String> = names.filter(is_own).collect();
-    names.sort();
-    names
 }
 
 /// What a run under `profile` may do. `workspace` is the real path of the workspace.
@@ -230,56 +154,77 @@ pub(crate) fn policy(
     }
     let mut real = Real::default();
     let reach = reach(ctx, grants, settings, profile, workspace, &mut real)?;
-    let tools = &settings.tools;
-    let mut permissions = Vec::new();
-    for (tool, word) in &tools.permissions {
-        let written = Permission::written(tool, word)
-            .map_err(|words| fail(Exit::Config, format!("`tools.permissions.{tool}` {words}")))?;
-        permissions.push(written);
-    }
-    let of_web = |name: &Pattern| ["web_search", "web_fetch"].contains(&name.text());
-    // Who grants the network by hand means the web tools too.
-    let stays = |(name, _): &&(Pattern, Permission)| !(grants.net.is_some() && of_web(name));
-    permissions.extend(profile.permissions.iter().filter(stays).cloned());
     let mut policy = Policy {
         profile: profile.name.clone(),
         reach,
         net: hosts(grants, settings, profile)?,
         typed: typed(grants.net.as_deref().unwrap_or_default()),
-        sandbox: match grants.sandbox {
-            Some(SandboxMode::Strict) => Sandbox::Strict,
-            Some(SandboxMode::Off) => Sandbox::Off,
-            _ if tools.needs_sandbox && !profile.is_free => Sandbox::Strict,
-            Some(SandboxMode::Auto) => Sandbox::Auto,
-            None if profile.is_free => Sandbox::Off,
-            None => Sandbox::Auto,
-        },
+        sandbox: sandbox(grants, settings, profile),
         offered: profile.tools.iter().cloned().collect(),
-        permissions,
+        permissions: permissions(grants, settings, profile)?,
         rules: Vec::new(),
         consents: profile.consents,
         reads_only: profile.reads_only,
         ..Policy::default()
     };
+    let tools = &settings.tools;
     policy.commands.denied = expressions(&tools.deny_patterns, "tools.exec.denyPatterns")?;
     let allowed = expressions(&tools.allow_patterns, "tools.exec.allowPatterns")?;
     if !allowed.is_empty() {
         policy.commands.allowed.push(allowed);
     }
+    for rule in &profile.rules {
+        policy.add(rule.clone());
+    }
+    add_rules(&mut policy, grants, settings)?;
+    Ok(policy)
+}
+
+/// The permissions of tools: those of the config, then those of the profile.
+fn permissions(
+    grants: &Grants,
+    settings: &Settings,
+    profile: &Profile,
+) -> Result<Vec<(Pattern, Permission)>> {
+    let mut permissions = Vec::new();
+    for (tool, word) in &settings.tools.permissions {
+        let written = Permission::written(tool, word)
+            .map_err(|words| fail(Exit::Config, format!("`tools.permissions.{tool}` {words}")))?;
+        permissions.push(written);
+    }
+    let is_web_tool = |name: &Pattern| ["web_search", "web_fetch"].contains(&name.text());
+    // `--net` grants the web tools too.
+    let stays = |(name, _): &&(Pattern, Permission)| !(grants.net.is_some() && is_web_tool(name));
+    permissions.extend(profile.permissions.iter().filter(stays).cloned());
+    Ok(permissions)
+}
+
+/// The sandbox of commands.
+fn sandbox(grants: &Grants, settings: &Settings, profile: &Profile) -> Sandbox {
+    match grants.sandbox {
+        Some(SandboxMode::Strict) => Sandbox::Strict,
+        Some(SandboxMode::Off) => Sandbox::Off,
+        _ if settings.tools.needs_sandbox && !profile.is_free => Sandbox::Strict,
+        Some(SandboxMode::Auto) => Sandbox::Auto,
+        None if profile.is_free => Sandbox::Off,
+        None => Sandbox::Auto,
+    }
+}
+
+/// Adds the rules of the config and of the flags.
+fn add_rules(policy: &mut Policy, grants: &Grants, settings: &Settings) -> Result<()> {
+    let tools = &settings.tools;
     let written = [
         (&tools.allow, Effect::Allow, "tools.allow", Exit::Config),
         (&tools.deny, Effect::Deny, "tools.deny", Exit::Config),
         (&grants.allow, Effect::Allow, "--allow", Exit::Usage),
         (&grants.deny, Effect::Deny, "--deny", Exit::Usage),
     ];
-    for rule in &profile.rules {
-        policy.add(rule.clone());
-    }
     for (rules, effect, origin, exit) in written {
         for text in rules {
             let rule = Rule::parse(text, effect, origin)
                 .map_err(|words| fail(exit, format!("{origin}: the rule `{text}` {words}")))?;
-            // A host that is allowed is one that may be reached.
+            // A rule that allows to fetch from a host also allows to reach it.
             if let (Effect::Allow, "web_fetch", Some(host)) =
                 (effect, rule.tool.text(), &rule.argument)
                 && !host.text().contains('/')
@@ -293,7 +238,7 @@ pub(crate) fn policy(
             policy.add(rule);
         }
     }
-    Ok(policy)
+    Ok(())
 }
 
 /// Add what `flag` grants, as a refusal names it. Nothing where no person can grant that for one call.
@@ -393,58 +338,23 @@ fn reach(
             "leave one of them out",
         ));
     }
-    let mut roots = Vec::new();
-    let mut add = |path: PathBuf, may_write: bool| match roots
-        .iter_mut()
-        .find(|root: &&mut Root| root.path == path)
-    {
-        Some(root) => root.may_write |= may_write,
-        None => roots.push(Root { path, may_write }),
-    };
+    let mut roots = Roots::default();
     if workspace.is_dir() {
-        add(workspace.to_owned(), !profile.reads_only);
+        roots.add(workspace.to_owned(), !profile.reads_only);
     }
-    add(directory.clone(), false);
+    roots.add(directory.clone(), false);
     for path in &grants.read {
-        add(existing(path)?, false);
+        roots.add(existing(path)?, false);
     }
     for path in &grants.write {
-        let is_directory = path == Path::new(".");
-        add(
-            if is_directory {
-                directory.clone()
-            } else {
-                existing(path)?
-            },
-            true,
-        );
+        let path = match path == Path::new(".") {
+            true => directory.clone(),
+            false => existing(path)?,
+        };
+        roots.add(path, true);
     }
-    let tools = &settings.tools;
-    let wanted = [
-        (&tools.read, false, "`tools.read`"),
-        (&tools.write, true, "`tools.write`"),
-        (&profile.read, false, "the profile"),
-        (&profile.write, true, "the profile"),
-    ];
-    for (places, may_write, origin) in wanted {
-        for place in places {
-            let path = match place.as_str() {
-                "." => directory.clone(),
-                // What is written down outlives what it names; a flag means what is there now.
-                place => match found(&directory.join(ctx.paths.expand(place))) {
-                    Ok(Some(path)) => path,
-                    Ok(None) => {
-                        log::info!(target: "policy", "{origin} names `{place}`, which is not there");
-                        continue;
-                    }
-                    Err(error) => {
-                        return Err(error.context(format!("a place that {origin} names")));
-                    }
-                },
-            };
-            add(path, may_write && !profile.reads_only);
-        }
-    }
+    roots.add_configured(ctx, settings, profile, &directory)?;
+    let roots = roots.0;
     if settings.restrict_to_workspace && roots.iter().any(|root| root.path != *workspace) {
         return Err(fail_hint(
             Exit::Refused,
@@ -474,6 +384,56 @@ fn reach(
         read_only,
         ..Reach::default()
     })
+}
+
+/// The places that tools may touch, each once.
+#[derive(Default)]
+struct Roots(Vec<Root>);
+
+impl Roots {
+    fn add(&mut self, path: PathBuf, may_write: bool) {
+        match self.0.iter_mut().find(|root| root.path == path) {
+            Some(root) => root.may_write |= may_write,
+            None => self.0.push(Root { path, may_write }),
+        }
+    }
+
+    /// Adds the places that the config and the profile name.
+    fn add_configured(
+        &mut self,
+        ctx: &Context,
+        settings: &Settings,
+        profile: &Profile,
+        directory: &Path,
+    ) -> Result<()> {
+        let tools = &settings.tools;
+        let wanted = [
+            (&tools.read, false, "`tools.read`"),
+            (&tools.write, true, "`tools.write`"),
+            (&profile.read, false, "the profile"),
+            (&profile.write, true, "the profile"),
+        ];
+        for (places, may_write, origin) in wanted {
+            for place in places {
+                let path = match place.as_str() {
+                    "." => directory.to_owned(),
+                    // A configured place may be gone. One that a flag names must exist.
+                    place => match found(&directory.join(ctx.paths.expand(place))) {
+                        Ok(Some(path)) => path,
+                        Ok(None) => {
+                            log::info!(target: "policy", "{origin} names `{place}`, which is not there");
+                            continue;
+                        }
+                        Err(error) => {
+                            return Err(error.context(format!("a place that {origin} names")));
+                        }
+                    },
+                };
+                self.add(path, may_write && !profile.reads_only);
+            }
+        }
+        Ok(())
+    }
 }
 
 /// What of our own directory and of the workspace nobody sees, what tells a later run what to do, and what is not changed.

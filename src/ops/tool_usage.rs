@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 /// Looks on while a turn runs, for what its end does not tell: which skills were read.
-pub(crate) struct Watch {
+pub(crate) struct UsageRecorder {
     /// Where the model reads each skill.
     skills: Vec<(String, PathBuf)>,
     read: BTreeSet<String>,
@@ -23,7 +23,7 @@ pub(crate) struct Watch {
     told_of_skills: u64,
 }
 
-impl Watch {
+impl UsageRecorder {
     /// Before the turn. `servers` are the names of those in the config.
     pub(crate) fn new(scene: &TurnSetup, servers: &[&str]) -> Self {
         let mut told = BTreeMap::new();

@@ -1,13 +1,13 @@
 //! The person at the terminal: answers the model's questions, and decides about calls that go beyond what it may do.
 
-use super::{Shared, form, rule};
+use super::{form, rule};
 use crate::diff::Diff;
 use crate::mcp::client::ElicitationHandler;
 use crate::mcp::words;
 use crate::ops::context::Context;
 use crate::ops::turn_options::TurnOptions;
 use crate::report::short_text::cut;
-use crate::sys::editor::Line;
+use crate::sys::editor::{Editor, Line};
 use crate::sys::signal;
 use crate::sys::store;
 use crate::sys::sync::IgnorePoison;
@@ -17,7 +17,7 @@ use crate::tool::{Case, Failure};
 use console::Style;
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// The largest file whose change is shown, in bytes.
@@ -27,23 +27,26 @@ const ASKED: usize = 1000;
 /// How often a person may enter what means nothing.
 const TRIES: usize = 3;
 
-/// Asks at the terminal.
-pub(crate) struct TerminalPrompter {
+/// The editor, shared by the loop and the prompts for approval.
+pub(super) type SharedEditor = Arc<Mutex<Editor>>;
+
+/// Asks the user at the terminal.
+pub(super) struct TerminalPrompter {
     ctx: Context,
-    editor: Shared,
-    known: Mutex<Known>,
+    editor: SharedEditor,
+    grants: Mutex<SessionGrants>,
 }
 
-/// What the person said for longer than one call.
-struct Known {
+/// What the user allowed for longer than one call.
+struct SessionGrants {
     /// Calls of this tool, refused for want of this, may be made until the conversation ends.
     granted: BTreeSet<(String, String)>,
     /// The flags of the turns, for the profile that a rule is written to.
     profile: Option<String>,
 }
 
-/// What a person says to a question of ours.
-enum Word {
+/// An answer to a request for approval.
+enum Answer {
     Yes,
     Session,
     Always,
@@ -51,11 +54,11 @@ enum Word {
 }
 
 impl TerminalPrompter {
-    pub(crate) fn new(ctx: &Context, arguments: &TurnOptions, editor: &Shared) -> Self {
+    pub(super) fn new(ctx: &Context, arguments: &TurnOptions, editor: &SharedEditor) -> Self {
         Self {
             ctx: ctx.clone(),
-            editor: Shared::clone(editor),
-            known: Mutex::new(Known {
+            editor: Arc::clone(editor),
+            grants: Mutex::new(SessionGrants {
                 granted: BTreeSet::new(),
                 profile: arguments.grants.profile.clone(),
             }),
@@ -63,18 +66,18 @@ impl TerminalPrompter {
     }
 
     /// From now on another profile holds, and nothing that was said under the one before.
-    pub(crate) fn follows(&self, profile: Option<&str>) {
-        self.known().profile = profile.map(str::to_owned);
+    pub(super) fn change_profile(&self, profile: Option<&str>) {
+        self.grants().profile = profile.map(str::to_owned);
         self.forget();
     }
 
     /// What was allowed until the end is so no more: another conversation begins.
-    pub(crate) fn forget(&self) {
-        self.known().granted.clear();
+    pub(super) fn forget(&self) {
+        self.grants().granted.clear();
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().ignore_poison()
+    fn grants(&self) -> MutexGuard<'_, SessionGrants> {
+        self.grants.lock().ignore_poison()
     }
 
     /// Read an answer to `prompt`.
@@ -117,7 +120,7 @@ impl TerminalPrompter {
     }
 
     /// Put the question about `case`, until there is an answer to it.
-    fn ask(&self, case: &Case<'_>, rule: Option<&rule::Rule>) -> Result<Word, Failure> {
+    fn ask(&self, case: &Case<'_>, rule: Option<&rule::Rule>) -> Result<Answer, Failure> {
         let strong = Style::new().yellow().bold();
         let head = head(case);
         self.show(&format!("? {head}"), &strong);
@@ -153,10 +156,10 @@ impl TerminalPrompter {
             let text = self.read("  allow? ")?;
             let lower = text.to_lowercase();
             return Ok(match lower.as_str() {
-                "y" | "yes" => Word::Yes,
-                "s" | "session" => Word::Session,
-                "a" | "always" if rule.is_some() => Word::Always,
-                "n" | "no" => Word::No(None),
+                "y" | "yes" => Answer::Yes,
+                "s" | "session" => Answer::Session,
+                "a" | "always" if rule.is_some() => Answer::Always,
+                "n" | "no" => Answer::No(None),
                 "v" | "view" => {
                     for (text, style) in &rows {
                         self.show(text, style);
@@ -176,7 +179,7 @@ impl TerminalPrompter {
                     let why = ["no because", "no, because", "no:", "no,", "n,", "n:"];
                     let why = why.iter().find(|begin| lower.starts_with(**begin));
                     let text = why.map_or(text.as_str(), |begin| text[begin.len()..].trim());
-                    Word::No((!text.is_empty()).then(|| text.to_owned()))
+                    Answer::No((!text.is_empty()).then(|| text.to_owned()))
                 }
             });
         }
@@ -423,18 +426,18 @@ impl Person for TerminalPrompter {
         let key = (case.tool.to_owned(), grant);
         // Two that ask at once: the second may have its answer by then.
         self.ctx.terminal.alone(|| {
-            if self.known().granted.contains(&key) {
+            if self.grants().granted.contains(&key) {
                 return Ok(());
             }
-            let profile = self.known().profile.clone();
+            let profile = self.grants().profile.clone();
             let rule = rule::of(&self.ctx, profile.as_deref(), case);
             match self.ask(case, rule.as_ref())? {
-                Word::Yes => {}
-                Word::Session => {
-                    self.known().granted.insert(key.clone());
+                Answer::Yes => {}
+                Answer::Session => {
+                    self.grants().granted.insert(key.clone());
                 }
-                Word::Always => {
-                    self.known().granted.insert(key.clone());
+                Answer::Always => {
+                    self.grants().granted.insert(key.clone());
                     let told = match rule.as_ref().map(|rule| rule.write(&self.ctx)) {
                         Some(Err(error)) => format!("nanobot: no rule was written: {error:#}"),
                         Some(Ok(place)) => format!("  (written to {place})"),
@@ -442,12 +445,12 @@ impl Person for TerminalPrompter {
                     };
                     self.show(&told, &Style::new().dim());
                 }
-                Word::No(None) => {
+                Answer::No(None) => {
                     return Err(Failure::Declined(
                         "refused: the user said no. Go on without it.".into(),
                     ));
                 }
-                Word::No(Some(why)) => {
+                Answer::No(Some(why)) => {
                     return Err(Failure::Declined(format!(
                         "refused: the user said no: {why}"
                     )));

@@ -2,7 +2,7 @@
 
 use crate::error::{Exit, fail};
 use crate::ops::context::Context;
-use crate::ops::permissions;
+use crate::ops::profiles;
 use crate::policy::known::CHANGING;
 use crate::policy::profile::Profile;
 use crate::settings::Config;
@@ -92,7 +92,7 @@ impl Rule {
         store::replace(path, new.as_bytes())?;
         // What is written is what will be read.
         let name = path.file_stem().and_then(|name| name.to_str());
-        permissions::find(ctx, name.unwrap_or_default())?;
+        profiles::find(ctx, name.unwrap_or_default())?;
         Ok(format!("`{}` of {shown}", self.list))
     }
 }

@@ -1,255 +1,141 @@
-//! The commands of a conversation. Most are commands of the program, run for this conversation.
+//! The slash commands. Most run a command of the program in this conversation.
 
-use super::commands::{COMMANDS, Live, Takes};
-use super::{EXITS, Repl, SESSION};
+use super::commands::{ArgKind, COMMANDS, Command, EXITS};
+use super::completion::{all_profiles, turn_directory};
+use super::conversation::{Conversation, DEFAULT_SESSION, settings};
 use crate::error::{Exit, exit_of, fail, fail_hint};
-use crate::ops::agent_turn;
-use crate::ops::context::Context;
-use crate::ops::permissions;
-use crate::ops::skills;
-use crate::ops::turn_options::DryRunForm;
-use crate::ops::turn_options::TurnOptions;
-use crate::policy::profile;
-use crate::provider::registry::facts::MODELS;
+use crate::ops::turn_options::{DryRunForm, TurnOptions};
+use crate::ops::{agent_turn, permissions};
 use crate::report::Form;
-use crate::report::columns::behind;
+use crate::report::columns::hanging_indent;
 use crate::session;
-use crate::settings::{Config, Overrides, Settings};
-use crate::skill;
-use crate::sys::editor::{Candidate, Editor, compose};
+use crate::sys::editor::{Candidate, compose};
 use crate::sys::letters::Letters;
 use crate::sys::process;
 use crate::sys::secret::{self, random_hex};
 use crate::sys::store;
-use anyhow::{Context as _, Result};
-use std::path::PathBuf;
+use anyhow::{Context as _, Error, Result};
 use std::time::Duration;
 
-/// Bytes of a command's output that go along with the next message, of its beginning and of its end each.
-const KEPT: usize = 8 << 10;
-/// How long a person's own command may take: as long as they like.
-const PATIENCE: Duration = Duration::from_secs(7 * 24 * 3600);
+/// Bytes kept of the beginning, and of the end, of a shell command's output for the next message.
+const OUTPUT_LIMIT_BYTES: usize = 8 << 10;
+/// Time limit of a shell command that the user typed: in effect none.
+const SHELL_TIMEOUT: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// The editor of a conversation, which knows what there is.
-pub(crate) fn editor(ctx: &Context, arguments: &TurnOptions) -> Result<Editor> {
-    let directory = directory(arguments);
-    let (sessions, models, profiles, skills) = (ctx.clone(), ctx.clone(), ctx.clone(), ctx.clone());
-    let flags = arguments.clone();
-    let live = Live {
-        sessions: Box::new(move || all_sessions(&sessions).unwrap_or_default()),
-        models: Box::new(move || all_models(&models)),
-        profiles: Box::new(move || all_profiles(&profiles)),
-        skills: Box::new(move || {
-            let found = all_skills(&skills, &flags).unwrap_or_default();
-            let found = found.skills.into_iter();
-            found
-                .map(|skill| Candidate {
-                    text: skill.name,
-                    about: skill.description,
-                })
-                .collect()
-        }),
-        directory,
-        home: ctx.paths.home.clone(),
-    };
-    Editor::new(&ctx.env, ctx.terminal, ctx.paths.history(), Box::new(live))
-}
-
-pub(crate) fn directory(arguments: &TurnOptions) -> PathBuf {
-    let here = || std::env::current_dir().unwrap_or_default();
-    arguments.grants.directory.clone().unwrap_or_else(here)
-}
-
-pub(crate) fn settings(ctx: &Context, arguments: &TurnOptions) -> Result<Settings> {
-    ctx.settings_with(Overrides {
-        model: arguments.model.clone(),
-        ..Overrides::default()
-    })
-}
-
-fn all_sessions(ctx: &Context) -> Result<Vec<Candidate>> {
-    let settings = settings(ctx, &TurnOptions::default())?;
-    let place = ctx.session_place(&settings)?;
-    let found = session::list(&place)?.sessions;
-    let candidate = |summary: session::Summary| Candidate {
-        text: summary.key,
-        about: summary.first_words,
-    };
-    Ok(found.into_iter().map(candidate).collect())
-}
-
-fn all_models(ctx: &Context) -> Vec<Candidate> {
-    let config = Config::load(&ctx.paths.config).ok();
-    let presets = config
-        .as_ref()
-        .and_then(|config| config.get_path("modelPresets")?.as_object());
-    let names = presets
-        .into_iter()
-        .flat_map(|presets| presets.keys().cloned());
-    let presets = names.map(|name| Candidate {
-        text: name,
-        about: "a preset of the config".into(),
-    });
-    let known = MODELS.iter().map(|facts| Candidate {
-        text: facts.name.to_owned(),
-        about: facts.vendor.to_owned(),
-    });
-    presets.chain(known).collect()
-}
-
-fn all_profiles(ctx: &Context) -> Vec<Candidate> {
-    let built_in = profile::BUILT_IN
-        .iter()
-        .filter(|(name, _)| *name != "explore");
-    let mut all: Vec<Candidate> = built_in
-        .map(|(name, about)| Candidate {
-            text: (*name).to_owned(),
-            about: (*about).to_owned(),
-        })
-        .collect();
-    for name in permissions::own(ctx) {
-        if let Ok(Some(profile)) = permissions::find(ctx, &name)
-            && profile.kind == profile::Kind::Agent
-        {
-            all.push(Candidate {
-                text: name,
-                about: profile.about,
-            });
-        }
-    }
-    all
-}
-
-fn all_skills(ctx: &Context, arguments: &TurnOptions) -> Result<skill::Found> {
-    let settings = settings(ctx, arguments)?;
-    skills::find(ctx, &settings, &directory(arguments))
-}
-
-impl Repl<'_> {
-    /// Do what the command `name` says.
-    pub(crate) fn obey(&mut self, name: &str, rest: &str) -> Result<()> {
-        let key = self.arguments.session.clone();
-        let key = key.as_deref();
-        let words = |words: &[&'static str]| -> Vec<&str> {
-            let words = words.iter().copied();
-            words.chain(rest.split_whitespace()).collect()
-        };
+impl Conversation<'_> {
+    /// Runs the command `name`, and `rest` after it.
+    pub(super) fn dispatch(&mut self, name: &str, rest: &str) -> Result<()> {
         match name {
             "help" => self.help(),
-            // They are turns of no request, or of one.
             "new" | "compact" => {
-                let mut arguments = self.arguments.clone();
-                arguments.message = Some(format!("/{name} {rest}").trim().to_owned());
-                if name == "new" {
-                    self.person.forget();
-                }
-                self.turn(&arguments);
+                self.run_control_turn(name, rest);
                 Ok(())
             }
             "stop" => {
                 self.tell("nothing is going on; Ctrl-C stops a turn");
                 Ok(())
             }
-            "session" if rest.is_empty() => self.say(&format!("{}\n", key.unwrap_or("none"))),
-            "session" => {
-                let said = match self.count(rest)? {
-                    None => "a new one".to_owned(),
-                    Some(1) => "1 message".to_owned(),
-                    Some(count) => format!("{count} messages"),
-                };
-                self.arguments.session = Some(rest.to_owned());
-                self.forget();
-                self.tell(&format!("the conversation is `{rest}` now: {said}"));
-                Ok(())
+            "session" if rest.is_empty() => {
+                let key = self.options.session.as_deref().unwrap_or("none");
+                self.say(&format!("{key}\n"))
             }
-            "sessions" => self.run(&words(&["session", "list"])),
+            "session" => self.switch_session(rest),
+            "sessions" => self.run(&["session", "list"], rest),
             "fork" => self.fork(rest),
-            "undo" => self.run(&words(&["undo"])),
+            "undo" => self.run(&["undo"], rest),
             "retry" => self.retry(),
-            "model" if rest.is_empty() => {
-                let model = settings(self.ctx, &self.arguments)?.asked[0].model.clone();
-                let model = model.unwrap_or_else(|| "the provider's own default".into());
-                self.say(&format!("{model}\n"))
-            }
-            "model" => {
-                let mut arguments = self.arguments.clone();
-                arguments.model = Some(rest.to_owned());
-                let provider = agent_turn::provider_name(self.ctx, &arguments)?;
-                self.arguments = arguments;
-                self.tell(&format!("`{rest}` is asked now, of {provider}"));
-                Ok(())
-            }
-            "profile" if rest.is_empty() => {
-                let held = self.arguments.grants.profile.clone();
-                let held = match held {
-                    Some(name) => name,
-                    None => settings(self.ctx, &self.arguments)?.profile,
-                };
-                let all = all_profiles(self.ctx);
-                let line = |it: &Candidate| {
-                    let mark = if it.text == held { '*' } else { ' ' };
-                    let head = format!("{mark} {:14} ", it.text);
-                    behind(&head, &it.about, self.ctx.terminal.width()) + "\n"
-                };
-                self.say(&all.iter().map(line).collect::<String>())
-            }
+            "model" if rest.is_empty() => self.show_model(),
+            "model" => self.change_model(rest),
+            "profile" if rest.is_empty() => self.list_profiles(),
             "profile" => self.change_profile(rest),
-            // With the flags as they are, and not as words that say them.
-            "tools" => self.program.list_tools(self.ctx, &self.arguments),
-            "skills" => self.program.show_skills(self.ctx, rest, &self.arguments),
-            "mcp" if rest.is_empty() => self.run(&words(&["mcp", "list"])),
-            "mcp" => self.run(&words(&["mcp", "show", "--"])),
-            "memory" if rest.is_empty() => self.run(&words(&["memory", "show"])),
-            "memory" => self.run(&words(&["memory"])),
-            "usage" => self.run(&words(&["usage"])),
+            // With the flags as values, not as words of a command line.
+            "tools" => self.program.list_tools(self.ctx, &self.options),
+            "skills" => self.program.show_skills(self.ctx, rest, &self.options),
+            "mcp" if rest.is_empty() => self.run(&["mcp", "list"], rest),
+            "mcp" => self.run(&["mcp", "show", "--"], rest),
+            "memory" if rest.is_empty() => self.run(&["memory", "show"], rest),
+            "memory" => self.run(&["memory"], rest),
+            "usage" => self.run(&["usage"], rest),
             "context" => {
-                let arguments = TurnOptions {
-                    dry_run: Some(DryRunForm::Table),
-                    no_stdin: true,
-                    ..self.arguments.clone()
-                };
-                agent_turn::run(self.ctx, &arguments, Form::Text);
+                self.show_context();
                 Ok(())
             }
             "save" => self.save(rest),
             "edit" => {
-                let text = compose(&self.ctx.env, rest)?;
-                match text {
+                match compose(&self.ctx.env, rest)? {
                     Some(text) => self.ask(&text),
                     None => self.tell("nothing was written, and nothing is sent"),
                 }
                 Ok(())
             }
             "shell" => self.shell(rest),
-            _ => {
-                let names = COMMANDS.iter().map(|command| command.name);
-                let names = names.chain(EXITS.iter().filter_map(|word| word.strip_prefix('/')));
-                let near = names
-                    .map(|known| (strsim::damerau_levenshtein(name, known), known))
-                    .min()
-                    .filter(|(distance, _)| *distance <= 2);
-                let hint = match near {
-                    Some((_, near)) => format!("`/{near}`, or `/help` for all"),
-                    None => "`/help`".into(),
-                };
-                Err(fail_hint(
-                    Exit::Usage,
-                    format!("there is no command `/{name}`"),
-                    hint,
-                ))
-            }
+            _ => Err(unknown_command(name)),
         }
     }
 
-    /// Where conversations are kept.
-    pub(crate) fn place(&self) -> Result<session::Place> {
-        let settings = settings(self.ctx, &self.arguments)?;
-        self.ctx.session_place(&settings)
+    /// `/new` and `/compact` are messages that the turn itself understands.
+    fn run_control_turn(&mut self, name: &str, rest: &str) {
+        let mut options = self.options.clone();
+        options.message = Some(format!("/{name} {rest}").trim().to_owned());
+        if name == "new" {
+            self.prompter.forget();
+        }
+        self.turn(&options);
     }
 
-    /// The messages of a conversation, where there is one.
+    fn switch_session(&mut self, key: &str) -> Result<()> {
+        let size = match self.count(key)? {
+            None => "a new one".to_owned(),
+            Some(1) => "1 message".to_owned(),
+            Some(count) => format!("{count} messages"),
+        };
+        self.options.session = Some(key.to_owned());
+        self.forget();
+        self.tell(&format!("the conversation is `{key}` now: {size}"));
+        Ok(())
+    }
+
+    fn show_model(&self) -> Result<()> {
+        let model = self.settings()?.asked[0].model.clone();
+        let model = model.unwrap_or_else(|| "the provider's own default".into());
+        self.say(&format!("{model}\n"))
+    }
+
+    fn change_model(&mut self, model: &str) -> Result<()> {
+        let mut options = self.options.clone();
+        options.model = Some(model.to_owned());
+        let provider = agent_turn::provider_name(self.ctx, &options)?;
+        self.options = options;
+        self.tell(&format!("`{model}` is asked now, of {provider}"));
+        Ok(())
+    }
+
+    fn list_profiles(&self) -> Result<()> {
+        let current = match self.options.grants.profile.clone() {
+            Some(name) => name,
+            None => self.settings()?.profile,
+        };
+        let all = all_profiles(self.ctx);
+        let line = |it: &Candidate| {
+            let mark = if it.text == current { '*' } else { ' ' };
+            let head = format!("{mark} {:14} ", it.text);
+            hanging_indent(&head, &it.about, self.ctx.terminal.width()) + "\n"
+        };
+        self.say(&all.iter().map(line).collect::<String>())
+    }
+
+    fn show_context(&self) {
+        let options = TurnOptions {
+            dry_run: Some(DryRunForm::Table),
+            no_stdin: true,
+            ..self.options.clone()
+        };
+        agent_turn::run(self.ctx, &options, Form::Text);
+    }
+
+    /// The number of messages of a session, where it exists.
     fn count(&self, key: &str) -> Result<Option<usize>> {
-        match session::entries(&self.place()?, key) {
+        match session::entries(&self.session_place()?, key) {
             Ok(entries) => Ok(Some(
                 entries
                     .filter(|entry| matches!(entry, Ok(session::Entry::Message(_))))
@@ -264,14 +150,19 @@ impl Repl<'_> {
         self.ctx.terminal.print(text)
     }
 
-    /// Runs a command of the program.
-    fn run(&self, words: &[&str]) -> Result<()> {
-        self.program.run(self.ctx, words, &self.arguments)
+    /// Runs the command `words` of the program, with `rest` as further words.
+    fn run(&self, words: &[&str], rest: &str) -> Result<()> {
+        let words: Vec<&str> = words
+            .iter()
+            .copied()
+            .chain(rest.split_whitespace())
+            .collect();
+        self.program.run(self.ctx, &words, &self.options)
     }
 
     fn help(&self) -> Result<()> {
-        let name = |command: &super::commands::Command| match command.takes {
-            Takes::Nothing => format!("/{}", command.name),
+        let name = |command: &Command| match command.takes {
+            ArgKind::Nothing => format!("/{}", command.name),
             takes => format!("/{} {}", command.name, takes.words()),
         };
         // The longest ones need not set the width for all.
@@ -290,51 +181,51 @@ impl Repl<'_> {
     }
 
     fn fork(&mut self, rest: &str) -> Result<()> {
-        let from = self.kept(self.arguments.session.as_deref())?;
+        let from = self.stored_key(self.options.session.as_deref())?;
         let new = match rest {
             "" => format!("{from}-{}", random_hex(2)),
             name => name.to_owned(),
         };
-        let count = session::fork(&self.place()?, &from, &new, None)?;
+        let count = session::fork(&self.session_place()?, &from, &new, None)?;
         self.tell(&format!(
             "`{new}` has the {count} messages of `{from}`, and is the conversation now"
         ));
-        self.arguments.session = Some(new);
-        self.person.forget();
+        self.options.session = Some(new);
+        self.prompter.forget();
         Ok(())
     }
 
-    /// The conversation's key, where it is kept.
-    fn kept(&self, key: Option<&str>) -> Result<String> {
+    /// The key of the session, where it is stored.
+    fn stored_key(&self, key: Option<&str>) -> Result<String> {
         key.map(str::to_owned).ok_or_else(|| {
             fail_hint(
                 Exit::Usage,
                 "this conversation is not kept",
-                format!("`/session {SESSION}`"),
+                format!("`/session {DEFAULT_SESSION}`"),
             )
         })
     }
 
-    /// What was asked and answered is another conversation's now.
+    /// Drops what belongs to the session before.
     fn forget(&mut self) {
-        (self.asked, self.answered, self.is_cut) = (None, None, false);
-        self.person.forget();
+        (self.last_message, self.last_answer, self.is_cut) = (None, None, false);
+        self.prompter.forget();
     }
 
     fn retry(&mut self) -> Result<()> {
         if self.is_cut {
-            let arguments = TurnOptions {
+            let options = TurnOptions {
                 resume: true,
-                ..self.arguments.clone()
+                ..self.options.clone()
             };
-            if let Exit::NoInput = self.turn(&arguments) {
+            if let Exit::NoInput = self.turn(&options) {
                 // The turn had an end after all, or never began.
                 self.is_cut = false;
             } else {
                 return Ok(());
             }
         }
-        match self.asked.clone() {
+        match self.last_message.clone() {
             Some(text) => {
                 self.ask(&text);
                 Ok(())
@@ -344,19 +235,19 @@ impl Repl<'_> {
     }
 
     fn change_profile(&mut self, name: &str) -> Result<()> {
-        let mut arguments = self.arguments.clone();
-        arguments.grants.profile = Some(name.to_owned());
-        let settings = settings(self.ctx, &arguments)?;
-        let profile = permissions::profile(self.ctx, &arguments.grants, &settings)?;
-        self.person.follows(Some(name));
-        self.arguments = arguments;
+        let mut options = self.options.clone();
+        options.grants.profile = Some(name.to_owned());
+        let settings = settings(self.ctx, &options)?;
+        let profile = permissions::profile(self.ctx, &options.grants, &settings)?;
+        self.prompter.change_profile(Some(name));
+        self.options = options;
         self.tell(&format!("the profile is `{name}` now: {}", profile.about));
         Ok(())
     }
 
-    /// Write the last answer to a file.
+    /// Writes the last answer to a new file.
     fn save(&self, name: &str) -> Result<()> {
-        let Some(text) = &self.answered else {
+        let Some(text) = &self.last_answer else {
             return Err(fail(Exit::NoInput, "nothing was answered yet"));
         };
         if name.is_empty() {
@@ -382,8 +273,8 @@ impl Repl<'_> {
         Ok(())
     }
 
-    /// Run a command of the person's own, with all their rights.
-    pub(crate) fn shell(&mut self, command: &str) -> Result<()> {
+    /// Runs a shell command of the user, with all their rights.
+    fn shell(&mut self, command: &str) -> Result<()> {
         if command.is_empty() {
             return Err(fail_hint(
                 Exit::Usage,
@@ -394,30 +285,30 @@ impl Repl<'_> {
         let spec = process::Spec {
             program: "/bin/sh".into(),
             arguments: vec!["-c".into(), command.to_owned()],
-            directory: directory(&self.arguments),
+            directory: turn_directory(&self.options),
             env: self
                 .ctx
                 .env
                 .iter()
                 .map(|(name, value)| (name.to_owned(), value.to_owned()))
                 .collect(),
-            timeout: PATIENCE,
-            keep: KEPT,
+            timeout: SHELL_TIMEOUT,
+            keep: OUTPUT_LIMIT_BYTES,
             fence: None,
             input: None,
         };
         let terminal = self.ctx.terminal;
         let (mut letters, mut stream) = (Letters::default(), secret::Stream::masking());
-        let mut told = Ok(());
+        let mut printed = Ok(());
         let finished = process::run(&spec, &mut |bytes| {
             let text = stream.pass(&letters.pass(bytes));
-            if told.is_ok() && !text.is_empty() {
-                told = terminal.print(&text);
+            if printed.is_ok() && !text.is_empty() {
+                printed = terminal.print(&text);
             }
         });
         let rest = stream.pass(&letters.rest()) + &stream.rest();
         let finished = finished.context("run the command")?;
-        told?;
+        printed?;
         self.say(&rest)?;
         let (head, tail) = (
             String::from_utf8_lossy(&finished.head).into_owned(),
@@ -444,9 +335,24 @@ impl Repl<'_> {
         } else {
             "\n"
         };
-        // As a tool's result: what it prints may hold anybody's key.
-        let along = format!("$ {command}\n{output}{end}{status}");
-        self.along.push_str(&secret::hide(&along));
+        // As with a tool's result, keys in the output are redacted.
+        let sent = format!("$ {command}\n{output}{end}{status}");
+        self.extra_input.push_str(&secret::hide(&sent));
         Ok(())
     }
+}
+
+/// The error for an unknown command, with the nearest name as a hint.
+fn unknown_command(name: &str) -> Error {
+    let names = COMMANDS.iter().map(|command| command.name);
+    let names = names.chain(EXITS.iter().filter_map(|word| word.strip_prefix('/')));
+    let nearest = names
+        .map(|known| (strsim::damerau_levenshtein(name, known), known))
+        .min()
+        .filter(|(distance, _)| *distance <= 2);
+    let hint = match nearest {
+        Some((_, nearest)) => format!("`/{nearest}`, or `/help` for all"),
+        None => "`/help`".into(),
+    };
+    fail_hint(Exit::Usage, format!("there is no command `/{name}`"), hint)
 }

@@ -48,7 +48,7 @@ pub fn clipped(text: &str, width: Option<usize>) -> String {
 }
 
 /// `words` behind `head`, and where a terminal has no more than `width` columns, in lines below one another.
-pub fn behind(head: &str, words: &str, width: Option<usize>) -> String {
+pub fn hanging_indent(head: &str, words: &str, width: Option<usize>) -> String {
     let indent = measure_text_width(head);
     let words = match width {
         Some(width) => folded(words, width.saturating_sub(indent).max(NARROWEST), 0),
@@ -62,7 +62,7 @@ pub fn behind(head: &str, words: &str, width: Option<usize>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Side, aligned, behind, clipped};
+    use super::{Side, aligned, clipped, hanging_indent};
 
     #[test]
     fn columns_are_as_wide_as_what_is_in_them() {
@@ -83,13 +83,13 @@ mod tests {
 
     #[test]
     fn words_stand_behind_their_head() {
-        assert_eq!(behind("a:  ", "one two", None), "a:  one two");
+        assert_eq!(hanging_indent("a:  ", "one two", None), "a:  one two");
         let text = "one two three four five six seven";
         let expect = "a:  one two three\n    four five six\n    seven";
-        assert_eq!(behind("a:  ", text, Some(20)), expect);
+        assert_eq!(hanging_indent("a:  ", text, Some(20)), expect);
         // A window without room for both.
         assert_eq!(
-            behind(&" ".repeat(20), "one two three four", Some(10))
+            hanging_indent(&" ".repeat(20), "one two three four", Some(10))
                 .lines()
                 .count(),
             2

@@ -6,7 +6,7 @@ use crate::mcp::offer::{Offer, Offered};
 use crate::mcp::{name, words};
 use crate::ops::context::Context;
 use crate::ops::jobs::job_store;
-use crate::ops::permissions;
+use crate::ops::profiles;
 use crate::ops::skills;
 use crate::policy::known::TOOLS;
 use crate::policy::profile;
@@ -320,7 +320,7 @@ impl Names {
             let known = built_in.find(|(known, _)| *known == name);
             known.map_or("your own", |(_, about)| about)
         };
-        let names = permissions::names(&self.ctx);
+        let names = profiles::names(&self.ctx);
         names.iter().map(|name| named(name, about(name))).collect()
     }
 

@@ -14,16 +14,16 @@ use anyhow::{Context as _, Result};
 use serde_json::{Map, Value, json};
 use std::path::Path;
 
-/// The longest name of a server: the names of its tools must have room for the tool's own.
-const LONGEST: usize = 32;
+/// The longest name of a server. The names of its tools contain it and are limited too.
+const MAX_NAME_CHARS: usize = 32;
 
 /// Write the server into the config. The rule that was added for it, where one was.
 pub(super) fn write(ctx: &Context, arguments: &Add) -> Result<Option<String>> {
     let name = arguments.name.as_str();
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
-    if name.is_empty() || name.len() > LONGEST || !name.bytes().all(is_plain) {
+    if name.is_empty() || name.len() > MAX_NAME_CHARS || !name.bytes().all(is_plain) {
         let cause = format!("`{name}` is no name for a server");
-        let hint = format!("at most {LONGEST} letters, digits, `-` and `_`");
+        let hint = format!("at most {MAX_NAME_CHARS} letters, digits, `-` and `_`");
         return Err(fail_hint(Exit::Usage, cause, hint));
     }
     let mut config = Config::load(&ctx.paths.config)?;
@@ -35,7 +35,7 @@ pub(super) fn write(ctx: &Context, arguments: &Add) -> Result<Option<String>> {
         }
         config.unset(&path)?;
     }
-    config.set(&path, &Value::Object(described(ctx, arguments)?))?;
+    config.set(&path, &Value::Object(entry(ctx, arguments)?))?;
     let rule = arguments.allow.then(|| rule_of(name));
     if let Some(rule) = &rule {
         Rule::parse(rule, Effect::Allow, "tools.allow")
@@ -51,13 +51,13 @@ pub(super) fn write(ctx: &Context, arguments: &Add) -> Result<Option<String>> {
     Ok(rule)
 }
 
-/// The server as the config has it.
-fn described(ctx: &Context, arguments: &Add) -> Result<Map<String, Value>> {
+/// The server's entry in the config.
+fn entry(ctx: &Context, arguments: &Add) -> Result<Map<String, Value>> {
     let Add {
         name: _,
-        url,
+        url: _,
         command,
-        transport,
+        transport: _,
         env,
         header,
         cwd,
@@ -70,27 +70,9 @@ fn described(ctx: &Context, arguments: &Add) -> Result<Map<String, Value>> {
         untested: _,
         force: _,
     } = arguments;
+    let kind = transport_type(arguments)?;
     let mut server = Map::new();
     let mut put = |key: &str, value: Value| drop(server.insert(key.to_owned(), value));
-    let kind = match (transport, command.is_empty()) {
-        (Some(Transport::Stdio), true) => {
-            return Err(fail_hint(
-                Exit::Usage,
-                "`--transport stdio` is for a command, and this is an address",
-                "http or sse",
-            ));
-        }
-        (Some(Transport::Http | Transport::Sse), false) => {
-            return Err(fail_hint(
-                Exit::Usage,
-                "`--transport` of an address, and this is a command",
-                "without `--transport`",
-            ));
-        }
-        (Some(Transport::Http), true) => Some("streamableHttp"),
-        (Some(Transport::Sse), true) => Some("sse"),
-        (Some(Transport::Stdio) | None, _) => None,
-    };
     if let Some((program, rest)) = command.split_first() {
         let program = match program.contains('/') && !program.starts_with('~') {
             true => absolute(Path::new(program))?,
@@ -101,58 +83,25 @@ fn described(ctx: &Context, arguments: &Add) -> Result<Map<String, Value>> {
             put("args", json!(rest));
         }
     }
-    let url = match url.as_slice() {
-        [] => None,
-        [url] => Some(url),
-        words => {
-            let line = words.join(" ");
-            let cause = "a command stands behind `--`, and an address is one word".to_owned();
-            let hint = format!("nanobot mcp add {} -- {line}", arguments.name);
-            return Err(fail_hint(Exit::Usage, cause, hint));
-        }
-    };
-    if url.is_none() && command.is_empty() {
-        let cause = "neither an address nor a command is given";
-        let hint = format!(
-            "nanobot mcp add {} -- COMMAND, or its address",
-            arguments.name
-        );
-        return Err(fail_hint(Exit::Usage, cause, hint));
-    }
-    if let Some(url) = url {
-        let is_web = url.starts_with("http://") || url.starts_with("https://");
-        if !is_web || url::Url::parse(url).is_err() {
-            let cause = format!("`{url}` is no address of a server");
-            let hint = "as `https://example.org/mcp`; a command stands behind `--`";
-            return Err(fail_hint(Exit::Usage, cause, hint));
-        }
+    if let Some(url) = address(arguments)? {
         put("url", json!(url));
     }
     if let Some(kind) = kind {
         put("type", json!(kind));
     }
     let mut shows_secrets = false;
-    let mut pairs = |given: &[String], at: char, flag: &str| -> Result<Map<String, Value>> {
-        let pair = |text: &String| {
-            let (name, value) = match text.split_once(at) {
-                Some((name, value)) => (name.trim(), value.trim_start().to_owned()),
-                None if at == '=' => (text.trim(), format!("${{{}}}", text.trim())),
-                None => (text.as_str(), String::new()),
-            };
-            if name.is_empty() || value.is_empty() {
-                return Err(fail(Exit::Usage, format!("`{flag} {text}` has no value")));
-            }
-            shows_secrets |= !refers(&value) && secrets::tells(name, &value);
-            Ok((name.to_owned(), json!(value)))
-        };
-        given.iter().map(pair).collect()
-    };
-    for (key, given, at, flag) in [
+    for (key, given, separator, flag) in [
         ("env", env, '=', "--env"),
         ("headers", header, ':', "--header"),
     ] {
         if !given.is_empty() {
-            put(key, Value::Object(pairs(given, at, flag)?));
+            let pairs = pairs(given, separator, flag)?;
+            let is_secret = |(name, value): (&String, &Value)| {
+                let value = value.as_str().unwrap_or_default();
+                !refers(value) && secrets::tells(name, value)
+            };
+            shows_secrets |= pairs.iter().any(is_secret);
+            put(key, Value::Object(pairs));
         }
     }
     if shows_secrets {
@@ -179,6 +128,70 @@ fn described(ctx: &Context, arguments: &Add) -> Result<Map<String, Value>> {
         put("required", json!(true));
     }
     Ok(server)
+}
+
+/// The `type` of the entry: that of a remote server whose transport was named.
+fn transport_type(arguments: &Add) -> Result<Option<&'static str>> {
+    match (arguments.transport, arguments.command.is_empty()) {
+        (Some(Transport::Stdio), true) => Err(fail_hint(
+            Exit::Usage,
+            "`--transport stdio` is for a command, and this is an address",
+            "http or sse",
+        )),
+        (Some(Transport::Http | Transport::Sse), false) => Err(fail_hint(
+            Exit::Usage,
+            "`--transport` of an address, and this is a command",
+            "without `--transport`",
+        )),
+        (Some(Transport::Http), true) => Ok(Some("streamableHttp")),
+        (Some(Transport::Sse), true) => Ok(Some("sse")),
+        (Some(Transport::Stdio) | None, _) => Ok(None),
+    }
+}
+
+/// The address of a remote server; `None` for a local one.
+fn address(arguments: &Add) -> Result<Option<&str>> {
+    let Add {
+        name, url, command, ..
+    } = arguments;
+    match url.as_slice() {
+        [] if command.is_empty() => Err(fail_hint(
+            Exit::Usage,
+            "neither an address nor a command is given",
+            format!("nanobot mcp add {name} -- COMMAND, or its address"),
+        )),
+        [] => Ok(None),
+        [url] => {
+            let is_web = url.starts_with("http://") || url.starts_with("https://");
+            if !is_web || url::Url::parse(url).is_err() {
+                let cause = format!("`{url}` is no address of a server");
+                let hint = "as `https://example.org/mcp`; a command stands behind `--`";
+                return Err(fail_hint(Exit::Usage, cause, hint));
+            }
+            Ok(Some(url))
+        }
+        words => Err(fail_hint(
+            Exit::Usage,
+            "a command stands behind `--`, and an address is one word",
+            format!("nanobot mcp add {name} -- {}", words.join(" ")),
+        )),
+    }
+}
+
+/// The names and values of a repeated flag. A variable without a value refers to that of the environment.
+fn pairs(given: &[String], separator: char, flag: &str) -> Result<Map<String, Value>> {
+    let pair = |text: &String| {
+        let (name, value) = match text.split_once(separator) {
+            Some((name, value)) => (name.trim(), value.trim_start().to_owned()),
+            None if separator == '=' => (text.trim(), format!("${{{}}}", text.trim())),
+            None => (text.as_str(), String::new()),
+        };
+        if name.is_empty() || value.is_empty() {
+            return Err(fail(Exit::Usage, format!("`{flag} {text}` has no value")));
+        }
+        Ok((name.to_owned(), json!(value)))
+    };
+    given.iter().map(pair).collect()
 }
 
 /// Take the server out of the config, and the rules that let its tools be called: another of that name is another server. The

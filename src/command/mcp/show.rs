@@ -5,7 +5,7 @@ use crate::mcp::cache::Known;
 use crate::mcp::offer::{Offer, Offered};
 use crate::mcp::{name, words};
 use crate::ops::mcp_servers::McpContext;
-use crate::report::columns::behind;
+use crate::report::columns::hanging_indent;
 use crate::settings::keys::nearest;
 use crate::settings::servers::Server;
 use crate::sys::terminal::Page;
@@ -110,11 +110,11 @@ fn page(desk: &McpContext<'_>, server: &Server, offer: &Offer, changed: &[String
         page.put(&format!("  ({state})\n"))?;
         let about = words::line(&tool.description, SHORT);
         if !about.is_empty() {
-            page.put(&format!("{}\n", behind("    ", &about, width)))?;
+            page.put(&format!("{}\n", hanging_indent("    ", &about, width)))?;
         }
         let names = arguments(&tool.schema);
         if !names.is_empty() {
-            let line = behind("    arguments: ", &names.join(", "), width);
+            let line = hanging_indent("    arguments: ", &names.join(", "), width);
             page.put(&format!("{line}\n"))?;
         }
     }
@@ -125,7 +125,7 @@ fn page(desk: &McpContext<'_>, server: &Server, offer: &Offer, changed: &[String
             page.paint(head, &bold)?;
             page.put("\n")?;
             for row in rows {
-                page.put(&format!("{}\n", behind("    ", &row, width)))?;
+                page.put(&format!("{}\n", hanging_indent("    ", &row, width)))?;
             }
         }
         Ok(())
@@ -185,7 +185,7 @@ fn one(desk: &McpContext<'_>, server: &Server, tool: &Offered, is_changed: bool)
     page.put(&format!("  ({state})\n\n"))?;
     let width = desk.ctx.terminal.width();
     for line in words::clean(tool.description.trim()).lines() {
-        page.put(&format!("{}\n", behind("", line, width)))?;
+        page.put(&format!("{}\n", hanging_indent("", line, width)))?;
     }
     page.put("\n")?;
     page.put(&format!("{:#}\n", tool.schema))?;

@@ -1,21 +1,20 @@
 //! What a person is asked. Nothing is written before the last answer has been tried, so that leaving at any question leaves
 //! everything as it was; and what fails is asked again.
 
+use super::edits::{Block, Edit, defaults, merged, where_to_work};
 use super::menu::{self, Found, Row};
-use super::{Block, Edit, defaults, merged, where_to_work};
+use super::question::{Left, confirm, question, to_error};
 use crate::cli::onboard::Directory;
 use crate::command::provider;
-use crate::error::{Exit, Stop, exit_of, fail_hint, hint_of};
+use crate::error::{Exit, Stop, exit_of, hint_of};
 use crate::ops::connection_test;
 use crate::ops::context::Context;
 use crate::ops::model::{self, Endpoint};
 use crate::provider::login::{self, Vendor};
 use crate::provider::registry::facts::{self, MODELS};
 use crate::provider::registry::{self, Entry, Kind, TABLE, plain};
-use crate::settings::keys::snake_case;
 use crate::settings::{Config, Overrides, Settings};
 use crate::sys::http;
-use crate::sys::terminal::Terminal;
 use crate::sys::terminal::folded;
 use anyhow::Result;
 use serde_json::Value;
@@ -100,68 +99,16 @@ pub(super) fn ask(ctx: &Context, config: &Config) -> Result<Answers> {
         };
         step = match next {
             Ok(step) => step,
-            Err(error) if error.is::<Stop>() || error.is::<Left>() => return Err(left(error)),
-            Err(error) => match wizard.what_now(&error).map_err(left)? {
+            Err(error) if error.is::<Stop>() || error.is::<Left>() => return Err(to_error(error)),
+            Err(error) => match wizard.what_now(&error).map_err(to_error)? {
                 Some(step) => step,
                 None => break Some(error),
             },
         };
     };
     let mut edits = wizard.edits();
-    edits.extend(wizard.choose_directory().map_err(left)?);
+    edits.extend(wizard.choose_directory().map_err(to_error)?);
     Ok(Answers { edits, trouble })
-}
-
-/// The person has no more to say.
-#[derive(Debug, thiserror::Error)]
-#[error("left")]
-pub(super) struct Left;
-
-fn left(error: anyhow::Error) -> anyhow::Error {
-    match error.is::<Left>() {
-        true => fail_hint(
-            Exit::NoInput,
-            "nothing was written",
-            "`nanobot onboard` again; its flags ask nothing",
-        ),
-        false => error,
-    }
-}
-
-/// What is typed in answer to `words`; `default` for nothing.
-fn question(terminal: Terminal, words: &str, default: &str) -> Result<String> {
-    let words = match default {
-        "" => format!("{words}: "),
-        default => format!("{words} [{default}]: "),
-    };
-    loop {
-        let answer = terminal.ask(&words)?.ok_or(Left)?;
-        match answer.trim() {
-            "" => return Ok(default.to_owned()),
-            text if text.chars().any(char::is_control) => {
-                terminal.complain("That has keys in it that are no letters.");
-            }
-            text => return Ok(text.to_owned()),
-        }
-    }
-}
-
-/// Yes or no; what is neither is asked again.
-///
-/// # Errors
-/// [`Left`], or a signal.
-pub(super) fn confirm(ctx: &Context, words: &str, default: bool) -> Result<bool> {
-    let choice = if default { "Y/n" } else { "y/N" };
-    let words = folded(&format!("{words} [{choice}] "), ctx.terminal.breadth(), 0);
-    loop {
-        let answer = ctx.terminal.ask(&words)?.ok_or(Left)?;
-        match answer.trim().to_lowercase().as_str() {
-            "" => return Ok(default),
-            "y" | "yes" => return Ok(true),
-            "n" | "no" => return Ok(false),
-            _ => {}
-        }
-    }
 }
 
 impl Wizard<'_> {
@@ -176,7 +123,7 @@ impl Wizard<'_> {
     }
 
     fn block(&self) -> Block {
-        Block::of(self.entry)
+        Block::from_entry(self.entry)
     }
 
     /// What is to be written for what has been answered.
@@ -212,7 +159,7 @@ impl Wizard<'_> {
 
     /// Who would be asked, with no more patience than `limit`.
     fn way(&self, limit: Duration) -> Result<(Settings, Endpoint)> {
-        let settings = connection_test::hurried(&self.settings()?, limit);
+        let settings = connection_test::with_short_timeouts(&self.settings()?, limit);
         let way = model::resolve_endpoint(self.ctx, &settings, &settings.asked[0], false, true)?;
         Ok((settings, way))
     }
@@ -559,13 +506,4 @@ fn models(entry: &Entry, names: &[String], default: &str) -> Vec<Row> {
     });
     rows.dedup_by(|one, other| one.name == other.name);
     rows
-}
-
-impl Block {
-    fn of(entry: &'static Entry) -> Self {
-        Self {
-            name: snake_case(entry.name),
-            entry: Some(entry),
-        }
-    }
 }

@@ -1,5 +1,7 @@
 //! Which sessions are meant: a pattern with `*` and `?` for the whole key, or a part of it. Pure.
 
+use crate::sys::terminal::harmless;
+
 /// The keys that a pattern stands for; without one, all.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Keys<'a>(pub(super) Option<&'a str>);
@@ -40,6 +42,11 @@ fn fits(pattern: &str, key: &str) -> bool {
         }
     }
     pattern[at..].iter().all(|letter| *letter == '*')
+}
+
+/// A key, or another text, on one line that a terminal can show.
+pub(super) fn single_line(text: &str) -> String {
+    harmless(text).replace(['\n', '\t'], " ")
 }
 
 #[cfg(test)]

@@ -1,7 +1,6 @@
 //! `session list`: which conversations there are, how old, how long, and what they came to.
 
-use super::keys::Keys;
-use super::shown;
+use super::keys::{Keys, single_line};
 use crate::cli::session::{List as Arguments, Sort};
 use crate::command::arguments::since_filter;
 use crate::error::{Exit, exit_of};
@@ -148,12 +147,12 @@ pub(super) fn table(sessions: &[Summary], now: Timestamp, width: Option<usize>) 
         let cost = session.stats.and_then(|stats| stats.cost);
         let cost = cost.map(|cost| format!("${}", dollars(cost)));
         vec![
-            shown(&session.key),
+            single_line(&session.key),
             age(session.used, now),
             messages,
             tokens.unwrap_or_default(),
             cost.unwrap_or_default(),
-            clipped(&shown(&session.first_words), Some(room)),
+            clipped(&single_line(&session.first_words), Some(room)),
         ]
     };
     let lines = |room: usize| {

@@ -1,13 +1,14 @@
 //! `nanobot session`: the conversations that are kept.
 
-use crate::cli::agent::{Agent, DryRun};
 use crate::cli::session::Session as Arguments;
 use crate::error::Exit;
+use crate::ops::agent_turn;
 use crate::ops::context::Context;
+use crate::ops::turn_options::{DryRunForm, TurnOptions};
+use crate::report::Form;
 use crate::session::{self, Place};
-use crate::settings::{SessionSync, Settings};
-use crate::sys::terminal::harmless;
 use anyhow::Result;
+use std::time::Duration;
 
 mod export;
 mod keys;
@@ -18,9 +19,12 @@ mod search;
 mod show;
 mod transcript;
 
+/// How long `compact` waits for a locked session.
+const COMPACT_WAIT: Duration = Duration::from_secs(600);
+
 pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
     let settings = ctx.settings()?;
-    let place = place(ctx, &settings)?;
+    let place = ctx.session_place(&settings)?;
     match arguments {
         Arguments::List(arguments) => return list::run(ctx, &place, arguments),
         Arguments::Show(arguments) => show::run(ctx, &place, arguments)?,
@@ -33,34 +37,29 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
             ctx.notice(&format!("copied into `{new}`: {count} messages"));
         }
         Arguments::Context { key, json } => {
-            known(&place, key)?;
+            require_session(&place, key)?;
             let form = match json {
-                true => DryRun::TableJson,
-                false => DryRun::Table,
+                true => DryRunForm::TableJson,
+                false => DryRunForm::Table,
             };
-            return Ok(super::agent::run(
-                ctx,
-                &Agent {
-                    session: Some(key.clone()),
-                    dry_run: Some(form),
-                    no_stdin: true,
-                    ..Agent::default()
-                },
-            ));
+            let options = TurnOptions {
+                session: Some(key.clone()),
+                dry_run: Some(form),
+                no_stdin: true,
+                ..TurnOptions::default()
+            };
+            return Ok(agent_turn::run(ctx, &options, Form::Text));
         }
         Arguments::Compact { key, instructions } => {
-            known(&place, key)?;
-            return Ok(super::agent::run(
-                ctx,
-                &Agent {
-                    session: Some(key.clone()),
-                    message: Some(format!("/compact {}", instructions.join(" "))),
-                    no_stdin: true,
-                    wait: 600,
-                    max_parallel: 8,
-                    ..Agent::default()
-                },
-            ));
+            require_session(&place, key)?;
+            let options = TurnOptions {
+                session: Some(key.clone()),
+                message: Some(format!("/compact {}", instructions.join(" "))),
+                no_stdin: true,
+                wait: COMPACT_WAIT,
+                ..TurnOptions::default()
+            };
+            return Ok(agent_turn::run(ctx, &options, Form::Text));
         }
         Arguments::Rename { key, new } => {
             for older in session::rename(&place, key, new)? {
@@ -82,30 +81,10 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
     Ok(Exit::Answered)
 }
 
+/// Checks that the session exists.
+///
 /// # Errors
 /// Status 66 when there is no session `key`.
-pub(super) fn known(place: &Place, key: &str) -> Result<()> {
+fn require_session(place: &Place, key: &str) -> Result<()> {
     session::entries(place, key).map(drop)
-}
-
-/// Where sessions are kept, as the settings say.
-pub(super) fn place(ctx: &Context, settings: &Settings) -> Result<Place> {
-    let sync = match settings.session_sync {
-        SessionSync::Turn => session::Sync::Turn,
-        SessionSync::None => session::Sync::None,
-    };
-    let limits = (settings.memory_window, settings.max_tool_result_chars);
-    Place::new(
-        &settings.workspace,
-        &ctx.paths,
-        sync,
-        limits.0,
-        limits.1,
-        &ctx.clock,
-    )
-}
-
-/// A key, or other words, on one line that a terminal can show.
-fn shown(text: &str) -> String {
-    harmless(text).replace(['\n', '\t'], " ")
 }

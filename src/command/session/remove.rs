@@ -1,8 +1,7 @@
 //! `session rm`, `restore` and `prune`: into the trash, and out of it again.
 
-use super::keys::Keys;
+use super::keys::{Keys, single_line};
 use super::list::{table, tell};
-use super::shown;
 use crate::cli::session::Prune;
 use crate::error::{Exit, exit_of, fail_hint};
 use crate::ops::context::Context;
@@ -41,7 +40,7 @@ pub(super) fn restore(ctx: &Context, place: &Place, key: Option<&str>) -> Result
         let stamp = discarded.stamp.as_str();
         let part = |range: std::ops::Range<usize>| stamp.get(range).unwrap_or_default();
         let day = format!("{}-{}-{}", part(0..4), part(4..6), part(6..8));
-        let key = shown(&discarded.key);
+        let key = single_line(&discarded.key);
         format!("{day} {}:{}  {key}\n", part(8..10), part(10..12))
     };
     let text: String = session::trash(place)?.iter().map(line).collect();

@@ -1,7 +1,7 @@
 //! `session repair`: what is odd about the files, and what was done about it.
 
+use super::keys::single_line;
 use super::list::tell;
-use super::shown;
 use crate::error::Exit;
 use crate::ops::context::Context;
 use crate::report::Bar;
@@ -38,7 +38,7 @@ pub(super) fn run(
                 odd += usize::from(!findings.is_empty());
                 for finding in findings {
                     let line = line(&finding, is_dry_run_or_replay);
-                    page.put(&format!("{}: ", shown(key)))?;
+                    page.put(&format!("{}: ", single_line(key)))?;
                     page.put(&format!("{line}\n"))?;
                 }
             }

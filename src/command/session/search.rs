@@ -1,7 +1,7 @@
 //! `session search`: text in all conversations, and in what the memory has of older ones.
 
+use super::keys::single_line;
 use super::list::tell;
-use super::shown;
 use super::transcript::day_and_time;
 use crate::cli::session::Search as Arguments;
 use crate::error::Exit;
@@ -169,7 +169,7 @@ impl Output {
     fn put(&mut self, spot: &Spot<'_>) -> Result<()> {
         let is_first = std::mem::replace(&mut self.is_empty, false);
         match self.form {
-            Form::Names => self.page.put(&format!("{}\n", shown(spot.name))),
+            Form::Names => self.page.put(&format!("{}\n", single_line(spot.name))),
             Form::Json => self.put_json(spot),
             Form::Lines => {
                 if self.context > 0 && !is_first {
@@ -225,9 +225,9 @@ impl Output {
         let mark = if line.matched.is_some() { ':' } else { '-' };
         let words = [day_and_time(time), (*role).to_owned()];
         let words: Vec<String> = words.into_iter().filter(|word| !word.is_empty()).collect();
-        let mut head = format!("{}{mark}{number}", shown(name));
+        let mut head = format!("{}{mark}{number}", single_line(name));
         if !words.is_empty() {
-            head.push_str(&format!(" {}", shown(&words.join(" "))));
+            head.push_str(&format!(" {}", single_line(&words.join(" "))));
         }
         head.push(mark);
         let room = self.width.map(|width| {

@@ -1,7 +1,7 @@
 //! `nanobot skill check`: what is odd about skills, and what is missing.
 
-use super::{here, named};
-use crate::command::skill::install::Parcel;
+use super::lookup::{here, named};
+use super::package::SkillPackage;
 use crate::error::Exit;
 use crate::ops::context::Context;
 use crate::skill::{Skill, Source};
@@ -123,15 +123,15 @@ fn all(ctx: &Context) -> Result<Vec<Verdict>> {
 
 /// What is to be said of one that is not installed: also what would keep it from being.
 fn of_folder(ctx: &Context, path: &Path) -> Result<Verdict> {
-    let parcel = Parcel::of(ctx, path)?;
-    let mut verdict = Verdict::of(&parcel.skill, true);
-    if parcel.folder != parcel.skill.name {
-        let (name, folder) = (&parcel.skill.name, &parcel.folder);
+    let package = SkillPackage::read(ctx, path)?;
+    let mut verdict = Verdict::of(&package.skill, true);
+    if package.folder != package.skill.name {
+        let (name, folder) = (&package.skill.name, &package.folder);
         verdict.wrong.push(format!(
             "its head says `name: {name}`, and its folder is named `{folder}`"
         ));
     }
-    verdict.wrong.extend(parcel.odd);
-    verdict.wrong.extend(parcel.troubles);
+    verdict.wrong.extend(package.odd);
+    verdict.wrong.extend(package.troubles);
     Ok(verdict)
 }

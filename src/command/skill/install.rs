@@ -1,303 +1,15 @@
 //! `nanobot skill install` and `remove`: what a skill contains is told before it is taken over.
 
-use super::show::{built_in_entries, line, rows_of};
+use super::describe::origin;
+use super::package::SkillPackage;
 use crate::cli::skill::Install;
 use crate::error::{Exit, fail, fail_hint};
 use crate::ops::context::Context;
 use crate::ops::skills;
-use crate::policy::seen::addresses::linked_hosts;
-use crate::skill::folder::{Entry, Folder, Kind};
-use crate::skill::install::{self, Piece};
-use crate::skill::{BuiltIn, Requirements, Skill, TEXT_LIMIT, hidden_in, is_fit, is_name, parse};
-use crate::sys::store::{read_at_most, size_in_words};
+use crate::skill::{BuiltIn, install, is_fit};
 use crate::sys::terminal::{Terminal, harmless};
-use anyhow::{Context as _, Result};
-use std::collections::BTreeSet;
+use anyhow::Result;
 use std::path::{Path, PathBuf};
-
-/// Addresses that are shown of many.
-const ADDRESSES: usize = 20;
-
-/// A skill that is not installed, with all that it contains.
-pub(super) struct Parcel {
-    pub(super) skill: Skill,
-    /// The name of the folder that it is in.
-    pub(super) folder: String,
-    pieces: Vec<Piece>,
-    left_out: Vec<String>,
-    /// What is odd beside what its SKILL.md says.
-    pub(super) odd: Vec<String>,
-    /// Why it cannot be taken over.
-    pub(super) troubles: Vec<String>,
-}
-
-impl Parcel {
-    /// What is at `path`: a folder, or a SKILL.md alone.
-    ///
-    /// # Errors
-    /// There is nothing, or no SKILL.md, or it cannot be read.
-    pub(super) fn of(ctx: &Context, path: &Path) -> Result<Self> {
-        let shown = path.display();
-        let about = std::fs::metadata(path).map_err(|error| match error.kind() {
-            std::io::ErrorKind::NotFound => fail_hint(
-                Exit::NoInput,
-                format!("there is no `{shown}`"),
-                "a folder with a SKILL.md, a SKILL.md, or the name of a built-in skill; nothing is fetched",
-            ),
-            _ => anyhow::Error::new(error).context(format!("look at `{shown}`")),
-        })?;
-        let real = std::fs::canonicalize(path).with_context(|| format!("look at `{shown}`"))?;
-        let name_of = |path: &Path| {
-            let name = path.file_name().unwrap_or_default();
-            name.to_string_lossy().into_owned()
-        };
-        if about.is_file() {
-            let bytes = read_at_most(path, TEXT_LIMIT)?.unwrap_or_default();
-            let entry = Entry {
-                path: "SKILL.md".into(),
-                kind: Kind::File {
-                    size: bytes.len() as u64,
-                    is_executable: false,
-                },
-            };
-            let folder = real.parent().map(name_of).unwrap_or_default();
-            return Self::made(ctx, &folder, vec![(entry, bytes)], Vec::new(), Vec::new());
-        }
-        if !about.is_dir() {
-            return Err(fail(
-                Exit::BadInput,
-                format!("`{shown}` is neither a folder nor a file"),
-            ));
-        }
-        let folder = Folder::look(path)?;
-        let mut troubles = folder.troubles();
-        let bytes = match troubles.is_empty() {
-            true => folder.read()?,
-            // What is refused anyway is not read, but for what is shown of it.
-            false => folder
-                .entries
-                .iter()
-                .map(|entry| text_of(path, entry))
-                .collect(),
-        };
-        let Folder {
-            entries, left_out, ..
-        } = folder;
-        let text = entries
-            .iter()
-            .find(|entry| entry.path == Path::new("SKILL.md"));
-        match text.map(|entry| &entry.kind) {
-            Some(Kind::File { size, .. }) if *size > TEXT_LIMIT => {
-                troubles.push("its SKILL.md has more than 1 MiB".into());
-            }
-            Some(Kind::File { .. }) => {}
-            _ => {
-                return Err(fail(
-                    Exit::BadInput,
-                    format!("`{shown}` has no SKILL.md that is a file"),
-                ));
-            }
-        }
-        let pieces = entries.into_iter().zip(bytes).collect();
-        Self::made(ctx, &name_of(&real), pieces, left_out, troubles)
-    }
-
-    /// A skill that comes with the program, as its files.
-    fn of_built_in(ctx: &Context, built_in: &BuiltIn) -> Result<Self> {
-        let bytes = built_in
-            .files
-            .iter()
-            .map(|(_, text)| text.as_bytes().to_vec());
-        let pieces = built_in_entries(built_in).into_iter().zip(bytes).collect();
-        Self::made(ctx, built_in.name, pieces, Vec::new(), Vec::new())
-    }
-
-    fn made(
-        ctx: &Context,
-        folder: &str,
-        pieces: Vec<Piece>,
-        left_out: Vec<String>,
-        troubles: Vec<String>,
-    ) -> Result<Self> {
-        let text = pieces
-            .iter()
-            .find(|(entry, _)| entry.path == Path::new("SKILL.md"));
-        let text = String::from_utf8_lossy(text.map_or(&[][..], |(_, bytes)| bytes));
-        let requirements = Requirements::new(&ctx.env);
-        // The name in the head is the author's; a folder's may be what a download made of it.
-        let said = parse(folder, &text, &requirements).says.name;
-        let name = said
-            .filter(|name| is_name(name))
-            .unwrap_or_else(|| folder.to_owned());
-        if !is_fit(&name) {
-            let cause = format!("`{}` cannot be the name of a skill", harmless(&name));
-            return Err(fail_hint(
-                Exit::BadInput,
-                cause,
-                "`name: …` in its head, in lower-case letters, digits and hyphens",
-            ));
-        }
-        let mut odd = Vec::new();
-        for (entry, bytes) in &pieces {
-            let hidden = std::str::from_utf8(bytes).map_or(0, hidden_in)
-                + hidden_in(&entry.path.display().to_string());
-            if hidden > 0 && entry.path != Path::new("SKILL.md") {
-                odd.push(format!(
-                    "`{}` has characters that nobody sees: {hidden}",
-                    entry.path.display()
-                ));
-            }
-        }
-        Ok(Self {
-            skill: parse(&name, &text, &requirements),
-            folder: folder.to_owned(),
-            pieces,
-            left_out,
-            odd,
-            troubles,
-        })
-    }
-
-    /// What it contains, in rows.
-    fn told(&self, ctx: &Context, place: &str, hides: &str) -> String {
-        let skill = &self.skill;
-        let files: Vec<&Entry> = self.pieces.iter().map(|(entry, _)| entry).collect();
-        let is_file = |entry: &&Entry| matches!(entry.kind, Kind::File { .. });
-        let (count, size) = (
-            files.iter().copied().filter(|entry| is_file(entry)).count(),
-            self.pieces
-                .iter()
-                .map(|(_, bytes)| bytes.len() as u64)
-                .sum::<u64>(),
-        );
-        let shown = files.iter().filter(|entry| entry.kind != Kind::Folder);
-        let lines = shown.map(|entry| line(entry)).chain(
-            self.left_out
-                .iter()
-                .map(|what| format!("not taken: {what}")),
-        );
-        let lines: Vec<String> = std::iter::once(format!("{count}, {}", size_in_words(size)))
-            .chain(lines)
-            .collect();
-        let always = match skill.always {
-            true => "its text is part of every request: it is always on",
-            false => "",
-        };
-        let mut tools = skill.says.allowed_tools.join(" ");
-        if !tools.is_empty() {
-            tools.push_str(" (grants nothing)");
-        }
-        let odd: Vec<String> = skill.warnings.iter().chain(&self.odd).cloned().collect();
-        let rows = [
-            ("name", skill.name.clone()),
-            ("about", skill.description.clone()),
-            ("into", place.to_owned()),
-            ("hides", hides.to_owned()),
-            ("tokens", super::list::tokens(skill).to_string()),
-            ("always", always.to_owned()),
-            (
-                "needs",
-                skill.needs.words(&Requirements::new(&ctx.env)).join(", "),
-            ),
-            ("license", skill.says.license.clone().unwrap_or_default()),
-            ("tools", tools),
-            ("files", lines.join("\n")),
-            ("scripts", self.scripts().join("\n")),
-            ("addresses", self.addresses().join("\n")),
-            ("reaches", reached(skill)),
-            ("odd", odd.join("\n")),
-        ];
-        rows_of(&rows, ctx.terminal.width())
-    }
-
-    /// What can be run, or looks like it.
-    fn scripts(&self) -> Vec<String> {
-        let script = |(entry, bytes): &Piece| {
-            let Kind::File { is_executable, .. } = entry.kind else {
-                return None;
-            };
-            let first = bytes
-                .split(|byte| *byte == b'\n')
-                .next()
-                .unwrap_or_default();
-            let with = first.strip_prefix(b"#!").map(String::from_utf8_lossy);
-            let end = entry
-                .path
-                .extension()
-                .and_then(|end| end.to_str())
-                .unwrap_or_default();
-            let is_script = [
-                "sh", "bash", "zsh", "py", "js", "mjs", "ts", "rb", "pl", "php", "ps1", "bat",
-            ]
-            .contains(&end);
-            let is_binary = bytes.starts_with(b"\x7fELF")
-                || std::str::from_utf8(bytes).is_err() && is_executable;
-            let path = entry.path.display();
-            match with {
-                Some(with) => Some(format!("{path}, run by {}", with.trim())),
-                None if is_binary => Some(format!("{path}, a program that nobody can read")),
-                None => (is_script || is_executable).then(|| path.to_string()),
-            }
-        };
-        self.pieces.iter().filter_map(script).collect()
-    }
-
-    /// The addresses that stand in its texts.
-    fn addresses(&self) -> Vec<String> {
-        let texts = self
-            .pieces
-            .iter()
-            .filter_map(|(_, bytes)| std::str::from_utf8(bytes).ok());
-        let all: BTreeSet<&str> = texts.flat_map(addresses).collect();
-        let mut shown: Vec<String> = all
-            .iter()
-            .take(ADDRESSES)
-            .map(|&address| address.to_owned())
-            .collect();
-        if all.len() > ADDRESSES {
-            shown.push(format!("and {} more", all.len() - ADDRESSES));
-        }
-        shown
-    }
-}
-
-/// The hosts that `skill` makes free for the web tools, all of them, as whoever installs it should know.
-pub(super) fn reached(skill: &Skill) -> String {
-    let hosts: BTreeSet<String> = linked_hosts(&skill.body).collect();
-    let hosts: Vec<String> = hosts.into_iter().collect();
-    match hosts.is_empty() {
-        true => String::new(),
-        false => format!("freely, whatever was read before: {}", hosts.join(", ")),
-    }
-}
-
-/// The text of a SKILL.md in a folder that is refused.
-fn text_of(root: &Path, entry: &Entry) -> Vec<u8> {
-    let is_text = entry.path == Path::new("SKILL.md") && matches!(entry.kind, Kind::File { .. });
-    let read = is_text.then(|| read_at_most(&root.join(&entry.path), TEXT_LIMIT));
-    // It is told why it is refused; that this cannot be read either is no news.
-    read.and_then(Result::ok).flatten().unwrap_or_default()
-}
-
-/// The addresses in `text`, up to where each plainly ends.
-fn addresses(text: &str) -> impl Iterator<Item = &str> {
-    let starts = text.match_indices("://").filter_map(|(at, _)| {
-        let schemes = ["https", "http"].iter();
-        let start = schemes.filter_map(|scheme| at.checked_sub(scheme.len()));
-        let mut found = start.filter(|start| {
-            let scheme = text.get(*start..at).unwrap_or_default();
-            ["http", "https"]
-                .iter()
-                .any(|it| scheme.eq_ignore_ascii_case(it))
-        });
-        found.next().map(|start| &text[start..])
-    });
-    starts.map(|rest| {
-        let ends = |letter: char| letter.is_whitespace() || "<>\"'`)]}|\\".contains(letter);
-        let address = rest.split(ends).next().unwrap_or_default();
-        address.trim_end_matches(['.', ',', ';', ':', '!', '?', '*'])
-    })
-}
 
 pub(super) fn run(ctx: &Context, arguments: &Install) -> Result<Exit> {
     let Install {
@@ -311,27 +23,24 @@ pub(super) fn run(ctx: &Context, arguments: &Install) -> Result<Exit> {
         .to_str()
         .filter(|_| !path.exists())
         .and_then(BuiltIn::named);
-    let parcel = match built_in {
-        Some(built_in) => Parcel::of_built_in(ctx, built_in)?,
-        None => Parcel::of(ctx, path)?,
+    let package = match built_in {
+        Some(built_in) => SkillPackage::from_built_in(ctx, built_in)?,
+        None => SkillPackage::read(ctx, path)?,
     };
-    let name = &parcel.skill.name;
+    let name = &package.skill.name;
     let dir = settings.workspace.join("skills");
     let place = dir.join(name);
     let found = skills::find(ctx, &settings, Path::new("."))?;
     let is_taken = place.symlink_metadata().is_ok();
     let hides = match found.named(name) {
         _ if is_taken => "the one that is there, which it replaces".to_owned(),
-        Some(other) => format!(
-            "the one of that name from: {}",
-            super::from(ctx, &other.source)
-        ),
+        Some(other) => format!("the one of that name from: {}", origin(ctx, &other.source)),
         None => String::new(),
     };
-    let told = parcel.told(ctx, &ctx.paths.display(&place), &hides);
-    ctx.terminal.print(&told)?;
-    if !parcel.troubles.is_empty() {
-        let cause = format!("`{name}` is not installed: {}", parcel.troubles.join("; "));
+    let description = package.describe(ctx, &ctx.paths.display(&place), &hides);
+    ctx.terminal.print(&description)?;
+    if !package.troubles.is_empty() {
+        let cause = format!("`{name}` is not installed: {}", package.troubles.join("; "));
         return Err(fail(Exit::BadInput, cause));
     }
     if is_taken && !force {
@@ -355,7 +64,7 @@ pub(super) fn run(ctx: &Context, arguments: &Install) -> Result<Exit> {
         ctx.notice("nothing was installed");
         return Ok(Exit::Failed);
     }
-    let place: PathBuf = install::put(&dir, name, &parcel.pieces, *force)?;
+    let place: PathBuf = install::put(&dir, name, &package.pieces, *force)?;
     ctx.notice(&format!("installed in `{}`", ctx.paths.display(&place)));
     Ok(Exit::Answered)
 }
@@ -373,7 +82,7 @@ pub(super) fn remove(ctx: &Context, name: &str, yes: bool) -> Result<Exit> {
                 Exit::Usage,
                 format!(
                     "`{name}` is no skill of the workspace, but from: {}",
-                    super::from(ctx, &other.source)
+                    origin(ctx, &other.source)
                 ),
                 format!("nanobot config set agents.defaults.disabledSkills '[\"{name}\"]'"),
             ),
@@ -418,23 +127,4 @@ fn agreed(ctx: &Context, question: &str, what: &str, hint: &str) -> Result<bool>
         .ask(&format!("{} [y/N] ", harmless(question)))?;
     let answer = answer.unwrap_or_default();
     Ok(["y", "yes"].contains(&answer.trim().to_lowercase().as_str()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::addresses;
-
-    #[test]
-    fn addresses_end_where_they_plainly_end() {
-        let check = |text: &str, expect: &[&str]| {
-            assert_eq!(addresses(text).collect::<Vec<_>>(), expect, "{text:?}");
-        };
-        check("no httpd here", &[]);
-        check(
-            "see <https://a.example/x>, or http://b.example.",
-            &["https://a.example/x", "http://b.example"],
-        );
-        check("[a](https://a.example/b?c=d)", &["https://a.example/b?c=d"]);
-        check("curl 'https://a.example'|sh", &["https://a.example"]);
-    }
 }

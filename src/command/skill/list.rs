@@ -1,8 +1,8 @@
 //! `nanobot skill list`: every skill, in force or not.
 
-use super::{from, here, source};
+use super::describe::{origin, origin_json, state, tokens};
+use super::lookup::here;
 use crate::error::Exit;
-use crate::message::token_estimate;
 use crate::ops::context::Context;
 use crate::report::columns::{Side, aligned, clipped};
 use crate::skill::{Found, Hidden, Skill, summary};
@@ -29,18 +29,13 @@ pub(super) fn run(ctx: &Context, as_json: bool) -> Result<Exit> {
     Ok(Exit::Answered)
 }
 
-/// Tokens of a skill's text: what it costs once a model has read it, or always where it is always on.
-pub(super) fn tokens(skill: &Skill) -> u64 {
-    token_estimate::of_text(&skill.body)
-}
-
 /// All skills as a table: those in force, those that are not, and those that cannot be read.
-pub(crate) fn table(ctx: &Context, found: &Found, width: Option<usize>) -> String {
+pub(super) fn table(ctx: &Context, found: &Found, width: Option<usize>) -> String {
     let row = |skill: &Skill, state: String| {
         let description: Vec<&str> = skill.description.split_whitespace().collect();
         vec![
             skill.name.clone(),
-            harmless(&from(ctx, &skill.source)),
+            harmless(&origin(ctx, &skill.source)),
             tokens(skill).to_string(),
             harmless(&state),
             harmless(&description.join(" ")),
@@ -71,24 +66,9 @@ pub(crate) fn table(ctx: &Context, found: &Found, width: Option<usize>) -> Strin
     lines.map(|line| clipped(&line, width) + "\n").collect()
 }
 
-/// Whether a skill in force can be used, and how.
-pub(super) fn state(skill: &Skill) -> String {
-    let odd = match skill.warnings.len() {
-        0 => String::new(),
-        _ => "; odd (skill check)".to_owned(),
-    };
-    let state = match (&skill.missing[..], skill.is_offered) {
-        ([], true) if skill.always => "always on".to_owned(),
-        ([], true) => "available".into(),
-        ([], false) => "not offered to the model, as it says".into(),
-        (missing, _) => format!("lacks {}", missing.join(", ")),
-    };
-    state + &odd
-}
-
 fn why(ctx: &Context, hidden: &Hidden) -> String {
     match &hidden.by {
-        Some(by) => format!("hidden by that of {}", from(ctx, by)),
+        Some(by) => format!("hidden by that of {}", origin(ctx, by)),
         None => "disabled in the config".into(),
     }
 }
@@ -96,7 +76,7 @@ fn why(ctx: &Context, hidden: &Hidden) -> String {
 fn lines_of_json(found: &Found) -> String {
     let line = |skill: &Skill, state: &str, by: Option<String>| {
         let line = json!({
-            "name": skill.name, "description": skill.description, "source": source(&skill.source),
+            "name": skill.name, "description": skill.description, "source": origin_json(&skill.source),
             "location": skill.location, "state": state, "hidden_by": by, "always": skill.always, "missing": skill.missing,
             "tokens": tokens(skill), "warnings": skill.warnings,
         });
@@ -111,7 +91,7 @@ fn lines_of_json(found: &Found) -> String {
         line(skill, state, None)
     });
     let hidden = found.hidden.iter().map(|hidden| match &hidden.by {
-        Some(by) => line(&hidden.skill, "hidden", Some(source(by))),
+        Some(by) => line(&hidden.skill, "hidden", Some(origin_json(by))),
         None => line(&hidden.skill, "disabled", None),
     });
     let unreadable = found.unreadable.iter().map(|unreadable| {

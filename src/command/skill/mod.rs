@@ -1,22 +1,22 @@
 //! `nanobot skill`: what the agent can be taught; seen, tried, begun, taken over and taken away.
 
 use crate::cli::skill::{Show, Skill as Command};
-use crate::error::{Exit, fail_hint};
+use crate::error::Exit;
 use crate::ops::context::Context;
 use crate::ops::skills;
 use crate::ops::turn_options::TurnOptions;
-use crate::settings::Settings;
-use crate::settings::keys::nearest;
-use crate::skill::{BuiltIn, Found, Skill, Source};
+use crate::skill::BuiltIn;
 use crate::sys::terminal::Terminal;
 use anyhow::Result;
-use std::path::Path;
 
 mod check;
+mod describe;
 mod install;
-pub(super) mod list;
+mod list;
+mod lookup;
 mod make;
-pub(super) mod show;
+mod package;
+mod show;
 
 pub fn run(ctx: &Context, command: &Command) -> Result<Exit> {
     match command {
@@ -44,68 +44,12 @@ pub fn inside(command: &Command, terminal: Terminal) -> Option<Result<Exit>> {
     Some(terminal.print(text).map(|()| Exit::Answered))
 }
 
-/// The skills of a run from here.
-fn here(ctx: &Context) -> Result<(Settings, Found)> {
-    let settings = ctx.settings()?;
-    let found = skills::find(ctx, &settings, Path::new("."))?;
-    Ok((settings, found))
-}
-
-/// The skill of that name.
-///
-/// # Errors
-/// Status 66 where there is none, or none that can be read.
-pub(super) fn named<'a>(found: &'a Found, name: &str) -> Result<&'a Skill> {
-    let disabled = || {
-        let mut hidden = found.hidden.iter();
-        let hidden = hidden.find(|hidden| hidden.skill.name == name && hidden.by.is_none());
-        hidden.map(|hidden| &hidden.skill)
-    };
-    if let Some(skill) = found.named(name).or_else(disabled) {
-        return Ok(skill);
-    }
-    let mut unreadable = found.unreadable.iter();
-    if let Some(unreadable) = unreadable.find(|unreadable| unreadable.name.as_deref() == Some(name))
-    {
-        let cause = format!("skill `{name}`: {}", unreadable.why);
-        return Err(fail_hint(Exit::BadInput, cause, "nanobot skill check"));
-    }
-    let names = found.skills.iter().map(|skill| skill.name.as_str());
-    let hint = match nearest(name, names) {
-        Some(meant) => format!("nanobot skill show {meant}"),
-        None => "nanobot skill list".into(),
-    };
-    Err(fail_hint(
-        Exit::NoInput,
-        format!("there is no skill `{name}`"),
-        hint,
-    ))
-}
-
-/// Where a skill is from, in words.
-fn from(ctx: &Context, source: &Source) -> String {
-    match source {
-        Source::Workspace => "workspace".into(),
-        Source::BuiltIn => "built-in".into(),
-        Source::Directory(dir) => ctx.paths.display(dir),
-    }
-}
-
-/// The same as a word or a path for programs.
-fn source(source: &Source) -> String {
-    match source {
-        Source::Workspace => "workspace".into(),
-        Source::BuiltIn => "built-in".into(),
-        Source::Directory(dir) => dir.display().to_string(),
-    }
-}
-
 /// All skills of the REPL's directory, or the one of that name.
 pub(super) fn show_in_repl(ctx: &Context, name: &str, options: &TurnOptions) -> Result<()> {
     let found = skills::of_turn(ctx, options)?;
     let width = ctx.terminal.width();
     ctx.terminal.print(&match name {
         "" => list::table(ctx, &found, width),
-        name => show::text(ctx, named(&found, name)?, width),
+        name => show::text(ctx, lookup::named(&found, name)?, width),
     })
 }

@@ -1,15 +1,13 @@
 //! `nanobot skill show`: one skill, all of it.
 
-use super::list::{state, tokens};
-use super::{from, here, named, source};
+use super::describe::{entry_line, origin, origin_json, rows_of, state, tokens};
+use super::lookup::{entries, here, named};
 use crate::cli::skill::Show;
 use crate::error::{Exit, fail, fail_hint};
 use crate::ops::context::Context;
-use crate::report::columns::behind;
-use crate::skill::folder::{Entry, Folder, Kind};
+use crate::skill::folder::Kind;
 use crate::skill::{BuiltIn, Requirements, Skill, Source};
 use crate::sys::beneath::{self, Root};
-use crate::sys::store::size_in_words;
 use crate::sys::terminal::harmless;
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
@@ -35,7 +33,7 @@ pub(super) fn run(ctx: &Context, arguments: &Show) -> Result<Exit> {
 }
 
 /// Rows for what is said about it, and its text.
-pub(crate) fn text(ctx: &Context, skill: &Skill, width: Option<usize>) -> String {
+pub(super) fn text(ctx: &Context, skill: &Skill, width: Option<usize>) -> String {
     let requirements = Requirements::new(&ctx.env);
     let says = &skill.says;
     let some = |text: &Option<String>| text.clone().unwrap_or_default();
@@ -43,7 +41,7 @@ pub(crate) fn text(ctx: &Context, skill: &Skill, width: Option<usize>) -> String
         Source::BuiltIn => "built-in".to_owned(),
         _ => format!(
             "{}: {}",
-            from(ctx, &skill.source),
+            origin(ctx, &skill.source),
             ctx.paths.display(&skill.location)
         ),
     };
@@ -73,7 +71,7 @@ pub(crate) fn text(ctx: &Context, skill: &Skill, width: Option<usize>) -> String
         ("metadata", metadata),
         (
             "files",
-            files.iter().map(line).collect::<Vec<_>>().join("\n"),
+            files.iter().map(entry_line).collect::<Vec<_>>().join("\n"),
         ),
         (
             "odd",
@@ -87,43 +85,6 @@ pub(crate) fn text(ctx: &Context, skill: &Skill, width: Option<usize>) -> String
         ),
     ];
     format!("{}\n{}\n", rows_of(&rows, width), harmless(&skill.body))
-}
-
-/// A row for each that says anything.
-pub(super) fn rows_of(rows: &[(&str, String)], width: Option<usize>) -> String {
-    let rows = rows.iter().filter(|(_, words)| !words.trim().is_empty());
-    let row = |(name, words): &(&str, String)| {
-        let lines = words.lines().enumerate().map(|(number, line)| {
-            let name = if number == 0 { name } else { "" };
-            behind(&format!("{name:9} "), &harmless(line), width) + "\n"
-        });
-        lines.collect::<String>()
-    };
-    rows.map(row).collect()
-}
-
-/// A file, folder or link on a line.
-pub(super) fn line(entry: &Entry) -> String {
-    let path = entry.path.display();
-    match &entry.kind {
-        Kind::Folder => format!("{path}/"),
-        Kind::File {
-            size,
-            is_executable,
-        } => {
-            let mark = if *is_executable { ", can be run" } else { "" };
-            format!("{path} ({}{mark})", size_in_words(*size))
-        }
-        Kind::Link { target, trouble } => {
-            let trouble = trouble.map(|trouble| format!(", which {trouble}"));
-            format!(
-                "{path} -> {}{}",
-                target.display(),
-                trouble.unwrap_or_default()
-            )
-        }
-        Kind::Other(what) => format!("{path} ({what})"),
-    }
 }
 
 fn object(ctx: &Context, skill: &Skill) -> Value {
@@ -140,7 +101,7 @@ fn object(ctx: &Context, skill: &Skill) -> Value {
         })
         .collect();
     json!({
-        "name": skill.name, "description": skill.description, "source": source(&skill.source),
+        "name": skill.name, "description": skill.description, "source": origin_json(&skill.source),
         "location": skill.location, "available": skill.is_available(), "offered": skill.is_offered,
         "always": skill.always, "missing": skill.missing,
         "needs": skill.needs.words(&Requirements::new(&ctx.env)), "install": skill.needs.install,
@@ -149,29 +110,6 @@ fn object(ctx: &Context, skill: &Skill) -> Value {
         "user_invocable": skill.says.is_for_people, "tokens": tokens(skill), "files": files,
         "warnings": skill.warnings, "body": skill.body,
     })
-}
-
-/// What is in its folder.
-fn entries(skill: &Skill) -> Result<Vec<Entry>> {
-    match (&skill.source, BuiltIn::named(&skill.name)) {
-        (Source::BuiltIn, Some(built_in)) => Ok(built_in_entries(built_in)),
-        _ => {
-            let folder = skill.location.parent().unwrap_or(Path::new(""));
-            Ok(Folder::look(folder)?.entries)
-        }
-    }
-}
-
-/// The files of a skill that comes with the program.
-pub(super) fn built_in_entries(built_in: &BuiltIn) -> Vec<Entry> {
-    let entry = |(path, text): &(&str, &str)| Entry {
-        path: path.into(),
-        kind: Kind::File {
-            size: text.len() as u64,
-            is_executable: text.starts_with("#!"),
-        },
-    };
-    built_in.files.iter().map(entry).collect()
 }
 
 /// The bytes of one of its files. Nothing leads out of its folder.

@@ -5,7 +5,7 @@ use crate::error::Exit;
 use crate::ops::context::Context;
 use crate::ops::doctor::check::{CheckResult, Level};
 use crate::ops::doctor::checks;
-use crate::report::columns::behind;
+use crate::report::columns::hanging_indent;
 use crate::sys::terminal::{Page, harmless};
 use anyhow::Result;
 use console::Style;
@@ -65,11 +65,14 @@ impl Printer<'_> {
         let name = format!("{:<gap$}  {name:<11}  ", "", gap = 4 - level.len());
         // What was painted takes room too.
         let room = self.ctx.terminal.width();
-        let row = behind(&format!("{level}{name}"), &one_line(&result.words), room);
+        let row = hanging_indent(&format!("{level}{name}"), &one_line(&result.words), room);
         page.put(&format!("{}\n", &row[level.len()..]))?;
         if let Some(hint) = &result.hint {
             let head = format!("{:INDENT$}try: ", "");
-            page.put(&format!("{}\n", behind(&head, &one_line(hint), room)))?;
+            page.put(&format!(
+                "{}\n",
+                hanging_indent(&head, &one_line(hint), room)
+            ))?;
         }
         page.end()
     }

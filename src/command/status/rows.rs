@@ -13,7 +13,7 @@ use crate::ops::jobs::timing;
 use crate::ops::model::Endpoint;
 use crate::ops::toolset::may_write;
 use crate::policy::Sandbox;
-use crate::report::columns::behind;
+use crate::report::columns::hanging_indent;
 use crate::settings::Settings;
 use crate::sys::sandbox;
 use crate::sys::store::size_in_words;
@@ -237,7 +237,7 @@ fn show(ctx: &Context, rows: &[(&str, String)]) -> Result<()> {
         let words = harmless(words);
         page.paint(name, &style)?;
         let head = format!("{name:INDENT$}");
-        let row = behind(&head, &words, ctx.terminal.width());
+        let row = hanging_indent(&head, &words, ctx.terminal.width());
         page.put(&format!("{}\n", &row[name.len()..]))?;
     }
     page.end()

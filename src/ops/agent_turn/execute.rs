@@ -11,11 +11,11 @@ use crate::guard::warning::Warning;
 use crate::history::spawned;
 use crate::ledger::Account;
 use crate::memory::Memory;
-use crate::ops::after_turn::{self, Afterwards};
+use crate::ops::after_turn::{self, PostTurnWork};
 use crate::ops::context::Context;
 use crate::ops::model::{self, ModelHandle};
-use crate::ops::subagents::Stage;
-use crate::ops::tool_usage::Watch;
+use crate::ops::subagents::job::TurnContext;
+use crate::ops::tool_usage::UsageRecorder;
 use crate::ops::turn_options::TurnOptions;
 use crate::report::Report;
 use crate::session::{self, Place, consolidation};
@@ -60,9 +60,9 @@ pub(crate) fn execute(
     let setup = &prepared.setup;
     session.begin(&report.stamp.turn);
     let servers: Vec<&str> = settings.servers.iter().map(|it| it.name.as_str()).collect();
-    let mut usage = Watch::new(setup, &servers);
+    let mut usage = UsageRecorder::new(setup, &servers);
     let tools = setup.toolbox.specs().iter();
-    let running_subagents = prepared.subagents.open(Stage {
+    let running_subagents = prepared.subagents.open(TurnContext {
         common: setup.shared.clone(),
         policy: Arc::clone(&setup.policy),
         tools: tools.map(|spec| spec.name.clone()).collect(),
@@ -147,10 +147,10 @@ pub(crate) fn finish(
     place: &Place,
     memory: &MemoryWatch,
     (ending, report): (&mut Ending, &mut Report),
-) -> Option<Afterwards> {
+) -> Option<PostTurnWork> {
     let is_answered = ending.cause == StopReason::Answered && ending.error.is_none();
     let work = is_answered
-        .then(|| after_turn::due(options, &prepared.settings, &prepared.session, Some(model)))
+        .then(|| after_turn::plan(options, &prepared.settings, &prepared.session, Some(model)))
         .flatten();
     if let Some(untrusted) = prepared.setup.shared.seen.untrusted()
         && let Err(error) = memory.label(place, &untrusted)

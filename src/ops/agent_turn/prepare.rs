@@ -7,7 +7,7 @@ use crate::message::User;
 use crate::ops::context::Context;
 use crate::ops::jobs::scheduler::StoreScheduler;
 use crate::ops::setup_input::SetupInput;
-use crate::ops::subagents::Crew;
+use crate::ops::subagents::pool::SubagentPool;
 use crate::ops::turn_options::TurnOptions;
 use crate::ops::turn_setup::{self, TurnSetup};
 use crate::policy::Policy;
@@ -26,7 +26,7 @@ pub(crate) struct PreparedTurn {
     pub(crate) settings: Settings,
     pub(crate) session: Session,
     pub(crate) setup: TurnSetup,
-    pub(crate) subagents: Crew,
+    pub(crate) subagents: SubagentPool,
     pub(crate) schema: Option<Schema>,
     /// The system prompt.
     pub(crate) system: String,
@@ -66,7 +66,7 @@ pub(crate) fn prepare(
         id_mark,
     } = request;
     let job = origin.job();
-    let subagents = Crew::new(ctx, options, &settings);
+    let subagents = SubagentPool::new(ctx, options, &settings);
     let mut setup = {
         let input = SetupInput {
             grants: &options.grants,

@@ -360,7 +360,7 @@ pub(crate) fn provider(look: &CheckContext) -> Vec<CheckResult> {
 
 fn asked(look: &CheckContext) -> Result<CheckResult> {
     let CheckContext { ctx, settings, .. } = look;
-    let settings = connection_test::hurried(settings, HELLO);
+    let settings = connection_test::with_short_timeouts(settings, HELLO);
     let way = model::resolve_endpoint(ctx, &settings, &settings.asked[0], look.offline, true)?;
     let way = model::require_price(way, model::is_capped(&settings).then_some(false))?;
     let key = match way.wire.key.is_some() {

@@ -1,13 +1,12 @@
-//! Sub-agents: who starts them, on how many threads, and what is heard of them. A crew belongs to a run and is empty until
-//! something is spawned; each member is a turn of its own, see [`child`], and all of them are ended together.
+//! The pool of a turn's sub-agents: starts them, limits how many run at once, collects reports, and stops them together.
 
+use super::job::{Job, ModelBinding, TurnContext};
+use super::run;
 use crate::error::Stop;
-use crate::history::spawned;
-use crate::ledger::Account;
 use crate::ops::context::Context;
-use crate::ops::model::{self, ModelHandle};
+use crate::ops::model;
 use crate::ops::permissions;
-use crate::ops::shared_state::SharedState;
+use crate::ops::profiles;
 use crate::ops::turn_options::TurnOptions;
 use crate::policy::Policy;
 use crate::policy::profile::{Kind, Profile};
@@ -15,12 +14,11 @@ use crate::report::short_text::cut;
 use crate::settings::{Overrides, Settings};
 use crate::sys::defect;
 use crate::sys::leash::{self, Leash};
-use crate::sys::secret::hide;
 use crate::sys::signal::{self, Patience};
 use crate::sys::sync::IgnorePoison;
 use crate::tool::spawn::{Order, Spawn, Starts};
 use crate::tool::{Failure, Tool};
-use crate::turn::beside::{Beside, News, Report};
+use crate::turn::beside::{Beside, News};
 use crate::turn::ending::Tally;
 use anyhow::Result;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -28,64 +26,32 @@ use std::io::{PipeReader, PipeWriter, Read, Write};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::thread::JoinHandle;
 
-mod child;
-
 /// Characters of a label, and of a task that stands for one.
 const LABEL: usize = 40;
 
 /// The sub-agents of a run.
 #[derive(Clone)]
-pub(crate) struct Crew(Arc<Inner>);
+pub(crate) struct SubagentPool(Arc<Inner>);
 
 struct Inner {
     ctx: Context,
     arguments: TurnOptions,
     settings: Settings,
     /// Set when the turn begins: before, nothing can be started.
-    stage: OnceLock<Stage>,
+    turn: OnceLock<TurnContext>,
     /// Who answers for the models that profiles name.
-    hired: Mutex<BTreeMap<String, Hired>>,
+    models: Mutex<BTreeMap<String, ModelBinding>>,
     state: Mutex<State>,
 }
 
 /// A turn is going on. Whatever happens to it, a panic even, no sub-agent outlives this, and so none of their children.
 #[must_use]
-pub(crate) struct Open<'a>(&'a Crew);
+pub(crate) struct TurnGuard<'a>(&'a SubagentPool);
 
-impl Drop for Open<'_> {
+impl Drop for TurnGuard<'_> {
     fn drop(&mut self) {
         self.0.stop();
     }
-}
-
-/// The turn that a crew works beside.
-pub(crate) struct Stage {
-    pub(crate) policy: Arc<Policy>,
-    pub(crate) common: SharedState,
-    /// The names of the turn's tools: no sub-agent has another.
-    pub(crate) tools: Vec<String>,
-    pub(crate) chosen: ModelHandle,
-    pub(crate) account: Account,
-    /// The highest number of a sub-agent that the conversation knows.
-    pub(crate) last: usize,
-}
-
-/// A model, and how it is to be asked.
-#[derive(Clone)]
-struct Hired {
-    chosen: ModelHandle,
-    settings: Settings,
-}
-
-/// A task on its way to a thread.
-struct Job {
-    number: usize,
-    call: String,
-    label: String,
-    task: String,
-    policy: Arc<Policy>,
-    profile: Option<Profile>,
-    hired: Hired,
 }
 
 #[derive(Default)]
@@ -101,26 +67,26 @@ struct State {
     news: VecDeque<News>,
     /// Refusals that were told.
     refused: BTreeSet<String>,
-    means: Option<Arc<Means>>,
-    /// The bell has been rung and not been heard: it holds at most one byte, so that ringing never waits.
-    rung: bool,
+    wake: Option<Arc<WakePipe>>,
+    /// The wake_rx has been is_signalled and not been heard: it holds at most one byte, so that ringing never waits.
+    is_signalled: bool,
 }
 
 /// What is needed once there is a sub-agent.
-struct Means {
+struct WakePipe {
     leash: Arc<Leash>,
     /// Can be read when there is news.
-    bell: PipeReader,
-    hammer: PipeWriter,
+    wake_rx: PipeReader,
+    wake_tx: PipeWriter,
 }
 
-impl Means {
+impl WakePipe {
     fn new() -> std::io::Result<Self> {
-        let (bell, hammer) = std::io::pipe()?;
+        let (wake_rx, wake_tx) = std::io::pipe()?;
         Ok(Self {
             leash: Leash::new()?,
-            bell,
-            hammer,
+            wake_rx,
+            wake_tx,
         })
     }
 }
@@ -129,36 +95,20 @@ impl State {
     /// Add news, and wake whoever waits for it.
     fn tell(&mut self, news: impl IntoIterator<Item = News>) {
         self.news.extend(news);
-        if let Some(means) = self.means.as_ref().filter(|_| !self.rung) {
-            self.rung = (&means.hammer).write(b"!").is_ok();
+        if let Some(wake) = self.wake.as_ref().filter(|_| !self.is_signalled) {
+            self.is_signalled = (&wake.wake_tx).write(b"!").is_ok();
         }
     }
 }
 
-impl Job {
-    fn name(&self) -> String {
-        format!("{}{}", spawned::TOOL, self.number)
-    }
-
-    /// The report of a job that ended in this way, `text` being what it has to say.
-    fn report(&self, how: &str, text: &str, tally: Tally) -> News {
-        let limit = self.hired.settings.max_tool_result_chars;
-        News::Report(Report {
-            mark: self.name(),
-            words: hide(&child::words(&self.name(), &self.label, how, text, limit)).into_owned(),
-            tally,
-        })
-    }
-}
-
-impl Crew {
+impl SubagentPool {
     pub(crate) fn new(ctx: &Context, arguments: &TurnOptions, settings: &Settings) -> Self {
         Self(Arc::new(Inner {
             ctx: ctx.clone(),
             arguments: arguments.clone(),
             settings: settings.clone(),
-            stage: OnceLock::new(),
-            hired: Mutex::default(),
+            turn: OnceLock::new(),
+            models: Mutex::default(),
             state: Mutex::default(),
         }))
     }
@@ -169,17 +119,17 @@ impl Crew {
     }
 
     /// The turn begins; when what is returned is dropped, it is over, however it ended.
-    pub(crate) fn open(&self, stage: Stage) -> Open<'_> {
-        drop(self.0.stage.set(stage));
-        Open(self)
+    pub(crate) fn open(&self, turn: TurnContext) -> TurnGuard<'_> {
+        drop(self.0.turn.set(turn));
+        TurnGuard(self)
     }
 
     /// The user's own profiles for sub-agents: name and purpose. One that cannot be read is told about when it is used.
     fn profiles(&self) -> Vec<(String, String)> {
         let ctx = &self.0.ctx;
-        let own = permissions::own(ctx).into_iter();
+        let own = profiles::own(ctx).into_iter();
         let profiles = own.filter_map(|name| {
-            let profile = permissions::find(ctx, &name).ok()??;
+            let profile = profiles::find(ctx, &name).ok()??;
             let about = cut(&profile.about, 200);
             (profile.kind == Kind::Subagent).then_some((name, about))
         });
@@ -188,7 +138,7 @@ impl Crew {
 
     /// The profile `name`, which must be one for sub-agents.
     fn profile(&self, name: &str) -> Result<Profile, Failure> {
-        let found = permissions::find(&self.0.ctx, name);
+        let found = profiles::find(&self.0.ctx, name);
         let found =
             found.map_err(|error| Failure::Failed(format!("{error:#}; use another one")))?;
         found
@@ -204,25 +154,25 @@ impl Crew {
     }
 
     /// Who answers a sub-agent under `profile`: the turn's own model, unless the profile names one.
-    fn hire(&self, stage: &Stage, profile: Option<&Profile>) -> Result<Hired> {
+    fn resolve_model(&self, turn: &TurnContext, profile: Option<&Profile>) -> Result<ModelBinding> {
         let Inner {
             ctx,
             arguments,
             settings,
-            hired,
+            models,
             ..
         } = &*self.0;
         let own = profile.and_then(|profile| profile.model.as_deref());
         // A recording has no other models, and neither has the demo.
         let Some(model) = own.filter(|_| arguments.replay.is_none()) else {
-            return Ok(Hired {
-                chosen: stage.chosen.clone(),
+            return Ok(ModelBinding {
+                chosen: turn.chosen.clone(),
                 settings: settings.clone(),
             });
         };
-        let mut hired = hired.lock().ignore_poison();
-        if let Some(hired) = hired.get(model) {
-            return Ok(hired.clone());
+        let mut models = models.lock().ignore_poison();
+        if let Some(binding) = models.get(model) {
+            return Ok(binding.clone());
         }
         let flags = Overrides {
             model: Some(model.to_owned()),
@@ -235,25 +185,19 @@ impl Crew {
         let settings = ctx.settings_with(flags)?;
         let mut notices = Vec::new();
         let mut notice = |text: &str| notices.push(News::Notice(text.to_owned()));
-        let run = &stage.chosen.run;
-        let chosen = model::choose_for_subagent(
-            ctx,
-            arguments,
-            &settings,
-            &stage.account,
-            run,
-            &mut notice,
-        )?;
+        let run = &turn.chosen.run;
+        let chosen =
+            model::choose_for_subagent(ctx, arguments, &settings, &turn.account, run, &mut notice)?;
         self.state().tell(notices);
-        let new = Hired { chosen, settings };
-        hired.insert(model.to_owned(), new.clone());
-        Ok(new)
+        let binding = ModelBinding { chosen, settings };
+        models.insert(model.to_owned(), binding.clone());
+        Ok(binding)
     }
 
     /// What a sub-agent under `profile` may do: what both that and the turn allow. What the user granted this run counts for
     /// it as well, as far as the profile does not say otherwise.
-    fn policy(&self, stage: &Stage, profile: &Profile) -> Result<Arc<Policy>> {
-        let ours = &stage.policy;
+    fn policy(&self, turn: &TurnContext, profile: &Profile) -> Result<Arc<Policy>> {
+        let ours = &turn.policy;
         let read = ours.reach.roots.iter().map(|root| root.path.clone());
         let grants = permissions::Grants {
             profile: None,
@@ -268,7 +212,7 @@ impl Crew {
         let Inner { ctx, settings, .. } = &*self.0;
         let workspace = &ours.reach.workspace;
         let mut theirs = permissions::policy(ctx, &grants, settings, profile, workspace)?;
-        stage.common.mcp_tools.add_to_policy(&mut theirs);
+        turn.common.mcp_tools.add_to_policy(&mut theirs);
         if profile.net == crate::policy::net::Net::Default {
             theirs.net = ours.net.clone();
             theirs.typed.clone_from(&ours.typed);
@@ -291,7 +235,7 @@ impl Crew {
         loop {
             let say = |news: News| self.state().tell([news]);
             let report = leash::under(Some(Arc::clone(leash)), || {
-                let done = || child::run(self, &job, &say);
+                let done = || self.run_job(&job, &say);
                 defect::caught(done)
             });
             let report = report.unwrap_or_else(|_| {
@@ -310,7 +254,19 @@ impl Crew {
         }
     }
 
-    /// Tell of a refusal, each kind once.
+    fn run_job(&self, job: &Job, on_news: &dyn Fn(News)) -> News {
+        let Inner {
+            ctx,
+            arguments,
+            turn,
+            ..
+        } = &*self.0;
+        let turn = turn.get().expect("a job exists only within a turn");
+        let on_refusal = |line| self.refused(line);
+        run::run(ctx, turn, job, arguments.max_parallel, on_news, &on_refusal)
+    }
+
+    /// Reports a refusal, each kind once.
     fn refused(&self, line: String) {
         let mut state = self.state();
         if state.refused.insert(line.clone()) {
@@ -319,9 +275,9 @@ impl Crew {
     }
 }
 
-impl Starts for Crew {
+impl Starts for SubagentPool {
     fn start(&self, order: &Order<'_>) -> Result<String, Failure> {
-        let Some(stage) = self.0.stage.get() else {
+        let Some(turn) = self.0.turn.get() else {
             return Err("sub-agents work beside a turn, and here is none; do it yourself".into());
         };
         let failed = |error: anyhow::Error| {
@@ -330,33 +286,33 @@ impl Starts for Crew {
         };
         let profile = order.profile.map(|name| self.profile(name)).transpose()?;
         let policy = match &profile {
-            Some(profile) => self.policy(stage, profile).map_err(failed)?,
-            None => Arc::clone(&stage.policy),
+            Some(profile) => self.policy(turn, profile).map_err(failed)?,
+            None => Arc::clone(&turn.policy),
         };
-        let hired = self.hire(stage, profile.as_ref()).map_err(failed)?;
+        let model = self.resolve_model(turn, profile.as_ref()).map_err(failed)?;
         let mut state = self.state();
-        let means = match &state.means {
-            Some(means) => Arc::clone(means),
+        let wake = match &state.wake {
+            Some(wake) => Arc::clone(wake),
             None => {
-                let means = Means::new().map_err(|error| failed(error.into()))?;
-                Arc::clone(state.means.insert(Arc::new(means)))
+                let wake = WakePipe::new().map_err(|error| failed(error.into()))?;
+                Arc::clone(state.wake.insert(Arc::new(wake)))
             }
         };
         let job = Job {
-            number: stage.last + state.count + 1,
+            number: turn.last + state.count + 1,
             call: order.call.to_owned(),
             label: cut(order.label.unwrap_or(order.task), LABEL),
             task: order.task.to_owned(),
             policy,
             profile,
-            hired,
+            model,
         };
         let name = job.name();
         if state.running < self.width() {
-            let crew = self.clone();
+            let pool = self.clone();
             let thread = std::thread::Builder::new()
                 .name(name.clone())
-                .spawn(move || crew.work(job, &means.leash));
+                .spawn(move || pool.work(job, &wake.leash));
             state
                 .threads
                 .push(thread.map_err(|error| failed(error.into()))?);
@@ -370,10 +326,10 @@ impl Starts for Crew {
     }
 }
 
-impl Beside for Crew {
+impl Beside for SubagentPool {
     fn news(&self, wait: bool) -> Result<Option<News>, Stop> {
         loop {
-            let means = {
+            let wake = {
                 let mut state = self.state();
                 if let Some(news) = state.news.pop_front() {
                     if matches!(news, News::Report(_)) {
@@ -381,16 +337,16 @@ impl Beside for Crew {
                     }
                     return Ok(Some(news));
                 }
-                match state.means.as_ref().filter(|_| wait && state.open > 0) {
-                    Some(means) => Arc::clone(means),
+                match state.wake.as_ref().filter(|_| wait && state.open > 0) {
+                    Some(wake) => Arc::clone(wake),
                     None => return Ok(None),
                 }
             };
-            if signal::readable(&means.bell, &mut Patience::endless())? {
-                // It may have been rung for news that was taken since.
+            if signal::readable(&wake.wake_rx, &mut Patience::endless())? {
+                // It may have been is_signalled for news that was taken since.
                 let mut state = self.state();
-                drop((&means.bell).read(&mut [0]));
-                state.rung = false;
+                drop((&wake.wake_rx).read(&mut [0]));
+                state.is_signalled = false;
             }
         }
     }
@@ -400,7 +356,7 @@ impl Beside for Crew {
     }
 
     fn stop(&self) {
-        let (means, threads) = {
+        let (wake, threads) = {
             let mut state = self.state();
             let queue = std::mem::take(&mut state.queue);
             let never = "was never begun: the run has to end";
@@ -409,11 +365,11 @@ impl Beside for Crew {
                 .map(|job| job.report(never, "", Tally::default()));
             let reports: Vec<News> = reports.collect();
             state.tell(reports);
-            state.rung = false;
-            (state.means.take(), std::mem::take(&mut state.threads))
+            state.is_signalled = false;
+            (state.wake.take(), std::mem::take(&mut state.threads))
         };
-        if let Some(means) = means {
-            means.leash.cut();
+        if let Some(wake) = wake {
+            wake.leash.cut();
         }
         for thread in threads {
             // A panic is caught where it happens, and told.

@@ -1,14 +1,16 @@
 //! What a person is offered once it works: completions for the shell, a look at HEARTBEAT.md by cron, and one thing to try.
 //! None of it is needed, and nothing of it that fails ends the command.
 
-use super::wizard::{Left, confirm};
-use crate::cli::heartbeat::{Command, Enable, Heartbeat};
-use crate::command::heartbeat;
+use super::question::{Left, confirm};
+use crate::command::cron::print_saved;
 use crate::cron::job::HEARTBEAT;
 use crate::error::{Exit, Stop, fail, fail_hint};
 use crate::ops::context::Context;
 use crate::ops::jobs::crontab_sync;
+use crate::ops::jobs::heartbeat_job;
+use crate::ops::jobs::job_options::JobFlags;
 use crate::ops::jobs::job_store;
+use crate::ops::permissions::Grants;
 use crate::settings::Settings;
 use crate::skill;
 use crate::sys::process::{self, Spec};
@@ -29,7 +31,7 @@ const HEAD: usize = 3;
 const KEEP: usize = 4 << 20;
 
 /// Tell of a failure and go on, unless the run is to end. Who has no more to say wants none of it.
-pub(super) fn survive(ctx: &Context, done: Result<()>) -> Result<()> {
+pub(super) fn warn_on_error(ctx: &Context, done: Result<()>) -> Result<()> {
     match done {
         Err(error) if error.is::<Left>() => Ok(()),
         Err(error) if !error.is::<Stop>() => {
@@ -159,21 +161,15 @@ pub(super) fn crontab(ctx: &Context, settings: &Settings) -> Result<()> {
     let words = "Let cron look at HEARTBEAT.md every 30 minutes, and do what stands there? As long as nothing does, no model is \
         asked.";
     if confirm(ctx, words, false)? {
-        beat(ctx)?;
+        enable_heartbeat(ctx)?;
     }
     Ok(())
 }
 
-/// Enable the heartbeat.
-pub(super) fn beat(ctx: &Context) -> Result<()> {
-    let enable = Command::Enable(Box::<Enable>::default());
-    heartbeat::run(
-        ctx,
-        &Heartbeat {
-            command: Some(enable),
-        },
-    )
-    .map(drop)
+/// Enables the heartbeat with its defaults.
+pub(super) fn enable_heartbeat(ctx: &Context) -> Result<()> {
+    let saved = heartbeat_job::enable(ctx, None, &JobFlags::default(), &Grants::default())?;
+    print_saved(ctx, saved, "✓ Heartbeat enabled").map(drop)
 }
 
 /// One thing to try next, which works where the person is.

@@ -1,7 +1,5 @@
-//! Who makes memory of conversations: a piece at a time, from the session through the model into the memory. The command
-//! does it until nothing is left, a turn once after its answer.
+//! Consolidates one session, a chunk at a time: reads messages, asks the model for an update, and applies it to the memory.
 
-use crate::error::{Exit, exit_of, fail};
 use crate::error::{Stop, without_turn};
 use crate::ledger::Account;
 use crate::memory::request::{self, LETTERS, Length};
@@ -20,19 +18,17 @@ use crate::session::{Logged, Place};
 use crate::settings::{Overrides, Settings};
 use crate::sys::secret::random_hex;
 use anyhow::Result;
-use std::ffi::OsString;
 use std::path::Path;
-use std::time::Duration;
 
-/// A piece is tried so often before it is kept as it is.
-pub(crate) const TRIES: u32 = 3;
-/// Tokens of a piece at most: more than that, and a summary of it tells too little.
-const PIECE: usize = 64_000;
-/// Tokens of a piece at least, however small the model.
-const LEAST: usize = 1000;
+/// Attempts at a chunk before it is archived as it is.
+pub(crate) const MAX_TRIES: u32 = 3;
+/// Upper bound of a chunk. A summary of more says too little.
+const MAX_CHUNK_TOKENS: usize = 64_000;
+/// Lower bound of a chunk, however small the context window.
+const MIN_CHUNK_TOKENS: usize = 1000;
 
-/// Whoever makes memory, and what it is done with.
-pub(crate) struct Scribe<'a> {
+/// Consolidates sessions into the memory with one model.
+pub(crate) struct Consolidator<'a> {
     pub(crate) ctx: &'a Context,
     pub(crate) settings: Settings,
     pub(crate) place: Place,
@@ -43,9 +39,9 @@ pub(crate) struct Scribe<'a> {
     context: usize,
 }
 
-/// What became of a piece.
+/// A chunk of a session that is now in the memory.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Made {
+pub(crate) struct ConsolidatedChunk {
     pub(crate) messages: usize,
     /// It was kept as it is, since no model made anything of it.
     pub(crate) raw: bool,
@@ -55,7 +51,7 @@ pub(crate) struct Made {
     pub(crate) aside: Option<String>,
 }
 
-/// What it cost, failed tries included.
+/// Cost, failed attempts included.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Spent {
     pub(crate) usage: Usage,
@@ -65,24 +61,24 @@ pub(crate) struct Spent {
     pub(crate) requests: u32,
 }
 
-/// How a step ended.
+/// The result of one step.
 #[derive(Debug)]
-pub(crate) enum Step {
+pub(crate) enum StepResult {
     /// Nothing is to be done.
     Idle,
-    Made(Made),
+    Consolidated(ConsolidatedChunk),
     /// The answer was of no use, in words; there are tries left.
     Failed(String),
 }
 
-/// What came of asking.
-enum Asked {
+/// The model's answer.
+enum ModelOutcome {
     /// The memory that it was made for, and what it is to become.
     Update(Vec<u8>, answer::Update),
     Useless(String),
 }
 
-impl<'a> Scribe<'a> {
+impl<'a> Consolidator<'a> {
     /// With the model that `model` names, else the one that is configured for this, else the one of turns. Whoever is asked,
     /// what is due depends on the model that answers turns; `answering` is what that takes in and gives out, where it is
     /// known.
@@ -131,28 +127,28 @@ impl<'a> Scribe<'a> {
         all: bool,
         spent: &mut Spent,
         report: &mut Report,
-    ) -> Result<Step> {
+    ) -> Result<StepResult> {
         let Some(next) = consolidation::next(&self.place, key, &self.terms, all)? else {
-            return Ok(Step::Idle);
+            return Ok(StepResult::Idle);
         };
-        if next.tries >= TRIES {
+        if next.tries >= MAX_TRIES {
             return self.keep_raw(held, key, &next);
         }
         // What was too much is tried with less.
-        let room = (self.context / 3).clamp(LEAST, PIECE) >> next.tries;
+        let room = (self.context / 3).clamp(MIN_CHUNK_TOKENS, MAX_CHUNK_TOKENS) >> next.tries;
         let Some((piece, lines)) = self.read(key, &next, Length::Short, room)? else {
-            return Ok(Step::Idle);
+            return Ok(StepResult::Idle);
         };
         if lines.is_empty() {
             return self.keep_raw(held, key, &next);
         }
         let (seen, update) = match self.ask(held, key, &next, &lines, spent, report)? {
-            None => return Ok(Step::Idle),
-            Some(Asked::Update(seen, update)) => (seen, update),
-            Some(Asked::Useless(_)) if next.tries + 1 >= TRIES => {
+            None => return Ok(StepResult::Idle),
+            Some(ModelOutcome::Update(seen, update)) => (seen, update),
+            Some(ModelOutcome::Useless(_)) if next.tries + 1 >= MAX_TRIES => {
                 return self.keep_raw(held, key, &next);
             }
-            Some(Asked::Useless(words)) => return Ok(Step::Failed(words)),
+            Some(ModelOutcome::Useless(words)) => return Ok(StepResult::Failed(words)),
         };
         let old = String::from_utf8_lossy(&seen);
         let budget = self.settings.memory.budget;
@@ -173,7 +169,7 @@ impl<'a> Scribe<'a> {
         let mut advance = self.advance();
         let done = held.apply(&seen, Cause::Consolidation, change, &mut advance)?;
         let meanwhile = || "the memory was changed meanwhile".to_owned();
-        Ok(Step::Made(Made {
+        Ok(StepResult::Consolidated(ConsolidatedChunk {
             messages: piece.to - piece.from,
             raw: false,
             bytes: (seen.len(), self.memory.read()?.unwrap_or_default().len()),
@@ -190,7 +186,7 @@ impl<'a> Scribe<'a> {
         lines: &[String],
         spent: &mut Spent,
         report: &mut Report,
-    ) -> Result<Option<Asked>> {
+    ) -> Result<Option<ModelOutcome>> {
         let account = Account {
             session: key.to_owned(),
             turn: random_hex(6),
@@ -247,17 +243,17 @@ impl<'a> Scribe<'a> {
             let update = match answer::update(&reply) {
                 Ok(update) if answer::is_quoted(&update, &lines.join("\n"), &memory) => {
                     let words = "the answer is a quotation from the conversation".into();
-                    return Ok(Some(Asked::Useless(words)));
+                    return Ok(Some(ModelOutcome::Useless(words)));
                 }
                 Ok(update) => update,
-                Err(words) => return Ok(Some(Asked::Useless(words))),
+                Err(words) => return Ok(Some(ModelOutcome::Useless(words))),
             };
             // Somebody wrote into the memory while the model thought: it is asked again, once, with what they wrote.
             let is_stale = update.memory.is_some()
                 && self.memory.read()?.unwrap_or_default() != seen
                 && std::mem::take(&mut again);
             if !is_stale {
-                return Ok(Some(Asked::Update(seen, update)));
+                return Ok(Some(ModelOutcome::Update(seen, update)));
             }
             seen = held.look()?;
         }
@@ -276,9 +272,9 @@ impl<'a> Scribe<'a> {
     }
 
     /// Keep a piece as it is in the history, since no model makes anything of it.
-    fn keep_raw(&self, held: &Held, key: &str, next: &Next) -> Result<Step> {
-        let Some((piece, lines)) = self.read(key, next, Length::Whole, PIECE)? else {
-            return Ok(Step::Idle);
+    fn keep_raw(&self, held: &Held, key: &str, next: &Next) -> Result<StepResult> {
+        let Some((piece, lines)) = self.read(key, next, Length::Whole, MAX_CHUNK_TOKENS)? else {
+            return Ok(StepResult::Idle);
         };
         let messages = piece.to - piece.from;
         let words = || {
@@ -297,7 +293,7 @@ impl<'a> Scribe<'a> {
         };
         let seen = held.look()?;
         held.apply(&seen, Cause::Consolidation, change, &mut self.advance())?;
-        Ok(Step::Made(Made {
+        Ok(StepResult::Consolidated(ConsolidatedChunk {
             messages,
             raw: true,
             bytes: (seen.len(), seen.len()),
@@ -406,100 +402,4 @@ pub(crate) fn quiet_report(ctx: &Context, level: Level) -> Report {
         Progress::new(ctx.terminal, level),
         stamp,
     )
-}
-
-/// A conversation that becomes memory once a turn's answer is out.
-pub(crate) struct DeferredConsolidation {
-    pub(crate) key: String,
-    /// `None` for the configured one.
-    pub(crate) model: Option<String>,
-    pub(crate) offline: bool,
-    pub(crate) no_stream: bool,
-    /// Tokens that the model of the turn takes in and gives out: it decides what is due.
-    pub(crate) context: Option<u32>,
-    /// What it may cost: US dollars, and tokens.
-    pub(crate) max_cost: Option<f64>,
-    pub(crate) max_tokens: Option<u64>,
-}
-
-impl DeferredConsolidation {
-    /// The arguments with which a process of its own does this.
-    pub(crate) fn arguments(&self, ctx: &Context) -> Vec<OsString> {
-        let mut arguments: Vec<OsString> = ["memory", "consolidate", "--detached"]
-            .map(OsString::from)
-            .into();
-        let mut add = |flag: &str, value: &std::ffi::OsStr| {
-            let mut argument = OsString::from(flag);
-            argument.push(value);
-            arguments.push(argument);
-        };
-        add("--session=", self.key.as_ref());
-        if let Some(model) = &self.model {
-            add("--model=", model.as_ref());
-        }
-        let limits = [
-            ("--context=", self.context.map(|limit| limit.to_string())),
-            ("--max-cost=", self.max_cost.map(|limit| limit.to_string())),
-            (
-                "--max-total-tokens=",
-                self.max_tokens.map(|limit| limit.to_string()),
-            ),
-        ];
-        for (flag, limit) in limits {
-            limit.iter().for_each(|limit| add(flag, limit.as_ref()));
-        }
-        if let Some(config) = &ctx.config {
-            add("--config=", config.as_os_str());
-        }
-        if let Some(workspace) = &ctx.workspace {
-            add("--workspace=", workspace.as_os_str());
-        }
-        arguments.extend(self.offline.then(|| "--offline".into()));
-        arguments.extend(self.no_stream.then(|| "--no-stream".into()));
-        arguments
-    }
-
-    /// Make memory of one piece. What goes wrong is written down; a memory that another run is changing is no trouble,
-    /// since it is due again the next time.
-    ///
-    /// # Errors
-    /// As it was written down.
-    pub(crate) fn make(&self, ctx: &Context, wait: Duration, level: Level) -> Result<()> {
-        let made = self.try_make(ctx, wait, level);
-        if let Err(error) = &made
-            && !error.is::<Stop>()
-            && let Ok(memory) = open_memory(ctx)
-        {
-            // Where this cannot be written either, nobody is left to tell.
-            drop(memory.note_trouble(&format!("{}: {error:#}", self.key)));
-        }
-        made
-    }
-
-    fn try_make(&self, ctx: &Context, wait: Duration, level: Level) -> Result<()> {
-        let asking = TurnOptions {
-            offline: self.offline,
-            no_stream: self.no_stream,
-            max_cost: self.max_cost,
-            max_total_tokens: self.max_tokens,
-            ..TurnOptions::default()
-        };
-        let scribe = Scribe::new(ctx, self.model.as_deref(), asking, self.context)?;
-        let mut advance = scribe.advance();
-        let held = match scribe.memory.hold(wait, &mut || {}, &mut advance) {
-            Err(error) if exit_of(&error) == Exit::TryAgain => return Ok(()),
-            held => held?,
-        };
-        let mut report = quiet_report(ctx, level);
-        match scribe.step(&held, &self.key, false, &mut Spent::default(), &mut report)? {
-            Step::Failed(words) => Err(fail(Exit::Failed, words)),
-            Step::Idle | Step::Made(_) => Ok(()),
-        }
-    }
-}
-
-/// The memory of the configured workspace.
-pub(crate) fn open_memory(ctx: &Context) -> Result<Memory> {
-    let settings = ctx.settings()?;
-    Ok(Memory::new(&settings.workspace, &ctx.clock))
 }

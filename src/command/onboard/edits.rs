@@ -1,0 +1,117 @@
+//! Changes of the config that onboarding makes.
+
+use crate::cli::onboard::Directory;
+use crate::error::{Exit, fail_hint};
+use crate::provider::registry::{Entry, TABLE};
+use crate::settings::Config;
+use crate::settings::keys::{KEYS, Stage, camel_case, snake_case};
+use anyhow::Result;
+use serde_json::Value;
+
+/// A change of the config: a key, its value, and whether it replaces a value that is there.
+pub(super) struct Edit {
+    pub(super) path: String,
+    pub(super) value: Value,
+    pub(super) replaces: bool,
+}
+
+impl Edit {
+    pub(super) fn new(path: impl Into<String>, value: impl Into<Value>) -> Self {
+        Self {
+            path: path.into(),
+            value: value.into(),
+            replaces: true,
+        }
+    }
+}
+
+/// `config` with the edits made.
+pub(super) fn merged(config: &Config, edits: impl Iterator<Item = Edit>) -> Result<Config> {
+    let mut config = config.clone();
+    for Edit {
+        path,
+        value,
+        replaces,
+    } in edits
+    {
+        let present = config.get_path(&path);
+        if present.is_none() || replaces && present != Some(&value) {
+            let names: Vec<&str> = path.split('.').collect();
+            config.set(&names, &value)?;
+        }
+    }
+    Ok(config)
+}
+
+/// A provider's part of the config.
+pub(super) struct Block {
+    /// As values name it.
+    pub(super) name: String,
+    pub(super) entry: Option<&'static Entry>,
+}
+
+impl Block {
+    /// The block of a provider that the table has.
+    pub(super) fn from_entry(entry: &'static Entry) -> Self {
+        Self {
+            name: snake_case(entry.name),
+            entry: Some(entry),
+        }
+    }
+
+    /// The provider that was named. One that the table does not know needs an address, given now or before.
+    pub(super) fn named(name: &str, has_base: bool, config: &Config) -> Result<Self> {
+        let block = Self {
+            name: snake_case(name),
+            entry: entry(name),
+        };
+        let known = block.entry.is_some()
+            || name == "auto"
+            || has_base
+            || config.get_path(&block.key("apiBase")).is_some();
+        if !known {
+            let names: Vec<String> = TABLE.iter().map(|entry| snake_case(entry.name)).collect();
+            return Err(fail_hint(
+                Exit::Usage,
+                format!("there is no provider `{name}`"),
+                format!(
+                    "one of {}, or any name with `--api-base URL`",
+                    names.join(", ")
+                ),
+            ));
+        }
+        Ok(block)
+    }
+
+    /// The path of one of its keys.
+    pub(super) fn key(&self, key: &str) -> String {
+        format!("providers.{}.{key}", camel_case(&self.name))
+    }
+}
+
+pub(super) fn where_to_work(directory: Directory) -> Edit {
+    let word = match directory {
+        Directory::Cwd => "cwd",
+        Directory::Workspace => "workspace",
+    };
+    Edit::new("agents.defaults.directory", word)
+}
+
+fn entry(name: &str) -> Option<&'static Entry> {
+    TABLE
+        .iter()
+        .find(|entry| snake_case(entry.name) == snake_case(name))
+}
+
+/// The defaults that a config should spell out, where it does not.
+pub(super) fn defaults() -> impl Iterator<Item = Edit> {
+    let rows = KEYS
+        .iter()
+        .filter(|key| key.stage == Stage::Written && !key.path.contains('*'));
+    rows.map(|key| Edit {
+        path: key.path.into(),
+        value: key.default_value(),
+        replaces: false,
+    })
+    .filter(|edit| !edit.value.is_null())
+}

@@ -1,0 +1,59 @@
+//! Questions to the user.
+
+use crate::error::{Exit, fail_hint};
+use crate::ops::context::Context;
+use crate::sys::terminal::{Terminal, folded};
+use anyhow::Result;
+
+/// The user left: end of input.
+#[derive(Debug, thiserror::Error)]
+#[error("left")]
+pub(super) struct Left;
+
+/// The error of a command that the user left.
+pub(super) fn to_error(error: anyhow::Error) -> anyhow::Error {
+    match error.is::<Left>() {
+        true => fail_hint(
+            Exit::NoInput,
+            "nothing was written",
+            "`nanobot onboard` again; its flags ask nothing",
+        ),
+        false => error,
+    }
+}
+
+/// What is typed in answer to `words`; `default` for nothing.
+pub(super) fn question(terminal: Terminal, words: &str, default: &str) -> Result<String> {
+    let words = match default {
+        "" => format!("{words}: "),
+        default => format!("{words} [{default}]: "),
+    };
+    loop {
+        let answer = terminal.ask(&words)?.ok_or(Left)?;
+        match answer.trim() {
+            "" => return Ok(default.to_owned()),
+            text if text.chars().any(char::is_control) => {
+                terminal.complain("That has keys in it that are no letters.");
+            }
+            text => return Ok(text.to_owned()),
+        }
+    }
+}
+
+/// Yes or no; what is neither is asked again.
+///
+/// # Errors
+/// [`Left`], or a signal.
+pub(super) fn confirm(ctx: &Context, words: &str, default: bool) -> Result<bool> {
+    let choice = if default { "Y/n" } else { "y/N" };
+    let words = folded(&format!("{words} [{choice}] "), ctx.terminal.breadth(), 0);
+    loop {
+        let answer = ctx.terminal.ask(&words)?.ok_or(Left)?;
+        match answer.trim().to_lowercase().as_str() {
+            "" => return Ok(default),
+            "y" | "yes" => return Ok(true),
+            "n" | "no" => return Ok(false),
+            _ => {}
+        }
+    }
+}

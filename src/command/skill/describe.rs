@@ -1,0 +1,84 @@
+//! Parts of the descriptions that several `skill` commands print.
+
+use crate::message::token_estimate;
+use crate::ops::context::Context;
+use crate::report::columns::hanging_indent;
+use crate::skill::folder::{Entry, Kind};
+use crate::skill::{Skill, Source};
+use crate::sys::store::size_in_words;
+use crate::sys::terminal::harmless;
+
+/// The origin of a skill, for people.
+pub(super) fn origin(ctx: &Context, source: &Source) -> String {
+    match source {
+        Source::Workspace => "workspace".into(),
+        Source::BuiltIn => "built-in".into(),
+        Source::Directory(dir) => ctx.paths.display(dir),
+    }
+}
+
+/// The origin of a skill, for programs: a word or a path.
+pub(super) fn origin_json(source: &Source) -> String {
+    match source {
+        Source::Workspace => "workspace".into(),
+        Source::BuiltIn => "built-in".into(),
+        Source::Directory(dir) => dir.display().to_string(),
+    }
+}
+
+/// Tokens of a skill's text: what it costs once a model has read it, or always where it is always on.
+pub(super) fn tokens(skill: &Skill) -> u64 {
+    token_estimate::of_text(&skill.body)
+}
+
+/// The state of a skill in force, for people.
+pub(super) fn state(skill: &Skill) -> String {
+    let odd = match skill.warnings.len() {
+        0 => String::new(),
+        _ => "; odd (skill check)".to_owned(),
+    };
+    let state = match (&skill.missing[..], skill.is_offered) {
+        ([], true) if skill.always => "always on".to_owned(),
+        ([], true) => "available".into(),
+        ([], false) => "not offered to the model, as it says".into(),
+        (missing, _) => format!("lacks {}", missing.join(", ")),
+    };
+    state + &odd
+}
+
+/// A labelled row for each text that is not empty.
+pub(super) fn rows_of(rows: &[(&str, String)], width: Option<usize>) -> String {
+    let rows = rows.iter().filter(|(_, words)| !words.trim().is_empty());
+    let row = |(name, words): &(&str, String)| {
+        let lines = words.lines().enumerate().map(|(number, line)| {
+            let name = if number == 0 { name } else { "" };
+            hanging_indent(&format!("{name:9} "), &harmless(line), width) + "\n"
+        });
+        lines.collect::<String>()
+    };
+    rows.map(row).collect()
+}
+
+/// A file, folder or link on a line.
+pub(super) fn entry_line(entry: &Entry) -> String {
+    let path = entry.path.display();
+    match &entry.kind {
+        Kind::Folder => format!("{path}/"),
+        Kind::File {
+            size,
+            is_executable,
+        } => {
+            let mark = if *is_executable { ", can be run" } else { "" };
+            format!("{path} ({}{mark})", size_in_words(*size))
+        }
+        Kind::Link { target, trouble } => {
+            let trouble = trouble.map(|trouble| format!(", which {trouble}"));
+            format!(
+                "{path} -> {}{}",
+                target.display(),
+                trouble.unwrap_or_default()
+            )
+        }
+        Kind::Other(what) => format!("{path} ({what})"),
+    }
+}

@@ -1,0 +1,318 @@
+//! A skill that may be installed: read in full, checked, and described.
+
+use super::describe::{entry_line, rows_of, tokens};
+use super::lookup::built_in_entries;
+use crate::error::{Exit, fail, fail_hint};
+use crate::ops::context::Context;
+use crate::policy::seen::addresses::linked_hosts;
+use crate::skill::folder::{Entry, Folder, Kind};
+use crate::skill::install::Piece;
+use crate::skill::{BuiltIn, Requirements, Skill, TEXT_LIMIT, hidden_in, is_fit, is_name, parse};
+use crate::sys::store::{read_at_most, size_in_words};
+use crate::sys::terminal::harmless;
+use anyhow::{Context as _, Result};
+use std::collections::BTreeSet;
+use std::path::Path;
+
+/// Addresses shown at most.
+const MAX_ADDRESSES: usize = 20;
+
+/// A skill with all its files, before it is installed.
+pub(super) struct SkillPackage {
+    pub(super) skill: Skill,
+    /// The name of the folder that it is in.
+    pub(super) folder: String,
+    pub(super) pieces: Vec<Piece>,
+    left_out: Vec<String>,
+    /// What is odd beside what its SKILL.md says.
+    pub(super) odd: Vec<String>,
+    /// Why it cannot be taken over.
+    pub(super) troubles: Vec<String>,
+}
+
+impl SkillPackage {
+    /// What is at `path`: a folder, or a SKILL.md alone.
+    ///
+    /// # Errors
+    /// There is nothing, or no SKILL.md, or it cannot be read.
+    pub(super) fn read(ctx: &Context, path: &Path) -> Result<Self> {
+        let shown = path.display();
+        let about = std::fs::metadata(path).map_err(|error| match error.kind() {
+            std::io::ErrorKind::NotFound => fail_hint(
+                Exit::NoInput,
+                format!("there is no `{shown}`"),
+                "a folder with a SKILL.md, a SKILL.md, or the name of a built-in skill; nothing is fetched",
+            ),
+            _ => anyhow::Error::new(error).context(format!("look at `{shown}`")),
+        })?;
+        let real = std::fs::canonicalize(path).with_context(|| format!("look at `{shown}`"))?;
+        let name_of = |path: &Path| {
+            let name = path.file_name().unwrap_or_default();
+            name.to_string_lossy().into_owned()
+        };
+        if about.is_file() {
+            let bytes = read_at_most(path, TEXT_LIMIT)?.unwrap_or_default();
+            let entry = Entry {
+                path: "SKILL.md".into(),
+                kind: Kind::File {
+                    size: bytes.len() as u64,
+                    is_executable: false,
+                },
+            };
+            let folder = real.parent().map(name_of).unwrap_or_default();
+            return Self::new(ctx, &folder, vec![(entry, bytes)], Vec::new(), Vec::new());
+        }
+        if !about.is_dir() {
+            return Err(fail(
+                Exit::BadInput,
+                format!("`{shown}` is neither a folder nor a file"),
+            ));
+        }
+        let folder = Folder::look(path)?;
+        let mut troubles = folder.troubles();
+        let bytes = match troubles.is_empty() {
+            true => folder.read()?,
+            // What is refused anyway is not read, but for what is shown of it.
+            false => folder
+                .entries
+                .iter()
+                .map(|entry| text_of(path, entry))
+                .collect(),
+        };
+        let Folder {
+            entries, left_out, ..
+        } = folder;
+        let text = entries
+            .iter()
+            .find(|entry| entry.path == Path::new("SKILL.md"));
+        match text.map(|entry| &entry.kind) {
+            Some(Kind::File { size, .. }) if *size > TEXT_LIMIT => {
+                troubles.push("its SKILL.md has more than 1 MiB".into());
+            }
+            Some(Kind::File { .. }) => {}
+            _ => {
+                return Err(fail(
+                    Exit::BadInput,
+                    format!("`{shown}` has no SKILL.md that is a file"),
+                ));
+            }
+        }
+        let pieces = entries.into_iter().zip(bytes).collect();
+        Self::new(ctx, &name_of(&real), pieces, left_out, troubles)
+    }
+
+    /// A skill that comes with the program, as its files.
+    pub(super) fn from_built_in(ctx: &Context, built_in: &BuiltIn) -> Result<Self> {
+        let bytes = built_in
+            .files
+            .iter()
+            .map(|(_, text)| text.as_bytes().to_vec());
+        let pieces = built_in_entries(built_in).into_iter().zip(bytes).collect();
+        Self::new(ctx, built_in.name, pieces, Vec::new(), Vec::new())
+    }
+
+    fn new(
+        ctx: &Context,
+        folder: &str,
+        pieces: Vec<Piece>,
+        left_out: Vec<String>,
+        troubles: Vec<String>,
+    ) -> Result<Self> {
+        let text = pieces
+            .iter()
+            .find(|(entry, _)| entry.path == Path::new("SKILL.md"));
+        let text = String::from_utf8_lossy(text.map_or(&[][..], |(_, bytes)| bytes));
+        let requirements = Requirements::new(&ctx.env);
+        // The name in the head is the author's; a folder's may be what a download made of it.
+        let said = parse(folder, &text, &requirements).says.name;
+        let name = said
+            .filter(|name| is_name(name))
+            .unwrap_or_else(|| folder.to_owned());
+        if !is_fit(&name) {
+            let cause = format!("`{}` cannot be the name of a skill", harmless(&name));
+            return Err(fail_hint(
+                Exit::BadInput,
+                cause,
+                "`name: …` in its head, in lower-case letters, digits and hyphens",
+            ));
+        }
+        let mut odd = Vec::new();
+        for (entry, bytes) in &pieces {
+            let hidden = std::str::from_utf8(bytes).map_or(0, hidden_in)
+                + hidden_in(&entry.path.display().to_string());
+            if hidden > 0 && entry.path != Path::new("SKILL.md") {
+                odd.push(format!(
+                    "`{}` has characters that nobody sees: {hidden}",
+                    entry.path.display()
+                ));
+            }
+        }
+        Ok(Self {
+            skill: parse(&name, &text, &requirements),
+            folder: folder.to_owned(),
+            pieces,
+            left_out,
+            odd,
+            troubles,
+        })
+    }
+
+    /// What it contains, in rows.
+    pub(super) fn describe(&self, ctx: &Context, place: &str, hides: &str) -> String {
+        let skill = &self.skill;
+        let files: Vec<&Entry> = self.pieces.iter().map(|(entry, _)| entry).collect();
+        let is_file = |entry: &&Entry| matches!(entry.kind, Kind::File { .. });
+        let (count, size) = (
+            files.iter().copied().filter(|entry| is_file(entry)).count(),
+            self.pieces
+                .iter()
+                .map(|(_, bytes)| bytes.len() as u64)
+                .sum::<u64>(),
+        );
+        let shown = files.iter().filter(|entry| entry.kind != Kind::Folder);
+        let lines = shown.map(|entry| entry_line(entry)).chain(
+            self.left_out
+                .iter()
+                .map(|what| format!("not taken: {what}")),
+        );
+        let lines: Vec<String> = std::iter::once(format!("{count}, {}", size_in_words(size)))
+            .chain(lines)
+            .collect();
+        let always = match skill.always {
+            true => "its text is part of every request: it is always on",
+            false => "",
+        };
+        let mut tools = skill.says.allowed_tools.join(" ");
+        if !tools.is_empty() {
+            tools.push_str(" (grants nothing)");
+        }
+        let odd: Vec<String> = skill.warnings.iter().chain(&self.odd).cloned().collect();
+        let rows = [
+            ("name", skill.name.clone()),
+            ("about", skill.description.clone()),
+            ("into", place.to_owned()),
+            ("hides", hides.to_owned()),
+            ("tokens", tokens(skill).to_string()),
+            ("always", always.to_owned()),
+            (
+                "needs",
+                skill.needs.words(&Requirements::new(&ctx.env)).join(", "),
+            ),
+            ("license", skill.says.license.clone().unwrap_or_default()),
+            ("tools", tools),
+            ("files", lines.join("\n")),
+            ("scripts", self.scripts().join("\n")),
+            ("addresses", self.addresses().join("\n")),
+            ("reaches", reached(skill)),
+            ("odd", odd.join("\n")),
+        ];
+        rows_of(&rows, ctx.terminal.width())
+    }
+
+    /// What can be run, or looks like it.
+    fn scripts(&self) -> Vec<String> {
+        let script = |(entry, bytes): &Piece| {
+            let Kind::File { is_executable, .. } = entry.kind else {
+                return None;
+            };
+            let first = bytes
+                .split(|byte| *byte == b'\n')
+                .next()
+                .unwrap_or_default();
+            let with = first.strip_prefix(b"#!").map(String::from_utf8_lossy);
+            let end = entry
+                .path
+                .extension()
+                .and_then(|end| end.to_str())
+                .unwrap_or_default();
+            let is_script = [
+                "sh", "bash", "zsh", "py", "js", "mjs", "ts", "rb", "pl", "php", "ps1", "bat",
+            ]
+            .contains(&end);
+            let is_binary = bytes.starts_with(b"\x7fELF")
+                || std::str::from_utf8(bytes).is_err() && is_executable;
+            let path = entry.path.display();
+            match with {
+                Some(with) => Some(format!("{path}, run by {}", with.trim())),
+                None if is_binary => Some(format!("{path}, a program that nobody can read")),
+                None => (is_script || is_executable).then(|| path.to_string()),
+            }
+        };
+        self.pieces.iter().filter_map(script).collect()
+    }
+
+    /// The addresses that stand in its texts.
+    fn addresses(&self) -> Vec<String> {
+        let texts = self
+            .pieces
+            .iter()
+            .filter_map(|(_, bytes)| std::str::from_utf8(bytes).ok());
+        let all: BTreeSet<&str> = texts.flat_map(addresses).collect();
+        let mut shown: Vec<String> = all
+            .iter()
+            .take(MAX_ADDRESSES)
+            .map(|&address| address.to_owned())
+            .collect();
+        if all.len() > MAX_ADDRESSES {
+            shown.push(format!("and {} more", all.len() - MAX_ADDRESSES));
+        }
+        shown
+    }
+}
+
+/// The hosts that `skill` makes free for the web tools, all of them, as whoever installs it should know.
+pub(super) fn reached(skill: &Skill) -> String {
+    let hosts: BTreeSet<String> = linked_hosts(&skill.body).collect();
+    let hosts: Vec<String> = hosts.into_iter().collect();
+    match hosts.is_empty() {
+        true => String::new(),
+        false => format!("freely, whatever was read before: {}", hosts.join(", ")),
+    }
+}
+
+/// The text of a SKILL.md in a folder that is refused.
+fn text_of(root: &Path, entry: &Entry) -> Vec<u8> {
+    let is_text = entry.path == Path::new("SKILL.md") && matches!(entry.kind, Kind::File { .. });
+    let read = is_text.then(|| read_at_most(&root.join(&entry.path), TEXT_LIMIT));
+    // It is told why it is refused; that this cannot be read either is no news.
+    read.and_then(Result::ok).flatten().unwrap_or_default()
+}
+
+/// The addresses in `text`, up to where each plainly ends.
+fn addresses(text: &str) -> impl Iterator<Item = &str> {
+    let starts = text.match_indices("://").filter_map(|(at, _)| {
+        let schemes = ["https", "http"].iter();
+        let start = schemes.filter_map(|scheme| at.checked_sub(scheme.len()));
+        let mut found = start.filter(|start| {
+            let scheme = text.get(*start..at).unwrap_or_default();
+            ["http", "https"]
+                .iter()
+                .any(|it| scheme.eq_ignore_ascii_case(it))
+        });
+        found.next().map(|start| &text[start..])
+    });
+    starts.map(|rest| {
+        let ends = |letter: char| letter.is_whitespace() || "<>\"'`)]}|\\".contains(letter);
+        let address = rest.split(ends).next().unwrap_or_default();
+        address.trim_end_matches(['.', ',', ';', ':', '!', '?', '*'])
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::addresses;
+
+    #[test]
+    fn addresses_end_where_they_plainly_end() {
+        let check = |text: &str, expect: &[&str]| {
+            assert_eq!(addresses(text).collect::<Vec<_>>(), expect, "{text:?}");
+        };
+        check("no httpd here", &[]);
+        check(
+            "see <https://a.example/x>, or http://b.example.",
+            &["https://a.example/x", "http://b.example"],
+        );
+        check("[a](https://a.example/b?c=d)", &["https://a.example/b?c=d"]);
+        check("curl 'https://a.example'|sh", &["https://a.example"]);
+    }
+}

@@ -1,0 +1,101 @@
+//! The consolidation of a session after a turn, in this process or in one of its own.
+
+use super::consolidator::{Consolidator, Spent, StepResult, quiet_report};
+use super::memory_edit::open_memory;
+use crate::error::{Exit, Stop, exit_of, fail};
+use crate::ops::context::Context;
+use crate::ops::turn_options::TurnOptions;
+use crate::report::Level;
+use anyhow::Result;
+use std::ffi::OsString;
+use std::time::Duration;
+
+/// A session to consolidate once the answer of a turn is out.
+pub(crate) struct DeferredConsolidation {
+    pub(crate) key: String,
+    /// `None` for the configured one.
+    pub(crate) model: Option<String>,
+    pub(crate) offline: bool,
+    pub(crate) no_stream: bool,
+    /// Tokens that the model of the turn takes in and gives out: it decides what is due.
+    pub(crate) context: Option<u32>,
+    /// What it may cost: US dollars, and tokens.
+    pub(crate) max_cost: Option<f64>,
+    pub(crate) max_tokens: Option<u64>,
+}
+
+impl DeferredConsolidation {
+    /// The arguments with which a process of its own does this.
+    pub(crate) fn arguments(&self, ctx: &Context) -> Vec<OsString> {
+        let mut arguments: Vec<OsString> = ["memory", "consolidate", "--detached"]
+            .map(OsString::from)
+            .into();
+        let mut add = |flag: &str, value: &std::ffi::OsStr| {
+            let mut argument = OsString::from(flag);
+            argument.push(value);
+            arguments.push(argument);
+        };
+        add("--session=", self.key.as_ref());
+        if let Some(model) = &self.model {
+            add("--model=", model.as_ref());
+        }
+        let limits = [
+            ("--context=", self.context.map(|limit| limit.to_string())),
+            ("--max-cost=", self.max_cost.map(|limit| limit.to_string())),
+            (
+                "--max-total-tokens=",
+                self.max_tokens.map(|limit| limit.to_string()),
+            ),
+        ];
+        for (flag, limit) in limits {
+            limit.iter().for_each(|limit| add(flag, limit.as_ref()));
+        }
+        if let Some(config) = &ctx.config {
+            add("--config=", config.as_os_str());
+        }
+        if let Some(workspace) = &ctx.workspace {
+            add("--workspace=", workspace.as_os_str());
+        }
+        arguments.extend(self.offline.then(|| "--offline".into()));
+        arguments.extend(self.no_stream.then(|| "--no-stream".into()));
+        arguments
+    }
+
+    /// Make memory of one piece. What goes wrong is written down; a memory that another run is changing is no trouble,
+    /// since it is due again the next time.
+    ///
+    /// # Errors
+    /// As it was written down.
+    pub(crate) fn run(&self, ctx: &Context, wait: Duration, level: Level) -> Result<()> {
+        let done = self.try_run(ctx, wait, level);
+        if let Err(error) = &done
+            && !error.is::<Stop>()
+            && let Ok(memory) = open_memory(ctx)
+        {
+            // Where this cannot be written either, nobody is left to tell.
+            drop(memory.note_trouble(&format!("{}: {error:#}", self.key)));
+        }
+        done
+    }
+
+    fn try_run(&self, ctx: &Context, wait: Duration, level: Level) -> Result<()> {
+        let asking = TurnOptions {
+            offline: self.offline,
+            no_stream: self.no_stream,
+            max_cost: self.max_cost,
+            max_total_tokens: self.max_tokens,
+            ..TurnOptions::default()
+        };
+        let consolidator = Consolidator::new(ctx, self.model.as_deref(), asking, self.context)?;
+        let mut advance = consolidator.advance();
+        let held = match consolidator.memory.hold(wait, &mut || {}, &mut advance) {
+            Err(error) if exit_of(&error) == Exit::TryAgain => return Ok(()),
+            held => held?,
+        };
+        let mut report = quiet_report(ctx, level);
+        match consolidator.step(&held, &self.key, false, &mut Spent::default(), &mut report)? {
+            StepResult::Failed(words) => Err(fail(Exit::Failed, words)),
+            StepResult::Idle | StepResult::Consolidated(_) => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Changes of the memory by the user: an edited text, or an earlier version.
+
+use crate::error::{Exit, fail_hint};
+use crate::memory::{Cause, Change, Done, Held, Memory, Version};
+use crate::ops::context::Context;
+use crate::session::{self, consolidation};
+use anyhow::Result;
+use std::time::Duration;
+
+/// How long an edit waits for the lock. A consolidation holds it while it asks a model.
+pub(crate) const LOCK_TIMEOUT: Duration = Duration::from_secs(600);
+
+/// The result of [`undo`], with the number of the version.
+pub(crate) enum UndoResult {
+    Restored(u64),
+    /// The memory already had the text of that version.
+    Unchanged(u64),
+}
+
+/// The memory of the configured workspace.
+pub(crate) fn open_memory(ctx: &Context) -> Result<Memory> {
+    let settings = ctx.settings()?;
+    Ok(Memory::new(&settings.workspace, &ctx.clock))
+}
+
+/// Locks the memory, and finishes an interrupted consolidation.
+pub(crate) fn lock(
+    ctx: &Context,
+    memory: &Memory,
+    place: &session::Place,
+    wait: Duration,
+) -> Result<Held> {
+    let mut advance = |key: &str, from, to| consolidation::advance(place, key, from, to).map(drop);
+    let mut busy = || ctx.notice("waiting for another run that is changing the memory");
+    memory.hold(wait, &mut busy, &mut advance)
+}
+
+/// The text of a version.
+///
+/// # Errors
+/// Status 66 where there is no such version.
+pub(crate) fn version_text(memory: &Memory, id: u64) -> Result<Vec<u8>> {
+    let known = memory.versions()?.iter().any(|version| version.id == id);
+    let text = if known { memory.version(id)? } else { None };
+    text.ok_or_else(|| {
+        fail_hint(
+            Exit::NoInput,
+            format!("there is no version {id} of the memory"),
+            "nanobot memory log",
+        )
+    })
+}
+
+/// The version before the last change: the last one if the memory was edited since, else the one before that.
+pub(crate) fn last_change(memory: &Memory, now: &[u8]) -> Result<Option<u64>> {
+    let versions = memory.versions()?;
+    let mut in_force = versions
+        .iter()
+        .rev()
+        .filter(|version| version.aside.is_none());
+    let Some(last) = in_force.next() else {
+        return Ok(None);
+    };
+    let is_known = memory.version(last.id)?.as_deref() == Some(now);
+    Ok(if is_known {
+        in_force.next()
+    } else {
+        Some(last)
+    }
+    .map(|version| version.id))
+}
+
+/// Restores version `id`, or the one before the current one.
+pub(crate) fn undo(ctx: &Context, memory: &Memory, id: Option<u64>) -> Result<UndoResult> {
+    let place = ctx.session_place(&ctx.settings()?)?;
+    let held = lock(ctx, memory, &place, LOCK_TIMEOUT)?;
+    let seen = held.look()?;
+    let id = match id {
+        Some(id) => id,
+        None => held.previous()?.map(|version| version.id).ok_or_else(|| {
+            fail_hint(
+                Exit::NoInput,
+                "there is no version of the memory before this one",
+                "nanobot memory log",
+            )
+        })?,
+    };
+    let versions = memory.versions()?;
+    let found = versions.iter().find(|version| version.id == id);
+    // An undo stands for the version that it brought back.
+    let of = found.map_or(id, Version::position);
+    let text = version_text(memory, id)?;
+    if text == seen {
+        return Ok(UndoResult::Unchanged(of));
+    }
+    require_applied(
+        memory,
+        replace(&held, (&seen, text), Cause::Undo, Some(of))?,
+    )?;
+    Ok(UndoResult::Restored(of))
+}
+
+/// Replaces the text of the memory, unless it is no longer `seen`.
+pub(crate) fn replace(
+    held: &Held,
+    (seen, text): (&[u8], Vec<u8>),
+    cause: Cause,
+    of: Option<u64>,
+) -> Result<Done> {
+    let change = Change {
+        memory: Some(text),
+        of,
+        ..Change::default()
+    };
+    held.apply(seen, cause, change, &mut |_, _, _| Ok(()))
+}
+
+/// Checks that the text is now the memory.
+///
+/// # Errors
+/// The memory was changed in between, and the text is kept as a version aside.
+pub(crate) fn require_applied(memory: &Memory, done: Done) -> Result<()> {
+    if done == Done::All {
+        return Ok(());
+    }
+    let id = memory.versions()?.last().map_or(0, |version| version.id);
+    Err(fail_hint(
+        Exit::TryAgain,
+        format!("the memory was changed meanwhile; your text is version {id}"),
+        format!("nanobot memory diff {id}"),
+    ))
+}

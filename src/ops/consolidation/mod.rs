@@ -1,0 +1,6 @@
+//! Consolidation: old messages of sessions become long-term memory.
+
+pub(crate) mod consolidator;
+pub(crate) mod deferred;
+pub(crate) mod drain;
+pub(crate) mod memory_edit;

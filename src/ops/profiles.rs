@@ -1,0 +1,83 @@
+//! Finds profiles: the built-in ones and the user's own.
+
+use crate::error::{Exit, fail, fail_hint};
+use crate::ops::context::Context;
+use crate::policy::profile::{self, Profile};
+use crate::skill;
+use crate::sys::input;
+use anyhow::Result;
+
+/// The longest profile that is read.
+const PROFILE_LIMIT_BYTES: usize = 1 << 20;
+
+/// The profiles that a run can have: those built in, and the user's own.
+pub(crate) fn names(ctx: &Context) -> Vec<String> {
+    let files = std::fs::read_dir(ctx.paths.profiles()).into_iter();
+    let files = files.flatten().flatten().map(|file| file.file_name());
+    let own = files.filter_map(|file| Some(file.to_str()?.strip_suffix(".md")?.to_owned()));
+    let mut own: Vec<String> = own.collect();
+    own.sort();
+    let for_runs = profile::BUILT_IN.iter().filter(|(name, _)| {
+        Profile::built_in(name).is_some_and(|profile| profile.kind != profile::Kind::Subagent)
+    });
+    let built_in = for_runs.map(|(name, _)| (*name).to_owned());
+    built_in.chain(own).collect()
+}
+
+/// The profile of that name, built in or the user's own.
+pub(crate) fn find(ctx: &Context, name: &str) -> Result<Option<Profile>> {
+    if let Some(profile) = Profile::built_in(name) {
+        let own = ctx.paths.profiles().join(format!("{name}.md"));
+        return match own.exists() {
+            true => Err(fail_hint(
+                Exit::Config,
+                format!(
+                    "`{}` has the name of a built-in profile, and is not used",
+                    own.display()
+                ),
+                "another name for it; with `extends` in its head it begins as the built-in one",
+            )),
+            false => Ok(Some(profile)),
+        };
+    }
+    let is_plain = |letter: char| letter.is_alphanumeric() || "_-.".contains(letter);
+    if name.starts_with('.') || !name.chars().all(is_plain) {
+        return Ok(None);
+    }
+    let path = ctx.paths.profiles().join(format!("{name}.md"));
+    if !path.is_file() {
+        return Ok(None);
+    }
+    let shown = path.display().to_string();
+    let bytes = input::read_file(&path, &shown, PROFILE_LIMIT_BYTES)?;
+    let unusable = |words: String| {
+        fail(
+            Exit::Config,
+            format!("the profile `{shown}` cannot be used: {words}"),
+        )
+    };
+    let text = String::from_utf8(bytes).map_err(|_| unusable("it is not UTF-8".into()))?;
+    let (head, body) = skill::strict_head_and_body(&text).map_err(unusable)?;
+    Profile::parse(name, &head, &body)
+        .map(Some)
+        .map_err(unusable)
+}
+
+/// The names of the user's own profiles.
+pub(crate) fn own(ctx: &Context) -> Vec<String> {
+    let Ok(entries) = std::fs::read_dir(ctx.paths.profiles()) else {
+        return Vec::new();
+    };
+    let names = entries.flatten().filter_map(|entry| {
+        let name = entry.file_name().into_string().ok()?;
+        Some(name.strip_suffix(".md")?.to_owned())
+    });
+    let is_own = |name: &String| {
+        profile::BUILT_IN
+            .iter()
+            .all(|(built_in, _)| built_in != name)
+    };
+    let mut names: Vec<String> = names.filter(is_own).collect();
+    names.sort();
+    names
+}

@@ -1,0 +1,443 @@
+//! Completions and hints of the line editor: slash commands with their arguments, and files after `@`.
+//!
+//! Names that change, such as those of sessions, are read when Tab is pressed. Hints do not read them, since they are
+//! computed at each key.
+
+use super::commands::{ArgKind, COMMANDS, Command};
+use crate::ops::context::Context;
+use crate::ops::turn_options::TurnOptions;
+use crate::ops::{profiles, skills};
+use crate::policy::profile;
+use crate::provider::registry::facts::MODELS;
+use crate::session;
+use crate::settings::Config;
+use crate::skill::Skill;
+use crate::sys::editor::{Candidate, CompletionSource, Editor};
+use anyhow::Result;
+use std::path::{Path, PathBuf};
+
+/// Creates the line editor of a conversation with its completions.
+pub(super) fn editor(ctx: &Context, arguments: &TurnOptions) -> Result<Editor> {
+    let directory = turn_directory(arguments);
+    let (sessions, models, profiles, skill_context) =
+        (ctx.clone(), ctx.clone(), ctx.clone(), ctx.clone());
+    let flags = arguments.clone();
+    let live = Completer {
+        sessions: Box::new(move || all_sessions(&sessions).unwrap_or_default()),
+        models: Box::new(move || all_models(&models)),
+        profiles: Box::new(move || all_profiles(&profiles)),
+        skills: Box::new(move || {
+            let found = skills::of_turn(&skill_context, &flags).unwrap_or_default();
+            let candidate = |skill: Skill| Candidate {
+                text: skill.name,
+                about: skill.description,
+            };
+            found.skills.into_iter().map(candidate).collect()
+        }),
+        directory,
+        home: ctx.paths.home.clone(),
+    };
+    Editor::new(&ctx.env, ctx.terminal, ctx.paths.history(), Box::new(live))
+}
+
+/// The directory that turns with these options work in.
+pub(super) fn turn_directory(options: &TurnOptions) -> PathBuf {
+    let here = || std::env::current_dir().unwrap_or_default();
+    options.grants.directory.clone().unwrap_or_else(here)
+}
+
+fn all_sessions(ctx: &Context) -> Result<Vec<Candidate>> {
+    let settings = ctx.settings()?;
+    let place = ctx.session_place(&settings)?;
+    let found = session::list(&place)?.sessions;
+    let candidate = |summary: session::Summary| Candidate {
+        text: summary.key,
+        about: summary.first_words,
+    };
+    Ok(found.into_iter().map(candidate).collect())
+}
+
+fn all_models(ctx: &Context) -> Vec<Candidate> {
+    let config = Config::load(&ctx.paths.config).ok();
+    let presets = config
+        .as_ref()
+        .and_then(|config| config.get_path("modelPresets")?.as_object());
+    let names = presets
+        .into_iter()
+        .flat_map(|presets| presets.keys().cloned());
+    let presets = names.map(|name| Candidate {
+        text: name,
+        about: "a preset of the config".into(),
+    });
+    let known = MODELS.iter().map(|facts| Candidate {
+        text: facts.name.to_owned(),
+        about: facts.vendor.to_owned(),
+    });
+    presets.chain(known).collect()
+}
+
+/// The profiles of turns, built in or the user's own.
+pub(super) fn all_profiles(ctx: &Context) -> Vec<Candidate> {
+    let built_in = profile::BUILT_IN
+        .iter()
+        .filter(|(name, _)| *name != "explore");
+    let mut all: Vec<Candidate> = built_in
+        .map(|(name, about)| Candidate {
+            text: (*name).to_owned(),
+            about: (*about).to_owned(),
+        })
+        .collect();
+    for name in profiles::own(ctx) {
+        if let Ok(Some(profile)) = profiles::find(ctx, &name)
+            && profile.kind == profile::Kind::Agent
+        {
+            all.push(Candidate {
+                text: name,
+                about: profile.about,
+            });
+        }
+    }
+    all
+}
+
+/// Names of one kind.
+type Names = Box<dyn Fn() -> Vec<Candidate> + Send>;
+
+/// The names that can be completed, asked for when they are.
+struct Completer {
+    sessions: Names,
+    models: Names,
+    profiles: Names,
+    skills: Names,
+    /// Where files are.
+    directory: PathBuf,
+    /// What `~` is.
+    home: PathBuf,
+}
+
+impl CompletionSource for Completer {
+    fn complete(&self, line: &str, cursor: usize) -> (usize, Vec<Candidate>) {
+        let head = &line[..cursor];
+        match place(head) {
+            Place::Command => (0, commands(head)),
+            Place::Argument(takes, start) => (start, self.arguments(takes, &head[start..])),
+            Place::File(start) => (start, self.files(&head[start..])),
+            Place::Elsewhere => (cursor, Vec::new()),
+        }
+    }
+
+    fn hint(&self, line: &str, cursor: usize) -> Option<String> {
+        (cursor == line.len()).then(|| hint(line)).flatten()
+    }
+}
+
+impl Completer {
+    fn arguments(&self, takes: ArgKind, typed: &str) -> Vec<Candidate> {
+        let all = match takes {
+            ArgKind::Session => (self.sessions)(),
+            ArgKind::Model => (self.models)(),
+            ArgKind::Profile => (self.profiles)(),
+            ArgKind::Skill => (self.skills)(),
+            ArgKind::Path => return self.files(typed),
+            ArgKind::OneOf(words) => words.iter().map(|word| plain(*word)).collect(),
+            ArgKind::Nothing | ArgKind::Words(_) => Vec::new(),
+        };
+        all.into_iter()
+            .filter(|one| one.text.starts_with(typed))
+            .collect()
+    }
+
+    fn files(&self, typed: &str) -> Vec<Candidate> {
+        let (folder, _) = split(typed);
+        let folder = match folder.strip_prefix("~/") {
+            Some(rest) => self.home.join(rest),
+            None => self.directory.join(folder),
+        };
+        files(&entries(&folder), typed)
+    }
+}
+
+/// What stands where the cursor is.
+#[derive(Debug, PartialEq, Eq)]
+enum Place {
+    Command,
+    /// What a command takes, and where it begins.
+    Argument(ArgKind, usize),
+    /// The name of a file, and where it begins.
+    File(usize),
+    Elsewhere,
+}
+
+/// What the end of `head` is.
+fn place(head: &str) -> Place {
+    if head.starts_with('/') && !head.contains('\n') {
+        let Some(end) = head.find(' ') else {
+            return Place::Command;
+        };
+        let named = COMMANDS
+            .iter()
+            .find(|command| command.name == &head[1..end]);
+        let start = head.len() - head[end..].trim_start().len();
+        // A key, a model and a profile are one word each.
+        let is_open = !head[start..].contains(' ');
+        return match named.map(|command| command.takes) {
+            Some(takes @ ArgKind::Path) => Place::Argument(takes, start),
+            Some(ArgKind::Words(_)) => file(head),
+            Some(takes) if is_open => Place::Argument(takes, start),
+            _ => Place::Elsewhere,
+        };
+    }
+    file(head)
+}
+
+/// Where the name begins of a file after `@` that is not over at the end of `head`.
+fn file(head: &str) -> Place {
+    let begins = |at: &usize| {
+        let before = head[..*at].chars().next_back();
+        before.is_none_or(|letter| letter.is_whitespace() || "([{\"'".contains(letter))
+    };
+    let marks = head.rmatch_indices('@').map(|(at, _)| at).filter(begins);
+    for at in marks {
+        let name = &head[at + 1..];
+        let is_open = match name.strip_prefix('"') {
+            Some(quoted) => !quoted.contains(['"', '\n']),
+            None => !name.contains(char::is_whitespace),
+        };
+        if is_open {
+            return Place::File(at + 1);
+        }
+    }
+    Place::Elsewhere
+}
+
+/// The commands that go on from what is typed, its slash included.
+fn commands(typed: &str) -> Vec<Candidate> {
+    let fitting = COMMANDS
+        .iter()
+        .filter(|command| command.name.starts_with(&typed[1..]));
+    let candidate = |command: &Command| Candidate {
+        text: match command.takes {
+            ArgKind::Nothing => format!("/{}", command.name),
+            _ => format!("/{} ", command.name),
+        },
+        about: command.about.into(),
+    };
+    fitting.map(candidate).collect()
+}
+
+/// The rest of a command that can be no other, and what it takes.
+fn hint(line: &str) -> Option<String> {
+    let line = line.strip_prefix('/')?;
+    let (typed, after) = match line.split_once(' ') {
+        Some((typed, after)) => (typed, Some(after)),
+        None => (line, None),
+    };
+    if typed.is_empty() || after.is_some_and(|after| !after.is_empty()) {
+        return None;
+    }
+    let exact = COMMANDS.iter().find(|command| command.name == typed);
+    let mut fitting = COMMANDS
+        .iter()
+        .filter(|command| after.is_none() && command.name.starts_with(typed));
+    let only = fitting.next().filter(|_| fitting.next().is_none());
+    let command = exact.or(only)?;
+    let (rest, label) = (&command.name[typed.len()..], command.takes.words());
+    let gap = if label.is_empty() || after.is_some() {
+        ""
+    } else {
+        " "
+    };
+    Some(format!("{rest}{gap}{label}")).filter(|hint| !hint.is_empty())
+}
+
+fn plain(text: impl Into<String>) -> Candidate {
+    Candidate {
+        text: text.into(),
+        about: String::new(),
+    }
+}
+
+/// How many entries of a folder are looked at: a person waits.
+const MOST: usize = 20_000;
+
+/// The folder of what is typed so far, and the beginning of the name in it; without the quote before both.
+fn split(typed: &str) -> (&str, &str) {
+    let typed = typed.strip_prefix('"').unwrap_or(typed);
+    typed.split_at(typed.rfind('/').map_or(0, |at| at + 1))
+}
+
+/// The names in a folder, and whether each is a folder itself. One that cannot be read has none.
+fn entries(folder: &Path) -> Vec<(String, bool)> {
+    let Ok(listed) = std::fs::read_dir(folder) else {
+        return Vec::new();
+    };
+    let entry = |entry: std::fs::DirEntry| {
+        let name = entry.file_name().into_string().ok()?;
+        let is_folder = match entry.file_type() {
+            Ok(kind) if kind.is_symlink() => entry.path().is_dir(),
+            kind => kind.is_ok_and(|kind| kind.is_dir()),
+        };
+        Some((name, is_folder))
+    };
+    listed.flatten().take(MOST).filter_map(entry).collect()
+}
+
+/// The names that go on from what is typed: those with a dot before them where it was typed.
+fn files(entries: &[(String, bool)], typed: &str) -> Vec<Candidate> {
+    let (folder, begun) = split(typed);
+    let fits = |name: &str| {
+        name.starts_with(begun)
+            && (begun.starts_with('.') || !name.starts_with('.'))
+            && name != ".git"
+            // What cannot be quoted, and what could not be seen.
+            && !name.contains(|letter: char| letter == '"' || letter.is_control())
+    };
+    let mut fitting: Vec<&(String, bool)> = entries.iter().filter(|(name, _)| fits(name)).collect();
+    fitting.sort();
+    let candidate = |(name, is_folder): &(String, bool)| {
+        let slash = if *is_folder { "/" } else { "" };
+        let path = format!("{folder}{name}{slash}");
+        let quote = typed.starts_with('"') || path.contains(char::is_whitespace);
+        plain(match (quote, is_folder) {
+            (false, _) => path,
+            // Open, since it goes on.
+            (true, true) => format!("\"{path}"),
+            (true, false) => format!("\"{path}\""),
+        })
+    };
+    fitting.into_iter().map(candidate).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ArgKind, COMMANDS, Completer, Place, files, hint, place, plain};
+    use crate::sys::editor::CompletionSource;
+    use std::path::PathBuf;
+
+    fn live(directory: PathBuf) -> Completer {
+        let names = |names: &'static [&'static str]| -> super::Names {
+            Box::new(move || names.iter().map(|name| plain(*name)).collect())
+        };
+        Completer {
+            sessions: names(&["cli:direct", "cli:work", "pipe:1"]),
+            models: names(&["gpt-5", "claude-opus"]),
+            profiles: names(&["plan", "full"]),
+            skills: names(&["weather"]),
+            home: directory.clone(),
+            directory,
+        }
+    }
+
+    #[test]
+    fn a_place_is_found() {
+        let check = |head: &str, expect: Place| assert_eq!(place(head), expect, "{head:?}");
+        check("", Place::Elsewhere);
+        check("/", Place::Command);
+        check("/mod", Place::Command);
+        check("/model ", Place::Argument(ArgKind::Model, 7));
+        check("/model  gp", Place::Argument(ArgKind::Model, 8));
+        check("/model gpt x", Place::Elsewhere);
+        check("/nothing x", Place::Elsewhere);
+        check("/new x", Place::Argument(ArgKind::Nothing, 5));
+        check("/save my no", Place::Argument(ArgKind::Path, 6));
+        check("/shell cat @src", Place::File(12));
+        check("what is / good for", Place::Elsewhere);
+        check("see @", Place::File(5));
+        check("see @src/li", Place::File(5));
+        check("(@a", Place::File(2));
+        check("see @a b", Place::Elsewhere);
+        check("see @\"a b", Place::File(5));
+        check("see @\"a b\" and", Place::Elsewhere);
+        check("me@home", Place::Elsewhere);
+        check("@one and @tw", Place::File(10));
+        check("first\n@tw", Place::File(7));
+    }
+
+    #[test]
+    fn commands_and_what_they_take_are_completed() {
+        let live = live(PathBuf::from("/nowhere"));
+        let check = |line: &str, start: usize, expect: &[&str]| {
+            let (found, candidates) = live.complete(line, line.len());
+            let texts: Vec<&str> = candidates.iter().map(|one| one.text.as_str()).collect();
+            assert_eq!((found, texts.as_slice()), (start, expect), "{line:?}");
+        };
+        check("/ses", 0, &["/session ", "/sessions"]);
+        check("/he", 0, &["/help"]);
+        check("/none", 0, &[]);
+        check("/session cli", 9, &["cli:direct", "cli:work"]);
+        check("/session p", 9, &["pipe:1"]);
+        check("/model c", 7, &["claude-opus"]);
+        check("/profile ", 9, &["plan", "full"]);
+        check("/memory s", 8, &["show", "search"]);
+        check("/new x", 5, &[]);
+        check("hello", 5, &[]);
+        assert_eq!(live.complete("/", 1).1.len(), COMMANDS.len());
+        assert!(COMMANDS.iter().all(|command| !command.about.is_empty()));
+    }
+
+    #[test]
+    fn a_hint_says_what_is_left() {
+        let check = |line: &str, expect: Option<&str>| {
+            assert_eq!(hint(line).as_deref(), expect, "{line:?}");
+        };
+        check("", None);
+        check("/", None);
+        check("/m", None);
+        check("/mo", Some("del [NAME]"));
+        check("/model", Some(" [NAME]"));
+        check("/model ", Some("[NAME]"));
+        check("/model g", None);
+        check("/he", Some("lp"));
+        check("/help", None);
+        check("/session", Some(" [KEY]"));
+        check("/sh", Some("ell CMD"));
+        check("hello", None);
+    }
+
+    #[test]
+    fn files_are_completed() {
+        let entries = [
+            ("src", true),
+            (".git", true),
+            (".hidden", false),
+            ("my notes.md", false),
+            ("my folder", true),
+            ("main.rs", false),
+            ("bad\"name", false),
+            ("bad\u{1b}name", false),
+        ];
+        let entries: Vec<(String, bool)> = entries.map(|(name, is)| (name.to_owned(), is)).to_vec();
+        let check = |typed: &str, expect: &[&str]| {
+            let found = files(&entries, typed);
+            let texts: Vec<&str> = found.iter().map(|one| one.text.as_str()).collect();
+            assert_eq!(texts, expect, "{typed:?}");
+        };
+        check("m", &["main.rs", "\"my folder/", "\"my notes.md\""]);
+        check("\"my n", &["\"my notes.md\""]);
+        check("s", &["src/"]);
+        check("\"s", &["\"src/"]);
+        check(
+            "sub/m",
+            &["sub/main.rs", "\"sub/my folder/", "\"sub/my notes.md\""],
+        );
+        check(".", &[".hidden"]);
+        check("b", &[]);
+        check("x", &[]);
+    }
+
+    #[test]
+    fn a_huge_folder_takes_no_time() {
+        let temp = tempfile::tempdir().unwrap();
+        std::fs::create_dir(temp.path().join("sub")).unwrap();
+        for number in 0..3000 {
+            std::fs::write(temp.path().join(format!("sub/file{number}")), "").unwrap();
+        }
+        let live = live(temp.path().to_owned());
+        let started = std::time::Instant::now();
+        let line = "look at @sub/file2";
+        let (start, found) = live.complete(line, line.len());
+        assert_eq!((start, found.len()), (9, 1111));
+        assert_eq!(live.complete("/save ~/su", 10).1, [plain("~/sub/")]);
+        assert!(started.elapsed() < std::time::Duration::from_secs(2));
+    }
+}

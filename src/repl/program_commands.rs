@@ -1,0 +1,15 @@
+//! The interface through which the REPL runs commands of the program.
+
+use crate::ops::context::Context;
+use crate::ops::turn_options::TurnOptions;
+use anyhow::Result;
+
+/// Commands of the program that slash commands stand for. The REPL knows none of them.
+pub(crate) trait ProgramCommands {
+    /// Runs the command line `nanobot WORDS…` within this conversation.
+    fn run(&self, ctx: &Context, words: &[&str], options: &TurnOptions) -> Result<()>;
+    /// Lists the tools of a turn with these options.
+    fn list_tools(&self, ctx: &Context, options: &TurnOptions) -> Result<()>;
+    /// Prints all skills of a turn with these options, or the one called `name`.
+    fn show_skills(&self, ctx: &Context, name: &str, options: &TurnOptions) -> Result<()>;
+}
