@@ -126,7 +126,7 @@ fn a_defect_leaves_a_report_without_words_and_keys() {
     assert_eq!(ran.json()["error"]["cause"], "defect");
     let text = ran.error_text();
     let begin = format!(
-        "nanobot: sorry, this is a defect of nanobot {}, at src/command/agent.rs:",
+        "nanobot: sorry, this is a defect of nanobot {}, at src/ops/agent_turn.rs:",
         env!("CARGO_PKG_VERSION")
     );
     assert!(text.starts_with(&begin), "{text}");
@@ -149,7 +149,7 @@ fn a_defect_leaves_a_report_without_words_and_keys() {
     let report = std::fs::read_to_string(&path).unwrap();
     for words in [
         "command: nanobot agent --message … --json\n",
-        "place: src/command/agent.rs:",
+        "place: src/ops/agent_turn.rs:",
         "message: asked for by NANOBOT_TEST_DEFECT\n",
         "system: linux ",
         "nanobot::run",
