@@ -21,8 +21,11 @@
 //!              └ event.rs → report.rs → sys/terminal                               what a person or a program sees
 //! ```
 //!
-//! A crontab line goes `main → lib → command/parse (short way) → command/cron → ops/jobs/trigger → ops/jobs/job_run →
-//! ops/agent_turn`, and its answer leaves by `ops/jobs/delivery`.
+//! A line of the crontab goes `main → lib → command/parse (without clap) → command/cron/run → ops/jobs/trigger →
+//! scheduled_run → job_run → ops/agent_turn`; `ops/jobs/delivery` sends the answer, `job_runner` keeps the record.
+//!
+//! A tool call goes `turn → tool/mod (Toolbox) → policy (a decision) → tool/exec, say → sys/process/run → sys/sandbox`;
+//! its result goes back to the turn as data for the model, whether it succeeded or not.
 //!
 //! # Modules
 //!
