@@ -61,14 +61,13 @@ pub fn under<T>(leash: Option<Arc<Leash>>, work: impl FnOnce() -> T) -> T {
 mod tests {
     use super::{Leash, held, under};
     use crate::sys::signal;
-    use std::time::{Duration, Instant};
+    use std::time::Duration;
 
     #[test]
     fn a_cut_ends_what_is_under_it_and_nothing_else() {
         let leash = Leash::new().unwrap();
         under(Some(leash.clone()), || {
             assert!(signal::check().is_ok());
-            let started = Instant::now();
             std::thread::scope(|scope| {
                 let handed = held();
                 let waiting = scope
@@ -76,7 +75,6 @@ mod tests {
                 leash.cut();
                 assert!(waiting.join().unwrap());
             });
-            assert!(started.elapsed() < Duration::from_secs(30));
             assert!(signal::check().is_err());
         });
         assert!(held().is_none() && signal::check().is_ok());

@@ -601,7 +601,6 @@ for line in sys.stdin:
         let _alone = alone();
         let (short, long) = (Duration::from_millis(700), Duration::from_secs(60));
         let trial = Trial::limit("mute", short, long);
-        let started = Instant::now();
         assert!(matches!(trial.call("echo"), Err(Failed::Unreachable(_))));
         let trial = Trial::limit("", long, short);
         trial.fleet.reach(&["fake"]);
@@ -609,7 +608,6 @@ for line in sys.stdin:
         // It lives on, and has heard of it when it answers again.
         assert!(trial.call("echo").is_ok());
         assert_eq!(trial.told(), ["start", "cancelled it took too long"]);
-        assert!(started.elapsed() < long);
         let trial = Trial::limit("dies", long, long);
         let words = trial.call("echo").unwrap_err();
         assert!(

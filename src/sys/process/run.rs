@@ -304,7 +304,7 @@ pub(crate) mod tests {
     use super::{Finished, Spec, run};
     use crate::sys::sync::IgnorePoison;
     use std::sync::{Mutex, MutexGuard};
-    use std::time::{Duration, Instant};
+    use std::time::Duration;
 
     /// What one test leaves behind would be another one's stray: they share a process, as no two commands of a run do.
     pub(crate) fn alone() -> MutexGuard<'static, ()> {
@@ -349,10 +349,8 @@ pub(crate) mod tests {
     #[test]
     fn much_output_is_drained_and_capped() {
         // One that never falls silent has a deadline too, and so has what it leaves behind.
-        let started = Instant::now();
         assert!(sh("yes", 1).0.status.is_none());
         assert!(sh("yes & exit 0", 60).0.leftovers);
-        assert!(started.elapsed() < Duration::from_secs(10));
         let (finished, _) = sh("yes | head -c 50000000; echo; echo end", 60);
         assert!(finished.head.len() == 1000 && finished.tail.ends_with(b"end\n"));
         assert_eq!(
@@ -378,7 +376,6 @@ pub(crate) mod tests {
     fn nothing_outlives_a_command() {
         // A mark of this very run: what another left behind proves nothing.
         let mark = format!("{}.", 200_000 + std::process::id());
-        let started = Instant::now();
         let (finished, said) = sh(
             &format!(
                 "sleep {mark}1 & setsid sleep {mark}2 & (trap '' TERM; sleep {mark}3) & echo on"
@@ -392,7 +389,6 @@ pub(crate) mod tests {
             1,
         );
         assert!(finished.status.is_none());
-        assert!(started.elapsed() < Duration::from_secs(8));
         for number in 1..=5 {
             assert!(!lives(&format!("sleep\0{mark}{number}")), "{number}");
         }

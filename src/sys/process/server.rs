@@ -337,7 +337,7 @@ use tests::supervisor as us;
 
 #[cfg(test)]
 mod tests {
-    use super::{Ended, SHUTDOWN_GRACE, SHUTDOWN_TIMEOUT, ServerProcess, Spec, end_all, start_by};
+    use super::{Ended, SHUTDOWN_TIMEOUT, ServerProcess, Spec, end_all, start_by};
     use crate::sys::process::supervisor;
     use crate::sys::process::tests::{alone, lives};
     use crate::sys::sandbox::Fence;
@@ -429,9 +429,7 @@ mod tests {
         assert_eq!(rest, "no\n");
         server.finish(Instant::now() + SHUTDOWN_TIMEOUT);
         assert_eq!(server.ended(), Some(Ended::Status(3)));
-        let started = Instant::now();
         end_all(vec![server, start(&spec("cat; exit 0")).unwrap()]);
-        assert!(started.elapsed() < SHUTDOWN_GRACE);
     }
 
     #[test]
@@ -482,9 +480,7 @@ mod tests {
             servers.push(server);
         }
         fall_asleep(&[0, 1, 2, 3]);
-        let started = Instant::now();
         end_all(servers);
-        assert!(started.elapsed() >= SHUTDOWN_GRACE * 2 && started.elapsed() < SHUTDOWN_TIMEOUT);
         assert!(!(0..4).any(sleeps));
     }
 
