@@ -78,29 +78,24 @@ fn head(summary: &Summary, path: &str) -> String {
     lines.iter().map(|line| format!("# {line}\n")).collect()
 }
 
-/// What the turns of a session came to.
+/// The sums over all turns of a session, in two lines.
 fn sums(stats: &Stats) -> [String; 2] {
-    let Stats {
-        turns,
-        steps,
-        input,
-        output,
-        agreed,
-        succeeded,
-        failed,
-        rejected,
-        context,
-        speed,
-        cost,
-    } = stats;
-    let speed = speed.map_or_else(String::new, |speed| format!(" at {speed:.0} a second"));
-    let cost = cost.map_or_else(|| "unknown".into(), |cost| format!("${}", dollars(cost)));
+    let speed = stats.speed.map(|speed| format!(" at {speed:.0} a second"));
+    let cost = stats.cost.map(|cost| format!("${}", dollars(cost)));
     [
         format!(
-            "turns {turns}, steps {steps}, tokens in {input}, out {output}{speed}, context {context}, cost {cost}"
+            "turns {}, steps {}, tokens in {}, out {}{}, context {}, cost {}",
+            stats.turns,
+            stats.steps,
+            stats.input,
+            stats.output,
+            speed.unwrap_or_default(),
+            stats.context,
+            cost.unwrap_or_else(|| "unknown".into()),
         ),
         format!(
-            "tool calls agreed {agreed}, succeeded {succeeded}, failed {failed}, rejected {rejected}"
+            "tool calls agreed {}, succeeded {}, failed {}, rejected {}",
+            stats.agreed, stats.succeeded, stats.failed, stats.rejected
         ),
     ]
 }
