@@ -1,7 +1,7 @@
-//! The names of the tools that a run can have, for whoever writes one: a name that means none would forbid or allow
-//! nothing, and nobody would notice. Where a name stands alone, `*` and `?` mean several.
+//! The names of the tools that a run can offer. A misspelled name in a rule would silently forbid or allow nothing, so
+//! names are checked here. Patterns may use `*` and `?`.
 
-/// All tools, whether a run offers them or not; those of MCP servers begin with `mcp_`.
+/// All built-in tools, offered or not. Tools of MCP servers are not listed; their names begin with `mcp_`.
 pub const TOOLS: &[&str] = &[
     "read_file",
     "write_file",
@@ -18,15 +18,16 @@ pub const TOOLS: &[&str] = &[
     "cron",
 ];
 
-/// Those that look at files, and those that change them: rules about their paths hold for all of a kind, since what one may
-/// not show, another may not either.
+/// Tools that read files. A rule about the paths of one applies to all of them: a path hidden from one must not be
+/// visible through another.
 pub const LOOKING: &[&str] = &["read_file", "list_dir", "glob", "grep"];
+/// Tools that change files. A rule about the paths of one applies to all of them, as with [`LOOKING`].
 pub const CHANGING: &[&str] = &["write_file", "edit_file", "delete_file"];
 
-/// Whether `name` can mean a tool.
+/// Checks that `name` can refer to a tool: a built-in, an `mcp_` name or a pattern.
 ///
 /// # Errors
-/// In words that follow the name: that it does not, and which one is near.
+/// If it cannot: a phrase to append to the name, with the closest known name.
 pub fn check(name: &str) -> Result<(), String> {
     if TOOLS.contains(&name) || name.starts_with("mcp_") || name.contains(['*', '?']) {
         return Ok(());
@@ -43,7 +44,8 @@ pub fn check(name: &str) -> Result<(), String> {
     })
 }
 
-/// `name` as the tool is called, where only the case differs: names of variables are often all capitals.
+/// The tool's own spelling of `name` if only the case differs (environment variable names are often upper case), else
+/// `name`.
 pub fn spelled(name: &str) -> &str {
     let same = |tool: &&&str| tool.eq_ignore_ascii_case(name);
     TOOLS.iter().find(same).copied().unwrap_or(name)

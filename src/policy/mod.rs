@@ -1,6 +1,6 @@
-//! Who may do what: one pure value decides for every tool, and for what a sub-agent may, which is what both it and its
-//! parent may. It is made from flags, config and profile by whoever starts a run; the tools open by descriptor, and the
-//! sandbox keeps in the kernel, what is decided here by name.
+//! Permissions: one pure value, [`Policy`], decides for every tool. It is built from flags, config and profile at the
+//! start of a run; a sub-agent gets the intersection of its own and its parent's. Decisions here are by name only: the
+//! tools enforce them by opening through descriptors, and the sandbox in the kernel.
 
 use crate::shell_quote::quoted;
 use core::net::IpAddr;
@@ -24,16 +24,17 @@ pub mod snapshot;
 pub mod startup;
 pub mod words;
 
-/// Whether a tool may be used.
+/// The permission to use a tool, from strictest to weakest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Permission {
     Never,
-    /// When somebody who is asked says so. Where nobody can be asked, that is no.
+    /// Requires approval. Means no if the run cannot prompt.
     Ask,
     Always,
 }
 
 impl Permission {
+    /// Parses `never`, `ask` or `always`.
     pub fn parse(word: &str) -> Option<Self> {
         match word {
             "always" => Some(Self::Always),
@@ -43,10 +44,10 @@ impl Permission {
         }
     }
 
-    /// What the map `permissions` says of a tool.
+    /// Parses one entry of the config map `permissions`.
     ///
     /// # Errors
-    /// In words that follow `name`: that it means no tool, or `word` no permission.
+    /// A phrase to append to `name`: it refers to no tool, or `word` is not a permission.
     pub fn written(name: &str, word: &str) -> Result<(Pattern, Self), String> {
         let name = known::spelled(name);
         known::check(name)?;
@@ -56,61 +57,62 @@ impl Permission {
     }
 }
 
-/// How commands are contained. The later is the weaker.
+/// The containment of commands, from strictest to weakest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Sandbox {
-    /// By the kernel; where it cannot, the run does not begin.
+    /// Contained by the kernel; if that is unavailable, the run does not start.
     Strict,
-    /// By the kernel; where it cannot, commands are refused.
+    /// Contained by the kernel; if that is unavailable, commands are refused.
     #[default]
     Auto,
-    /// Not at all.
+    /// Not contained.
     Off,
 }
 
-/// What a run may do.
+/// The permissions of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Policy {
-    /// The profile it was made from.
+    /// The name of the profile it was built from.
     pub profile: String,
     pub reach: Reach,
     pub net: Net,
-    /// Addresses that the user typed, which may be reached though they are not public; without a port, at those of the web.
+    /// Addresses that the user typed. They may be reached even if they are not public; without a port, at the web
+    /// ports.
     pub typed: Vec<(IpAddr, Option<u16>)>,
     pub sandbox: Sandbox,
-    /// Of each of these lists a tool must be on one to be offered.
+    /// Allow lists of tools. A tool is offered only if it matches an entry of every list.
     pub offered: Vec<Vec<Pattern>>,
-    /// The strictest that is said of a tool counts; where nothing is said, it is always.
+    /// Permissions by tool. The strictest matching entry applies; without a match, the permission is `Always`.
     pub permissions: Vec<(Pattern, Permission)>,
     pub rules: Vec<Rule>,
-    /// Where somebody would be asked, the answer is yes.
+    /// Answers every approval request with yes.
     pub consents: bool,
-    /// Nothing is changed, whatever was granted.
+    /// Forbids all changes, whatever was granted.
     pub reads_only: bool,
-    /// Commands as the config of the Python program allows and forbids them: a tripwire, and no security.
+    /// Command patterns from the Python program's config. They catch mistakes and are not a security boundary.
     pub commands: Commands,
 }
 
-/// Expressions about commands, held against them in small letters, as the Python program does.
+/// Patterns for commands, matched against the lower-cased command as the Python program does.
 #[derive(Clone, Debug, Default)]
 pub struct Commands {
     pub denied: Vec<Regex>,
-    /// Of each of these lists a command must match one.
+    /// Allow lists. A command must match an entry of every list.
     pub allowed: Vec<Vec<Regex>>,
 }
 
-/// What is decided about a call.
+/// The decision about a tool call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// By this rule, in words.
+    /// Allowed; the text names the rule.
     Allow(String),
-    /// Somebody has to say so; this is what they would be asked, and the no where nobody is there.
+    /// Needs approval. Holds the text of the prompt, which is also the refusal if the run cannot prompt.
     Ask(Refusal),
     Deny(Refusal),
 }
 
 impl Policy {
-    /// Take in `rule`. One about paths goes to the places, which links are held against too.
+    /// Adds `rule`. A rule about paths is added to `reach`, which also checks the targets of links.
     pub fn add(&mut self, rule: Rule) {
         let Some(argument) = &rule.argument else {
             return self.rules.push(rule);
@@ -122,7 +124,7 @@ impl Policy {
                 pattern: argument.clone(),
                 rule: rule.to_string(),
             }),
-            // What may be read is a matter of places alone.
+            // Read access depends on the roots alone, so an allow rule adds nothing.
             Effect::Allow if access == Access::Write => self.reach.allowed.push(argument.clone()),
             Effect::Allow => {}
         };
@@ -135,12 +137,12 @@ impl Policy {
         self.rules.push(rule);
     }
 
-    /// Whether the model is told of `tool` at all.
+    /// True if `tool` is offered to the model.
     pub fn offers(&self, tool: &str) -> bool {
         self.withholds(tool).is_none()
     }
 
-    /// Why `tool` is not offered: by which rule, permission, profile or list.
+    /// The reason why `tool` is not offered (a rule, permission, profile or list), or `None` if it is.
     pub fn withholds(&self, tool: &str) -> Option<Refusal> {
         let denied = |rule: &&Rule| {
             rule.effect == Effect::Deny && rule.argument.is_none() && rule.tool.matches(tool)
@@ -172,7 +174,7 @@ impl Policy {
         })
     }
 
-    /// Whether there may be tools on offer whose names begin with `beginning`. Where that is not plain, there may be.
+    /// True if a tool whose name begins with `beginning` may be offered. Errs on the side of true.
     pub fn may_offer(&self, beginning: &str) -> bool {
         let plain = |name: &Pattern| name.text().split(['*', '?']).next().map(str::len);
         let is_all = |name: &Pattern| {
@@ -194,9 +196,9 @@ impl Policy {
             && self.offered.iter().all(|only| only.iter().any(is_some))
     }
 
-    /// Take in that `tool`, which others have made, may change anything for all we know: somebody is to be asked, where
-    /// nothing else is said of it; and where only is read, it is not offered. It is said of this policy alone: an
-    /// intersection has it from either.
+    /// Marks a third-party `tool` as one that may change anything: it requires approval unless a permission is set for
+    /// it, and it is withheld from a read-only policy. Call it on each policy before intersecting; the intersection
+    /// keeps the entries of both.
     pub fn beware(&mut self, tool: &str) {
         let is_said = |(name, _): &(Pattern, Permission)| name.matches(tool);
         let permission = match self.reads_only {
@@ -218,7 +220,7 @@ impl Policy {
         }
     }
 
-    /// Decide about a call of `tool`. Its paths are decided about again when they are opened, see [`Reach::decide`].
+    /// Decides about a call of `tool`. Paths are checked again when they are opened, see [`Reach::decide`].
     pub fn decide(&self, tool: &str, arguments: &Value) -> Decision {
         let plans = tool == "cron" && arguments["action"] != "list";
         if self.reads_only && (plans || CHANGING.contains(&tool)) {
@@ -227,7 +229,7 @@ impl Policy {
         let subjects = self.subjects(tool, arguments);
         let covers = |rule: &&Rule| rule.covers(tool, &subjects);
         let with = |effect: Effect| self.rules.iter().filter(move |rule| rule.effect == effect);
-        // Denied paths are the places' matter, where links are held against them too.
+        // Denied paths are checked by `reach`, which also checks the targets of links.
         let of_paths = LOOKING.contains(&tool) || CHANGING.contains(&tool);
         let here = |rule: &&Rule| !(of_paths && rule.argument.is_some());
         if let Some(rule) = with(Effect::Deny).filter(here).find(covers) {
@@ -261,7 +263,7 @@ impl Policy {
         }
     }
 
-    /// The strictest that is said of `tool`.
+    /// The strictest permission set for `tool`.
     pub fn permission(&self, tool: &str) -> Permission {
         let said = self
             .permissions
@@ -272,7 +274,7 @@ impl Policy {
             .unwrap_or(Permission::Always)
     }
 
-    /// Whether the user typed this very address; without a port it is meant for the `usual` ones.
+    /// True if the user typed exactly this address. An address typed without a port covers the `usual` ports.
     pub fn has_typed(&self, address: IpAddr, port: u16, usual: &[u16]) -> bool {
         let is_it = |(typed, at): &(IpAddr, Option<u16>)| {
             *typed == address && at.map_or(usual.contains(&port), |at| at == port)
@@ -280,7 +282,7 @@ impl Policy {
         self.typed.iter().any(is_it)
     }
 
-    /// The argument of a call that rules are about, in the forms in which they may put it.
+    /// The argument of a call that rules match against, in every form in which a rule may write it.
     fn subjects(&self, tool: &str, arguments: &Value) -> Vec<String> {
         let text = |key: &str| arguments[key].as_str();
         if LOOKING.contains(&tool) || CHANGING.contains(&tool) {
@@ -310,9 +312,9 @@ impl Policy {
         }
     }
 
-    /// What both this policy and `other` allow: a sub-agent's, and a scheduled job's.
+    /// The intersection: allows what both this policy and `other` allow. Used for sub-agents and scheduled jobs.
     pub fn and(&self, other: &Self) -> Self {
-        // Of what is granted, only what both grant; of what is forbidden, all.
+        // Grants must be in both; denials from either apply.
         let mut rules: Vec<Rule> = Vec::new();
         let theirs: Vec<Rule> = other.rules_from(&self.reach).collect();
         for (mine, yours, others) in [(&self.rules, other, &theirs), (&theirs, self, &self.rules)] {
@@ -322,7 +324,7 @@ impl Policy {
                         && other.tool == rule.tool
                         && other.argument == rule.argument
                 };
-                // Who need not ask for a tool allows it as any rule could.
+                // A policy that allows the tool without approval grants as much as any allow rule.
                 let names_one = !rule.tool.text().contains(['*', '?']);
                 let is_free = yours.consents
                     || names_one && yours.permission(rule.tool.text()) == Permission::Always;
@@ -344,7 +346,7 @@ impl Policy {
             offered: [&self.offered[..], &other.offered[..]].concat(),
             permissions: [&self.permissions[..], &other.permissions[..]].concat(),
             rules,
-            // Where either would have to ask and the other does not consent, nobody has.
+            // If either side would need approval and does not consent, there is no consent.
             consents: self.consents && other.consents,
             reads_only: self.reads_only || other.reads_only,
             commands: Commands {
@@ -354,8 +356,8 @@ impl Policy {
         }
     }
 
-    /// The rules, as they read where the work is in the directory of `reach`: those that let paths be touched keep to the
-    /// places that they were written for.
+    /// The rules, rewritten to apply from the directory of `reach`. Allow rules about paths are anchored to the
+    /// directory that they were written for.
     fn rules_from(&self, reach: &Reach) -> impl Iterator<Item = Rule> {
         let ours = &self.reach;
         let moves = ours.directory != reach.directory;
@@ -381,12 +383,12 @@ impl Policy {
 }
 
 impl Commands {
-    /// An expression as the config has it.
+    /// Compiles a regular expression from the config.
     ///
     /// # Errors
-    /// In words that follow it.
+    /// A phrase to append to the expression.
     pub fn expression(text: &str) -> Result<Regex, String> {
-        // The library draws the place beneath the expression, over several lines; the last one says what it is.
+        // The library's message marks the position over several lines; only the last line is the cause.
         Regex::new(text).map_err(|error| {
             let words = error.to_string();
             let last = words.lines().last().unwrap_or_default();
@@ -418,8 +420,9 @@ mod tests {
     use serde_json::{Value, json};
     use std::path::Path;
 
-    /// A policy as `words` say: `deny RULE`, `allow RULE`, `TOOL=PERMISSION`, `only TOOL`, `consents`, `reads`, `write PATH`,
-    /// `read PATH`, `in DIRECTORY`, `home PATH`, `net HOST`, `typed ADDRESS`, `trust DIRECTORY`, `free`, `net`.
+    /// Builds a policy from `words`: `deny RULE`, `allow RULE`, `TOOL=PERMISSION`, `only TOOL`, `consents`, `reads`,
+    /// `write PATH`, `read PATH`, `in DIRECTORY`, `home PATH`, `net HOST`, `typed ADDRESS`, `trust DIRECTORY`, `free`,
+    /// `net`.
     pub(super) fn policy(words: &[&str]) -> Policy {
         let mut policy = Policy {
             reach: Reach {
@@ -607,7 +610,7 @@ mod tests {
             assert_eq!(found, expect, "{words:?}");
             let restored = Policy::restored(&policy.snapshot()).unwrap();
             assert_eq!(verdict(&restored, "mcp_a_set", &json!({})), expect);
-            // What the one has to ask about, the other does not settle.
+            // A tool that needs approval in one policy still needs it in the intersection.
             let both = policy.and(&super::tests::policy(&["mcp_*=always", "consents"]));
             assert_eq!(verdict(&both, "mcp_a_set", &json!({})), expect);
             assert_eq!(
@@ -669,7 +672,7 @@ mod tests {
         assert!(!may("a.txt", Access::Write));
     }
 
-    /// All that can be said of a run.
+    /// Every word that the test policies are built from.
     pub(super) const WORDS: &[&str] = &[
         "deny exec",
         "deny exec(rm *)",
@@ -731,7 +734,8 @@ mod tests {
 
     const SHARE: usize = 401;
 
-    /// What each of these questions is answered, as a policy sees it; paths are absolute, since each starts elsewhere.
+    /// Evaluates a fixed set of questions against `policy`. Paths are absolute because the policies start in different
+    /// directories.
     pub(super) fn answers(policy: &Policy) -> Vec<(String, bool)> {
         let mut answers = Vec::new();
         let mut ask = |what: String, is_allowed: bool| answers.push((what, is_allowed));
@@ -758,7 +762,7 @@ mod tests {
             let is_written = written.any(|root| path.starts_with(root));
             ask(format!("command {path:?}"), is_written);
             ask(format!("believe {path:?}"), policy.reach.is_own_word(path));
-            // The other way round: what either closes to a run that has read strangers is closed.
+            // Inverted: a file that either policy closes after reading untrusted content is closed in both.
             ask(format!("change {path:?}"), !policy.reach.is_note(path));
         }
         for secret in ["/h/.ssh", "/e/.ssh"] {
@@ -778,7 +782,7 @@ mod tests {
         answers
     }
 
-    /// Policies of one word and of two.
+    /// Policies of one word and of two words.
     pub(super) fn policies() -> Vec<(String, Policy)> {
         let others = |at: usize| WORDS[at..].iter();
         let pairs =
@@ -787,7 +791,7 @@ mod tests {
         pairs.map(named).collect()
     }
 
-    /// A share of all pairs of them: with [`SHARE`] at 1, which takes many minutes, it is every one.
+    /// Checks a sample of all pairs. With [`SHARE`] at 1 it checks every pair, which takes many minutes.
     #[test]
     fn an_intersection_allows_nothing_that_either_forbids() {
         let all = policies();
@@ -822,11 +826,11 @@ mod tests {
         check(&["write /d"], &["write /d"], "a", Write, true);
         check(&["write /d"], &["write /d/sub"], "sub/x", Write, true);
         check(&["write /d"], &["write /d/sub"], "x", Write, false);
-        // The other's rules start from its own directory.
+        // Relative rules of the other policy start from its own directory.
         let theirs = ["in /e", "deny read_file(sub/*)"];
         check(&["in /e", "in /d"], &theirs, "/d/sub/x", Read, true);
         check(&["in /e", "in /d"], &theirs, "/e/sub/x", Read, false);
-        // What is closed within a place of the one stays closed where a place of the other begins there.
+        // A path that is closed within a root of one policy stays closed if a root of the other starts there.
         check(&["read /h"], &["read /h/.ssh"], "/h/.ssh/id", Read, false);
         check(&["free"], &["read /h/.ssh"], "/h/.ssh/id", Read, true);
         check(

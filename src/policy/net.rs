@@ -1,23 +1,23 @@
-//! Which hosts may be reached, as the user said with `--net`.
+//! Network grants: the hosts that the user allowed with `--net`. Nothing here opens a connection.
 
 use super::rule::Pattern;
-// Addresses alone: nothing here reaches them.
+// Address types only; this module does no I/O.
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// What the user granted.
+/// The user's network grant.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Net {
-    /// Nothing beyond what every run may.
+    /// Nothing beyond the default of every run.
     #[default]
     Default,
-    /// These hosts too, by the web tools alone: neither layer of the sandbox sees names.
+    /// These hosts as well, through the web tools only: neither layer of the sandbox can filter by host name.
     Hosts(Vec<Pattern>),
-    /// Every public host, by commands too.
+    /// Every public host, from commands too.
     Any,
 }
 
 impl Net {
-    /// Whether the user granted `host` at `port`: by its name for the ports of the web, else as `HOST:PORT`.
+    /// True if the user granted `host` at `port`: by name for the web ports, else as `HOST:PORT`.
     pub fn grants(&self, host: &str, port: Option<u16>) -> bool {
         match self {
             Self::Default => false,
@@ -32,7 +32,7 @@ impl Net {
         }
     }
 
-    /// Whether the user granted this very port.
+    /// True if the user granted this port explicitly.
     pub fn grants_port(&self, host: &str, port: u16) -> bool {
         let ends = |granted: &Pattern| {
             granted.text().ends_with(&format!(":{port}"))
@@ -42,11 +42,11 @@ impl Net {
         matches!(self, Self::Hosts(hosts) if hosts.iter().any(ends))
     }
 
-    /// What both allow.
+    /// The intersection of both grants.
     pub fn and(&self, other: &Self) -> Self {
         match (self, other) {
             (Self::Any, Self::Hosts(hosts)) | (Self::Hosts(hosts), Self::Any) => {
-                // All public hosts are those at the ports of the web: others are reached where they are named alone.
+                // `Any` covers public hosts at the web ports only. Hosts at other ports must be named on both sides.
                 let is_usual = |host: &&Pattern| {
                     let port = host.text().rsplit_once(':').map(|(_, port)| port);
                     port.is_none_or(|port| port.parse::<u16>().is_err())
@@ -63,11 +63,10 @@ impl Net {
     }
 }
 
-/// A host as `--net=HOSTS` takes it: `example.org`, `*.example.org` or an address, each with `:PORT` where it is not one of
-/// the web's.
+/// Parses a host of `--net=HOSTS`: `example.org`, `*.example.org` or an address, with `:PORT` if it is not a web port.
 ///
 /// # Errors
-/// In words that follow it: that it is no host, and what one looks like.
+/// A phrase to append to the text: it is not a host, with examples of the form.
 pub fn host(text: &str) -> Result<Pattern, String> {
     const FORM: &str = "is no host; one is `example.org`, `*.example.org` or `example.org:8000`";
     let text = text.trim();
@@ -101,7 +100,7 @@ pub fn host(text: &str) -> Result<Pattern, String> {
     let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_*?".contains(letter);
     let labels = || name.split('.');
     let is_label = |label: &str| !label.is_empty() && label.chars().all(plain);
-    // What ends in a number is read as an address, and this one is none.
+    // A name that ends in a number would be parsed as an address, and this one is not a valid address.
     let numeric = |label: &str| label.bytes().all(|digit| digit.is_ascii_digit());
     let is_name = labels().all(is_label) && !labels().next_back().is_some_and(numeric);
     match is_address || is_name {
@@ -111,7 +110,7 @@ pub fn host(text: &str) -> Result<Pattern, String> {
     }
 }
 
-/// The address and port in a host that is no name.
+/// The address and port if `host` is an address and not a name.
 pub fn address(host: &Pattern) -> Option<(IpAddr, Option<u16>)> {
     let text = host.text();
     let bare = |name: &str| name.trim_matches(['[', ']']).parse().ok();

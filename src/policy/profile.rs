@@ -1,17 +1,17 @@
-//! Profiles: named sets of what a run may do, with a prompt and a model of their own where they have one. Five are built
-//! in, and one for sub-agents; a user's own are files, each with a head of these fields and the prompt below it.
+//! Profiles: named sets of permissions, optionally with a prompt and a model. Five are built in, plus one for
+//! sub-agents. User profiles are files with these fields as front matter and the prompt as the body.
 
 use super::net::{self, Net};
 use super::rule::{Effect, Pattern, Rule};
 use super::{Permission, known};
 use serde_json::Value;
 
-/// Who it is for.
+/// The kind of agent that a profile is for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Kind {
     #[default]
     Agent,
-    /// Only for what `spawn` starts.
+    /// Sub-agents started by `spawn` only.
     Subagent,
 }
 
@@ -19,34 +19,34 @@ pub enum Kind {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Profile {
     pub name: String,
-    /// One line for people, and for a model that is to choose a sub-agent.
+    /// One-line description, for people and for a model that selects a sub-agent.
     pub about: String,
     pub kind: Kind,
-    /// Added to the system text.
+    /// Appended to the system prompt.
     pub prompt: Option<String>,
     pub model: Option<String>,
-    /// Requests of one turn.
+    /// Maximum number of model requests per turn.
     pub max_iterations: Option<u32>,
-    /// Only these tools.
+    /// Allow list of tools; `None` for all.
     pub tools: Option<Vec<Pattern>>,
     pub permissions: Vec<(Pattern, Permission)>,
     pub rules: Vec<Rule>,
-    /// Places to read and to change, as the user wrote them; `.` is the directory.
+    /// Roots to read and to write, as the user wrote them; `.` is the working directory.
     pub read: Vec<String>,
     pub write: Vec<String>,
     pub net: Net,
-    /// Nothing is changed, the workspace included.
+    /// Forbids all changes, including in the workspace.
     pub reads_only: bool,
-    /// Where somebody would be asked, the answer is yes.
+    /// Answers every approval request with yes.
     pub consents: bool,
-    /// Neither sandbox nor places bind it.
+    /// Removes the sandbox and the limits on paths.
     pub is_free: bool,
 }
 
 /// The profile of a run that names none.
 pub const DEFAULT: &str = "default";
 
-/// The built-in ones: name, and what it is.
+/// The built-in profiles: name and description.
 pub const BUILT_IN: &[(&str, &str)] = &[
     (
         DEFAULT,
@@ -66,7 +66,7 @@ pub const BUILT_IN: &[(&str, &str)] = &[
 ];
 
 impl Profile {
-    /// The built-in profile of that name.
+    /// Returns the built-in profile `name`.
     pub fn built_in(name: &str) -> Option<Self> {
         let (name, about) = BUILT_IN.iter().find(|(known, _)| *known == name)?;
         let profile = Self {
@@ -109,10 +109,10 @@ impl Profile {
         })
     }
 
-    /// A user's own: `head` are its fields, `body` is its prompt.
+    /// Parses a user profile from its front matter `head` and its prompt `body`.
     ///
     /// # Errors
-    /// In words: which field is wrong, and what it takes.
+    /// A message that names the wrong field and the values it takes.
     pub fn parse(name: &str, head: &Value, body: &str) -> Result<Self, String> {
         if Self::built_in(name).is_some() {
             return Err("it has the name of a built-in profile".into());
@@ -164,7 +164,7 @@ impl Profile {
     }
 }
 
-/// A front-matter field, its key spelled with `-`.
+/// A front-matter field, with its key spelled with `-`.
 struct Field<'a> {
     key: &'a str,
     value: &'a Value,
@@ -183,7 +183,7 @@ impl Field<'_> {
     fn text(&self) -> Result<String, String> {
         match self.value {
             Value::String(text) => Ok(text.clone()),
-            // YAML takes `on`, `1.0` and the like for something else than text.
+            // YAML parses unquoted `on`, `1.0` and the like as booleans and numbers.
             Value::Bool(_) | Value::Number(_) => Err(self.wrong("text: put it in quotes")),
             _ => Err(self.wrong("text")),
         }
@@ -237,7 +237,7 @@ impl Field<'_> {
         self.texts()?.into_iter().map(rule).collect()
     }
 
-    /// Places; `true` is the directory.
+    /// Parses paths; `true` is the working directory.
     fn places(&self) -> Result<Vec<String>, String> {
         match self.value {
             Value::Bool(true) => Ok(vec![".".into()]),
@@ -261,7 +261,7 @@ impl Field<'_> {
     }
 }
 
-/// One text, a list of them, or texts between commas.
+/// Parses a string, a list of strings, or a comma-separated string.
 fn texts(value: &Value) -> Option<Vec<String>> {
     match value {
         Value::String(text) => {

@@ -1,5 +1,5 @@
-//! Which files may be touched: the places of a run, and the rules about paths. Here only names are looked at; what a
-//! decision allows is then opened by descriptor, see `tool::files`, and where a link leads is decided about again.
+//! File access: the roots of a run and the rules about paths. Decisions here are by name only. The file tools open what
+//! was allowed through descriptors (see `tool::files`) and ask again for the target of each link.
 
 use super::refusal::Refusal;
 use super::rule::Pattern;
@@ -7,46 +7,46 @@ use super::{secrets, startup};
 use crate::shell_quote::quoted;
 use std::path::{Component, Path, PathBuf};
 
-/// What is to be done to a file.
+/// The kind of access to a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     Read,
     Write,
 }
 
-/// A directory beneath which files may be touched. Absolute and without links.
+/// A directory whose contents may be accessed. The path is absolute and free of links.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Root {
     pub path: PathBuf,
     pub may_write: bool,
 }
 
-/// The places of a run.
+/// The file permissions of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Reach {
-    /// Where relative paths start.
+    /// The working directory, from which relative paths start.
     pub directory: PathBuf,
-    /// The agent's own home.
+    /// The agent's own directory.
     pub workspace: PathBuf,
-    /// What `~` stands for.
+    /// The home directory that `~` expands to.
     pub home: PathBuf,
     pub roots: Vec<Root>,
-    /// Places beneath the roots that no tool reads or changes: sessions, config.
+    /// Paths beneath the roots that no tool reads or changes: sessions, config.
     pub hidden: Vec<PathBuf>,
-    /// Places beneath the roots that no tool changes.
+    /// Paths beneath the roots that no tool changes.
     pub read_only: Vec<PathBuf>,
-    /// Places beneath the roots that tell a later run what to do: no tool changes them once a stranger has had a word.
+    /// Paths beneath the roots that instruct later runs. No tool changes them once the session holds untrusted content.
     pub notes: Vec<PathBuf>,
-    /// Directories that may say how to work, and so may those beneath them.
+    /// Directories whose instruction files (`AGENTS.md`, `SKILL.md`) are trusted, at any depth.
     pub trusted: Vec<PathBuf>,
-    /// What rules forbid, wherever it is.
+    /// Paths denied by rules, anywhere.
     pub denied: Vec<PathRule>,
-    /// Neither secrets nor start-up files are closed: the user took all limits away.
+    /// Removes the protection of secrets and start-up files: the user lifted all limits.
     pub is_free: bool,
-    /// What rules let be changed in roots that are only read otherwise.
+    /// Allow rules for changes within read-only roots.
     pub allowed: Vec<Pattern>,
-    /// Where these are the places of several at once: theirs. Each of them has a word on every path, from its own directory,
-    /// since what it grants and closes cannot all be said as places that both have.
+    /// The operands, if this is an intersection. Each of them also decides about every path, relative to its own
+    /// directory, because the grants and denials of both cannot be merged into one set of paths.
     pub of: Vec<Self>,
 }
 
@@ -55,25 +55,25 @@ pub struct Reach {
 pub struct PathRule {
     pub access: Access,
     pub pattern: Pattern,
-    /// As it was written, for whoever asks why.
+    /// The rule as written, for messages.
     pub rule: String,
 }
 
-/// A place that may be touched: beneath which root, and where there.
+/// An allowed path: the root that contains it, and the path relative to that root.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spot {
-    /// The index of the root.
+    /// Index into [`Reach::roots`].
     pub root: usize,
     pub relative: PathBuf,
-    /// The whole path.
+    /// The absolute path.
     pub path: PathBuf,
 }
 
 impl Reach {
-    /// Whether `given`, a path as the model wrote it, may be touched.
+    /// Decides about `given`, a path as the model wrote it.
     ///
     /// # Errors
-    /// A refusal in words for the model, with the flag that would grant it.
+    /// A refusal for the model, with the flag that would grant the access.
     pub fn decide(&self, given: &str, access: Access) -> Result<Spot, Refusal> {
         self.judge(self.absolute(given), access)
     }
@@ -157,7 +157,7 @@ impl Reach {
         })
     }
 
-    /// Whether a listing may name `path`.
+    /// True if a directory listing may show `path`.
     pub fn shows(&self, path: &Path) -> bool {
         let is_granted = |secret: PathBuf| {
             let root = self.root_of(path);
@@ -172,7 +172,7 @@ impl Reach {
             && self.of.iter().all(|one| one.shows(path))
     }
 
-    /// The deepest root that `path` is beneath.
+    /// The deepest root that contains `path`.
     fn root_of(&self, path: &Path) -> Option<(usize, &Root)> {
         let roots = self.roots.iter().enumerate();
         roots
@@ -180,10 +180,10 @@ impl Reach {
             .max_by_key(|(_, root)| root.path.components().count())
     }
 
-    /// Whether `path`, which is absolute, is what a rule's pattern means: an absolute one is held against the whole path,
-    /// one without a slash against the name, any other against the path from the directory on.
+    /// True if the absolute `path`, or a directory above it, matches a rule's pattern. An absolute pattern matches the
+    /// whole path, one without a slash the file name, any other the path relative to the working directory.
     pub fn matches(&self, pattern: &Pattern, path: &Path) -> bool {
-        // Who names a directory means what is in it.
+        // A pattern that matches a directory covers its contents.
         let mut places = path
             .ancestors()
             .take_while(|place| !place.as_os_str().is_empty());
@@ -214,8 +214,8 @@ impl Reach {
         beneath.is_ok_and(|beneath| wanted.matches(&beneath.to_string_lossy()))
     }
 
-    /// `pattern` of a rule so that it means the same from another directory. Nothing where that cannot be written: in the name
-    /// of a directory a star is a star.
+    /// Rewrites a rule's `pattern` to mean the same from any working directory. `None` if that is impossible: a `*` or
+    /// `?` in the directory's name would become a wildcard.
     pub(super) fn anchored(&self, pattern: &Pattern) -> Option<Pattern> {
         let text = pattern.text();
         if text.starts_with(['/', '~']) || !text.contains('/') {
@@ -226,7 +226,7 @@ impl Reach {
         is_plain.then(|| Pattern::new(format!("{}/{text}", base.trim_end_matches('/'))))
     }
 
-    /// `given` from the directory, `~` expanded, `.` and `..` resolved by name.
+    /// Makes `given` absolute: expands `~` and resolves `.` and `..` by name, without following links.
     pub fn absolute(&self, given: &str) -> PathBuf {
         let expanded = match given.strip_prefix('~') {
             Some("") => self.home.clone(),
@@ -244,7 +244,8 @@ impl Reach {
         path
     }
 
-    /// Whether `path` is run at the start of something in a home directory. Who granted that very place means it.
+    /// True if `path` is a protected start-up file in a home directory. A root within the protected path lifts the
+    /// protection.
     fn is_kept_of_home(&self, path: &Path, root: &Path) -> bool {
         let Some(home) = secrets::home_of(path, &self.home) else {
             return false;
@@ -253,19 +254,20 @@ impl Reach {
         names.any(|place| path.starts_with(&place) && !root.starts_with(&place))
     }
 
-    /// Whether `path` tells a later run what to do.
+    /// True if `path` is an instruction file for later runs.
     pub fn is_note(&self, path: &Path) -> bool {
         let speaks = ["AGENTS.md", "SKILL.md"].map(|name| path.file_name() == Some(name.as_ref()));
         self.notes.iter().any(|note| path.starts_with(note))
             || speaks.contains(&true) && self.trusted.iter().any(|root| path.starts_with(root))
     }
 
-    /// Whether what stands at `path` is the user's own word. A note of one alone is closed to changes, and believed by none.
+    /// True if the file at `path` holds the user's own instructions. In an intersection all operands must agree: a note
+    /// of only one operand cannot be changed, but is not trusted either.
     pub fn is_own_word(&self, path: &Path) -> bool {
         self.is_note(path) && self.of.iter().all(|one| one.is_own_word(path))
     }
 
-    /// The places that commands may change: the workspace is changed by the file tools alone, unless the work is there.
+    /// The roots that commands may change. The workspace is left to the file tools unless it is the working directory.
     pub fn written_by_commands(&self) -> impl Iterator<Item = &Path> {
         self.roots
             .iter()
@@ -280,21 +282,21 @@ impl Reach {
         written && self.of.iter().all(|one| one.commands_write(path))
     }
 
-    /// Whether `secret`, a place where secrets are kept, is open to commands: who names such a place means it.
+    /// True if the secret location `secret` is open to commands: a root was granted at or beneath it.
     pub fn names(&self, secret: &Path) -> bool {
         let is_in_it = |root: &Root| root.path.starts_with(secret);
         self.roots.iter().any(is_in_it)
             && self.of.iter().all(|one| one.is_free || one.names(secret))
     }
 
-    /// These places, and all those that they are made of.
+    /// This value and all operands that it was built from, recursively.
     pub fn each(&self) -> Vec<&Self> {
         let inner = self.of.iter().flat_map(Self::each);
         std::iter::once(self).chain(inner).collect()
     }
 
-    /// What may be done to a root of another's that lies beneath one of ours: whether it is open at all, and to changes. What
-    /// is closed within our root stays closed where the other's begins right there.
+    /// The access to `place`, a root of the other operand that lies beneath one of ours: (readable, writable). A path
+    /// that is closed within our root stays closed when the other's root starts there.
     fn opens(&self, place: &Path) -> (bool, bool) {
         let Some((_, root)) = self.root_of(place) else {
             return (false, false);
@@ -309,7 +311,7 @@ impl Reach {
         )
     }
 
-    /// What both allow; relative paths start where ours do.
+    /// The intersection: allows what both allow. Relative paths start from our working directory.
     pub fn and(&self, other: &Self) -> Self {
         let mut roots = Vec::new();
         for ours in &self.roots {
@@ -324,7 +326,7 @@ impl Reach {
                 if roots.iter().any(|root: &Root| root.path == *deeper) {
                     continue;
                 }
-                // What counts for a place is the deepest root around it, on either side.
+                // On either side, the deepest root that contains a path decides about it.
                 let (here, there) = (self.opens(deeper), other.opens(deeper));
                 if here.0 && there.0 {
                     roots.push(Root {
@@ -335,7 +337,7 @@ impl Reach {
             }
         }
         let joined = |ours: &[PathBuf], theirs: &[PathBuf]| [ours, theirs].concat();
-        // A rule lets be changed what lies in places that are only read: who may change the place needs none.
+        // Allow rules permit changes within read-only roots. A side that may write the whole root needs none.
         let allowed = self
             .allowed
             .iter()
@@ -349,7 +351,7 @@ impl Reach {
             read_only: joined(&self.read_only, &other.read_only),
             notes: joined(&self.notes, &other.notes),
             trusted: joined(&self.trusted, &other.trusted),
-            // The other's may be about paths from another directory, and are its own word.
+            // The other's rules may be relative to another directory; they apply through `of`.
             denied: self.denied.clone(),
             is_free: self.is_free && other.is_free,
             allowed: allowed.cloned().collect(),
@@ -366,7 +368,7 @@ impl Reach {
     }
 }
 
-/// The flag that grants `path`.
+/// The flag that grants access to `path`.
 fn flag(access: Access, path: &Path) -> String {
     let path = quoted(&path.to_string_lossy());
     match access {

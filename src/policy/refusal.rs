@@ -1,18 +1,18 @@
-//! A refused call: the reason, and the flag that would allow it.
+//! A refused tool call: the reason, and the flag that would allow the call.
 
 use super::known::CHANGING;
 
 /// A refusal by the policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// Why, for a model and for people: what is refused, by which name.
+    /// The reason, for the model and for people: the path, host or tool that is refused.
     pub words: String,
-    /// The flag that would grant it, where one would.
+    /// The flag that would grant it, if there is one.
     pub grant: Option<String>,
 }
 
 impl Refusal {
-    /// One that no flag lifts.
+    /// A refusal that no flag lifts.
     pub fn of(words: impl Into<String>) -> Self {
         Self {
             words: words.into(),
@@ -20,7 +20,7 @@ impl Refusal {
         }
     }
 
-    /// What the model is told, whose call of `tool` it was: why, and what it may tell the user.
+    /// The message to the model after a refused call of `tool`: the reason, and the flag to suggest to the user.
     pub fn for_model(&self, tool: &str) -> String {
         let Self { words, grant } = self;
         match grant {

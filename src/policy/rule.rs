@@ -1,37 +1,37 @@
-//! Rules as users write them: `TOOL`, or `TOOL(glob)` for some of its arguments. A rule never grants a shell: commands
-//! are contained and not guessed, so that `exec(…)` can only be denied.
+//! Rules as users write them: `TOOL`, or `TOOL(glob)` to match an argument. A rule never grants a shell command:
+//! commands are contained by the sandbox, not recognized by their text, and `exec(…)` can only be denied.
 
 use super::known;
 use std::fmt;
 
-/// What a rule does.
+/// The effect of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
     Allow,
     Deny,
 }
 
-/// A rule about a tool, or about some calls of it.
+/// A rule about a tool, or about some of its calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
     pub effect: Effect,
-    /// The tools it is about.
+    /// The tools that the rule applies to.
     pub tool: Pattern,
-    /// What their argument must be like; `None` for any.
+    /// The pattern that the argument must match; `None` for any argument.
     pub argument: Option<Pattern>,
-    /// Where it was written, as `--deny` or `tools.deny`.
+    /// The source of the rule, such as `--deny` or `tools.deny`.
     pub origin: String,
 }
 
-/// A text in which `*` stands for any text, `/` included, and `?` for one letter.
+/// A glob in which `*` matches any text, including `/`, and `?` matches one character.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pattern(String);
 
 impl Rule {
-    /// Read `TOOL` or `TOOL(glob)`.
+    /// Parses `TOOL` or `TOOL(glob)`.
     ///
     /// # Errors
-    /// In words that follow the rule: what is wrong with it.
+    /// A phrase to append to the rule: the mistake in it.
     pub fn parse(text: &str, effect: Effect, origin: &str) -> Result<Self, String> {
         let text = text.trim();
         let (tool, argument) = match text.split_once('(') {
@@ -61,7 +61,7 @@ impl Rule {
         })
     }
 
-    /// Whether it is about a call of `tool` whose argument can be put as any of `subjects`.
+    /// True if the rule applies to a call of `tool` whose argument can be written as any of `subjects`.
     pub fn covers(&self, tool: &str, subjects: &[String]) -> bool {
         self.tool.matches(tool)
             && self
@@ -82,20 +82,23 @@ impl fmt::Display for Rule {
 }
 
 impl Pattern {
+    /// Wraps `text` as a pattern. Every text is valid.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
 
+    /// The pattern as written.
     pub fn text(&self) -> &str {
         &self.0
     }
 
-    /// Whether the whole of `text` is like it.
+    /// True if the pattern matches the whole of `text`.
     pub fn matches(&self, text: &str) -> bool {
         let pattern: Vec<char> = self.0.chars().collect();
         let text: Vec<char> = text.chars().collect();
         let (mut at, mut read) = (0, 0);
-        // Where the latest star stands, and what it has swallowed so far: only that one ever has to take more.
+        // Position of the latest star and the amount it has matched so far. Only the latest star ever needs to
+        // backtrack.
         let mut star: Option<(usize, usize)> = None;
         while read < text.len() {
             match pattern.get(at) {

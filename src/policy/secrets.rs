@@ -1,11 +1,11 @@
-//! The places where people keep secrets: keys, logins, browser profiles, histories of shells. Pure.
+//! Well-known locations of secrets: keys, logins, browser profiles, shell histories. Pure.
 //!
-//! Commands and file tools have them closed also where a directory that was granted contains them; who means one grants that very
-//! place. What a project keeps within itself (`.env`, `*.pem`) is not here: it is what the work is about.
+//! They are closed to commands and file tools even beneath a granted directory; granting exactly such a location opens
+//! it. Secrets that a project keeps within itself (`.env`, `*.pem`) are not listed: the agent's work involves them.
 
 use std::path::{Component, Path, PathBuf};
 
-/// Beneath a home directory; upper and lower case are the same, as some file systems have it.
+/// Locations beneath a home directory. Compared case-insensitively, because some file systems are.
 const IN_HOMES: &[&str] = &[
     // Keys and logins.
     ".ssh",
@@ -82,7 +82,7 @@ const IN_HOMES: &[&str] = &[
     "Library/Application Support/Google/Chrome",
     "Library/Application Support/Chromium",
     "Library/Application Support/BraveSoftware",
-    // What was typed.
+    // Histories of typed input.
     ".bash_history",
     ".zsh_history",
     ".histfile",
@@ -98,7 +98,7 @@ const IN_HOMES: &[&str] = &[
     ".mongosh",
     ".lesshst",
     ".viminfo",
-    // Clouds, clusters, registries, databases and what else logs in.
+    // Clouds, clusters, registries, databases and other services with logins.
     ".age",
     ".pki",
     ".config/Bitwarden CLI",
@@ -162,7 +162,7 @@ const IN_HOMES: &[&str] = &[
     ".config/pulse/cookie",
 ];
 
-/// Of the system.
+/// System-wide locations.
 const IN_SYSTEM: &[&str] = &[
     "/etc/shadow",
     "/etc/shadow-",
@@ -204,15 +204,15 @@ const IN_SYSTEM: &[&str] = &[
     "/etc/ssh/ssh_host_dsa_key",
 ];
 
-/// Where people's homes are, each by its user's name.
+/// Parent directories of home directories, one for each user.
 pub const HOMES: &[&str] = &["/home", "/Users"];
-/// The home that is in none of them.
+/// The home directory outside [`HOMES`].
 pub const HOME_OF_ROOT: &str = "/root";
 
-/// What the kernel tells of a process and is not for others: its variables, and its memory.
+/// Files in `/proc/PID` that expose a process's environment, arguments or memory.
 const OF_PROCESSES: &[&str] = &["environ", "mem", "auxv", "cmdline"];
 
-/// The secret place that `path` is, or is in. `home` is the home directory of the user; those of others count too.
+/// The secret location that `path` is, or is in. `home` is the user's home directory; other users' homes count too.
 pub fn around(path: &Path, home: &Path) -> Option<PathBuf> {
     let of_process = |path: &&Path| path.starts_with("/proc") && is_of_process(path);
     let in_homes = || {
@@ -234,23 +234,23 @@ pub fn around(path: &Path, home: &Path) -> Option<PathBuf> {
     in_homes().or_else(in_system).or_else(in_proc)
 }
 
-/// The secret places of `home`, whether they exist or not.
+/// The secret locations of `home`, existing or not.
 pub fn places(home: &Path) -> impl Iterator<Item = PathBuf> {
     IN_HOMES.iter().map(|name| home.join(name))
 }
 
-/// Those of the system.
+/// The system-wide secret locations.
 pub fn system_places() -> impl Iterator<Item = PathBuf> {
     IN_SYSTEM.iter().map(PathBuf::from)
 }
 
-/// Whether a file of this name is one that the kernel keeps of a process, wherever its file system is mounted.
+/// True if the file name is one of the sensitive files of `/proc/PID`, wherever procfs is mounted.
 pub fn is_of_process(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str());
     name.is_some_and(|name| OF_PROCESSES.contains(&name))
 }
 
-/// The home directory that `path` is in.
+/// The home directory that contains `path`.
 pub(super) fn home_of(path: &Path, home: &Path) -> Option<PathBuf> {
     if path.starts_with(home) && home.parent().is_some() {
         return Some(home.to_owned());
@@ -264,7 +264,7 @@ pub(super) fn home_of(path: &Path, home: &Path) -> Option<PathBuf> {
     (parts.len() == depth).then(|| parts.into_iter().collect())
 }
 
-/// The beginning of `path` that is `name`.
+/// The leading part of `path` that equals `name`, ignoring case.
 fn beginning(path: &Path, name: &Path) -> Option<PathBuf> {
     let mut found = PathBuf::new();
     let mut parts = path.components();

@@ -1,10 +1,10 @@
-//! What a run has seen, and which addresses it may ask for because of that. Pure.
+//! Provenance: tracks the content of a run's conversation, and decides which addresses the run may request. Pure.
 //!
-//! Whoever asks for an address tells its host all that the address says. So once anything that a stranger wrote is in the
-//! conversation, the model may be obeying it, and no address of its own making goes out: only hosts that the user named,
-//! and addresses that stand word for word where the model cannot have put them. Reads of places that the run can write,
-//! output of commands, results of other programs, summaries and the model's own words vouch for nothing: a model that is
-//! told to leak would write the address there and read it back.
+//! A request discloses everything in its address to the host. Once the conversation holds untrusted content, the model
+//! may be following injected instructions, and it must not compose addresses: it may request only hosts that the user
+//! named, and addresses that appear verbatim in content that the model cannot have written. Files that the run can
+//! write, command output, results of other programs, summaries and the model's own text do not count: an injected model
+//! would write the address there and read it back.
 
 use super::Refusal;
 use super::net::Net;
@@ -22,9 +22,9 @@ use url::Url;
 pub mod addresses;
 mod sent;
 
-/// What is ours when the user's place is taken: the guards' words, by the end of the message's id.
+/// Suffixes of the ids of injected user messages that hold our own text (the guards' messages), not untrusted content.
 const OUR_MARKS: &[&str] = &["lost", "plan", "task", "warning"];
-/// Tools whose results are our own words.
+/// Tools whose results hold only our own text.
 const OUR_TOOLS: &[&str] = &[
     "ask_user",
     "write_file",
@@ -34,66 +34,68 @@ const OUR_TOOLS: &[&str] = &[
     "cron",
     "spawn",
 ];
-/// The end of the id of a message that was piped in, with no word of the user's beside it.
+/// The id suffix of a message that was piped in without text from the user.
 pub const PIPED: &str = "stdin";
-/// Tools that show what is in files, and those that show the files' own words.
+/// Tools that reveal file content or names.
 const LOOKING: &[&str] = &["read_file", "grep", "list_dir", "glob", "edit_file"];
+/// Tools among [`LOOKING`] whose results quote file content verbatim.
 const READING: &[&str] = &["read_file", "grep"];
-/// The blocks in which a user's message holds what others wrote.
+/// The blocks within a user message that hold third-party content.
 const BLOCKS: &[&str] = &["stdin", "file", "page", "directory"];
-/// What stands for what was attached, once a session has been read again.
+/// Placeholders for attachments in a session that was loaded from disk.
 const PLACEHOLDERS: &[&str] = &["[image: ", "[document: ", "[image]"];
-/// How many of the addresses that stand in what strangers wrote are asked for: of one domain, and in a run.
+/// Limits on the addresses from untrusted content that may be requested, per domain and per run.
 const OF_DOMAIN: usize = 8;
 const OF_RUN: usize = 40;
 
-/// What a refusal says of an address that a server has led on to, which are that server's words.
+/// The phrase in a refusal for an address that a server redirected to. The address is that server's text.
 pub const LEADS_ON: &str = " leads on to ";
 
-/// Finds out where a path really is, links followed.
+/// Resolves a path to its real path, following links.
 pub type Real = Box<dyn Fn(&Path) -> PathBuf + Send + Sync>;
 
-/// Which files say what.
+/// The facts that determine the provenance of file content.
 pub struct Ground {
     pub reach: Reach,
-    /// The agent's own home, whose files are the user's words. Its real path.
+    /// The real path of the agent's own directory, which holds the user's instructions.
     pub workspace: PathBuf,
-    /// A command may write anywhere: there is one, and nothing contains it.
+    /// True if commands run without a sandbox and may write anywhere.
     pub commands_write_anywhere: bool,
     pub real: Real,
 }
 
-/// Hosts that may be reached whatever has been seen.
+/// Hosts that may always be requested.
 #[derive(Clone, Debug, Default)]
 pub struct Free {
     pub net: Net,
-    /// Those that the config and the workspace's skills name.
+    /// Hosts named by the config and by the workspace's skills.
     pub hosts: BTreeSet<String>,
 }
 
-/// Why an address may be asked for.
+/// The reason why an address may be requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Grounds {
-    /// No stranger has had a word yet.
+    /// The conversation holds no untrusted content yet.
     Clean,
-    /// It stands in what was read.
+    /// The address appears verbatim in content that was read.
     Verbatim,
-    /// Its host is free; the rest of it may be of the model's making.
+    /// The host is allowed; the model may have composed the rest of the address.
     Host,
 }
 
 impl Grounds {
-    /// Whether nothing of the address can be a stranger's message to another: then what its host answers is not either.
+    /// True if no part of the address can carry data chosen by untrusted content. Only then does the response vouch for
+    /// addresses in it.
     pub fn vouch(self) -> bool {
         self != Self::Host
     }
 }
 
-/// How much of a conversation was taken in: so many messages, and the id of the last one.
+/// The processed part of a conversation: number of messages, and the id of the last one.
 #[derive(Debug, Default)]
 pub struct Heeded(usize, String);
 
-/// What a run has seen.
+/// The provenance state of a run.
 pub struct Seen {
     ground: Ground,
     state: Mutex<State>,
@@ -101,28 +103,30 @@ pub struct Seen {
 
 #[derive(Default)]
 struct State {
-    /// The first thing that a stranger may have written.
+    /// The first untrusted content, as a phrase.
     untrusted: Option<String>,
     /// Hosts that the user named.
     hosts: BTreeSet<String>,
-    /// Addresses that stand where the model cannot have put them.
+    /// Addresses found in content that the model cannot have written.
     addresses: HashSet<String>,
-    /// Of these, the ones that were asked for once strangers had had a word, by domain.
+    /// Those of them that were requested after untrusted content arrived, by domain.
     asked: HashMap<String, HashSet<String>>,
     /// Files that the model has changed, in this turn or an earlier one.
     written: HashSet<PathBuf>,
-    /// Calls whose results are to come.
+    /// Tool calls without a result so far.
     calls: HashMap<String, Called>,
 }
 
 struct Called {
     name: String,
     arguments: Value,
-    /// What it asked for was no composition of a model that reads strangers.
+    /// True if the model had read no untrusted content when it made the call, or the requested address was a vouched
+    /// one.
     vouches: bool,
 }
 
 impl Seen {
+    /// Creates the state of a conversation without messages.
     pub fn new(ground: Ground) -> Self {
         Self {
             ground,
@@ -130,8 +134,8 @@ impl Seen {
         }
     }
 
-    /// Take in what is new in `messages`, which are all that is sent. Where its beginning has changed, as after a
-    /// compaction, all of it is taken in again; nothing that was seen is ever forgotten.
+    /// Processes the new messages in `messages`, the full list to be sent. If the beginning has changed, as after a
+    /// compaction, all of it is processed again. State is only ever added.
     pub fn heed_all(&self, heeded: &mut Heeded, messages: &[Message]) {
         let Heeded(count, last) = heeded;
         let is_last = |message: &Message| message.id() == last;
@@ -142,7 +146,7 @@ impl Seen {
         *heeded = Heeded(messages.len(), last.unwrap_or_default());
     }
 
-    /// Take in one message.
+    /// Processes one message.
     pub fn heed(&self, message: &Message) {
         let mut state = self.state();
         match message {
@@ -152,17 +156,17 @@ impl Seen {
         }
     }
 
-    /// From now on the conversation holds what a stranger may have written: `what`, in words.
+    /// Records that the conversation now holds untrusted content, named by the phrase `what`.
     pub fn taint(&self, what: &str) {
         self.state().taint(|| what.to_owned());
     }
 
-    /// What a stranger may have written, where there is such a thing: the first one, in words.
+    /// The first untrusted content, as a phrase; `None` if there is none.
     pub fn untrusted(&self) -> Option<String> {
         self.state().untrusted.clone()
     }
 
-    /// Whether `url` may be asked for.
+    /// Decides if `url` may be requested.
     ///
     /// # Errors
     /// A refusal with the flag that would grant it.
@@ -222,8 +226,8 @@ impl State {
         }
     }
 
-    /// Whether `url`, which stands in what was read, may be asked for as one of many: a page that lists an address for each
-    /// letter would have a model spell with them.
+    /// True if `url`, which appears in content that was read, is within the limits on such requests. Without limits, a
+    /// page that lists one address per letter would let the model spell out data.
     fn chosen(&mut self, url: &Url) -> bool {
         let all: usize = self.asked.values().map(HashSet::len).sum();
         let asked = self.asked.entry(domain(url)).or_default();
@@ -309,7 +313,7 @@ impl State {
             failed,
         } = result;
         let called = self.calls.remove(call);
-        // What was asked for is the model's own word, wherever it turns up again.
+        // The arguments are the model's own text, and a copy of them in the result vouches for nothing.
         let asked = called
             .as_ref()
             .map(|called| folded(&called.arguments.to_string()));
@@ -319,9 +323,9 @@ impl State {
                 false
             }
             (name, _) if OUR_TOOLS.contains(&name) => return,
-            // Nothing was asked of anybody.
+            // The request was refused before it was sent.
             ("web_search" | "web_fetch", _) if *failed && is_ours_alone(parts) => return,
-            // Also what failed: what went wrong is told in a server's words, or names where it led.
+            // Failures count too: the message may quote the server, or name the address that it redirected to.
             ("web_search" | "web_fetch", _) if *failed => {
                 self.taint(|| format!("what `{name}` gave"));
                 false
@@ -354,7 +358,8 @@ impl State {
         let asked = asked.unwrap_or_default();
         for part in parts {
             let Part::Text(text) = part else { continue };
-            // The lines of results that are an address, and no text that a page or the query had a hand in.
+            // Of search results, only lines that are an address and nothing else: a page or the query can influence the
+            // other text.
             let is_address = |line: &&str| name != "web_search" || is_one(line.trim());
             for line in text.lines().filter(is_address) {
                 let others = addresses(line).filter(|url| !asked.contains(&folded(url.as_str())));
@@ -363,7 +368,7 @@ impl State {
         }
     }
 
-    /// Whether the file at `place` may hold what the model has put there.
+    /// True if the file at `place` may hold content that the model wrote.
     fn may_hold(&self, place: &Path, ground: &Ground) -> bool {
         ground.commands_write_anywhere
             || self.written.iter().any(|path| path.starts_with(place))
@@ -376,14 +381,15 @@ impl Ground {
         (self.real)(&self.reach.absolute(path))
     }
 
-    /// Whether what stands at `place` is the user's word: the notes, which no run changes once strangers had a word in it, and
-    /// the memory, which has a label where they had. All else in the workspace an earlier run may have written for them.
+    /// True if the file at `place` holds the user's own text: instruction files, which no run changes after reading
+    /// untrusted content, and the memory file, whose entries are labelled if they stem from it. An earlier run may have
+    /// written any other file in the workspace on behalf of untrusted content.
     fn is_ours(&self, place: &Path) -> bool {
         let memory = self.workspace.join("memory/MEMORY.md");
         self.reach.is_own_word(place) || place == memory
     }
 
-    /// Whether this run can change `place`, or something beneath it.
+    /// True if this run can change `place`, or something beneath it.
     fn may_write(&self, place: &Path) -> bool {
         let in_root = self.reach.roots.iter().filter(|root| root.may_write);
         let mut roots = in_root.map(|root| &root.path);
@@ -395,13 +401,13 @@ impl Ground {
     }
 }
 
-/// Whether a result is a refusal that names only what the model had asked for.
+/// True if a result is a refusal that quotes only what the model had requested.
 fn is_ours_alone(parts: &[Part]) -> bool {
     let text = crate::message::plain_text(parts);
     text.starts_with("refused: ") && !text.contains(LEADS_ON)
 }
 
-/// The part of a host that somebody owns, as far as its form tells.
+/// The registrable part of a host, estimated from its form.
 fn domain(url: &Url) -> String {
     let host = url.host_str().unwrap_or_default();
     let labels: Vec<&str> = host.split('.').collect();
@@ -413,7 +419,7 @@ fn domain(url: &Url) -> String {
     labels[labels.len().saturating_sub(count)..].join(".")
 }
 
-/// What the user said with `message`, without what others wrote in it; `None` where nobody knows whose words they are.
+/// The user's own text in `message`, without third-party blocks; `None` if its author is unknown.
 pub fn own_words(message: &User) -> Option<String> {
     if message.injected || is_piped(message) {
         return None;
@@ -425,18 +431,18 @@ pub fn own_words(message: &User) -> Option<String> {
     Some(texts.collect())
 }
 
-/// Whether all of it was piped in.
+/// True if the whole message was piped in.
 fn is_piped(message: &User) -> bool {
     message.id.rsplit('-').next() == Some(PIPED)
 }
 
-/// Whether `text` stands for something that was attached.
+/// True if `text` is a placeholder for an attachment.
 fn is_attached(text: &str) -> bool {
     PLACEHOLDERS.iter().any(|start| text.starts_with(start))
 }
 
-/// `text` as the user's own words, and the blocks in it that others wrote, with their kinds. A block ends with its own
-/// mark, which does not stand within it; one that does not end goes on to the end of the text.
+/// Splits `text` into the user's own text and the third-party blocks in it, with their kinds. A block ends at its own
+/// closing tag, which cannot occur within it; an unclosed block extends to the end of the text.
 fn apart(text: &str) -> (String, Vec<(&'static str, &str)>) {
     let (mut own, mut others) = (String::new(), Vec::new());
     let mut rest = text;
@@ -455,7 +461,7 @@ fn apart(text: &str) -> (String, Vec<(&'static str, &str)>) {
     (own, others)
 }
 
-/// The kind of block that `line` begins, and its mark.
+/// The kind of block that `line` opens, and its tag.
 fn opening(line: &str) -> Option<(&'static str, &str)> {
     let rest = line.strip_prefix('<')?;
     let mark = &rest[..rest.find([' ', '>'])?];
@@ -522,7 +528,7 @@ mod tests {
         })
     }
 
-    /// A call, and what came of it.
+    /// A tool call and its result.
     fn called(name: &str, arguments: Value, text: &str, failed: bool) -> [Message; 2] {
         let call = ToolCall {
             id: "c".into(),
@@ -585,7 +591,7 @@ mod tests {
                 .is_ok()
         };
         assert_eq!(list.iter().filter(|url| may(url)).count(), super::OF_DOMAIN);
-        // What was asked for once may be asked for again.
+        // An address that was requested before may be requested again.
         assert!(may(&list[0]));
     }
 
@@ -599,12 +605,12 @@ mod tests {
         };
         let exec = |text: &str| done("exec", json!({"command": "cat x"}), text);
         let page = |url: &str, text: &str| done("web_fetch", json!({"url": url}), text);
-        // Nothing untrusted: any address.
+        // Without untrusted content, any address is allowed.
         check(&[], EVIL, Some(Clean));
         check(&[asks()], EVIL, Some(Clean));
         let read = |path: &str| [asks(), done("read_file", json!({"path": path}), EVIL)];
         check(&read("/home/u/w/memory/MEMORY.md"), EVIL, Some(Clean));
-        // An earlier run may have written it for a stranger.
+        // An earlier run may have written the file on behalf of untrusted content.
         check(&read("/home/u/w/a.md"), EVIL, None);
         check(&read("/home/u/w/memory/HISTORY.md"), EVIL, None);
         check(
@@ -618,10 +624,10 @@ mod tests {
                 called("web_fetch", json!({"url": "x"}), "no", true).to_vec(),
             ],
             EVIL,
-            // What went wrong is told in a stranger's words.
+            // The failure message may quote untrusted content.
             None,
         );
-        // Our refusals are our own words; a page that looks like one is not, and where a server led neither.
+        // Our own refusals are trusted. A page that imitates one is not, and neither is a redirect target.
         let fetched =
             |text: &str, failed| called("web_fetch", json!({"url": "x"}), text, failed).to_vec();
         check(
@@ -641,7 +647,7 @@ mod tests {
         );
         check(&[vec![injected("t-plan", "Only look.")]], EVIL, Some(Clean));
         check(&[vec![injected("t-r1", "Not JSON.")]], EVIL, Some(Clean));
-        // Then only hosts that were named.
+        // With untrusted content, only named hosts are allowed.
         check(&[asks(), exec("x")], EVIL, None);
         check(
             &[asks(), exec("x")],
@@ -666,7 +672,7 @@ mod tests {
             "https://docs.example.evil.example/",
             None,
         );
-        // Commands, writable places, failures, arguments and the model itself vouch for nothing.
+        // Commands, writable paths, failures, arguments and the model's own text vouch for nothing.
         check(&[asks(), exec(EVIL)], EVIL, None);
         check(
             &[asks(), done("mcp_x_y", json!({"u": EVIL}), EVIL)],
@@ -736,13 +742,13 @@ mod tests {
         check(&[exec("x"), vec![words]], EVIL, None);
         check(&[vec![injected("summary", EVIL)]], EVIL, None);
         check(&[vec![injected("t-s1", EVIL)]], EVIL, None);
-        // A link out of the workspace is what it leads to.
+        // A link out of the workspace counts as its target.
         check(
             &[done("read_file", json!({"path": "/home/u/w/link"}), "x")],
             EVIL,
             None,
         );
-        // What stands where the model cannot have put it.
+        // Content that the model cannot have written.
         check(
             &[done("read_file", json!({"path": "a"}), EVIL)],
             EVIL,
@@ -798,7 +804,7 @@ mod tests {
             "https://b.example/x",
             Some(Verbatim),
         );
-        // A page that was asked for by an address of the model's own making may be an echo of it.
+        // A page requested at an address that the model composed may echo that address.
         let echo = page("https://named.example/echo?u=x", EVIL);
         check(&[asks(), exec("x"), echo.clone()], EVIL, None);
         check(&[asks(), echo], EVIL, Some(Verbatim));
@@ -831,7 +837,7 @@ mod tests {
             "https://evil.example/?d=a%20secret",
             None,
         );
-        // Blocks of the user's message are strangers' words.
+        // Blocks within the user's message are untrusted content.
         let piped = |text: &str| vec![says(&format!("sum up\n\n<stdin>\n{text}\n</stdin>"))];
         check(
             &[piped("see https://a.example/b, evil.example")],

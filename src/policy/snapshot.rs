@@ -1,6 +1,6 @@
-//! A policy as text that a later run reads again: what the creator of a scheduled job might do, which bounds the job for as
-//! long as it lives. All of a policy is in it and nothing has a default, so that what is cut off cannot widen it; a mark
-//! over all of it tells what somebody has changed by hand. Pure.
+//! Serializes a policy as text for a later run: a scheduled job is bounded by the permissions of its creator for its
+//! whole life. Every field is written and none has a default, because a truncated snapshot must not widen the policy. A
+//! checksum over all fields detects manual edits. Pure.
 
 use super::net::Net;
 use super::reach::{Access, PathRule, Reach, Root};
@@ -20,17 +20,17 @@ use std::path::{Path, PathBuf};
 const VERSION: u64 = 1;
 
 impl Policy {
-    /// All that this policy is.
+    /// Serializes the whole policy, with its version and checksum.
     pub fn snapshot(&self) -> Value {
         let policy = Written::of(self);
         let mark = policy.mark();
         json!({ "v": VERSION, "policy": policy, "mark": mark })
     }
 
-    /// The policy of a snapshot.
+    /// Restores the policy from a snapshot.
     ///
     /// # Errors
-    /// In words that follow its name: a later version has made it, or it is not as it was made.
+    /// A phrase to append to the snapshot's name: a later version wrote it, or it was changed since.
     pub fn restored(snapshot: &Value) -> Result<Self, String> {
         const CHANGED: &str = "has been changed since it was made";
         match snapshot["v"].as_u64() {
@@ -52,7 +52,7 @@ impl Policy {
             .policy
             .policy()
             .map_err(|words| format!("{CHANGED}: {words}"))?;
-        // Held against what we would write of it, so that it may be laid out anew.
+        // Compared with our own serialization, which allows the file to be reformatted.
         match Written::of(&policy).mark() == whole.mark {
             true => Ok(policy),
             false => Err(CHANGED.into()),
@@ -60,7 +60,7 @@ impl Policy {
     }
 }
 
-/// A snapshot as it is written.
+/// A snapshot as it is stored.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Snapshot {
@@ -103,7 +103,7 @@ struct Places {
     of: Vec<Self>,
 }
 
-/// A path; in bytes where it is not UTF-8.
+/// A path: text, or bytes if it is not UTF-8.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
 enum Place {
@@ -162,7 +162,7 @@ enum Word {
 struct Line {
     effect: Does,
     tool: String,
-    /// Always written, also where there is none.
+    /// Always written, even if it is `None`.
     #[serde(deserialize_with = "Option::deserialize")]
     argument: Option<String>,
     origin: String,
@@ -274,7 +274,7 @@ impl Written {
         })
     }
 
-    /// What tells whether it is as it was made: against mistakes, for who can write where it lies needs no policy of ours.
+    /// The checksum. It detects mistakes, not attacks: an attacker who can write the file needs no policy of ours.
     fn mark(&self) -> String {
         let text = serde_json::to_vec(self).expect("it holds text, numbers and lists alone");
         let mut hasher = SipHasher13::new();
@@ -426,12 +426,12 @@ mod tests {
     use std::ffi::OsStr;
     use std::os::unix::ffi::OsStrExt;
 
-    /// As a file has it.
+    /// The snapshot after a round trip through text.
     fn through_text(snapshot: &Value) -> Value {
         serde_json::from_str(&serde_json::to_string_pretty(snapshot).unwrap()).unwrap()
     }
 
-    /// One with something in every field.
+    /// A policy with a value in every field.
     fn full() -> Policy {
         let mut full = policy(&[
             "deny write_file(*.md)",
@@ -486,7 +486,7 @@ mod tests {
         }
     }
 
-    /// `change` made at each place of `value`, one after another.
+    /// Calls `change` with each variant of `value` that is altered in one place.
     fn each(value: &Value, change: &mut dyn FnMut(Value)) {
         match value {
             Value::Object(fields) => {
@@ -550,7 +550,7 @@ mod tests {
         }
     }
 
-    /// Without the mark too: nothing has a default.
+    /// Tested without the checksum too: no field has a default.
     #[test]
     fn every_field_is_needed() {
         let fields = |value: &Value| value.to_string().matches("\":").count();
@@ -558,7 +558,7 @@ mod tests {
         let whole = full().snapshot()["policy"].take();
         let mut count = 0;
         each(&whole, &mut |cut| {
-            // One field less, and no whole item of a list.
+            // Exactly one field is missing, and no list item.
             if fields(&cut) + 1 == fields(&whole) && items(&cut) == items(&whole) {
                 count += 1;
                 assert!(Written::deserialize(&cut).is_err(), "{cut}");
@@ -601,7 +601,7 @@ mod tests {
         );
     }
 
-    /// Snapshots outlive releases: another mark, or another name of a field, would stop every job that has one.
+    /// Snapshots outlive releases: a change of the checksum or of a field's name would stop every job that has one.
     #[test]
     fn the_layout_stays_the_same() {
         let found = full().snapshot();

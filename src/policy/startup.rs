@@ -1,11 +1,11 @@
-//! Files that are run, or that say what is run, the next time somebody opens a shell, an editor or a repository. Neither
-//! commands nor file tools change or make them, also where they may write: who means one grants that very file. Pure.
+//! Files that run, or decide what runs, the next time a shell, editor or repository is opened. Commands and file tools
+//! neither change nor create them, even in writable directories; granting exactly such a file lifts this. Pure.
 
 use std::path::Path;
 
-/// Beneath any directory that may be changed.
+/// Names beneath any writable directory.
 pub const NAMES: &[&str] = &[
-    // Shells, and what logs in.
+    // Shells and login programs.
     ".bashrc",
     ".bash_profile",
     ".bash_login",
@@ -30,7 +30,7 @@ pub const NAMES: &[&str] = &[
     ".ssh",
     ".gnupg",
     ".forward",
-    // Sessions of a desktop.
+    // Desktop sessions.
     ".xprofile",
     ".xsession",
     ".xsessionrc",
@@ -42,7 +42,7 @@ pub const NAMES: &[&str] = &[
     ".local/share/systemd",
     ".local/share/applications",
     ".local/share/dbus-1",
-    // Editors, debuggers and interpreters that read them from the home or from where they stand.
+    // Editors, debuggers and interpreters that read these from the home or the current directory.
     ".vimrc",
     ".gvimrc",
     ".vim",
@@ -66,14 +66,14 @@ pub const NAMES: &[&str] = &[
     ".config/pip",
     ".cargo/config",
     ".cargo/config.toml",
-    // What opens a directory runs these.
+    // Run by tools when they enter or open the directory.
     ".envrc",
     ".mise.toml",
     ".vscode",
     ".idea",
     ".devcontainer",
     ".mcp.json",
-    // Other agents, and we.
+    // Other agents, and nanobot itself.
     ".claude",
     ".codex",
     ".cursor",
@@ -81,7 +81,7 @@ pub const NAMES: &[&str] = &[
     ".nanobot",
 ];
 
-/// Whether what lies at `relative` in a place that may be changed is one of them, or git's own.
+/// True if `relative`, a path within a writable directory, is one of these or belongs to git.
 pub fn is_kept(relative: &Path) -> bool {
     let of_git = |part: std::path::Component<'_>| part.as_os_str().eq_ignore_ascii_case(".git");
     relative.components().any(of_git) || NAMES.iter().any(|name| relative.starts_with(name))

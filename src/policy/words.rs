@@ -1,5 +1,5 @@
-//! A policy in words: for the model, which is told what holds so that it neither tries in vain nor claims what is not, and
-//! for people who ask. Both are made from the policy itself, so that neither can say what it is not.
+//! Describes a policy in words: for the model, to prevent futile attempts and false claims, and for people. Both texts
+//! are derived from the policy itself and cannot contradict it.
 
 use super::net::Net;
 use super::rule::{Effect, Pattern};
@@ -8,8 +8,8 @@ use std::fmt::Write;
 use std::path::Path;
 
 impl Policy {
-    /// What the model is told, as lines of a list. `tools` are the names of those that it has; `attended`, somebody sits
-    /// there who can be asked.
+    /// The policy for the model, as list items. `tools` are the names of the offered tools; `attended` is true if the
+    /// run can prompt a person.
     pub fn for_model(&self, tools: &[&str], attended: bool) -> String {
         let mut text = String::new();
         let mut line =
@@ -98,7 +98,7 @@ impl Policy {
         )
     }
 
-    /// What contains a command, for people, as the end of a sentence.
+    /// The containment of commands, for people, as the end of a sentence.
     pub fn containment(&self) -> String {
         if self.sandbox == Sandbox::Off {
             return "not contained: it can change and reach whatever you can".into();
@@ -111,7 +111,7 @@ impl Policy {
         format!("in the sandbox: writes {writes}, {net}")
     }
 
-    /// What commands may change, in words, and whether they may use the network.
+    /// The paths that commands may change, in words, and true if they may use the network.
     fn reached_by_commands(&self) -> (String, bool) {
         let written = self.reach.written_by_commands();
         let places: Vec<String> = match self.reads_only {
@@ -125,7 +125,7 @@ impl Policy {
         (words, self.net == Net::Any)
     }
 
-    /// The policy for people, as pairs of a label and its value.
+    /// The policy for people, as pairs of label and value.
     pub fn for_people(&self, display: &dyn Fn(&Path) -> String) -> Vec<(&'static str, String)> {
         let mut lines = vec![("profile", self.profile.clone())];
         lines.extend(self.places(display));
@@ -160,7 +160,7 @@ impl Policy {
         told
     }
 
-    /// The places that may be read or changed, and those that may not.
+    /// The paths that may be read or changed, and those that may not.
     fn places(&self, display: &dyn Fn(&Path) -> String) -> Vec<(&'static str, String)> {
         let mut lines = vec![("directory", display(&self.reach.directory))];
         for root in &self.reach.roots {
@@ -194,7 +194,7 @@ impl Policy {
         }
     }
 
-    /// The rules, and the command patterns.
+    /// The rules and the command patterns.
     fn rule_lines(&self) -> Vec<(&'static str, String)> {
         let mut lines = Vec::new();
         for rule in &self.rules {
@@ -202,7 +202,7 @@ impl Policy {
                 Effect::Allow => "allow",
                 Effect::Deny => "deny",
             };
-            // Commands are contained and not guessed.
+            // A rule about a command's text is no security boundary; the sandbox contains commands.
             let is_tripwire = rule.argument.is_some() && rule.tool.matches("exec");
             let worth = if is_tripwire { ": a tripwire" } else { "" };
             lines.push((name, format!("{rule} ({}){worth}", rule.origin)));

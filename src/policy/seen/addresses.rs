@@ -1,24 +1,24 @@
-//! The addresses and hosts that stand in a text, and when two of them are the same.
+//! Finds addresses and host names in text, and compares them.
 
 use std::collections::BTreeSet;
 use url::Url;
 
-/// Ends of names that are mostly ends of files: such a word names a host only within an address.
+/// Top-level domains that are also common file extensions. Such a word counts as a host only within an address.
 const FILES: &[&str] = &[
     "cc", "java", "md", "mov", "pl", "ps", "py", "rs", "sh", "so", "st", "zip",
 ];
 
-/// The address that `text` is, as models write it: in quotes, in brackets, or as it is.
+/// Parses `text` as an address, bare or in the quotes or brackets that models put around one.
 pub(super) fn address(text: &str) -> Option<Url> {
     Url::parse(bare(text)).ok()
 }
 
-/// `text` without what models put around an address.
+/// `text` without surrounding white space, quotes and angle brackets.
 pub fn bare(text: &str) -> &str {
     text.trim_matches(|letter: char| letter.is_whitespace() || "<>\"'`".contains(letter))
 }
 
-/// Whether `line` is an address and nothing else.
+/// True if `line` is an address and nothing else.
 pub(super) fn is_one(line: &str) -> bool {
     ["http://", "https://"]
         .iter()
@@ -26,8 +26,8 @@ pub(super) fn is_one(line: &str) -> bool {
         && !line.contains(char::is_whitespace)
 }
 
-/// `text` so that an address in it is found whatever way somebody wrote it again: in small letters, without its scheme,
-/// its slashes and its white space, and without the ways in which letters are hidden in addresses.
+/// Normalizes `text` to find an address in it however it was rewritten: lower case, without scheme, slashes and white
+/// space, with percent-encoding decoded and `+` removed.
 pub(super) fn folded(text: &str) -> String {
     let (bytes, mut plain) = (text.as_bytes(), Vec::with_capacity(text.len()));
     let mut at = 0;
@@ -52,14 +52,14 @@ pub(super) fn folded(text: &str) -> String {
     bare.unwrap_or(&text).chars().filter(is_said).collect()
 }
 
-/// How addresses are compared: as the parser writes them, without what a server is not told.
+/// The form in which addresses are compared: as the URL parser writes them, without the fragment, which is never sent.
 pub(super) fn key(url: &Url) -> String {
     let mut url = url.clone();
     url.set_fragment(None);
     url.into()
 }
 
-/// The addresses that stand in `text`, each in the ways in which it may end there.
+/// The addresses in `text`. Each is yielded once for every plausible end of it.
 pub(super) fn addresses(text: &str) -> impl Iterator<Item = Url> {
     let found = text.match_indices("://").filter_map(move |(at, _)| {
         let before = &text.as_bytes()[..at];
@@ -86,7 +86,7 @@ pub(super) fn addresses(text: &str) -> impl Iterator<Item = Url> {
     })
 }
 
-/// `address` without the punctuation of the sentence that it stands in.
+/// `address` without the trailing punctuation of the surrounding sentence.
 pub(super) fn unpunctuated(address: &str) -> &str {
     let mut rest = address;
     loop {
@@ -109,7 +109,7 @@ pub fn linked_hosts(text: &str) -> impl Iterator<Item = String> {
     addresses(text).filter_map(|url| url.host_str().map(str::to_owned))
 }
 
-/// The hosts that `text` names, in addresses or alone.
+/// The hosts that `text` names, within addresses or alone.
 pub(super) fn hosts(text: &str) -> BTreeSet<String> {
     let mut found: BTreeSet<String> = linked_hosts(text).collect();
     let in_name = |letter: char| letter.is_alphanumeric() || letter == '-' || letter == '.';
@@ -129,7 +129,7 @@ pub(super) fn hosts(text: &str) -> BTreeSet<String> {
     found
 }
 
-/// Whether `host` is one of `hosts`: people leave `www.` out, or put it in.
+/// True if `host` is one of `hosts`, with or without a leading `www.`.
 pub(super) fn names(hosts: &BTreeSet<String>, host: &str) -> bool {
     let shorter = host.strip_prefix("www.");
     hosts.contains(host)

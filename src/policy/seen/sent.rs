@@ -1,5 +1,5 @@
-//! What goes to somebody who may ask for addresses himself, as the server of a tool does: none of the addresses in it may be
-//! of the model's making where the model reads strangers.
+//! Checks data that is sent to a third party that can make requests itself, such as an MCP server. After untrusted
+//! content, that data must not hold addresses that the model composed.
 
 use super::addresses::{bare, hosts, unpunctuated};
 use super::{Free, Refusal, Seen};
@@ -7,10 +7,10 @@ use serde_json::Value;
 use url::Url;
 
 impl Seen {
-    /// Whether `arguments` may be sent: that what they name could be asked for.
+    /// Decides if `arguments` may be sent: every address in them must be one that could be requested.
     ///
     /// # Errors
-    /// The refusal of the first address that may not be, with the flag that would grant it.
+    /// The refusal of the first address that may not be requested, with the flag that would grant it.
     pub fn allows_sent(&self, arguments: &Value, free: &Free) -> Result<(), Refusal> {
         if self.untrusted().is_none() {
             return Ok(());
@@ -43,8 +43,8 @@ impl Seen {
     }
 }
 
-/// The addresses that `text` names, each in the ways in which it may end there: all that begin with a scheme, and all of it
-/// where it is a host, with or without what is asked of it, as people write addresses.
+/// The addresses that `text` names, each with every plausible end of it: all that begin with a scheme, and the whole
+/// text if it is a host, with or without a path or query, as people write addresses.
 fn named(text: &str) -> Vec<Vec<Url>> {
     let mut all: Vec<Vec<Url>> = text
         .match_indices("://")
@@ -62,7 +62,7 @@ fn named(text: &str) -> Vec<Vec<Url>> {
         .collect();
     let whole = bare(text);
     if all.is_empty() && !whole.contains(char::is_whitespace) {
-        // `//host/x` and `https:/host` are addresses to some.
+        // Some programs accept `//host/x` and `https:/host` as addresses.
         let is_web = |scheme: &&&str| {
             let start = whole.get(..scheme.len());
             start.is_some_and(|start| start.eq_ignore_ascii_case(scheme))
@@ -83,7 +83,7 @@ fn named(text: &str) -> Vec<Vec<Url>> {
     all
 }
 
-/// `text` as an address of somebody who could be told something by it.
+/// Parses `text` as the address of a host that could receive data through it.
 fn reached(text: &str) -> Option<Url> {
     let url = Url::parse(text).ok()?;
     let host = url.host_str().unwrap_or_default();
