@@ -1,16 +1,16 @@
-//! The form in which exchanges are recorded: one JSON object a line, version 1, in our own terms and not in those of a
-//! wire format, so that a recording can be replayed whatever provider it came from. Keys, and what looks like
-//! one, are taken out of both sides.
+//! The format of recorded exchanges: one JSON object per line, version 1. It is independent of the wire formats, and a
+//! recording can be replayed whatever provider it came from. Keys, and text that looks like a key, are masked in
+//! requests and replies.
 
 use super::{ProviderError, Request};
 use crate::message::{Finish, Message, Reply, ToolCall, Usage, plain_text};
 use crate::sys::secret;
 use serde_json::{Value, json};
 
-/// The version that is written, and the only one that is read.
+/// The format version: the only one that is written or read.
 const VERSION: u64 = 1;
 
-/// An exchange as a line.
+/// Serializes an exchange as one line.
 pub(super) fn line(request: &Request<'_>, answer: &Result<Reply, ProviderError>) -> String {
     let mut object = json!({ "v": VERSION, "request": question(request) });
     match answer {
@@ -20,7 +20,7 @@ pub(super) fn line(request: &Request<'_>, answer: &Result<Reply, ProviderError>)
     format!("{}\n", secret::hide_json(&object))
 }
 
-/// The request of a line, and what came back: a reply or an error's words. `None` for what is no exchange.
+/// Parses a line: the request, and the reply or the error's message. `None` if the line is not an exchange.
 pub(super) fn parse(line: &str) -> Option<(Value, Result<Reply, String>)> {
     let mut object: Value = serde_json::from_str(line).ok()?;
     if object["v"].as_u64() != Some(VERSION) {
@@ -33,7 +33,7 @@ pub(super) fn parse(line: &str) -> Option<(Value, Result<Reply, String>)> {
     Some((object["request"].take(), answer))
 }
 
-/// A request in our own terms.
+/// Serializes a request in the recording's format.
 pub(super) fn question(request: &Request<'_>) -> Value {
     let tools: Vec<&str> = request
         .tools
@@ -51,11 +51,11 @@ pub(super) fn question(request: &Request<'_>) -> Value {
     };
     let messages: Vec<Value> = request.messages.iter().map(message).collect();
     let question = json!({ "model": request.model, "tools": tools, "system": request.system, "messages": messages });
-    // It is held against one that was written.
+    // Masked as well, because it is compared with a recorded request.
     secret::hide_json(&question).into_owned()
 }
 
-/// Where two requests first differ, as a JSON pointer.
+/// The first difference between two requests, as a JSON pointer; `None` if they are equal.
 pub(super) fn difference(one: &Value, other: &Value) -> Option<String> {
     let at =
         |key: &str, one: &Value, other: &Value| Some(format!("/{key}{}", difference(one, other)?));
@@ -142,7 +142,7 @@ fn read(value: &Value) -> Option<Reply> {
             reasoning: number("reasoning"),
             estimated: value["usage"]["estimated"] == true,
         },
-        // Paid when it was recorded.
+        // The cost was paid when the exchange was recorded.
         cost: Some(0.0),
         model: text("model"),
         opaque: Some(value["opaque"].clone()).filter(|opaque| !opaque.is_null()),

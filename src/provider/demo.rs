@@ -1,18 +1,19 @@
-//! `--replay demo`: a provider that needs no key, no network and no model. It is a pure function of the conversation:
-//! it really has `list_dir` and `read_file` run, and answers only what they returned. A newcomer's first command.
+//! `--replay demo`: a provider that needs no key, network or model, for a first try of the program. It is a pure
+//! function of the conversation: it calls the real `list_dir` and `read_file`, and its answers quote only their
+//! results.
 
 use super::{Calls, Delta, Provider, ProviderError, Request, Tell};
 use crate::message::{Finish, Message, Reply, ToolCall, ToolResult, Usage, plain_text};
 use serde_json::{Value, json};
 use std::fmt::Write;
 
-/// The name under which it is replayed.
+/// The name that selects the demo.
 pub const NAME: &str = "demo";
 
-/// The same where a file of that name may lie about: nothing can be at this path.
+/// A path that selects the demo even if a file named `demo` exists: no file can be at this path.
 pub const ALWAYS: &str = "/dev/null/demo";
 
-/// The demo.
+/// The demo provider.
 pub struct Demo;
 
 impl Provider for Demo {
@@ -83,7 +84,7 @@ enum Step {
     Say(String),
 }
 
-/// The names in a listing, folders with a slash at the end.
+/// The names in a listing; directories end with a slash.
 fn entries(listing: &str) -> Vec<&str> {
     let name = |line: &'_ str| line.find("  ").map_or(line.len(), |end| end);
     let lines = listing
@@ -92,7 +93,7 @@ fn entries(listing: &str) -> Vec<&str> {
     lines.map(|line| line[..name(line)].trim()).collect()
 }
 
-/// A README, or else the first file that looks like text.
+/// Selects a README, or else the first file that looks like text.
 fn worth_reading<'a>(names: &[&'a str]) -> Option<&'a str> {
     let kinds = [
         ".md", ".txt", ".toml", ".json", ".py", ".rs", ".js", ".sh", ".c", ".go", ".html", ".csv",
@@ -153,7 +154,7 @@ fn count(number: usize, noun: &str) -> String {
     }
 }
 
-/// The first line of a numbered listing that has words in it.
+/// The first line of a numbered listing that contains text.
 fn first_words(content: &str) -> Option<String> {
     let lines = content
         .lines()
@@ -164,7 +165,7 @@ fn first_words(content: &str) -> Option<String> {
     words.next().map(|line| line.chars().take(200).collect())
 }
 
-/// Four bytes a token, the usual estimate.
+/// Estimates the usage at four bytes per token, the common rule of thumb.
 fn estimate(request: &Request<'_>, reply: &Reply) -> Usage {
     let said = |message: &Message| match message {
         Message::User(user) => plain_text(&user.parts).len(),

@@ -1,12 +1,12 @@
-//! A wrapper that lets no key of ours through that a model repeats: whoever hears of the reply, and whatever it is kept in,
-//! gets it without. What is sent to the model is as it is, and so is what it wants a tool to be called with.
+//! A wrapper that masks our keys in the model's text and reasoning, both streamed and in the final reply. Requests and
+//! the arguments of tool calls pass unchanged.
 
 use super::{Delta, Provider, ProviderError, Request, Tell};
 use crate::message::Reply;
 use crate::sys::secret::{Stream, mask};
 use std::borrow::Cow;
 
-/// Asks `inner`, and masks what it says.
+/// Forwards requests to `inner` and masks keys in its replies.
 pub struct Discreet<P> {
     pub inner: P,
 }
@@ -25,7 +25,7 @@ impl<P: Provider> Provider for Discreet<P> {
         if let Err(ProviderError::Aborted(_)) = answer {
             return answer;
         }
-        // What a reply that broke off has said is told too.
+        // If the reply broke off, the text held back so far is emitted too.
         tell_text(&thought.rest(), Delta::Reasoning, tell)
             .and_then(|()| tell_text(&said.rest(), Delta::Text, tell))
             .map_err(ProviderError::Aborted)

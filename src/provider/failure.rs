@@ -1,10 +1,10 @@
-//! What servers say when they fail, in the forms that they have for it.
+//! Parses servers' error responses in their various forms.
 
 use crate::sys::http::Response;
 use serde_json::Value;
 use std::time::Duration;
 
-/// The message within the body of a failure: of JSON its error, of a page its title, of anything else its beginning.
+/// The message in an error body: the error of JSON, the title of an HTML page, or else the beginning of the text.
 pub(super) fn message(body: &str) -> String {
     let body = body.trim();
     if let Ok(value) = serde_json::from_str::<Value>(body) {
@@ -36,7 +36,7 @@ pub(super) fn message(body: &str) -> String {
     body.to_owned()
 }
 
-/// The status that an error within a good answer names.
+/// The HTTP status named by an error within a successful response.
 pub(super) fn status_within(error: &Value) -> Option<u16> {
     let number = |value: &Value| match value {
         Value::Number(number) => number.as_u64(),
@@ -65,7 +65,7 @@ pub(super) fn status_within(error: &Value) -> Option<u16> {
     })
 }
 
-/// The status that belongs to a failure's name, in the words of Anthropic and OpenAI.
+/// The HTTP status for an error type, as named by Anthropic and OpenAI.
 fn status_of(kind: &str) -> Option<u16> {
     Some(match kind {
         "invalid_request_error" | "invalid_prompt" => 400,
@@ -82,7 +82,7 @@ fn status_of(kind: &str) -> Option<u16> {
     })
 }
 
-/// Whether the conversation does not fit, in the words of servers that have them.
+/// True if the error says that the conversation exceeds the context window, by the phrases of known servers.
 pub(super) fn says_too_long(status: u16, message: &str) -> bool {
     let words = [
         "context length",
@@ -106,7 +106,7 @@ pub(super) fn says_too_long(status: u16, message: &str) -> bool {
         || (matches!(status, 400 | 422 | 500) && words.iter().any(|word| message.contains(word)))
 }
 
-/// Whether the account is out of credit: waiting does not help.
+/// True if the account is out of credit; a retry is pointless then.
 pub(super) fn says_no_credit(message: &str) -> bool {
     let message = message.to_lowercase();
     [
@@ -121,7 +121,7 @@ pub(super) fn says_no_credit(message: &str) -> bool {
     .any(|word| message.contains(word))
 }
 
-/// How long the server wants to be left alone.
+/// The delay that the server requests before a retry, from the headers.
 pub(super) fn wait(answer: &Response) -> Option<Duration> {
     let millis = answer
         .header("retry-after-ms")
@@ -133,7 +133,7 @@ pub(super) fn wait(answer: &Response) -> Option<Duration> {
     })
 }
 
-/// The same, from the body: as a field, or in words ("please retry in 36.5s").
+/// The delay that the server requests, from the body: as a field, or as text ("please retry in 36.5s").
 pub(super) fn wait_within(body: &str) -> Option<Duration> {
     let after = |mark: &str| {
         let (_, rest) = body.split_once(mark)?;
@@ -150,8 +150,8 @@ fn seconds(number: Option<f64>) -> Option<Duration> {
     Duration::try_from_secs_f64(number?.max(0.0)).ok()
 }
 
-/// The time from one date to another. The server's own `Date` is what its `Retry-After` is meant against, whatever our
-/// clock shows.
+/// The time from one date to another. `Retry-After` dates are relative to the server's own `Date`, because our clock
+/// may differ.
 fn until(after: &str, date: &str) -> Option<Duration> {
     let parse = |text: &str| {
         jiff::fmt::rfc2822::parse(text)

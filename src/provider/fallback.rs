@@ -1,27 +1,30 @@
-//! Models that stand in for one another: when one cannot be asked and another may, that one is asked, from then on.
+//! Fallback models: if a model is unavailable and a fallback is configured, the fallback is used for the rest of the
+//! run.
 
 use super::{Delta, Provider, ProviderError, Request, Sampling, Tell};
 use crate::error::{Exit, Stop, exit_of};
 use crate::message::Reply;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A model that may be asked.
+/// A model in the chain of fallbacks.
 pub struct Link {
+    /// The model's name.
     pub model: String,
     pub sampling: Sampling,
-    /// Tokens that it takes in, where that is known.
+    /// Context window in tokens, if known.
     pub context: Option<u32>,
     pub answers: Box<dyn Provider>,
 }
 
-/// Asks the first of `links` that can be asked. There is at least one.
+/// Sends requests to the first of `links` that is available. There must be at least one link.
 pub struct Fallback {
     links: Vec<Link>,
-    /// Which one is asked: what was down a moment ago is not tried again in this run.
+    /// Index of the current link. It only advances: a model that failed is not tried again in this run.
     at: AtomicUsize,
 }
 
 impl Fallback {
+    /// Starts with the first of `links`.
     pub fn new(links: Vec<Link>) -> Self {
         Self {
             links,
@@ -61,7 +64,7 @@ impl Provider for Fallback {
     }
 }
 
-/// Whether another model may do better.
+/// True if the next model may succeed where this one failed.
 fn can_mend(error: &ProviderError, link: &Link, next: &Link) -> bool {
     match error {
         ProviderError::Busy { .. }
@@ -73,7 +76,7 @@ fn can_mend(error: &ProviderError, link: &Link, next: &Link) -> bool {
             (Some(here), Some(there)) => there > here,
             _ => false,
         },
-        // A key or a login that could not be had, or an address that may not be reached: another model has its own.
+        // No key or login was available, or the address is forbidden. Another model has its own.
         ProviderError::Aborted(error) => {
             let causes = [
                 Exit::Unavailable,
@@ -125,7 +128,7 @@ mod tests {
             Exit::Config,
         ] {
             check(ProviderError::Aborted(fail(exit, "a key")), true);
-            // Whatever is wrong with the account, it is so for every model.
+            // A failure of the account affects every model.
             check(ProviderError::Spent(fail(exit, "the account")), false);
         }
         check(ProviderError::Aborted(fail(Exit::Io, "the disk")), false);

@@ -1,22 +1,23 @@
-//! Ids of tool calls, in the forms that servers insist on. A call and its result are given the same one.
+//! Tool call ids, converted to the form that each server requires. A call and its result always get the same id.
 
 use super::quirks::Ids;
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
-/// The ids of a conversation as they are sent, call by call in their order. Servers that begin to count anew with each
-/// reply give two calls one id, which others refuse; such a call is sent with an id of its own. It is the one that the
-/// history gives it in later turns, so that a request begins like the one before.
+/// Assigns the ids of a conversation as they are sent, in the order of the calls. Servers that restart their numbering
+/// with each reply produce duplicate ids, which other servers refuse; a duplicate is sent under a new id. That id is
+/// the same in every later request, which keeps the prompt prefix stable.
 pub(super) struct Names<'a> {
     form: Ids,
     used: HashSet<String>,
-    /// How often each id was met again.
+    /// Number of repetitions of each id so far.
     met: HashMap<&'a str, usize>,
-    /// What the latest call of an id is sent with.
+    /// The id sent for the latest call with each original id.
     latest: HashMap<&'a str, String>,
 }
 
 impl<'a> Names<'a> {
+    /// Starts a conversation without calls.
     pub(super) fn new(form: Ids) -> Self {
         Self {
             form,
@@ -26,6 +27,7 @@ impl<'a> Names<'a> {
         }
     }
 
+    /// The id to send for the next call, whose original id is `id`.
     pub(super) fn call(&mut self, id: &'a str) -> String {
         let met = self.met.entry(id).or_default();
         let mut fresh = id.to_owned();
@@ -38,13 +40,14 @@ impl<'a> Names<'a> {
         name
     }
 
+    /// The id to send for the result of the latest call with the original id `id`.
     pub(super) fn result(&self, id: &str) -> String {
         let known = self.latest.get(id).cloned();
         known.unwrap_or_else(|| fit(id, self.form).into_owned())
     }
 }
 
-/// `id` in the form that the server takes; as it is, where it has that form.
+/// Converts `id` to the form that the server accepts; unchanged if it has that form.
 fn fit(id: &str, form: Ids) -> Cow<'_, str> {
     let is_usual = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-');
     let fits = match form {
@@ -54,7 +57,7 @@ fn fit(id: &str, form: Ids) -> Cow<'_, str> {
     if fits {
         return Cow::Borrowed(id);
     }
-    // What had to change stays told apart: by a number made of all of it.
+    // A hash of the whole id keeps converted ids distinct.
     let number = number(id);
     Cow::Owned(match form {
         Ids::Nine => number,
@@ -69,7 +72,7 @@ fn fit(id: &str, form: Ids) -> Cow<'_, str> {
     })
 }
 
-/// Nine letters and digits for a text, the same ones each time (FNV-1a, in base 36).
+/// A deterministic hash of a text as nine letters and digits (FNV-1a, in base 36).
 fn number(text: &str) -> String {
     let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
     for byte in text.bytes() {

@@ -1,5 +1,5 @@
-//! Keys, had when they are needed: from the config, a file, a command, a credential of the service manager, a variable or
-//! a login. They are read once a run; what a login grants is looked at before each request, since it expires.
+//! Resolves API keys on first use: from the config, a file, a command, a service manager credential, an environment
+//! variable or a login. Keys are read once per run; a login's token is checked before each request, because it expires.
 
 use super::login::{self, Access, Endpoints};
 use super::registry::KeySource;
@@ -15,24 +15,24 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// How long a command may take to give the key: a person may have to touch a token.
+/// Timeout of a command that prints the key. Generous, because a person may have to touch a hardware token.
 const COMMAND: Duration = Duration::from_secs(60);
-/// The longest key; what is longer is no key but a wrong file.
+/// Maximum length of a key in bytes. A longer one indicates the wrong file.
 const LONGEST: usize = 16 << 10;
 
-/// A key that is still to be had.
+/// A key that is resolved on first use.
 pub struct Key {
     source: Option<KeySource>,
-    /// Where it comes from, in words, for the message when it is rejected.
+    /// The source of the key, as a phrase for the message when the key is rejected.
     pub place: String,
-    /// What a command is run with.
+    /// The environment of the command.
     env: Vec<(String, String)>,
     logins: Logins,
-    /// What was had last.
+    /// The resolved key.
     had: Mutex<Option<Secret>>,
 }
 
-/// Where logins are kept, and renewed.
+/// Access to stored logins, and the means to renew them.
 pub struct Logins {
     pub folder: PathBuf,
     pub clock: Clock,
@@ -40,6 +40,7 @@ pub struct Logins {
 }
 
 impl Key {
+    /// A key from `source`; nothing is read yet.
     pub fn new(
         source: Option<KeySource>,
         place: String,
@@ -55,15 +56,15 @@ impl Key {
         }
     }
 
-    /// Whether there is to be one.
+    /// True if a key is configured.
     pub fn is_some(&self) -> bool {
         self.source.is_some()
     }
 
-    /// What lets a request in, if anything is needed.
+    /// The credentials for a request; `None` if none are needed.
     ///
     /// # Errors
-    /// Status 78 for a file or a command that gives no key, and where nobody is logged in; 77 for a login that is refused.
+    /// Status 78 if a file or a command yields no key, or there is no login; 77 if the login is refused.
     pub fn access(&self, http: &Http) -> Result<Option<Access>> {
         let Some(source) = &self.source else {
             return Ok(None);
@@ -112,7 +113,7 @@ fn from_file(path: &Path) -> Result<Secret> {
 fn from_command(command: &str, env: &[(String, String)]) -> Result<Secret> {
     let spec = Spec {
         program: PathBuf::from("/bin/sh"),
-        // What it complains of goes where nobody takes it for the key.
+        // Standard error is discarded, because it must not be mistaken for the key.
         arguments: vec!["-c".into(), format!("{{ {command}\n}} 2>/dev/null")],
         directory: PathBuf::from("/"),
         env: env.to_vec(),

@@ -1,4 +1,5 @@
-//! What is sent. `messages` is the last key, and nothing that was sent once changes but the last mark for the cache.
+//! Builds the request body. `messages` is the last key, and nothing that was sent before changes except the last cache
+//! mark, which keeps the prompt cache valid.
 
 use super::{Anthropic, WIRE};
 use crate::message::ToolSpec;
@@ -11,7 +12,7 @@ use crate::provider::{Calls, Request};
 use base64::Engine;
 use serde_json::{Map, Value, json};
 
-/// The smallest budget that Anthropic takes for thinking.
+/// The smallest thinking budget that Anthropic accepts, in tokens.
 const LEAST_BUDGET: u32 = 1024;
 
 /// The body of `request`.
@@ -39,7 +40,8 @@ pub(super) fn of(request: &Request<'_>, format: &Anthropic, stream: bool) -> Map
         }
         _ => {}
     }
-    // Newer models refuse a temperature, and the vendor's own types know none; only a model that insists is given one.
+    // Newer models refuse a temperature, and the vendor's own types omit it. It is sent only to models that require
+    // one.
     if let Temperature::Fixed(degree) = format.quirks.temperature {
         put("temperature", degree.into());
     }
@@ -65,7 +67,7 @@ pub(super) fn of(request: &Request<'_>, format: &Anthropic, stream: bool) -> Map
         put("tools", tools.into());
         let choice = match request.calls {
             Calls::MayNot => json!({ "type": "none" }),
-            // One that thinks cannot be made to call anything.
+            // With thinking enabled, a tool call cannot be forced.
             Calls::Must(name) if !thinks => json!({ "type": "tool", "name": name }),
             Calls::May | Calls::Must(_) => json!({ "type": "auto" }),
         };
@@ -82,8 +84,8 @@ pub(super) fn of(request: &Request<'_>, format: &Anthropic, stream: bool) -> Map
     body
 }
 
-/// `schema` within what Anthropic takes: every object closed, and none of the limits that it does not know, which are
-/// checked here all the same. `None` for one that says what cannot be said there.
+/// Reduces `schema` to the subset that Anthropic accepts: every object is closed, and limits that it does not support
+/// are removed (they are checked here in any case). `None` if the schema uses a feature that cannot be expressed.
 fn closed(schema: &Value) -> Option<Value> {
     const KNOWN: [&str; 13] = [
         "type",
@@ -137,14 +139,14 @@ fn closed(schema: &Value) -> Option<Value> {
         new.insert(key.clone(), value);
     }
     if new.get("type").is_some_and(|kind| kind == "object") {
-        // One without properties would be nothing but empty.
+        // A closed object without properties would always be empty.
         new.get("properties")?;
         new.insert("additionalProperties".into(), false.into());
     }
     Some(new.into())
 }
 
-/// The limit of the answer, thinking included, and the budget for thinking where the model has one.
+/// The output limit including thinking, and the thinking budget if the model takes one. Both in tokens.
 fn limits(wanted: u32, effort: Option<&str>, format: &Anthropic) -> (u32, Option<u32>) {
     let most = format.most.unwrap_or(u32::MAX);
     let share = match effort {
@@ -155,9 +157,9 @@ fn limits(wanted: u32, effort: Option<&str>, format: &Anthropic) -> (u32, Option
         Some("high") => 16_384,
         Some(_) => 32_768,
     };
-    // The answer keeps its own share: what is spent on thinking comes on top.
+    // Thinking is added on top of the share for the answer.
     let limit = wanted.saturating_add(share).min(most);
-    // Where there is no room for both, each has a half.
+    // If the limit cannot hold both, each gets half.
     let budget = if limit < wanted.saturating_add(share) {
         share.min(limit / 2)
     } else {
@@ -167,18 +169,18 @@ fn limits(wanted: u32, effort: Option<&str>, format: &Anthropic) -> (u32, Option
     (limit, has_budget.then_some(budget))
 }
 
-/// The effort in the words of adaptive thinking.
+/// Maps the effort to the values of adaptive thinking.
 fn adaptive<'a>(effort: &'a str, model: &str) -> &'a str {
     match effort {
         "minimal" => "low",
-        // The first models that think so have no word between high and max.
+        // The first models with adaptive thinking have no value between high and max.
         "xhigh" if model.contains("-4-6") => "max",
         other => other,
     }
 }
 
-/// Whether thinking can be asked for: with a budget not in the middle of tool calls that began without it, as after a
-/// change of the model. Later calls of a turn need not be thought about again.
+/// True if thinking can be requested. With a budget, it cannot be enabled in the middle of tool calls that began
+/// without it, as after a change of model; the later calls of a turn do without.
 fn may_think(request: &Request<'_>, format: &Anthropic) -> bool {
     let is_user = |message: &Message| matches!(message, Message::User(_));
     let start = request.messages.iter().rposition(is_user).unwrap_or(0);
@@ -195,8 +197,8 @@ fn is_thinking(block: &Value) -> bool {
     block["type"] == "thinking" || block["type"] == "redacted_thinking"
 }
 
-/// The blocks of a reply that go back unchanged, if they are this model's. Its text and calls stand in between as
-/// placeholders.
+/// The blocks of a reply that are sent back unchanged, if this model produced them. Placeholders mark the positions of
+/// its text and calls.
 fn kept<'a>(reply: &'a Reply, model: &str) -> &'a [Value] {
     let opaque = reply.opaque.as_ref().filter(|opaque| {
         opaque["wire"] == WIRE && (opaque["model"] == model || opaque["model"].is_null())
@@ -219,12 +221,12 @@ fn messages(request: &Request<'_>, format: &Anthropic) -> Vec<Value> {
         if blocks.is_empty() {
             continue;
         }
-        // The turn's own message stays marked while the turn lasts, so that its requests begin alike.
+        // The turn's first message stays marked while the turn lasts, so that all requests of the turn share a prefix.
         if format.quirks.cache_marks && Some(number) == turn {
             marked(&mut blocks);
         }
         match list.last_mut() {
-            // Results of one reply's calls belong into one message, and two of one role are refused.
+            // Results of one reply's calls belong in one message, and consecutive messages of one role are refused.
             Some((last, before)) if *last == role => before.extend(blocks),
             _ => list.push((role, blocks)),
         }
@@ -240,7 +242,7 @@ fn messages(request: &Request<'_>, format: &Anthropic) -> Vec<Value> {
     }
     for (role, blocks) in &mut list {
         if *role == "user" {
-            // Results stand before what the user says.
+            // Tool results must precede the user's text.
             blocks.sort_by_key(|block| block["type"] != "tool_result");
         }
     }
@@ -252,7 +254,7 @@ fn messages(request: &Request<'_>, format: &Anthropic) -> Vec<Value> {
         .collect()
 }
 
-/// Mark the last of `blocks`: what comes up to it is kept in the provider's cache.
+/// Marks the last of `blocks`: the provider caches the prompt up to it.
 fn marked(blocks: &mut [Value]) {
     let last = blocks.iter_mut().rfind(|block| !is_thinking(block));
     if let Some(block) = last {
@@ -264,7 +266,7 @@ fn text(words: &str) -> Option<Value> {
     (!words.trim().is_empty()).then(|| json!({ "type": "text", "text": words }))
 }
 
-/// A user's message: images first, the facts of its moment last.
+/// The blocks of a user message: images first, the per-message facts last.
 fn said(user: &User, format: &Anthropic) -> Vec<Value> {
     let mut blocks: Vec<Value> = pictures_first(&user.parts)
         .filter_map(|part| block(part, format))
@@ -315,7 +317,7 @@ fn assistant<'a>(reply: &'a Reply, model: &str, names: &mut Names<'a>) -> Vec<Va
             _ => blocks.push(block.clone()),
         }
     }
-    // What has no placeholder, all of it where nothing was kept: behind its beginning, or before the calls.
+    // Text without a placeholder (all of it if nothing was kept) goes after the last text block, or before the calls.
     let after = blocks.iter().rposition(|block| block["type"] == "text");
     let before = blocks.iter().position(|block| block["type"] == "tool_use");
     let place = after.map(|place| place + 1).or(before);
@@ -337,7 +339,7 @@ fn tool(result: &ToolResult, names: &Names<'_>, format: &Anthropic) -> Value {
     }
     let is_text = content.iter().all(|block| block["type"] == "text");
     let mut value = json!({ "type": "tool_result", "tool_use_id": names.result(&result.call), "content": content });
-    // A failure that shows more than text is refused.
+    // An error result that holds more than text is refused.
     if result.failed && is_text {
         value["is_error"] = true.into();
     }
@@ -354,7 +356,7 @@ mod tests {
     use crate::provider::{Calls, Request, Sampling};
     use serde_json::{Value, json};
 
-    /// As the registry has it for one of the vendor's models, older or newer.
+    /// The registry's quirks for one of the vendor's models, older or newer.
     fn quirks(thinking: Thinking) -> Quirks {
         Quirks {
             cache_marks: true,
@@ -474,7 +476,7 @@ mod tests {
         let expect = json!([
             { "role": "user", "content": [say("a"), say("[now]")] },
             { "role": "assistant", "content": calls },
-            // Results first, whatever was said meanwhile.
+            // Results come first, whatever else the user said in between.
             { "role": "user", "content": [
                 { "type": "tool_result", "tool_use_id": id, "content": [say("1")] },
                 { "type": "tool_result", "tool_use_id": "y", "content": [say("(no output)")], "is_error": true },
@@ -534,7 +536,7 @@ mod tests {
             sent[0]["content"],
             json!([image, file, { "type": "text", "text": "look" }])
         );
-        // A failure with an image would be refused.
+        // An error result with an image would be refused.
         let content = json!([{ "type": "text", "text": "1" }, image]);
         let expect = json!([{ "type": "tool_result", "tool_use_id": "x", "content": content }]);
         assert_eq!(sent[2]["content"], expect);
@@ -544,7 +546,7 @@ mod tests {
         assert_eq!(sent["messages"][0]["content"][0]["text"], "[image: a]");
     }
 
-    /// A reply that thought between its calls, and the blocks that it came from.
+    /// A reply with thinking between its calls, and the blocks that it was built from.
     fn thought() -> (Reply, Value) {
         let keep = json!([
             { "type": "thinking", "thinking": "hm", "signature": "s" },
@@ -587,7 +589,7 @@ mod tests {
             .map(|block| &block["type"])
             .collect();
         assert_eq!(kinds, ["text", "tool_use", "tool_use"]);
-        // Its words were changed meanwhile: all that there is of them is sent.
+        // If the text was changed in the meantime, all of the new text is sent.
         for words in ["", "o", "\u{e9}\u{e9}", "onetwo and more"] {
             let mut reply = reply.clone();
             reply.text = words.into();
@@ -669,10 +671,10 @@ mod tests {
         check(Thinking::Budget, &[], true);
         check(Thinking::Budget, &[&without], false);
         check(Thinking::Budget, &[&with], true);
-        // The second round of a turn is seldom thought about.
+        // The second request of a turn often has no thinking.
         check(Thinking::Budget, &[&with, &without], true);
         check(Thinking::Budget, &[&without, &with], false);
-        // Newer models think when they like.
+        // Newer models decide themselves when to think.
         check(Thinking::Adaptive, &[&without], true);
     }
 
@@ -720,7 +722,7 @@ mod tests {
         check(Some("low"), json!({ "type": "auto" }));
     }
 
-    /// The places of all marks, and `value` without them.
+    /// Collects the positions of all cache marks and removes them from `value`.
     fn unmark(value: &mut Value, place: &str, found: &mut Vec<String>) {
         match value {
             Value::Array(list) => {
@@ -794,7 +796,7 @@ mod tests {
             }
             before = Some(bare);
         }
-        // A reply that ends in thinking, as one that was cut off does.
+        // A reply that ends in thinking, as after truncation.
         let mut cut = calling(
             &[],
             json!([{ "type": "thinking", "thinking": "hm", "signature": "s" }]),

@@ -1,4 +1,4 @@
-//! A reply that is being put together from the events of a stream, or from one whole answer. Pure.
+//! Assembles a reply from the events of a stream, or from one complete response. Pure.
 
 use super::WIRE;
 use crate::message::{Finish, Reply, ToolCall, Usage};
@@ -6,14 +6,14 @@ use crate::provider::reading::{self, Trouble, arguments, arguments_of, push_call
 use crate::provider::{Delta, Request, Tell};
 use serde_json::{Value, json};
 
-/// The reply, as far as it is known.
+/// The reply so far.
 pub(super) struct Draft {
     id: String,
-    /// How many messages the conversation had: made ids are counted from there, so that they stay unique.
+    /// Number of messages in the conversation. Generated ids count from it, which keeps them unique.
     messages: usize,
-    /// The model that was asked: what it signs is returned to it alone.
+    /// The requested model. Signed blocks are sent back only to the model that signed them.
     asked: String,
-    /// Each content block, by its place in the answer.
+    /// The content blocks, by their index in the response.
     blocks: Vec<(u64, Block)>,
     finish: Option<String>,
     usage: Usage,
@@ -22,7 +22,7 @@ pub(super) struct Draft {
     done: bool,
 }
 
-/// A content block that is being put together.
+/// A content block under construction.
 enum Block {
     Text(String),
     Call {
@@ -31,16 +31,17 @@ enum Block {
         input: Value,
         json: String,
     },
-    /// Thinking in the clear, with its signature.
+    /// Plain-text thinking, with its signature.
     Thinking {
         text: String,
         signature: String,
     },
-    /// Whatever else it sends goes back as it came.
+    /// Any other block; sent back unchanged.
     Other(Value),
 }
 
 impl Draft {
+    /// An empty draft for the reply to `request`.
     pub(super) fn new(request: &Request<'_>) -> Self {
         Self {
             id: request.reply_id.to_owned(),
@@ -55,7 +56,7 @@ impl Draft {
         }
     }
 
-    /// The head of an answer: its model, and what is known of its cost.
+    /// Reads the head of a response: its model and its usage so far.
     fn message(&mut self, message: &Value) {
         self.begun = true;
         if let Some(model) = message["model"].as_str() {
@@ -71,13 +72,13 @@ impl Draft {
         }
     }
 
-    /// Numbers are totals and come more than once; the last ones count.
+    /// Updates the usage. Numbers are totals and may be repeated; the last ones count.
     fn usage(&mut self, usage: &Value) {
         let number = |key: &str| tokens(&usage[key]);
         if let Some(input) = number("input_tokens") {
             let cached = number("cache_read_input_tokens").unwrap_or(0);
             let cache_write = number("cache_creation_input_tokens").unwrap_or(0);
-            // A later event may leave out what the first one told.
+            // A later event may omit numbers of an earlier one.
             let before = &mut self.usage;
             before.cached = cached.max(before.cached);
             before.cache_write = cache_write.max(before.cache_write);
@@ -122,7 +123,7 @@ impl Draft {
     fn delta(&mut self, index: u64, delta: &Value, tell: &mut Tell<'_>) -> Result<(), Trouble> {
         let text = |key: &str| delta[key].as_str().unwrap_or_default();
         if !self.blocks.iter().any(|(other, _)| *other == index) {
-            // A block that was never opened: what it is shows in what it says.
+            // The block was never opened; the delta's type implies the block's type.
             let kind = match delta["type"].as_str() {
                 Some("text_delta") => "text",
                 Some("thinking_delta" | "signature_delta") => "thinking",
@@ -130,7 +131,7 @@ impl Draft {
             };
             self.begin(index, &json!({ "type": kind }), tell)?;
         }
-        // Where every block has the same number, it is the last one that goes on.
+        // If a server gives every block the same index, deltas belong to the last block.
         let Some((_, block)) = self.blocks.iter_mut().rfind(|(other, _)| *other == index) else {
             return Ok(());
         };
@@ -151,7 +152,7 @@ impl Draft {
                 json.push_str(text("partial_json"));
                 Ok(())
             }
-            // Citations, and what is yet to come.
+            // Citations, and future types.
             _ => Ok(()),
         }
     }
@@ -176,9 +177,9 @@ impl reading::Draft for Draft {
                 self.usage(&event["usage"]);
             }
             Some("message_stop") => self.done = true,
-            // A server that was asked for a stream and sends the answer whole, as an event.
+            // Some servers send the complete response as one event of the stream.
             Some("message") => return self.whole(event, tell),
-            // Pings, ends of blocks, and kinds that are yet to come.
+            // Pings, ends of blocks, and future types.
             _ => {}
         }
         Ok(())
@@ -239,7 +240,7 @@ impl reading::Draft for Draft {
                     json,
                 } => {
                     keep.push(json!({ "type": "tool_use" }));
-                    // The pieces where there are any, else what came with its beginning.
+                    // The streamed fragments if there are any, else the input from the block's start.
                     let arguments = match json.trim() {
                         "" => arguments_of(&input),
                         _ => arguments(&json),
@@ -254,8 +255,8 @@ impl reading::Draft for Draft {
                 }
                 Block::Thinking { text, signature } => {
                     reply.reasoning.push_str(&text);
-                    // The vendor's own models refuse what they have not signed; some others sign nothing, and refuse
-                    // calls whose thinking is missing.
+                    // The vendor's own models refuse unsigned thinking. Some others sign nothing, and refuse calls
+                    // whose thinking is missing.
                     if !signature.is_empty() || !is_claude && !text.is_empty() {
                         keeps = true;
                         keep.push(
@@ -306,7 +307,7 @@ mod tests {
         trial::whole(&ANTHROPIC, answer.to_string().as_bytes())
     }
 
-    /// A whole answer with this content and reason to stop.
+    /// Reads a complete response with this content and stop reason.
     #[track_caller]
     fn message(content: Value, reason: &str) -> Reply {
         whole(
@@ -418,14 +419,14 @@ mod tests {
         let with =
             |input: Value| json!({ "type": "tool_use", "id": "a", "name": "f", "input": input });
         let one = json!({ "x": 1 });
-        // All of the input at the beginning, as an object or as text; as null.
+        // All of the input at the block's start: as an object, as text, as null.
         check(&[begin(0, with(one.clone()))], &[("a", "f", one.clone())]);
         check(
             &[begin(0, with(json!("{\"x\": 1}")))],
             &[("a", "f", one.clone())],
         );
         check(&[begin(0, with(Value::Null))], &[("a", "f", json!({}))]);
-        // Text that is no object, or that was encoded twice.
+        // Text that is not an object, or that was encoded twice.
         check(
             &[begin(0, tool("a", "f")), input(0, "{oops")],
             &[("a", "f", json!("{oops"))],
@@ -434,7 +435,7 @@ mod tests {
             &[begin(0, tool("a", "f")), input(0, "\"{\\\"x\\\": 1}\"")],
             &[("a", "f", one)],
         );
-        // Ids that are missing, or stand twice; blocks that all have the same number.
+        // Missing or duplicate ids; blocks that all have the same index.
         check(
             &[
                 begin(0, tool("", "f")),
@@ -500,10 +501,10 @@ mod tests {
         ]);
         let opaque = json!({ "wire": "anthropic", "model": "m", "keep": keep });
         assert_eq!(reply.opaque, Some(opaque));
-        // Shown to nobody, and signed all the same.
+        // Thinking that is not displayed but still signed.
         let hidden = json!([{ "type": "thinking", "thinking": "", "signature": "s" }, { "type": "text", "text": "a" }]);
         assert!(message(hidden, "end_turn").opaque.is_some());
-        // Not signed, as by another vendor's model.
+        // Unsigned thinking, as from another vendor's model.
         let reply = stream(&[
             start(),
             delta(0, "thinking_delta", "thinking", "hm"),
@@ -527,7 +528,7 @@ mod tests {
         assert_eq!((reply.text.as_str(), reply.reasoning.as_str()), ("a", "hm"));
         assert_eq!(calls(&reply), [("t", "f", json!({ "x": 1 }))]);
         assert_eq!((reply.usage.input, reply.usage.output), (10, 5));
-        // A server that was asked for a stream, and sends the answer as its one event.
+        // The server was asked for a stream, and sends the complete response as its one event.
         let event = json!({ "type": "message", "content": [{ "type": "text", "text": "a" }], "stop_reason": "end_turn" });
         assert_eq!(stream(&[event]).text, "a");
     }
@@ -570,14 +571,14 @@ mod tests {
             json!({ "output_tokens": 9 }),
             (60, 50, 7, 9),
         );
-        // The same again at the end, with and without the rest.
+        // The usage is repeated at the end, with and without the cache numbers.
         check(
             cached.clone(),
             json!({ "input_tokens": 3, "output_tokens": 9 }),
             (60, 50, 7, 9),
         );
         check(cached.clone(), cached, (60, 50, 7, 1));
-        // Servers that know it at the end only.
+        // Servers that report the usage only at the end.
         check(
             json!({ "input_tokens": 0, "output_tokens": 0 }),
             json!({ "input_tokens": 42, "output_tokens": 9 }),

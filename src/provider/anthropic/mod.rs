@@ -1,5 +1,5 @@
-//! Anthropic messages: [`body`] for what is sent and [`draft`] for what comes back. Both are pure. The format is the one
-//! of <https://docs.anthropic.com/en/api/messages>, version 2023-06-01.
+//! The Anthropic messages format: [`body`] builds requests, [`draft`] reads responses. Both are pure. Source:
+//! <https://docs.anthropic.com/en/api/messages>, version 2023-06-01.
 
 use super::quirks::Quirks;
 
@@ -7,12 +7,12 @@ mod body;
 mod draft;
 mod wire_format;
 
-/// What opaque pieces of this format are marked with.
+/// Identifies this format in a reply's opaque data.
 const WIRE: &str = "anthropic";
 
-/// The format, as one server and model want it.
+/// The format, configured for one server and model.
 pub struct Anthropic {
     pub quirks: Quirks,
-    /// The most tokens that the model puts out, where it is known.
+    /// The model's output limit in tokens, if known.
     pub most: Option<u32>,
 }

@@ -1,5 +1,6 @@
-//! What is sent. The keys have a fixed order with `messages` last, and nothing that was sent once changes: so each
-//! request of a conversation begins with the bytes of the one before, and providers' caches hit.
+//! Builds the request body. The order of the keys is fixed with `messages` last, and nothing that was sent before
+//! changes: each request of a conversation starts with the bytes of the previous one, which lets providers' prompt
+//! caches hit.
 
 use super::{Chat, WIRE};
 use crate::message::ToolSpec;
@@ -77,9 +78,9 @@ pub(super) fn of(request: &Request<'_>, format: &Chat, stream: bool) -> Map<Stri
     body
 }
 
-/// How this server is told to think. Without an effort it is left alone.
+/// The field that sets the thinking effort on this server. Without an effort, the server's default applies.
 fn thinking(effort: Option<&str>, quirks: &Quirks) -> Option<(&'static str, Value)> {
-    // Reasoning that stays in the text would be lost on the next request.
+    // Without this, reasoning arrives within the text and would be lost on the next request.
     if quirks.thinking == Thinking::Split {
         return Some(("reasoning_split", true.into()));
     }
@@ -123,7 +124,7 @@ fn messages(request: &Request<'_>, quirks: &Quirks) -> Vec<Value> {
                 list.push(assistant(reply, request.model, &mut names, quirks));
             }
             Message::User(user) => {
-                // Strict servers refuse two user messages in a row, as an interrupted turn leaves them.
+                // Strict servers refuse consecutive user messages, which an interrupted turn leaves behind.
                 let more = rest.iter().take_while(|next| is_user(next)).count();
                 let mut parts = said(user);
                 for next in &rest[..more] {
@@ -156,7 +157,7 @@ fn messages(request: &Request<'_>, quirks: &Quirks) -> Vec<Value> {
                     }
                 }
                 rest = &rest[more..];
-                // A tool message holds text only; its images and documents follow as the user's.
+                // Tool messages hold text only; images and documents follow in a user message.
                 others.retain(|part| !is_plain(part, quirks));
                 if !others.is_empty() {
                     if quirks.word_after_tools {
@@ -170,7 +171,7 @@ fn messages(request: &Request<'_>, quirks: &Quirks) -> Vec<Value> {
     list
 }
 
-/// Content with a mark up to which providers keep it in their cache; it can only stand in a list.
+/// Adds a cache mark to the content, up to which providers cache the prompt. A mark requires the content to be a list.
 fn marked(content: Value, mark: bool) -> Value {
     if !mark {
         return content;
@@ -185,7 +186,7 @@ fn marked(content: Value, mark: bool) -> Value {
     list.into()
 }
 
-/// The parts of a user message, the facts of its moment last.
+/// The parts of a user message, the per-message facts last.
 fn said(user: &User) -> Vec<Part> {
     let mut parts = user.parts.clone();
     if !user.facts.is_empty() {
@@ -197,7 +198,7 @@ fn said(user: &User) -> Vec<Part> {
     parts
 }
 
-/// Whether a part is sent as text.
+/// True if `part` is sent as text.
 fn is_plain(part: &Part, quirks: &Quirks) -> bool {
     match part {
         Part::Text(_) => true,
@@ -206,7 +207,7 @@ fn is_plain(part: &Part, quirks: &Quirks) -> bool {
     }
 }
 
-/// Parts as text, where they are only text, else as a list with images and documents first.
+/// The parts as one text if they are all text, else as a list with images and documents first.
 fn content(parts: &[Part], quirks: &Quirks) -> Value {
     if parts.iter().all(|part| is_plain(part, quirks)) {
         let texts: Vec<String> = parts
@@ -251,12 +252,12 @@ fn assistant<'a>(reply: &'a Reply, model: &str, names: &mut Names<'a>, quirks: &
             reply.text.as_str().into()
         },
     );
-    // Another server would refuse keys that it does not know.
+    // Other servers would refuse keys that they do not know.
     let keep = reply.opaque.as_ref().filter(|opaque| {
         opaque["wire"] == WIRE && (opaque["model"] == model || opaque["model"].is_null())
     });
     let keep = keep.map_or(&Value::Null, |opaque| &opaque["keep"]);
-    // Also where there was none: these servers look for the key in every message.
+    // Sent even if it is empty: these servers require the key in every message.
     if quirks.reasoning_back {
         message.insert("reasoning_content".into(), reply.reasoning.as_str().into());
     }
@@ -282,7 +283,7 @@ fn assistant<'a>(reply: &'a Reply, model: &str, names: &mut Names<'a>, quirks: &
     Value::Object(message)
 }
 
-/// The message of a result; what of it is no text is added to `others`.
+/// The message for a tool result. Parts that are not text are added to `others`.
 fn tool(result: &ToolResult, names: &Names<'_>, others: &mut Vec<Part>) -> Value {
     others.extend(
         result
@@ -486,7 +487,7 @@ mod tests {
             assert_eq!(sent["tool_calls"][0]["extra_content"] == 2, expect);
         };
         check(json!("m"), true);
-        // As it was stored once.
+        // The format of older sessions.
         check(Value::Null, true);
         check(json!("n"), false);
     }

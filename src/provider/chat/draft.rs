@@ -1,4 +1,4 @@
-//! A reply that is being put together from the chunks of a stream, or from one whole answer. Pure.
+//! Assembles a reply from the chunks of a stream, or from one complete response. Pure.
 
 use super::WIRE;
 use crate::message::{Finish, Reply, ToolCall, Usage};
@@ -7,12 +7,12 @@ use crate::provider::think::{Piece, Splitter};
 use crate::provider::{Delta, Request, Tell};
 use serde_json::{Map, Value, json};
 
-/// The reply, as far as it is known.
+/// The reply so far.
 pub(super) struct Draft {
     id: String,
-    /// How many messages the conversation had: made ids are counted from there, so that they stay unique.
+    /// Number of messages in the conversation. Generated ids count from it, which keeps them unique.
     messages: usize,
-    /// The model that was asked: what it wants back is returned to it alone.
+    /// The requested model. Opaque data is sent back only to the model that produced it.
     asked: String,
     splitter: Splitter,
     text: String,
@@ -21,31 +21,32 @@ pub(super) struct Draft {
     finish: Option<String>,
     refused: bool,
     usage: Usage,
-    /// In dollars, where the server tells.
+    /// Cost in US dollars, if the server reports it.
     cost: Option<f64>,
-    /// Whether what this server says of that is in dollars.
+    /// True if this server reports costs in US dollars.
     tells_cost: bool,
-    /// Reasoning in a form that is to go back unchanged, piece by piece.
+    /// Pieces of structured reasoning that must be sent back unchanged.
     details: Vec<Value>,
     model: String,
-    /// Any choice was seen.
+    /// True once any choice has arrived.
     choices: bool,
     done: bool,
 }
 
-/// A tool call that is being put together.
+/// A tool call under construction.
 struct Part {
     index: Option<u64>,
     id: String,
     name: String,
     text: String,
-    /// Arguments that came as an object, as they should not.
+    /// Arguments that arrived as an object, against the specification.
     object: Option<Value>,
-    /// What the server wants back with the call, such as Gemini's thought signature.
+    /// Data that the server requires back with the call, such as Gemini's thought signature.
     extra: Value,
 }
 
 impl Draft {
+    /// An empty draft for the reply to `request`.
     pub(super) fn new(request: &Request<'_>, tells_cost: bool) -> Self {
         Self {
             id: request.reply_id.to_owned(),
@@ -67,7 +68,7 @@ impl Draft {
         }
     }
 
-    /// A chunk of a stream, or a whole answer.
+    /// Processes a chunk of a stream, or a complete response.
     fn object(&mut self, object: &Value, tell: &mut Tell<'_>) -> Result<(), Trouble> {
         if let Some(model) = object["model"].as_str().filter(|model| !model.is_empty()) {
             model.clone_into(&mut self.model);
@@ -135,8 +136,8 @@ impl Draft {
         Ok(())
     }
 
-    /// A fragment of a tool call. It belongs to the call of its index; without one to the call of its id; without
-    /// either to the last call, unless it names a tool: then it begins a new one.
+    /// Processes a fragment of a tool call. It belongs to the call with its index; without an index to the call with
+    /// its id; without either to the last call, unless it names a tool and thus starts a new call.
     fn call(&mut self, fragment: &Value) {
         let index = fragment["index"].as_u64();
         let id = fragment["id"].as_str().unwrap_or_default();
@@ -166,7 +167,7 @@ impl Draft {
         if call.id.is_empty() {
             id.clone_into(&mut call.id);
         }
-        // Some servers repeat the whole name with every fragment, others send it in pieces.
+        // Some servers repeat the whole name in every fragment, others send it in pieces.
         if !name.is_empty() && call.name != name {
             call.name.push_str(name);
         }
@@ -180,7 +181,7 @@ impl Draft {
         }
     }
 
-    /// Pieces of reasoning, each joined to the one that it goes on with.
+    /// Adds a piece of reasoning, appending it to the last one if it continues that.
     fn detail(&mut self, piece: &Value) {
         let goes_on = |last: &&mut Value| {
             last["type"] == piece["type"]
@@ -251,7 +252,7 @@ impl reading::Draft for Draft {
         if !self.choices {
             return Err(Trouble::Nonsense("an answer without choices".into()));
         }
-        // A server that sends neither a finish reason nor the closing mark has broken off.
+        // Without a finish reason and without the closing mark, the stream was truncated.
         if self.finish.is_none() && !self.done {
             return Err(Trouble::Cut("the stream ended early".into()));
         }
@@ -312,25 +313,25 @@ impl reading::Draft for Draft {
     }
 }
 
-/// What is to go back unchanged, if there is anything.
+/// The data to send back unchanged, if there is any.
 fn opaque(asked: &str, details: Vec<Value>, extras: Vec<Value>) -> Option<Value> {
     let mut opaque = Map::new();
     if !details.is_empty() {
         opaque.insert("reasoning_details".into(), details.into());
     }
-    // One for each call, by its place: a call can be given another id later.
+    // One item per call, by position: a call's id may be replaced later.
     if extras.iter().any(|extra| !extra.is_null()) {
         opaque.insert("extra_content".into(), extras.into());
     }
     (!opaque.is_empty()).then(|| json!({ "wire": WIRE, "model": asked, "keep": opaque }))
 }
 
-/// Whether a fragment with a call's index belongs to another call all the same: some servers number every call 0.
+/// True if a fragment with a known call's index starts another call: some servers give every call index 0.
 fn is_another(call: &Part, id: &str, name: &str) -> bool {
     !id.is_empty() && !call.id.is_empty() && call.id != id && !name.is_empty()
 }
 
-/// Content as text: a string, or parts, of which thinking ones are told to `think`.
+/// Content as text: a string, or a list of parts. Thinking parts are passed to `think`.
 fn spoken(
     content: &Value,
     think: &mut dyn FnMut(&str) -> Result<(), Trouble>,
@@ -358,7 +359,8 @@ fn spoken(
     Ok(text)
 }
 
-/// What the server says it cost. With a key of the user's own at the vendor, the larger part is paid there.
+/// The cost that the server reports, in US dollars. With the user's own upstream key, the amount billed there is
+/// included.
 fn cost(usage: &Value) -> Option<f64> {
     let cost = usage["cost"].as_f64()?;
     let there = usage
@@ -388,7 +390,7 @@ fn usage(value: &Value) -> Usage {
             "/prompt_tokens_details/cache_creation_tokens",
             "/cache_creation_input_tokens",
         ]),
-        // Some count what was thought in the total alone.
+        // Some servers count reasoning tokens only in the total.
         output: number(&["/completion_tokens", "/output_tokens"]).max(
             number(&["/total_tokens"]).saturating_sub(number(&["/prompt_tokens", "/input_tokens"])),
         ),
@@ -497,7 +499,7 @@ mod tests {
             assert_eq!(calls(&stream(&all)), expect, "{fragments}");
         };
         let function = |name: &str, arguments: Value| json!({"name": name, "arguments": arguments});
-        // No index: by id, by position, by name.
+        // Without an index: by id, by position, by name.
         check(
             json!([{"id": "a", "function": function("f", json!("{\"x\":"))}, {"id": "a", "function": {"arguments": "1}"}}]),
             &[("a", "f", json!({"x": 1}))],
@@ -510,7 +512,8 @@ mod tests {
             json!([{"function": function("f", json!("{}"))}, {"function": function("g", json!("{}"))}]),
             &[("call_0_0", "f", json!({})), ("call_0_1", "g", json!({}))],
         );
-        // Every call numbered 0; ids missing or repeated; names repeated or in pieces; arguments as an object or absent.
+        // All calls with index 0; ids missing or repeated; names repeated or in pieces; arguments as an object or
+        // absent.
         check(
             json!([{"index": 0, "id": "a", "function": function("f", json!("{}"))}, {"index": 0, "id": "b", "function": function("g", json!("{}"))}]),
             &[("a", "f", json!({})), ("b", "g", json!({}))],
@@ -642,14 +645,14 @@ mod tests {
         let late = json!({ "index": 0, "function": { "name": "f", "arguments": "{\"x\"" } });
         let mut chunks = [
             delta(json!({ "role": "assistant", "content": null, "tool_calls": [late] })),
-            // The id after the name, and no role at all.
+            // The id arrives after the name, and there is no role.
             delta(
                 json!({ "role": null, "tool_calls": [{ "index": 0, "id": "a", "function": { "name": null } }] }),
             ),
             delta(json!({ "tool_calls": [{ "index": 0, "function": { "arguments": ": 1}" } }] })),
             end("tool_calls"),
         ];
-        // Totals so far with each chunk.
+        // Each chunk carries the totals so far.
         for (number, chunk) in chunks.iter_mut().enumerate() {
             chunk["usage"] = used(number as u64);
         }

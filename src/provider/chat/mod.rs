@@ -1,5 +1,5 @@
-//! OpenAI chat completions, and everything that speaks like it: [`body`] for what is sent and [`draft`] for what comes
-//! back. Both are pure.
+//! The OpenAI chat completions format, used by all compatible servers: [`body`] builds requests, [`draft`] reads
+//! responses. Both are pure.
 
 use super::quirks::Quirks;
 
@@ -7,12 +7,12 @@ mod body;
 mod draft;
 mod wire_format;
 
-/// What opaque pieces of this format are marked with.
+/// Identifies this format in a reply's opaque data.
 const WIRE: &str = "chat";
 
-/// The format, as one server and model want it.
+/// The format, configured for one server and model.
 pub struct Chat {
     pub quirks: Quirks,
-    /// The most tokens that the model puts out, where it is known.
+    /// The model's output limit in tokens, if known.
     pub most: Option<u32>,
 }
