@@ -1,5 +1,5 @@
-//! Money: a wrapper that lets no request out that a budget forbids, and writes down what each one cost. Whoever asks a
-//! model asks through it, so nothing is left out of the account.
+//! Cost control: a wrapper that blocks requests that exceed a budget, and records the cost of each request in the
+//! ledger. Every model request of the program passes through it, so the ledger is complete.
 
 use super::registry::facts::Prices;
 use super::{Delta, Provider, ProviderError, Request, Tell};
@@ -12,40 +12,40 @@ use crate::sys::sync::IgnorePoison;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 
-/// Bytes of text that a token has at least, as far as prices are concerned: twice what is usual.
+/// Minimum bytes of text per token, for upper bounds on cost: half the usual number.
 const BYTES_AT_LEAST: usize = 2;
-/// Bytes of text that a token usually has.
+/// Usual bytes of text per token.
 const BYTES: usize = 4;
-/// Tokens that a model may think on top of its answer.
+/// Allowance for reasoning on top of the reply limit, in tokens.
 const THOUGHT: u32 = 32_768;
-/// Tokens that the largest models take in.
+/// Context window of the largest models, in tokens.
 const WINDOW: usize = 1_000_000;
-/// Tokens of an image, where nobody says.
+/// Estimated tokens of an image, if the server reports none.
 const IMAGE: usize = 1600;
-/// How often a budget that others of this run have reserved is looked at again.
+/// Poll interval while concurrent requests of this run hold the rest of the budget.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// Asks `inner`, and keeps the account.
+/// Forwards requests to `inner`, and keeps the account.
 pub struct Meter<P> {
     pub inner: P,
     pub ledger: Ledger,
     pub limits: Limits,
     pub account: Account,
     pub provider: String,
-    /// `None` where they are not known.
+    /// `None` if the prices are unknown.
     pub prices: Option<Prices>,
     pub run: Arc<Run>,
 }
 
-/// What one run may cost and has cost, whoever asks within it.
+/// The budget and the spending of one run, shared by all its requests.
 #[derive(Debug, Default)]
 pub struct Run {
-    /// US dollars.
+    /// Limit in US dollars.
     max_cost: Option<f64>,
-    /// Tokens, input and output together.
+    /// Limit in tokens, input and output together.
     max_tokens: Option<u64>,
     books: Mutex<Books>,
-    /// What the conversation had cost before this run.
+    /// The session's cost before this run, in US dollars.
     before: OnceLock<f64>,
 }
 
@@ -55,7 +55,7 @@ struct Spent {
     tokens: u64,
 }
 
-/// What was spent, and what requests that are under way may yet.
+/// The amount spent, and the reservations of requests in flight.
 #[derive(Debug, Default)]
 struct Books {
     spent: Spent,
@@ -63,7 +63,7 @@ struct Books {
     under_way: u32,
 }
 
-/// A request that may be made. What it may cost counts as spent until this is dropped.
+/// Permission for one request. Its maximum cost counts as spent until it is dropped.
 #[derive(Debug)]
 struct Promise<'a> {
     run: &'a Run,
@@ -77,14 +77,14 @@ impl Drop for Promise<'_> {
         books.promised.usd -= self.most.usd;
         books.promised.tokens -= self.most.tokens;
         if books.under_way == 0 {
-            // Sums of doubles end in noise.
+            // Sums of floating-point numbers leave rounding errors.
             books.promised.usd = 0.0;
         }
     }
 }
 
 impl Run {
-    /// One that may cost so many US dollars, and use so many tokens.
+    /// A run with limits in US dollars and in tokens.
     pub fn new(max_cost: Option<f64>, max_tokens: Option<u64>) -> Self {
         Self {
             max_cost,
@@ -98,7 +98,7 @@ impl Run {
     }
 
     /// # Errors
-    /// Status 4 once a limit is reached. One request can pass it, since only the answer tells what it cost.
+    /// Status 4 once a limit is reached. One request can exceed it, because the cost is known only with the response.
     fn check(&self, spent: Spent) -> anyhow::Result<()> {
         let over = match (self.max_cost, self.max_tokens) {
             (Some(limit), _) if spent.usd >= limit => Some((
@@ -120,12 +120,12 @@ impl Run {
         }
     }
 
-    /// Wait until a request that uses at most `most` may be made beside those under way: while all of them together stay
-    /// below each limit. A request that is alone may pass a limit by what it costs itself, and so the last one never waits.
-    /// `session` is the limit of the conversation, which [`Self::before`] counts toward.
+    /// Waits until a request that uses at most `most` fits: the sum of all requests in flight must stay below each
+    /// limit. A single request may exceed a limit by its own cost, so the last one never waits. `session` is the limit
+    /// of the session, to which the cost before this run counts too.
     ///
     /// # Errors
-    /// Status 4 as [`Self::check`]; and as [`signal::check`].
+    /// Status 4 as in [`Self::check`], and those of [`signal::check`].
     fn promise(&self, most: Spent, session: Option<f64>) -> anyhow::Result<Promise<'_>> {
         let before = self.before.get().copied().unwrap_or(0.0);
         let session = session.map(|limit| limit - before);
@@ -152,7 +152,7 @@ impl Run {
         }
     }
 
-    /// What is left of both limits, for a run that follows; `None` once one of them is reached.
+    /// The rest of both limits, for a subsequent run; `None` once one of them is reached.
     pub fn left(&self) -> Option<(Option<f64>, Option<u64>)> {
         let spent = self.books().spent;
         self.check(spent).ok()?;
@@ -191,8 +191,8 @@ impl<P: Provider> Provider for Meter<P> {
                 reply.cost = reply.cost.or_else(|| self.cost(&reply.usage));
                 (reply.usage, reply.cost, false)
             }
-            // What was refused, or never got there, is not charged. What was given up, or broke off, may well be, also
-            // where nothing was heard of it yet: models think, and write calls, in silence.
+            // Requests that were refused or never arrived are free. Cancelled or truncated ones may be charged, even if
+            // no output arrived: models reason, and generate tool calls, without streaming text.
             Err(error) if heard == 0 && !is_charged(error) => return answer,
             Err(_) => {
                 let usage = guess(request, heard);
@@ -215,8 +215,8 @@ impl<P: Provider> Provider for Meter<P> {
             duration: started.elapsed(),
             failed,
         };
-        // The answer is paid for: an account that cannot be kept is told, and where a budget hangs on it, it ends the run
-        // before the next request.
+        // The reply is already paid for, so a ledger failure is only reported. If a budget depends on the ledger, the
+        // run ends before its next request.
         if let Err(error) = self.ledger.record(&call, reservation) {
             let notice = format!("what it cost is not written down: {error:#}");
             tell(Delta::Notice(&notice)).map_err(ProviderError::Aborted)?;
@@ -230,12 +230,12 @@ impl<P> Meter<P> {
         self.prices.as_ref().map(|prices| cost(usage, prices))
     }
 
-    /// What a request may use at most.
+    /// Upper bound on the usage of a request.
     fn most(&self, request: &Request<'_>) -> Spent {
         let input = (size(request) / BYTES_AT_LEAST) as u64;
         let usage = Usage {
             input,
-            // What is written to a cache can cost more than what is not.
+            // Input that is written to a cache can cost more than other input.
             cache_write: input,
             output: u64::from(request.sampling.max_tokens.saturating_add(THOUGHT)),
             ..Usage::default()
@@ -246,10 +246,10 @@ impl<P> Meter<P> {
         }
     }
 
-    /// The limit of the conversation, where it has one. What it had cost before is known from then on.
+    /// The session's limit, if it has one. The first call determines the cost before this run.
     fn session_limit(&self) -> Result<Option<f64>, ProviderError> {
         if self.limits.per_session.is_some() && self.run.before.get().is_none() {
-            // The ledger is read once a run, before its first request; what it costs itself is known here.
+            // The ledger is read once per run, before the first request. The run's own spending is known here.
             let all = self.ledger.session(&self.account.session);
             let all = all.map_err(ProviderError::Spent)?;
             let own = self.run.books().spent.usd;
@@ -274,7 +274,7 @@ impl<P> Meter<P> {
     }
 }
 
-/// No other model mends an account that forbids to ask, or cannot be read.
+/// Converts a failure of the budget or the ledger. It is not retried with another model, which would fail too.
 fn stopped_or_spent(error: anyhow::Error) -> ProviderError {
     match error.is::<Stop>() {
         true => ProviderError::Aborted(error),
@@ -282,7 +282,7 @@ fn stopped_or_spent(error: anyhow::Error) -> ProviderError {
     }
 }
 
-/// Whether a call that failed in silence is taken as one that was paid for.
+/// True if a call that failed without output is assumed to be charged.
 fn is_charged(error: &ProviderError) -> bool {
     match error {
         ProviderError::Broken(_) => true,
@@ -291,7 +291,7 @@ fn is_charged(error: &ProviderError) -> bool {
     }
 }
 
-/// What `usage` costs.
+/// The cost of `usage`, in US dollars.
 fn cost(usage: &Usage, prices: &Prices) -> f64 {
     let price = prices.at(usage.input);
     let fresh = usage.input.saturating_sub(usage.cached + usage.cache_write);
@@ -302,7 +302,7 @@ fn cost(usage: &Usage, prices: &Prices) -> f64 {
         + million(usage.output, price.output)
 }
 
-/// What a call used, where its server does not say.
+/// Estimates the usage of a call if the server reports none.
 fn guess(request: &Request<'_>, said: usize) -> Usage {
     Usage {
         input: (size(request) / BYTES) as u64,
@@ -312,7 +312,7 @@ fn guess(request: &Request<'_>, said: usize) -> Usage {
     }
 }
 
-/// Bytes of text in a request; images count as much as their tokens would.
+/// Bytes of text in a request. Images count as the equivalent of their tokens.
 fn size(request: &Request<'_>) -> usize {
     let parts = |parts: &[Part]| -> usize {
         parts
@@ -320,7 +320,8 @@ fn size(request: &Request<'_>) -> usize {
             .map(|part| match part {
                 Part::Text(text) => text.len(),
                 Part::Image(_) => IMAGE * BYTES,
-                // Pages are text and pictures both, and packed: nobody knows before. No window holds more than this.
+                // Pages are a compressed mix of text and images and cannot be estimated. No context window holds more
+                // than this.
                 Part::Document(document) => document.bytes.len().min(WINDOW) * BYTES,
             })
             .sum()
@@ -337,7 +338,7 @@ fn size(request: &Request<'_>) -> usize {
     request.system.len() + tools + request.messages.iter().map(message).sum::<usize>()
 }
 
-/// Bytes of what a model said.
+/// Bytes of the model's output.
 fn weight(reply: &Reply) -> usize {
     let calls = reply.calls.iter();
     let calls: usize = calls

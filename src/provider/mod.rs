@@ -1,7 +1,7 @@
-//! Asking a model: one trait with one method, and what it takes and gives.
+//! Model requests: the [`Provider`] trait with its one method, and its request and reply types.
 //!
-//! One file per wire format, each a pair of pure translations around one HTTP exchange. Retrying, recording and
-//! replaying wrap any provider. Nothing here knows of sessions, tools' code or terminals.
+//! Each wire format is a pair of pure translations around one HTTP exchange. Retries, recording and replay are wrappers
+//! around any provider. Sessions, tool implementations and terminals are left to other modules.
 
 use crate::error::{Exit, fail, fail_hint};
 use crate::event::Event;
@@ -33,10 +33,10 @@ pub mod think;
 pub mod unforce;
 pub mod wire;
 
-/// Something that answers a conversation.
+/// A source of replies to a conversation: a model's server, a recording, or a wrapper.
 pub trait Provider: Send + Sync {
-    /// Ask once. Pieces of the reply are told as they arrive; an error from `tell` ends the exchange as
-    /// [`ProviderError::Aborted`].
+    /// Sends one request. Passes pieces of the reply to `tell` as they arrive; an error from `tell` ends the exchange
+    /// as [`ProviderError::Aborted`].
     fn reply(&self, request: &Request<'_>, tell: &mut Tell<'_>) -> Result<Reply, ProviderError>;
 }
 
@@ -52,10 +52,10 @@ impl<P: Provider + ?Sized> Provider for Box<P> {
     }
 }
 
-/// Where the pieces of a reply go while it arrives.
+/// The callback that receives the pieces of a reply as they arrive.
 pub type Tell<'a> = dyn FnMut(Delta<'_>) -> anyhow::Result<()> + 'a;
 
-/// One request to a model. Borrowed, built fresh for each exchange, dropped after it.
+/// One request to a model. It borrows its parts and is built anew for each exchange.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
     pub system: &'a str,
@@ -64,57 +64,57 @@ pub struct Request<'a> {
     pub calls: Calls<'a>,
     pub model: &'a str,
     pub sampling: &'a Sampling,
-    /// The id that the reply is to carry.
+    /// The id to give to the reply.
     pub reply_id: &'a str,
-    /// The JSON schema that the last answer is to satisfy. Where a format cannot say so, the words of the messages do.
+    /// The JSON schema for the final answer. Formats that cannot express it rely on the text of the messages.
     pub schema: Option<&'a Value>,
 }
 
-/// What a reply is to do about tools.
+/// The tool choice: may the reply call tools?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Calls<'a> {
-    /// It may call them.
+    /// Tool calls are allowed.
     May,
-    /// It may not. Their specs are sent all the same, so that the prefix stays the same.
+    /// Tool calls are forbidden. The tool specs are sent all the same, to keep the prompt prefix unchanged.
     MayNot,
-    /// It is to call this one. Where a server or a model cannot be told so, it may.
+    /// The named tool must be called. Merely allowed if the server or the model cannot be forced.
     Must(&'a str),
 }
 
-/// How the model is to answer.
+/// Parameters of the model's reply.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sampling {
     /// Limit of the reply, in tokens, at least 1.
     pub max_tokens: u32,
     /// 0 to 2; `None` leaves it to the provider.
     pub temperature: Option<f64>,
-    /// `minimal`, `low`, `medium`, `high` or what else the model takes.
+    /// `minimal`, `low`, `medium`, `high` or another value that the model accepts.
     pub reasoning_effort: Option<String>,
 }
 
-/// A piece of a reply, or news about getting it.
+/// A piece of a streamed reply, or an event of the exchange.
 #[derive(Clone, Copy, Debug)]
 pub enum Delta<'a> {
     Text(&'a str),
     Reasoning(&'a str),
-    /// The exchange failed with nothing told yet, and starts again after `wait`. `attempt` counts from 1.
+    /// The exchange failed before any output, and restarts after `wait`. `attempt` counts from 1.
     Retry {
         attempt: u32,
         wait: Duration,
         cause: &'a str,
     },
-    /// The model cannot be asked, and another one is.
+    /// The model is unavailable, and a fallback model is used.
     Fallback {
         from: &'a str,
         to: &'a str,
         cause: &'a str,
     },
-    /// Something odd about the exchange that is no failure.
+    /// A remark about the exchange that is not a failure.
     Notice(&'a str),
 }
 
 impl<'a> Delta<'a> {
-    /// What a watcher of the turn hears of it; `message` is the id of the reply it belongs to.
+    /// The corresponding event of the turn; `message` is the id of the reply.
     pub fn event(self, message: &'a str) -> Event<'a> {
         match self {
             Self::Text(text) => Event::Text { message, text },
@@ -134,43 +134,43 @@ impl<'a> Delta<'a> {
     }
 }
 
-/// Why there is no reply. The variants are those that somebody handles apart.
+/// The failure of a request. The variants are those that callers handle differently.
 #[derive(Debug, thiserror::Error)]
 pub enum ProviderError {
-    /// Rate limit or overload; the server may have said how long to wait.
+    /// Rate limit or overload. The server may have named a delay.
     #[error("{message}")]
     Busy {
         message: String,
         wait: Option<Duration>,
     },
-    /// No connection, a connection that broke or fell silent, or a server's own failure.
+    /// No connection, a broken or silent connection, or a server error.
     #[error("{0}")]
     Unavailable(String),
-    /// An answer had begun, and broke off before it was whole: what there was of it is paid for.
+    /// The response broke off before it was complete. The partial response is charged.
     #[error("{0}")]
     Broken(String),
-    /// The conversation does not fit the model.
+    /// The conversation exceeds the model's context window.
     #[error("{0}")]
     TooLong(String),
-    /// The key is missing, wrong, without credit or without the right.
+    /// The key is missing or wrong, or lacks credit or permission.
     #[error("{0}")]
     KeyRejected(String),
-    /// The server will not take this request, however often it is sent.
+    /// The server rejects this request; a retry is pointless.
     #[error("{0}")]
     Refused(String),
     /// The model or the address does not exist.
     #[error("{0}")]
     NotFound(String),
-    /// A budget forbids to ask, or the account that it hangs on cannot be read.
+    /// A budget forbids the request, or the ledger that it depends on cannot be read.
     #[error("{0}")]
     Spent(anyhow::Error),
-    /// Whoever listened gave up; the cause is theirs.
+    /// The receiver of the reply cancelled the exchange; holds its error.
     #[error(transparent)]
     Aborted(anyhow::Error),
 }
 
 impl ProviderError {
-    /// The failure as the run ends with it: its status, and the next step.
+    /// The failure as the error that ends the run: with exit status and hint.
     pub fn into_failure(self) -> anyhow::Error {
         let cause = self.to_string();
         match self {

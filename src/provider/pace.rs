@@ -1,5 +1,5 @@
-//! Rate limits, shared between runs: when a server names the time that it wants to be left alone, that time is written
-//! down, and whatever runs beside waits too instead of hammering.
+//! Rate limits, shared between runs: if a server names a delay, its end is stored in a file, and concurrent runs wait
+//! too instead of sending requests in vain.
 
 use super::{Provider, ProviderError, Request, Tell};
 use crate::message::Reply;
@@ -10,16 +10,16 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-/// What is believed without asking. After that one run asks again: keys change, and clocks are set.
+/// Upper bound on a stored delay. After it, one run tries again, because keys and clocks change.
 const LONGEST: Duration = Duration::from_secs(10 * 60);
 
-/// Asks `inner`, unless its server is to be left alone.
+/// Forwards requests to `inner`, unless its server's rate limit is in effect.
 pub struct Pace<P> {
     pub inner: P,
-    /// Holds the time until which to wait, in milliseconds since 1970; missing for most.
+    /// The file that holds the end of the delay, in Unix milliseconds. It usually does not exist.
     pub path: PathBuf,
     pub clock: Clock,
-    /// The time that this run has already waited for.
+    /// The end of the delay that this run has already waited for, in Unix milliseconds.
     pub known: AtomicI64,
 }
 
@@ -53,7 +53,7 @@ impl<P> Pace<P> {
         self.clock.timestamp().as_millisecond()
     }
 
-    /// Until when to wait, and how long that is.
+    /// The end of the current delay in Unix milliseconds, and the time until then.
     fn wait(&self) -> Option<(i64, Duration)> {
         let text = std::fs::read_to_string(&self.path).ok()?;
         let until: i64 = text.trim().parse().ok()?;
@@ -61,7 +61,7 @@ impl<P> Pace<P> {
         (!wait.is_zero() && wait <= LONGEST).then_some((until, wait))
     }
 
-    /// Best effort: whoever cannot be told will be told by the server.
+    /// Stores a delay. Best effort: a run that misses it gets the same answer from the server.
     fn note(&self, wait: Duration) {
         let wait = wait.min(LONGEST);
         let until = self
@@ -77,7 +77,7 @@ impl<P> Pace<P> {
     }
 }
 
-/// Up to a quarter of a second, so that those who wait for the same time do not come back together.
+/// Random jitter of up to a quarter of a second, to spread runs that wait for the same time.
 fn noise() -> Duration {
     let byte = u8::from_str_radix(&random_hex(1), 16).unwrap_or_default();
     Duration::from_millis(u64::from(byte))

@@ -1,79 +1,79 @@
-//! What a server, or a model, wants otherwise than its wire format says.
+//! Quirks: the deviations of servers and models from their wire format.
 
-/// The oddities of one server and one model, together.
+/// The combined quirks of one server and one model.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Quirks {
-    /// The limit is called `max_completion_tokens`.
+    /// The output limit is named `max_completion_tokens`.
     pub max_completion_tokens: bool,
-    /// No limit can be set.
+    /// No output limit can be set.
     pub no_limit: bool,
     pub temperature: Temperature,
     pub thinking: Thinking,
-    /// Reasoning goes back with the messages it belongs to: these servers refuse a conversation without it.
+    /// Reasoning is sent back with its messages: these servers refuse a conversation without it.
     pub reasoning_back: bool,
     /// `stream_options` is refused.
     pub no_stream_options: bool,
     pub ids: Ids,
-    /// A user's message cannot follow a tool's result: a word of the assistant's stands between.
+    /// A user message cannot follow a tool result: an assistant message must come between.
     pub word_after_tools: bool,
-    /// There is no system message: its text begins the first user message.
+    /// There is no system role: the system prompt is placed at the beginning of the first user message.
     pub no_system: bool,
-    /// Marks for the cache are understood, as Anthropic's models have them.
+    /// Cache marks are supported, in the form of Anthropic's models.
     pub cache_marks: bool,
-    /// Only streams are answered.
+    /// Only streaming requests are supported.
     pub only_streams: bool,
     /// Images are refused: their names are sent instead.
     pub no_images: bool,
-    /// It is known to hold an answer to a JSON schema.
+    /// Replies to a JSON schema are known to be supported.
     pub schemas: bool,
-    /// It says what an answer cost, in US dollars.
+    /// The server reports the cost of a reply, in US dollars.
     pub tells_cost: bool,
 }
 
-/// What becomes of the temperature.
+/// The handling of the temperature.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Temperature {
-    /// It is sent, where the format has one.
+    /// The configured one is sent if the format has one.
     Ours,
-    /// It is the model's own, and one of ours is refused.
+    /// The model has its own and refuses others.
     None,
-    /// Only this one is taken.
+    /// Only this value is accepted.
     Fixed(f64),
 }
 
-/// How a reasoning effort is said.
+/// The way to express a reasoning effort.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Thinking {
-    /// `reasoning_effort`, as OpenAI has it.
+    /// `reasoning_effort`, as in OpenAI's API.
     Effort,
-    /// `reasoning_effort`, which knows `none` and `high` alone.
+    /// `reasoning_effort` with only `none` and `high`.
     NoneOrHigh,
     /// `thinking: {type: enabled}`, and `disabled` for `none`.
     Type,
     /// `enable_thinking: true`.
     Enable,
-    /// `reasoning_split: true`: reasoning comes apart from the text.
+    /// `reasoning_split: true`: reasoning is returned apart from the text.
     Split,
     /// `reasoning: {effort}`.
     Object,
-    /// It cannot be said: the model reasons, or does not, as it likes.
+    /// Cannot be expressed: the model decides itself if it reasons.
     Unsaid,
-    /// Anthropic's older models: `thinking` with a budget of tokens.
+    /// Anthropic's older models: `thinking` with a budget in tokens.
     Budget,
     /// Anthropic's newer models: adaptive thinking, with an effort.
     Adaptive,
 }
 
-/// What the ids of tool calls must look like.
+/// The required form of tool call ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ids {
-    /// At most 64 letters, digits, `_` and `-`: what every other server takes.
+    /// At most 64 letters, digits, `_` and `-`; accepted by all other servers.
     Usual,
     /// Nine letters and digits.
     Nine,
 }
 
-/// A server without oddities.
+/// A server without quirks.
 pub const NONE: Quirks = Quirks {
     max_completion_tokens: false,
     no_limit: false,
@@ -91,51 +91,61 @@ pub const NONE: Quirks = Quirks {
     tells_cost: false,
 };
 
-/// A server without oddities that holds answers to a schema.
+/// A server without quirks that supports JSON schemas.
 pub const SCHEMAS: Quirks = Quirks {
     schemas: true,
     ..NONE
 };
 
+/// OpenAI's API, and services with the same one.
 pub const OPENAI: Quirks = Quirks {
     max_completion_tokens: true,
     ..SCHEMAS
 };
+/// OpenAI's Codex backend, used with a ChatGPT account.
 pub const CODEX: Quirks = Quirks {
     no_limit: true,
     temperature: Temperature::None,
     only_streams: true,
     ..SCHEMAS
 };
+/// OpenRouter.
 pub const OPENROUTER: Quirks = Quirks {
     thinking: Thinking::Object,
     tells_cost: true,
     ..SCHEMAS
 };
+/// Volcengine.
 pub const VOLCENGINE: Quirks = Quirks {
     max_completion_tokens: true,
     ..THINKING_TYPE
 };
+/// Servers that take `thinking: {type: …}`.
 pub const THINKING_TYPE: Quirks = Quirks {
     thinking: Thinking::Type,
     ..NONE
 };
+/// DeepSeek.
 pub const DEEPSEEK: Quirks = Quirks {
     reasoning_back: true,
     ..THINKING_TYPE
 };
+/// Moonshot's Kimi.
 pub const KIMI: Quirks = Quirks {
     reasoning_back: true,
     ..THINKING_TYPE
 };
+/// Servers that take `enable_thinking`.
 pub const ENABLE_THINKING: Quirks = Quirks {
     thinking: Thinking::Enable,
     ..NONE
 };
+/// Servers that take `reasoning_split`.
 pub const REASONING_SPLIT: Quirks = Quirks {
     thinking: Thinking::Split,
     ..NONE
 };
+/// Mistral.
 pub const MISTRAL: Quirks = Quirks {
     thinking: Thinking::NoneOrHigh,
     no_stream_options: true,
@@ -144,10 +154,10 @@ pub const MISTRAL: Quirks = Quirks {
     ..SCHEMAS
 };
 
-/// What becomes of a server's oddities with a model.
+/// A model's change to the server's quirks.
 type Change = fn(&mut Quirks);
 
-/// What models want otherwise, wherever they are served: a name's beginning, and the change.
+/// Quirks of models, whatever server runs them: a name prefix, and the change.
 const MODELS: &[(&str, Change)] = &[
     ("gpt-5", |quirks| quirks.temperature = Temperature::None),
     ("gpt-6", |quirks| quirks.temperature = Temperature::None),
@@ -163,7 +173,7 @@ const MODELS: &[(&str, Change)] = &[
     ("o3", |quirks| quirks.temperature = Temperature::None),
     ("o4", |quirks| quirks.temperature = Temperature::None),
     ("deepseek", |quirks| quirks.reasoning_back = true),
-    // These refuse any temperature but their own.
+    // These models refuse any temperature except their own.
     ("kimi-k2.", |quirks| {
         quirks.reasoning_back = true;
         quirks.temperature = Temperature::Fixed(1.0);
@@ -176,17 +186,17 @@ const MODELS: &[(&str, Change)] = &[
         quirks.reasoning_back = true;
         quirks.temperature = Temperature::Fixed(1.0);
     }),
-    // It always reasons, and refuses to be told so.
+    // It always reasons, and refuses requests that configure it.
     ("magistral", |quirks| quirks.thinking = Thinking::Unsaid),
     ("gemma", |quirks| quirks.thinking = Thinking::Unsaid),
     ("claude", |quirks| {
         quirks.cache_marks = true;
-        // What is newer than this table takes neither a temperature nor a budget.
+        // Models newer than this table take neither a temperature nor a budget.
         quirks.temperature = Temperature::None;
     }),
 ];
 
-/// Of these, the ones that hold no answer to a schema.
+/// Claude models that do not support JSON schemas.
 const SCHEMALESS_CLAUDES: &[&str] = &[
     "claude-3",
     "claude-opus-4-0",
@@ -196,7 +206,7 @@ const SCHEMALESS_CLAUDES: &[&str] = &[
 ];
 
 impl Quirks {
-    /// What is odd, for people; nothing where nothing is.
+    /// The quirks as phrases for people; empty if there are none.
     pub fn in_words(&self) -> Vec<String> {
         let Self {
             max_completion_tokens,
@@ -210,7 +220,7 @@ impl Quirks {
             no_system,
             cache_marks,
             only_streams,
-            // An ability of the model, and told among those.
+            // Listed with the model's abilities instead.
             no_images: _,
             schemas,
             tells_cost,
@@ -262,7 +272,7 @@ impl Quirks {
     }
 }
 
-/// Anthropic's models that take a temperature, and a budget for their thinking.
+/// Anthropic's models that take a temperature and a thinking budget.
 const OLDER_CLAUDES: &[&str] = &[
     "claude-3",
     "claude-haiku-4-5",
@@ -276,7 +286,7 @@ const OLDER_CLAUDES: &[&str] = &[
 ];
 
 impl Quirks {
-    /// With what `model` wants; `anthropic` when it is spoken to in Anthropic's own format.
+    /// Adds the quirks of `model`. `anthropic` is true if requests use Anthropic's own format.
     pub fn of_model(mut self, model: &str, anthropic: bool) -> Self {
         let name = bare(model);
         for (_, change) in MODELS.iter().filter(|(start, _)| name.starts_with(start)) {
@@ -301,16 +311,16 @@ impl Quirks {
     }
 }
 
-/// Whether a model of OpenAI's reasons, by its name.
+/// True if an OpenAI model reasons, judging by its name.
 pub fn reasons(model: &str) -> bool {
     let starts = ["gpt-5", "gpt-6", "o1", "o3", "o4", "codex"];
     starts.iter().any(|start| model.starts_with(start))
 }
 
-/// A model's name without those in front of it, in lower case, with one way to write its version.
+/// The model's name without vendor prefixes, in lower case, with its version in one spelling.
 pub(super) fn bare(model: &str) -> String {
     let last = model.rsplit('/').next().unwrap_or(model).to_lowercase();
-    // Bedrock's and Vertex' names: `anthropic.claude-…`, `us.anthropic.claude-…`.
+    // Names on Bedrock and Vertex: `anthropic.claude-…`, `us.anthropic.claude-…`.
     let name = last.find("claude").map_or(last.as_str(), |at| &last[at..]);
     match name.starts_with("claude") {
         true => name.replace('.', "-"),

@@ -1,5 +1,5 @@
-//! What comes back, in all the shapes that servers give it: a stream of events or one object, whichever was asked for.
-//! Pure: bytes are fed in as they come, the reply is taken out at the end.
+//! Reads responses in all forms that servers send, a stream of events or one object, regardless of which was requested.
+//! Pure: bytes are fed in as they arrive, and the reply is taken at the end.
 
 use super::Tell;
 use super::failure;
@@ -7,31 +7,32 @@ use crate::message::{Reply, ToolCall, json};
 use crate::sys::sse::{EventTooLarge, SseEvent, SseParser};
 use serde_json::{Map, Value};
 
-/// A reply that is being put together, in one wire format.
+/// A reply under construction, in one wire format.
 pub trait Draft {
-    /// An event of a stream.
+    /// Processes an event of a stream.
     fn event(&mut self, event: &Value, tell: &mut Tell<'_>) -> Result<(), Trouble>;
-    /// The answer in one piece.
+    /// Processes a complete response.
     fn whole(&mut self, answer: &Value, tell: &mut Tell<'_>) -> Result<(), Trouble>;
-    /// The stream's closing mark, where the format has one beside its events.
+    /// Processes the stream's closing mark, if the format has one in addition to its events.
     fn close(&mut self) {}
-    /// Whether all of the answer has come, whatever follows.
+    /// True once the response is complete, whatever follows.
     fn is_done(&self) -> bool;
-    /// All has come: what was held back is told, and what is missing is noticed.
+    /// Ends the response: passes on the text held back so far, and reports missing parts.
     fn end(&mut self, tell: &mut Tell<'_>) -> Result<(), Trouble>;
+    /// Returns the finished reply.
     fn reply(self: Box<Self>) -> Result<Reply, Trouble>;
 }
 
-/// Why an answer is none.
+/// The reason why a response is unusable.
 #[derive(Debug)]
 pub enum Trouble {
-    /// Whoever listens gave up.
+    /// The receiver cancelled the exchange.
     Listener(anyhow::Error),
-    /// It ended before it was whole.
+    /// The response ended before it was complete.
     Cut(String),
-    /// It is not in any form we know.
+    /// The response has no known form.
     Nonsense(String),
-    /// The server tells of a failure within an answer.
+    /// The server reports a failure within a successful response.
     Server(Value),
 }
 
@@ -41,13 +42,13 @@ impl From<EventTooLarge> for Trouble {
     }
 }
 
-/// The largest event. A tool call with a whole file in it stays far below.
+/// Maximum size of an event. A tool call with a whole file in it stays far below.
 const MAX_EVENT_BYTES: usize = 32 << 20;
 
-/// An answer, as far as it has come.
+/// A response, as far as it has arrived.
 pub(super) struct Reading {
     events: SseParser,
-    /// The answer, while it may be one object.
+    /// The bytes so far, while the response may be one object.
     whole: Vec<u8>,
     form: Form,
     draft: Box<dyn Draft>,
@@ -55,14 +56,14 @@ pub(super) struct Reading {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
-    /// Too little has come to tell.
+    /// Not enough bytes to decide.
     Unknown,
     Events,
     Object,
 }
 
 impl Reading {
-    /// `events` is what the server calls it; what it is shows in its first byte.
+    /// `events` is true if the server declares an event stream. Otherwise the first byte decides.
     pub(super) fn new(draft: Box<dyn Draft>, events: bool) -> Self {
         let form = if events { Form::Events } else { Form::Unknown };
         Self {
@@ -73,6 +74,7 @@ impl Reading {
         }
     }
 
+    /// Processes the next bytes.
     pub(super) fn feed(&mut self, bytes: &[u8], tell: &mut Tell<'_>) -> Result<(), Trouble> {
         if self.form == Form::Unknown {
             self.whole.extend_from_slice(bytes);
@@ -80,7 +82,7 @@ impl Reading {
             let text = self.whole.strip_prefix(mark).unwrap_or(&self.whole);
             self.form = match text.trim_ascii_start().first() {
                 None => Form::Unknown,
-                // A mark that has not come whole.
+                // An incomplete byte order mark.
                 Some(_) if mark.starts_with(text) => Form::Unknown,
                 Some(b'{' | b'<' | b'[') => Form::Object,
                 Some(_) => Form::Events,
@@ -100,7 +102,7 @@ impl Reading {
             .feed(bytes, &mut |found| event(&found, draft, tell))
     }
 
-    /// The answer has ended.
+    /// Ends the response.
     pub(super) fn finish(&mut self, tell: &mut Tell<'_>) -> Result<(), Trouble> {
         let draft = self.draft.as_mut();
         if self.form == Form::Events {
@@ -117,17 +119,18 @@ impl Reading {
         draft.end(tell)
     }
 
-    /// Whether all of the answer has come, whatever follows.
+    /// True once the response is complete, whatever follows.
     pub(super) fn is_done(&self) -> bool {
         self.draft.is_done()
     }
 
+    /// Returns the finished reply.
     pub(super) fn reply(self) -> Result<Reply, Trouble> {
         self.draft.reply()
     }
 }
 
-/// One event. Those without data are only there to keep the connection open.
+/// Processes one event. Events without data only keep the connection open.
 fn event(event: &SseEvent, draft: &mut dyn Draft, tell: &mut Tell<'_>) -> Result<(), Trouble> {
     let data = event.data.as_deref().unwrap_or_default().trim();
     if data == "[DONE]" {
@@ -143,7 +146,7 @@ fn event(event: &SseEvent, draft: &mut dyn Draft, tell: &mut Tell<'_>) -> Result
     draft.event(&object, tell)
 }
 
-/// An error within a good answer is one all the same.
+/// Detects an error object within a successful response.
 fn check(object: &Value) -> Result<(), Trouble> {
     let has_error = object.get("error").is_some_and(|error| !error.is_null());
     match has_error || object["object"] == "error" || object["type"] == "error" {
@@ -152,8 +155,7 @@ fn check(object: &Value) -> Result<(), Trouble> {
     }
 }
 
-/// The arguments of a call, from the text that they came as; text that is no object stays text, so that the model can
-/// be told.
+/// Parses the arguments of a call. Text that is not an object is kept as text, so that the model can be told about it.
 pub(super) fn arguments(text: &str) -> Value {
     if text.trim().is_empty() {
         return Value::Object(Map::new());
@@ -168,7 +170,7 @@ pub(super) fn arguments(text: &str) -> Value {
     }
 }
 
-/// The arguments of a call, from whatever a server has in their place.
+/// The arguments of a call, from any JSON value that a server sends for them.
 pub(super) fn arguments_of(value: &Value) -> Value {
     match value {
         Value::Object(_) => value.clone(),
@@ -178,8 +180,8 @@ pub(super) fn arguments_of(value: &Value) -> Value {
     }
 }
 
-/// Adds `call` to those of the same reply, under `spare_id` where its own id is missing or stands twice: that would tie a
-/// result to the wrong call.
+/// Adds `call` to the calls of the same reply, with `spare_id` if its own id is missing or a duplicate, which would
+/// assign a result to the wrong call.
 pub(super) fn push_call(
     calls: &mut Vec<ToolCall>,
     mut call: ToolCall,
@@ -195,13 +197,13 @@ pub(super) fn push_call(
     Ok(())
 }
 
-/// A number of tokens. No answer costs more than is taken here, so that sums of them cannot overflow.
+/// Parses a number of tokens. Clamped, so that sums cannot overflow.
 pub(super) fn tokens(value: &Value) -> Option<u64> {
     let number = value.as_f64()?;
     Some(number.clamp(0.0, f64::from(u32::MAX)) as u64)
 }
 
-/// How the tests of the formats read an answer.
+/// Test helpers: read responses in every wire format.
 #[cfg(test)]
 pub(super) mod trial {
     use super::{Reading, Trouble};
@@ -226,14 +228,14 @@ pub(super) mod trial {
         schema: None,
     };
 
-    /// What was told while an answer came.
+    /// The deltas emitted while a response arrived.
     #[derive(Debug, Default, PartialEq, Eq)]
     pub(in crate::provider) struct Told {
         pub(in crate::provider) text: String,
         pub(in crate::provider) reasoning: String,
     }
 
-    /// Read `answer`, cut in two at `cut`.
+    /// Reads `answer` in two pieces, split at `cut`.
     pub(in crate::provider) fn read(
         dialect: &dyn Dialect,
         answer: &[u8],
@@ -255,7 +257,7 @@ pub(super) mod trial {
         Ok((reading.reply()?, told))
     }
 
-    /// `answer`, cut anywhere, is always the same reply, and all of that was told; that reply.
+    /// Checks that `answer`, split anywhere, gives the same reply, and that all of it was emitted. Returns the reply.
     #[track_caller]
     pub(in crate::provider) fn whole(dialect: &dyn Dialect, answer: &[u8]) -> Reply {
         let (expect, _) = read(dialect, answer, answer.len()).unwrap();
@@ -268,7 +270,7 @@ pub(super) mod trial {
         expect
     }
 
-    /// These events as a server sends them.
+    /// Formats events as a server sends them.
     pub(in crate::provider) fn events(list: &[Value]) -> String {
         list.iter()
             .map(|event| format!("event: {}\ndata: {event}\n\n", event["type"]))
@@ -283,7 +285,7 @@ pub(super) mod trial {
             .collect()
     }
 
-    /// Any answer is read or refused alike wherever it is cut.
+    /// Checks that any response is read or refused in the same way wherever it is split.
     pub(in crate::provider) fn fuzz(dialect: &dyn Dialect, seeds: &[&[u8]]) {
         let same = |found: Result<(Reply, Told), Trouble>| format!("{found:?}");
         crate::fuzz::hold(seeds, |input, random| {

@@ -1,11 +1,11 @@
-//! `--record FILE`: a wrapper that writes down every exchange.
+//! `--record FILE`: a wrapper that records every exchange.
 
 use super::{Provider, ProviderError, Request, Tell, cassette};
 use crate::message::Reply;
 use crate::sys::store;
 use std::path::PathBuf;
 
-/// Asks `inner`, and appends what was asked and answered to a file.
+/// Forwards requests to `inner`, and appends each exchange to a file.
 pub struct Record<P> {
     pub inner: P,
     pub path: PathBuf,

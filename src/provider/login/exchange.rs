@@ -1,6 +1,7 @@
-//! What a login says over HTTP: a form or an object out, an object back, and the waiting of a device flow (RFC 8628).
+//! The HTTP side of a login: sends a form or an object, parses the JSON response, and polls in a device flow (RFC
+//! 8628).
 //!
-//! Servers repeat what they were sent, so nothing of that comes into an error of ours.
+//! Servers echo what they were sent, and error messages must not leak it: everything sent is masked in them.
 
 use super::vendor::{Endpoints, Prompt, Vendor};
 use crate::error::{Exit, Hinted, Stop, exit_of, fail, fail_hint};
@@ -14,7 +15,7 @@ use serde_json::{Map, Value};
 use std::io::Read;
 use std::time::Duration;
 
-/// The servers of a vendor, and how they are reached.
+/// A vendor's login servers, and the means to reach them.
 pub(super) struct Server<'a> {
     pub(super) vendor: Vendor,
     pub(super) clock: &'a Clock,
@@ -22,41 +23,42 @@ pub(super) struct Server<'a> {
     http: &'a Http,
 }
 
-/// What is sent.
+/// The body of a request.
 #[derive(Clone, Copy)]
 pub(super) enum Sent<'a> {
-    /// Nothing: what is there is asked for, with a token in the form that GitHub has for it.
+    /// No body: a GET request with a token in GitHub's authorization header format.
     Get(&'a Secret),
     Form(&'a [(&'a str, &'a str)]),
     Json(&'a [(&'a str, &'a str)]),
 }
 
-/// What came back.
+/// A parsed response.
 pub(super) struct Told {
     vendor: Vendor,
     pub(super) status: u16,
-    /// Null for what is no JSON.
+    /// Null if the body is not JSON.
     body: Value,
-    /// All that the server may repeat.
+    /// Secrets that were sent; masked if the server echoes them.
     secrets: Vec<Secret>,
 }
 
-/// What a server says when it is asked whether the code has been entered.
+/// The result of a poll: has the person entered the code?
 pub(super) enum Word<T> {
     Yes(T),
     NotYet,
-    /// Not yet, and asked too often: wait so long between two questions, where it says how long.
+    /// Not yet, and polled too often: use this interval between polls, if the server names one.
     Slower(Option<Duration>),
 }
 
-/// The most that is read of an answer: one is a few thousand bytes long.
+/// Maximum number of bytes read of a response. Typical responses have a few thousand.
 const ANSWER_LIMIT: u64 = 1 << 20;
-/// The most that is repeated of a server's words, in characters.
+/// Maximum number of characters quoted from a server's message.
 const WORDS_LIMIT: usize = 300;
-/// What is waited longer from one question to the next, when the server asks for that.
+/// Added to the poll interval when the server asks to slow down.
 const SLOWER: Duration = Duration::from_secs(5);
 
 impl<'a> Server<'a> {
+    /// Connects the vendor's servers with an HTTP client and a clock.
     pub(super) fn new(
         vendor: Vendor,
         http: &'a Http,
@@ -71,10 +73,10 @@ impl<'a> Server<'a> {
         }
     }
 
-    /// One exchange. Any status comes back.
+    /// Sends one request. Responses with any status are returned.
     ///
     /// # Errors
-    /// Status 69 when there is no whole answer.
+    /// Status 69 without a complete response.
     pub(super) fn ask(&self, url: &str, headers: &[(&str, &str)], sent: Sent<'_>) -> Result<Told> {
         let mut headers: Vec<(String, String)> = headers
             .iter()
@@ -116,11 +118,11 @@ impl<'a> Server<'a> {
         })
     }
 
-    /// Tell a person what to do, and ask until it is done, `interval` from one question to the next. Time is counted in
-    /// waits, so that it passes for a fixed clock too.
+    /// Prompts a person, and polls every `interval` until the code is entered. Time is measured as the sum of the
+    /// waits, which works with a fixed clock too.
     ///
     /// # Errors
-    /// Those of `ask`; status 75 when the code has run out. A server that cannot be reached is asked again.
+    /// Those of `ask`; status 75 when the code has expired. An unreachable server is polled again, at longer intervals.
     pub(super) fn wait<T>(
         &self,
         prompt: Prompt<'_>,
@@ -155,14 +157,15 @@ impl<'a> Server<'a> {
 }
 
 impl Told {
+    /// True for a status of 2xx.
     pub(super) fn is_good(&self) -> bool {
         (200..300).contains(&self.status)
     }
 
-    /// A text of the answer.
+    /// A required string field of the response.
     ///
     /// # Errors
-    /// Status 69 when it has none of that name.
+    /// Status 69 if the field is missing or empty.
     pub(super) fn text(&self, name: &str) -> Result<&str> {
         let text = self.maybe_text(name).filter(|text| !text.is_empty());
         text.ok_or_else(|| {
@@ -171,11 +174,12 @@ impl Told {
         })
     }
 
+    /// An optional string field of the response.
     pub(super) fn maybe_text(&self, name: &str) -> Option<&str> {
         self.at(name)?.as_str()
     }
 
-    /// A number of the answer, which some servers write as a text.
+    /// A number field of the response. Some servers send numbers as strings.
     pub(super) fn number(&self, name: &str) -> Option<i64> {
         match self.at(name)? {
             Value::String(text) => text.trim().parse().ok(),
@@ -183,27 +187,27 @@ impl Told {
         }
     }
 
-    /// Seconds of the answer, at least one.
+    /// A duration field in seconds, at least one second.
     pub(super) fn seconds(&self, name: &str) -> Option<Duration> {
         let seconds = u64::try_from(self.number(name)?).ok()?;
         Some(Duration::from_secs(seconds.max(1)))
     }
 
-    /// `name` as a key, or as keys with slashes between them.
+    /// The field `name`: a key, or keys separated by slashes.
     fn at(&self, name: &str) -> Option<&Value> {
         self.body.pointer(&format!("/{name}"))
     }
 
-    /// The failure by its name, as OAuth writes it or within an object.
+    /// The error code, as a string like OAuth's or within an object.
     pub(super) fn failure(&self) -> Option<&str> {
         let places = ["error", "error/code"];
         places.iter().find_map(|place| self.maybe_text(place))
     }
 
-    /// What a failure means while the code is waited for (RFC 8628, 3.5).
+    /// Interprets an error during polling (RFC 8628, section 3.5).
     ///
     /// # Errors
-    /// It has come to an end.
+    /// Errors that end the flow.
     pub(super) fn word<T>(&self, doing: &str) -> Result<Word<T>> {
         match self.failure() {
             Some("authorization_pending") => Ok(Word::NotYet),
@@ -217,7 +221,7 @@ impl Told {
         }
     }
 
-    /// The answer as a failure of what was being done.
+    /// Converts the response to an error of the action `doing`.
     pub(super) fn refusal(&self, doing: &str) -> anyhow::Error {
         let mut cause = format!("{} refused to {doing}", self.vendor.label());
         match self.words() {
@@ -231,7 +235,7 @@ impl Told {
         }
     }
 
-    /// What the server says for people, without what we sent.
+    /// The server's message for people, with the secrets that we sent masked.
     fn words(&self) -> Option<String> {
         let places = [
             "error_description",
@@ -265,7 +269,7 @@ fn object(pairs: &[(&str, &str)]) -> String {
     Value::Object(pairs.collect::<Map<_, _>>()).to_string()
 }
 
-/// Pairs as a browser sends a form. Their names are plain.
+/// Encodes pairs as `application/x-www-form-urlencoded`. Names are not escaped.
 fn form(pairs: &[(&str, &str)]) -> String {
     let pairs = pairs
         .iter()

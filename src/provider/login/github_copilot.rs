@@ -1,7 +1,7 @@
-//! GitHub Copilot: a GitHub account, by GitHub's device flow, which is that of RFC 8628.
+//! GitHub Copilot: logs in with a GitHub account, by GitHub's device flow (RFC 8628).
 //!
-//! What a person grants is a token of GitHub, which lasts; with it a token of Copilot is asked for, which lasts half an
-//! hour and names the address that goes with the account's plan. Copilot lets in nothing but editors that it knows.
+//! The flow yields a long-lived GitHub token. It is exchanged for a Copilot token, which lasts half an hour and names
+//! the API address of the account's plan. Copilot accepts only known editors.
 
 use super::exchange::{Sent, Server, Told, Word};
 use super::token::{Access, Login, MARGIN, expires};
@@ -12,21 +12,22 @@ use crate::sys::web_url;
 use anyhow::Result;
 use std::time::Duration;
 
-/// The public client of Copilot's editor plugins: its tokens are the ones that Copilot takes.
+/// The public client id of Copilot's editor plugins. Copilot accepts only tokens of this client.
 const CLIENT: &str = "Iv1.b507a08c87ecfe98";
-/// To know who it is; Copilot asks for no more.
+/// The scope that identifies the account; Copilot needs no more.
 const SCOPE: &str = "read:user";
 const GRANT: &str = "urn:ietf:params:oauth:grant-type:device_code";
-/// The editor we are to Copilot, which refuses a request that names none.
+/// The editor that we identify as. Copilot refuses requests that name none.
 const EDITOR: [(&str, &str); 3] = [
     ("editor-version", "vscode/1.99.0"),
     ("editor-plugin-version", "copilot-chat/0.26.7"),
     ("copilot-integration-id", "vscode-chat"),
 ];
-/// How long a code can be entered, and how long to wait between two questions, where the server does not say.
+/// Default lifetime of a code and default poll interval, if the server names none.
 const VALID: Duration = Duration::from_secs(15 * 60);
 const INTERVAL: Duration = Duration::from_secs(5);
 
+/// Runs the device flow.
 pub(super) fn login(server: &Server<'_>, tell: &mut dyn FnMut(Prompt<'_>)) -> Result<Login> {
     let base = &server.endpoints.github;
     let sent = [("client_id", CLIENT), ("scope", SCOPE)];
@@ -52,7 +53,7 @@ pub(super) fn login(server: &Server<'_>, tell: &mut dyn FnMut(Prompt<'_>)) -> Re
     renew(server, &Secret::new(granted.text("access_token")?))
 }
 
-/// The login with a new token, for which GitHub's own is `renewal`.
+/// Requests a new Copilot token, with GitHub's own token as `renewal`.
 pub(super) fn renew(server: &Server<'_>, renewal: &Secret) -> Result<Login> {
     let url = format!("{}/copilot_internal/v2/token", server.endpoints.github_api);
     let told = server.ask(&url, &EDITOR, Sent::Get(renewal))?;
@@ -66,7 +67,7 @@ pub(super) fn renew(server: &Server<'_>, renewal: &Secret) -> Result<Login> {
         let cause = format!("GitHub Copilot names an address that is not safe: {base}");
         return Err(fail(Exit::Unavailable, cause));
     }
-    // It says when to renew, and we count to the end.
+    // The server names the time to renew; `expires` needs the end, which is later by the margin.
     let length = told.number("refresh_in").map(|seconds| {
         let margin = i64::try_from(MARGIN.as_secs()).unwrap_or(0);
         seconds.saturating_add(margin)
@@ -81,6 +82,7 @@ pub(super) fn renew(server: &Server<'_>, renewal: &Secret) -> Result<Login> {
     })
 }
 
+/// The credentials that `login` gives to requests.
 pub(super) fn access(login: Login) -> Access {
     let headers = EDITOR.map(|(name, value)| (name.to_owned(), value.to_owned()));
     Access {
@@ -90,7 +92,7 @@ pub(super) fn access(login: Login) -> Access {
     }
 }
 
-/// What the answer to a poll means. GitHub says "not yet" with status 200, others with 400.
+/// Interprets the response to a poll. GitHub reports "not yet" with status 200, others with 400.
 fn word(told: Told) -> Result<Word<Told>> {
     match told.failure() {
         None if told.is_good() => Ok(Word::Yes(told)),

@@ -1,9 +1,9 @@
-//! Logins, for providers that have accounts instead of keys: made once, kept, and renewed when their token runs out.
+//! Logins, for providers with accounts instead of keys: created once, stored, and renewed when their token expires.
 //!
-//! A login is made in a device flow: the server names a code, a person enters it in a browser on any machine, and we
-//! ask until that is done. Runs side by side share one login, and some servers take a renewal only once and then count
-//! a second one as theft: so it is renewed under a lock, and looked at again once the lock is taken. No token is ever
-//! printed, and what a server says is masked before it is repeated.
+//! A login uses a device flow: the server issues a code, a person enters it in a browser on any machine, and we poll
+//! until that is done. Concurrent runs share one login, and some servers accept each renewal token only once and treat
+//! a second use as theft. A login is therefore renewed under a lock, and read again once the lock is acquired. Tokens
+//! are never printed, and server messages are masked before they are shown.
 
 use crate::error::{Exit, exit_of, fail_hint};
 use crate::sys::clock::Clock;
@@ -24,10 +24,10 @@ pub use token::Access;
 use token::Login;
 pub use vendor::{Endpoints, Prompt, Vendor};
 
-/// What lets requests in, renewed where it has to be.
+/// Returns the credentials for a request, renewing the token if necessary.
 ///
 /// # Errors
-/// Status 78 when nobody is logged in, 77 when the login has ended, 69 and 75 when it cannot be renewed just now.
+/// Status 78 without a login, 77 if the login has ended, 69 and 75 if it cannot be renewed at the moment.
 pub fn access(
     name: &str,
     folder: &Path,
@@ -47,10 +47,10 @@ pub fn access(
     })
 }
 
-/// Log in. `tell` is given what a person has to do; then it is waited for until that is done.
+/// Logs in. Passes the instructions for the person to `tell`, then waits until they are followed.
 ///
 /// # Errors
-/// Status 77 when it is refused, 75 when nobody entered the code in time, 69 when the server cannot be reached.
+/// Status 77 if the login is refused, 75 if the code was not entered in time, 69 if the server is unreachable.
 pub fn login(
     vendor: Vendor,
     folder: &Path,
@@ -59,7 +59,7 @@ pub fn login(
     endpoints: &Endpoints,
     tell: &mut dyn FnMut(Prompt<'_>),
 ) -> Result<()> {
-    // First, so that nobody enters a code for a login that cannot be kept.
+    // First, so that a code is not entered for a login that cannot be stored.
     store::prepare(folder)?;
     let server = Server::new(vendor, http, clock, endpoints);
     let login = match vendor {
@@ -70,15 +70,15 @@ pub fn login(
     store::write(vendor, folder, &login)
 }
 
-/// Forget a login. Whether there was one.
+/// Removes a login. Returns true if there was one.
 pub fn logout(vendor: Vendor, folder: &Path, clock: &Clock) -> Result<bool> {
     store::remove(vendor, folder, clock)
 }
 
-/// Until when the token of a login is good, after which it is renewed; `None` when nobody is logged in.
+/// The expiry of the login's token, after which it is renewed; `None` without a login.
 ///
 /// # Errors
-/// Status 78 when the login cannot be read.
+/// Status 78 if the login cannot be read.
 pub fn expiry(vendor: Vendor, folder: &Path) -> Result<Option<Timestamp>> {
     Ok(store::read(vendor, folder)?.map(|login| login.expires))
 }
@@ -90,14 +90,14 @@ fn existing(vendor: Vendor, folder: &Path) -> Result<Login> {
     })
 }
 
-/// The login with a new token, which is kept before it is used.
+/// Renews the token, and stores the new one before it is used.
 fn renewed(server: &Server<'_>, folder: &Path) -> Result<Login> {
     let (vendor, clock) = (server.vendor, server.clock);
     let _lock = store::lock(vendor, folder, clock)?;
     let login = existing(vendor, folder)?;
     let now = clock.timestamp();
     if login.is_fresh(now) {
-        // Whoever had the lock before us has done it.
+        // The previous holder of the lock has renewed it.
         return Ok(login);
     }
     let renewed = match vendor {
@@ -109,7 +109,7 @@ fn renewed(server: &Server<'_>, folder: &Path) -> Result<Login> {
             store::write(vendor, folder, &new)?;
             Ok(new)
         }
-        // The old one has minutes left, which may be all that this run needs.
+        // The old token is valid for some minutes, which may suffice for this run.
         Err(error) if exit_of(&error) == Exit::Unavailable && now < login.expires => Ok(login),
         Err(error) => Err(error),
     }

@@ -1,7 +1,8 @@
-//! OpenAI Codex: a ChatGPT account, by the device flow of OpenAI's own command line.
+//! OpenAI Codex: logs in with a ChatGPT account, by the device flow of OpenAI's own command line.
 //!
-//! It is no flow of RFC 8628: the server makes the PKCE verifier itself and hands it over with the authorization code,
-//! which is then exchanged as a browser's would be. Each renewal names the next one, and the old one is worth nothing.
+//! The flow is not that of RFC 8628: the server generates the PKCE verifier itself and returns it with the
+//! authorization code, which is then exchanged as in a browser flow. Each renewal issues the next renewal token and
+//! invalidates the old one.
 
 use super::exchange::{Sent, Server, Told, Word};
 use super::token::{Access, Login, expires};
@@ -14,17 +15,18 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::Value;
 use std::time::Duration;
 
-/// The public client of OpenAI's command line: accounts are open to no other.
+/// The public client id of OpenAI's command line. Accounts accept no other client.
 const CLIENT: &str = "app_EMoamEEZ73f0CkXaXp7hrann";
-/// What is refused when anything but a renewal fails.
+/// The action named in errors, except those of a renewal.
 const DOING: &str = "log in";
-/// How long a code can be entered. The server does not say.
+/// Lifetime of a code. The server does not name it.
 const VALID: Duration = Duration::from_secs(15 * 60);
-/// How long to wait between two questions, where the server does not say.
+/// Default poll interval, if the server names none.
 const INTERVAL: Duration = Duration::from_secs(5);
-/// The claim of a token that holds what OpenAI says of the account.
+/// The claim of the token that holds OpenAI's account data.
 const ACCOUNT: &str = "https://api.openai.com/auth";
 
+/// Runs the device flow.
 pub(super) fn login(server: &Server<'_>, tell: &mut dyn FnMut(Prompt<'_>)) -> Result<Login> {
     let base = &server.endpoints.openai;
     let url = format!("{base}/api/accounts/deviceauth/usercode");
@@ -64,7 +66,7 @@ pub(super) fn login(server: &Server<'_>, tell: &mut dyn FnMut(Prompt<'_>)) -> Re
     read(server, &told, renewal, None)
 }
 
-/// The login with a new token.
+/// Requests a new token.
 pub(super) fn renew(server: &Server<'_>, login: &Login) -> Result<Login> {
     let sent = [
         ("client_id", CLIENT),
@@ -81,6 +83,7 @@ pub(super) fn renew(server: &Server<'_>, login: &Login) -> Result<Login> {
     read(server, &told, renewal, login.account.clone())
 }
 
+/// The credentials that `login` gives to requests.
 pub(super) fn access(login: Login) -> Access {
     let mut headers = vec![
         ("originator".to_owned(), "nanobot".to_owned()),
@@ -101,7 +104,7 @@ pub(super) fn access(login: Login) -> Access {
     }
 }
 
-/// What the answer to a poll means. The server says "not yet" with a status, whatever words it has for it.
+/// Interprets the response to a poll. The server reports "not yet" by status; the error code varies.
 fn word(told: Told) -> Result<Word<Told>> {
     match (told.failure(), told.status) {
         (Some("slow_down" | "expired_token" | "access_denied"), _) => told.word(DOING),
@@ -111,7 +114,7 @@ fn word(told: Told) -> Result<Word<Told>> {
     }
 }
 
-/// The login that an answer with tokens makes. `account` is the one that was known before.
+/// Reads the login from a token response. `account` is the previously known account id.
 fn read(
     server: &Server<'_>,
     told: &Told,
@@ -135,7 +138,8 @@ fn read(
     })
 }
 
-/// What a JWT says. Its signature is not looked at: it came from its issuer, over TLS, and decides nothing here.
+/// The claims of a JWT. The signature is not verified: the token came from its issuer over TLS, and no security
+/// decision depends on the claims.
 fn claims(token: &str) -> Option<Value> {
     let mut parts = token.split('.');
     let (_, claims, _) = (parts.next()?, parts.next()?, parts.next()?);
@@ -145,7 +149,7 @@ fn claims(token: &str) -> Option<Value> {
 
 fn account_of(claims: &Value) -> Option<String> {
     let account = claims[ACCOUNT]["chatgpt_account_id"].as_str()?;
-    // It becomes a header.
+    // The account id becomes a header value.
     let plain = !account.is_empty() && account.bytes().all(|byte| byte.is_ascii_graphic());
     plain.then(|| account.to_owned())
 }
@@ -167,7 +171,7 @@ mod tests {
         };
         let token = |claims: &str| format!("head.{}.sign", URL_SAFE_NO_PAD.encode(claims));
         check(&token(&of(r#""acc-1""#)), Some("acc-1"));
-        // Letters of the alphabet for URLs, and padding.
+        // Characters of the URL-safe alphabet, and padding.
         let claims = of(r#""acc-1", "x": "ÿþ?>~~""#);
         check(&format!("h.{}.s", URL_SAFE.encode(claims)), Some("acc-1"));
         check(&token(&of(r#""""#)), None);

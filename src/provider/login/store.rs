@@ -1,4 +1,4 @@
-//! Where logins are kept: a file for each provider, its owner's alone, replaced as a whole and under a lock.
+//! Stores logins: one file per provider, readable by its owner only, replaced atomically and under a lock.
 
 use super::token::Login;
 use super::vendor::Vendor;
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// A login as it is written.
+/// A login as it is stored.
 #[derive(Deserialize, Serialize)]
 struct Written {
     token: String,
@@ -24,18 +24,18 @@ struct Written {
     base: Option<String>,
 }
 
-/// How long to wait for whoever renews a login: it is one exchange with a server.
+/// How long to wait for another process that renews the login, which takes one exchange with a server.
 const LOCK_WAIT: Duration = Duration::from_secs(90);
 
-/// Make the folder, if there is none.
+/// Creates the folder if it is missing.
 pub(super) fn prepare(folder: &Path) -> Result<()> {
     store::create_dir(folder)
 }
 
-/// The login that is kept; `None` when there is none.
+/// Reads the stored login; `None` if there is none.
 ///
 /// # Errors
-/// Status 78 for a file that is no login. What it holds is not told.
+/// Status 78 if the file is not a login. The error does not quote its content.
 pub(super) fn read(vendor: Vendor, folder: &Path) -> Result<Option<Login>> {
     let path = path(vendor, folder);
     let Some(bytes) = store::read(&path)? else {
@@ -67,7 +67,7 @@ pub(super) fn read(vendor: Vendor, folder: &Path) -> Result<Option<Login>> {
     }))
 }
 
-/// Keep `login` in the place of what was there. The caller holds the lock.
+/// Stores `login`, replacing the previous one. The caller holds the lock.
 pub(super) fn write(vendor: Vendor, folder: &Path, login: &Login) -> Result<()> {
     let Login {
         token,
@@ -88,13 +88,13 @@ pub(super) fn write(vendor: Vendor, folder: &Path, login: &Login) -> Result<()> 
     store::replace(&path(vendor, folder), &bytes)
 }
 
-/// Remove the login and its lock. Whether there was one.
+/// Removes the login and its lock file. Returns true if there was a login.
 pub(super) fn remove(vendor: Vendor, folder: &Path, clock: &Clock) -> Result<bool> {
     let path = path(vendor, folder);
     if !path.exists() {
         return Ok(false);
     }
-    // Whoever renews it just now would bring it back.
+    // A concurrent renewal would write the file again.
     let lock = lock(vendor, folder, clock)?;
     let there = path.exists();
     if there {
@@ -105,16 +105,16 @@ pub(super) fn remove(vendor: Vendor, folder: &Path, clock: &Clock) -> Result<boo
     Ok(there)
 }
 
-/// Keep others from changing the login, and wait for those that do.
+/// Locks the login against changes, waiting for other holders.
 ///
 /// # Errors
-/// Status 75 when somebody keeps it.
+/// Status 75 if the lock is not released in time.
 pub(super) fn lock(vendor: Vendor, folder: &Path, clock: &Clock) -> Result<Lock> {
     let path = folder.join(format!("{}.json.lock", vendor.name()));
     let what = format!("the login to {}", vendor.label());
     let taken = Lock::take(&path, &what, &clock.stamp(), LOCK_WAIT, &mut |_| {});
     taken.map_err(|error| match exit_of(&error) {
-        // The lock's own hint names a flag of other commands.
+        // The lock's own hint names a flag that this command does not have.
         Exit::TryAgain => fail_hint(Exit::TryAgain, error.to_string(), "the same again later"),
         _ => error,
     })

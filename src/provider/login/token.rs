@@ -1,46 +1,47 @@
-//! The tokens of a login, what they give access to, and when they expire.
+//! The tokens of a login, the credentials they provide, and their expiry.
 
 use crate::sys::secret::Secret;
 use jiff::Timestamp;
 use std::time::Duration;
 
-/// What a request needs to be let in.
+/// The credentials for a request.
 #[derive(Clone, Debug)]
 pub struct Access {
-    /// Goes into the `authorization` header, as a bearer's.
+    /// Sent as a bearer token in the `authorization` header.
     pub token: Secret,
-    /// Where to ask, without a slash at the end, for a login that decides it.
+    /// The base URL without a trailing slash, if the login determines it.
     pub base: Option<String>,
     pub headers: Vec<(String, String)>,
 }
 
-/// A login as it is kept.
+/// A stored login.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Login {
     pub(super) token: Secret,
     pub(super) expires: Timestamp,
-    /// What a new token is asked for with.
+    /// The token that requests a new token.
     pub(super) renewal: Secret,
-    /// The account's id, where requests must name it.
+    /// The account id, if requests must name it.
     pub(super) account: Option<String>,
-    /// Where requests go, where the server decides it.
+    /// The base URL of requests, if the server determines it.
     pub(super) base: Option<String>,
 }
 
-/// A token is renewed so long before its end: a turn that begins now should not outlive it.
+/// A token is renewed this long before it expires, so that it outlives a turn that starts now.
 pub(super) const MARGIN: Duration = Duration::from_secs(5 * 60);
 
-/// How long a token is taken to be good when the server does not say.
+/// Assumed lifetime of a token if the server names none.
 const UNKNOWN: Duration = Duration::from_secs(3600);
 
 impl Login {
+    /// True if the token is valid at `now` and for [`MARGIN`] after it.
     pub(super) fn is_fresh(&self, now: Timestamp) -> bool {
         after(now, MARGIN) < self.expires
     }
 }
 
-/// When a token runs out: at `end`, in seconds of Unix, or `length` seconds from now, whichever comes first. The length
-/// is by our own clock, so that one which is late does no harm.
+/// The expiry of a token: at `end` (Unix time in seconds) or after `length` seconds, whichever is earlier. `length` is
+/// measured by our own clock, which makes a slow clock harmless.
 pub(super) fn expires(now: Timestamp, end: Option<i64>, length: Option<i64>) -> Timestamp {
     let end = end.and_then(|end| Timestamp::from_second(end).ok());
     let length = length.map(|length| Duration::from_secs(u64::try_from(length).unwrap_or(0)));

@@ -1,4 +1,4 @@
-//! The vendors that have logins, the addresses of their servers, and the prompt of the device flow.
+//! The vendors with logins, the addresses of their servers, and the prompt of the device flow.
 
 use crate::error::{Exit, fail, fail_hint};
 use crate::sys::env::Env;
@@ -6,7 +6,7 @@ use crate::sys::{test_hooks, web_url};
 use anyhow::Result;
 use std::time::Duration;
 
-/// Who can be logged in to.
+/// A vendor that supports logins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Vendor {
     OpenAiCodex,
@@ -14,12 +14,13 @@ pub enum Vendor {
 }
 
 impl Vendor {
+    /// All vendors with logins.
     pub const ALL: [Self; 2] = [Self::OpenAiCodex, Self::GitHubCopilot];
 
-    /// The one that `name` means, in any of the ways in which names are written here.
+    /// Finds the vendor `name`, ignoring case, hyphens and underscores.
     ///
     /// # Errors
-    /// Status 2 when there is none.
+    /// Status 2 if there is none.
     pub fn named(name: &str) -> Result<Self> {
         let plain = |name: &str| name.replace(['-', '_'], "").to_lowercase();
         let found = Self::ALL
@@ -32,6 +33,7 @@ impl Vendor {
         })
     }
 
+    /// The name used in commands and file names.
     pub fn name(self) -> &'static str {
         match self {
             Self::OpenAiCodex => "openai-codex",
@@ -39,7 +41,7 @@ impl Vendor {
         }
     }
 
-    /// The name for people.
+    /// The display name.
     pub fn label(self) -> &'static str {
         match self {
             Self::OpenAiCodex => "OpenAI Codex",
@@ -47,13 +49,13 @@ impl Vendor {
         }
     }
 
-    /// The command that mends a login.
+    /// The command that repairs a login.
     pub(super) fn hint(self) -> String {
         format!("nanobot provider login {}", self.name())
     }
 }
 
-/// Where the servers of logins are, without a slash at the end.
+/// The base URLs of the login servers, without a trailing slash.
 #[derive(Clone, Debug)]
 pub struct Endpoints {
     pub openai: String,
@@ -72,10 +74,10 @@ impl Default for Endpoints {
 }
 
 impl Endpoints {
-    /// The vendors' own, or those of a test.
+    /// The vendors' own servers, or those set for a test.
     ///
     /// # Errors
-    /// Status 78 when those of a test are not on this machine: tokens would go there.
+    /// Status 78 if a test's servers are not on this machine, because tokens would be sent to them.
     pub fn from_env(env: &Env) -> Result<Self> {
         match test_hooks::LOGIN_BASE.get(env) {
             None => Ok(Self::default()),
@@ -96,13 +98,13 @@ impl Endpoints {
     }
 }
 
-/// What a person is to do.
+/// The instructions for a person in a device flow.
 #[derive(Clone, Copy, Debug)]
 pub struct Prompt<'a> {
     pub address: &'a str,
-    /// To be entered there.
+    /// The code to enter at `address`.
     pub code: &'a str,
-    /// How long the code can be used.
+    /// The lifetime of the code.
     pub valid: Duration,
 }
 
