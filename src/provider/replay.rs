@@ -1,5 +1,6 @@
-//! `--replay FILE`: answers from a recording, in order and without a network. Where several ask side by side, each gets what
-//! was recorded of the same request, or else of the same asker, whom the beginning of the conversation tells.
+//! `--replay FILE`: answers from a recording, in order and without network access. Concurrent callers each get the
+//! reply that was recorded for the same request, or else for the same caller, identified by the beginning of the
+//! conversation.
 
 use super::{Delta, Provider, ProviderError, Request, Tell, cassette};
 use crate::error::{Exit, fail};
@@ -10,7 +11,7 @@ use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-/// A recording, as far as it has been played.
+/// A recording, with the exchanges that are not replayed yet.
 pub struct Replay {
     path: PathBuf,
     exchanges: Mutex<VecDeque<(Value, Result<Reply, String>)>>,
@@ -18,7 +19,7 @@ pub struct Replay {
 
 impl Replay {
     /// # Errors
-    /// Status 65 when `text`, the file's content, is no recording.
+    /// Status 65 if `text`, the file's content, is not a recording.
     pub fn new(path: &Path, text: &str) -> anyhow::Result<Self> {
         let mut exchanges = VecDeque::new();
         for (number, line) in text

@@ -1,17 +1,17 @@
-//! Trying again: a wrapper around any provider. Only while nothing of the reply has been told, since what was shown
-//! cannot be taken back.
+//! Retries with backoff: a wrapper around any provider. A request is retried only before any of the reply was emitted,
+//! because displayed text cannot be taken back.
 
 use super::{Delta, Provider, ProviderError, Request, Tell};
 use crate::message::Reply;
 use crate::sys::clock::Clock;
 use std::time::Duration;
 
-/// Tries in all.
+/// Maximum number of attempts.
 const TRIES: u32 = 4;
-/// All waiting together. A server that asks for more is left alone: whoever called us can come back.
+/// Limit on the sum of all waits. If a server asks for more, the error is returned, and the caller can try later.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Asks `inner` until it answers or there is no point in asking.
+/// Forwards requests to `inner`, and retries transient failures.
 pub struct Retry<P> {
     pub inner: P,
     pub clock: Clock,
@@ -54,7 +54,7 @@ impl<P: Provider> Provider for Retry<P> {
     }
 }
 
-/// 1, 2, 4 seconds, each up to a quarter more, so that many runs that failed together do not come back together.
+/// The exponential backoff: 1, 2, 4 seconds, each with up to 25 % jitter to spread runs that failed together.
 fn backoff(attempt: u32) -> Duration {
     let base = Duration::from_secs(1 << (attempt - 1).min(6));
     let noise = u8::from_str_radix(&crate::sys::secret::random_hex(1), 16).unwrap_or_default();
@@ -103,7 +103,7 @@ mod tests {
         })
     }
 
-    /// Whether it ended well, after how many tries, and how often waiting was told.
+    /// Checks success, the number of attempts, and the number of reported retries.
     fn check(steps: Vec<Step>, expect: (bool, usize, usize)) {
         let count = steps.len();
         let clock = Clock::Fixed("2026-01-02T03:04:05Z".parse().unwrap());

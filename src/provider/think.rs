@@ -1,33 +1,33 @@
-//! Think blocks: what some models say to themselves within their text, told apart from what they say to us.
+//! Separates think blocks, which some models emit within their text as reasoning, from the text.
 //!
-//! Only a block that opens the text counts: a tag quoted later, in prose or code, is text. A block that never ends is
-//! thought to its end. Pure, and indifferent to where the stream was cut.
+//! Only a block at the beginning of the text counts; a tag quoted later, in prose or code, is text. An unclosed block
+//! extends to the end. Pure, and independent of how the stream is split.
 
-/// Names of the tags, longest first so that none hides another.
+/// The names of the tags, longest first because one is a prefix of another.
 const NAMES: [&str; 3] = ["thinking", "thought", "think"];
 
-/// Splits a stream of text.
+/// Splits a stream of text into text and reasoning.
 #[derive(Debug, Default)]
 pub struct Splitter {
     state: State,
-    /// Text whose kind is not known yet.
+    /// Text that is not classified yet.
     held: String,
-    /// A block has ended: white space between it and the text belongs to neither.
+    /// True after a block: white space between it and the text is dropped.
     after_block: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum State {
-    /// Nothing but white space so far: a block may open.
+    /// Only white space so far: a block may begin.
     #[default]
     Start,
     /// Within a block of this tag.
     Thinking(&'static str),
-    /// Text for good.
+    /// Text until the end of the stream.
     Text,
 }
 
-/// A piece of the stream, told apart.
+/// A classified piece of the stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Piece {
     Text(String),
@@ -35,7 +35,7 @@ pub enum Piece {
 }
 
 impl Splitter {
-    /// Take the next piece of text; what is known of it now.
+    /// Processes the next piece of the stream. Returns the pieces that are classified by now.
     pub fn feed(&mut self, text: &str) -> Vec<Piece> {
         if self.state == State::Text {
             return vec![Piece::Text(text.to_owned())];
@@ -46,7 +46,7 @@ impl Splitter {
         pieces
     }
 
-    /// The stream has ended: what is left.
+    /// Ends the stream. Returns the rest.
     pub fn finish(&mut self) -> Vec<Piece> {
         let held = std::mem::take(&mut self.held);
         match self.state {
@@ -56,7 +56,7 @@ impl Splitter {
         }
     }
 
-    /// One decision about what is held; `false` when more must come first.
+    /// Classifies one piece of the held text; `false` if more input is needed.
     fn step(&mut self, pieces: &mut Vec<Piece>) -> bool {
         match self.state {
             State::Text => {
@@ -97,7 +97,7 @@ impl Splitter {
                     self.state = State::Start;
                     return true;
                 }
-                // All but what may be the beginning of the end tag is known to be thought.
+                // Everything is reasoning, except a suffix that may be the beginning of the closing tag.
                 let known = (0..end.len())
                     .rev()
                     .find(|length| self.held.ends_with(&end[..*length]))

@@ -1,14 +1,14 @@
-//! Servers that will not have a tool forced: some refuse such a request, some say that there is no such model. They are
-//! asked once more, and the model is left to choose.
+//! Servers that do not support a forced tool choice: some refuse such a request, some report that the model does not
+//! exist. The request is repeated once without forcing.
 
 use super::{Calls, Provider, ProviderError, Request, Tell};
 use crate::message::Reply;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Asks `inner`; and once more without force, when a forced request is refused.
+/// Forwards requests to `inner`; a refused request with a forced tool choice is repeated without it.
 pub struct Unforce<P> {
     pub inner: P,
-    /// It answered only without force: from then on nothing is forced.
+    /// Set once a request succeeds only without forcing. From then on, no request is forced.
     pub unwilling: AtomicBool,
 }
 
@@ -46,7 +46,7 @@ mod tests {
     use std::sync::Mutex;
     use std::sync::atomic::AtomicBool;
 
-    /// Refuses what is forced, and counts.
+    /// Refuses forced requests, and counts all requests.
     struct Unwilling(Mutex<usize>);
 
     impl Provider for Unwilling {

@@ -1,5 +1,5 @@
-//! One HTTP exchange with a model's server, between two pure translations that a [`Dialect`] makes: of what is sent, and
-//! of what comes back.
+//! One HTTP exchange with a model's server. The translation of the request and of the response is left to a
+//! [`Dialect`].
 
 use super::failure;
 use super::keys::Key;
@@ -15,51 +15,51 @@ use serde_json::{Map, Value};
 use std::io::Read;
 use std::time::{Duration, Instant};
 
-/// A wire format, as one server and model want it. Pure.
+/// A wire format, configured for one server and model. Pure.
 pub trait Dialect: Send + Sync {
-    /// What stands behind the server's base address.
+    /// The path of the endpoint, appended to the base URL.
     fn path(&self) -> &'static str;
-    /// Where the server lists its models, behind the base address too.
+    /// The path of the list of models, appended to the base URL.
     fn models(&self) -> &'static str {
         "/models"
     }
-    /// Headers of the format itself.
+    /// Headers that the format requires.
     fn headers(&self) -> &'static [(&'static str, &'static str)] {
         &[]
     }
-    /// The header that a key goes in, where the server has no other.
+    /// The default header for the key.
     fn key_header(&self) -> &'static str {
         "authorization"
     }
-    /// What is sent. The last key is the one that grows.
+    /// Builds the request body. Its last key is the one that grows during a conversation.
     fn body(&self, request: &Request<'_>, stream: bool) -> Map<String, Value>;
-    /// What is to become the reply.
+    /// An empty draft for the reply to `request`.
     fn draft(&self, request: &Request<'_>) -> Box<dyn Draft>;
 }
 
-/// The most that is read of an answer. A model that talks on and on is cut off here.
+/// Maximum number of bytes read of a response. A runaway reply is truncated here.
 const ANSWER_LIMIT: usize = 64 << 20;
 
-/// The most pages that a list of models is read in.
+/// Maximum number of pages read of a list of models.
 const LISTS: usize = 100;
 
-/// A server, and how to speak with it.
+/// A model server, and how to reach it.
 pub struct Wire {
     pub dialect: Box<dyn Dialect>,
-    /// As `https://api.openai.com/v1`, without the slash at the end.
+    /// The base URL without a trailing slash, such as `https://api.openai.com/v1`.
     pub base: String,
-    /// The address is the user's own, and no login changes it.
+    /// True if the address comes from the user's config. A login does not override it then.
     pub base_given: bool,
     pub key: Key,
-    /// The header that it goes in, where that is not the format's own.
+    /// The header for the key, if it differs from the format's default.
     pub key_header: &'static str,
     pub headers: Vec<(String, String)>,
-    /// Fields that every request has as well.
+    /// Extra fields of every request body.
     pub extra: Map<String, Value>,
     pub query: Vec<(String, String)>,
-    /// Ask for the reply as a stream.
+    /// True if replies are requested as a stream.
     pub stream: bool,
-    /// The server is known to hold an answer to a schema; of others it is asked in words alone.
+    /// True if the server is known to support JSON schemas. Others get the schema only as text in the prompt.
     pub takes_schemas: bool,
     pub http: Http,
 }
@@ -101,10 +101,10 @@ impl Provider for Wire {
 }
 
 impl Wire {
-    /// The models that the server says it has, in its order.
+    /// Lists the models of the server, in its order.
     ///
     /// # Errors
-    /// As for a request; a server without such a list is one that cannot be used.
+    /// Those of a request. A server without a list of models is reported as unusable.
     pub fn models(&self) -> Result<Vec<String>, ProviderError> {
         let (base, headers) = self.let_in()?;
         let first = self.url(&base, self.dialect.models());
@@ -140,7 +140,7 @@ impl Wire {
         Ok(found)
     }
 
-    /// Where to ask, and the headers that let a request in.
+    /// The base URL and the headers of a request, including credentials.
     fn let_in(&self) -> Result<(String, Vec<(String, String)>), ProviderError> {
         let fixed = self.dialect.headers().iter();
         let fixed = fixed.map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
@@ -159,13 +159,13 @@ impl Wire {
             let key = self.key_value(access.token.expose());
             headers.push((self.key_header().into(), key));
             headers.extend(access.headers);
-            // A login can decide where to ask, unless the user does.
+            // A login can determine the address, unless the user configured one.
             base = access.base.filter(|_| !self.base_given).unwrap_or(base);
         }
         Ok((base, headers))
     }
 
-    /// Why a request got no answer.
+    /// Converts a failure to send a request.
     fn unsent(&self, error: anyhow::Error) -> ProviderError {
         match error.is::<Hinted>() || error.is::<Stop>() {
             true => ProviderError::Aborted(error),
@@ -192,9 +192,10 @@ impl Wire {
         url
     }
 
-    /// The request as it is sent. What a user adds stands before that which grows, so that the beginning stays the same.
+    /// The complete request body. The user's extra fields come before the key that grows, to keep the prompt prefix
+    /// unchanged.
     pub fn body(&self, request: &Request<'_>) -> Value {
-        // They want an object; anything else is asked for in words.
+        // Servers require an object schema. Any other schema is described in the prompt only.
         let is_object = |schema: &&Value| schema["type"] == "object";
         let schema = request
             .schema
@@ -231,7 +232,7 @@ impl Wire {
         }
     }
 
-    /// The request as a command that sends it. The key is a variable, to be set by whoever runs it.
+    /// A curl command that sends the request. It reads the key from an environment variable that the user must set.
     pub fn curl(&self, request: &Request<'_>) -> String {
         let mut command = format!(
             "curl -sS {} \\\n  -H 'content-type: application/json' \\\n",
@@ -257,7 +258,7 @@ impl Wire {
         command
     }
 
-    /// Read the answer, as a stream of events or in one piece, whichever it turns out to be.
+    /// Reads the response, as a stream of events or in one piece, according to its content.
     fn read(
         &self,
         answer: Response,
@@ -275,7 +276,7 @@ impl Wire {
             let count = match body.read(&mut chunk) {
                 Ok(count) => count,
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
-                // What came was whole: how the connection ended does not matter.
+                // The response is complete, so the way in which the connection ended does not matter.
                 Err(_) if reading.is_done() => 0,
                 Err(error) => {
                     signal::check().map_err(|stop| ProviderError::Aborted(stop.into()))?;
@@ -316,13 +317,13 @@ impl Wire {
         }
     }
 
-    /// What an answer with a failing status means.
+    /// Converts a response with an error status.
     fn refusal(&self, answer: Response) -> ProviderError {
         let named = failure::wait(&answer);
         let place = answer.header("location").map(str::to_owned);
         let status = answer.status;
         let mut text = Vec::new();
-        // A body that breaks off still tells what it told.
+        // The part of the body that arrived is used even if the rest is missing.
         drop(answer.body.take(64 << 10).read_to_end(&mut text));
         let text = String::from_utf8_lossy(&text);
         let wait = named.or_else(|| failure::wait_within(&text));
@@ -346,7 +347,7 @@ impl Wire {
         if failure::says_too_long(status, &message) {
             return ProviderError::TooLong(told);
         }
-        // Some speak of the quota, and of billing, at every rate limit: one that says when to come back is just that.
+        // Some servers mention quota or billing at every rate limit. If the error names a delay, it is a rate limit.
         let is_limit = status == 429 && wait.is_some();
         if matches!(status, 401..=403) || !is_limit && failure::says_no_credit(&message) {
             return ProviderError::KeyRejected(format!(
@@ -369,12 +370,13 @@ impl Wire {
         }
     }
 
-    /// The address, without a password in it.
+    /// The base URL, without a password.
     fn place(&self) -> String {
         web_url::redacted(&self.base)
     }
 
-    /// What a server said, fit to be shown: short, on one line, without our keys. These go first: half a key is one too.
+    /// Makes a server's message fit to display: masked, on one line, short. Masking comes first, because a truncated
+    /// key is still a secret.
     fn clean(&self, text: &str) -> String {
         let masked = secret::hide(text);
         let line: String = masked
@@ -386,8 +388,8 @@ impl Wire {
     }
 }
 
-/// The models of a list, and the one after which the next page begins. Servers call them by `id` or by `name`, and some
-/// send the bare list.
+/// Parses a page of the list of models: the names, and the name after which the next page starts. Servers use `id` or
+/// `name`, and some send the bare list.
 fn ids(list: &Value) -> Option<(Vec<String>, Option<String>)> {
     let items = [&list["data"], &list["models"], list];
     let items = items.into_iter().find_map(Value::as_array)?;
@@ -403,7 +405,7 @@ fn ids(list: &Value) -> Option<(Vec<String>, Option<String>)> {
     ))
 }
 
-/// `text` as one word of a shell.
+/// Quotes `text` as one shell word.
 fn quote(text: &str) -> String {
     format!("'{}'", text.replace('\'', "'\\''"))
 }

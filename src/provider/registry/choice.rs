@@ -1,5 +1,5 @@
-//! Who is asked. The choice is nanobot's own: a config that was made for it finds the same provider, address and model.
-//! What we add comes after: keys in variables and credentials.
+//! Selects the provider, address and model of a run. The rules are those of the Python program: a config made for it
+//! gives the same result. Our additions apply last: keys from environment variables and credentials.
 
 use super::config::{KeySource, ProviderConfig};
 use super::entry::{Entry, Format, Kind, Strip};
@@ -15,47 +15,49 @@ use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// What a choice is made from.
+/// The inputs of a choice.
 pub struct Wanted<'a> {
-    /// A name, or `auto`.
+    /// A provider's name, or `auto`.
     pub provider: &'a str,
+    /// The model as requested.
     pub model: &'a str,
-    /// The model was named by somebody, and is not our default.
+    /// True if the model was specified and is not our default.
     pub model_given: bool,
-    /// Blocks by their names as written.
+    /// The provider blocks of the config, by their names as written.
     pub blocks: &'a BTreeMap<String, ProviderConfig>,
     pub env: &'a Env,
 }
 
-/// Whom to ask, and how.
+/// The selected provider, and everything needed to send requests to it.
 #[derive(Debug)]
 pub struct Choice {
     pub provider: String,
     pub entry: Option<&'static Entry>,
-    /// The model as it goes over the wire.
+    /// The model's name as sent to the server.
     pub model: String,
     pub base: String,
     pub key: Option<KeySource>,
-    /// Where the key comes from, in words.
+    /// The source of the key, as a phrase.
     pub key_place: String,
-    /// The address is one that the config names.
+    /// True if the address comes from the config.
     pub base_given: bool,
     pub key_header: &'static str,
     pub headers: Vec<(String, String)>,
     pub body: Map<String, Value>,
     pub query: Vec<(String, String)>,
-    /// Never [`Format::OpenAi`], which is decided by then.
+    /// The wire format. Never [`Format::OpenAi`], which is resolved by then.
     pub format: Format,
     pub quirks: Quirks,
     pub facts: Option<&'static Facts>,
-    /// `None` where they are not known.
+    /// `None` if the prices are unknown.
     pub prices: Option<Prices>,
 }
 
-/// Choose as the Python program does: by name; else by the model's prefix, by a word in its name, or whoever has a key.
+/// Selects a provider as the Python program does: by name; else by the model's prefix, by a keyword in its name, or the
+/// first provider with a key.
 ///
 /// # Errors
-/// Status 78, with the ways forward, when nobody can be asked.
+/// Status 78 if no provider is usable, with hints.
 pub fn choose(wanted: &Wanted<'_>) -> Result<Choice> {
     if plain(wanted.provider) != "auto" {
         return named(wanted, wanted.provider);
@@ -64,14 +66,15 @@ pub fn choose(wanted: &Wanted<'_>) -> Result<Choice> {
     let lower = wanted.model.to_lowercase();
     let prefix = lower.split_once('/').map(|(prefix, _)| plain(prefix));
     if let Some(prefix) = &prefix {
-        // Who is named, and needs no key, needs no block either.
+        // A provider that is named and needs no key needs no block either.
         let is_open =
             |entry: &&Entry| usable(entry) || entry.is_keyless() && !entry.base.is_empty();
         let is = |entry: &&Entry| plain(entry.name) == *prefix;
         if let Some(entry) = TABLE.iter().filter(is_open).find(is) {
             return named(wanted, entry.name);
         }
-        // A provider of the user's own naming: such a model is never sent to another, on another bill.
+        // A provider defined by the user. Its models are never sent to another provider, which would bill another
+        // account.
         let own = |name: &&String| plain(name) == *prefix && entry(name).is_none();
         if let Some(name) = wanted.blocks.keys().find(own) {
             return named(wanted, name);
@@ -86,8 +89,8 @@ pub fn choose(wanted: &Wanted<'_>) -> Result<Choice> {
     if let Some(entry) = TABLE.iter().filter(usable).find(points) {
         return named(wanted, entry.name);
     }
-    // A server on this machine whose address was written down takes any name that is nobody else's. The one that old
-    // releases know, and want a key for, waits its turn where it has one, as it does there.
+    // A local server with a configured address accepts any model that no other provider claims. Old releases require a
+    // key for vLLM: with a key, it is considered in its usual position, as they do.
     let has_key =
         |entry: &Entry| block(wanted, entry.name).is_some_and(|block| block.key.is_some());
     let waits = |entry: &Entry| entry.name == "vllm" && has_key(entry);
@@ -109,10 +112,10 @@ pub fn choose(wanted: &Wanted<'_>) -> Result<Choice> {
     {
         return named(wanted, name);
     }
-    // No block can be used. Variables, first of the provider that the model means.
+    // No block is usable. Try environment variables, those of the model's own provider first.
     let has_variable =
         |entry: &&Entry| !entry.base.is_empty() && outside(wanted.env, entry).is_some();
-    // One that many have for downloads alone.
+    // Many users have a Hugging Face token for downloads only.
     let is_for_it = |entry: &&Entry| entry.name != "huggingface";
     let meant = |entry: &&Entry| prefix.as_deref() == Some(&plain(entry.name)) || points(entry);
     let by_variable = TABLE
@@ -126,7 +129,7 @@ pub fn choose(wanted: &Wanted<'_>) -> Result<Choice> {
     }
 }
 
-/// Whether a keyword of the table is in a model's name, which is in lower case.
+/// True if a keyword of the table occurs in a model's name, which is in lower case.
 fn is_in(word: &str, model: &str) -> bool {
     let model = model.replace('-', "_");
     match word.strip_prefix('^') {
@@ -157,7 +160,7 @@ fn is_usable(wanted: &Wanted<'_>, entry: &Entry) -> bool {
     }
 }
 
-/// A key for `entry` that is not in the config: a credential of the service manager, or a variable.
+/// A key for `entry` from outside the config: a service manager credential or an environment variable.
 fn outside(env: &Env, entry: &Entry) -> Option<Found> {
     entry.key_variables.iter().find_map(|variable| {
         let credential = env
@@ -178,16 +181,16 @@ fn outside(env: &Env, entry: &Entry) -> Option<Found> {
     })
 }
 
-/// A key, and where it was found.
+/// A key and its source.
 struct Found {
     key: KeySource,
-    /// The sort of place, in a word.
+    /// The kind of source, in one word.
     from: &'static str,
-    /// The place, in words.
+    /// The source, as a phrase.
     place: String,
 }
 
-/// The key of the provider `name`, which has the rules of `entry` and is at `base`.
+/// Finds the key of the provider `name`, which follows the rules of `entry` and has the address `base`.
 fn key(
     name: &str,
     block: &ProviderConfig,
@@ -212,25 +215,25 @@ fn key(
         let key = key.clone();
         return Some(Found { key, from, place });
     }
-    // A vendor's variable goes to that vendor's own host only.
+    // A vendor's environment variable is sent only to that vendor's own host.
     let entry = entry.filter(|entry| entry.base.is_empty() || host(base) == host(entry.base))?;
     outside(env, entry)
 }
 
-/// How things stand with a provider, whether or not it can be asked.
+/// The status of a provider, usable or not.
 #[derive(Debug)]
 pub struct Standing {
     pub entry: Option<&'static Entry>,
-    /// Empty where it is still to be configured.
+    /// Empty if it must still be configured.
     pub base: String,
-    /// Where its key comes from: the sort of place in a word, and the place in words.
+    /// The source of its key: the kind in one word, and a phrase.
     pub key: Option<(&'static str, String)>,
-    /// Nothing is missing, as far as can be told without asking. Of a server on this machine: its address or a key is
-    /// configured.
+    /// True if nothing is missing, as far as is known without a request. A local server counts as usable if its address
+    /// or a key is configured.
     pub is_usable: bool,
 }
 
-/// How things stand with the provider `name`, given what is configured of all of them.
+/// The status of the provider `name`, given all provider blocks of the config.
 pub fn standing(name: &str, blocks: &BTreeMap<String, ProviderConfig>, env: &Env) -> Standing {
     let wanted = Wanted {
         provider: name,
@@ -271,7 +274,7 @@ fn named(wanted: &Wanted<'_>, name: &str) -> Result<Choice> {
             "`nanobot model list` names the others",
         ));
     }
-    // A key or an address that gives a gateway away: its rules are in force, whatever the block is called.
+    // If the key or address identifies a gateway, the gateway's rules apply, whatever the block's name is.
     let rules = entry.map(|entry| gateway(&block, entry).unwrap_or(entry));
     let base = base(name, &block, rules)?;
     let base_given = block.base.is_some();
@@ -355,13 +358,13 @@ fn quirks(
     if let Some(style) = &block.thinking_style {
         quirks.thinking = thinking(name, style)?;
     }
-    // Gateways pass the marks on; of other servers nobody knows.
+    // Gateways pass cache marks on. Other servers may not.
     let passes_on = rules.is_some_and(|entry| entry.kind == Kind::Gateway);
     quirks.cache_marks &= anthropic || passes_on;
     Ok(quirks)
 }
 
-/// The gateway that a block of another vendor's really leads to.
+/// The gateway that another vendor's block actually leads to, judging by its key or address.
 fn gateway(block: &ProviderConfig, entry: &Entry) -> Option<&'static Entry> {
     if entry.kind != Kind::Standard {
         return None;
@@ -381,7 +384,7 @@ fn gateway(block: &ProviderConfig, entry: &Entry) -> Option<&'static Entry> {
         })
 }
 
-/// The address as the wire takes it: without what belongs to the path, with what always belongs to the address.
+/// Normalizes the base URL: removes path parts that the format adds, and adds the provider's fixed suffix.
 fn trimmed(base: &str, entry: Option<&Entry>, format: Format) -> String {
     let base = base.trim_end_matches('/');
     let cut = |base: &str, tail: &str| base.strip_suffix(tail).unwrap_or(base).to_owned();
@@ -398,7 +401,7 @@ fn trimmed(base: &str, entry: Option<&Entry>, format: Format) -> String {
     }
 }
 
-/// The wire format, which a user can name in the words of either program.
+/// The wire format. The config may name it as this program or the Python program does.
 fn format(
     name: &str,
     written: Option<&str>,
@@ -453,7 +456,7 @@ fn host(base: &str) -> &str {
     rest.split(['/', '?', '#']).next().unwrap_or(rest)
 }
 
-/// The model without a prefix that only names its provider. A gateway wants the prefixes of others.
+/// Removes a model prefix that only names its provider. Gateways require the prefixes of other vendors.
 fn wire_model(model: &str, name: &str, entry: Option<&Entry>) -> String {
     let strip = entry.map_or(Strip::Own, |entry| entry.strip);
     let Some((prefix, rest)) = model.split_once('/') else {
@@ -463,7 +466,7 @@ fn wire_model(model: &str, name: &str, entry: Option<&Entry>) -> String {
     let is_own = plain(prefix) == plain(name)
         || entry.is_some_and(|entry| plain(prefix) == plain(entry.name))
         || others.iter().any(|other| plain(other) == plain(prefix));
-    // The gateway's own models are called after it.
+    // The gateway's own models carry its name as a prefix.
     let is_its_own = entry.is_some_and(|entry| entry.name == "openrouter") && !rest.contains('/');
     match strip {
         Strip::All => model.rsplit('/').next().unwrap_or(model).to_owned(),
@@ -472,7 +475,8 @@ fn wire_model(model: &str, name: &str, entry: Option<&Entry>) -> String {
     }
 }
 
-/// Nobody can be asked: say what can be done, and name a local server that is there, but never use it unasked.
+/// The error if no provider is usable: lists the next steps and names a local server that is running. Such a server is
+/// never used without being configured.
 fn nobody(wanted: &Wanted<'_>) -> anyhow::Error {
     let servers = [
         ("ollama", 11434),
@@ -546,10 +550,10 @@ mod tests {
         ))
     }
 
-    // One row a line is what makes it a table.
+    // Skipped by rustfmt, to keep one row per line.
     #[rustfmt::skip]
-    /// A config of the Python program, each of its providers in turn: the model as configured, as it goes over the wire,
-    /// and the address. The expected column is what nanobot 0.1.4 sends (observed), and for later providers what 0.3 has.
+    /// A config of the Python program, with each of its providers in turn: the configured model, the model as sent, and
+    /// the address. The expected values are those that nanobot 0.1.4 sends (observed), or 0.3 for later providers.
     const PYTHON: &[(&str, &str, &str, &str)] = &[
         ("custom", "my-model", "my-model", "http://localhost:8000/v1"),
         ("openrouter", "anthropic/claude-opus-4-5", "anthropic/claude-opus-4-5", "https://openrouter.ai/api/v1"),
@@ -594,7 +598,7 @@ mod tests {
     fn configs_of_the_python_program_find_the_same() {
         for (name, model, wire, base) in PYTHON {
             let expect = Ok(format!("{name} {wire} {base} k"));
-            // As written in a config with a block for everybody, of which one has a key.
+            // A config with a block for every provider, of which one has a key.
             let mut blocks: Vec<(&str, &str, &str)> = TABLE
                 .iter()
                 .filter(|entry| entry.kind != Kind::Local)
@@ -647,7 +651,7 @@ mod tests {
             "gpt-9",
             &format!("openai gpt-9 {openai} o"),
         );
-        // What is surprising there is so here too.
+        // Surprising results of the Python program are reproduced.
         check(
             &[("custom", "k", "http://h/v1/"), ("openrouter", "r", "")],
             &[],
@@ -663,7 +667,7 @@ mod tests {
             "qwen/qwen3",
             &format!("dashscope qwen/qwen3 {china} d"),
         );
-        // But a word within another one is none.
+        // A keyword within another word does not count.
         check(
             &[("volcengine", "v", ""), ("openai", "o", "")],
             &[],
@@ -678,7 +682,7 @@ mod tests {
             "spark-1",
             "custom spark-1 http://h/v1 c",
         );
-        // A key or an address that gives a gateway away.
+        // A key or an address that identifies a gateway.
         check(
             &[("openai", "sk-or-1", "")],
             &[],
@@ -693,7 +697,7 @@ mod tests {
             "openai/x",
             "openai x https://aihubmix.com/v1 k",
         );
-        // Servers on this machine.
+        // Local servers.
         check(
             &[("lm_studio", "", "http://localhost:9/v1")],
             &[],
@@ -728,7 +732,7 @@ mod tests {
             "nvidia/nemotron",
             &format!("openrouter nvidia/nemotron {openrouter} k"),
         );
-        // Providers of the user's own naming.
+        // Providers defined by the user.
         check(
             &[("mine", "k", "http://h/v1")],
             &[],
@@ -750,7 +754,7 @@ mod tests {
             "m",
             "mine m http://h/v1 k",
         );
-        // Variables, where no block can be used.
+        // Environment variables, if no block is usable.
         check(
             &[],
             &[("OPENAI_API_KEY", "e")],
@@ -772,7 +776,7 @@ mod tests {
             "gpt-9",
             &format!("openai gpt-9 {openai} e"),
         );
-        // A vendor's variable never goes to another host.
+        // A vendor's environment variable is never sent to another host.
         check(
             &[("openai", "", "http://h/v1")],
             &[("OPENAI_API_KEY", "e")],
@@ -787,7 +791,7 @@ mod tests {
             "m",
             &format!("openai m {openai} e"),
         );
-        // Addresses as people write them.
+        // Addresses in the forms that users write.
         check(
             &[("anthropic", "k", "http://h/v1")],
             &[],

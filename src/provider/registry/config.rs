@@ -4,7 +4,7 @@ use crate::sys::secret::Secret;
 use serde_json::{Map, Value};
 use std::path::PathBuf;
 
-/// What the config says of one provider.
+/// The config of one provider.
 #[derive(Clone, Debug, Default)]
 pub struct ProviderConfig {
     pub key: Option<KeySource>,
@@ -13,18 +13,18 @@ pub struct ProviderConfig {
     pub api_type: Option<String>,
     pub thinking_style: Option<String>,
     pub headers: Vec<(String, String)>,
-    /// Fields that every request has as well.
+    /// Extra fields of every request body.
     pub body: Map<String, Value>,
     pub query: Vec<(String, String)>,
 }
 
-/// Where a key is to be had.
+/// The source of an API key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeySource {
     Text(Secret),
     File(PathBuf),
-    /// Its output is the key.
+    /// A shell command that prints the key.
     Command(String),
-    /// An account, by the name that it is logged in to with.
+    /// A stored login, by its vendor's name.
     Login(&'static str),
 }

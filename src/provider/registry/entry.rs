@@ -1,69 +1,69 @@
-//! A row of the table of providers.
+//! The row type of the provider table.
 
 use crate::provider::quirks::Quirks;
 
 /// A provider.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
-    /// As in the config, under `providers`.
+    /// The name in the config, under `providers`.
     pub name: &'static str,
     pub label: &'static str,
     pub kind: Kind,
     pub format: Format,
-    /// The variables that its vendor documents for the key, the first one before all.
+    /// The environment variables that the vendor documents for the key; the first one takes precedence.
     pub key_variables: &'static [&'static str],
-    /// The header that the key goes in; `authorization` carries it as a bearer.
+    /// The header of the key; in `authorization` it is sent as a bearer token.
     pub key_header: &'static str,
-    /// How its keys begin; empty where they have no form.
+    /// The prefix of the provider's keys; empty if they have no fixed form.
     pub key_prefix: &'static str,
-    /// The address, without a slash at its end; empty where it must be configured.
+    /// The base URL without a trailing slash; empty if it must be configured.
     pub base: &'static str,
-    /// A word in an address that gives it away.
+    /// A word that identifies the provider's addresses.
     pub base_word: &'static str,
-    /// What an address ends in, and is given where a user left it out.
+    /// The suffix of the provider's base URLs, added if the user omits it.
     pub base_tail: &'static str,
-    /// The model that is asked where none is configured.
+    /// The default model.
     pub model: &'static str,
-    /// Words in a model's name that point here, with `_` for `-`. After `^` only at the beginning of the name, or of the
-    /// part behind a slash.
+    /// Keywords in a model's name that select this provider, with `_` for `-`. With a leading `^`, a keyword matches
+    /// only at the beginning of the name or after a slash.
     pub keywords: &'static [&'static str],
-    /// Other names that it goes by in front of a model's.
+    /// Alternative names of the provider in model prefixes.
     pub prefixes: &'static [&'static str],
     pub strip: Strip,
     pub quirks: Quirks,
 }
 
 impl Entry {
-    /// It runs on this machine: no key is needed, and nothing is paid.
+    /// True if the provider runs on this machine: it needs no key and costs nothing.
     pub fn is_local(&self) -> bool {
         self.kind == Kind::Local
     }
 
-    /// It works without a key.
+    /// True if the provider works without a key.
     pub fn is_keyless(&self) -> bool {
         matches!(self.kind, Kind::Local | Kind::Direct)
     }
 }
 
-/// What sort of provider it is.
+/// The kind of a provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A vendor of its own models.
+    /// A vendor that serves its own models.
     Standard,
-    /// It routes to the models of others.
+    /// A service that routes to other vendors' models.
     Gateway,
-    /// It runs on this machine.
+    /// A server on this machine.
     Local,
-    /// The user says everything about it.
+    /// Any server; the user configures all of it.
     Direct,
-    /// It is reached with an account, by `nanobot provider login`.
+    /// A vendor that requires an account, see `nanobot provider login`.
     Login,
-    /// The Python program has it, and this one does not.
+    /// Supported by the Python program only.
     Unbuilt,
 }
 
 impl Kind {
-    /// In a word.
+    /// The display name, in one word.
     pub fn name(self) -> &'static str {
         match self {
             Self::Standard => "vendor",
@@ -85,11 +85,13 @@ pub enum Format {
     Anthropic,
     /// OpenAI responses.
     Responses,
-    /// At OpenAI itself: responses for models that reason, since only there their reasoning is kept from call to call.
+    /// OpenAI itself: responses for models that reason, chat for the others. Only the responses format preserves
+    /// reasoning between calls.
     OpenAi,
 }
 
 impl Format {
+    /// The display name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Chat => "OpenAI chat completions",
@@ -100,13 +102,13 @@ impl Format {
     }
 }
 
-/// Which part of a model's name stays off the wire.
+/// The part of a model's name that is not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Strip {
     /// A prefix that names this provider.
     Own,
     /// Everything up to the last slash.
     All,
-    /// Nothing: its models are called so.
+    /// Nothing: the provider's model names include the prefix.
     None,
 }

@@ -1,23 +1,23 @@
-//! What is known of models: windows, limits, abilities, prices. Facts age: the config can say better, and what is not
-//! here is unknown, never guessed. As the vendors and LiteLLM 1.109.1 list them, in November 2026.
+//! Known facts about models: context windows, limits, abilities, prices. The config can override outdated facts; facts
+//! about unlisted models are unknown, never guessed. Source: the vendors and LiteLLM 1.109.1, November 2026.
 
 use super::entry::{Entry, Kind};
 use crate::provider::quirks::bare;
 
-/// What is known of a model, and of those that bear its name with a date.
+/// The facts about a model and its dated versions.
 #[derive(Debug)]
 pub struct Facts {
-    /// The entry whose prices these are.
+    /// The name of the provider entry that charges these prices.
     pub vendor: &'static str,
-    /// In lower case, without what stands in front of a slash.
+    /// The model's name in lower case, without a vendor prefix.
     pub name: &'static str,
-    /// Tokens that it takes in.
+    /// Context window in tokens.
     pub context: u32,
-    /// Tokens that it puts out at most.
+    /// Output limit in tokens.
     pub output: u32,
-    /// What it takes besides text, and whether it reasons.
+    /// Bit set: input types other than text, and reasoning.
     can: u8,
-    /// By the tokens of a request above which they hold, the smallest number first.
+    /// Price tiers, in ascending order. Each applies to requests with more input tokens than its threshold.
     prices: &'static [(u64, Price)],
 }
 
@@ -26,58 +26,61 @@ const PDF: u8 = 2;
 const REASONS: u8 = 4;
 
 impl Facts {
+    /// True if the model accepts images.
     pub fn images(&self) -> bool {
         self.can & IMAGES != 0
     }
 
+    /// True if the model accepts PDF documents.
     pub fn pdf(&self) -> bool {
         self.can & PDF != 0
     }
 
+    /// True if the model reasons.
     pub fn reasons(&self) -> bool {
         self.can & REASONS != 0
     }
 
-    /// What its vendor charges, where that is known.
+    /// The vendor's prices, if known.
     pub fn prices(&self) -> Option<Prices> {
         (!self.prices.is_empty()).then(|| Prices(self.prices.to_vec()))
     }
 }
 
-/// US dollars for a million tokens.
+/// Prices in US dollars per million tokens.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Price {
     pub input: f64,
-    /// Of the input, what is read from the provider's cache.
+    /// Input that is read from the provider's cache.
     pub cached: f64,
-    /// Of the input, what is written to it.
+    /// Input that is written to the provider's cache.
     pub cache_write: f64,
     pub output: f64,
 }
 
-/// The prices of a model. Long requests can cost more, token by token.
+/// The prices of a model. Long requests can have a higher price per token.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Prices(Vec<(u64, Price)>);
 
 impl Prices {
-    /// One price whatever the length.
+    /// One price for requests of any length.
     pub fn flat(price: Price) -> Self {
         Self(vec![(0, price)])
     }
 
-    /// By the tokens of a request above which they hold, the smallest number first.
+    /// The price tiers, in ascending order. Each applies to requests with more input tokens than its threshold.
     pub fn tiers(&self) -> &[(u64, Price)] {
         &self.0
     }
 
-    /// What a request with so many tokens is charged.
+    /// The price of a request with `input` tokens of input.
     pub fn at(&self, input: u64) -> Price {
         let fits = self.0.iter().rev().find(|(above, _)| input > *above);
         fits.or(self.0.first()).map_or(FREE, |(_, price)| *price)
     }
 }
 
-/// Nothing.
+/// The price of models that are not charged by the token.
 const FREE: Price = price(0.0, 0.0, 0.0, 0.0);
 
 const fn price(input: f64, cached: f64, cache_write: f64, output: f64) -> Price {
@@ -89,21 +92,21 @@ const fn price(input: f64, cached: f64, cache_write: f64, output: f64) -> Price 
     }
 }
 
-/// What is known of `model`, by whatever provider it is served.
+/// The facts about `model`, whatever provider serves it.
 pub fn of(model: &str) -> Option<&'static Facts> {
     let name = bare(model);
     MODELS.iter().find(|facts| is_named(&name, facts.name))
 }
 
-/// What `model` costs at the provider of `entry`, where that is known.
+/// The prices of `model` at the provider `entry`, if known.
 pub fn prices(entry: Option<&Entry>, model: &str) -> Option<Prices> {
     let entry = entry?;
-    // What runs here, or with an account, is not paid for by the token.
+    // Local servers and logins are not charged by the token.
     if matches!(entry.kind, Kind::Local | Kind::Login) {
         return Some(Prices::flat(FREE));
     }
     let name = bare(model);
-    // One that passes its vendors' prices on; a variant of a model has another price, or none.
+    // OpenRouter passes the vendors' prices on. A variant of a model has a different price, or none.
     let passes_on = entry.name == "openrouter";
     match name.split_once(':') {
         Some((_, "free")) if passes_on => return Some(Prices::flat(FREE)),
@@ -120,7 +123,7 @@ pub fn prices(entry: Option<&Entry>, model: &str) -> Option<Prices> {
     facts.prices()
 }
 
-/// Whether `name` is `known`, or that with a date, a tag or `-latest` at its end. Anything else is another model.
+/// True if `name` is `known`, optionally followed by a date, a tag or `-latest`. Any other suffix is another model.
 fn is_named(name: &str, known: &str) -> bool {
     let Some(rest) = name.strip_prefix(known) else {
         return false;
@@ -137,9 +140,9 @@ fn is_named(name: &str, known: &str) -> bool {
     }
 }
 
-// One row a line is what makes it a table.
+// Skipped by rustfmt, to keep one row per line.
 #[rustfmt::skip]
-/// The table.
+/// The table of models.
 pub const MODELS: &[Facts] = &[
     Facts { vendor: "anthropic", name: "claude-haiku-5-5", context: 1_000_000, output: 128_000, can: IMAGES | PDF | REASONS, prices: &[(0, price(0.1, 0.01, 0.125, 0.5)), (100_000, price(0.5, 0.05, 0.625, 2.5))] },
     Facts { vendor: "anthropic", name: "claude-sonnet-5-5", context: 1_000_000, output: 128_000, can: IMAGES | PDF | REASONS, prices: &[(0, price(2.0, 0.1, 2.5, 10.0))] },

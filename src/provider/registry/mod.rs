@@ -1,6 +1,6 @@
-//! The table of providers, and which of them answers for a model.
+//! The known providers, and the choice of the provider for a model.
 //!
-//! [`table`] is data, [`facts`] what is known of models, and in `choice` it is decided who is asked.
+//! [`table`] holds the providers, [`facts`] the known facts about models, and `choice` selects a provider.
 
 mod choice;
 mod config;

@@ -1,5 +1,5 @@
-//! The providers: one entry each, and adding one is adding an entry. In the order in which they are considered, which is
-//! that of nanobot's own table; the addresses are those that the vendors document.
+//! The table of providers. To add a provider, add an entry. The order is the order of precedence and equals that of the
+//! Python program's table; the addresses are those that the vendors document.
 
 use super::entry::{Entry, Format, Kind, Strip};
 use crate::provider::quirks::{
@@ -7,7 +7,7 @@ use crate::provider::quirks::{
     THINKING_TYPE, VOLCENGINE,
 };
 
-/// An entry whose fields are the usual ones.
+/// The default values of an entry's fields.
 const USUAL: Entry = Entry {
     name: "",
     label: "",
@@ -26,9 +26,9 @@ const USUAL: Entry = Entry {
     quirks: crate::provider::quirks::NONE,
 };
 
-// One entry looks like the next, and unlike any other code.
+// Skipped by rustfmt, to keep all entries in the same layout.
 #[rustfmt::skip]
-/// The table.
+/// The providers, in order of precedence.
 pub const TABLE: &[Entry] = &[
     Entry {
         name: "custom", label: "Custom (any OpenAI-compatible address)", kind: Kind::Direct,
@@ -272,12 +272,12 @@ pub const TABLE: &[Entry] = &[
     },
 ];
 
-/// The entry of that name, in any spelling.
+/// Finds the entry `name`, in any spelling.
 pub fn entry(name: &str) -> Option<&'static Entry> {
     TABLE.iter().find(|entry| plain(entry.name) == plain(name))
 }
 
-/// A name without the ways to write it: `lmStudio`, `lm-studio` and `lm_studio` are one.
+/// Normalizes a name for comparison: `lmStudio`, `lm-studio` and `lm_studio` are equal.
 pub fn plain(name: &str) -> String {
     name.chars()
         .filter(char::is_ascii_alphanumeric)

@@ -1,4 +1,5 @@
-//! What is sent. `input` is the last key, and nothing that was sent once changes.
+//! Builds the request body. `input` is the last key, and nothing that was sent before changes, which keeps the prompt
+//! cache valid.
 
 use super::{Responses, WIRE};
 use crate::message::ToolSpec;
@@ -18,7 +19,7 @@ pub(super) fn of(request: &Request<'_>, format: &Responses, stream: bool) -> Map
     put("model", request.model.into());
     if !format.quirks.no_limit {
         let most = format.most.unwrap_or(u32::MAX);
-        // Theirs begins at 16.
+        // The API requires a limit of at least 16.
         let limit = request.sampling.max_tokens.min(most).max(16);
         put("max_output_tokens", limit.into());
     }
@@ -78,7 +79,7 @@ fn input(request: &Request<'_>, format: &Responses) -> Vec<Value> {
     list
 }
 
-/// The parts of a user's message: images first, the facts of its moment last.
+/// The parts of a user message: images first, the per-message facts last.
 fn said(user: &User, format: &Responses) -> Vec<Value> {
     let mut parts: Vec<Value> = pictures_first(&user.parts)
         .map(|part| content(part, format))
@@ -105,7 +106,7 @@ fn content(part: &Part, format: &Responses) -> Value {
     }
 }
 
-/// What a tool said: a text, or a list where there is more than text.
+/// The output of a tool: text, or a list if it holds more than text.
 fn output(result: &ToolResult, format: &Responses) -> Value {
     let is_text = |part: &Part| matches!(part, Part::Text(_));
     if result.parts.iter().all(is_text) {
@@ -123,7 +124,8 @@ fn output(result: &ToolResult, format: &Responses) -> Value {
         .collect()
 }
 
-/// The items of a reply: those that go back unchanged if they are this model's, its text and calls in their places.
+/// The items of a reply. Items that must go back unchanged are included if this model produced them, with its text and
+/// calls in their original positions.
 fn assistant<'a>(reply: &'a Reply, model: &str, names: &mut Names<'a>, list: &mut Vec<Value>) {
     let opaque = reply
         .opaque
@@ -157,7 +159,7 @@ fn assistant<'a>(reply: &'a Reply, model: &str, names: &mut Names<'a>, list: &mu
     }
     list.extend(text(rest, &Value::Null));
     list.extend(calls.map(call));
-    // Reasoning that nothing came of, as at the limit of the answer, is refused.
+    // A trailing reasoning item, as after truncation at the output limit, is refused.
     while list.last().is_some_and(|item| item["type"] == "reasoning") {
         list.pop();
     }
@@ -360,7 +362,7 @@ mod tests {
         assert_eq!(input(std::slice::from_ref(&message)), expect);
         let other = body(&[message], &USUAL, "n", 99)["input"].clone();
         assert_eq!(other, json!([words("onetwo"), call(0), call(1), call(2)]));
-        // Nothing came of it.
+        // Reasoning that no other item follows.
         assert_eq!(input(&[reply("", 0, json!([secret, secret]))]), json!([]));
     }
 

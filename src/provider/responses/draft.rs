@@ -1,7 +1,7 @@
-//! A reply that is being put together from the events of a stream, or from one whole answer. Pure.
+//! Assembles a reply from the events of a stream, or from one complete response. Pure.
 //!
-//! The same item is told of up to four times: when it begins, in pieces, when it ends, and within the whole response at
-//! the end. Servers leave out any of these, and number or name the items differently from one to the next.
+//! The same item is reported up to four times: when it begins, in pieces, when it ends, and within the complete
+//! response at the end. Servers omit any of these, and the index and id of an item may differ between them.
 
 use super::WIRE;
 use crate::message::{Finish, Reply, ToolCall, Usage};
@@ -9,15 +9,15 @@ use crate::provider::reading::{self, Trouble, arguments, arguments_of, push_call
 use crate::provider::{Delta, Request, Tell};
 use serde_json::{Map, Value, json};
 
-/// The reply, as far as it is known.
+/// The reply so far.
 pub(super) struct Draft {
     id: String,
-    /// How many messages the conversation had: made ids are counted from there, so that they stay unique.
+    /// Number of messages in the conversation. Generated ids count from it, which keeps them unique.
     messages: usize,
-    /// The model that was asked: its reasoning is returned to it alone.
+    /// The requested model. Its reasoning is sent back only to the same model.
     asked: String,
     items: Vec<Item>,
-    /// What was told as reasoning.
+    /// The reasoning emitted so far.
     reasoning: String,
     finish: Option<String>,
     usage: Usage,
@@ -27,20 +27,20 @@ pub(super) struct Draft {
 
 /// An item of the output.
 struct Item {
-    /// Its place in the output.
+    /// Its index in the output.
     index: u64,
-    /// As the server has it, so far.
+    /// The item as the server sent it, so far.
     value: Value,
-    /// What was told of it as text or as reasoning.
+    /// Its text or reasoning that was emitted so far.
     told: String,
-    /// The part of its reasoning that was told last.
+    /// The index of the reasoning part that was emitted last.
     part: Option<u64>,
-    /// The pieces of a call's arguments.
+    /// The fragments of a call's arguments.
     arguments: String,
     refused: bool,
-    /// It was told as reasoning: talk on the way, which models mark as such.
+    /// True if its text was emitted as reasoning: models mark intermediate commentary as such.
     aside: bool,
-    /// It came whole.
+    /// True once the complete item has arrived.
     ended: bool,
 }
 
@@ -49,17 +49,18 @@ impl Item {
         self.value["type"] == kind
     }
 
-    /// Whether `other` tells of the same item, by its ids.
+    /// True if `other` describes the same item, judging by its ids.
     fn is_same(&self, other: &Value) -> bool {
         let same = |key: &str| {
             other[key].as_str().is_some_and(|id| !id.is_empty()) && self.value[key] == other[key]
         };
-        // A call's id that stands twice is another call's, if that has another name.
+        // A duplicate call id belongs to another call if the name differs.
         same("id") || same("call_id") && self.value["name"] == other["name"]
     }
 }
 
 impl Draft {
+    /// An empty draft for the reply to `request`.
     pub(super) fn new(request: &Request<'_>) -> Self {
         Self {
             id: request.reply_id.to_owned(),
@@ -93,9 +94,9 @@ impl Draft {
         self.items.len() - 1
     }
 
-    /// An item begins.
+    /// Begins an item.
     fn begin(&mut self, index: Option<u64>, value: &Value) {
-        // Told of twice, or after its pieces.
+        // The item was announced before, or its pieces arrived first.
         let is_it = |item: &Item| {
             item.is_same(value)
                 || !item.ended
@@ -110,7 +111,7 @@ impl Draft {
         }
     }
 
-    /// An item has ended, and is here whole: what was missed of it is told.
+    /// Completes an item from its final form, and emits the text that was missed.
     fn complete(
         &mut self,
         index: Option<u64>,
@@ -120,7 +121,7 @@ impl Draft {
         let by_id = |item: &Item| item.is_same(value);
         let by_place =
             |item: &Item| Some(item.index) == index && item.value["type"] == value["type"];
-        // Some servers give it another id than it began with.
+        // Some servers change an item's id between its beginning and its end.
         let is_open = |item: &Item| !item.ended && item.value["type"] == value["type"];
         let found = self.items.iter().position(by_id);
         let found = found.or_else(|| {
@@ -151,7 +152,7 @@ impl Draft {
         }
     }
 
-    /// The item that an event is about, which is of the kind `kind`.
+    /// Finds the item of type `kind` that an event refers to, or adds it.
     fn about(&mut self, event: &Value, kind: &str) -> usize {
         let index = event["output_index"].as_u64();
         let id = event["item_id"].as_str().filter(|id| !id.is_empty());
@@ -161,7 +162,7 @@ impl Draft {
         let by_place = |item: &Item| item.is(kind) && Some(item.index) == index;
         let found = self.items.iter().rposition(by_id);
         let found = found.or_else(|| self.items.iter().rposition(by_place));
-        // Neither says anything: it is the one that was begun last.
+        // Without index and id, the event refers to the item that was begun last.
         let last = |item: &Item| item.is(kind) && !item.ended;
         let found = found.or_else(|| {
             self.items
@@ -178,7 +179,7 @@ impl Draft {
         })
     }
 
-    /// A message's next words.
+    /// Appends text to a message.
     fn say(&mut self, at: usize, text: &str, tell: &mut Tell<'_>) -> Result<(), Trouble> {
         if text.is_empty() {
             return Ok(());
@@ -214,7 +215,7 @@ impl Draft {
         tell(Delta::Reasoning(&text)).map_err(Trouble::Listener)
     }
 
-    /// The response, as far as it has come, or all of it.
+    /// Processes the response object, partial or complete.
     fn response(&mut self, response: &Value) -> Result<(), Trouble> {
         if let Some(model) = response["model"].as_str() {
             model.clone_into(&mut self.model);
@@ -242,7 +243,7 @@ impl Draft {
         Ok(())
     }
 
-    /// The end: the whole response, from which what was missed is taken.
+    /// Ends the response, and takes missed items from the complete response object.
     fn conclude(&mut self, response: &Value, tell: &mut Tell<'_>) -> Result<(), Trouble> {
         self.response(response)?;
         self.done = true;
@@ -293,7 +294,7 @@ impl reading::Draft for Draft {
             Some(
                 "response.completed" | "response.incomplete" | "response.failed" | "response.done",
             ) => self.conclude(&event["response"], tell)?,
-            // A server that was asked for a stream and sends the answer whole, as an event.
+            // Some servers send the complete response as one event of the stream.
             None if event["object"] == "response" => self.whole(event, tell)?,
             _ => {}
         }
@@ -344,7 +345,7 @@ impl reading::Draft for Draft {
             match value["type"].as_str() {
                 Some("message") => {
                     refused |= item.refused;
-                    // Models that mark what is their answer want the marks back.
+                    // Models that mark their final answer with a phase require the marks back.
                     let phase = value["phase"].as_str();
                     keeps |= phase.is_some();
                     let mut kept = json!({ "type": "message" });
@@ -380,7 +381,7 @@ impl reading::Draft for Draft {
                     let spare_id = format!("call_{}_{number}", self.messages);
                     push_call(&mut reply.calls, call, spare_id)?;
                 }
-                // What was not encrypted is of no use to a server that stores nothing.
+                // Reasoning that is not encrypted is useless to a server that stores nothing.
                 Some("reasoning") if value["encrypted_content"].is_string() => {
                     keeps = true;
                     keep.push(returned(&value));
@@ -405,7 +406,7 @@ fn parts(item: &Value) -> impl Iterator<Item = &Value> {
     item["content"].as_array().into_iter().flatten()
 }
 
-/// The text of a message item, a refusal's words included.
+/// The text of a message item, including a refusal's text.
 fn spoken(item: &Value) -> String {
     let words = |part: &Value| {
         part["text"]
@@ -423,7 +424,7 @@ fn has_refusal(item: &Value) -> bool {
     parts(item).any(|part| part["type"] == "refusal")
 }
 
-/// What of its reasoning can be read.
+/// The readable part of a reasoning item.
 fn summary(item: &Value) -> String {
     let summaries = item["summary"].as_array().into_iter().flatten();
     let texts: Vec<&str> = summaries
@@ -433,7 +434,7 @@ fn summary(item: &Value) -> String {
     texts.join("\n\n")
 }
 
-/// A reasoning item as it may be sent again.
+/// A reasoning item in the form in which it can be sent back.
 fn returned(item: &Value) -> Value {
     let mut kept = Map::new();
     for key in ["type", "id", "summary", "content", "encrypted_content"] {
@@ -537,7 +538,7 @@ mod tests {
         json!({ "type": "reasoning", "id": id, "summary": summary, "encrypted_content": secret, "status": null })
     }
 
-    /// The events without their places in the output: ids only.
+    /// The events without their output indexes; only ids remain.
     fn placeless(events: &[Value], id: &str) -> Vec<Value> {
         let without = |event: &Value| {
             let mut event = event.clone();
@@ -644,16 +645,16 @@ mod tests {
         check(&[&begun, &over, &second, &nothing]);
         check(&[&over, &second, &both]);
         check(&[&both]);
-        // In between one another.
+        // Interleaved.
         check(&[&begun, &second[..1], &pieces(0), &second[1..], &both]);
-        // By their ids alone, and all of them with the number 0.
+        // Identified by ids only, and all with index 0.
         let apart = [&begun[..], &second[..1], &pieces(0)].concat();
         let apart = placeless(&apart, "fc_1");
         check(&[&apart, &nothing]);
         check(&[&apart, &both]);
         let zero = [added(0, &other), done(0, &other)];
         check(&[&begun, &pieces(0), &over, &zero, &both]);
-        // The whole arguments as an event of their own.
+        // The complete arguments as a separate event.
         let whole = json!({ "type": "response.function_call_arguments.done", "output_index": 0, "arguments": "{\"p\": 1}" });
         check(&[&begun, &[whole], &second, &nothing]);
     }
@@ -683,7 +684,7 @@ mod tests {
             ("call_0_2", "h", json!({})),
         ];
         check(&list, &expect);
-        // A server that names an item anew at the end, and puts another one before it.
+        // A server that changes an item's id at the end, and inserts another item before it.
         let before = [said("x", ""), call("fc_9", "a", "f", "{}")];
         let reply = stream(&[
             added(0, &call("fc_1", "a", "f", "")),
@@ -728,7 +729,7 @@ mod tests {
             let opaque = json!({ "wire": "responses", "model": "m", "keep": keep });
             assert_eq!(reply.opaque, Some(opaque));
         }
-        // In the clear: it is shown, and of no use afterwards.
+        // Unencrypted reasoning is displayed, and not sent back.
         let open = json!({ "type": "reasoning", "id": "rs_1", "content": [{ "type": "reasoning_text", "text": "hm" }] });
         let reply = whole(&response("completed", &[open, answer.clone()]));
         assert_eq!((reply.reasoning.as_str(), reply.opaque), ("hm", None));

@@ -1,5 +1,5 @@
-//! OpenAI responses: [`body`] for what is sent and [`draft`] for what comes back. Both are pure. Nothing is stored at the
-//! server: reasoning comes back encrypted, is kept with the reply, and is sent again. The format is the one of
+//! The OpenAI responses format: [`body`] builds requests, [`draft`] reads responses. Both are pure. The server stores
+//! nothing: reasoning is returned encrypted, stored with the reply, and sent back. Source:
 //! <https://platform.openai.com/docs/api-reference/responses>.
 
 use super::quirks::Quirks;
@@ -8,14 +8,14 @@ mod body;
 mod draft;
 mod wire_format;
 
-/// What opaque pieces of this format are marked with.
+/// Identifies this format in a reply's opaque data.
 const WIRE: &str = "responses";
 
-/// The format, as one server and model want it.
+/// The format, configured for one server and model.
 pub struct Responses {
     pub quirks: Quirks,
-    /// The most tokens that the model puts out, where it is known.
+    /// The model's output limit in tokens, if known.
     pub most: Option<u32>,
-    /// The model reasons: only then its encrypted reasoning may be asked for.
+    /// True if the model reasons. Encrypted reasoning may be requested only then.
     pub reasons: bool,
 }
