@@ -221,7 +221,7 @@ fn messages(request: &Request<'_>, format: &Anthropic) -> Vec<Value> {
         if blocks.is_empty() {
             continue;
         }
-        // The turn's first message stays marked while the turn lasts, so that all requests of the turn share a prefix.
+        // The latest user message stays marked for the whole turn, because all requests of the turn share that prefix.
         if format.quirks.cache_marks && Some(number) == turn {
             marked(&mut blocks);
         }

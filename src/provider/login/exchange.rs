@@ -58,7 +58,7 @@ const WORDS_LIMIT: usize = 300;
 const SLOWER: Duration = Duration::from_secs(5);
 
 impl<'a> Server<'a> {
-    /// Connects the vendor's servers with an HTTP client and a clock.
+    /// Combines a vendor and its server addresses with an HTTP client and a clock.
     pub(super) fn new(
         vendor: Vendor,
         http: &'a Http,

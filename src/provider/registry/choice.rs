@@ -32,9 +32,11 @@ pub struct Wanted<'a> {
 #[derive(Debug)]
 pub struct Choice {
     pub provider: String,
+    /// The table entry whose rules apply: the gateway's, if another vendor's block leads to one.
     pub entry: Option<&'static Entry>,
     /// The model's name as sent to the server.
     pub model: String,
+    /// The base URL without a trailing slash.
     pub base: String,
     pub key: Option<KeySource>,
     /// The source of the key, as a phrase.
@@ -43,6 +45,7 @@ pub struct Choice {
     pub base_given: bool,
     pub key_header: &'static str,
     pub headers: Vec<(String, String)>,
+    /// Extra fields of every request body.
     pub body: Map<String, Value>,
     pub query: Vec<(String, String)>,
     /// The wire format. Never [`Format::OpenAi`], which is resolved by then.
@@ -223,6 +226,7 @@ fn key(
 /// The status of a provider, usable or not.
 #[derive(Debug)]
 pub struct Standing {
+    /// The table entry of that name.
     pub entry: Option<&'static Entry>,
     /// Empty if it must still be configured.
     pub base: String,
