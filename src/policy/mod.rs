@@ -197,8 +197,8 @@ impl Policy {
     }
 
     /// Marks a third-party `tool` as one that may change anything: it requires approval unless a permission is set for
-    /// it, and it is withheld from a read-only policy. The mark applies to this policy only; an intersection inherits it
-    /// from either operand.
+    /// it, and it is withheld from a read-only policy. The mark applies to this policy only; an intersection inherits
+    /// it from either operand.
     pub fn beware(&mut self, tool: &str) {
         let is_said = |(name, _): &(Pattern, Permission)| name.matches(tool);
         let permission = match self.reads_only {
