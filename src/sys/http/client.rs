@@ -187,7 +187,7 @@ impl Http {
     ///
     /// # Errors
     /// A message for the user: no connection, a timeout, or a broken transfer. Status 78 for an invalid URL, 77 for an
-    /// address that this client may not reach, 69 with `--offline`. A [`Stop`] on cancellation.
+    /// address that this client may not reach, 69 with `--offline`. A `Stop` error on cancellation.
     pub fn send(
         &self,
         url: &str,
@@ -307,7 +307,7 @@ impl Http {
     }
 }
 
-/// The method of a request, with its body.
+/// The method of a request, with the body to send.
 #[derive(Clone, Copy)]
 enum Method<'b> {
     Get,

@@ -25,7 +25,7 @@ const MAX_ADDRESSES: usize = 16;
 pub(super) struct GuardedResolver {
     pub(super) limits: Limits,
     pub(super) policy: AddressPolicy,
-    /// The proxy's own address, which the user chose.
+    /// The URI of the proxy itself, which is not checked, since the user chose it.
     pub(super) proxy: Option<Uri>,
     pub(super) hosts: Hosts,
 }

@@ -166,7 +166,7 @@ impl SsrfGuard {
                 };
             }
         }
-        // The port of an IP address is checked together with that address: being non-public is the more important
+        // The port of an IP address is checked once the address is in `found`: being non-public is the more important
         // reason.
         let waits = found.is_empty() && without_brackets(host).parse::<IpAddr>().is_ok();
         let granted = |(name, granted): &(String, u16)| name == host && *granted == port;

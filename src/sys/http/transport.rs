@@ -16,7 +16,7 @@ const WRITE_BUFFER_BYTES: usize = 64 << 10;
 /// The time that `ureq`'s own transports wait at once. Signals are checked between two waits.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// A connection.
+/// A connection of one client.
 #[derive(Debug)]
 pub(super) struct SignalTransport<In> {
     route: Route<In>,

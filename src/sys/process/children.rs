@@ -99,8 +99,8 @@ pub(super) fn is_group_left(group: Pid, limit: Duration) -> bool {
     false
 }
 
-/// True if `pid` has ended, is exiting, or was killed and has not run since. A parent may end when such a process has closed
-/// its files, as bash does after `diff <(a) <(b)`: the process was not left running.
+/// True if `pid` has ended, is exiting, or was killed and has not run since. A parent may end as soon as such a process
+/// has closed its files, as bash does after `diff <(a) <(b)`; such a process was not left running.
 fn is_ending(pid: Pid) -> bool {
     /// `PF_EXITING` in the kernel's `include/linux/sched.h`.
     const EXITING: u64 = 4;

@@ -29,11 +29,15 @@ const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// A command to run.
 #[derive(Clone, Debug)]
 pub struct Spec {
+    /// The program, by path or by name.
     pub program: PathBuf,
+    /// Its arguments, without `argv[0]`.
     pub arguments: Vec<String>,
+    /// Its working directory.
     pub directory: PathBuf,
     /// The child's entire environment.
     pub env: Vec<(String, String)>,
+    /// The time after which it is ended.
     pub timeout: Duration,
     /// The number of bytes to keep of the output's beginning, and as many of its end.
     pub keep: usize,
@@ -362,7 +366,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_process_that_is_ending_is_no_leftover() {
-        // The reader ends when the writer's files are closed, and does not wait for the writer.
+        // The reader ends when the writer's files are closed; nothing waits for the writer itself.
         let command = "d=$(mktemp -d); mkfifo $d/f; (exec > $d/f) & cat $d/f; rm -r $d; exec true";
         for _ in 0..50 {
             let (finished, _) = sh(command, 60);

@@ -39,7 +39,9 @@ pub struct Spec {
     pub name: String,
     /// A path, or a name to be looked up in the `PATH` of `env`.
     pub program: PathBuf,
+    /// Its arguments, without `argv[0]`.
     pub arguments: Vec<String>,
+    /// Its working directory.
     pub directory: PathBuf,
     /// Its entire environment.
     pub env: Vec<(String, String)>,

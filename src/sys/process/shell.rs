@@ -1,4 +1,4 @@
-//! Runs `/bin/sh` with the standard streams of this process.
+//! Runs `/bin/sh` commands that inherit the output streams of this process, or the whole terminal for an editor.
 
 use std::io;
 use std::os::unix::process::CommandExt;

@@ -166,7 +166,7 @@ mod tests {
         check("bare = false\n", false);
         check("[core]\n\thookspath = x\n", false);
         assert!(!is_plain(b"[core]\n\xff"));
-        // Headers, and what may stand in their line.
+        // Headers, and text after them on the same line.
         check("[core] fsmonitor = \"touch x; false\" #]\n", false);
         check("[core] fsmonitor = x ;]\n", false);
         check("[core]fsmonitor=x[]\n", false);
@@ -199,7 +199,7 @@ mod tests {
         check("[branch \"a\"]\n\tremote = --upload-pack=x\n", false);
         check("[remote \"a\"]\n\turl = ssh://-oProxyCommand=x/y\n", false);
         check("[remote \"a\"]\n\turl = git@x.org:y/z.git\n", true);
-        // What is no line here, and may be one to git.
+        // Separators that git may treat as line breaks or white space.
         check("[core]\r\n\tbare = false\r\n", false);
         check("[core]\r\tfsmonitor = x\n", false);
         check("# x\r[core]\n", false);

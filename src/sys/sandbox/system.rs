@@ -184,7 +184,7 @@ const HOMES: usize = 1000;
 /// directory in `parents`. Symbolic links are resolved and duplicates removed.
 ///
 /// # Errors
-/// There are more than [`HOMES`].
+/// There are more than 1000.
 pub fn homes(single: &[&Path], parents: &[&str], granted: &[&Path]) -> io::Result<Vec<PathBuf>> {
     let concerns = |home: &Path| {
         let mut granted = granted.iter();

@@ -119,7 +119,8 @@ fn ends_word(byte: u8) -> bool {
 pub(super) fn find(text: &str, before: Option<u8>, found: &mut Vec<Found>) {
     let bytes = text.as_bytes();
     for format in &FORMATS {
-        // The range scanned last, so that many prefixes in one word do not cause as many scans.
+        // The end of the range scanned last and its last digit, so that many prefixes in one word do not cause as many
+        // scans.
         let (mut end, mut digit) = (0, None);
         for start in memmem::find_iter(bytes, format.start) {
             let previous = match start {
@@ -206,7 +207,7 @@ fn lines(body: &[u8]) -> Option<usize> {
     let (mut at, mut end) = (0, None);
     loop {
         let gap = |byte: u8| byte.is_ascii_whitespace() || b"\\nr\"'+,|>".contains(&byte);
-        // The letters of an escaped line break can also begin a line, so the gap is limited to 16 bytes.
+        // The letters of an escaped line break can also begin a line; at worst they count as part of the gap.
         let skipped = run(&body[at..], gap).min(16);
         let length = run(&body[at + skipped..], base64);
         if length < 40 {

@@ -220,7 +220,7 @@ mod tests {
                     let found = masked(&text);
                     assert!(found.contains("***"), "{text} {found}");
                     assert!(found.len() < text.len() - 18, "{text} {found}");
-                    // As `base64` sets it.
+                    // Wrapped, as the `base64` program does.
                     let mut lines = text.clone();
                     lines.insert(text.len() / 2, '\n');
                     assert_eq!(masked(&lines), found);

@@ -7,7 +7,7 @@ pub(super) const MIN_KEY_BYTES: usize = 8;
 /// The replacement for a key.
 pub(super) const MARK: &str = "***";
 
-/// A key. Shown as `***` by every formatter; [`Secret::expose`] is the one way to its text.
+/// A key. Every formatter shows it as `***`; only [`Secret::expose`] returns its text.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
