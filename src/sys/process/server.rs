@@ -62,7 +62,7 @@ pub struct ServerProcess {
     /// creating them, so the caller has to check for them at the end and report them to the user.
     pub absent: Vec<PathBuf>,
     control: UnixStream,
-    /// Bytes of an incomplete report from the supervisor.
+    /// Bytes received from the supervisor that are not a complete report yet.
     told: Vec<u8>,
     ended: Option<Ended>,
     supervisor: Child,

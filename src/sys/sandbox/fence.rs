@@ -8,9 +8,9 @@ use std::sync::{Arc, OnceLock};
 /// The access rules of a sandboxed command. All paths are absolute and free of symbolic links.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Fence {
-    /// Directories in which it may read files and run programs.
+    /// Files and directories that it may read, and run programs from.
     pub reads: Vec<PathBuf>,
-    /// Directories in which it may also change everything.
+    /// Files and directories in which it may also change everything.
     pub writes: Vec<PathBuf>,
     /// Places within the granted ones that it cannot see. A directory that contains one is granted entry by entry, as
     /// it is when the rules are first used. The directory itself can then not be listed, and new entries directly in it
