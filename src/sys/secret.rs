@@ -1,8 +1,9 @@
-//! Keys: a type that cannot be printed by accident, and the one redactor over what is said, shown and kept.
+//! Secrets: a type that cannot be printed by accident, and the redactor for everything that is output, logged or
+//! stored.
 //!
-//! [`mask`] takes out the keys that we were told, in every form that they are likely to take: whatever leaves us goes
-//! through it. [`hide`] takes out what looks like anybody's key as well: it stands before what tools find, and before
-//! errors, logs and recordings, but not before what a person or a model says. Nothing is built ahead of a text to look at.
+//! [`mask`] redacts the keys known to this program, in every form that they are likely to take; all output passes
+//! through it. [`hide`] also redacts text that looks like any key. It applies to tool results, errors, logs and
+//! recordings, but not to text of a user or a model. Nothing is built until there is a text to redact.
 
 mod formats;
 mod forms;
@@ -15,7 +16,7 @@ pub use key::Secret;
 pub use redact::{hide, hide_json, is_masked_copy, leaks, mask, mask_json, remember};
 pub use stream::Stream;
 
-/// A random name of `bytes` × 2 hexadecimal digits, from the kernel.
+/// Returns a random name of `bytes` × 2 hexadecimal digits, from the kernel's random generator.
 pub fn random_hex(bytes: usize) -> String {
     let mut noise = vec![0_u8; bytes];
     let mut filled = 0;
@@ -45,7 +46,7 @@ mod tests {
 
     #[test]
     fn what_is_remembered_is_masked() {
-        // Other tests of this process see them too.
+        // Other tests of this process see these keys too.
         remember(&Secret::new("key-that-is-remembered"));
         for innocent in ["a", "        ", "--------"] {
             remember(&Secret::new(innocent));

@@ -1,4 +1,4 @@
-//! The client: builds requests, reads responses, keeps connections.
+//! The HTTP client: builds requests, reads responses and keeps connections.
 
 use super::connector::{ProxyConnector, SignalConnector};
 use super::error::{MAX_REDIRECTS, to_error};
@@ -24,14 +24,14 @@ use ureq::unversioned::transport::{
 use ureq::{Agent, Proxy, RequestBuilder, ResponseExt};
 use url::Url;
 
-/// Bytes that are read and written at once. A head must fit; a stream comes in pieces of a few hundred.
+/// Buffer size for reading. A response head must fit; streams arrive in pieces of a few hundred bytes.
 const INPUT_BUFFER_BYTES: usize = 32 << 10;
 const OUTPUT_BUFFER_BYTES: usize = 16 << 10;
 
-/// How long an idle connection is kept: a slow tool call should not cost a new handshake.
+/// The time that an idle connection is kept: a slow tool call should not cost a new handshake.
 const MAX_IDLE_AGE: Duration = Duration::from_secs(90);
 
-/// Where systems keep their certificates; without any of them the compiled-in ones are used.
+/// Paths of the system's root certificates. If none exists, the compiled-in ones are used.
 const CERTIFICATE_PATHS: &[&str] = &[
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
@@ -40,45 +40,49 @@ const CERTIFICATE_PATHS: &[&str] = &[
     "/etc/ssl/certs",
 ];
 
-/// The longest response head that is read from an untrusted server.
+/// The longest response head that is accepted from an untrusted server.
 const MAX_UNTRUSTED_HEAD_BYTES: usize = INPUT_BUFFER_BYTES;
 
-/// The client.
+/// An HTTP client.
 pub struct Http {
     timeouts: Timeouts,
     policy: AddressPolicy,
-    /// When everything must have ended, as [`signal::now`] tells it.
+    /// The deadline of all exchanges, on the clock of [`signal::now`].
     deadline: Option<Duration>,
     ignores_env_proxy: bool,
     user_agent: Option<String>,
     hosts: Hosts,
-    /// The environment names certificates.
+    /// True if the environment names certificates.
     own_certificates: bool,
-    /// Instead of the one that the environment names.
+    /// The configured proxy, used instead of the environment's.
     proxy: Option<Proxy>,
     agent: Arc<OnceLock<Agent>>,
 }
 
-/// Connections that outlast a client, for later clients with the same settings.
+/// Connections that outlive a client, for later clients with the same settings.
 #[derive(Clone, Default)]
 pub struct Connections(Arc<Mutex<HashMap<String, Arc<OnceLock<Agent>>>>>);
 
-/// A response: status and headers, and a body that is still to be read.
+/// A response: status, headers, and a body still to be read.
 pub struct Response {
+    /// The HTTP status code.
     pub status: u16,
-    /// Where it came from, at the end of all redirects.
+    /// The final URL, after all redirects.
     pub url: String,
     headers: HeaderMap,
+    /// The body, which is read from the connection on demand.
     pub body: Box<dyn Read + Send>,
 }
 
 impl Response {
+    /// The value of a header, if present and visible ASCII.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
     }
 }
 
 impl Http {
+    /// Creates a client for any address, or for loopback addresses only if `offline`.
     pub fn new(timeouts: Timeouts, offline: bool, env: &Env) -> Self {
         let policy = match offline {
             true => AddressPolicy::Loopback,
@@ -87,16 +91,17 @@ impl Http {
         Self::with_policy(policy, timeouts, env)
     }
 
-    /// A client for addresses that may stand in anything: it reaches public ones only, over TLS, and follows redirects
-    /// there. No proxy is used, since only a proxy would know then what is reached.
+    /// Creates a client for untrusted URLs: it reaches only public addresses over TLS, and follows redirects among
+    /// these. It uses no proxy, because only the proxy would then know the actual address.
     pub fn public_only(timeouts: Timeouts, env: &Env) -> Self {
         let or_loopback = test_hooks::FETCH.get(env) == Some("loopback");
         Self::with_policy(AddressPolicy::Public { or_loopback }, timeouts, env).without_proxy()
     }
 
-    /// A client for addresses that a model or a page may have written. Each host is resolved once, all it resolves to is
-    /// checked, and nothing else is connected to. The total of `timeouts` counts from now on for all that it is asked.
-    /// Redirects are not followed: whoever asked decides about each. [`Http::get`] is the way to use it.
+    /// Creates a client for URLs that a model or a web page may have written. Each host is resolved once, all its
+    /// addresses are checked, and no other address is connected to. The total timeout is a deadline for all requests of
+    /// this client, counted from now. Redirects are not followed: the caller decides about each. Use it with
+    /// [`Http::get`].
     pub fn guarded(timeouts: Timeouts, guard: SsrfGuard, hosts: &Hosts, env: &Env) -> Self {
         Self {
             deadline: Some(signal::now().saturating_add(timeouts.total)),
@@ -105,13 +110,13 @@ impl Http {
         }
     }
 
-    /// Without the environment's proxy.
+    /// Ignores the environment's proxy.
     pub fn without_proxy(mut self) -> Self {
         self.ignores_env_proxy = true;
         self
     }
 
-    /// Under this `User-Agent`, where there is one.
+    /// Sets the `User-Agent`, if given.
     pub fn with_user_agent(mut self, user_agent: Option<String>) -> Self {
         self.user_agent = user_agent;
         self
@@ -133,13 +138,13 @@ impl Http {
         }
     }
 
-    /// Go through `proxy`, where there is one, whatever the environment says. `whose` names it in messages.
+    /// Uses `proxy`, if given, regardless of the environment. `whose` names it in messages.
     ///
     /// # Errors
-    /// Status 78 for what is no proxy's address.
+    /// Status 78 if `proxy` is not a valid proxy URL.
     pub fn with_proxy(mut self, proxy: Option<&Secret>, whose: &str) -> anyhow::Result<Self> {
         if let Some(proxy) = proxy {
-            // The address can hold a password, so it is not shown.
+            // The URL can contain a password, so it is not shown.
             let proxy = Proxy::new(proxy.expose());
             let proxy =
                 proxy.map_err(|_| fail(Exit::Config, format!("{whose} is no proxy's address")))?;
@@ -148,7 +153,7 @@ impl Http {
         Ok(self)
     }
 
-    /// Over the connections to `base` that clients with the same settings have left in `connections`.
+    /// Shares the connections to `base` in `connections` with clients of the same settings.
     #[must_use]
     pub fn with_pool(mut self, connections: &Connections, base: &str) -> Self {
         let proxy = self.proxy.as_ref().map(|proxy| proxy.uri().to_string());
@@ -159,7 +164,7 @@ impl Http {
         self
     }
 
-    /// Send `body` as JSON; see [`Http::send`].
+    /// Sends `body` as JSON; see [`Http::send`].
     pub fn post_json(
         &self,
         url: &str,
@@ -169,22 +174,20 @@ impl Http {
         self.send(url, headers, Some(("application/json", body)))
     }
 
-    /// Get what is at `url`, as [`crate::sys::web_url::parse`] has parsed it.
-    ///
-    /// # Errors
-    /// As [`Http::send`].
+    /// Sends a GET request to `url`, as parsed by [`crate::sys::web_url::parse`].
     pub fn get(&self, url: &Url, headers: &[(String, String)]) -> anyhow::Result<Response> {
         let uri = to_uri(url)
             .ok_or_else(|| fail(Exit::Refused, format!("`{url}` can be read in two ways")))?;
         self.exchange(&uri, headers, Method::Get)
     }
 
-    /// Post a body of some media type, or get what is at `url` where there is none. Any status comes back as an answer;
-    /// redirects are not followed, since a key must not be, but by a client that has none: [`Http::public_only`].
+    /// Sends a POST request with a media type and a body, or a GET request without one. Every status is returned as a
+    /// response. Redirects are not followed, so that a key does not leak to another server; only [`Http::public_only`],
+    /// which has no key, follows them.
     ///
     /// # Errors
-    /// In words for a person: no connection, a time-out, a broken transfer; status 78 for an address that is none, 77 for
-    /// one that this client may not reach, 69 with `--offline`. A [`Stop`] when the run is to end.
+    /// A message for the user: no connection, a timeout, or a broken transfer. Status 78 for an invalid URL, 77 for an
+    /// address that this client may not reach, 69 with `--offline`. A `Stop` error on cancellation.
     pub fn send(
         &self,
         url: &str,
@@ -198,10 +201,7 @@ impl Http {
         self.exchange(&parse_uri(url)?, headers, method)
     }
 
-    /// Ask that what is at `url` be deleted.
-    ///
-    /// # Errors
-    /// As [`Http::send`].
+    /// Sends a DELETE request to `url`.
     pub fn delete(&self, url: &str, headers: &[(String, String)]) -> anyhow::Result<Response> {
         self.exchange(&parse_uri(url)?, headers, Method::Delete)
     }
@@ -220,7 +220,7 @@ impl Http {
                 format!("`--offline` forbids to reach `{host}`"),
             ));
         }
-        // Only the proxy knows then what is reached; so what the name means here has to do.
+        // Only the proxy knows the actual address, so the address that the name has here is checked instead.
         if self.proxy.is_some() && matches!(self.policy, AddressPolicy::Guarded(_)) {
             self.resolver()
                 .find(uri, true)
@@ -247,7 +247,7 @@ impl Http {
         })
     }
 
-    /// The client of `ureq`; `tls` tells whether certificates will be needed.
+    /// The `ureq` agent, created at first use. `tls` is true if certificates are needed.
     fn agent(&self, tls: bool) -> &Agent {
         self.agent.get_or_init(|| {
             let limit = |duration: Duration| (!duration.is_zero()).then_some(duration);
@@ -275,8 +275,8 @@ impl Http {
                 .max_idle_age(MAX_IDLE_AGE)
                 .input_buffer_size(INPUT_BUFFER_BYTES)
                 .output_buffer_size(OUTPUT_BUFFER_BYTES)
-                // For what the client does itself: a proxy, the handshake. All else is timed by `SignalTransport`, which knows
-                // when the process was stopped.
+                // For what `ureq` does itself: proxies and handshakes. `SignalTransport` applies all other timeouts,
+                // since it does not count the time that the process was stopped.
                 .timeout_connect(limit(self.timeouts.connect))
                 .tls_config(TlsConfig::builder().root_certs(roots).build())
                 .build();
@@ -307,11 +307,11 @@ impl Http {
     }
 }
 
-/// The method of a request, with its body.
+/// The method of a request, with the body to send.
 #[derive(Clone, Copy)]
 enum Method<'b> {
     Get,
-    /// A body of that media type.
+    /// The media type and the body.
     Post(&'b str, &'b [u8]),
     Delete,
 }
@@ -321,7 +321,7 @@ fn parse_uri(url: &str) -> anyhow::Result<Uri> {
         .map_err(|error| fail(Exit::Config, format!("`{url}` is no address: {error}")))
 }
 
-/// `request` with its headers; nothing on this machine is reached through a proxy.
+/// Adds headers to `request`. Loopback addresses are never reached through a proxy.
 fn with_headers<Body>(
     mut request: RequestBuilder<Body>,
     headers: &[(String, String)],

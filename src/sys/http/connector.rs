@@ -23,7 +23,7 @@ impl<In: Transport> Connector<In> for SignalConnector {
         details: &ConnectionDetails<'_>,
         chained: Option<In>,
     ) -> Result<Option<Self::Out>, ureq::Error> {
-        // Through a proxy, and so already over a transport of ours.
+        // A proxy connection already uses a transport of this module.
         if let Some(inner) = chained {
             return Ok(Some(Either::A(inner)));
         }
@@ -51,11 +51,11 @@ impl<In: Transport> Connector<In> for ProxyConnector {
     }
 }
 
-/// Connect to the first of `addresses` that answers.
+/// Connects to the first of `addresses` that accepts.
 fn dial(addresses: &[SocketAddr], patience: &mut Patience) -> Result<TcpStream, ureq::Error> {
     let mut last = ureq::Error::ConnectionFailed;
     for (number, address) in addresses.iter().enumerate() {
-        // An address that is silent must leave time for those that are not.
+        // An address that does not respond must leave time for the others.
         let rest = u32::try_from(addresses.len() - number).unwrap_or(1);
         let share = patience.share(rest);
         let mut left = share;
@@ -92,7 +92,7 @@ fn dial_one(address: SocketAddr, patience: &mut Patience) -> Result<TcpStream, u
     Ok(stream)
 }
 
-/// True if something accepts connections on this port of this machine.
+/// True if something accepts connections on this port of the loopback interface within 100 ms.
 pub fn is_listening(port: u16) -> bool {
     let address = SocketAddr::from(([127, 0, 0, 1], port));
     TcpStream::connect_timeout(&address, Duration::from_millis(100)).is_ok()

@@ -1,4 +1,4 @@
-//! Failed exchanges, in words for a person.
+//! Maps failed exchanges to messages for the user.
 
 use super::ssrf::AddressRefused;
 use crate::error::Stop;
@@ -6,15 +6,15 @@ use crate::sys::signal;
 use std::io::{Error, ErrorKind};
 use ureq::Timeout;
 
-/// How many redirects are followed, where any are.
+/// The most redirects that are followed, by clients that follow any.
 pub(super) const MAX_REDIRECTS: u32 = 5;
 
-/// There was no connection, so nothing was sent.
+/// No connection was made, so nothing was sent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ConnectError(String);
 
-/// Why an exchange failed.
+/// Converts an error of `ureq`. A pending cancellation takes precedence.
 pub(super) fn to_error(error: &ureq::Error) -> anyhow::Error {
     match (signal::check(), AddressRefused::find(error)) {
         (Err(stop), _) => stop.into(),
@@ -24,12 +24,12 @@ pub(super) fn to_error(error: &ureq::Error) -> anyhow::Error {
     }
 }
 
-/// The run is to end. What the client makes of it does not matter: its caller asks [`signal::check`].
+/// Wraps a cancellation for `ureq`. How `ureq` reports it does not matter: the caller checks [`signal::check`].
 pub(super) fn from_stop(stop: Stop) -> ureq::Error {
     ureq::Error::Io(Error::other(stop))
 }
 
-/// The message for an error while a body is read.
+/// Returns the message for an error while a body is read.
 pub fn read_failure(error: &Error) -> String {
     match error
         .get_ref()

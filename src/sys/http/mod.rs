@@ -1,6 +1,6 @@
 //! HTTP: one client for a run, built at its first use, with its timeouts, proxy and root certificates.
 //!
-//! Connections are kept between requests. TLS and its certificates are touched by `https` alone. A request passes through
+//! Connections are kept between requests. TLS and certificates are loaded for `https` only. A request passes through
 //! these files in this order: [`client`], `resolver` with `ssrf`, `connector`, `transport`.
 
 mod client;

@@ -1,7 +1,7 @@
 //! Resolves host names and refuses addresses that the client may not reach.
 //!
-//! What it returns is what is connected to, for each redirect anew. Addresses that are written out need no lookup. The
-//! system's resolver runs in a thread, since its answer cannot be waited for together with a signal.
+//! Exactly the returned addresses are connected to; each redirect is resolved again. IP addresses in URLs need no
+//! lookup. The system's resolver runs in a thread, since its result cannot be waited for together with a signal.
 
 use super::error::from_stop;
 use super::ssrf::AddressPolicy;
@@ -17,15 +17,15 @@ use ureq::http::Uri;
 use ureq::unversioned::resolver::{ResolvedSocketAddrs, Resolver};
 use ureq::unversioned::transport::NextTimeout;
 
-/// As many as `ureq`'s list holds.
+/// The capacity of `ureq`'s address list.
 const MAX_ADDRESSES: usize = 16;
 
-/// Finds the addresses of a host, and checks each against the policy.
+/// A resolver that checks each address of a host against the policy.
 #[derive(Debug)]
 pub(super) struct GuardedResolver {
     pub(super) limits: Limits,
     pub(super) policy: AddressPolicy,
-    /// The proxy's own address, which the user chose.
+    /// The URI of the proxy itself, which is not checked, since the user chose it.
     pub(super) proxy: Option<Uri>,
     pub(super) hosts: Hosts,
 }
@@ -46,7 +46,7 @@ impl Resolver for GuardedResolver {
 }
 
 impl GuardedResolver {
-    /// The addresses of `uri`; if `guarded`, only if all of them may be reached.
+    /// The addresses of `uri`. If `guarded`, fails unless all of them may be reached.
     pub(super) fn find(
         &self,
         uri: &Uri,
@@ -56,7 +56,7 @@ impl GuardedResolver {
             true => self.policy.check(uri, found),
             false => Ok(()),
         };
-        // A name that no result could allow is not looked up.
+        // A name whose addresses would all be refused is not looked up.
         check(&[])?;
         let host = uri.host().unwrap_or_default();
         let port = port_of(uri);
@@ -80,7 +80,7 @@ impl GuardedResolver {
         }
     }
 
-    /// Ask the system's resolver.
+    /// Queries the system's resolver.
     fn look_up(
         &self,
         host: &str,
@@ -90,7 +90,7 @@ impl GuardedResolver {
         let (host, (done_rx, done_tx)) = (host.to_owned(), UnixStream::pair()?);
         let (send, receive) = mpsc::sync_channel(1);
         std::thread::Builder::new().spawn(move || {
-            // The caller may have gone.
+            // The caller may have given up.
             drop(send.send((host.as_str(), port).to_socket_addrs()));
             drop(done_tx);
         })?;
@@ -99,7 +99,7 @@ impl GuardedResolver {
             return Err(ureq::Error::Timeout(ureq::Timeout::Resolve));
         }
         let addresses = receive.recv().map_err(|_| ureq::Error::HostNotFound)?;
-        // With the system's own words: a name that does not exist is not a resolver that does not answer.
+        // Keeps the system's message: an unknown name differs from a resolver that does not respond.
         let addresses = addresses?;
         addresses
             .take(MAX_ADDRESSES)
@@ -123,7 +123,7 @@ mod tests {
     use ureq::http::Uri;
     use url::Host;
 
-    /// A resolver by which every name resolves to `addresses`, whatever they are.
+    /// A resolver with which every name resolves to `addresses`.
     fn resolver(addresses: &str) -> GuardedResolver {
         let env: Env = [(test_hooks::HOSTS.name(), format!("*={addresses}"))]
             .into_iter()
@@ -204,7 +204,7 @@ mod tests {
             let again = web_url::parse(url.as_str()).expect("what was read can be read again");
             assert_eq!(again, url);
             let Some(uri) = to_uri(&url) else { return };
-            // What is sent as the name of the host, and what is resolved, is what was checked.
+            // The host name that is sent and resolved is the one that was checked.
             assert_eq!(uri.host(), url.host_str());
             let host = uri.host().expect("a web address has one");
             match url.host() {
@@ -214,7 +214,7 @@ mod tests {
                 Some(Host::Ipv6(address)) => {
                     assert_eq!(without_brackets(host).parse(), Ok(IpAddr::V6(address)));
                 }
-                // No resolver may take it for a number.
+                // No resolver may parse it as a number.
                 Some(Host::Domain(name)) => {
                     let last = name.rsplit('.').next().unwrap_or_default();
                     let number = last.bytes().all(|byte| byte.is_ascii_digit())
@@ -238,7 +238,7 @@ mod tests {
                 assert!(web_url::PORTS.contains(&at.port()));
             }
         });
-        // Otherwise nothing was tried.
+        // Otherwise the test exercised nothing.
         assert!(approved > 0 && refused > 0, "{read} {approved} {refused}");
     }
 }

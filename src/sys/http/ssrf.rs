@@ -1,6 +1,6 @@
-//! Which addresses a client may reach: the defence against server-side request forgery (SSRF).
+//! The policy on reachable addresses: the defence against server-side request forgery (SSRF).
 //!
-//! A host with one address that is not public has none that is: somebody may have put it there.
+//! A host with any non-public address is refused entirely, since an attacker may have mixed that address in.
 
 use crate::error::{Exit, fail, fail_hint};
 use crate::sys::address::{Range, is_public};
@@ -10,7 +10,7 @@ use std::net::{IpAddr, SocketAddr};
 use ureq::http::Uri;
 use url::Url;
 
-/// The key of the config that lets addresses be reached that are not public.
+/// The config key that allows non-public addresses.
 pub const SSRF_ALLOWLIST_KEY: &str = "tools.ssrfWhitelist";
 
 /// The addresses that a client may reach.
@@ -20,30 +20,30 @@ pub(super) enum AddressPolicy {
     Loopback,
     /// The public internet, over TLS.
     Public {
-        /// And this machine, in any way: for tests.
+        /// Also allow loopback addresses, with any scheme: for tests.
         or_loopback: bool,
     },
-    /// The public internet, its usual ports and no names of machines nearby.
+    /// The public internet on its usual ports, without names of nearby machines.
     Guarded(SsrfGuard),
 }
 
-/// Restrictions of a client whose addresses a model or a page may have written.
+/// Restrictions of a client for URLs that a model or a web page may have written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SsrfGuard {
-    /// Addresses that may be reached though they are not public: the user says so.
+    /// Non-public address ranges that the user has allowed.
     pub allowed_ranges: Vec<Range>,
-    /// Ports of hosts that may be reached besides [`web_url::PORTS`].
+    /// Allowed pairs of host and port, in addition to [`web_url::PORTS`].
     pub allowed_ports: Vec<(String, u16)>,
-    /// Nothing beyond this machine.
+    /// Allow loopback addresses only.
     pub offline: bool,
 }
 
-/// An address that the client may not reach, in words.
+/// The refusal of an address, with a message.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{message}")]
 pub(super) struct AddressRefused {
     pub(super) message: String,
-    /// The flag, or the key of the config, that would let it be reached.
+    /// The flag or config key that would allow it.
     grant: Option<String>,
 }
 
@@ -56,7 +56,7 @@ impl AddressRefused {
         }
     }
 
-    /// The refusal that `error` carries, if it carries one.
+    /// The refusal contained in `error`, if any.
     pub(super) fn find(error: &ureq::Error) -> Option<&Self> {
         let ureq::Error::Other(inner) = error else {
             return None;
@@ -72,7 +72,7 @@ impl From<AddressRefused> for ureq::Error {
 }
 
 impl AddressPolicy {
-    /// Check that `uri` may be reached at `found`, which is what its host resolved to.
+    /// Checks that `uri` may be reached at `found`, the addresses of its host.
     pub(super) fn check(&self, uri: &Uri, found: &[SocketAddr]) -> Result<(), AddressRefused> {
         let or_loopback = match self {
             Self::Any | Self::Loopback => return Ok(()),
@@ -104,10 +104,10 @@ impl AddressPolicy {
 }
 
 impl SsrfGuard {
-    /// Check what `url` shows without the network: its port, its name, and its address where that is written out.
+    /// Checks `url` without network access: its port, its name, and its address if it is an IP address.
     ///
     /// # Errors
-    /// As a request for it would fail.
+    /// The error that a request for it would return.
     pub fn check_url(&self, url: &Url) -> anyhow::Result<()> {
         let uri = to_uri(url).context("read the address")?;
         let address = without_brackets(url.host_str().unwrap_or_default())
@@ -120,7 +120,8 @@ impl SsrfGuard {
         self.check(&uri, &found).map_err(AddressRefused::into_error)
     }
 
-    /// As [`AddressPolicy::check`]; if `found` is empty, whether any result of a lookup could be allowed.
+    /// Checks as [`AddressPolicy::check`] does. If `found` is empty, checks that some result of a lookup could be
+    /// allowed.
     pub(super) fn check(&self, uri: &Uri, found: &[SocketAddr]) -> Result<(), AddressRefused> {
         let Self {
             allowed_ranges,
@@ -137,7 +138,7 @@ impl SsrfGuard {
         let is_odd = !web_url::PORTS.contains(&port);
         let refuse =
             |message: String, grant: Option<String>| Err(AddressRefused { message, grant });
-        // A name leads where somebody else says: only addresses are granted.
+        // The address of a name is under the control of others, so only ranges of addresses can be granted.
         let by_range = || Some(SSRF_ALLOWLIST_KEY.to_owned());
         if web_url::is_nearby(host) && !may_be_allowed {
             let words = format!("`{host}` is a name for machines nearby");
@@ -165,7 +166,8 @@ impl SsrfGuard {
                 };
             }
         }
-        // One that is written out is judged as such; what is wrong with its port matters less.
+        // The port of an IP address is checked once the address is in `found`: being non-public is the more important
+        // reason.
         let waits = found.is_empty() && without_brackets(host).parse::<IpAddr>().is_ok();
         let granted = |(name, granted): &(String, u16)| name == host && *granted == port;
         if !waits && is_odd && !allowed_ports.iter().any(granted) && !may_be_allowed {

@@ -1,16 +1,16 @@
-//! How long an exchange may take.
+//! The timeouts and the deadline of HTTP exchanges.
 
 use crate::sys::signal::Patience;
 use std::time::Duration;
 
-/// Timeouts of a client. A zero waits for ever.
+/// Timeouts of a client. Zero means no timeout.
 #[derive(Clone, Copy, Debug)]
 pub struct Timeouts {
     /// For the connection, TLS included.
     pub connect: Duration,
-    /// From the request to the first byte of the response: a model may think for minutes.
+    /// From the request to the first byte of the response. A model may take minutes.
     pub first_byte: Duration,
-    /// From then on, between two bytes: a slow stream lives, a silent one ends.
+    /// Between two reads after that: a slow stream is accepted, a silent one fails.
     pub idle: Duration,
     /// For the whole exchange.
     pub total: Duration,
@@ -20,18 +20,18 @@ pub struct Timeouts {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     pub(super) timeouts: Timeouts,
-    /// When everything must have ended, as [`crate::sys::signal::now`] tells it.
+    /// The deadline, on the clock of [`crate::sys::signal::now`].
     pub(super) deadline: Option<Duration>,
 }
 
 impl Limits {
-    /// For a connection, or for the lookup of a name.
+    /// The timeout for connecting, or for a name lookup.
     pub(super) fn connect_time(self) -> Patience {
         Patience::unless_zero(self.timeouts.connect).min(until(self.deadline))
     }
 }
 
-/// What is left of the time until `end`.
+/// The time left until `end`; unlimited without one.
 pub(super) fn until(end: Option<Duration>) -> Patience {
     end.map_or_else(Patience::endless, Patience::until)
 }

@@ -1,4 +1,4 @@
-//! A connection whose waits end at a signal, and whose timeouts do not count the time that the process was stopped.
+//! A connection whose waits a signal can interrupt. Its timeouts do not count the time that the process was stopped.
 
 use super::error::from_stop;
 use super::timeouts::{Limits, until};
@@ -10,20 +10,20 @@ use std::net::TcpStream;
 use std::time::Duration;
 use ureq::unversioned::transport::{Buffers, LazyBuffers, NextTimeout, Transport};
 
-/// The most that is held back before it is sent.
+/// The most bytes buffered before they are sent.
 const WRITE_BUFFER_BYTES: usize = 64 << 10;
 
-/// How long `ureq`'s own transports wait at once: a signal is seen between two such waits.
+/// The time that `ureq`'s own transports wait at once. Signals are checked between two waits.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// A connection.
+/// A connection of one client.
 #[derive(Debug)]
 pub(super) struct SignalTransport<In> {
     route: Route<In>,
     limits: Limits,
-    /// When this exchange must have ended, as [`signal::now`] tells it.
+    /// The deadline of this exchange, on the clock of [`signal::now`].
     deadline: Option<Duration>,
-    /// A request went out, and nothing has come back yet.
+    /// True if a request was sent and no response has arrived yet.
     awaits_response: bool,
 }
 
@@ -34,13 +34,13 @@ pub(super) enum Route<In> {
     Proxied(In),
 }
 
-/// A socket of ours.
+/// A TCP socket of this module.
 #[derive(Debug)]
 pub(super) struct Socket {
     stream: TcpStream,
     buffers: LazyBuffers,
-    /// Sent when it is full, or before a response is awaited: `ureq` hands over head and body apart, and a server should
-    /// wake once for both.
+    /// Data to send. It is flushed when full or before waiting for a response: `ureq` passes head and body separately,
+    /// and a server should wake only once for both.
     write_buffer: Vec<u8>,
 }
 
@@ -53,7 +53,7 @@ impl Socket {
         }
     }
 
-    /// Send what is held back.
+    /// Sends the buffered data.
     fn flush(&mut self, patience: &mut Patience) -> Result<(), ureq::Error> {
         let mut rest = self.write_buffer.as_slice();
         while !rest.is_empty() {
@@ -82,19 +82,19 @@ impl<In> SignalTransport<In> {
         }
     }
 
-    /// A server that takes nothing any more is as silent as one that says nothing.
+    /// The timeout for sending. A server that accepts no data counts as unresponsive, as one that sends none.
     fn patience_to_send(&self) -> Patience {
         Patience::unless_zero(self.limits.timeouts.first_byte).min(self.time_left())
     }
 
-    /// What is left of the time for the exchange.
+    /// The time left for the exchange.
     fn time_left(&self) -> Patience {
         until(self.deadline).min(until(self.limits.deadline))
     }
 }
 
 impl<In: Transport> Route<In> {
-    /// Read once: whether anything came before the end; `None` when `patience` is over.
+    /// Reads once: `Some(false)` at the end of the stream, `None` when `patience` is over.
     fn read(
         &mut self,
         mut timeout: NextTimeout,
@@ -170,7 +170,7 @@ impl<In: Transport> Transport for SignalTransport<In> {
     fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, ureq::Error> {
         let timeouts = self.limits.timeouts;
         let (limit, reason) = match (timeout.reason, self.awaits_response) {
-            // A proxy's reply or the handshake: what `ureq` itself has left for it.
+            // A proxy's reply or the handshake: the time that `ureq` has left for it.
             (ureq::Timeout::Connect, _) => {
                 let left = timeout.not_zero().map(|left| Patience::of(*left));
                 (left.unwrap_or_else(Patience::endless), timeout.reason)
@@ -184,8 +184,8 @@ impl<In: Transport> Transport for SignalTransport<In> {
         let mut to_send = self.patience_to_send();
         if let (true, Route::Direct(socket)) = (self.awaits_response, &mut self.route) {
             socket.flush(&mut to_send)?;
-            // A server that sends head and body apart waits for our acknowledgement of the head. The system would delay it
-            // by up to 40 ms, to send it along with data. Where the option is not available, the exchange is slower.
+            // A server that sends head and body separately waits for our acknowledgement of the head, which the system
+            // would delay by up to 40 ms to send it along with data. Without this option the exchange is slower.
             let _: Result<_, _> = net::sockopt::set_tcp_quickack(&socket.stream, true);
         }
         let more = self.route.read(timeout, &mut limit.min(self.time_left()))?;
@@ -201,7 +201,7 @@ impl<In: Transport> Transport for SignalTransport<In> {
 
     fn is_open(&mut self) -> bool {
         match &mut self.route {
-            // Nothing was requested, so there must be nothing to read, not even the end.
+            // No request is pending, so nothing may be readable, not even the end of the stream.
             Route::Direct(socket) => {
                 matches!(socket.stream.peek(&mut [0]), Err(error) if error.kind() == ErrorKind::WouldBlock)
             }

@@ -1,6 +1,7 @@
-//! The child processes of this run: which of them we started, and which are leftovers of those.
+//! The child processes of this run: tells processes that it started from leftovers of these.
 //!
-//! We are a subreaper: what a child leaves behind, in whatever group or session, becomes our child, and is ended.
+//! This process is a subreaper: any process that a child leaves behind, in whatever group or session, becomes its child
+//! and is ended.
 
 use crate::sys::sync::IgnorePoison;
 use rustix::process::{Pid, Signal, WaitOptions};
@@ -8,13 +9,13 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, MutexGuard, Once};
 use std::time::{Duration, Instant};
 
-/// How long a process that was killed may take to be gone.
+/// The time that a killed process may take to disappear.
 pub(super) const KILL_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The process groups of the commands that run: a child in none of them is a leftover. It is locked while a command starts.
+/// The process groups of running commands. A child in none of them is a leftover. Locked while a command starts.
 static GROUPS: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
 
-/// Children that go on by themselves, and supervisors: they are no leftovers. It is locked while one starts.
+/// Detached children and supervisors, which are not leftovers. Locked while one starts.
 static DETACHED: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
 
 pub(super) fn groups() -> MutexGuard<'static, Vec<Pid>> {
@@ -30,28 +31,28 @@ pub(in crate::sys) fn is_alone() -> bool {
     groups().is_empty()
 }
 
-/// Prepare this process for children, once.
+/// Prepares this process for children, once.
 pub(super) fn prepare() {
     static FIRST: Once = Once::new();
     FIRST.call_once(|| {
-        // If our parent had it ignored, the system would reap our children before we can.
+        // If our parent ignored `SIGCHLD`, the system would reap our children before we can.
         static ENDED: AtomicBool = AtomicBool::new(false);
         drop(signal_hook::flag::register(
             signal_hook::consts::SIGCHLD,
             &ENDED,
         ));
-        // Where the system has no subreapers, leftovers are not ended.
+        // Without subreaper support, leftovers are not ended.
         let _: Result<_, _> = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
     });
 }
 
-/// End every child of ours that we did not start. True if there was one.
+/// Ends every child that this run did not start. Returns true if there was one.
 pub(super) fn end_leftovers() -> bool {
     let mut found = false;
-    // Ending one can hand us its children in turn.
+    // Ending a process can make its children ours.
     for _ in 0..16 {
         let mut leftovers: Vec<Pid> = {
-            // Locked while they are listed: a command that starts meanwhile is none.
+            // Locked while listing, so that a command that is being started does not count as a leftover.
             let known = groups();
             let all = children().into_iter();
             all.filter(|pid| !is_known(*pid, &known) && !reaped(*pid))
@@ -79,7 +80,8 @@ pub(super) fn end_leftovers() -> bool {
     found
 }
 
-/// True if a process of this group still runs after its leader has ended. Waits up to `limit` for those that are ending.
+/// True if a process of this group still runs after its leader has ended. Waits up to `limit` for processes that are
+/// exiting.
 pub(super) fn is_group_left(group: Pid, limit: Duration) -> bool {
     let asked = Instant::now();
     while rustix::process::test_kill_process_group(group).is_ok() {
@@ -97,8 +99,8 @@ pub(super) fn is_group_left(group: Pid, limit: Duration) -> bool {
     false
 }
 
-/// True if `pid` has ended, is exiting, or was killed and has not run since. A parent may end when such a process has closed
-/// its files, as bash does after `diff <(a) <(b)`: the process was not left running.
+/// True if `pid` has ended, is exiting, or was killed and has not run since. A parent may end as soon as such a process
+/// has closed its files, as bash does after `diff <(a) <(b)`; such a process was not left running.
 fn is_ending(pid: Pid) -> bool {
     /// `PF_EXITING` in the kernel's `include/linux/sched.h`.
     const EXITING: u64 = 4;
@@ -106,7 +108,7 @@ fn is_ending(pid: Pid) -> bool {
     let Ok(stat) = std::fs::read_to_string(path) else {
         return true;
     };
-    // The fields of proc_pid_stat(5) from the third on: the second is a name that may contain anything.
+    // The fields of proc_pid_stat(5) from the third on: the second is a name that can contain any character.
     let fields: Vec<&str> = stat
         .rsplit_once(')')
         .map_or(Vec::new(), |(_, rest)| rest.split_whitespace().collect());
@@ -114,11 +116,11 @@ fn is_ending(pid: Pid) -> bool {
     let [flags, pending] = [bits(6), bits(28)].map(Option::unwrap_or_default);
     matches!(fields.first(), None | Some(&("Z" | "X")))
         || flags & EXITING != 0
-        // The kernel adds it for every signal that ends the process.
+        // The kernel sets SIGKILL for every signal that ends the process.
         || pending & 1 << (Signal::KILL.as_raw() - 1) != 0
 }
 
-/// Reap a process of this group. True if one had ended.
+/// Reaps a process of this group. Returns true if one had ended.
 pub(super) fn reap_group(group: Pid) -> bool {
     matches!(
         rustix::process::waitpgid(group, WaitOptions::NOHANG),
@@ -133,7 +135,7 @@ fn reaped(pid: Pid) -> bool {
     )
 }
 
-/// True if `pid` is a child that we started, or in the group of one.
+/// True if `pid` is a child that this run started, or is in the group of one.
 fn is_known(pid: Pid, known: &[Pid]) -> bool {
     let group = rustix::process::getpgid(Some(pid));
     detached().contains(&pid)
@@ -141,7 +143,7 @@ fn is_known(pid: Pid, known: &[Pid]) -> bool {
         || group.is_ok_and(|group| known.contains(&group))
 }
 
-/// Our children: those of every thread.
+/// The children of all threads of this process.
 pub(super) fn children() -> Vec<Pid> {
     let Ok(threads) = std::fs::read_dir("/proc/self/task") else {
         return Vec::new();

@@ -1,24 +1,24 @@
-//! Other processes of this system.
+//! Queries about the terminal and about other processes of this system.
 
 use rustix::io::Errno;
 use rustix::process::Pid;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-/// Whether there is a terminal that a person may sit at, wherever the streams lead.
+/// True if this process has a controlling terminal, even if all standard streams are redirected.
 pub fn has_terminal() -> bool {
     File::open("/dev/tty").is_ok()
 }
 
-/// Whether a process of that number runs.
+/// True if a process with this id exists.
 pub fn is_alive(pid: u32) -> bool {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
-    // Somebody else's may not be asked, which shows that it is there.
+    // A permission error shows that the process exists but belongs to another user.
     pid.is_some_and(|pid| !matches!(rustix::process::test_kill_process(pid), Err(Errno::SRCH)))
 }
 
-/// The process of this user and this `home` whose command line has the words `wanted`, where there is one. The first of them
-/// may be a path.
+/// Finds a process of this user with this `HOME` whose command line contains the words `wanted` in sequence. The first
+/// word may have a directory in front.
 pub fn running(wanted: &[&str], home: &Path) -> Option<u32> {
     let words = |path: PathBuf| -> Vec<String> {
         let bytes = std::fs::read(path).unwrap_or_default();
@@ -40,7 +40,7 @@ pub fn running(wanted: &[&str], home: &Path) -> Option<u32> {
         Some((number, entry.path()))
     });
     let found = numbered.find(|(_, path)| {
-        // What is not ours cannot be asked for its environment.
+        // The environment of other users' processes is not readable.
         is_it(&words(path.join("cmdline"))) && words(path.join("environ")).contains(&home)
     });
     found.map(|(number, _)| number)

@@ -1,5 +1,5 @@
-//! Child processes: commands that run to their end (`run`) and servers that stay (`server`). Each has a process group of its
-//! own, and nothing of it outlives this run.
+//! Child processes: commands that run to completion (`run`) and long-running servers (`server`). Each has a process
+//! group of its own, and none of its processes outlives this run.
 
 pub(in crate::sys) mod children;
 mod inspect;
@@ -24,10 +24,11 @@ pub(crate) use run::tests;
 
 use rustix::process::{Resource, Rlimit};
 
-/// First thing in `main`: no descriptor that we inherited reaches a child, and nobody reads our memory, on disk neither.
+/// Hardens this process; called first in `main`. Inherited descriptors become close-on-exec, and other processes cannot
+/// read our memory, neither directly nor from a core dump.
 pub fn start() {
     close_fds::set_fds_cloexec(3, &[]);
-    // Where the kernel refuses, keys are as safe as in any program.
+    // If the kernel refuses, keys in memory are protected as in any other program.
     let _: Result<_, _> =
         rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
     let none = Rlimit {

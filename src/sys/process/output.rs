@@ -1,18 +1,18 @@
-//! The output of a command: read from its pipe, with its beginning and its end kept.
+//! Reads the output of a command from a pipe and keeps its beginning and its end.
 
 use crate::sys::signal::{self, Patience};
 use std::io::{self, PipeReader, Read};
 
-/// A pipe that a command writes to.
+/// The read end of a pipe that a command writes to.
 pub(super) struct OutputPipe {
-    /// `None` once it has ended.
+    /// `None` after the end of the stream.
     pub(super) pipe: Option<PipeReader>,
     pub(super) kept: Kept,
     block: Vec<u8>,
 }
 
 impl OutputPipe {
-    /// `limit` is how many bytes are kept of the beginning, and of the end.
+    /// Creates a reader. `limit` is the number of bytes to keep of the beginning, and as many of the end.
     pub(super) fn new(pipe: PipeReader, limit: usize) -> Self {
         Self {
             pipe: Some(pipe),
@@ -24,13 +24,13 @@ impl OutputPipe {
         }
     }
 
-    /// True if something can be read, or the end of the pipe; false also if the run is to end.
+    /// True if data or the end of the stream can be read; false on timeout or cancellation.
     pub(super) fn is_readable(&self, mut patience: Patience) -> bool {
         let pipe = self.pipe.as_ref();
         pipe.is_some_and(|pipe| matches!(signal::readable(pipe, &mut patience), Ok(true)))
     }
 
-    /// Read once what there is, and pass it to `say`.
+    /// Reads available data once and passes it to `say`.
     pub(super) fn read(&mut self, say: &mut dyn FnMut(&[u8])) -> io::Result<()> {
         let Some(pipe) = &mut self.pipe else {
             return Ok(());
@@ -54,7 +54,7 @@ pub(super) struct Kept {
     limit: usize,
     pub(super) head: Vec<u8>,
     pub(super) tail: Vec<u8>,
-    /// Bytes between the two.
+    /// The number of bytes discarded between the two.
     pub(super) left_out: u64,
 }
 
@@ -63,7 +63,7 @@ impl Kept {
         let room = self.limit.saturating_sub(self.head.len()).min(bytes.len());
         self.head.extend_from_slice(&bytes[..room]);
         self.tail.extend_from_slice(&bytes[room..]);
-        // Cut only now and then, so that each byte is moved a few times at most.
+        // Cut only occasionally, so that each byte is moved only a few times.
         if self.tail.len() > self.limit * 4 {
             self.cut();
         }

@@ -1,4 +1,4 @@
-//! This program, to be started once more.
+//! Locates this program and starts it again.
 
 use super::children::detached;
 use rustix::process::Pid;
@@ -9,8 +9,9 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// Where this program is, as whoever started it had it: a link stays one, so that it leads to the next release too. `path`
-/// is what the variable says. Where that is another program, it is the file that runs.
+/// Returns the path by which this program was started. A symbolic link is kept, so that it also leads to the next
+/// release. `path` is the value of `PATH`. If the path found leads to another program, the running executable is
+/// returned instead.
 pub fn program(path: Option<&str>) -> io::Result<PathBuf> {
     let own = std::env::current_exe()?;
     let same = |found: &PathBuf| match (std::fs::metadata(found), std::fs::metadata(&own)) {
@@ -34,11 +35,11 @@ pub fn program(path: Option<&str>) -> io::Result<PathBuf> {
     Ok(found.filter(same).unwrap_or(own))
 }
 
-/// Start this program once more, with `arguments`, without streams; nobody waits for it.
+/// Starts this program again with `arguments`, without standard streams, and does not wait for it.
 pub fn detach(arguments: &[OsString]) -> io::Result<()> {
     let mut command = Command::new(own_executable()?);
-    // In a group of its own from its first instant on: a terminal's signals go to those in front, and when the terminal
-    // itself goes away a moment later, one that had yet to start a session of its own would go with it.
+    // It gets its own process group from the start: terminal signals go to the foreground group, and if the terminal
+    // closes a moment later, a process that has yet to create its own session would be ended too.
     command.arg0("nanobot").args(arguments).process_group(0);
     command
         .stdin(Stdio::null())
@@ -49,14 +50,14 @@ pub fn detach(arguments: &[OsString]) -> io::Result<()> {
     Ok(())
 }
 
-/// Start this program once more, with `arguments` and our streams, but without input.
+/// Starts this program again with `arguments` and our output streams, but without input.
 pub fn spawn_self(arguments: &[OsString]) -> io::Result<Child> {
     let mut command = Command::new(own_executable()?);
     command.arg0("nanobot").args(arguments).stdin(Stdio::null());
     command.spawn()
 }
 
-/// The program that runs, also where another has taken its place on disk.
+/// The running executable, even if the file on disk was replaced.
 pub(super) fn own_executable() -> io::Result<PathBuf> {
     let link = Path::new("/proc/self/exe");
     match link.exists() {

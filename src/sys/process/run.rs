@@ -1,5 +1,5 @@
-//! A command that runs to its end: in a group of its own, with a deadline, its output drained and capped. Nothing that it
-//! started outlives it.
+//! Runs a command to completion: in its own process group, with a timeout, and with its output drained and capped. No
+//! process that it started outlives it.
 
 use super::children::{KILL_TIMEOUT, end_leftovers, groups, is_group_left, prepare, reap_group};
 use super::output::{Kept, OutputPipe};
@@ -19,49 +19,55 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-/// How long a child that was asked to end may take.
+/// The time that a child may take to end after `SIGTERM`.
 const TERM_GRACE: Duration = Duration::from_millis(200);
-/// How long the pipe of a shell that has ended may stay open: a child in the background holds it.
+/// The time that the pipe of a shell that has ended may stay open: a background child can hold it.
 const PIPE_TIMEOUT: Duration = Duration::from_millis(100);
-/// How often a running child is polled, where it cannot be waited for.
+/// The polling interval for a running child if it cannot be waited for.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// A command to run.
 #[derive(Clone, Debug)]
 pub struct Spec {
+    /// The program, by path or by name.
     pub program: PathBuf,
+    /// Its arguments, without `argv[0]`.
     pub arguments: Vec<String>,
+    /// Its working directory.
     pub directory: PathBuf,
-    /// All of the child's environment.
+    /// The child's entire environment.
     pub env: Vec<(String, String)>,
+    /// The time after which it is ended.
     pub timeout: Duration,
-    /// Bytes that are kept of the output's beginning, and of its end.
+    /// The number of bytes to keep of the output's beginning, and as many of its end.
     pub keep: usize,
-    /// What it may reach. `None` for all that we may.
+    /// The sandbox. `None` for no restrictions.
     pub fence: Option<Fence>,
-    /// What it can read; for commands without a fence.
+    /// The content of standard input. Used only for commands without a sandbox.
     pub input: Option<Vec<u8>>,
 }
 
-/// How it went.
+/// The result of a command.
 #[derive(Debug)]
 pub struct Finished {
+    /// The beginning of the output.
     pub head: Vec<u8>,
+    /// The end of the output.
     pub tail: Vec<u8>,
-    /// Bytes between the two that were not kept.
+    /// The number of bytes between the two that were not kept.
     pub left_out: u64,
-    /// `None` when the time ran out, or the run is to end.
+    /// The exit status. `None` after a timeout or cancellation.
     pub status: Option<ExitStatus>,
-    /// Why the run is to end, where it is.
+    /// The reason for cancellation, if the run was cancelled.
     pub stopped: Option<Stop>,
-    /// Something it had left behind was ended.
+    /// True if it left processes behind, which were then ended.
     pub leftovers: bool,
-    /// What it had changed of what [`Fence::kept`] names, and whether each is again as it was.
+    /// The places of [`Fence::kept`] that it changed, each with the result of restoring it.
     pub restored: Vec<(PathBuf, io::Result<()>)>,
 }
 
 impl Finished {
-    /// The run was to end before it was begun.
+    /// The result of a command that was cancelled before it was started.
     fn unstarted(stop: Stop) -> Self {
         Self {
             head: Vec::new(),
@@ -74,42 +80,41 @@ impl Finished {
         }
     }
 
-    /// The signal that ended it.
+    /// The signal that ended the command, if one did.
     pub fn signal(&self) -> Option<i32> {
         self.status.and_then(|status| status.signal())
     }
 }
 
-/// Run a command to its end, or to its deadline. `say` takes its output as it comes, both streams in their true order.
+/// Runs a command to completion or until its timeout. `say` receives its output as it arrives, both streams in their
+/// true order.
 ///
-/// When the run itself is to end, so does the command, and [`Finished::stopped`] says so. One that may change files waits
-/// until others that may are done, as long again as it may take.
+/// Cancelling the run ends the command too, and sets [`Finished::stopped`]. A command that may change files first waits
+/// for other such commands, at most for its own timeout.
 ///
 /// # Errors
-/// It cannot be started; [`io::ErrorKind::ResourceBusy`] where others are not done in time.
+/// It cannot be started; [`io::ErrorKind::ResourceBusy`] if the other commands do not finish in time.
 pub fn run(spec: &Spec, say: &mut dyn FnMut(&[u8])) -> io::Result<Finished> {
     run_with(spec, None, say)
 }
 
-/// Bytes that are kept of standard error where it is apart.
+/// The most bytes that are kept of separate standard error.
 const MAX_STDERR_BYTES: u64 = 16 << 10;
 
-/// As [`run`], with what the command writes on standard error apart: the beginning of that, and all else in [`Finished`].
-///
-/// # Errors
-/// It cannot be started.
+/// Runs a command as [`run`] does, but returns the beginning of standard error (at most 16 KiB) apart from the output
+/// in [`Finished`].
 pub fn run_split_stderr(spec: &Spec) -> io::Result<(Finished, Vec<u8>)> {
     let (mut pipe, errors) = io::pipe()?;
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || {
         let mut said = Vec::new();
-        // Where nobody can read any more, what was read is what there is; and whoever asked may be gone.
+        // If reading fails, what was read so far is returned. The receiver may be gone.
         drop(pipe.by_ref().take(MAX_STDERR_BYTES).read_to_end(&mut said));
         drop(io::copy(&mut pipe, &mut io::sink()));
         drop(sender.send(said));
     });
     let finished = run_with(spec, Some(errors), &mut |_| ())?;
-    // What it left behind has ended; what could not be ended is not waited for.
+    // Its leftovers have been ended; processes that could not be ended are not waited for.
     Ok((
         finished,
         receiver.recv_timeout(KILL_TIMEOUT).unwrap_or_default(),
@@ -137,7 +142,7 @@ fn run_with(
     let mut child = spawn(spec, writer, errors)?;
     let mut output = OutputPipe::new(pipe, spec.keep);
     let (status, stopped) = wait(&mut child, spec.timeout, &mut output, say)?;
-    // What a shell said before it ended is in the pipe; what it left behind may hold that open, and go on talking.
+    // The shell's last output is in the pipe. Processes that it left behind may hold the pipe open and keep writing.
     if status.is_some() {
         let end = signal::now() + PIPE_TIMEOUT;
         while output.is_readable(Patience::until(end)) {
@@ -148,7 +153,7 @@ fn run_with(
         }
     }
     let leftovers = child.end(status.is_some());
-    // The rest, now that nobody writes any more; or somebody who could not be ended, and then not for long.
+    // Read the rest: no process writes any more, unless it could not be ended, so the time is limited.
     let end = signal::now() + PIPE_TIMEOUT;
     while output.is_readable(Patience::of(Duration::ZERO)) && signal::now() < end {
         output.read(&mut |_| {})?;
@@ -172,16 +177,16 @@ fn run_with(
     })
 }
 
-/// Read the output of `child` until it ends, or `timeout` is over, or the run is to end.
+/// Reads the output of `child` until it ends, `timeout` is over, or the run is cancelled.
 fn wait(
     child: &mut Running,
     timeout: Duration,
     output: &mut OutputPipe,
     say: &mut dyn FnMut(&[u8]),
 ) -> io::Result<(Option<ExitStatus>, Option<Stop>)> {
-    // A kernel before 5.3 cannot tell when a child ends; then it is polled.
+    // Kernels before 5.3 have no pidfd to wait for; then the child is polled.
     let pidfd = rustix::process::pidfd_open(child.group, PidfdFlags::empty()).ok();
-    // A child that always has something to say is never waited for, and must end all the same.
+    // A child that writes all the time is never waited for, but must respect the timeout too.
     let end = signal::now().saturating_add(timeout);
     loop {
         let mut fds = Vec::with_capacity(2);
@@ -206,7 +211,7 @@ fn wait(
     }
 }
 
-/// A child that runs. Whatever happens to us, a panic even, it does not outlive this.
+/// A running child. Dropping this ends it, even during a panic.
 struct Running {
     process: Child,
     group: Pid,
@@ -240,7 +245,7 @@ fn spawn(
         None => {
             let mut command = Command::new(&spec.program);
             let input = match &spec.input {
-                // A file and no pipe: nobody has to write while it runs.
+                // A file, not a pipe, so that no thread has to write while the command runs.
                 Some(bytes) => store::temporary(bytes)?.reopen()?.into(),
                 None => Stdio::null(),
             };
@@ -272,12 +277,12 @@ fn spawn(
 }
 
 impl Running {
-    /// End what is left of its group and of what it put outside. Whether there was anything.
+    /// Ends what is left of its group and the processes that it moved out of it. Returns true if there were any.
     fn end(&mut self, has_ended: bool) -> bool {
         self.ended = true;
         let group = self.group;
         let mut leftovers = has_ended && is_group_left(group, TERM_GRACE);
-        // Errors below mean that there is nobody left to signal, or to wait for.
+        // Errors below mean that no process is left to signal or to wait for.
         let _: Result<_, _> = rustix::process::kill_process_group(group, Signal::TERM);
         let asked = Instant::now();
         while rustix::process::test_kill_process_group(group).is_ok()
@@ -288,7 +293,7 @@ impl Running {
             }
         }
         let _: Result<_, _> = rustix::process::kill_process_group(group, Signal::KILL);
-        // What may not be killed, such as another user's, or what waits for a dead disk, is not waited for.
+        // A process that cannot be killed, such as another user's or one that waits for a dead disk, is not waited for.
         let killed = Instant::now();
         while matches!(self.process.try_wait(), Ok(None)) && killed.elapsed() < KILL_TIMEOUT {
             std::thread::sleep(Duration::from_millis(2));
@@ -306,7 +311,7 @@ pub(crate) mod tests {
     use std::sync::{Mutex, MutexGuard};
     use std::time::Duration;
 
-    /// What one test leaves behind would be another one's stray: they share a process, as no two commands of a run do.
+    /// Serialises tests: they share one process, so the leftovers of one test would be counted in another.
     pub(crate) fn alone() -> MutexGuard<'static, ()> {
         static ALONE: Mutex<()> = Mutex::new(());
         ALONE.lock().ignore_poison()
@@ -329,7 +334,7 @@ pub(crate) mod tests {
         (finished, String::from_utf8_lossy(&said).into_owned())
     }
 
-    /// Whether a process with this mark in its arguments runs.
+    /// True if a process with this mark in its arguments runs.
     pub(in crate::sys::process) fn lives(mark: &str) -> bool {
         let all = std::fs::read_dir("/proc").unwrap().flatten();
         all.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok())
@@ -348,7 +353,7 @@ pub(crate) mod tests {
 
     #[test]
     fn much_output_is_drained_and_capped() {
-        // One that never falls silent has a deadline too, and so has what it leaves behind.
+        // A command that writes all the time has a timeout too, and so do its leftovers.
         assert!(sh("yes", 1).0.status.is_none());
         assert!(sh("yes & exit 0", 60).0.leftovers);
         let (finished, _) = sh("yes | head -c 50000000; echo; echo end", 60);
@@ -361,20 +366,20 @@ pub(crate) mod tests {
 
     #[test]
     fn a_process_that_is_ending_is_no_leftover() {
-        // The reader ends when the writer's files are closed, and does not wait for the writer.
+        // The reader ends when the writer's files are closed; nothing waits for the writer itself.
         let command = "d=$(mktemp -d); mkfifo $d/f; (exec > $d/f) & cat $d/f; rm -r $d; exec true";
         for _ in 0..50 {
             let (finished, _) = sh(command, 60);
             assert!(finished.status.unwrap().success() && !finished.leftovers);
         }
-        // One that has ended is in the group until it is reaped.
+        // A process that has ended stays in the group until it is reaped.
         let (finished, _) = sh("true & exec sleep 0.01", 60);
         assert!(!finished.leftovers);
     }
 
     #[test]
     fn nothing_outlives_a_command() {
-        // A mark of this very run: what another left behind proves nothing.
+        // A mark unique to this run: processes left behind by another run prove nothing.
         let mark = format!("{}.", 200_000 + std::process::id());
         let (finished, said) = sh(
             &format!(

@@ -1,5 +1,5 @@
-//! Commands in a sandbox with mounts of its own: this program starts itself, makes the mounts, and becomes the command.
-//! Also the resource limits of commands in any sandbox.
+//! Starts commands in a sandbox with mounts of its own: this program starts itself, creates the mounts, and becomes the
+//! command. Also sets the resource limits of all sandboxed commands.
 
 use crate::sys::sandbox::{Fence, Ours};
 use rustix::process::{Pid, Resource, Rlimit};
@@ -12,19 +12,20 @@ use std::process::{Command, Stdio};
 
 /// The largest file that a sandboxed command may write, in bytes.
 const MAX_FILE_BYTES: u64 = 4 << 30;
-/// How many tasks a sandboxed command may start beside those that the whole system has when it starts.
+/// The number of tasks that a sandboxed command may start in addition to those that the whole system has when it
+/// starts.
 const MAX_TASKS: u64 = 4096;
 
-/// The name (`argv[0]`) that tells this program to enter the sandbox and become a command.
+/// The name (`argv[0]`) that makes this program enter the sandbox and become a command.
 const NAME: &str = "nanobot-fence";
 
-/// What it reads from its standard input.
+/// The command description that it reads from standard input, as JSON.
 #[derive(Serialize, Deserialize)]
 pub(super) struct SandboxedCommand {
     pub(super) fence: Fence,
-    /// Who starts it.
+    /// The processes that start it.
     pub(super) ours: Ours,
-    /// What it becomes. Empty for nothing: then it only tries.
+    /// The program to become. Empty to test the sandbox only.
     pub(super) program: PathBuf,
     pub(super) arguments: Vec<String>,
 }
@@ -32,7 +33,7 @@ pub(super) struct SandboxedCommand {
 pub(super) fn command(order: &SandboxedCommand) -> io::Result<Command> {
     let (reader, mut writer) = io::pipe()?;
     let bytes = serde_json::to_vec(order).map_err(io::Error::other)?;
-    // Nobody reads yet: what is more than a pipe holds would be waited for without end.
+    // Nothing reads the pipe yet: writing more than it can hold would block forever.
     rustix::pipe::fcntl_setpipe_size(&writer, bytes.len().max(1 << 16))?;
     writer.write_all(&bytes)?;
     let mut command = Command::new("/proc/self/exe");
@@ -40,12 +41,12 @@ pub(super) fn command(order: &SandboxedCommand) -> io::Result<Command> {
     Ok(command)
 }
 
-/// Whether commands behind `fence` get mounts of their own. It is tried once.
+/// True if commands with `fence` get mounts of their own. Tried once.
 pub fn lets_mount(fence: &Fence) -> bool {
     fence.has_mounts(|| try_mounts(fence))
 }
 
-/// Whether this system lets commands have the mounts that `fence` is better kept by.
+/// True if this system lets commands have the mounts that enforce `fence`.
 fn try_mounts(fence: &Fence) -> bool {
     let order = SandboxedCommand {
         fence: fence.clone(),
@@ -60,8 +61,8 @@ fn try_mounts(fence: &Fence) -> bool {
     tried.is_ok_and(|status| status.success())
 }
 
-/// First of all in `main`: whether this program was started by itself to become a command in mounts of its own, and then
-/// why it did not become it. `Ok` where it was only to try.
+/// Becomes a sandboxed command if this program was started for that; called first of all in `main`. Returns `None` if
+/// it was not. Otherwise returns only on failure, or `Ok` after a test of the sandbox.
 pub fn become_command() -> Option<io::Result<()>> {
     let name = std::env::args_os().next();
     if name.is_none_or(|name| name != NAME) {
@@ -82,8 +83,9 @@ pub fn become_command() -> Option<io::Result<()>> {
     Some(enter())
 }
 
-/// Set the child's limits: they are a process's and not a thread's, so that it cannot inherit them from the thread that
-/// starts it. It is in its first instant, before a shell could have read its command; and they guard against accidents.
+/// Sets the resource limits of a child. They belong to a process, so it cannot inherit them from the thread that starts
+/// it. They are set right after its start, before a shell could have read its command, and guard only against
+/// accidents.
 pub(super) fn limit(child: Pid) {
     let set = |resource, most: u64| {
         let now = rustix::process::getrlimit(resource);
@@ -92,11 +94,11 @@ pub(super) fn limit(child: Pid) {
             current: least(now.current),
             maximum: least(now.maximum),
         };
-        // It may have ended already.
+        // The child may have ended already.
         let _: Result<_, _> = rustix::process::prlimit(Some(child), resource, limit);
     };
     set(Resource::Fsize, MAX_FILE_BYTES);
-    // The user's other processes count too. (Root's are not limited by this at all.)
+    // The limit counts the user's other processes too, and does not apply to root.
     let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let tasks = load
         .split_whitespace()

@@ -1,5 +1,5 @@
-//! Servers: children that stay, and are spoken to over their streams. Each has a [`supervisor`], which ends all that it
-//! started when the server ends, when it is told to, and when we are gone.
+//! Servers: long-running children that communicate over their streams. Each has a [`supervisor`], which ends the
+//! server's whole process tree when the server ends, when ordered to, or when this process is gone.
 //!
 //! [`supervisor`]: super::supervisor
 
@@ -25,41 +25,44 @@ use std::time::{Duration, Instant};
 
 pub use supervisor::SHUTDOWN_GRACE;
 
-/// The longest that it takes to end any number of servers: that of one that heeds nothing, and then some for the system.
+/// The longest time that it takes to end any number of servers, including ones that ignore all requests to end.
 pub const SHUTDOWN_TIMEOUT: Duration = SHUTDOWN_GRACE
     .saturating_mul(2)
     .saturating_add(KILL_TIMEOUT);
-/// How long a supervisor may take to start its server. It is a matter of milliseconds.
+/// The time that a supervisor may take to start its server. It normally takes milliseconds.
 const START_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A server to start.
 #[derive(Clone, Debug)]
 pub struct Spec {
-    /// What the config calls it.
+    /// Its name in the config file.
     pub name: String,
-    /// A path, or a name that is looked for in the PATH of `env`.
+    /// A path, or a name to be looked up in the `PATH` of `env`.
     pub program: PathBuf,
+    /// Its arguments, without `argv[0]`.
     pub arguments: Vec<String>,
+    /// Its working directory.
     pub directory: PathBuf,
-    /// All of its environment.
+    /// Its entire environment.
     pub env: Vec<(String, String)>,
-    /// What it may reach. `None` for all that we may.
+    /// The sandbox. `None` for no restrictions.
     pub fence: Option<Fence>,
 }
 
-/// A server that was started. It is ended, and all that it started with it, when this is dropped.
+/// A running server. Dropping this ends it and all processes that it started.
 #[derive(Debug)]
 pub struct ServerProcess {
-    /// What it reads: to be taken by whoever speaks to it. As long as anybody holds this, its input has not ended.
+    /// Its standard input, to be taken by the client. While this is held, the server's input does not end.
     pub input: Option<PipeWriter>,
+    /// Its standard output.
     pub output: Option<PipeReader>,
-    /// What it complains of. Somebody must read this too, or it waits when the pipe is full.
+    /// Its standard error. It must be read too, or the server blocks when the pipe is full.
     pub errors: Option<PipeReader>,
-    /// Places that its fence names as kept, and that were not there: nothing hinders it from making them, so whoever ends
-    /// it is to look for them then, and to tell the user.
+    /// Kept places of its sandbox that did not exist at the start. The sandbox does not prevent the server from
+    /// creating them, so the caller has to check for them at the end and report them to the user.
     pub absent: Vec<PathBuf>,
     control: UnixStream,
-    /// What the supervisor has told that is no whole line yet.
+    /// Bytes received from the supervisor that are not a complete report yet.
     told: Vec<u8>,
     ended: Option<Ended>,
     supervisor: Child,
@@ -67,12 +70,14 @@ pub struct ServerProcess {
     is_over: bool,
 }
 
-/// How a server ended.
+/// The way a server ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
+    /// The exit status.
     Status(i32),
+    /// The number of the signal that ended it.
     Signal(i32),
-    /// Its supervisor was killed, so nobody knows.
+    /// Unknown, because its supervisor was killed.
     Unknown,
 }
 
@@ -86,17 +91,17 @@ impl std::fmt::Display for Ended {
     }
 }
 
-/// Start a server.
+/// Starts a server.
 ///
 /// # Errors
-/// It cannot be started: [`io::ErrorKind::NotFound`] where there is no such program or directory,
-/// [`io::ErrorKind::Unsupported`] where it is to be fenced and there is no sandbox, [`io::ErrorKind::Interrupted`] where the
-/// run is to end.
+/// It cannot be started: [`io::ErrorKind::NotFound`] if there is no such program or directory,
+/// [`io::ErrorKind::Unsupported`] if a sandbox is required and none is available, [`io::ErrorKind::Interrupted`] if the
+/// run is cancelled.
 pub fn start(spec: &Spec) -> io::Result<ServerProcess> {
     start_by(us()?, spec)
 }
 
-/// This program, so that it becomes a supervisor.
+/// Prepares a command that starts this program as a supervisor.
 #[cfg(not(test))]
 fn us() -> io::Result<Command> {
     let mut command = Command::new(own_executable()?);
@@ -104,7 +109,7 @@ fn us() -> io::Result<Command> {
     Ok(command)
 }
 
-/// As [`start`], with the program that becomes the supervisor.
+/// Starts a server, with the command that becomes the supervisor.
 fn start_by(mut supervisor: Command, spec: &Spec) -> io::Result<ServerProcess> {
     require_sandbox(spec)?;
     prepare();
@@ -130,13 +135,13 @@ fn start_by(mut supervisor: Command, spec: &Spec) -> io::Result<ServerProcess> {
         .stdout(Stdio::null())
         .stderr(Stdio::null());
     let child = {
-        // Locked while it starts, so that it is not taken for a leftover.
+        // Locked while it starts, so that it does not count as a leftover.
         let mut detached = detached();
         let child = supervisor.spawn()?;
         detached.push(Pid::from_child(&child));
         child
     };
-    // It holds the other end of the socket, which is to end when the supervisor does.
+    // The command still holds the other end of the socket, which must close when the supervisor ends.
     drop(supervisor);
     let mut server = ServerProcess {
         input: Some(input),
@@ -152,15 +157,17 @@ fn start_by(mut supervisor: Command, spec: &Spec) -> io::Result<ServerProcess> {
     };
     let streams = [read.into(), write.into(), complain.into()];
     send(&mut server.control, &launch, &streams)?;
-    // They are the server's alone from here on, so that each end of them tells of the other.
+    // Only the server holds its ends from here on, so each side sees when the other closes.
     drop(streams);
     server.control.set_nonblocking(true)?;
     server.server = server.wait_for_start(spec)?;
     Ok(server)
 }
 
+/// Checks that a sandbox is available if the server needs one.
+///
 /// # Errors
-/// It is to run in a sandbox, and there is none.
+/// The server must run in a sandbox, and none is available.
 fn require_sandbox(spec: &Spec) -> io::Result<()> {
     match spec.fence.as_ref().map(|_| sandbox::available()) {
         None | Some(Ok(())) => Ok(()),
@@ -175,7 +182,7 @@ fn require_sandbox(spec: &Spec) -> io::Result<()> {
     }
 }
 
-/// Why it could not be started, in words, where the system has the number `number` for that.
+/// Explains why it could not be started, for the system's error `number`.
 fn why(spec: &Spec, number: i32) -> io::Error {
     let error = io::Error::from_raw_os_error(number);
     let program = spec.program.display();
@@ -192,7 +199,7 @@ fn why(spec: &Spec, number: i32) -> io::Error {
     io::Error::new(error.kind(), words)
 }
 
-/// Send the supervisor what to start, with the streams of the server.
+/// Sends the supervisor the launch description and the server's streams.
 fn send(control: &mut UnixStream, launch: &LaunchSpec, streams: &[OwnedFd; 3]) -> io::Result<()> {
     let bytes = serde_json::to_vec(launch).map_err(io::Error::other)?;
     let length = (bytes.len() as u64).to_le_bytes();
@@ -206,7 +213,7 @@ fn send(control: &mut UnixStream, launch: &LaunchSpec, streams: &[OwnedFd; 3]) -
 }
 
 impl ServerProcess {
-    /// Wait until the supervisor has started it; its number.
+    /// Waits until the supervisor has started the server; returns the server's process id.
     fn wait_for_start(&mut self, spec: &Spec) -> io::Result<Pid> {
         let mut patience = Patience::of(START_TIMEOUT);
         loop {
@@ -228,16 +235,17 @@ impl ServerProcess {
         }
     }
 
-    /// The number of the server's process.
+    /// The server's process id.
     pub fn pid(&self) -> u32 {
         self.server.as_raw_pid().unsigned_abs()
     }
 
+    /// True if no report of its end has arrived and its supervisor is alive.
     pub fn is_alive(&mut self) -> bool {
         self.ended().is_none()
     }
 
-    /// How it ended, once it has.
+    /// The way it ended, or `None` while it runs.
     pub fn ended(&mut self) -> Option<Ended> {
         let has_more = self.hear();
         while let Some(report) = self.next() {
@@ -252,7 +260,7 @@ impl ServerProcess {
         self.ended
     }
 
-    /// Take what the supervisor has told. Whether it may tell more.
+    /// Reads pending reports from the supervisor. Returns true if more may follow.
     fn hear(&mut self) -> bool {
         let mut block = [0; 512];
         loop {
@@ -271,14 +279,15 @@ impl ServerProcess {
         serde_json::from_slice(&line).ok()
     }
 
-    /// Let it see the end, and its supervisor that it is to end.
+    /// Closes the server's input and orders the supervisor to end.
     fn release(&mut self) {
         self.input = None;
-        // Where it is gone already, it needs no telling.
+        // If the supervisor is gone already, no order is needed.
         drop(self.control.shutdown(Shutdown::Write));
     }
 
-    /// Wait until the supervisor is done, or `end` comes; then it is killed, and what came to us of its server with it.
+    /// Waits until the supervisor has finished or `end` is reached. In the latter case the supervisor is killed, and
+    /// the server's processes, which then become ours, are ended.
     fn finish(&mut self, end: Instant) {
         if std::mem::replace(&mut self.is_over, true) {
             return;
@@ -295,7 +304,7 @@ impl ServerProcess {
                 break false;
             }
             let mut fds = [PollFd::new(&self.control, PollFlags::IN)];
-            // Not even a signal ends this wait, which is short. Should it fail, the next look tells.
+            // Signals do not end this wait, which is short. If it fails, the next iteration checks again.
             let _: Result<_, _> = poll(&mut fds, Some(&timeout));
         };
         if !is_done {
@@ -304,7 +313,7 @@ impl ServerProcess {
         let was_in_order = self.supervisor.wait().is_ok_and(|status| status.success());
         let pid = Pid::from_child(&self.supervisor);
         detached().retain(|other| *other != pid);
-        // While commands run, they end leftovers themselves.
+        // While commands run, these end leftovers themselves.
         if !was_in_order && is_alone() {
             end_leftovers();
         }
@@ -318,9 +327,9 @@ impl Drop for ServerProcess {
     }
 }
 
-/// End all of these, side by side: they see the end of their input, unless somebody still holds that; who has not ended
-/// within [`SHUTDOWN_GRACE`] is asked to (`TERM`), and who has not ended within as long again is killed, with all that it started.
-/// All of it takes no longer than [`SHUTDOWN_TIMEOUT`].
+/// Ends all servers in parallel. Their input ends first, unless the caller still holds it. A server that has not ended
+/// within [`SHUTDOWN_GRACE`] gets `SIGTERM`; one that has not ended after the same time again is killed, with all that
+/// it started. The total is at most [`SHUTDOWN_TIMEOUT`].
 pub fn end_all(mut servers: Vec<ServerProcess>) {
     for server in &mut servers {
         server.release();
@@ -331,7 +340,7 @@ pub fn end_all(mut servers: Vec<ServerProcess>) {
     }
 }
 
-// The program of the tests becomes one in another way.
+// The test program becomes a supervisor in another way.
 #[cfg(test)]
 use tests::supervisor as us;
 
@@ -346,7 +355,7 @@ mod tests {
     use std::process::{Command, Stdio};
     use std::time::{Duration, Instant};
 
-    /// This program, so that it becomes `test` and nothing else.
+    /// Starts this test program to run only `test`.
     fn us(test: &str) -> Command {
         let mut command = Command::new(std::env::current_exe().unwrap());
         let name = format!("sys::process::server::tests::{test}");
@@ -358,7 +367,7 @@ mod tests {
         Ok(us("be_the_supervisor"))
     }
 
-    /// No test, but what [`us`] starts.
+    /// Not a test, but the program that [`us`] starts.
     #[test]
     #[ignore = "it is the supervisor of the others"]
     fn be_the_supervisor() {
@@ -381,7 +390,7 @@ mod tests {
         start_by(us("be_the_supervisor"), spec)
     }
 
-    /// The first line that it says, without the line's end.
+    /// The first line of its output, without the line break.
     fn line(server: &mut ServerProcess) -> String {
         let mut line = String::new();
         let output = server.output.as_mut().unwrap();
@@ -391,7 +400,7 @@ mod tests {
         line.trim_end().to_owned()
     }
 
-    /// A number of this very run: what another left behind proves nothing.
+    /// A number unique to this run: processes left behind by another run prove nothing.
     fn mark(number: u32) -> String {
         format!("{}.{number:02}", 300_000 + std::process::id())
     }
@@ -400,7 +409,7 @@ mod tests {
         lives(&format!("sleep\0{}", mark(number)))
     }
 
-    /// What was begun in the background may yet have to become what it is.
+    /// Waits for background processes to become the `sleep` commands of these numbers.
     fn fall_asleep(numbers: &[u32]) {
         let begun = Instant::now();
         while !numbers.iter().all(|number| sleeps(*number)) {
@@ -493,7 +502,7 @@ mod tests {
             mark(11)
         );
         let mut server = start(&spec(&left)).unwrap();
-        // Held open by what was left, until that ends.
+        // The leftovers hold the pipe open until they end.
         let mut said = String::new();
         server
             .output
@@ -557,7 +566,7 @@ mod tests {
         assert_eq!(line(&mut server), "still here");
     }
 
-    /// No test, but the program that is killed in the next.
+    /// Not a test, but the program that the next test kills.
     #[test]
     #[ignore = "it is started by another"]
     fn be_the_starter() {
@@ -634,7 +643,7 @@ mod tests {
         };
         let mut server = start(&spec).unwrap();
         let mut input = server.input.take().unwrap();
-        // Without mounts nothing would keep it, so it is only read.
+        // Without mounts nothing would protect it, so it is read-only.
         assert_eq!(line(&mut server), "own");
         assert_eq!(line(&mut server), "wrote");
         assert_eq!(line(&mut server), "on");

@@ -1,11 +1,12 @@
-//! Commands for `/bin/sh` that take over our streams.
+//! Runs `/bin/sh` commands that inherit the output streams of this process, or the whole terminal for an editor.
 
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Become the shell's `command` in `directory`, with `env` alone and without input. It returns only where that failed.
+/// Replaces this process by a shell that runs `command` in `directory`, with only the variables of `env` and without
+/// input. Returns only on failure.
 pub fn become_shell(command: &str, env: &[(String, String)], directory: &Path) -> io::Error {
     let mut shell = Command::new("/bin/sh");
     shell
@@ -16,10 +17,12 @@ pub fn become_shell(command: &str, env: &[(String, String)], directory: &Path) -
     shell.stdin(Stdio::null()).exec()
 }
 
-/// Let a person work with `program`, a command for a shell, on the file at `path`. Whether it ended well.
+/// Opens the file at `path` in `program`, an interactive shell command such as an editor. Returns true if it exits with
+/// status 0.
 pub fn edit(program: &str, path: &Path) -> io::Result<bool> {
     let mut command = Command::new("/bin/sh");
-    // The terminal's keys reach the shell as well. It takes them, so that it waits on, and its child does not inherit that.
+    // Signals from the terminal reach the shell as well. It traps them to keep waiting; its child does not inherit
+    // traps.
     command
         .args(["-c", &format!("trap : INT QUIT; {program} \"$1\""), program])
         .arg(path);

@@ -1,9 +1,10 @@
-//! The supervisor of a server: this program once more. It starts the server in its sandbox, waits, and ends the whole tree of
-//! its processes when the server ends, when it is asked to, or when we are gone, even after a `kill -9`.
+//! The supervisor of a server: this program, started again. It starts the server in its sandbox and waits. It ends the
+//! server's whole process tree when the server ends, when ordered to, or when the parent is gone, even after `kill -9`.
 //!
-//! It reads what to start from a socket whose other end we alone hold, and gets the server's streams with that, so that
-//! nothing of it stands on a command line or in an environment. The end of that socket is the order to end. Whatever the
-//! server leaves behind in other groups and sessions becomes the supervisor's child, and is ended.
+//! It receives its launch description, together with the server's streams, over a socket whose other end only the
+//! parent holds. Nothing therefore appears on a command line or in an environment. The end of that socket is the order
+//! to end the server. Processes that the server leaves behind in other groups and sessions become children of the
+//! supervisor, and are ended.
 
 use super::children::{KILL_TIMEOUT, children};
 use super::sandboxed::limit;
@@ -25,13 +26,14 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// The name (`argv[0]`) that tells this program to be a supervisor.
+/// The name (`argv[0]`) that makes this program a supervisor.
 pub(super) const SUPERVISOR: &str = "nanobot-warden";
 
-/// How long a server may take to end by itself once its input has ended, and as long again once it was asked to.
+/// The time that a server may take to end after its input has ended, and again after `SIGTERM`.
 pub const SHUTDOWN_GRACE: Duration = Duration::from_millis(500);
 
-/// What is to be started. Its length goes before it, in eight bytes, and the three streams with those.
+/// The launch description of a server, sent as JSON. Its length precedes it, in eight bytes (little-endian); the three
+/// streams are attached to these.
 #[derive(Serialize, Deserialize)]
 pub(super) struct LaunchSpec {
     pub(super) program: PathBuf,
@@ -39,37 +41,39 @@ pub(super) struct LaunchSpec {
     pub(super) directory: PathBuf,
     pub(super) env: Vec<(String, String)>,
     pub(super) fence: Option<Fence>,
-    /// The fence is kept by mounts too.
+    /// The sandbox is enforced by mounts too.
     pub(super) with_mounts: bool,
-    /// Who starts it, and is not to be signalled from within the fence.
+    /// The processes that start it; it cannot signal them from within its sandbox.
     pub(super) ours: Ours,
 }
 
-/// What is told of it: a line of JSON each.
+/// A report to the parent: one line of JSON each.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Report {
     Started(i32),
-    /// It could not be started: the system's number for why, where it has one, and words.
+    /// It could not be started: the `errno` if there is one, and a message.
     Failed(Option<i32>, String),
-    /// Its status, or the signal that ended it.
+    /// It has ended: its exit status, or the signal that ended it.
     Ended(Option<i32>, Option<i32>),
 }
 
-/// Whether this program was started to be a supervisor, which it has been then; and whether nothing was left.
+/// Runs as a supervisor if this program was started as one, and returns `None` otherwise. Returns true if no process of
+/// the server was left.
 pub fn become_supervisor() -> Option<bool> {
     let name = std::env::args_os().next();
     if name.is_none_or(|name| name != SUPERVISOR) {
         return None;
     }
     close_fds::set_fds_cloexec(3, &[]);
-    // There is nobody to tell of an error but who gave the order, and he sees the end.
+    // Only the parent could receive an error, and it sees the end of the socket.
     Some(watch().unwrap_or(false))
 }
 
-/// Take the order from standard input, and see to the server until it has ended. Whether nothing of it is left.
+/// Receives the launch description from standard input, and supervises the server until it has ended. Returns true if
+/// none of its processes is left.
 ///
 /// # Errors
-/// The order cannot be read, or no descriptors are left.
+/// The launch description cannot be read, or no descriptors are left.
 pub(super) fn watch() -> io::Result<bool> {
     let mut control = UnixStream::from(rustix::stdio::stdin().try_clone_to_owned()?);
     rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
@@ -86,7 +90,8 @@ pub(super) fn watch() -> io::Result<bool> {
             return Ok(true);
         }
     };
-    // Last, since whoever makes namespaces needs its own entry in `/proc`. The server shall not read the order from here.
+    // Done last, since creating namespaces needs access to our own entry in `/proc`. It prevents the server from
+    // reading the launch description in our memory.
     let _: Result<_, _> = rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable);
     tell(&mut control, &Report::Started(server.as_raw_pid()));
     let mut watch = Watch {
@@ -101,7 +106,7 @@ pub(super) fn watch() -> io::Result<bool> {
 fn tell(control: &mut UnixStream, report: &Report) {
     let mut line = serde_json::to_vec(report).unwrap_or_default();
     line.push(b'\n');
-    // Who is gone needs no report.
+    // If the parent is gone, no report is needed.
     drop(control.write_all(&line));
 }
 
@@ -130,7 +135,7 @@ fn receive(control: &mut UnixStream) -> io::Result<(LaunchSpec, [OwnedFd; 3])> {
     Ok((order, streams))
 }
 
-/// Start it. Its streams are its own from then on: what it closes is closed.
+/// Starts the server. It then holds the only copies of its ends of the streams, so what it closes is closed.
 fn start(order: LaunchSpec, [input, output, errors]: [OwnedFd; 3]) -> io::Result<Pid> {
     let mut command = Command::new(&order.program);
     command
@@ -155,10 +160,10 @@ fn start(order: LaunchSpec, [input, output, errors]: [OwnedFd; 3]) -> io::Result
     Ok(server)
 }
 
-/// Wakes the supervisor at a signal.
+/// The wake pipe of the supervisor: readable after a signal.
 struct WakePipe(UnixStream);
 
-/// A signal asked for the end.
+/// True after a signal requested the end.
 static ASKED: AtomicBool = AtomicBool::new(false);
 
 impl WakePipe {
@@ -181,16 +186,16 @@ impl WakePipe {
 }
 
 struct Watch {
-    /// It leads its group.
+    /// The server's process id, which is also that of its group.
     server: Pid,
-    /// It has ended and was taken leave of, so its number may be somebody else's by now.
+    /// True if it was reaped; its id may then belong to another process.
     has_ended: bool,
     control: UnixStream,
     wake: WakePipe,
 }
 
 impl Watch {
-    /// Whether nothing is left in the end.
+    /// Waits for the server's end and ends its process tree. Returns true if no process is left.
     fn see_out(&mut self) -> bool {
         let mut is_ordered = false;
         loop {
@@ -200,7 +205,7 @@ impl Watch {
             }
             is_ordered = self.wait(None, true);
         }
-        // Its input has ended too then, unless it is a signal that says so.
+        // On an order, as opposed to a signal, the server's input has ended too.
         if is_ordered {
             self.wait_until(SHUTDOWN_GRACE, |watch| {
                 watch.reap();
@@ -214,7 +219,7 @@ impl Watch {
         if self.wait_until(SHUTDOWN_GRACE, Self::reap) {
             return true;
         }
-        // Ending one can hand us its children in turn.
+        // Ending a process can make its children ours.
         let killed = Instant::now();
         while killed.elapsed() < KILL_TIMEOUT {
             self.signal(Signal::KILL);
@@ -225,7 +230,7 @@ impl Watch {
         false
     }
 
-    /// Take leave of all that has ended. Whether nobody is left.
+    /// Reaps all processes that have ended. Returns true if no child is left.
     fn reap(&mut self) -> bool {
         loop {
             match rustix::process::wait(WaitOptions::NOHANG) {
@@ -241,10 +246,10 @@ impl Watch {
         }
     }
 
-    /// To the server's group, and to whatever came to us from elsewhere.
+    /// Signals the server's group, and all children outside of it.
     fn signal(&self, signal: Signal) {
         let group = (!self.has_ended).then_some(self.server);
-        // Errors mean that there is nobody left to signal, or that we may not.
+        // Errors mean that no process is left to signal, or that we lack permission.
         if let Some(group) = group {
             let _: Result<_, _> = rustix::process::kill_process_group(group, signal);
         }
@@ -269,14 +274,15 @@ impl Watch {
         }
     }
 
-    /// Until something happens. Whether the end was ordered, where that is `heard`.
+    /// Waits up to `limit` for a signal or, if `heard`, for the parent. Returns true if `heard` and the end was
+    /// ordered.
     fn wait(&mut self, limit: Option<Duration>, heard: bool) -> bool {
         let timeout = limit.and_then(|limit| Timespec::try_from(limit).ok());
         let mut fds = vec![PollFd::from_borrowed_fd(self.wake.0.as_fd(), PollFlags::IN)];
         if heard {
             fds.push(PollFd::new(&self.control, PollFlags::IN));
         }
-        // Should it be interrupted, whoever waits looks again.
+        // If interrupted, the caller checks again.
         let _: Result<_, _> = poll(&mut fds, timeout.as_ref());
         let is_spoken_to = fds.get(1).is_some_and(|fd| !fd.revents().is_empty());
         self.wake.drain();

@@ -1,4 +1,4 @@
-//! One command at a time may change the files of a sandbox.
+//! A lock by which only one sandboxed command at a time may change a set of directories.
 
 use crate::error::Stop;
 use crate::sys::sandbox::Fence;
@@ -11,23 +11,23 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::{Mutex, MutexGuard, TryLockError};
 use std::time::Duration;
 
-/// How often a lock that another command holds is tried: a blocking wait could not be interrupted.
+/// The interval at which a busy lock is retried: a blocking wait could not be interrupted.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Held by a command that may change files, and after which changes of [`Fence::kept`] are undone: two at a time would take
-/// each other's changes for what is to be kept.
+/// A lock held by a command that may change files and after which changes to [`Fence::kept`] are undone. Two such
+/// commands at once would mistake each other's changes for the state to keep.
 #[derive(Debug)]
 pub(super) struct WriteLock {
     _here: MutexGuard<'static, ()>,
-    /// The writable directories and those above them, locked against other processes.
+    /// The writable directories and their ancestors, locked against other processes.
     _held: Vec<File>,
 }
 
 impl WriteLock {
-    /// Wait for it, as long as `patience` lasts.
+    /// Acquires the lock, waiting while `patience` lasts.
     ///
     /// # Errors
-    /// The run is to end, or `patience` is over.
+    /// The run was cancelled, or `patience` is over.
     pub(super) fn take(fence: &Fence, mut patience: Patience) -> Result<Self, LockError> {
         static HERE: Mutex<()> = Mutex::new(());
         let mut wait = || {
@@ -54,7 +54,7 @@ impl WriteLock {
                 match rustix::fs::flock(&file, kind) {
                     Err(Errno::WOULDBLOCK) => wait()?,
                     Err(Errno::INTR) => {}
-                    // Not every file system has locks for directories; then other processes are not waited for.
+                    // Not every file system can lock directories; then other processes are not excluded.
                     Ok(()) | Err(_) => break,
                 }
             }
@@ -67,29 +67,29 @@ impl WriteLock {
     }
 }
 
-/// Why the lock was not taken.
+/// The reason that the lock was not acquired.
 pub(super) enum LockError {
     Busy,
     Stopped(Stop),
 }
 
-/// What is locked: exclusively the directories that may be written, and shared those above them, so that a command that may
-/// write all of one of those waits. In the same order for all, so that no two wait for each other.
+/// The directories to lock: writable ones exclusively and their ancestors shared, so that a command that may write an
+/// entire ancestor waits. The order is the same for all commands, which prevents deadlock.
 fn directories_to_lock(fence: &Fence) -> Vec<(File, bool)> {
     let mut places: BTreeMap<(u64, u64), (File, bool)> = BTreeMap::new();
-    // The last is the private one.
+    // The last writable directory is the private one.
     let roots = fence.writes.iter().rev().skip(1);
     for (path, exclusive) in roots.flat_map(|root| {
         root.ancestors()
             .zip([true].into_iter().chain(std::iter::repeat(false)))
     }) {
-        // A file's lock is for the programs that use it; the directory it is in will do.
+        // The lock on a file is left to the programs that use it; its directory is locked instead.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let Ok(file) = rustix::fs::open(path, flags, Mode::empty()).map(File::from) else {
             continue;
         };
         let Ok(about) = file.metadata() else { continue };
-        // Others could keep theirs locked.
+        // Another user's directory is not locked: that user could hold its lock forever.
         if !exclusive && about.uid() != rustix::process::geteuid().as_raw() {
             continue;
         }

@@ -1,6 +1,6 @@
-//! The system calls that lead out of the sandbox, refused: sockets, other processes' memory, signals to us, namespaces
-//! and mounts, modes of files, the terminal, the kernel itself. All others pass: what they may do to files is Landlock's
-//! to say.
+//! The seccomp filters: they refuse system calls that lead out of the sandbox, such as sockets, other processes'
+//! memory, signals to this program, namespaces and mounts, file modes, terminal injection and kernel administration.
+//! All other calls pass; Landlock decides about file access.
 
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
@@ -11,7 +11,8 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::LazyLock;
 
-/// The architecture that this program was built for, where its calls are known. Programs for another one die.
+/// The architecture that this program was built for, if its system calls are known. Programs for another architecture
+/// are killed.
 pub(super) const ARCHITECTURE: Option<TargetArch> = match () {
     #[cfg(target_arch = "x86_64")]
     () => Some(TargetArch::x86_64),
@@ -21,19 +22,19 @@ pub(super) const ARCHITECTURE: Option<TargetArch> = match () {
     () => None,
 };
 
-/// Calls that are not there: who gets this answer takes another way, as for an older kernel.
+/// Calls that return `ENOSYS`, so that programs fall back to older calls, as on an older kernel.
 const MISSING: &[i64] = &[
-    // It takes its flags from memory, where no filter sees them; libraries then call `clone`.
+    // It takes its flags from memory, which no filter can read; libraries fall back to `clone`.
     libc::SYS_clone3,
-    // It makes sockets, and much else, without the calls for that.
+    // It can create sockets, and do much else, without the system calls for that.
     libc::SYS_io_uring_setup,
     libc::SYS_io_uring_enter,
     libc::SYS_io_uring_register,
-    // It takes its mode from memory too; libraries then call `openat`.
+    // It takes its mode from memory too; libraries fall back to `openat`.
     libc::SYS_openat2,
-    // A process's directory in `/proc` does for its descriptor, and whose that is no filter sees.
+    // It accepts a descriptor of a directory in `/proc/PID`, and a filter cannot see which process that is.
     libc::SYS_pidfd_send_signal,
-    // What all programs of a user share, by numbers and names that are in no directory.
+    // System V and POSIX IPC: shared by all programs of a user, by keys and names outside the file system.
     libc::SYS_shmget,
     libc::SYS_shmat,
     libc::SYS_shmctl,
@@ -49,8 +50,8 @@ const MISSING: &[i64] = &[
     libc::SYS_mq_unlink,
 ];
 
-/// What a file has beside its content, as on a file system that keeps none of it. Lists of who may do what are among it,
-/// which would be modes by another name, and Landlock closes none of it.
+/// Calls that set extended attributes. They return `EOPNOTSUPP`, as on a file system without attributes: access control
+/// lists are attributes, equivalent to modes, and Landlock does not restrict them.
 const ATTRIBUTES: &[i64] = &[
     libc::SYS_setxattr,
     libc::SYS_lsetxattr,
@@ -58,7 +59,7 @@ const ATTRIBUTES: &[i64] = &[
     SETXATTRAT,
 ];
 
-/// Calls that nobody may make.
+/// Calls that always fail with `EPERM`.
 const REFUSED: &[i64] = &[
     // Other processes.
     libc::SYS_ptrace,
@@ -70,11 +71,11 @@ const REFUSED: &[i64] = &[
     libc::SYS_kcmp,
     libc::SYS_move_pages,
     libc::SYS_migrate_pages,
-    // The kernel's keyrings, which belong to the user's session.
+    // The kernel's keyrings, which belong to the user's login session.
     libc::SYS_keyctl,
     libc::SYS_add_key,
     libc::SYS_request_key,
-    // Ways into the kernel that had many holes, and that no everyday program needs.
+    // Kernel interfaces with a history of vulnerabilities that no everyday program needs.
     libc::SYS_bpf,
     libc::SYS_perf_event_open,
     libc::SYS_userfaultfd,
@@ -96,9 +97,9 @@ const REFUSED: &[i64] = &[
     libc::SYS_setns,
     libc::SYS_unshare,
     libc::SYS_chroot,
-    // It opens a file by number, past every directory.
+    // It opens a file by its handle, bypassing directory permissions.
     libc::SYS_open_by_handle_at,
-    // The machine.
+    // System administration.
     libc::SYS_acct,
     libc::SYS_swapon,
     libc::SYS_swapoff,
@@ -123,12 +124,12 @@ const REFUSED: &[i64] = &[
     libc::SYS_ioperm,
 ];
 
-/// The same numbers everywhere; newer than the table of names.
+/// System call numbers that are the same on all architectures, and too new for the `libc` crate.
 const OPEN_TREE_ATTR: i64 = 467;
 const SETXATTRAT: i64 = 463;
 const FCHMODAT2: i64 = 452;
 
-/// What `clone` makes a new namespace by.
+/// The flags of `clone` that create a new namespace.
 const NEW: [libc::c_int; 7] = [
     libc::CLONE_NEWNS,
     libc::CLONE_NEWCGROUP,
@@ -139,25 +140,27 @@ const NEW: [libc::c_int; 7] = [
     libc::CLONE_NEWNET,
 ];
 
-/// What types into a terminal, or moves the system's messages there.
+/// The `ioctl` requests that inject terminal input (`TIOCSTI`), run console commands (`TIOCLINUX`) or redirect console
+/// output (`TIOCCONS`).
 const TERMINAL: [u64; 3] = [0x5412, 0x541c, 0x541d];
 
-/// What says who is signalled when a file or a socket has something to tell.
+/// The `ioctl` requests that set the process to be signalled at I/O on a file or socket (`FIOSETOWN`, `SIOCSPGRP`).
 const OWNERS: [u64; 2] = [0x8901, 0x8902];
 
-/// More threads than this are not told apart: a filter's length has an end.
+/// The most threads that are protected individually: the length of a filter is limited.
 const THREADS: usize = 64;
 
-/// The processes that no command may signal or hamper: we. Landlock sees to that only from Linux 6.12 on.
+/// The processes of this program, which no command may signal or hamper. Landlock itself enforces that for signals only
+/// from Linux 6.12 on.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Ours {
-    /// Every thread: its number does for the process's.
+    /// All threads: a thread id can stand for the process id in these calls.
     threads: Vec<i32>,
     groups: Vec<i32>,
 }
 
 impl Ours {
-    /// As it is now: threads that start later are not among them.
+    /// Returns the threads and the process group of this process. Threads that start later are not included.
     pub fn now() -> Self {
         let own = rustix::process::getpid().as_raw_nonzero().get();
         let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten();
@@ -175,7 +178,7 @@ impl Ours {
         }
     }
 
-    /// These and those of `other`, which come first where they are too many.
+    /// Returns the processes of both. Those of `other` come first if there are too many threads.
     pub fn and(mut self, other: &Self) -> Self {
         self.threads.splice(0..0, other.threads.iter().copied());
         self.threads.truncate(THREADS);
@@ -183,7 +186,7 @@ impl Ours {
         self
     }
 
-    /// The calls that would reach us, by the argument that says whom.
+    /// The rules for calls that target this program, by the argument that holds the id.
     fn rules(&self) -> Option<BTreeMap<i64, Vec<SeccompRule>>> {
         let them = |argument| -> Option<Vec<SeccompRule>> {
             let all = self.threads.iter();
@@ -209,21 +212,21 @@ impl Ours {
         for group in &self.groups {
             kill.push(is(0, number(-group))?);
         }
-        // Everybody.
+        // All processes.
         kill.push(is(0, number(-1))?);
         Some(rules)
     }
 }
 
-/// A number as the filter sees it.
+/// A signed argument as the filter compares it.
 fn number(signed: i32) -> u64 {
     u64::from(signed.cast_unsigned())
 }
 
-/// Put the filters on this thread, one among them for `ours`.
+/// Applies the filters to this thread, including one for `ours`.
 ///
 /// # Errors
-/// The kernel takes no filter.
+/// The kernel does not accept a filter.
 pub(super) fn apply(net: bool, ours: &Ours) -> io::Result<()> {
     static ALONE: LazyLock<Option<Vec<BpfProgram>>> = LazyLock::new(|| programs(false));
     static NET: LazyLock<Option<Vec<BpfProgram>>> = LazyLock::new(|| programs(true));
@@ -241,7 +244,7 @@ pub(super) fn apply(net: bool, ours: &Ours) -> io::Result<()> {
     Ok(())
 }
 
-/// One for each answer. The kernel asks all of them, and the sternest answer holds.
+/// The filters, one for each result. The kernel evaluates all of them and applies the most restrictive result.
 fn programs(net: bool) -> Option<Vec<BpfProgram>> {
     let always = |calls: &[i64]| calls.iter().map(|call| (*call, Vec::new())).collect();
     let mut refused: BTreeMap<i64, Vec<SeccompRule>> = always(REFUSED);
@@ -264,8 +267,8 @@ fn programs(net: bool) -> Option<Vec<BpfProgram>> {
     ])
 }
 
-/// Calls that hamper other processes of the same user, who runs us: with no descriptor left to us, or no share of the
-/// processor, we could not keep the command's deadline. Nobody but zero is oneself here.
+/// Calls that hamper other processes of the same user, including this program: without descriptors or processor time it
+/// could not enforce the command's timeout. Only id 0, the caller itself, is accepted.
 fn others() -> Option<BTreeMap<i64, Vec<SeccompRule>>> {
     let is_other = |argument| condition(argument, SeccompCmpOp::Ne, 0);
     let sets = SeccompCondition::new(2, SeccompCmpArgLen::Qword, SeccompCmpOp::Ne, 0).ok()?;
@@ -284,9 +287,9 @@ fn others() -> Option<BTreeMap<i64, Vec<SeccompRule>>> {
     ]))
 }
 
-/// Modes that nobody may give. A file's mode is its owner's to change wherever it lies, which Landlock does not see: what
-/// could not be read any more would be as good as gone. And a program that runs as its owner would be a door for others
-/// that stays open. (That of the group is left: directories that many work in have it.)
+/// Rules against two file modes. An owner can change a file's mode anywhere, and Landlock does not restrict that, so a
+/// command could make files outside the sandbox unreadable. A set-user-ID program would remain a way for others to run
+/// code as this user. (Set-group-ID is allowed: shared directories use it.)
 fn modes() -> Option<BTreeMap<i64, Vec<SeccompRule>>> {
     let runs_as_owner = |mode| condition(mode, SeccompCmpOp::MaskedEq(SET_USER), SET_USER);
     let unreadable = |mode| condition(mode, SeccompCmpOp::MaskedEq(OWNER_READS), 0);
@@ -317,7 +320,7 @@ fn modes() -> Option<BTreeMap<i64, Vec<SeccompRule>>> {
         (libc::SYS_open, 1),
         (libc::SYS_openat, 2),
     ] {
-        // Where nothing is made, the mode is whatever was left there.
+        // If no file is created, the mode argument is undefined.
         let made = MAKING.map(|flag| {
             let makes = condition(flags, SeccompCmpOp::MaskedEq(flag), flag)?;
             SeccompRule::new(vec![makes, runs_as_owner(flags + 1)?]).ok()
@@ -329,16 +332,16 @@ fn modes() -> Option<BTreeMap<i64, Vec<SeccompRule>>> {
 
 const SET_USER: u64 = 0o4000;
 const OWNER_READS: u64 = 0o400;
-/// The flags by which a file is made: one with a name, and one without.
+/// The flags that create a file: `O_CREAT` and the bit of `O_TMPFILE`.
 const MAKING: [u64; 2] = [0o100, 0o20_000_000];
 
-/// As `F_SETOWN`, for one thread.
+/// The variant of `F_SETOWN` that can name one thread.
 const F_SETOWN_EX: libc::c_int = 15;
 
-/// All processes of a user, for the priority of what they read and write.
+/// Selects all processes of a user in `ioprio_set`.
 const IOPRIO_WHO_USER: libc::c_int = 3;
 
-/// The sockets that are refused.
+/// The rules for sockets that are refused.
 fn sockets(net: bool) -> Option<BTreeMap<i64, Vec<SeccompRule>>> {
     let mut rules = BTreeMap::new();
     let of_kind = |kind: u64| condition(1, SeccompCmpOp::MaskedEq(0xf), kind);
@@ -355,7 +358,8 @@ fn sockets(net: bool) -> Option<BTreeMap<i64, Vec<SeccompRule>>> {
         }
     };
     rules.insert(libc::SYS_socket, socket);
-    // A pair of sockets is a pipe, except one of datagrams: such a socket can be led to any address afterwards.
+    // A socket pair is as harmless as a pipe, unless it is of datagrams: such a socket can be connected to any address
+    // later.
     let pairs = vec![
         SeccompRule::new(vec![not(libc::AF_UNIX)?]).ok()?,
         SeccompRule::new(vec![of_kind(libc::SOCK_DGRAM as u64)?]).ok()?,
@@ -363,7 +367,7 @@ fn sockets(net: bool) -> Option<BTreeMap<i64, Vec<SeccompRule>>> {
     ];
     rules.insert(libc::SYS_socketpair, pairs);
     if !net {
-        // Where there are no sockets, whatever is tried with one is a try to get out.
+        // Without sockets, any of these calls is an attempt to leave the sandbox.
         for call in [libc::SYS_connect, libc::SYS_bind, libc::SYS_listen] {
             rules.insert(call, Vec::new());
         }
@@ -371,11 +375,11 @@ fn sockets(net: bool) -> Option<BTreeMap<i64, Vec<SeccompRule>>> {
     Some(rules)
 }
 
-/// Calls of the other kind that this processor has: numbers with a bit set, which no filter by number would see.
+/// A filter against the x32 calls of x86-64: their numbers have an extra bit set, which filters by number would miss.
 fn foreign() -> BpfProgram {
     let step = |code, jt, jf, k| sock_filter { code, jt, jf, k };
     vec![
-        // Load the number; from the bit on, the process dies; else the call passes.
+        // Load the call number; kill the process if the number is at least that bit; otherwise allow.
         step(0x20, 0, 0, 0),
         step(0x35, 0, 1, 0x4000_0000),
         step(0x06, 0, 0, libc::SECCOMP_RET_KILL_PROCESS),
@@ -424,7 +428,7 @@ mod tests {
         }
     }
 
-    /// Landlock would hide it on a newer kernel, so it is left out here.
+    /// Tests seccomp alone: on a newer kernel Landlock would mask a failure.
     #[test]
     fn we_are_out_of_reach() {
         let _alone = crate::sys::process::tests::alone();

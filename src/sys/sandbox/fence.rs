@@ -1,53 +1,56 @@
-//! What a sandboxed command may reach.
+//! The access rules of a sandboxed command.
 
 use landlock::RulesetCreated;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-/// What a command may reach. All paths are absolute and without links.
+/// The access rules of a sandboxed command. All paths are absolute and free of symbolic links.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Fence {
-    /// Beneath these it may read, and run programs.
+    /// Files and directories that it may read, and run programs from.
     pub reads: Vec<PathBuf>,
-    /// Beneath these it may also change everything.
+    /// Files and directories in which it may also change everything.
     pub writes: Vec<PathBuf>,
-    /// Places beneath the others that it does not see. What contains one is granted part by part, as it stands when the
-    /// fence is first used: then it cannot itself be listed, and what is new directly in it stays closed.
+    /// Places within the granted ones that it cannot see. A directory that contains one is granted entry by entry, as
+    /// it is when the rules are first used. The directory itself can then not be listed, and new entries directly in it
+    /// stay inaccessible.
     pub closed: Vec<PathBuf>,
-    /// Places beneath `writes` that are as they were after the command, or are not there if they were not.
+    /// Places within `writes` that have the same state after the command as before, including absence.
     pub kept: Vec<PathBuf>,
-    /// More of these, which no mount holds: only what was changed is put back, and what went with the directory that it
-    /// was in stays away.
+    /// Further kept places that no mount protects. Only changed ones are restored; a place that disappeared together
+    /// with its directory is not recreated.
     #[serde(skip)]
     pub nested: Vec<PathBuf>,
-    /// Closed places are hidden by mounts where that can be had: then what contains them can be listed, and each command
-    /// takes a little longer to start.
+    /// If true, closed places are hidden by mounts if the system allows it. The directories that contain them can then
+    /// be listed, but each command takes a little longer to start.
     #[serde(skip)]
     pub hides: bool,
-    /// It outlives what mounts can say: a file that is replaced, or made later, is another one. So what contains a closed
-    /// place is granted part by part besides, and can be listed.
+    /// The process runs long enough for mounts to become outdated: a file that is replaced or created later is a
+    /// different file. So directories that contain a closed place are also granted entry by entry, and can be listed.
     #[serde(skip)]
     pub(super) stays: bool,
-    /// No mounts hold what is kept: then that is read, and what contains it is granted part by part.
+    /// No mounts protect kept places. These are read-only, and the directories that contain them are granted entry by
+    /// entry.
     #[serde(skip)]
     pub(super) withholds: bool,
-    /// Whether it may open sockets of the internet. Others it never may.
+    /// True if it may open internet sockets. Other sockets are never allowed.
     pub net: bool,
     #[serde(skip)]
     pub(super) ready: Arc<Ready>,
 }
 
-/// What is found out once, and shared by every command of a run.
+/// Values computed once and shared by all commands of a run.
 #[derive(Debug, Default)]
 pub(super) struct Ready {
-    /// The kernel's form of the rules.
+    /// The Landlock ruleset.
     pub(super) rules: OnceLock<RulesetCreated>,
-    /// Whether commands can have mounts of their own.
+    /// True if commands can have mounts of their own.
     pub(super) mounts: OnceLock<bool>,
 }
 
 impl Fence {
+    /// Creates rules without nested places, and without hiding by mounts.
     pub fn new(
         reads: Vec<PathBuf>,
         writes: Vec<PathBuf>,

@@ -1,8 +1,9 @@
-//! What a command finds in a writable place and may not change: remembered before it, put back after it.
+//! Kept places: paths in writable directories that a command must not change. Their state is recorded before the
+//! command and restored after it.
 //!
-//! Landlock cannot take a part out of what it has granted. So what is kept is read before, its absence too, and whatever
-//! is different afterwards is made as it was, beneath descriptors that were opened before and by no link. Nobody of the
-//! command lives any more by then.
+//! Landlock cannot exclude a part of what it has granted. So kept places are read beforehand, including their absence,
+//! and differences are undone afterwards, relative to directory descriptors opened beforehand and without following
+//! symbolic links. No process of the command is alive by then.
 
 use super::repository;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
@@ -15,29 +16,30 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-/// Bytes that are remembered of all places together. What is beyond is told by its size and times, and cannot be put back.
+/// The most bytes of content recorded for all places together. Larger content is compared by inode, size and change
+/// time, and cannot be restored.
 const LIMIT: u64 = 32 << 20;
 
-/// The places as they were.
+/// The recorded state of kept places.
 #[derive(Debug)]
 pub struct Remembered {
-    /// The writable directories, held open.
+    /// The open writable directories.
     roots: Vec<OwnedFd>,
     places: Vec<Place>,
 }
 
 #[derive(Debug)]
 struct Place {
-    /// The number of the writable directory that it is in.
+    /// The index of the writable directory that contains it.
     root: usize,
     path: PathBuf,
     relative: PathBuf,
     was: State,
-    /// It belongs to a repository beneath the writable directory, and may go with that.
+    /// It belongs to a nested repository, and may disappear together with that.
     is_nested: bool,
 }
 
-/// What is at a name.
+/// The state of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum State {
     Missing,
@@ -50,25 +52,25 @@ enum State {
         mode: u32,
         entries: BTreeMap<OsString, Self>,
     },
-    /// The `.git` directory itself, whatever is in it.
+    /// The `.git` directory itself; its contents are not compared.
     Repository,
-    /// A device or a pipe: left alone.
+    /// A device, pipe or socket, which is left alone.
     Other,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Content {
     Bytes(Vec<u8>),
-    /// Too much: its number, size, and times of change.
+    /// Content above the limit: inode number, size, change time in seconds and in nanoseconds.
     Stamp(u64, u64, i64, u64),
 }
 
 impl Remembered {
-    /// Look at what is kept beneath the writable `roots`. With `has_mounts`, what is there is held by a mount, and only
-    /// what is not need be remembered. What is `nested` no mount holds.
+    /// Records the kept places beneath the writable `roots`. If `has_mounts`, mounts protect existing places, and only
+    /// absent ones are recorded. Places in `nested` are always recorded, since no mount protects them.
     ///
     /// # Errors
-    /// A place is there and cannot be looked at: then it could not be kept.
+    /// A place exists and cannot be read, so it could not be restored.
     pub fn of(
         roots: &[PathBuf],
         kept: &[PathBuf],
@@ -119,7 +121,7 @@ impl Remembered {
         })
     }
 
-    /// Put back what is different. Which places were, and whether each is now as it was.
+    /// Restores changed places. Returns each changed place with the result of restoring it.
     pub fn restore(self) -> Vec<(PathBuf, io::Result<()>)> {
         let mut changed = Vec::new();
         let made_anew = |place: &Place| {
@@ -133,14 +135,14 @@ impl Remembered {
             let root = &self.roots[place.root];
             let is = match parent(root, &place.relative, false) {
                 Ok((dir, name)) => look(dir.as_fd(), &name, &mut LIMIT.clone()),
-                // A link or a file stands where its directory was.
+                // A symbolic link or a file has replaced its directory.
                 Err(Errno::NOENT | Errno::LOOP | Errno::NOTDIR) => Ok(State::Missing),
                 Err(error) => Err(error.into()),
             };
             if is.as_ref().is_ok_and(|is| *is == place.was) {
                 continue;
             }
-            // What makes a repository writes there, and harmless things only.
+            // Programs that create a repository write here; harmless content is accepted.
             if place.was == State::Missing
                 && made_anew(place).is_some()
                 && let Ok(is) = &is
@@ -161,7 +163,7 @@ impl Remembered {
 }
 
 impl Place {
-    /// Whether the directory that a repository is in is not there any more, and nothing else in its place.
+    /// True if the directory that contains the repository no longer exists and nothing has replaced it.
     fn has_gone(&self, root: &OwnedFd) -> bool {
         let repository = repository::around(&self.relative);
         let Some(place) = repository.as_deref().and_then(Path::parent) else {
@@ -182,7 +184,7 @@ impl Place {
     }
 }
 
-/// Whether what stands at a place of a repository that was made anew is what every new one has.
+/// True if the state of a place in a newly created repository is what every new repository has.
 fn is_plain(place: &Place, is: &State) -> bool {
     match is {
         State::Missing | State::Repository => true,
@@ -201,7 +203,7 @@ fn is_plain(place: &Place, is: &State) -> bool {
     }
 }
 
-/// A directory: the writable one itself, or one beneath it.
+/// An open directory: the writable one itself, or one beneath it.
 enum Held<'a> {
     Root(&'a OwnedFd),
     Inner(OwnedFd),
@@ -216,8 +218,8 @@ impl AsFd for Held<'_> {
     }
 }
 
-/// The directory that holds `relative`, and the name in it. With `make`, it is made where it is missing, and a link or a
-/// file in its place gives way.
+/// Opens the directory that contains `relative`; returns it with the file name. If `make`, missing directories are
+/// created, and symbolic links and files in their place are removed.
 fn parent<'a>(
     root: &'a OwnedFd,
     relative: &Path,
@@ -245,7 +247,7 @@ fn parent<'a>(
     Ok((dir, name))
 }
 
-/// Whether a mount can hold what is at `name`.
+/// True if a mount can protect what is at `name`.
 fn is_mountable(dir: BorrowedFd<'_>, name: &OsStr) -> bool {
     rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|about| {
         match FileType::from_raw_mode(about.st_mode) {
@@ -258,7 +260,7 @@ fn is_mountable(dir: BorrowedFd<'_>, name: &OsStr) -> bool {
 
 fn look(dir: BorrowedFd<'_>, name: &OsStr, left: &mut u64) -> io::Result<State> {
     let about = match rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
-        // What may be written can be a file, and nothing is beneath that.
+        // A writable place can be a file, which has nothing beneath it.
         Err(Errno::NOENT | Errno::NOTDIR) => return Ok(State::Missing),
         other => other?,
     };
@@ -309,7 +311,7 @@ fn names(dir: &OwnedFd) -> io::Result<Vec<OsString>> {
     Ok(names)
 }
 
-/// Make what is at `name` as it `was`.
+/// Restores `name` to the state `was`.
 fn put(dir: BorrowedFd<'_>, name: &OsStr, was: &State) -> io::Result<()> {
     let is_directory = rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)
         .is_ok_and(|about| FileType::from_raw_mode(about.st_mode) == FileType::Directory);
@@ -367,14 +369,15 @@ fn put(dir: BorrowedFd<'_>, name: &OsStr, was: &State) -> io::Result<()> {
     }
 }
 
-/// Remove what is at `name`, and what is beneath it.
+/// Removes `name` and everything beneath it.
 fn remove(dir: BorrowedFd<'_>, name: &OsStr) -> io::Result<()> {
     match rustix::fs::unlinkat(dir, name, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => return Ok(()),
         Err(Errno::ISDIR | Errno::PERM) => {}
         Err(error) => return Err(error.into()),
     }
-    // One that nobody may look into is opened up first; were it swapped, nobody is left to do that.
+    // Makes an unreadable directory accessible first. It cannot be swapped for another, since no process of the command
+    // is left.
     let _: Result<_, _> =
         rustix::fs::chmodat(dir, name, Mode::from_raw_mode(0o700), AtFlags::empty());
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -392,7 +395,7 @@ mod tests {
     use std::os::unix::fs::symlink;
     use std::path::{Path, PathBuf};
 
-    /// Everything beneath `dir` as text.
+    /// Maps every path beneath `dir` to a description of it.
     fn tree(dir: &Path, into: &mut BTreeMap<PathBuf, String>) {
         for entry in std::fs::read_dir(dir).unwrap().flatten() {
             let path = entry.path();

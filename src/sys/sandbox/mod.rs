@@ -1,7 +1,8 @@
-//! The sandbox for commands: Landlock for files, seccomp for everything else that leads out, no capabilities.
+//! The sandbox for commands: Landlock for files, seccomp for everything else that leads outside, no capabilities.
 //!
-//! All of it is put on a thread, which then starts the command: the child inherits it, the rest of the program stays
-//! free, and nothing of it needs unsafe code. What is asked for is kept or refused, never silently weaker.
+//! All restrictions are applied to a thread, which then starts the command. The child inherits them, the rest of the
+//! program stays unrestricted, and no unsafe code is needed. A requested restriction is either enforced or reported as
+//! an error; it is never silently weakened.
 
 mod calls;
 mod fence;
@@ -27,12 +28,12 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, LazyLock};
 
-/// What Landlock must be able to do at least: its third version is the first that lets nobody truncate from outside.
+/// The minimum Landlock ABI: version 3 is the first that can forbid truncating files outside the sandbox.
 const LEAST: ABI = ABI::V3;
-/// What is used where the kernel has it.
+/// The newest Landlock ABI whose features are used if the kernel has them.
 const MOST: ABI = ABI::V9;
 
-/// Why there is no sandbox.
+/// The reason that no sandbox is available.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Lack {
     #[error("this kernel has no Landlock, or one from before Linux 6.2, or it is turned off")]
@@ -43,10 +44,10 @@ pub enum Lack {
     Architecture,
 }
 
-/// Whether commands can be fenced here. Tried once, on a thread that then ends.
+/// Checks that commands can be sandboxed on this system. Tried once per process, on a thread that then ends.
 ///
 /// # Errors
-/// What is missing.
+/// The missing kernel feature.
 pub fn available() -> Result<(), Lack> {
     static FOUND: LazyLock<Result<(), Lack>> = LazyLock::new(|| {
         let tried = on_thread(|| {
@@ -63,10 +64,10 @@ pub fn available() -> Result<(), Lack> {
 }
 
 impl Fence {
-    /// Do `work` on a thread that is fenced in, and that ends with it. `ours` are not to be signalled from there.
+    /// Runs `work` on a sandboxed thread that ends with it. The thread cannot signal the processes in `ours`.
     ///
     /// # Errors
-    /// Those of `work`; also where any part of the fence cannot be put up, and then `work` is not done.
+    /// Errors of `work`; also if any part of the sandbox cannot be applied, in which case `work` is not run.
     pub fn around<T: Send>(
         &self,
         ours: &Ours,
@@ -80,18 +81,19 @@ impl Fence {
         })?
     }
 
-    /// Put the fence around this thread, for good.
+    /// Restricts this thread irrevocably.
     fn close(&self, ruleset: RulesetCreated, ours: &Ours) -> io::Result<()> {
         drop_capabilities()?;
         restrict(ruleset)?;
         calls::apply(self.net, ours)
     }
 
-    /// Put the fence around this whole process, which must have one thread, with mounts of its own: those hold what is
-    /// kept, and hide what is closed, so that what contains it can be granted as a whole. `ours` is who started it.
+    /// Restricts this whole process, which must have a single thread, with mounts of its own. The mounts make kept
+    /// places read-only and hide closed ones, so the directory that contains a closed place can be granted as a whole.
+    /// `ours` are the processes that started this one.
     ///
     /// # Errors
-    /// The system refuses any part of it; then the process is not to go on.
+    /// The system refuses any part of it. The process must then not continue.
     pub fn close_with_mounts(self, ours: &Ours) -> io::Result<()> {
         let mut left = self.mounted()?;
         left.closed = Vec::new();
@@ -99,8 +101,9 @@ impl Fence {
         left.close(ruleset, ours)
     }
 
-    /// What of the fence is still to be put up around a child of this process that stays. Where `with_mounts` says so this
-    /// whole process, which must have one thread, gets mounts of its own; elsewhere what they would keep is not granted.
+    /// Returns the restrictions still to be applied to a long-running child of this process. If `with_mounts`, this
+    /// whole process, which must have a single thread, gets mounts of its own; otherwise write access to kept places is
+    /// not granted.
     ///
     /// # Errors
     /// As [`Self::close_with_mounts`].
@@ -118,12 +121,12 @@ impl Fence {
     fn mounted(mut self) -> io::Result<Self> {
         mounts::arrange(&self)?;
         self.writes.push(PathBuf::from(mounts::SHARED_MEMORY));
-        // Rules that were made before are those of other mounts.
+        // Cached rules refer to the mounts before this change.
         self.ready = Arc::default();
         Ok(self)
     }
 
-    /// Whether commands get mounts of their own. `probe` tries it, once, where that would be of use.
+    /// True if commands get mounts of their own. `probe` tries it once, and only if mounts would be useful.
     pub fn has_mounts(&self, probe: impl FnOnce() -> bool) -> bool {
         *self
             .ready
@@ -131,18 +134,16 @@ impl Fence {
             .get_or_init(|| mounts::are_wanted(self) && probe())
     }
 
-    /// Remember what no mount keeps.
-    ///
-    /// # Errors
-    /// As [`Remembered::of`].
+    /// Records the state of kept places that no mount protects.
     pub fn remember(&self, has_mounts: bool) -> io::Result<Remembered> {
-        // What is hidden while it exists is not to come into being either.
+        // A closed place that does not exist yet must not be created either.
         let is_new = |path: &&PathBuf| {
             self.writes.iter().any(|root| path.starts_with(root)) && !path.exists()
         };
         let closed = self.closed.iter().filter(is_new);
-        // Around a closed place only what is there is granted, part by part: nothing new comes into being, and what our other
-        // runs write there meanwhile must not be put back. Where mounts hide it, a mount holds it too.
+        // Without mounts, a directory around a closed place is granted entry by entry. Nothing new can be created
+        // directly in it, and what other runs of this program write there meanwhile must not be reverted. With mounts,
+        // a mount protects it too.
         let is_around = |place: &&PathBuf| {
             let beneath = |closed: &PathBuf| closed != *place && closed.starts_with(place);
             self.closed.iter().any(beneath)
@@ -155,14 +156,14 @@ impl Fence {
         Remembered::of(&self.writes, &kept, &self.nested, has_mounts)
     }
 
-    /// The rules as the kernel has them, made once.
+    /// The Landlock ruleset, built once.
     fn ruleset(&self) -> io::Result<RulesetCreated> {
         if let Some(made) = self.ready.rules.get() {
             return made.try_clone();
         }
         let mut made = ruleset(self.net)?;
         for rule in rules::of(self)? {
-            // What has gone meanwhile, or has become a link, is not granted.
+            // A path that has disappeared or become a symbolic link is not granted.
             let Ok(place) = rules::open(&rule.path) else {
                 continue;
             };
@@ -173,13 +174,13 @@ impl Fence {
                 .map_err(io::Error::other)?;
         }
         let clone = made.try_clone()?;
-        // Should another thread have been faster, its rules are the same.
+        // If another thread was faster, its rules are the same.
         drop(self.ready.rules.set(made));
         Ok(clone)
     }
 }
 
-/// A fence without any rule: nothing may be reached.
+/// An empty ruleset, which denies all access.
 fn ruleset(net: bool) -> io::Result<RulesetCreated> {
     let made = Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)
@@ -189,17 +190,17 @@ fn ruleset(net: bool) -> io::Result<RulesetCreated> {
         .and_then(|ruleset| ruleset.scope(Scope::from_all(MOST)))
         .and_then(|ruleset| match net {
             true => Ok(ruleset),
-            // The filter of system calls is what keeps the network shut; for TCP this is a second door behind it.
+            // The seccomp filter is what blocks the network; for TCP this is a second layer.
             false => ruleset.handle_access(AccessNet::from_all(MOST)),
         })
         .and_then(|ruleset| ruleset.create());
     made.map_err(io::Error::other)
 }
 
-/// Put it on this thread.
+/// Applies the ruleset to this thread.
 fn restrict(ruleset: RulesetCreated) -> io::Result<()> {
     let status = ruleset.restrict_self().map_err(io::Error::other)?;
-    // Without Landlock the crate says yes and does nothing.
+    // Without Landlock the crate reports success and does nothing.
     match status.ruleset {
         RulesetStatus::NotEnforced => Err(io::Error::other(Lack::Landlock)),
         _ => Ok(()),
@@ -213,7 +214,7 @@ fn access(right: Right, is_directory: bool) -> BitFlags<AccessFs> {
         Right::Use => {
             AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::Truncate | AccessFs::IoctlDev
         }
-        // Devices are the system's.
+        // Creating device nodes is never granted.
         Right::Write => AccessFs::from_all(MOST) & !(AccessFs::MakeChar | AccessFs::MakeBlock),
     };
     match is_directory {
@@ -222,7 +223,7 @@ fn access(right: Right, is_directory: bool) -> BitFlags<AccessFs> {
     }
 }
 
-/// Root too may do no more than its files' modes let it.
+/// Drops all capabilities, so that even root is bound by file modes.
 fn drop_capabilities() -> io::Result<()> {
     let none = rustix::thread::CapabilitySet::empty();
     let sets = rustix::thread::CapabilitySets {
@@ -234,7 +235,7 @@ fn drop_capabilities() -> io::Result<()> {
     Ok(rustix::thread::set_capabilities(None, sets)?)
 }
 
-/// What `work` comes to on a thread of its own: whatever it puts on that thread goes with it.
+/// Runs `work` on a thread of its own. Restrictions that it applies to that thread end with the thread.
 fn on_thread<T: Send>(work: impl FnOnce() -> T + Send) -> io::Result<T> {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().spawn_scoped(scope, work)?;

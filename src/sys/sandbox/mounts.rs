@@ -1,9 +1,9 @@
-//! What Landlock cannot say, said by mounts of a command's own: a place that is read-only within a writable one, and a
-//! closed one within one that is granted.
+//! Mounts for what Landlock cannot express: a read-only place within a writable one, and a hidden place within a
+//! granted one.
 //!
-//! It needs a namespace of mounts, and for ordinary users one of users around it, which only a process with a single
-//! thread can enter: this program, started once more. Not every system lets it; then places are put back instead, and
-//! what contains a closed one is granted part by part.
+//! This needs a mount namespace and, for ordinary users, a user namespace around it, which only a single-threaded
+//! process can enter: this program, started again. Not every system allows that. Without it, kept places are restored
+//! afterwards instead, and a directory that contains a closed place is granted entry by entry.
 
 use super::fence::Fence;
 use super::rules;
@@ -15,10 +15,11 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-/// Where programs share memory by name. A command gets one of its own: in the system's lies what others share.
+/// The directory of named shared memory. A command gets an empty one of its own, since the system's is shared with
+/// other programs.
 pub(super) const SHARED_MEMORY: &str = "/dev/shm";
 
-/// Make this process's own view of the files, as `fence` wants it. The process must have one thread.
+/// Gives this process the view of the file system that `fence` describes. The process must have a single thread.
 ///
 /// # Errors
 /// The system refuses any part of it.
@@ -37,7 +38,7 @@ pub(super) fn arrange(fence: &Fence) -> io::Result<()> {
         let (held, kind) = hold(place)?;
         match kind {
             FileType::Directory => cover(&held, "mode=500,size=4k", MountFlags::RDONLY)?,
-            // A link shows nothing that is not closed where it leads to.
+            // A symbolic link reveals nothing unless its target is accessible.
             FileType::Symlink => {}
             _ => rustix::mount::mount_bind("/dev/null", name(&held))?,
         }
@@ -45,12 +46,13 @@ pub(super) fn arrange(fence: &Fence) -> io::Result<()> {
     let kept = existing(&fence.kept, &[&fence.writes]);
     for directory in above(&kept, &fence.writes) {
         let (held, kind) = hold(&directory)?;
-        // What is mounted upon cannot be renamed, so nothing else can be put in its place.
+        // A mount point cannot be renamed, so nothing else can be put in its place.
         if kind == FileType::Directory {
             rustix::mount::mount_bind_recursive(name(&held), name(&held))?;
         }
     }
-    // What is granted within a kept place stays as it is when that becomes read-only: as a mount of its own it is carried along.
+    // A writable place within a kept one becomes a mount of its own, so that it stays writable when the kept place
+    // becomes read-only.
     for place in fence.writes.iter().filter(|place| is_within(place, &kept)) {
         if let Ok((held, _)) = hold(place) {
             rustix::mount::mount_bind_recursive(name(&held), name(&held))?;
@@ -59,17 +61,17 @@ pub(super) fn arrange(fence: &Fence) -> io::Result<()> {
     for place in kept {
         let (held, kind) = hold(&place)?;
         match kind {
-            // What is in it is for others to say.
+            // The contents of `.git` have entries of their own.
             FileType::Directory if place.ends_with(".git") => {}
             FileType::Directory | FileType::RegularFile => {
                 rustix::mount::mount_bind_recursive(name(&held), name(&held))?;
-                // The descriptor still shows what is beneath; the name leads to the new mount.
+                // The descriptor still refers to the directory below; only the path leads to the new mount.
                 freeze(&hold(&place)?.0)?;
             }
             _ => {}
         }
     }
-    // The working directory is still the one beneath all these mounts.
+    // The working directory still refers to the directory below the mounts.
     std::env::set_current_dir(&here)?;
     let after = rustix::fs::stat(".")?;
     if (before.st_dev, before.st_ino) != (after.st_dev, after.st_ino) {
@@ -78,13 +80,13 @@ pub(super) fn arrange(fence: &Fence) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether `fence` has anything that mounts do better.
+/// True if mounts would enforce `fence` better.
 pub(super) fn are_wanted(fence: &Fence) -> bool {
-    // The last place is the private one, which every command may write.
+    // The last place is the private directory, which every command may write.
     fence.writes.len() > 1 || fence.hides
 }
 
-/// New namespaces, in which we may mount.
+/// Enters new namespaces in which this process may mount.
 fn enter() -> io::Result<()> {
     #[expect(
         deprecated,
@@ -102,7 +104,7 @@ fn enter() -> io::Result<()> {
     write("gid_map", format!("{0} {0} 1", group.as_raw()))
 }
 
-/// Those of `places` that exist, beneath one that is granted.
+/// The existing `places` beneath a granted one.
 fn existing(places: &[PathBuf], granted: &[&Vec<PathBuf>]) -> BTreeSet<PathBuf> {
     let is_inside = |place: &&PathBuf| {
         let mut granted = granted.iter().copied().flatten();
@@ -116,7 +118,7 @@ fn existing(places: &[PathBuf], granted: &[&Vec<PathBuf>]) -> BTreeSet<PathBuf> 
         .collect()
 }
 
-/// Those of `places` that lie in no other: what is covered hides all that is in it, which then cannot be found.
+/// The `places` that are not within another one: a covered directory hides its contents, which could then not be found.
 fn outermost(places: &BTreeSet<PathBuf>) -> impl Iterator<Item = &PathBuf> {
     let is_inside = |place: &Path| {
         place
@@ -127,13 +129,13 @@ fn outermost(places: &BTreeSet<PathBuf>) -> impl Iterator<Item = &PathBuf> {
     places.iter().filter(move |place| !is_inside(place))
 }
 
-/// Whether `place` lies in one of `kept` that becomes read-only, and is none itself.
+/// True if `place` is strictly within one of `kept` that becomes read-only.
 fn is_within(place: &Path, kept: &BTreeSet<PathBuf>) -> bool {
     let mut above = place.ancestors().skip(1);
     above.any(|above| kept.contains(above) && !above.ends_with(".git"))
 }
 
-/// The directories between what may be written and what is kept there, from above down.
+/// The directories between writable places and kept ones, parents first.
 fn above(kept: &BTreeSet<PathBuf>, writes: &[PathBuf]) -> BTreeSet<PathBuf> {
     let mut found = BTreeSet::new();
     for place in kept {
@@ -157,12 +159,12 @@ fn hold(path: &Path) -> io::Result<(OwnedFd, FileType)> {
     Ok((held, kind))
 }
 
-/// A name for what is held, which no rename changes.
+/// A path to an open descriptor, unaffected by renames.
 fn name(held: &OwnedFd) -> String {
     format!("/proc/self/fd/{}", held.as_raw_fd())
 }
 
-/// An empty directory over what is held.
+/// Mounts an empty file system over an open directory.
 fn cover(held: &OwnedFd, options: &str, flags: MountFlags) -> io::Result<()> {
     let options = std::ffi::CString::new(options).map_err(io::Error::other)?;
     let flags = flags | MountFlags::NOSUID | MountFlags::NODEV;
@@ -176,7 +178,7 @@ fn cover(held: &OwnedFd, options: &str, flags: MountFlags) -> io::Result<()> {
     )?)
 }
 
-/// Make the mount that is held read-only. What it is otherwise must be said again, or the kernel refuses.
+/// Makes an open mount read-only. Its other flags must be repeated, or the kernel refuses.
 fn freeze(held: &OwnedFd) -> io::Result<()> {
     let is = rustix::fs::fstatvfs(held)?.f_flag;
     let mut flags = MountFlags::BIND | MountFlags::RDONLY;

@@ -1,8 +1,8 @@
-//! A directory for what commands write by the way: one for each run of the program, its owner's only, gone when it ends. And
-//! further ones, for servers: what one keeps there is not the commands' to change.
+//! Private temporary directories: one per run of the program for its commands, and one for each server, whose files
+//! commands must not change. They are accessible to their owner only, and are removed when the run ends.
 //!
-//! The kernel's lock on it says that its run lives. What a killed run left is taken away by a later one, a minute
-//! afterwards at the earliest.
+//! A lock (`flock`) on a directory shows that its run is alive. A later run removes what a killed run left, at the
+//! earliest 60 s afterwards.
 
 use crate::sys::secret::random_hex;
 use crate::sys::sync::IgnorePoison;
@@ -14,14 +14,15 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
-/// How the names begin, so that what was left can be told.
+/// The prefix of the names, by which leftovers are recognised.
 const PREFIX: &str = "nanobot-run-";
-/// How long one that is not locked may stay: it may have been made just now, and be about to be locked.
+/// The minimum age at which an unlocked directory counts as a leftover. A younger one may have just been created and
+/// not locked yet.
 const STALE: Duration = Duration::from_secs(60);
 
 struct Made {
     path: PathBuf,
-    /// Holds the lock.
+    /// The open descriptor that holds the lock.
     _lock: File,
 }
 
@@ -32,7 +33,7 @@ fn made() -> MutexGuard<'static, Option<Made>> {
     MADE.lock().ignore_poison()
 }
 
-/// Where such directories may be made: where `TMPDIR` says, and where everybody may.
+/// Candidate parents of private directories: `TMPDIR`, and the world-writable directories. Relative paths are left out.
 pub fn places(tmpdir: Option<&str>) -> Vec<PathBuf> {
     let all = tmpdir.into_iter().chain(["/tmp", "/var/tmp"]);
     all.map(PathBuf::from)
@@ -40,10 +41,10 @@ pub fn places(tmpdir: Option<&str>) -> Vec<PathBuf> {
         .collect()
 }
 
-/// The directory of this run, made in the first of `places` that takes it when it is first asked for.
+/// Returns the private directory of this run, creating it on first use in the first of `places` that allows it.
 ///
 /// # Errors
-/// None takes it: why the last does not.
+/// No place allows it: the error for the last one.
 pub fn directory(places: &[PathBuf]) -> io::Result<PathBuf> {
     let mut made = made();
     if let Some(made) = &*made {
@@ -52,10 +53,7 @@ pub fn directory(places: &[PathBuf]) -> io::Result<PathBuf> {
     make_in(places).map(|new| made.insert(new).path.clone())
 }
 
-/// One more, as [`directory`] makes it.
-///
-/// # Errors
-/// As [`directory`].
+/// Creates one more directory, as [`directory`] does.
 pub fn another(places: &[PathBuf]) -> io::Result<PathBuf> {
     let new = make_in(places)?;
     let path = new.path.clone();
@@ -83,12 +81,12 @@ fn make(place: &Path) -> io::Result<Made> {
     let path = place.join(format!("{PREFIX}{}", random_hex(8)));
     DirBuilder::new().mode(0o700).create(&path)?;
     let lock = open(&path)?;
-    // Where there are no locks, a later run cannot take one either, and leaves all as it is.
+    // On a file system without locks, a later run cannot lock the directory either, and leaves it alone.
     let _: Result<_, _> = rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive);
     Ok(Made { path, _lock: lock })
 }
 
-/// Last thing in `main`: take them away.
+/// Removes the directories of this run. Called last in `main`.
 pub fn tidy() {
     let mut further = FURTHER.lock().ignore_poison();
     for made in made().take().into_iter().chain(further.drain(..)) {
@@ -122,22 +120,22 @@ fn take_away_what_was_left(place: &Path) {
     }
 }
 
-/// The directory itself, not what a link leads to.
+/// Opens the directory itself, without following a symbolic link.
 fn open(path: &Path) -> io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     Ok(rustix::fs::open(path, flags, Mode::empty())?.into())
 }
 
-/// Remove what commands made there. Some tools take their own right to remove away.
+/// Removes a directory and what commands created in it. Some tools remove write permission from their own directories.
 fn remove(path: &Path) {
     if std::fs::remove_dir_all(path).is_err() {
         open_up(path);
-        // What is left then stays for the system's own cleaning.
+        // Anything that still remains is left to the system's own cleanup.
         drop(std::fs::remove_dir_all(path));
     }
 }
 
-/// Give ourselves back the right to remove what is in `path`. Nobody else works there any more.
+/// Restores our permission to remove what is in `path`. No other process works there any more.
 fn open_up(path: &Path) {
     drop(std::fs::set_permissions(
         path,

@@ -1,22 +1,23 @@
-//! A repository that a command makes: `git init` writes the very files that nobody else may. They are let through while
-//! they say nothing that git would ever run.
+//! Recognises harmless new repositories. `git init` writes the files that commands otherwise must not change; they are
+//! accepted as long as they contain nothing that git would ever run.
 
 use std::path::{Path, PathBuf};
 
-/// What the value of a key may be.
+/// The permitted form of a config value.
 #[derive(Clone, Copy)]
 enum Value {
     /// A word or a number, such as `true`.
     Word,
-    /// A branch or another repository by its name, or what maps such names.
+    /// A branch or remote name, or a refspec.
     Name,
-    /// Where another repository is, by a scheme of git's own: others name programs that fetch.
+    /// The URL of another repository, with one of git's built-in schemes: other schemes name programs that fetch.
     Address,
-    /// Anything on one line that nobody reads as syntax.
+    /// Anything on one line that is not syntax.
     Text,
 }
 
-/// Keys of a new repository's config that run nothing, and whether their section is one of many of its kind.
+/// Config keys of a new repository that run nothing: section, true if the section has a subsection name, key, form of
+/// the value.
 const PLAIN: &[(&str, bool, &str, Value)] = &[
     ("core", false, "repositoryformatversion", Value::Word),
     ("core", false, "filemode", Value::Word),
@@ -39,7 +40,7 @@ const PLAIN: &[(&str, bool, &str, Value)] = &[
     ("pull", false, "rebase", Value::Word),
 ];
 
-/// The `.git` that `path` is in.
+/// The `.git` directory that contains `path`, or `path` itself if it is one.
 pub(super) fn around(path: &Path) -> Option<PathBuf> {
     let mut found = PathBuf::new();
     for part in path.components() {
@@ -51,8 +52,8 @@ pub(super) fn around(path: &Path) -> Option<PathBuf> {
     None
 }
 
-/// Whether a config has nothing but plain keys, one line each, as git itself writes them. Git reads more than that; what
-/// is not understood here is not plain.
+/// True if a config has only plain keys, one per line, as git itself writes them. Git's syntax allows more; anything
+/// not understood here is not plain.
 pub(super) fn is_plain(text: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(text) else {
         return false;
@@ -76,7 +77,8 @@ pub(super) fn is_plain(text: &[u8]) -> bool {
     })
 }
 
-/// The section that a whole line begins, and whether it is one of many: `[core]`, `[remote "origin"]`.
+/// Parses a line that is entirely a section header, `[core]` or `[remote "origin"]`: the section, and true if it has a
+/// subsection name.
 fn header(line: &str) -> Option<(String, bool)> {
     let inner = line.strip_prefix('[')?.strip_suffix(']')?;
     let (section, one) = match inner.split_once(' ') {
@@ -114,16 +116,17 @@ fn is_value(kind: Value, value: &str) -> bool {
             let is_safe = |letter: char| letter.is_alphanumeric() || "/._~:@+%-".contains(letter);
             rest.is_some_and(|rest| !rest.starts_with('-') && rest.chars().all(is_safe))
         }
-        // Quotes, comments and lines that go on.
+        // No quotes, comments or line continuations.
         Value::Text => !value.contains(['"', '\\', '#', ';']),
     }
 }
 
-/// The characters of branches, of remotes and of what maps them. No address and no option is among them.
+/// True if `name` has only characters of branch names, remote names and refspecs. No URL and no command-line option
+/// passes.
 fn is_reference(name: &str) -> bool {
     let is_safe = |letter: char| letter.is_alphanumeric() || "/._+*:@-".contains(letter);
     let is_first = |letter: char| is_safe(letter) && !"-/.".contains(letter);
-    // The dot is this repository itself.
+    // A dot is this repository itself.
     name == "." || name.starts_with(is_first) && !name.contains("::") && name.chars().all(is_safe)
 }
 
@@ -163,7 +166,7 @@ mod tests {
         check("bare = false\n", false);
         check("[core]\n\thookspath = x\n", false);
         assert!(!is_plain(b"[core]\n\xff"));
-        // Headers, and what may stand in their line.
+        // Headers, and text after them on the same line.
         check("[core] fsmonitor = \"touch x; false\" #]\n", false);
         check("[core] fsmonitor = x ;]\n", false);
         check("[core]fsmonitor=x[]\n", false);
@@ -196,7 +199,7 @@ mod tests {
         check("[branch \"a\"]\n\tremote = --upload-pack=x\n", false);
         check("[remote \"a\"]\n\turl = ssh://-oProxyCommand=x/y\n", false);
         check("[remote \"a\"]\n\turl = git@x.org:y/z.git\n", true);
-        // What is no line here, and may be one to git.
+        // Separators that git may treat as line breaks or white space.
         check("[core]\r\n\tbare = false\r\n", false);
         check("[core]\r\tfsmonitor = x\n", false);
         check("# x\r[core]\n", false);

@@ -1,5 +1,5 @@
-//! From what a fence grants to rules of the kernel's: Landlock can only grant, so whatever contains a closed place is
-//! granted part by part around it.
+//! Translates a [`Fence`] into Landlock rules. Landlock can only grant access, so a directory that contains a closed
+//! place is granted entry by entry around it.
 
 use super::fence::Fence;
 use super::system;
@@ -9,19 +9,19 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-/// More than this many rules cost every command too much.
+/// The most rules: more would slow down every command too much.
 const MOST: usize = 2048;
 
-/// What is granted.
+/// An access right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Right {
-    /// Know the names in it and beneath it.
+    /// List this directory and those beneath it.
     List,
-    /// Read it and what is beneath it, list it, run it.
+    /// Read, list and run it and everything beneath it.
     Read,
-    /// Read from it and write to it: a device.
+    /// Read from and write to a device.
     Use,
-    /// Everything beneath it.
+    /// Full access to everything beneath it.
     Write,
 }
 
@@ -32,10 +32,10 @@ pub(super) struct Rule {
     pub(super) is_directory: bool,
 }
 
-/// The rules of `fence`: what exists of it.
+/// The rules of `fence`, for paths that exist.
 ///
 /// # Errors
-/// They would be too many: there are too many entries beside a closed place.
+/// There would be more than [`MOST`] rules: too many entries beside a closed place.
 pub(super) fn of(fence: &Fence) -> io::Result<Vec<Rule>> {
     let mut rules = Vec::new();
     for path in &fence.reads {
@@ -57,21 +57,21 @@ pub(super) fn of(fence: &Fence) -> io::Result<Vec<Rule>> {
     Ok(rules)
 }
 
-/// What is in `path`, a place that may be changed, is there, and is not changed. What is not there cannot be told from
-/// anything else that is new.
+/// The existing kept places in the writable `path` to which write access is withheld. A kept place that does not exist
+/// cannot be told apart from any other new file.
 fn withheld(path: &Path, fence: &Fence) -> Vec<PathBuf> {
     if !fence.withholds {
         return Vec::new();
     }
     let is_inside = |place: &&PathBuf| place.starts_with(path) && *place != path;
     let inside = fence.kept.iter().filter(is_inside);
-    // What is in it is for others to say.
+    // The contents of `.git` have entries of their own.
     let is_whole = |place: &&PathBuf| !(place.ends_with(".git") && place.is_dir());
     let there = inside.filter(|place| is_whole(place) && place.symlink_metadata().is_ok());
     there.cloned().collect()
 }
 
-/// Let what is granted part by part be listed nevertheless, where mounts hide what is closed in it.
+/// Allows listing a directory that is granted entry by entry, if mounts hide the closed places in it.
 fn list(path: &Path, fence: &Fence, rules: &mut Vec<Rule>) {
     let is_around = |place: &PathBuf| place.starts_with(path) && place != path;
     let is_open = || !fence.closed.iter().any(|place| path.starts_with(place));
@@ -88,7 +88,7 @@ fn grant(path: &Path, right: Right, closed: &[PathBuf], rules: &mut Vec<Rule>) -
     if closed.iter().any(|place| path.starts_with(place)) {
         return Ok(());
     }
-    // A link grants nothing: where it leads is judged by itself.
+    // A symbolic link grants nothing; its target is checked on its own.
     let Ok(about) = std::fs::symlink_metadata(path) else {
         return Ok(());
     };
@@ -114,14 +114,15 @@ fn grant(path: &Path, right: Right, closed: &[PathBuf], rules: &mut Vec<Rule>) -
         });
         return Ok(());
     }
-    // Unreadable to us is unreadable to the command.
+    // A directory that this process cannot read is unreadable to the command too.
     for entry in std::fs::read_dir(path).into_iter().flatten().flatten() {
         grant(&entry.path(), right, &inside, rules)?;
     }
     Ok(())
 }
 
-/// Hold `path` for a rule, by no link on the way: what was there when the rules were thought of may have been replaced.
+/// Opens `path` for a rule without following symbolic links, since it may have been replaced since the rules were
+/// computed.
 pub(super) fn open(path: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let no_links = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;

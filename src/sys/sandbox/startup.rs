@@ -1,11 +1,11 @@
-//! Places beneath a writable one that stay as they are, whatever a command does: git's hooks and what its config says, here
-//! and in the repositories that one holds within itself, and the names that the policy gives; and git's in the repositories
-//! that lie beneath, as far as a short walk finds them.
+//! Places within a writable directory that commands must not change: git's hooks and config in its own repository, in
+//! submodules and linked worktrees, and in nested repositories as far as a short search finds them; also the names
+//! given by the policy.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 
-/// What git runs, or says what it runs, in a directory that it works in.
+/// Paths in a repository that git runs, or that name what git runs.
 const GIT: &[&str] = &[
     ".git",
     ".git/hooks",
@@ -13,25 +13,25 @@ const GIT: &[&str] = &[
     ".git/config.worktree",
     ".git/commondir",
 ];
-/// The same in a directory of its own: a submodule's, or that of a further working directory.
+/// The same within the git directory of a submodule or of a linked worktree.
 const INNER: &[&str] = &["hooks", "config", "config.worktree", "commondir", "gitdir"];
 
-/// How far beneath a writable place repositories are looked for.
+/// How many directory levels below a writable place repositories are searched for.
 const DEPTH: usize = 4;
-/// How many entries are looked at for them, the nearest first. Reading these takes a few milliseconds.
+/// How many directory entries the search reads, nearest first. This takes a few milliseconds.
 const ENTRIES: usize = 4000;
-/// What holds much, and no repository that anybody works in.
+/// Large directories that contain no repositories that a user works in.
 const PASSED_OVER: &[&str] = &[".git", "node_modules", "target", ".venv", ".cache"];
 
-/// What is kept beneath `root`, a writable place, `names` among it.
+/// Lists the places to keep in the writable directory `root`: those of its repository, and `names`.
 pub fn kept(root: &Path, names: &[&str]) -> Vec<PathBuf> {
     let mut kept = of_repository(root);
     kept.extend(names.iter().map(|name| root.join(name)));
     kept
 }
 
-/// What is kept in the repositories beneath `root`: those that are found by looking [`DEPTH`] directories deep, and at no
-/// more than [`ENTRIES`] names.
+/// Lists the places to keep in repositories beneath `root`. The search covers [`DEPTH`] levels and at most [`ENTRIES`]
+/// entries.
 pub fn kept_beneath(root: &Path) -> Vec<PathBuf> {
     let mut left = ENTRIES;
     let found = directories(root, DEPTH, PASSED_OVER, &mut left).into_iter();
@@ -41,11 +41,11 @@ pub fn kept_beneath(root: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// What is kept in the repository at `root`, whether there is one or not.
+/// The places to keep in the repository at `root`, even if there is none yet.
 fn of_repository(root: &Path) -> Vec<PathBuf> {
     let mut kept: Vec<PathBuf> = GIT.iter().map(|name| root.join(name)).collect();
     let mut left = ENTRIES;
-    // A submodule is named for its path, slashes and all, and has further ones within.
+    // A submodule's name is its path, slashes included, and it can contain further submodules.
     let modules = directories(&root.join(".git/modules"), DEPTH, &["objects"], &mut left);
     let modules = modules
         .into_iter()
@@ -57,8 +57,8 @@ fn of_repository(root: &Path) -> Vec<PathBuf> {
     kept
 }
 
-/// The directories beneath `root`, the nearest first, `depth` deep, without `passed_over` and what is in those. `left`
-/// counts the entries that may still be looked at.
+/// The directories beneath `root`, nearest first, down to `depth` levels, without `passed_over` and their contents.
+/// `left` is the number of entries that may still be read.
 fn directories(root: &Path, depth: usize, passed_over: &[&str], left: &mut usize) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut waiting = VecDeque::from([(root.to_owned(), 0)]);

@@ -1,11 +1,11 @@
-//! What every command may read: the system and the tools that people put into their home. And what none may, even where
-//! a place that was granted contains it. Only what exists costs anything.
+//! What every command may read: the system, and tools installed in the home directory. Also the secrets that no command
+//! may read, even if a granted directory contains them. Only paths that exist cost anything.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Devices that give and take nothing of anybody's. `/dev/tty` is left out: what asks for a password fails at once
-/// instead of waiting. `/dev/shm` is left out: what other programs of the user share lies there.
+/// Devices that expose no user data. `/dev/tty` is left out so that password prompts fail at once instead of waiting.
+/// `/dev/shm` is left out because it holds memory shared by the user's other programs.
 pub(super) const DEVICES: &[&str] = &[
     "/dev/null",
     "/dev/zero",
@@ -14,9 +14,9 @@ pub(super) const DEVICES: &[&str] = &[
     "/dev/urandom",
 ];
 
-/// The system itself.
+/// Directories of the system.
 const SYSTEM: &[&str] = &[
-    // Programs, libraries, and what belongs to them.
+    // Programs, libraries and their data.
     "/usr",
     "/bin",
     "/sbin",
@@ -26,30 +26,31 @@ const SYSTEM: &[&str] = &[
     "/libx32",
     "/opt",
     "/etc",
-    // Systems whose programs live elsewhere.
+    // Distributions that keep programs elsewhere.
     "/nix",
     "/gnu",
     "/snap",
     "/run/current-system",
     "/home/linuxbrew",
-    // What is installed, for the package manager's questions.
+    // Package databases, for queries by the package manager.
     "/var/lib/dpkg",
     "/var/lib/rpm",
-    // Programs look themselves up here, count processors and ask for memory. What belongs to another process, such as
-    // its environment, the kernel keeps from whoever may not trace it, and nobody inside may trace anybody outside.
+    // Programs look themselves up here, count processors and query memory. The kernel protects data of other processes,
+    // such as their environment, from processes that may not trace them, and no sandboxed process may trace one
+    // outside.
     "/proc",
     "/sys/devices/system",
     "/sys/fs/cgroup",
     "/sys/kernel/mm/transparent_hugepage",
-    // Names of hosts, which are links into here on many systems.
+    // Host name resolution: `/etc` links to these on many systems.
     "/run/systemd/resolve",
     "/run/resolvconf",
     "/run/NetworkManager/resolv.conf",
-    // Time zones and the like where `/etc` links to them.
+    // Time zones and similar data that `/etc` links to.
     "/var/db/timezone",
 ];
 
-/// Tools in the home directory, without what logs their user in.
+/// Tools in the home directory, without the files that hold their credentials.
 const TOOLS: &[&str] = &[
     ".rustup",
     ".cargo/bin",
@@ -103,7 +104,7 @@ const TOOLS: &[&str] = &[
     ".conda/envs",
     ".conda/pkgs",
     ".terminfo",
-    // git ends when it may not read these.
+    // git fails if it cannot read these.
     ".gitconfig",
     ".config/git/config",
     ".config/git/ignore",
@@ -113,7 +114,8 @@ const TOOLS: &[&str] = &[
     ".gitattributes",
 ];
 
-/// Variables by which users put tools elsewhere, what of such a place commands may read, and what logs their user in.
+/// Environment variables that relocate tools, with the entries there that commands may read, and those that hold
+/// credentials.
 pub const MOVED: &[(&str, &[&str], &[&str])] = &[
     ("RUSTUP_HOME", &[""], &[]),
     (
@@ -126,7 +128,7 @@ pub const MOVED: &[(&str, &[&str], &[&str])] = &[
     ("NVM_DIR", &[""], &[]),
 ];
 
-/// What the variables of [`MOVED`] lead to: what may be read, and what is closed. What is not absolute leads nowhere.
+/// Resolves the variables of [`MOVED`] to readable paths and closed paths. Relative values are ignored.
 pub fn moved<'a>(value: impl Fn(&str) -> Option<&'a str>) -> (Vec<PathBuf>, Vec<PathBuf>) {
     let (mut open, mut closed) = (Vec::new(), Vec::new());
     for (variable, reads, logins) in MOVED {
@@ -141,11 +143,11 @@ pub fn moved<'a>(value: impl Fn(&str) -> Option<&'a str>) -> (Vec<PathBuf>, Vec<
     (open, closed)
 }
 
-/// The places of the system that exist, the directories of `path` (as PATH has them), the tools in `home` and those of `moved`
-/// among them.
+/// Lists what every command may read: the existing directories of the system, those of `path` (in the format of
+/// `PATH`), the tools in `home`, and `moved`.
 pub fn reads(path: &str, moved: &[PathBuf], home: &Path) -> Vec<PathBuf> {
     let system = SYSTEM.iter().map(PathBuf::from);
-    // Programs are found by absolute names only, and the root or a whole home is no place for programs.
+    // Only absolute entries count, and neither the root nor a directory that contains the home is accepted.
     let programs = path.split(':').map(PathBuf::from);
     let programs = programs.filter(|path| path.is_absolute() && !home.starts_with(path));
     let programs = programs.flat_map(|path| with_library(&path));
@@ -158,12 +160,12 @@ pub fn reads(path: &str, moved: &[PathBuf], home: &Path) -> Vec<PathBuf> {
         .filter(|path| path != Path::new("/") && !home.starts_with(path))
         .collect();
     found.sort();
-    // Beneath one that is there already, nothing needs a rule.
+    // A path within another listed one needs no rule.
     found.dedup_by(|path, before| path.starts_with(before));
     found
 }
 
-/// A directory of programs, and what they look for beside it.
+/// A directory of programs and the directories beside it that these use.
 fn with_library(programs: &Path) -> Vec<PathBuf> {
     let beside = |name: &str| Some(programs.parent()?.join(name));
     let names: &[&str] = match programs.ends_with("bin") {
@@ -175,14 +177,14 @@ fn with_library(programs: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// More homes than this beneath what is granted are not looked at: each has many places to be closed.
+/// The most home directories within granted places: each has many secrets to close.
 const HOMES: usize = 1000;
 
-/// The homes that what is `granted` contains or is in: those of `single`, and every directory of `parents`. All without
-/// links, each once.
+/// Lists the home directories that contain, or are contained in, a `granted` path: those of `single`, and every
+/// directory in `parents`. Symbolic links are resolved and duplicates removed.
 ///
 /// # Errors
-/// They are more than can be closed one by one.
+/// There are more than 1000.
 pub fn homes(single: &[&Path], parents: &[&str], granted: &[&Path]) -> io::Result<Vec<PathBuf>> {
     let concerns = |home: &Path| {
         let mut granted = granted.iter();
@@ -191,7 +193,7 @@ pub fn homes(single: &[&Path], parents: &[&str], granted: &[&Path]) -> io::Resul
     let real = |path: &Path| std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let mut found: Vec<PathBuf> = single.iter().map(|home| real(home)).collect();
     for parent in parents.iter().map(|parent| real(Path::new(parent))) {
-        // What cannot be listed was never looked for by name.
+        // A parent that cannot be listed contributes no homes.
         let entries = std::fs::read_dir(&parent).into_iter().flatten().flatten();
         let homes = entries.map(|entry| real(&entry.path()));
         found.extend(homes.filter(|home| concerns(home)).take(HOMES + 1));
@@ -207,14 +209,14 @@ pub fn homes(single: &[&Path], parents: &[&str], granted: &[&Path]) -> io::Resul
     }
 }
 
-/// Where secrets really are: those of a home, and of those of the system what the user we are may read. Where file modes close
-/// them already, `/etc` need not be granted around them.
+/// Resolves the paths of secrets: all of a home's, and those of the system that the current user can read. Secrets that
+/// file modes already protect are left out, so that `/etc` need not be granted entry by entry around them.
 pub fn secrets(
     of_home: impl Iterator<Item = PathBuf>,
     of_system: impl Iterator<Item = PathBuf>,
 ) -> Vec<PathBuf> {
-    // What the kernel tells in `/proc` it closes itself to those without capabilities; granted around a place in there, no
-    // process that is yet to start would be seen.
+    // The kernel itself protects `/proc` from processes without capabilities. If it were granted entry by entry,
+    // processes started later would be invisible.
     let is_open = |path: &PathBuf| {
         !path.starts_with("/proc") && rustix::fs::access(path, rustix::fs::Access::READ_OK).is_ok()
     };

@@ -1,4 +1,4 @@
-//! A fence, tried: what must not be possible inside is really attempted there, on a thread that then ends.
+//! Tests a sandbox by attempting forbidden operations inside it, on a thread that then ends.
 
 use super::{Fence, Ours};
 use std::fs::{File, OpenOptions};
@@ -7,20 +7,21 @@ use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 
-/// An attempt and what came of it.
+/// An attempted operation and its outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trial {
+    /// The operation.
     pub what: String,
-    /// It was refused, as it must be.
+    /// True if it was refused, as it must be.
     pub held: bool,
-    /// What the system said.
+    /// The system's error message, or a note that the operation worked.
     pub found: String,
 }
 
-/// Try to make a file in each of `outside`, to read each of `closed`, and to open sockets.
+/// Tries to create a file in each of `outside`, to read each of `closed`, and to open sockets.
 ///
 /// # Errors
-/// Where the fence cannot be put up, or what the trials need cannot be made.
+/// The sandbox cannot be applied, or the files and sockets that the test needs cannot be created.
 pub fn run(fence: &Fence, outside: &[PathBuf], closed: &[PathBuf]) -> io::Result<Vec<Trial>> {
     let temp = tempfile::tempdir()?;
     let canary = temp.path().join("canary");
@@ -45,7 +46,7 @@ pub fn run(fence: &Fence, outside: &[PathBuf], closed: &[PathBuf]) -> io::Result
             let path = place.join(format!(".nanobot-{}", crate::sys::secret::random_hex(8)));
             let made = OpenOptions::new().write(true).create_new(true).open(&path);
             if made.is_ok() {
-                // It should not have come to this; what cannot be removed is told by its name all the same.
+                // The sandbox failed. If the file cannot be removed, the report still shows its directory.
                 drop(std::fs::remove_file(&path));
             }
             tried(

@@ -1,20 +1,20 @@
-//! What has the format of somebody's key. Pure.
+//! Recognises keys by their format. Pure.
 //!
-//! Only formats that nothing else has: a text that is taken for a key by mistake is one that nobody can work with. What
-//! looks like chance is not weighed for the same reason.
+//! Only formats that nothing else has are included, because text that is mistaken for a key becomes unusable. For the
+//! same reason, entropy is not considered.
 
 use super::key::MARK;
 use super::replacement::Found;
 use memchr::memmem;
 use std::ops::Range;
 
-/// A key that is told by how it begins.
+/// A key format recognised by its prefix.
 struct Format {
-    /// Stays, so that a reader knows whose key it was.
+    /// The prefix. It is kept, so that a reader knows what kind of key it was.
     start: &'static str,
-    /// What follows consists of these.
+    /// True for the bytes that may follow the prefix.
     takes: fn(u8) -> bool,
-    /// How many of them there are.
+    /// The permitted number of those bytes.
     count: Range<usize>,
 }
 
@@ -74,16 +74,16 @@ const FORMATS: [Format; 38] = [
     format("&apikey=", signs, 16),
     format("?access_token=", signs, 16),
     format("&access_token=", signs, 16),
-    // Tokens of three parts.
+    // JSON web tokens, which have three parts.
     format("eyJ", dotted, 32),
 ];
 
-/// How a private key begins, and how it ends.
+/// The beginning of a private key in PEM format. The end follows.
 const BEGIN: &str = "-----BEGIN ";
 const END: &str = "-----END ";
-/// A private key is no longer, with all its line breaks.
+/// The longest private key, line breaks included, in bytes.
 const LONGEST_BLOCK: usize = 16 << 10;
-/// Nor is any other key, or an address with one.
+/// The longest other key, or URL with one, in bytes.
 const LONGEST: usize = 8 << 10;
 
 fn plain(byte: u8) -> bool {
@@ -110,16 +110,17 @@ fn base64(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"+/=".contains(&byte)
 }
 
-/// What ends a word that may have a key in it.
+/// True for bytes that end a word that may contain a key.
 fn ends_word(byte: u8) -> bool {
     byte.is_ascii_whitespace() || b"\"'`<>".contains(&byte)
 }
 
-/// Add what looks like a key in `text`, which follows the byte `before`.
+/// Adds what looks like a key in `text`, which follows the byte `before`.
 pub(super) fn find(text: &str, before: Option<u8>, found: &mut Vec<Found>) {
     let bytes = text.as_bytes();
     for format in &FORMATS {
-        // The letters that were gone through last: many beginnings in one word are no reason to do so many times.
+        // The end of the range scanned last and its last digit, so that many prefixes in one word do not cause as many
+        // scans.
         let (mut end, mut digit) = (0, None);
         for start in memmem::find_iter(bytes, format.start) {
             let previous = match start {
@@ -136,7 +137,7 @@ pub(super) fn find(text: &str, before: Option<u8>, found: &mut Vec<Found>) {
                 digit = bytes[from..end].iter().rposition(u8::is_ascii_digit);
                 digit = digit.map(|at| from + at);
             }
-            // A name in words has no digits; a key that has none is rare.
+            // Names made of words have no digits; a key without any is rare.
             let is_key = format.count.contains(&(end - from))
                 && digit.is_some_and(|digit| digit >= from)
                 && (format.start != "eyJ" || is_token(&bytes[from..end]));
@@ -157,14 +158,14 @@ pub(super) fn find(text: &str, before: Option<u8>, found: &mut Vec<Found>) {
     }));
 }
 
-/// How many bytes at the beginning are such.
+/// The number of leading bytes that match `takes`.
 fn run(bytes: &[u8], takes: fn(u8) -> bool) -> usize {
     let end = bytes.iter().position(|byte| !takes(*byte));
     end.unwrap_or(bytes.len())
 }
 
-/// Whether these letters after `eyJ`, which is how an object begins in base64, are a signed token: the second part is an
-/// object too.
+/// True if these letters after `eyJ`, the base64 form of the beginning of a JSON object, are a signed token: the second
+/// part must be an object too.
 fn is_token(letters: &[u8]) -> bool {
     let letters = &letters[..letters.len().min(LONGEST)];
     let mut parts = letters.split(|byte| *byte == b'.');
@@ -173,7 +174,8 @@ fn is_token(letters: &[u8]) -> bool {
     head.len() >= 10 && claims.starts_with(b"eyJ") && claims.len() >= 10 && signature.len() >= 16
 }
 
-/// A private key in armour that begins at `start`. Of one whose end is missing only what must be part of it is taken.
+/// The private key in PEM format that begins at `start`. If its end is missing, only lines that must belong to it are
+/// included.
 fn block(text: &str, start: usize) -> Option<Found> {
     let bytes = text.as_bytes();
     let title = start + BEGIN.len();
@@ -200,12 +202,12 @@ fn block(text: &str, start: usize) -> Option<Found> {
     })
 }
 
-/// Where the last of the long lines ends that `body` begins with.
+/// The end of the long lines that `body` begins with.
 fn lines(body: &[u8]) -> Option<usize> {
     let (mut at, mut end) = (0, None);
     loop {
         let gap = |byte: u8| byte.is_ascii_whitespace() || b"\\nr\"'+,|>".contains(&byte);
-        // The letters of an escaped line break may begin a line as well: they are part of the gap at the most.
+        // The letters of an escaped line break can also begin a line; at worst they count as part of the gap.
         let skipped = run(&body[at..], gap).min(16);
         let length = run(&body[at + skipped..], base64);
         if length < 40 {
@@ -216,7 +218,7 @@ fn lines(body: &[u8]) -> Option<usize> {
     }
 }
 
-/// The password of an address that goes on at `from`.
+/// The range of the password in a URL whose authority begins at `from`.
 fn password(bytes: &[u8], from: usize) -> Option<Range<usize>> {
     let rest = &bytes[from..(from + LONGEST).min(bytes.len())];
     let end = rest
@@ -225,20 +227,19 @@ fn password(bytes: &[u8], from: usize) -> Option<Range<usize>> {
     let colon = rest[..end].iter().position(|byte| *byte == b':')? + 1;
     let word = &rest[colon..end];
     let is_host = |byte: &u8| plain(*byte) || *byte == b'[';
-    // One that is to be filled in is none.
+    // A placeholder is not a password.
     let is_password = rest[end] == b'@'
         && rest.get(end + 1).is_some_and(is_host)
         && word.first().is_some_and(|first| !b"$*{[(".contains(first));
     is_password.then_some(from + colon..from + end)
 }
 
-/// Where the end of `text` begins that may be part of a key which is not yet whole; the length of `text` where there is
-/// none.
+/// The start of the end of `text` that may be part of a key not yet complete; the length of `text` if there is none.
 pub(super) fn pending(text: &str) -> usize {
     let bytes = text.as_bytes();
     let starts = || FORMATS.iter().map(|format| format.start);
     let tail = bytes.len().saturating_sub(LONGEST);
-    // A word, and the one before where the two are one format.
+    // The last word, and the one before it if the two are one format.
     let word = bytes[tail..].iter().rposition(|byte| ends_word(*byte));
     let word = word.map_or(tail, |at| tail + at + 1);
     let is_risky = |text: &[u8]| {
@@ -262,7 +263,7 @@ pub(super) fn pending(text: &str) -> usize {
             from = from.min(bytes.len() - count);
         }
     }
-    // The rest of an address's beginning, and whatever stands before a key, is held with it.
+    // The beginning of the URL, and anything directly before a key, is held back with it.
     if from < text.len() {
         from = from.min(word.max(tail));
     }
@@ -278,7 +279,7 @@ pub(super) fn pending(text: &str) -> usize {
     from
 }
 
-/// Whether a block in armour, which may be a private key, has no end yet.
+/// True if a PEM block, which may be a private key, has no end yet.
 fn is_open(block: &[u8]) -> bool {
     let title = &block[BEGIN.len()..];
     match memmem::find(title, b"-----") {
@@ -303,7 +304,7 @@ mod tests {
         replaced(text, found).into_owned()
     }
 
-    /// Text that looks like a key, made here so that nobody takes it for one.
+    /// Text that looks like a key, generated so that no scanner reports this file.
     fn noise(length: usize) -> String {
         "0aB1cD2eF3gH4iJ5kL6mN7"
             .chars()

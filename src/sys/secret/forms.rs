@@ -1,8 +1,8 @@
-//! The forms in which a key that we know may turn up: as it is, encoded, reversed, and across line breaks, as tools that
-//! encode like to set them. Pure.
+//! Finds known keys in the forms in which they may appear: unchanged, encoded, reversed, and split by line breaks, as
+//! encoding tools produce. Pure.
 //!
-//! They are looked for one by one: for the few dozen that there are, that is as fast as an automaton, and there is nothing
-//! to build.
+//! The forms are searched for one by one. For the few dozen that there are, this is as fast as an automaton, and
+//! nothing has to be built.
 
 use super::key::{MARK, MIN_KEY_BYTES, Secret};
 use super::replacement::Found;
@@ -11,7 +11,7 @@ use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 use memchr::memmem;
 use std::borrow::Cow;
 
-/// Every form of `secrets`, each once and without line breaks.
+/// All forms of `secrets`, without duplicates or line breaks.
 pub(super) fn all(secrets: &[Secret]) -> Vec<String> {
     let mut forms: Vec<String> = secrets
         .iter()
@@ -63,17 +63,17 @@ fn percent(byte: u8, upper: bool) -> String {
     }
 }
 
-/// The letters that stand for `bytes`, and for nothing else, where so many others come before them.
+/// The base64 letters that depend on `bytes` alone, after `before` other bytes.
 fn base64(engine: &impl Engine, bytes: &[u8], before: usize) -> String {
     let mut all = vec![0; before];
     all.extend_from_slice(bytes);
     let text = engine.encode(&all);
-    // Six bits a letter: those that share some with a neighbour are left out.
+    // A letter holds six bits: those that share bits with a neighbouring byte are left out.
     let (start, end) = ((before * 8).div_ceil(6), all.len() * 8 / 6);
     text[start..end].to_owned()
 }
 
-/// Where in `text` there is any of `forms`.
+/// Finds all occurrences of `forms` in `text`.
 pub(super) fn find(text: &str, forms: &[String]) -> Vec<Found> {
     if forms.is_empty() || text.len() < MIN_KEY_BYTES {
         return Vec::new();
@@ -92,7 +92,7 @@ pub(super) fn find(text: &str, forms: &[String]) -> Vec<Found> {
     found
 }
 
-/// Where the longest end of `text` begins that a form may go on from; the length of `text` where there is none.
+/// The start of the longest end of `text` that may be the beginning of a form; the length of `text` if there is none.
 pub(super) fn pending(text: &str, forms: &[String]) -> usize {
     let (whole, breaks) = squeezed(text);
     let whole = whole.as_bytes();
@@ -111,12 +111,12 @@ pub(super) fn pending(text: &str, forms: &[String]) -> usize {
     }
 }
 
-/// Whether any of `secrets` can be read out of `text`.
+/// True if any of `secrets` can be read out of `text`.
 pub(super) fn leak(text: &str, secrets: &[Secret]) -> bool {
     if secrets.is_empty() {
         return false;
     }
-    // What is encoded twice is found too.
+    // Double percent-encoding is detected too.
     let once = decoded(text.as_bytes());
     let twice = decoded(&once);
     let texts = [core(text.as_bytes()), core(&once), core(&twice)];
@@ -128,7 +128,7 @@ pub(super) fn leak(text: &str, secrets: &[Secret]) -> bool {
         .any(|form| texts.iter().any(|text| memmem::find(text, &form).is_some()))
 }
 
-/// The letters and digits of `text`, all of them small.
+/// The letters and digits of `text`, in lower case.
 fn core(text: &[u8]) -> Vec<u8> {
     let kept = text
         .iter()
@@ -136,7 +136,7 @@ fn core(text: &[u8]) -> Vec<u8> {
     kept.map(u8::to_ascii_lowercase).collect()
 }
 
-/// `text` with its percent signs decoded.
+/// `text`, percent-decoded once.
 fn decoded(text: &[u8]) -> Vec<u8> {
     let digit = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
     let mut out = Vec::with_capacity(text.len());
@@ -158,7 +158,7 @@ fn decoded(text: &[u8]) -> Vec<u8> {
     out
 }
 
-/// `text` without its line breaks, and where in that each of them was.
+/// `text` without line breaks, and their positions in the result.
 fn squeezed(text: &str) -> (Cow<'_, str>, Vec<usize>) {
     let mut breaks = Vec::new();
     let mut positions = memchr::memchr2_iter(b'\n', b'\r', text.as_bytes()).peekable();
@@ -176,7 +176,7 @@ fn squeezed(text: &str) -> (Cow<'_, str>, Vec<usize>) {
     (Cow::Owned(out), breaks)
 }
 
-/// Where what stands at `position` without line breaks stands with them.
+/// Maps a `position` in the text without line breaks to the original text.
 fn place(position: usize, breaks: &[usize]) -> usize {
     position + breaks.partition_point(|at| *at <= position)
 }
@@ -220,7 +220,7 @@ mod tests {
                     let found = masked(&text);
                     assert!(found.contains("***"), "{text} {found}");
                     assert!(found.len() < text.len() - 18, "{text} {found}");
-                    // As `base64` sets it.
+                    // Wrapped, as the `base64` program does.
                     let mut lines = text.clone();
                     lines.insert(text.len() / 2, '\n');
                     assert_eq!(masked(&lines), found);

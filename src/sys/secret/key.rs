@@ -1,30 +1,33 @@
-//! The type of a key.
+//! The [`Secret`] type.
 
 use std::fmt;
 
-/// Keys under so many bytes are too short to look for: they stand in innocent words.
+/// The minimum length of a key to search for, in bytes: shorter ones occur in innocent words.
 pub(super) const MIN_KEY_BYTES: usize = 8;
-/// What stands in the place of a key.
+/// The replacement for a key.
 pub(super) const MARK: &str = "***";
 
-/// A key. Shown as `***` by every formatter; [`Secret::expose`] is the one way to its text.
+/// A key. Every formatter shows it as `***`; only [`Secret::expose`] returns its text.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
 impl Secret {
+    /// Wraps the text of a key.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
 
+    /// The text of the key.
     pub fn expose(&self) -> &str {
         &self.0
     }
 
+    /// True if the key is the empty string.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// `text` with every occurrence of this key as it is replaced by `***`, unless it is too short to look for.
+    /// Replaces each literal occurrence of this key in `text` by `***`, unless the key is too short to search for.
     pub fn mask(&self, text: String) -> String {
         match self.0.len() >= MIN_KEY_BYTES && text.contains(&self.0) {
             true => text.replace(&self.0, MARK),

@@ -1,4 +1,4 @@
-//! The keys that we know, and texts without them.
+//! The known keys, and the functions that redact them.
 
 use super::key::{MARK, MIN_KEY_BYTES, Secret};
 use super::replacement::{Found, replaced};
@@ -9,21 +9,21 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::{Arc, RwLock};
 
-/// Nor is a key with fewer different letters looked for: a line of dashes, say.
+/// The minimum number of distinct characters of a key to search for. This excludes a line of dashes, for example.
 const MIN_DISTINCT_CHARS: usize = 4;
 static KNOWN: RwLock<Known> = RwLock::new(Known {
     secrets: Vec::new(),
     forms: None,
 });
 
-/// The keys that we were told.
+/// The registered keys.
 struct Known {
     secrets: Vec<Secret>,
-    /// All their forms, once somebody looked for them.
+    /// All their forms, computed at the first search.
     forms: Option<Arc<[String]>>,
 }
 
-/// From now on `secret` is a key that we know, unless it is one that stands in innocent text: short, or a line of dashes.
+/// Registers `secret` as a known key, unless it could occur in innocent text because it is short or repetitive.
 pub fn remember(secret: &Secret) {
     let is_known = |known: &Known| known.secrets.contains(secret);
     let letters: HashSet<char> = secret.expose().chars().collect();
@@ -40,7 +40,7 @@ pub fn remember(secret: &Secret) {
     }
 }
 
-/// Every form of every key that we know.
+/// All forms of all known keys.
 pub(super) fn known_forms() -> Arc<[String]> {
     let known = KNOWN.read().ignore_poison();
     if let Some(forms) = &known.forms {
@@ -53,42 +53,42 @@ pub(super) fn known_forms() -> Arc<[String]> {
     forms
 }
 
-/// `text` without any key that we know, each replaced by `***`; a line break within one does not save it.
+/// Replaces each known key in `text` by `***`, even if line breaks split it.
 pub fn mask(text: &str) -> Cow<'_, str> {
     replaced(text, forms::find(text, &known_forms()))
 }
 
-/// As [`mask`], and without what has the format of somebody's key, of which the beginning stays: `sk-ant-***`.
+/// Redacts as [`mask`] does, and also what has the format of any key. The prefix of such a key stays: `sk-ant-***`.
 pub fn hide(text: &str) -> Cow<'_, str> {
     replaced(text, hidden(text, &known_forms(), None))
 }
 
-/// What [`hide`] takes out of a text that follows the byte `before`.
+/// The keys that [`hide`] redacts in a text that follows the byte `before`.
 pub(super) fn hidden(text: &str, forms: &[String], before: Option<u8>) -> Vec<Found> {
     let mut found = forms::find(text, forms);
     formats::find(text, before, &mut found);
     found
 }
 
-/// As [`mask`], in every text within `value`.
+/// Applies [`mask`] to every string within `value`.
 pub fn mask_json(value: &Value) -> Cow<'_, Value> {
     in_json(value, &|text| mask(text))
 }
 
-/// As [`hide`], in every text within `value`.
+/// Applies [`hide`] to every string within `value`.
 pub fn hide_json(value: &Value) -> Cow<'_, Value> {
     in_json(value, &|text| hide(text))
 }
 
-/// Whether a key that we know can be read out of `text`: in any form, in small letters or capitals, percent-encoded, or
-/// taken apart by other signs. What is to be sent away is asked this.
+/// True if a known key can be read out of `text`: in any form, in any case, percent-encoded, or split by other
+/// characters. Checked for data that is about to be sent.
 pub fn leaks(text: &str) -> bool {
     let known = KNOWN.read().ignore_poison();
     forms::leak(text, &known.secrets)
 }
 
-/// Whether `new`, written over `old`, puts the mark of a key where the key is: whoever wrote it saw `old` with its keys
-/// hidden.
+/// True if `new`, written over `old`, would replace a key by its redaction mark. The author of `new` saw `old` with its
+/// keys redacted.
 pub fn is_masked_copy(old: &str, new: &str) -> bool {
     if !new.contains(MARK) {
         return false;
@@ -108,7 +108,7 @@ fn in_json<'v>(value: &'v Value, clean: &dyn Fn(&str) -> Cow<'_, str>) -> Cow<'v
     }
 }
 
-/// `value` as it is to be, where it is not that already.
+/// The cleaned `value`, or `None` if nothing changes.
 fn cleaned(value: &Value, clean: &dyn Fn(&str) -> Cow<'_, str>) -> Option<Value> {
     match value {
         Value::String(text) => match clean(text) {

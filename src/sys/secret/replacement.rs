@@ -1,16 +1,16 @@
-//! Keys that were found in a text, and the text without them.
+//! Replaces the keys found in a text.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
-/// A key in a text, and what is to stand in its place.
+/// A key found in a text, and its replacement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Found {
     pub(super) range: Range<usize>,
     pub(super) mark: Cow<'static, str>,
 }
 
-/// Sorted, and those that overlap as one, with the mark of the first.
+/// Sorts the keys and merges overlapping ones, with the mark of the first.
 pub(super) fn united(mut found: Vec<Found>) -> Vec<Found> {
     found.sort_by_key(|found| found.range.start);
     let mut all: Vec<Found> = Vec::with_capacity(found.len());
@@ -25,7 +25,7 @@ pub(super) fn united(mut found: Vec<Found>) -> Vec<Found> {
     all
 }
 
-/// `text` with each key replaced by its mark.
+/// Replaces each key in `text` by its mark.
 pub(super) fn replaced(text: &str, found: Vec<Found>) -> Cow<'_, str> {
     if found.is_empty() {
         return Cow::Borrowed(text);

@@ -1,36 +1,36 @@
-//! Text that arrives in pieces, without keys: one that is cut in two is found all the same.
+//! Redacts keys in streamed text, even if a key is split between pieces.
 //!
-//! What may be the beginning of a key is held back until it is known to be one or none. Most pieces end in nothing of the
-//! kind, and go on at once.
+//! Text that may be the beginning of a key is held back until that is decided. Most pieces end in nothing of the kind
+//! and pass at once.
 
 use super::redact::{hidden, known_forms};
 use super::replacement::{Found, replaced, united};
 use super::{formats, forms};
 
-/// No key is longer than this: what is held back beyond it goes on as it is.
+/// The most bytes held back. No key is longer; anything beyond this passes unchanged.
 const LONGEST: usize = 32 << 10;
-/// So few bytes are looked at again and again.
+/// Below this number of bytes held back, every piece triggers a new search.
 const SHORT: usize = 512;
 
-/// Takes keys out of a stream of text.
+/// A redactor for a stream of text.
 #[derive(Debug, Default)]
 pub struct Stream {
-    /// Also what only looks like a key.
+    /// Redact text that looks like a key too.
     hides: bool,
     held: String,
-    /// The byte before that.
+    /// The byte before the text held back.
     before: Option<u8>,
-    /// How long it has to be for another look: what is long is not gone through for every piece.
+    /// The number of bytes held back that triggers the next search: long text is not searched again for every piece.
     enough: usize,
 }
 
 impl Stream {
-    /// Takes out the keys that we know, as [`super::mask`] does.
+    /// Creates a stream that redacts known keys, as [`super::mask`] does.
     pub fn masking() -> Self {
         Self::default()
     }
 
-    /// Takes out what looks like a key as well, as [`super::hide`] does.
+    /// Creates a stream that also redacts text that looks like a key, as [`super::hide`] does.
     pub fn hiding() -> Self {
         Self {
             hides: true,
@@ -38,7 +38,7 @@ impl Stream {
         }
     }
 
-    /// What can be passed on now that `piece` has arrived; it may be empty.
+    /// Accepts `piece` and returns the text that is safe to pass on, which may be empty.
     pub fn pass(&mut self, piece: &str) -> String {
         self.held.push_str(piece);
         if self.held.len() < self.enough {
@@ -49,7 +49,7 @@ impl Stream {
         if self.hides {
             end = end.min(formats::pending(&self.held));
         }
-        // What is found already and may be part of a longer one waits with it.
+        // A key that may be part of a longer one is held back too.
         let mut found = united(self.found(&forms));
         let cut = found.iter().find(|found| found.range.end > end);
         end = cut.map_or(end, |found| end.min(found.range.start));
@@ -65,7 +65,7 @@ impl Stream {
         out
     }
 
-    /// The end of the text.
+    /// Ends the text and returns what was held back, redacted.
     pub fn rest(&mut self) -> String {
         let found = self.found(&known_forms());
         let out = self.let_go(self.held.len(), found);
@@ -131,7 +131,7 @@ mod tests {
             block.as_bytes(),
         ];
         crate::fuzz::hold(seeds, |input, random| {
-            // A few of many: each is looked at over and over.
+            // Only one input in eight: each is searched repeatedly.
             if random.below(8) > 0 {
                 return;
             }
