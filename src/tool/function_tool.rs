@@ -1,4 +1,4 @@
-//! A tool that is one function of its arguments: its effect is always the same, and it shows nothing while it runs.
+//! A tool made from one function of its arguments. Its effect never changes, and it prints nothing while it runs.
 
 use super::{Effect, Failure, Output, Tool};
 use crate::message::ToolSpec;
