@@ -1,4 +1,4 @@
-//! `nanobot agent`: one turn, from the command line.
+//! `nanobot agent`: runs one turn from the command line.
 
 use super::arguments;
 use crate::cli::agent::{Agent as Arguments, OutputFormat};

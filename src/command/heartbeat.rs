@@ -1,4 +1,4 @@
-//! `nanobot heartbeat`: one look at HEARTBEAT.md.
+//! `nanobot heartbeat`: runs one check of HEARTBEAT.md.
 
 use super::cron::print_saved;
 use crate::cli::heartbeat::{Command, Enable, Heartbeat};

@@ -1,4 +1,4 @@
-//! `cron run`: a job now, or those that are due.
+//! `cron run`: runs a job now, or all jobs that are due.
 
 use crate::cli::cron::Run;
 use crate::error::Exit;

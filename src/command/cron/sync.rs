@@ -1,4 +1,4 @@
-//! `cron sync`: the lines of the crontab that change.
+//! `cron sync`: updates the crontab and prints the lines that change.
 
 use crate::error::Exit;
 use crate::ops::context::Context;

@@ -1,4 +1,4 @@
-//! `nanobot mcp`: the servers of further tools, by hand.
+//! `nanobot mcp`: manages MCP servers and calls them by hand.
 
 use crate::cli::mcp::Mcp as Arguments;
 use crate::error::{Exit, Stop, fail_hint};
@@ -22,7 +22,7 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
     };
     signal::arm(timeout).context("wait for signals")?;
     within(ctx, arguments).map_err(|error| {
-        // What ends the run leaves time to say so.
+        // Allow for the time that the error message needs, although the run is ending.
         signal::last_words();
         match error.downcast_ref::<Stop>() {
             Some(Stop(Exit::Timeout)) => fail_hint(
@@ -35,7 +35,7 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
     })
 }
 
-/// The same where signals are taken care of, as in a conversation.
+/// Runs the command if signals are handled already, as in a conversation.
 pub(super) fn within(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
     match arguments {
         Arguments::List { json } => list::run(&McpContext::open(ctx)?, *json),
