@@ -1,4 +1,4 @@
-//! From arguments to parsed arguments, by clap or by the short way for a line of the crontab.
+//! Parses the command line, with clap or with a fast path for crontab lines.
 
 use super::tree;
 use crate::cli::{self, Cli};

@@ -215,7 +215,7 @@ fn runs(ctx: &Context, known: &JobStatus, records: &[Record]) -> Vec<(&'static s
     let Some(record) = records.last() else {
         return rows;
     };
-    // The record belongs to the run before if another one has begun since.
+    // If another run has begun since, the record is not that of the last run.
     if known.stamps.started.is_none()
         && let Some(words) = &record.error
     {

@@ -22,7 +22,7 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
     };
     signal::arm(timeout).context("wait for signals")?;
     within(ctx, arguments).map_err(|error| {
-        // Allow for the time that the error message needs, although the run is ending.
+        // The run is ending. Let waits work again for a moment, so that the error can be printed.
         signal::last_words();
         match error.downcast_ref::<Stop>() {
             Some(Stop(Exit::Timeout)) => fail_hint(

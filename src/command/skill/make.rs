@@ -1,4 +1,4 @@
-//! `nanobot skill new`: the beginning of a skill.
+//! `nanobot skill new`: creates the skeleton of a skill.
 
 use crate::error::{Exit, fail, fail_hint};
 use crate::ops::context::Context;
