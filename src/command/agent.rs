@@ -7,6 +7,7 @@ use crate::ops::agent_turn;
 use crate::ops::context::Context;
 use crate::report::Form;
 
+/// Runs `nanobot agent`.
 pub fn run(ctx: &Context, arguments: &Arguments) -> Exit {
     let form = match (arguments.json, arguments.output_format) {
         (true, _) | (_, OutputFormat::Json) => Form::Json,

@@ -14,6 +14,7 @@ use crate::sys::input::{self, Reading};
 use anyhow::Result;
 use serde_json::Value;
 
+/// Runs `nanobot config`.
 pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
     let path = &ctx.paths.config;
     match arguments {

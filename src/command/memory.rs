@@ -23,6 +23,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Duration;
 
+/// Runs `nanobot memory`.
 pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
     if let Arguments::Consolidate(arguments) = arguments {
         return consolidate(ctx, arguments);

@@ -16,6 +16,7 @@ use anyhow::Result;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+/// Runs `nanobot model`.
 pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
     match arguments {
         Arguments::List {

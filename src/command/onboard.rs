@@ -23,6 +23,7 @@ mod next_steps;
 mod question;
 mod wizard;
 
+/// Runs `nanobot onboard`.
 pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
     let say = |text: &str| {
         if !ctx.quiet {
@@ -137,7 +138,7 @@ fn still_missing(
     Ok(Exit::Answered)
 }
 
-/// True if the command line sets no option, so that the user is to be asked.
+/// True if the command line sets no option; the user is asked then.
 fn is_bare(arguments: &Arguments) -> bool {
     matches!(
         arguments,

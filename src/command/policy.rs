@@ -17,6 +17,7 @@ use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
+/// Runs `nanobot policy`.
 pub fn run(ctx: &Context, command: &Command) -> Result<Exit> {
     match command {
         Command::Explain(arguments) => explain(ctx, arguments),

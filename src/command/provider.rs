@@ -18,7 +18,7 @@ use serde_json::json;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Timeouts for login servers, which are normally fast.
+/// Timeouts for login servers, which answer quickly or not at all.
 const TIMEOUTS: Timeouts = Timeouts {
     connect: Duration::from_secs(10),
     first_byte: Duration::from_secs(30),
@@ -26,6 +26,7 @@ const TIMEOUTS: Timeouts = Timeouts {
     total: Duration::from_secs(60),
 };
 
+/// Runs `nanobot provider`.
 pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
     match arguments {
         Arguments::List { json } => list(ctx, *json)?,

@@ -9,6 +9,7 @@ use crate::repl::{self, program_commands::ProgramCommands};
 use anyhow::Result;
 use clap::Parser;
 
+/// Runs `nanobot repl`.
 pub fn run(ctx: &Context, arguments: &cli::repl::Repl) -> Result<Exit> {
     repl::run(ctx, arguments::repl_turn_options(arguments), &Commands)
 }

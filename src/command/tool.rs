@@ -15,6 +15,7 @@ use crate::sys::signal;
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 
+/// Runs `nanobot tool`.
 pub fn run(ctx: &Context, command: &Command) -> Result<Exit> {
     match command {
         Command::List { grants, json } => list(ctx, &from_flags(grants), *json),
@@ -30,6 +31,7 @@ pub fn run(ctx: &Context, command: &Command) -> Result<Exit> {
 /// Bytes kept of a tool's live output, to separate it from the message about it.
 const LIVE_OUTPUT_LIMIT_BYTES: usize = 1 << 20;
 
+/// Lists the tools of a run with these permissions.
 pub(super) fn list(ctx: &Context, grants: &Grants, json: bool) -> Result<Exit> {
     let scene = turn_setup::without_turn(ctx, grants, false, true)?;
     let specs = scene.toolbox.specs();

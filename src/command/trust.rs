@@ -7,6 +7,7 @@ use crate::trust::{self, Trust};
 use anyhow::{Context as _, Result};
 use std::path::{Path, PathBuf};
 
+/// Runs `nanobot trust`.
 pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
     let Arguments {
         directory,

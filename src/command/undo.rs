@@ -12,6 +12,7 @@ use anyhow::Result;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 
+/// Runs `nanobot undo`.
 pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
     go(ctx, arguments, None)
 }

@@ -24,6 +24,7 @@ const SHORTEST: usize = 10;
 /// Minimum columns of a bar; a shorter one shows nothing useful.
 const LEAST: usize = 8;
 
+/// Runs `nanobot usage`.
 pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
     let Arguments { by, since, json } = *arguments;
     let settings = ctx.settings()?;

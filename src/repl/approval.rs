@@ -55,6 +55,7 @@ enum Answer {
 }
 
 impl TerminalPrompter {
+    /// Creates a prompter without any grants.
     pub(super) fn new(ctx: &Context, arguments: &TurnOptions, editor: &SharedEditor) -> Self {
         Self {
             ctx: ctx.clone(),

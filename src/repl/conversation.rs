@@ -126,6 +126,7 @@ impl<'w> Conversation<'w> {
         outcome.exit
     }
 
+    /// Locks the line editor.
     pub(super) fn editor(&self) -> MutexGuard<'_, Editor> {
         self.editor.lock().ignore_poison()
     }

@@ -167,8 +167,8 @@ impl Conversation<'_> {
         };
         // Long commands need not widen the column for all.
         let width = 20;
-        // The list must fit into a window of 24 rows. It leaves out `/help` and `/exit`, which the text below names, or the
-        // screen shows already.
+        // The list must fit into a window of 24 rows. It leaves out `/help` and `/exit`, which the text below names, or
+        // the screen shows already.
         let lines = COMMANDS
             .iter()
             .filter(|it| !["help", "exit"].contains(&it.name))

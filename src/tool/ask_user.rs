@@ -28,6 +28,7 @@ pub struct AskUser {
 }
 
 impl AskUser {
+    /// Creates the tool.
     pub fn new(person: Arc<dyn Person>) -> Self {
         let spec = ToolSpec {
             name: "ask_user".into(),

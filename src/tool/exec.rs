@@ -84,6 +84,7 @@ pub struct Exec {
 pub type Whole = dyn Fn() -> anyhow::Result<()> + Send + Sync;
 
 impl Exec {
+    /// Creates the tool. Of `env`, only the variables on the allow list are passed on to commands.
     pub fn new(files: Arc<Files>, limits: &Limits, env: &Env, containment: Containment) -> Self {
         let spec = ToolSpec {
             name: "exec".into(),

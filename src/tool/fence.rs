@@ -20,6 +20,7 @@ pub struct Tools {
 }
 
 impl Tools {
+    /// Finds the tools, from a value of PATH and the environment.
     pub fn new(path: &str, env: &Env) -> Self {
         let (moved, logins) = system::moved(|name| env.get(name));
         Self {

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 type Run = dyn Fn(&Value) -> Result<Output, Failure> + Send + Sync;
 
+/// A tool that calls a function.
 pub struct FunctionTool {
     spec: ToolSpec,
     effect: Effect,
@@ -13,6 +14,7 @@ pub struct FunctionTool {
 }
 
 impl FunctionTool {
+    /// Creates a tool whose calls run the function.
     pub fn new(
         spec: ToolSpec,
         effect: Effect,

@@ -23,6 +23,7 @@ pub struct Glob {
 }
 
 impl Glob {
+    /// Creates the tool.
     pub fn new(files: Arc<Files>) -> Self {
         let spec = ToolSpec {
             name: "glob".into(),

@@ -44,6 +44,7 @@ pub struct Grep {
 }
 
 impl Grep {
+    /// Creates the tool.
     pub fn new(files: Arc<Files>) -> Self {
         // Numbers that are too large are reduced to the limit. Limits in the schema would cost tokens in each request.
         let number = json!({ "type": "integer" });

@@ -20,6 +20,7 @@ pub struct ListDir {
 }
 
 impl ListDir {
+    /// Creates the tool.
     pub fn new(files: Arc<Files>) -> Self {
         let spec = ToolSpec {
             name: "list_dir".into(),

@@ -80,7 +80,7 @@ pub trait Tool: Send + Sync {
     }
 }
 
-/// The reason why a tool call had no result.
+/// The reason why a tool did not do what a call asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure {
     /// It could not be done; text for the model.
@@ -248,6 +248,7 @@ impl Toolbox {
         }
     }
 
+    /// The descriptions of all tools for the model.
     pub fn specs(&self) -> &[ToolSpec] {
         &self.specs
     }
@@ -257,6 +258,7 @@ impl Toolbox {
         self.specs.iter().map(|spec| spec.name.as_str()).collect()
     }
 
+    /// Finds a tool by name.
     pub fn find(&self, name: &str) -> Option<&dyn Tool> {
         self.tools
             .iter()

@@ -27,6 +27,7 @@ pub struct ReadFile {
 }
 
 impl ReadFile {
+    /// Creates the tool.
     pub fn new(files: Arc<Files>) -> Self {
         let spec = ToolSpec {
             name: "read_file".into(),

@@ -31,6 +31,7 @@ pub struct WebFetch {
 }
 
 impl WebFetch {
+    /// Creates the tool.
     pub fn new(web: Arc<Web>) -> Self {
         // Leave space for the text added below, so that the result is not cut again: only the first cut knows the full
         // size.

@@ -44,6 +44,7 @@ pub struct WebSearch {
 }
 
 impl WebSearch {
+    /// Creates the tool.
     pub fn new(web: Arc<Web>, engines: Engines) -> Self {
         let spec = ToolSpec {
             name: "web_search".into(),

@@ -24,6 +24,7 @@ mod names;
 /// Maximum number of values in an answer.
 const MOST: usize = 400;
 
+/// Runs `nanobot completions`: prints a script, or answers one.
 pub fn run(env: Env, terminal: Terminal, arguments: &Completions) -> Result<Exit> {
     let Completions { shell, words } = arguments;
     let text = match words[..] {

@@ -145,6 +145,7 @@ fn named(name: impl AsRef<str>, help: impl AsRef<str>) -> CompletionCandidate {
 }
 
 impl Names {
+    /// Creates the source of names for a line whose words so far are `typed`.
     pub(super) fn new(ctx: Context, typed: Vec<String>) -> Self {
         Self {
             ctx,

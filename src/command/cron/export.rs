@@ -10,6 +10,7 @@ use crate::shell_quote::quoted;
 use anyhow::Result;
 use std::path::{Path, PathBuf};
 
+/// Runs `cron export`.
 pub(super) fn run(ctx: &Context, arguments: &Export) -> Result<Exit> {
     let Export {
         jobs,

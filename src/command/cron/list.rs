@@ -22,6 +22,7 @@ use serde_json::{Value, json};
 /// Maximum columns of names and schedules.
 const WIDEST: usize = 40;
 
+/// Runs `cron list`.
 pub(super) fn run(ctx: &Context, arguments: &List) -> Result<Exit> {
     let List { all, json } = arguments;
     let JobList {

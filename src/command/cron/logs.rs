@@ -29,6 +29,7 @@ pub(super) struct Wanted<'a> {
     pub(super) json: bool,
 }
 
+/// Runs `cron logs`.
 pub(super) fn run(ctx: &Context, settings: &Settings, wanted: &Wanted<'_>) -> Result<Exit> {
     let store = job_store::open(ctx, settings);
     let ids = match wanted.job {

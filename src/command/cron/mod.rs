@@ -23,6 +23,7 @@ mod sync;
 /// Number of upcoming runs printed for a job that was made or changed.
 const UPCOMING_RUNS: usize = 3;
 
+/// Runs `nanobot cron`.
 pub fn run(ctx: &Context, command: &Cron) -> Result<Exit> {
     match command {
         Cron::Add(arguments) => add(ctx, arguments),

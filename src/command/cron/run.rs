@@ -7,6 +7,7 @@ use crate::ops::jobs::probe;
 use crate::ops::jobs::trigger::{self, StartMode};
 use anyhow::Result;
 
+/// Runs `cron run`.
 pub(super) fn run(ctx: &Context, arguments: &Run) -> Result<Exit> {
     let Run {
         job,

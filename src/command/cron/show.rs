@@ -37,6 +37,7 @@ const TOLD: &[&str] = &[
 /// Default timeout of a run, in seconds.
 const TIMEOUT: i64 = 3600;
 
+/// Runs `cron show` for the job that `word` names.
 pub(super) fn run(ctx: &Context, word: &str, as_json: bool) -> Result<Exit> {
     let details = JobDetails::find(ctx, word)?;
     let JobDetails {

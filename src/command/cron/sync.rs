@@ -5,6 +5,7 @@ use crate::ops::context::Context;
 use crate::ops::jobs::crontab_sync;
 use anyhow::Result;
 
+/// Runs `cron sync`.
 pub(super) fn run(ctx: &Context, dry_run: bool) -> Result<Exit> {
     let change = crontab_sync::sync(ctx, dry_run)?;
     if ctx.quiet {

@@ -18,6 +18,7 @@ const AROUND: u32 = 3;
 /// Context lines if the rest of the tool was never accepted either: all of it is shown.
 const ALL: u32 = 1 << 24;
 
+/// Runs `mcp accept`.
 pub(super) fn run(
     desk: &McpContext<'_>,
     server: &str,

@@ -24,6 +24,7 @@ pub(super) struct Call<'a> {
     pub(super) timeout: Option<Duration>,
 }
 
+/// Runs `mcp call`.
 pub(super) fn run(desk: &McpContext<'_>, call: &Call<'_>) -> Result<Exit> {
     let server = desk.server(call.server)?;
     let arguments = match call.arguments {

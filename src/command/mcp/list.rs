@@ -25,6 +25,7 @@ struct Row<'s> {
     error: Option<String>,
 }
 
+/// Runs `mcp list`.
 pub(super) fn run(desk: &McpContext<'_>, as_json: bool) -> Result<Exit> {
     let rows: Vec<Row<'_>> = desk
         .servers

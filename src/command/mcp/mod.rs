@@ -15,6 +15,7 @@ mod list;
 mod show;
 mod test;
 
+/// Runs `nanobot mcp`, with signals and `--timeout` handled.
 pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
     let timeout = match arguments {
         Arguments::Call { timeout, .. } => *timeout,

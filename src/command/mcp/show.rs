@@ -17,6 +17,7 @@ use std::sync::Arc;
 /// Maximum characters of a description in the list of tools.
 const SHORT: usize = 160;
 
+/// Runs `mcp show`.
 pub(super) fn run(
     desk: &McpContext<'_>,
     server: &str,

@@ -11,6 +11,7 @@ use crate::sys::signal;
 use anyhow::Result;
 use serde_json::{Value, json};
 
+/// Runs `mcp test`.
 pub(super) fn run(desk: &McpContext<'_>, names: &[String], as_json: bool) -> Result<Exit> {
     let servers: Vec<&Server> = match names.is_empty() {
         true => desk

@@ -16,6 +16,7 @@ pub(super) struct Edit {
 }
 
 impl Edit {
+    /// Creates a change that replaces an existing value.
     pub(super) fn new(path: impl Into<String>, value: impl Into<Value>) -> Self {
         Self {
             path: path.into(),
@@ -90,6 +91,7 @@ impl Block {
     }
 }
 
+/// The setting of the working directory.
 pub(super) fn where_to_work(directory: Directory) -> Edit {
     let word = match directory {
         Directory::Cwd => "cwd",

@@ -15,6 +15,7 @@ use serde_json::json;
 /// Bytes written at once.
 const PIECE: usize = 64 << 10;
 
+/// Runs `session export`.
 pub(super) fn run(ctx: &Context, place: &Place, arguments: &Arguments) -> Result<()> {
     let Arguments {
         key,
@@ -43,7 +44,7 @@ pub(super) fn run(ctx: &Context, place: &Place, arguments: &Arguments) -> Result
     match output.as_deref().filter(|path| path.as_os_str() != "-") {
         None => {
             let mut page = Page::on(ctx.terminal);
-            // The output on the terminal shows the progress itself.
+            // No progress bar: the printed text shows the progress itself.
             let none = Bar::new(ctx.terminal, true, 0);
             match format {
                 Document::Markdown => write(&none, &mut |text| page.put(text))?,

@@ -7,6 +7,7 @@ use crate::sys::terminal::harmless;
 pub(super) struct Keys<'a>(pub(super) Option<&'a str>);
 
 impl Keys<'_> {
+    /// True if the pattern matches `key`.
     pub(super) fn have(self, key: &str) -> bool {
         match self.0 {
             None => true,

@@ -20,6 +20,7 @@ const FEWEST: usize = 10;
 /// The heading of that column.
 const HEAD: &str = "FIRST WORDS";
 
+/// Runs `session list`.
 pub(super) fn run(ctx: &Context, place: &Place, arguments: &Arguments) -> Result<Exit> {
     let Arguments {
         pattern,

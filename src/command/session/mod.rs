@@ -22,6 +22,7 @@ mod transcript;
 /// Maximum time that `compact` waits for a locked session.
 const COMPACT_WAIT: Duration = Duration::from_secs(600);
 
+/// Runs `nanobot session`.
 pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
     let settings = ctx.settings()?;
     let place = ctx.session_place(&settings)?;

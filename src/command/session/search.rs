@@ -15,13 +15,14 @@ use serde_json::{Value, json};
 use std::ops::Range;
 use std::path::Path;
 
-/// The history files in the workspace. The last is that of newer releases, with one JSON entry per line.
+/// The memory files in the workspace. The last is that of newer releases, with one JSON entry per line.
 const MEMORY: [&str; 3] = [
     "memory/MEMORY.md",
     "memory/HISTORY.md",
     "memory/history.jsonl",
 ];
 
+/// Runs `session search`.
 pub(super) fn run(
     ctx: &Context,
     place: &Place,

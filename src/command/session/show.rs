@@ -11,6 +11,7 @@ use anyhow::{Context as _, Result};
 use console::Style;
 use std::io::{BufRead, BufReader, Read};
 
+/// Runs `session show`.
 pub(super) fn run(ctx: &Context, place: &Place, arguments: &Arguments) -> Result<()> {
     let Arguments {
         key,

@@ -13,7 +13,7 @@ const SHORT: usize = 100;
 /// A transcript being written. Calls are held back until their results arrive, so that both are on one line.
 #[derive(Debug)]
 pub(super) struct Transcript {
-    /// Print arguments and results in full.
+    /// True if arguments and results are printed in full.
     is_full: bool,
     /// True once anything but results was written. A result before that may belong to a call before the first message
     /// shown.
@@ -25,6 +25,7 @@ pub(super) struct Transcript {
 type Answer = (usize, ToolResult);
 
 impl Transcript {
+    /// Creates an empty transcript.
     pub(super) fn new(is_full: bool) -> Self {
         Self {
             is_full,

@@ -71,6 +71,7 @@ impl Verdict {
     }
 }
 
+/// Runs `nanobot skill check`.
 pub(super) fn run(ctx: &Context, name: Option<&str>, as_json: bool) -> Result<Exit> {
     let verdicts = match name {
         Some(path) if is_place(path) => vec![of_folder(ctx, Path::new(path))?],

@@ -11,6 +11,7 @@ use crate::sys::terminal::{Terminal, harmless};
 use anyhow::Result;
 use std::path::{Path, PathBuf};
 
+/// Runs `nanobot skill install`.
 pub(super) fn run(ctx: &Context, arguments: &Install) -> Result<Exit> {
     let Install {
         path,

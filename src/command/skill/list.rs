@@ -10,6 +10,7 @@ use crate::sys::terminal::harmless;
 use anyhow::Result;
 use serde_json::json;
 
+/// Runs `nanobot skill list`.
 pub(super) fn run(ctx: &Context, as_json: bool) -> Result<Exit> {
     let (settings, found) = here(ctx)?;
     if as_json {

@@ -7,6 +7,7 @@ use crate::skill::{DESCRIPTION, draft, install, is_name};
 use crate::sys::terminal::harmless;
 use anyhow::Result;
 
+/// Runs `nanobot skill new`.
 pub(super) fn run(ctx: &Context, name: &str, description: Option<&str>) -> Result<Exit> {
     if !is_name(name) {
         return Err(fail_hint(

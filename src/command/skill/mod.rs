@@ -18,6 +18,7 @@ mod make;
 mod package;
 mod show;
 
+/// Runs `nanobot skill`.
 pub fn run(ctx: &Context, command: &Command) -> Result<Exit> {
     match command {
         Command::List { json } => list::run(ctx, *json),

@@ -17,6 +17,7 @@ use std::path::Path;
 /// Maximum bytes of a file that is printed.
 const FILE: u64 = 16 << 20;
 
+/// Runs `nanobot skill show`.
 pub(super) fn run(ctx: &Context, arguments: &Show) -> Result<Exit> {
     let Show { name, file, json } = arguments;
     let (_, found) = here(ctx)?;

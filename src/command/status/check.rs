@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 /// Columns before the result.
 const INDENT: usize = 19;
 
+/// Runs `status --check`.
 pub(super) fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
     let Arguments {
         check: _,

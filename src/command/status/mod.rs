@@ -10,6 +10,7 @@ mod check;
 mod json;
 mod rows;
 
+/// Runs `nanobot status`.
 pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
     if arguments.check {
         return check::run(ctx, arguments);

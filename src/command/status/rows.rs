@@ -30,6 +30,7 @@ const INDENT: usize = 11;
 /// Labels of rows that are highlighted: problems, and things to do.
 const LOUD: [&str; 3] = ["trouble", "failed", "next"];
 
+/// Prints the overview.
 pub(super) fn print(ctx: &Context, overview: &Overview) -> Result<()> {
     let Overview {
         settings,

@@ -22,6 +22,7 @@ pub(super) struct ServerTool {
 }
 
 impl ServerTool {
+    /// Creates the tool.
     pub(super) fn new(means: &Arc<Means>, shown: &ToolView) -> Self {
         Self {
             spec: ToolSpec {

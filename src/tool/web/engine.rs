@@ -33,6 +33,7 @@ impl Engine {
         }
     }
 
+    /// The engine's name, for people.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Brave => "Brave",
