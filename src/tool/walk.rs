@@ -23,8 +23,8 @@ pub(super) struct Terms {
     pub(super) types: Option<Types>,
 }
 
-/// The entries beneath `dir`, sorted by path; at most [`LOOKED_AT`]. Ends early if the run is to end; the caller
-/// reports that.
+/// The entries beneath `dir`, sorted by path; at most [`LOOKED_AT`]. Ends early if the run is to end; the run
+/// then reports that itself.
 pub(super) fn beneath<'r>(
     reach: &'r Reach,
     dir: &Path,
