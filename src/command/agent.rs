@@ -1,4 +1,4 @@
-//! `nanobot agent`: one turn, from the command line.
+//! `nanobot agent`: runs one turn from the command line.
 
 use super::arguments;
 use crate::cli::agent::{Agent as Arguments, OutputFormat};
@@ -7,6 +7,7 @@ use crate::ops::agent_turn;
 use crate::ops::context::Context;
 use crate::report::Form;
 
+/// Runs `nanobot agent`.
 pub fn run(ctx: &Context, arguments: &Arguments) -> Exit {
     let form = match (arguments.json, arguments.output_format) {
         (true, _) | (_, OutputFormat::Json) => Form::Json,

@@ -1,5 +1,5 @@
-//! Command-line arguments as the plain options of `ops`. Structs are taken apart in full, so that a new flag cannot be
-//! forgotten here.
+//! Converts command-line arguments to the plain options of `ops`. Structs are destructured in full, so that a new flag
+//! cannot be forgotten here.
 
 use crate::cli;
 use crate::cli::model_flags::ModelFlags;
@@ -16,7 +16,7 @@ use crate::ops::turn_options::{DryRunForm, TurnOptions};
 use jiff::Zoned;
 use std::time::Duration;
 
-/// The options of the turn that `nanobot agent` runs.
+/// Converts the flags of `nanobot agent` to the options of its turn.
 pub(super) fn turn_options(arguments: &cli::agent::Agent) -> TurnOptions {
     let cli::agent::Agent {
         message,
@@ -80,7 +80,7 @@ pub(super) fn turn_options(arguments: &cli::agent::Agent) -> TurnOptions {
     }
 }
 
-/// The options that the flags about the model give.
+/// Converts the model flags to turn options.
 fn model_options(flags: ModelFlags) -> TurnOptions {
     let ModelFlags {
         model,
@@ -103,7 +103,7 @@ fn model_options(flags: ModelFlags) -> TurnOptions {
     }
 }
 
-/// The options of the turns of `nanobot repl`.
+/// Converts the flags of `nanobot repl` to the options of its turns.
 pub(super) fn repl_turn_options(arguments: &cli::repl::Repl) -> TurnOptions {
     let cli::repl::Repl {
         session,
@@ -131,7 +131,7 @@ pub(super) fn repl_turn_options(arguments: &cli::repl::Repl) -> TurnOptions {
     }
 }
 
-/// The permissions that flags grant.
+/// Converts the permission flags.
 pub(super) fn grants(flags: &cli::grants::Grants) -> Grants {
     let cli::grants::Grants {
         profile,
@@ -163,7 +163,7 @@ pub(super) fn grants(flags: &cli::grants::Grants) -> Grants {
     }
 }
 
-/// How a job runs and where its answer goes.
+/// Converts the flags about how a job runs and where its answer is sent.
 pub(super) fn job_flags(flags: &cli::cron::Terms) -> JobFlags {
     let cli::cron::Terms {
         session,
@@ -196,7 +196,7 @@ pub(super) fn job_flags(flags: &cli::cron::Terms) -> JobFlags {
     }
 }
 
-/// When a job runs, how, and what it may do.
+/// Converts the flags about a job's schedule, run and permissions.
 pub(super) fn job_settings(flags: &cli::cron::Flags) -> JobSettings {
     let cli::cron::Flags {
         schedule,
@@ -233,7 +233,7 @@ fn schedule_flags(flags: &cli::cron::Schedule) -> ScheduleFlags {
     }
 }
 
-/// As what jobs are exported.
+/// Converts the export format of jobs.
 pub(super) fn export_format(format: cli::cron::Fleet) -> ExportFormat {
     match format {
         cli::cron::Fleet::Systemd => ExportFormat::Systemd,
@@ -242,7 +242,7 @@ pub(super) fn export_format(format: cli::cron::Fleet) -> ExportFormat {
     }
 }
 
-/// From when on something counts.
+/// Converts `--since` to a filter that starts at a time.
 pub(super) fn since_filter(since: Since, now: &Zoned) -> SinceFilter {
     match since {
         Since::Date(date) => SinceFilter::Day(date),

@@ -1,4 +1,4 @@
-//! `nanobot config`: where it is, what is in force, changing it, what is odd about it.
+//! `nanobot config`: prints the location and the effective values, changes them, and reports problems.
 
 use crate::cli::config::Config as Arguments;
 use crate::error::{Exit, fail, fail_hint};
@@ -14,6 +14,7 @@ use crate::sys::input::{self, Reading};
 use anyhow::Result;
 use serde_json::Value;
 
+/// Runs `nanobot config`.
 pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
     let path = &ctx.paths.config;
     match arguments {
@@ -37,7 +38,7 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
     Ok(Exit::Answered)
 }
 
-/// A key as typed, in the spelling of the table.
+/// Converts a key, as typed, to the spelling in the table of keys.
 fn canonical(key: &str) -> Result<Vec<String>> {
     Branch::path_of(key).ok_or_else(|| {
         let cause = format!("there is no key `{key}`");
@@ -53,7 +54,7 @@ fn get(ctx: &Context, key: &str, origin: bool) -> Result<()> {
     let layers = Layers::new(&config, &ctx.env);
     let path = canonical(key)?;
     let value = match Branch::at(&path).and_then(Branch::key) {
-        // Whoever asks for one key is told what is wrong with it.
+        // A request for a single key reports its errors.
         Some(known) => match layers.read(&path)? {
             Some(value) => value,
             None if Branch::kind_at(&path) == Some(known.kind) => known.default_value(),
@@ -70,7 +71,7 @@ fn get(ctx: &Context, key: &str, origin: bool) -> Result<()> {
     ctx.terminal.print(&format!("{text}{from}\n"))
 }
 
-/// Every key that is used, and what it is set to.
+/// Prints every key in use and its value.
 fn get_all(ctx: &Context, origin: bool) -> Result<()> {
     let config = Config::load(&ctx.paths.config)?;
     let layers = Layers::new(&config, &ctx.env);
@@ -83,7 +84,7 @@ fn get_all(ctx: &Context, origin: bool) -> Result<()> {
     ctx.terminal.print(&text)
 }
 
-/// What lies below `path`, as one object.
+/// Collects the values below `path` into one object.
 fn group(layers: &Layers<'_>, path: &[String]) -> Value {
     let mut all = Value::Object(serde_json::Map::new());
     let rows = Branch::at(path).map(Branch::keys).unwrap_or_default();
@@ -95,8 +96,8 @@ fn group(layers: &Layers<'_>, path: &[String]) -> Value {
     all
 }
 
-/// The keys of `rows` that are set, or used and so have a default. What cannot be read is given as it is written, so
-/// that a mistake in one key, or a variable that is not set here, hides no other; `config check` tells of it.
+/// The keys of `rows` that are set, or in use with a default. A value that cannot be parsed is returned as written, so
+/// that an error in one key, or an unset variable, hides no other key; `config check` reports it.
 fn in_force(layers: &Layers<'_>, rows: &'static [Key]) -> Vec<(Vec<String>, Value)> {
     let mut found = Vec::new();
     for key in rows {
@@ -144,7 +145,7 @@ fn spelled(layers: &Layers<'_>, row: &str) -> Vec<Vec<String>> {
     paths
 }
 
-/// `value` at `path` with what is secret about it as `***`.
+/// The `value` at `path`, with secrets replaced by `***`.
 fn masked(value: &Value, path: &mut Vec<String>) -> Value {
     match value {
         Value::String(text) if !text.is_empty() && is_secret(path) => "***".into(),
@@ -162,7 +163,7 @@ fn masked(value: &Value, path: &mut Vec<String>) -> Value {
     }
 }
 
-/// Change the key; `null`, as no value, removes it.
+/// Sets the key; `null` or no value removes it.
 fn set(ctx: &Context, key: &str, value: Option<&str>) -> Result<()> {
     let mut config = Config::load(&ctx.paths.config)?;
     let path = canonical(key)?;
@@ -206,7 +207,8 @@ fn set(ctx: &Context, key: &str, value: Option<&str>) -> Result<()> {
     config.save()
 }
 
-/// What `text` means for a key of type `kind`. A reference to a variable stays one, and is checked when it is used.
+/// Parses `text` as the value of a key of type `kind`. A reference to a variable is stored as it is, and checked when
+/// it is used.
 fn given(key: &str, kind: Kind, text: &str) -> Result<Value> {
     let read = kind.read(text);
     if refers(text) {
@@ -222,7 +224,7 @@ fn given(key: &str, kind: Kind, text: &str) -> Result<Value> {
     })
 }
 
-/// The value on standard input, without the newline that ends it.
+/// Reads a value from standard input, without the final newline.
 pub(super) fn piped() -> Result<String> {
     let bytes =
         input::read(Reading::Always, input::GIVE_UP_AFTER, &mut |_| {})?.unwrap_or_default();

@@ -1,4 +1,4 @@
-//! `nanobot heartbeat`: one look at HEARTBEAT.md.
+//! `nanobot heartbeat`: runs one check of HEARTBEAT.md.
 
 use super::cron::print_saved;
 use crate::cli::heartbeat::{Command, Enable, Heartbeat};
@@ -10,6 +10,7 @@ use crate::ops::jobs::heartbeat_job;
 use crate::ops::jobs::trigger;
 use anyhow::Result;
 
+/// Runs `nanobot heartbeat`.
 pub fn run(ctx: &Context, arguments: &Heartbeat) -> Result<Exit> {
     match &arguments.command {
         None => trigger::run_heartbeat(ctx),

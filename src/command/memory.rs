@@ -1,4 +1,4 @@
-//! `nanobot memory`: what is remembered, and what it was.
+//! `nanobot memory`: prints the memory and its history, and changes it.
 
 use crate::cli::memory::{Consolidate, Memory as Arguments};
 use crate::diff::Diff;
@@ -23,6 +23,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Duration;
 
+/// Runs `nanobot memory`.
 pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
     if let Arguments::Consolidate(arguments) = arguments {
         return consolidate(ctx, arguments);
@@ -66,8 +67,8 @@ fn consolidate(ctx: &Context, arguments: &Consolidate) -> Result<Exit> {
             max_cost: *max_cost,
             max_tokens: *max_total_tokens,
         };
-        // A failure is stored where `memory log` and `status` find it. Nothing waits for a locked memory: the session is
-        // due again after the next turn, and each turn would leave one more process that waits.
+        // A failure is stored, and `memory log` and `status` show it. Do not wait for a locked memory: the session is
+        // due again after the next turn, and each turn would leave another waiting process.
         drop(deferred.run(ctx, Duration::ZERO, Level::Quiet));
         return Ok(Exit::Answered);
     }
@@ -133,7 +134,7 @@ impl Progress for TerminalProgress<'_> {
     }
 }
 
-/// A consolidated chunk, for people.
+/// Describes a consolidated chunk, for people.
 fn describe(chunk: &ConsolidatedChunk, spent: &Spent) -> String {
     let ConsolidatedChunk {
         messages,
@@ -320,7 +321,7 @@ fn edit(ctx: &Context, memory: &Memory) -> Result<()> {
     let edited = edit_copy(ctx, memory, &place, &seen, copy.path());
     let is_new =
         || store::read(copy.path()).is_ok_and(|text| text.is_some_and(|text| text != seen));
-    // What was typed is not lost, whatever went wrong then.
+    // Keep the typed text, whatever the error.
     if edited.is_err() && is_new() {
         let (_, path) = copy.keep().context("keep the text")?;
         let path = harmless(&path.display().to_string());
@@ -330,7 +331,7 @@ fn edit(ctx: &Context, memory: &Memory) -> Result<()> {
     memory_edit::require_applied(memory, edited?)
 }
 
-/// Let the copy at `path` be edited, and put it in the place of the memory.
+/// Lets the user edit the copy at `path`, and replaces the memory with it.
 fn edit_copy(
     ctx: &Context,
     memory: &Memory,

@@ -1,4 +1,4 @@
-//! One file for each subcommand: reads the arguments, calls one function of `ops`, prints the result.
+//! One file for each subcommand: reads the arguments, calls one function of `ops`, and prints the result.
 
 pub mod agent;
 mod arguments;

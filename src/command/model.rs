@@ -1,4 +1,4 @@
-//! `nanobot model`: the models that are known, and who would be asked for one of them.
+//! `nanobot model`: lists the known models, and shows which provider a model resolves to.
 
 use crate::cli::model::Model as Arguments;
 use crate::error::{Exit, fail, fail_hint};
@@ -16,6 +16,7 @@ use anyhow::Result;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+/// Runs `nanobot model`.
 pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
     match arguments {
         Arguments::List {
@@ -40,7 +41,7 @@ fn settings(ctx: &Context, model: Option<&str>) -> Result<Settings> {
     })
 }
 
-/// What the table knows.
+/// Prints the models in the built-in table.
 fn list(ctx: &Context, provider: Option<&str>, as_json: bool) -> Result<()> {
     if let Some(name) = provider.filter(|name| registry::entry(name).is_none()) {
         known(name, &settings(ctx, None)?)?;
@@ -78,7 +79,7 @@ fn list(ctx: &Context, provider: Option<&str>, as_json: bool) -> Result<()> {
     ctx.terminal.print(&text)
 }
 
-/// Fail where `name` is no provider, of the table or of the config.
+/// Fails if `name` is not a provider, in the table or in the config.
 fn known(name: &str, settings: &Settings) -> Result<()> {
     let is = |other: &String| plain(other) == plain(name);
     match registry::entry(name).is_some() || settings.providers.keys().any(is) {
@@ -125,7 +126,7 @@ fn takes(facts: &Facts) -> Vec<&'static str> {
     has.map(|(_, name)| name).collect()
 }
 
-/// A model as JSON, with what is known of it.
+/// A model as JSON, with the known facts about it.
 fn line(provider: &str, name: &str, facts: Option<&Facts>) -> String {
     let prices = facts.and_then(Facts::prices);
     let line = json!({
@@ -137,7 +138,7 @@ fn line(provider: &str, name: &str, facts: Option<&Facts>) -> String {
     format!("{line}\n")
 }
 
-/// Prices as JSON: those of requests with more tokens than `above`, for a million of them.
+/// Prices as JSON: per million tokens, for requests with more tokens than `above`.
 fn tiers(prices: &Prices) -> Value {
     let tier = |(above, price): &(u64, Price)| {
         let Price {
@@ -151,7 +152,7 @@ fn tiers(prices: &Prices) -> Value {
     prices.tiers().iter().map(tier).collect()
 }
 
-/// What the provider says that it has.
+/// Prints the models that the provider lists.
 fn remote(ctx: &Context, provider: Option<&str>, as_json: bool) -> Result<()> {
     let settings = settings(ctx, None)?;
     let mut asked = settings.asked[0].clone();
@@ -183,7 +184,7 @@ fn remote(ctx: &Context, provider: Option<&str>, as_json: bool) -> Result<()> {
     }
 }
 
-/// The failure of a server that does not tell its models. What helps a turn does not help here.
+/// The failure of a server that does not list its models. The hints for a failed turn do not apply here.
 fn untold(error: ProviderError) -> anyhow::Error {
     match error {
         ProviderError::Unavailable(cause) => fail(Exit::Unavailable, cause),
@@ -196,7 +197,7 @@ fn untold(error: ProviderError) -> anyhow::Error {
     }
 }
 
-/// Where a fact is from.
+/// The source of a fact.
 #[derive(Clone, Copy)]
 enum Source {
     Table,
@@ -212,7 +213,7 @@ impl Source {
     }
 }
 
-/// A fact: what the config says, or else the table.
+/// A fact from the config, or else from the table.
 fn fact<T>(config: Option<T>, table: Option<T>) -> Option<(T, Source)> {
     let config = config.map(|fact| (fact, Source::Config));
     config.or(table.map(|fact| (fact, Source::Table)))
@@ -228,14 +229,14 @@ fn show(ctx: &Context, name: &str, as_json: bool) -> Result<()> {
     let images = fact(known.images, facts.map(Facts::images));
     let pdf = fact(known.pdf, facts.map(Facts::pdf));
     let reasoning = fact(None, facts.map(Facts::reasons));
-    // The prices of the choice are already those of the config, where it has any.
+    // The prices of the choice already come from the config if it has any.
     let (of_config, of_table) = match known.price {
         Some(_) => (choice.prices.as_ref(), None),
         None => (None, choice.prices.as_ref()),
     };
     let prices = fact(of_config, of_table);
     let mut quirks = choice.quirks;
-    // Only chat completions have two names for it.
+    // Only the chat completions format has two names for this parameter.
     quirks.max_completion_tokens &= choice.format == Format::Chat;
     let quirks = quirks.in_words();
     let label = choice.entry.map_or("", |entry| entry.label);
@@ -294,7 +295,7 @@ fn show(ctx: &Context, name: &str, as_json: bool) -> Result<()> {
 
 const UNKNOWN: &str = "not known";
 
-/// A fact in words, and where it is from.
+/// A fact for people, with its source.
 fn said<T>(fact: Option<(T, Source)>, words: impl FnOnce(T) -> String) -> String {
     fact.map_or_else(
         || UNKNOWN.into(),
@@ -302,7 +303,7 @@ fn said<T>(fact: Option<(T, Source)>, words: impl FnOnce(T) -> String) -> String
     )
 }
 
-/// As [`said`], for programs.
+/// A fact with its source, as JSON.
 fn sourced<T: Serialize>(fact: Option<(T, Source)>) -> Value {
     fact.map_or(
         Value::Null,

@@ -1,5 +1,5 @@
-//! `nanobot onboard`: a config and a workspace. What is there is kept; what is missing is added. A person is asked
-//! ([`wizard`]), a script says it by flags.
+//! `nanobot onboard`: creates a config and a workspace. Existing content is kept, and missing parts are added. A user
+//! answers questions ([`wizard`]); a script uses flags.
 
 use crate::cli::onboard::Onboard as Arguments;
 use crate::command::config::piped;
@@ -23,6 +23,7 @@ mod next_steps;
 mod question;
 mod wizard;
 
+/// Runs `nanobot onboard`.
 pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
     let say = |text: &str| {
         if !ctx.quiet {
@@ -48,7 +49,7 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
     Ok(exit)
 }
 
-/// Ask a person all that there is to say, and offer what else there is.
+/// Asks the user all questions, then offers the optional next steps.
 fn attended(ctx: &Context, before: &Config, say: &dyn Fn(&str)) -> Result<Exit> {
     signal::arm(None).context("wait for signals")?;
     let Answers { edits, trouble } = wizard::ask(ctx, before)?;
@@ -63,7 +64,7 @@ fn attended(ctx: &Context, before: &Config, say: &dyn Fn(&str)) -> Result<Exit> 
     Ok(Exit::Answered)
 }
 
-/// Write the config with `edits`, and what is missing of the workspace.
+/// Writes the config with `edits`, and the missing parts of the workspace.
 fn set_up(
     ctx: &Context,
     before: &Config,
@@ -72,7 +73,7 @@ fn set_up(
     kept: &dyn Fn(&Config) -> Option<String>,
 ) -> Result<Settings> {
     let after = merged(before, edits.into_iter().chain(defaults()))?;
-    // Before anything is written: a config that cannot be used is not added to.
+    // Check before anything is written: an unusable config must not be extended.
     let overrides = Overrides {
         workspace: ctx.workspace.clone(),
         ..Overrides::default()
@@ -106,7 +107,7 @@ fn set_up(
     Ok(settings)
 }
 
-/// Say what is still missing, and, where that is wanted, whether it works.
+/// Reports what is still missing; on request, tests if the setup works.
 fn still_missing(
     ctx: &Context,
     settings: &Settings,
@@ -116,7 +117,7 @@ fn still_missing(
     let way = match model::resolve_endpoint(ctx, settings, &settings.asked[0], false, true) {
         Ok(way) => way,
         Err(error) if is_tried => return Err(error),
-        // A config without a key is a beginning all the same.
+        // A config without a key is a valid start.
         Err(error) => {
             say(&format!("still missing: {error:#}"));
             if let Some(hint) = crate::error::hint_of(&error) {
@@ -137,7 +138,7 @@ fn still_missing(
     Ok(Exit::Answered)
 }
 
-/// Whether the command line leaves everything open.
+/// True if the command line sets no option; the user is asked then.
 fn is_bare(arguments: &Arguments) -> bool {
     matches!(
         arguments,
@@ -156,7 +157,7 @@ fn is_bare(arguments: &Arguments) -> bool {
     )
 }
 
-/// The model that was kept although the flags chose another provider.
+/// The model that was kept although the flags select another provider.
 fn unlike(before: &Config, after: &Config, arguments: &Arguments) -> Option<String> {
     let provider = |config: &Config| config.get_path("agents.defaults.provider").cloned();
     let model = before.get_path("agents.defaults.model")?.as_str()?;
@@ -164,7 +165,8 @@ fn unlike(before: &Config, after: &Config, arguments: &Arguments) -> Option<Stri
     (changed && arguments.provider.is_some() && arguments.model.is_none()).then(|| model.to_owned())
 }
 
-/// What the flags say. What they say replaces what is there; what only follows from them does not.
+/// Converts flags to edits. An explicit value replaces an existing one; a value that only follows from the flags does
+/// not.
 fn given(arguments: &Arguments, config: &Config) -> Result<Vec<Edit>> {
     let Arguments {
         provider,
@@ -196,7 +198,7 @@ fn given(arguments: &Arguments, config: &Config) -> Result<Vec<Edit>> {
     };
     if let Some(variable) = api_key_env {
         if !is_name(variable) {
-            // It may be the key itself, so it is not repeated.
+            // Do not repeat the value, which may be the key itself.
             let cause = "what follows `--api-key-env` is no name of a variable";
             return Err(fail_hint(Exit::Usage, cause, "its name, as OPENAI_API_KEY"));
         }

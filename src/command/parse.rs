@@ -1,4 +1,4 @@
-//! From arguments to parsed arguments, by clap or by the short way for a line of the crontab.
+//! Parses the command line, with clap or with a fast path for crontab lines.
 
 use super::tree;
 use crate::cli::{self, Cli};
@@ -25,8 +25,8 @@ fn parse_by_clap(arguments: &[OsString]) -> Result<Cli, clap::Error> {
     Cli::from_arg_matches(&matches)
 }
 
-/// Parses the arguments of a crontab line as [`parse_by_clap`] would. Cron starts such a line every minute, and building
-/// the command tree takes longer than the rest of the check.
+/// Parses the arguments of a crontab line as [`parse_by_clap`] would. Cron starts such a line every minute, and
+/// building the command tree takes longer than the rest of the check.
 fn parse_cron_line(arguments: &[OsString]) -> Option<Cli> {
     let (_, mut rest) = arguments.split_first()?;
     let mut shared = cli::Shared::default();

@@ -1,4 +1,4 @@
-//! `nanobot policy`: what a run may do, why, and whether it holds.
+//! `nanobot policy`: shows a run's permissions and their origin, and tests that they are enforced.
 
 use crate::cli::grants::Grants;
 use crate::cli::policy::{Explain, Policy as Command};
@@ -17,6 +17,7 @@ use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
+/// Runs `nanobot policy`.
 pub fn run(ctx: &Context, command: &Command) -> Result<Exit> {
     match command {
         Command::Explain(arguments) => explain(ctx, arguments),
@@ -43,7 +44,7 @@ fn explain(ctx: &Context, arguments: &Explain) -> Result<Exit> {
             (decide(&policy, found, &call), call)
         }
         None => match absent(&policy, grants, tool)? {
-            // As far as it can be told without a conversation.
+            // The answer covers only what can be decided without a conversation.
             Decision::Allow(rule) if tool == "cron" => {
                 let schema = &cron::spec().parameters;
                 let call = cast_and_check(schema, &reading(arguments, schema)?);
@@ -80,14 +81,14 @@ fn explain(ctx: &Context, arguments: &Explain) -> Result<Exit> {
     })
 }
 
-/// What is decided about a call of `tool`, as far as it can be told without making it.
+/// Decides about a call of `tool`, as far as that is possible without making it.
 fn decide(policy: &Policy, tool: &dyn Tool, call: &Value) -> Decision {
     let name = tool.spec().name.as_str();
     let rule = match policy.decide(name, call) {
         Decision::Allow(rule) => rule,
         no => return no,
     };
-    // What is decided about a place is the places' word.
+    // For a path, the access rules decide.
     if let Some((path, access)) = path_of(name, call) {
         return match policy.reach.decide(path, access) {
             Ok(spot) => Decision::Allow(format!(
@@ -118,7 +119,8 @@ fn decide(policy: &Policy, tool: &dyn Tool, call: &Value) -> Decision {
     Decision::Allow(format!("{rule}; {}", policy.containment()))
 }
 
-/// Why a run with these flags has no `tool`, or what holds for one that only a turn has.
+/// Explains why a run with these flags does not have `tool`, or gives the decision for a tool that exists only within a
+/// turn.
 ///
 /// # Errors
 /// There is no such tool at all.
@@ -161,13 +163,13 @@ fn absent(policy: &Policy, grants: &Grants, tool: &str) -> Result<Decision> {
     ))))
 }
 
-/// The arguments that are decided about.
+/// The arguments that decisions are about.
 const KNOWN: &[&str] = &["path", "command", "url", "query"];
 
-/// The arguments as JSON, which make a whole call; or as the one text that is decided about.
+/// Parses the arguments: JSON for a complete call, or text as the single argument that the decision is about.
 ///
 /// # Errors
-/// Neither: JSON that is broken or that the tool does not take, or no text where one is needed.
+/// The JSON is invalid, or the tool does not accept it, or the text is missing.
 fn reading(text: &str, schema: &Value) -> Result<Value> {
     if let Ok(call @ Value::Object(_)) = serde_json::from_str(text) {
         return cast_and_check(schema, &call).map_err(|words| fail(Exit::Usage, words));
@@ -222,7 +224,7 @@ fn all(ctx: &Context, policy: &Policy, as_json: bool) -> Result<Exit> {
     Ok(Exit::Answered)
 }
 
-/// Places that no command may read, where they are there and the user has not named them.
+/// Paths that no command may read if they exist, unless the user grants them by name.
 const CLOSED: &[&str] = &[".ssh", ".aws", ".gnupg", ".netrc", ".git-credentials"];
 
 fn test(ctx: &Context, grants: &Grants, as_json: bool) -> Result<Exit> {

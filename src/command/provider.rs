@@ -1,4 +1,4 @@
-//! `nanobot provider`: who can be asked, and logins to those that have accounts instead of keys.
+//! `nanobot provider`: lists the providers, and logs in to those that use accounts instead of keys.
 
 use crate::cli::provider::Provider as Arguments;
 use crate::error::{Exit, hint_of};
@@ -18,7 +18,7 @@ use serde_json::json;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// A login server answers at once, or not at all.
+/// Timeouts for login servers, which answer quickly or not at all.
 const TIMEOUTS: Timeouts = Timeouts {
     connect: Duration::from_secs(10),
     first_byte: Duration::from_secs(30),
@@ -26,6 +26,7 @@ const TIMEOUTS: Timeouts = Timeouts {
     total: Duration::from_secs(60),
 };
 
+/// Runs `nanobot provider`.
 pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
     match arguments {
         Arguments::List { json } => list(ctx, *json)?,
@@ -35,18 +36,18 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
     Ok(Exit::Answered)
 }
 
-/// A provider, as it is listed.
+/// A provider in the list.
 struct Row {
     name: String,
     label: String,
     kind: &'static str,
     is_usable: bool,
-    /// Where its key comes from: the sort of place, and the place in words.
+    /// The source of its key: the kind of source, and a description.
     key: Option<(&'static str, String)>,
     address: String,
-    /// The end of a login's token, which is then renewed.
+    /// The expiry of a login's token, which is then renewed.
     until: Option<Timestamp>,
-    /// Why what is configured cannot be used.
+    /// The reason why the configuration cannot be used.
     problem: Option<anyhow::Error>,
 }
 
@@ -136,7 +137,7 @@ fn line(row: &Row) -> String {
     format!("{line}\n")
 }
 
-/// The rows; on a terminal as wide as that, and with those that can be used marked.
+/// Prints the rows. On a terminal, whose columns are `width`, usable providers are marked.
 fn table(rows: &[Row], width: Option<usize>, page: &mut Page) -> Result<()> {
     let columns = [
         ("NAME", Side::Left),
@@ -165,7 +166,7 @@ fn table(rows: &[Row], width: Option<usize>, page: &mut Page) -> Result<()> {
     Ok(())
 }
 
-/// What there is to say of a provider's key, in a few words.
+/// A short description of a provider's key.
 fn key(row: &Row) -> String {
     match (&row.problem, &row.key, row.until, row.kind) {
         (Some(_), ..) => "cannot be used".into(),
@@ -179,11 +180,11 @@ fn key(row: &Row) -> String {
     }
 }
 
-/// Log in to `vendor`, whose server says how.
+/// Logs in to `vendor`, with the login flow of its server.
 pub(super) fn log_in(ctx: &Context, vendor: Vendor) -> Result<()> {
     let endpoints = Endpoints::from_env(&ctx.env)?;
     let http = Http::new(TIMEOUTS, false, &ctx.env);
-    // Also with `--quiet`: without the code there is no login.
+    // Print this even with `--quiet`, since the login cannot succeed without the code.
     let mut tell = |prompt: Prompt<'_>| {
         let Prompt {
             address,

@@ -1,4 +1,4 @@
-//! `nanobot repl`, and the commands of the program that its slash commands stand for.
+//! `nanobot repl`, and the program commands that its slash commands run.
 
 use super::{arguments, mcp, memory, session, skill, tool, undo, usage};
 use crate::cli::{self, Cli};
@@ -9,11 +9,12 @@ use crate::repl::{self, program_commands::ProgramCommands};
 use anyhow::Result;
 use clap::Parser;
 
+/// Runs `nanobot repl`.
 pub fn run(ctx: &Context, arguments: &cli::repl::Repl) -> Result<Exit> {
     repl::run(ctx, arguments::repl_turn_options(arguments), &Commands)
 }
 
-/// The REPL of `nanobot agent` without a message.
+/// Runs the REPL for `nanobot agent` without a message.
 pub fn run_as_agent(ctx: &Context, arguments: &cli::agent::Agent) -> Result<Exit> {
     repl::run(ctx, arguments::turn_options(arguments), &Commands)
 }

@@ -1,4 +1,4 @@
-//! What the program does inside the sandbox of an agent's command: almost nothing.
+//! The only command available inside the sandbox of an agent's command.
 
 use super::skill;
 use crate::cli::Command;
@@ -6,10 +6,10 @@ use crate::error::{Exit, fail_hint};
 use crate::sys::terminal::Terminal;
 use anyhow::Result;
 
-/// Prints a file of a built-in skill, where that is what was asked for.
+/// Prints a file of a built-in skill, if that is the command.
 ///
 /// # Errors
-/// Status 77 for everything else.
+/// Status 77 for every other command.
 pub(crate) fn run(command: &Command, terminal: Terminal) -> Result<Exit> {
     if let Command::Skill { command } = command
         && let Some(done) = skill::inside(command, terminal)

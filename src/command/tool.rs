@@ -1,4 +1,4 @@
-//! `nanobot tool`: the tools of a run by hand, under the same policy.
+//! `nanobot tool`: lists and runs tools by hand, under the same policy as a turn.
 
 use super::arguments::grants as from_flags;
 use crate::cli::policy::Tool as Command;
@@ -15,6 +15,7 @@ use crate::sys::signal;
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 
+/// Runs `nanobot tool`.
 pub fn run(ctx: &Context, command: &Command) -> Result<Exit> {
     match command {
         Command::List { grants, json } => list(ctx, &from_flags(grants), *json),
@@ -27,9 +28,10 @@ pub fn run(ctx: &Context, command: &Command) -> Result<Exit> {
     }
 }
 
-/// Bytes kept of a tool's live output, to tell it from the message about it.
+/// Bytes kept of a tool's live output, to separate it from the message about it.
 const LIVE_OUTPUT_LIMIT_BYTES: usize = 1 << 20;
 
+/// Lists the tools of a run with these permissions.
 pub(super) fn list(ctx: &Context, grants: &Grants, json: bool) -> Result<Exit> {
     let scene = turn_setup::without_turn(ctx, grants, false, true)?;
     let specs = scene.toolbox.specs();
@@ -149,8 +151,8 @@ fn call(
     }
 }
 
-/// What the tool `said`, as `words` have it, and what they say about it. Of what is cut or masked there, the last line is
-/// about it.
+/// Splits the failure text `words` into the output that the tool `said`, and the message about it. If the output in it
+/// was cut or redacted, the last line is the message.
 fn parted(words: &str, said: &str) -> (String, String) {
     let said = said.trim();
     let (output, cause) = match words.strip_prefix(said) {

@@ -1,4 +1,4 @@
-//! The command tree: clap's, and with all that help says.
+//! The command tree of clap, with or without the help texts.
 
 use crate::cli::Cli;
 use crate::cli::pages::{self, Form};
@@ -12,7 +12,7 @@ pub fn bare() -> clap::Command {
     Cli::command()
 }
 
-/// The command tree with all that help says. Building it takes longer than a turn takes to start.
+/// The command tree with all help texts. Building it takes longer than a turn takes to start.
 pub fn documented(form: Form) -> clap::Command {
     pages::documented(bare(), form, &statuses()).mut_subcommand("repl", |repl| {
         let about = repl.get_long_about().map(ToString::to_string);

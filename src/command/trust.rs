@@ -1,4 +1,4 @@
-//! `nanobot trust`: which directories may tell the agent how to work.
+//! `nanobot trust`: manages the directories whose files may instruct the agent.
 
 use crate::cli::policy::Trust as Arguments;
 use crate::error::{Exit, fail, fail_hint};
@@ -7,6 +7,7 @@ use crate::trust::{self, Trust};
 use anyhow::{Context as _, Result};
 use std::path::{Path, PathBuf};
 
+/// Runs `nanobot trust`.
 pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
     let Arguments {
         directory,
@@ -21,7 +22,7 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
     let given = directory.as_deref().unwrap_or(Path::new("."));
     let show = |path: &Path| ctx.paths.display(path);
     if *revoke {
-        // One that is gone is known by the name under which it was trusted.
+        // A directory that no longer exists is found by the name under which it was trusted.
         let path = std::fs::canonicalize(given).or_else(|_| std::path::absolute(given));
         let path = path.with_context(|| format!("look at `{}`", given.display()))?;
         if !trust.revoke(&path)? {

@@ -1,4 +1,4 @@
-//! `nanobot undo`: take back what a turn changed with its file tools, and do it again.
+//! `nanobot undo`: reverts the changes that a turn made with its file tools, and redoes them.
 
 use crate::cli::undo::Undo as Arguments;
 use crate::error::{Exit, fail, fail_hint};
@@ -12,11 +12,12 @@ use anyhow::Result;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 
+/// Runs `nanobot undo`.
 pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
     go(ctx, arguments, None)
 }
 
-/// As [`run`], from within the conversation `session`: a turn of another one is taken back only where it is named.
+/// As [`run`], but within the conversation `session`: the turn of another one is reverted only if its number is given.
 pub(super) fn within(ctx: &Context, arguments: &Arguments, session: Option<&str>) -> Result<Exit> {
     let owns = |turn: &Turn| match session {
         Some(session) if turn.about.session == session => Ok(()),
@@ -32,7 +33,7 @@ pub(super) fn within(ctx: &Context, arguments: &Arguments, session: Option<&str>
     go(ctx, arguments, Some(&owns))
 }
 
-/// Says whether a turn that was not named may be the one.
+/// Checks that a turn without a given number may be chosen.
 type Owns<'a> = &'a dyn Fn(&Turn) -> Result<()>;
 
 fn go(ctx: &Context, arguments: &Arguments, owns: Option<Owns<'_>>) -> Result<Exit> {
@@ -76,7 +77,7 @@ fn go(ctx: &Context, arguments: &Arguments, owns: Option<Owns<'_>>) -> Result<Ex
     }
     let steps = plan.steps();
     if is_found {
-        // The last turn may have run commands alone, and then it is not this one.
+        // The last turn may only have run commands, so say which turn was chosen.
         ctx.notice(&told(turn));
     }
     if !dry_run {
@@ -99,7 +100,7 @@ fn go(ctx: &Context, arguments: &Arguments, owns: Option<Owns<'_>>) -> Result<Ex
     Ok(Exit::Answered)
 }
 
-/// Which turn it is, for whoever named none.
+/// Describes the turn for a user who gave no number.
 fn told(turn: &Turn) -> String {
     let time: String = turn.about.time.replace('T', " ").chars().take(16).collect();
     let files = match turn.entries.len() {
@@ -113,8 +114,8 @@ fn told(turn: &Turn) -> String {
     )
 }
 
-/// Whether `turn` was run in the directory `here` or worked on it: there, beneath it, or in what it lies in; though a home
-/// is not one piece of work.
+/// True if `turn` ran in the directory `here` or in one around it, or changed files beneath `here`. Directories around
+/// it that contain the home directory do not count, since they are not one project.
 fn concerns(turn: &Turn, here: &Path, home: &Path) -> bool {
     let about = &turn.about;
     let is_inside = here.starts_with(&about.directory) && !home.starts_with(&about.directory);
@@ -130,15 +131,15 @@ fn objection((path, what): &(PathBuf, &'static str)) -> String {
     format!("`{}`: {what}", shown(path))
 }
 
-/// A path from the current directory on, where it is beneath it.
+/// A path, relative to the current directory if it is beneath it.
 fn shown(path: &Path) -> String {
     let here = std::env::current_dir().unwrap_or_default();
     let path = path.strip_prefix(here).unwrap_or(path);
-    // A name with a line break would be two lines.
+    // A line break in a name must not start a new line.
     harmless(&path.display().to_string()).replace('\n', "?")
 }
 
-/// The turn that is meant.
+/// The turn to revert or redo.
 fn chosen<'a>(ctx: &Context, turns: &'a [Turn], id: Option<u64>, way: Way) -> Result<&'a Turn> {
     if let Some(id) = id {
         let turn = turns.iter().find(|turn| turn.id == id).ok_or_else(|| {
@@ -157,13 +158,13 @@ fn chosen<'a>(ctx: &Context, turns: &'a [Turn], id: Option<u64>, way: Way) -> Re
         };
     }
     let here = std::env::current_dir().unwrap_or_default();
-    // The journal has real paths.
+    // The journal contains resolved paths.
     let home = &ctx.paths.home;
     let home = std::fs::canonicalize(home).unwrap_or_else(|_| home.clone());
     let mut ours = turns.iter().filter(|turn| concerns(turn, &here, &home));
     let (found, what) = match way {
         Way::Back => (ours.find(|turn| turn.undone.is_none()), "take back"),
-        // The last one that was taken back; where that was in the same instant, the one further back.
+        // The turn reverted last; of several reverted at the same instant, the oldest.
         Way::Forth => (
             ours.filter(|turn| turn.undone.is_some())
                 .max_by(|one, other| one.undone.cmp(&other.undone).then(other.id.cmp(&one.id))),

@@ -1,4 +1,4 @@
-//! `nanobot usage`: what the ledger tells of tokens, money and runs.
+//! `nanobot usage`: prints tokens, cost and runs from the ledger.
 
 use crate::cli::usage::{By, Usage as Arguments};
 use crate::command::arguments::since_filter;
@@ -16,14 +16,15 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 mod by_tool;
 
-/// The most columns of a terminal that a name takes, and a bar.
+/// Maximum columns of a name, and of a bar.
 const NAME: usize = 40;
 const BAR: usize = 40;
-/// A name keeps so many, which hold a date.
+/// Minimum columns of a name, enough for a date.
 const SHORTEST: usize = 10;
-/// A bar of fewer columns than this tells nothing.
+/// Minimum columns of a bar; a shorter one shows nothing useful.
 const LEAST: usize = 8;
 
+/// Runs `nanobot usage`.
 pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
     let Arguments { by, since, json } = *arguments;
     let settings = ctx.settings()?;
@@ -74,12 +75,12 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
     Ok(Exit::Answered)
 }
 
-/// What a row is about.
+/// The key that a row is grouped by.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Name {
-    /// `None` for what belongs to no job.
+    /// `None` for calls that belong to no job.
     text: Option<String>,
-    /// Whose model it is.
+    /// The provider of a model.
     provider: Option<String>,
 }
 
@@ -89,7 +90,7 @@ impl Name {
             By::Day => Some(entry.day.to_string()),
             By::Model => Some(entry.model.to_string()),
             By::Session => Some(entry.session.to_string()),
-            // What is used is counted elsewhere: it has no price of its own.
+            // The use of tools is counted in another file, since it has no price of its own.
             By::Job | By::Tool | By::Server | By::Skill => {
                 entry.job.as_ref().map(ToString::to_string)
             }
@@ -98,7 +99,7 @@ impl Name {
         Self { text, provider }
     }
 
-    /// On one line of a terminal; a model in the form that `agent --model` takes.
+    /// The name on one line; a model in the form that `agent --model` takes.
     fn shown(&self) -> String {
         let text = match (&self.text, &self.provider) {
             (Some(text), Some(provider)) => format!("{provider}/{text}"),
@@ -109,16 +110,16 @@ impl Name {
     }
 }
 
-/// What some calls come to.
+/// The totals of a group of calls.
 #[derive(Clone, Debug, Default)]
 struct Sum {
-    /// Turns, each by a hash: a name of eight bytes for each turn is all that grows with the ledger.
+    /// The turns, as hashes: eight bytes for each turn are all that grows with the ledger.
     turns: HashSet<u64>,
     calls: u64,
     failed: u64,
     /// Calls of unknown price.
     unpriced: u64,
-    /// Calls whose tokens are a guess.
+    /// Calls whose tokens are estimated.
     estimated: u64,
     input: u64,
     cached: u64,
@@ -150,12 +151,12 @@ impl Sum {
         self.input.saturating_add(self.output)
     }
 
-    /// US dollars; `None` where no price is known.
+    /// The cost in US dollars; `None` if no price is known.
     fn usd(&self) -> Option<f64> {
         (self.unpriced < self.calls).then(|| rounded(self.usd))
     }
 
-    /// In dollars, with the marks of the footnotes.
+    /// The cost in US dollars, and the marks of its footnotes.
     fn cost(&self) -> (String, String) {
         let cost = match self.usd() {
             None => "-".into(),
@@ -168,7 +169,7 @@ impl Sum {
     }
 }
 
-/// Days in their order, so that the last one is next to the prompt; all else by what it cost, the most first.
+/// Sorts days in order, so that the last one is next to the prompt; everything else by cost, the highest first.
 fn sorted(by: By, groups: BTreeMap<Name, Sum>) -> Vec<(Name, Sum)> {
     let mut groups: Vec<(Name, Sum)> = groups.into_iter().collect();
     if by != By::Day {
@@ -213,7 +214,7 @@ fn line(by: By, name: &Name, sum: &Sum) -> String {
     format!("{line}\n")
 }
 
-/// The rows, their total and the footnotes; with bars where it is told how wide the terminal is.
+/// Formats the rows, their total and the footnotes; with bars if the terminal's width is given.
 fn table(
     by: By,
     groups: &[(Name, Sum)],
@@ -229,7 +230,7 @@ fn table(
     let room = width.map_or(0, |width| width.saturating_sub(used).min(BAR));
     let shares = shares(groups);
     for (number, line) in lines.iter().enumerate() {
-        // The head has no bar, and neither has the total.
+        // Neither the heading nor the total has a bar.
         let share = number.checked_sub(1).and_then(|row| shares.get(row));
         let bar = share.map_or_else(String::new, |share| bar(*share, room));
         page.put(line)?;
@@ -242,7 +243,7 @@ fn table(
     page.put(&footnotes(total))
 }
 
-/// The rows with their head and their total, in so many columns where that can be.
+/// Formats the rows with heading and total, in at most `width` columns if possible.
 fn lines(by: By, groups: &[(Name, Sum)], total: &Sum, width: Option<usize>) -> Vec<String> {
     let head = match by {
         By::Day => "DAY",
@@ -284,7 +285,7 @@ fn lines(by: By, groups: &[(Name, Sum)], total: &Sum, width: Option<usize>) -> V
     let found = lines(width.map(|_| NAME));
     match width.and_then(|width| widest(&found).checked_sub(width)) {
         None | Some(0) => found,
-        // Names are cut, and no numbers: half a number is another one.
+        // Only names are cut, since a cut number would be a wrong number.
         Some(over) => {
             let name = names().map(measure_text_width).max().unwrap_or(0).min(NAME);
             lines(Some(name.saturating_sub(over).max(SHORTEST)))
@@ -297,7 +298,7 @@ fn widest(lines: &[String]) -> usize {
     widths.max().unwrap_or(0)
 }
 
-/// Each row's part of the largest, by cost, or by tokens where no cost is known.
+/// Each row's fraction of the largest, by cost, or by tokens if no cost is known.
 fn shares(groups: &[(Name, Sum)]) -> Vec<f64> {
     let is_priced = groups.iter().any(|(_, sum)| sum.usd > 0.0);
     let weights: Vec<f64> = groups
@@ -312,10 +313,10 @@ fn shares(groups: &[(Name, Sum)]) -> Vec<f64> {
     weights.into_iter().map(share).collect()
 }
 
-/// A bar of `share` of so many columns, to the eighth of one.
+/// A bar for `share` of so many columns, to an eighth of a column.
 fn bar(share: f64, columns: usize) -> String {
     const PARTS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
-    // A share is at most 1, so this fits; whatever is more than nothing is seen.
+    // A share is at most 1, so this fits. Anything above zero is visible.
     let eighths = (share * columns as f64 * 8.0).round() as usize;
     let eighths = eighths.max(usize::from(share > 0.0));
     format!("{}{}", "█".repeat(eighths / 8), PARTS[eighths % 8])
@@ -338,7 +339,7 @@ fn footnotes(total: &Sum) -> String {
     text
 }
 
-/// What of the budgets is spent, where there are any.
+/// Describes how much of the budgets is spent, if there are any.
 fn budget(budget: Budget, spent: &Totals) -> Option<String> {
     let Budget {
         daily,

@@ -1,4 +1,4 @@
-//! What is printed for a mistake on the command line, and for `--help` and `--version`.
+//! The output for command-line errors, and for `--help` and `--version`.
 
 use super::tree::documented;
 use crate::cli::pages::Form;
@@ -9,7 +9,7 @@ use crate::sys::terminal::Terminal;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use std::ffi::OsString;
 
-/// Help and version go to standard output with status 0; a mistake goes to standard error with status 2.
+/// Prints help and version to standard output with status 0, or an error to standard error with status 2.
 pub(crate) fn report(error: &clap::Error, arguments: &[OsString], terminal: Terminal) -> Exit {
     let help = help(error, arguments);
     let error = help.as_ref().unwrap_or(error);
@@ -28,7 +28,7 @@ pub(crate) fn report(error: &clap::Error, arguments: &[OsString], terminal: Term
     }
 }
 
-/// The help that was asked for, or is given where a command is missing, with all that it says.
+/// Renders the help with all its texts, if it was requested or a command is missing.
 fn help(error: &clap::Error, arguments: &[OsString]) -> Option<clap::Error> {
     let is_help = [
         ErrorKind::DisplayHelp,
@@ -43,7 +43,7 @@ fn help(error: &clap::Error, arguments: &[OsString]) -> Option<clap::Error> {
     is_help.then(again).flatten()
 }
 
-/// What there is here for words of the Python program that mean nothing here.
+/// Replacements for words of the Python program's command line that do not exist here.
 const REPLACEMENTS: &[(&str, &str)] = &[
     (
         "--install-completion",
@@ -77,7 +77,7 @@ fn suggest_replacement(error: &clap::Error, arguments: &[OsString]) -> Option<St
     known.map(|(_, here)| (*here).to_owned())
 }
 
-/// What was typed without a flag, where it is neither a command nor like one, as the message that it may be.
+/// Suggests that unknown words without a flag are a message, unless they resemble a command.
 fn suggest_message(error: &clap::Error, arguments: &[OsString]) -> Option<String> {
     let is_agent = arguments.get(1).is_some_and(|word| word == "agent");
     let kind = match error.kind() {
@@ -103,10 +103,10 @@ fn suggest_message(error: &clap::Error, arguments: &[OsString]) -> Option<String
     Some(format!("nanobot agent -m {words}"))
 }
 
-/// Flags whose value is no word of its own.
+/// Flags whose value must be joined with `=`.
 const JOINED_FLAGS: &[&str] = &["--write", "--net", "--dry-run"];
 
-/// The flag with its value, where that was given as a word of its own and taken for something else.
+/// Suggests the joined form for a flag whose value was given as a separate word.
 fn suggest_joined_flag(error: &clap::Error, arguments: &[OsString]) -> Option<String> {
     let Some(ContextValue::String(stray)) = error.get(ContextKind::InvalidArg) else {
         return None;

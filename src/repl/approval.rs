@@ -1,4 +1,5 @@
-//! The person at the terminal: answers the model's questions, and decides about calls that go beyond what it may do.
+//! The prompts at the terminal: answers the model's questions, and asks the user to approve calls that exceed the run's
+//! permissions.
 
 use super::{form, rule};
 use crate::diff::Diff;
@@ -22,9 +23,9 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// The largest file whose change is shown, in bytes.
 const LARGEST: u64 = 1 << 20;
-/// Characters of what a server asks.
+/// Maximum characters shown of a server's question.
 const ASKED: usize = 1000;
-/// How often a person may enter what means nothing.
+/// Number of attempts that the user has to enter a valid answer.
 const TRIES: usize = 3;
 
 /// The editor, shared by the loop and the prompts for approval.
@@ -37,11 +38,11 @@ pub(super) struct TerminalPrompter {
     grants: Mutex<SessionGrants>,
 }
 
-/// What the user allowed for longer than one call.
+/// Permissions that the user granted for longer than one call.
 struct SessionGrants {
-    /// Calls of this tool, refused for want of this, may be made until the conversation ends.
+    /// Pairs of a tool and the missing permission: such calls are allowed until the conversation ends.
     granted: BTreeSet<(String, String)>,
-    /// The flags of the turns, for the profile that a rule is written to.
+    /// The profile of the turns, to which a rule is written.
     profile: Option<String>,
 }
 
@@ -54,6 +55,7 @@ enum Answer {
 }
 
 impl TerminalPrompter {
+    /// Creates a prompter without any grants.
     pub(super) fn new(ctx: &Context, arguments: &TurnOptions, editor: &SharedEditor) -> Self {
         Self {
             ctx: ctx.clone(),
@@ -65,13 +67,13 @@ impl TerminalPrompter {
         }
     }
 
-    /// From now on another profile holds, and nothing that was said under the one before.
+    /// Switches to another profile, and drops all grants made under the previous one.
     pub(super) fn change_profile(&self, profile: Option<&str>) {
         self.grants().profile = profile.map(str::to_owned);
         self.forget();
     }
 
-    /// What was allowed until the end is so no more: another conversation begins.
+    /// Drops the grants of this conversation, because another one begins.
     pub(super) fn forget(&self) {
         self.grants().granted.clear();
     }
@@ -80,7 +82,7 @@ impl TerminalPrompter {
         self.grants.lock().ignore_poison()
     }
 
-    /// Read an answer to `prompt`.
+    /// Reads an answer to `prompt`.
     fn read(&self, prompt: &str) -> Result<String, Failure> {
         let line = self.editor.lock().ignore_poison().ask(prompt);
         match line {
@@ -92,14 +94,14 @@ impl TerminalPrompter {
                 signal::interrupt();
                 Err("the user interrupted".into())
             }
-            // A terminal that has gone, say: what ends the run is told elsewhere.
+            // The terminal may be gone, for example. The cause that ends the run is reported elsewhere.
             Err(_) => Err(Failure::Declined(
                 "refused: the user could not be asked. Go on without it.".into(),
             )),
         }
     }
 
-    /// What the person enters into a field, where they leave it out nothing; `None` where they will not go on.
+    /// Asks the user for the value of a field, which is `Some(None)` if they leave it out; `None` if they stop.
     fn fill(&self, field: &form::Field) -> Option<Option<Value>> {
         for row in wrapped(&harmless(&field.question), self.width()) {
             self.show(&format!("  {row}"), &Style::new());
@@ -119,13 +121,13 @@ impl TerminalPrompter {
         self.ctx.terminal.question(&row);
     }
 
-    /// Put the question about `case`, until there is an answer to it.
+    /// Asks for approval of `case` until there is a valid answer.
     fn ask(&self, case: &Case<'_>, rule: Option<&rule::Rule>) -> Result<Answer, Failure> {
         let strong = Style::new().yellow().bold();
         let head = head(case);
         self.show(&format!("? {head}"), &strong);
         let flag = case.refusal.grant.as_deref().unwrap_or_default();
-        // Whose words are for a model has nothing to say to a person.
+        // The reason for a request under an `--allow` rule is written for the model, and tells the user nothing.
         let is_consent = flag.starts_with("--allow");
         if !is_consent && !case.again {
             let why = harmless(&cut(&case.refusal.words, 300));
@@ -134,7 +136,7 @@ impl TerminalPrompter {
             }
         }
         let rows = self.rows(case);
-        // What is decided about is in sight, and so is what is asked.
+        // Keep both the details of the call and the question on the screen.
         let room = self.ctx.terminal.height().saturating_sub(9).max(8);
         let is_cut = rows.len() > room;
         for (text, style) in rows.iter().take(room) {
@@ -167,7 +169,7 @@ impl TerminalPrompter {
                     self.show(&format!("? {head}"), &strong);
                     continue;
                 }
-                // No reason is that short, and no command is one.
+                // Ask again: so short a text is not a reason for declining, and neither is a slash command.
                 _ if text.chars().count() < 5 || text.starts_with('/') => {
                     self.show(
                         "  y, s, a, n, or some words that say why not",
@@ -185,14 +187,14 @@ impl TerminalPrompter {
         }
     }
 
-    /// The columns of a row that is asked about.
+    /// Columns of a row in a prompt.
     fn width(&self) -> usize {
         let width = self.ctx.terminal.width().unwrap_or(80);
         width.saturating_sub(5).max(20)
     }
 
-    /// All that is asked about, row by row: the command or the change, and every other argument. Each row begins with a mark
-    /// of ours, so that nothing in it can look like a row of its own.
+    /// Everything that the user decides about, in rows: the command or the change, and every other argument. Each row
+    /// begins with a mark of ours, so that no argument can imitate a row.
     fn rows(&self, case: &Case<'_>) -> Vec<(String, Style)> {
         let mut rows = Vec::new();
         let mut add = |mark: &str, text: &str, style: &Style| {
@@ -274,7 +276,7 @@ impl TerminalPrompter {
         rows
     }
 
-    /// What is in the file that `case` is about.
+    /// The current content of the file that `case` would change.
     fn content(&self, case: &Case<'_>) -> Content {
         let given = case.arguments["path"].as_str().unwrap_or_default();
         let path = case.reach.absolute(given);
@@ -291,15 +293,15 @@ impl TerminalPrompter {
     }
 }
 
-/// What a file holds.
+/// The content of a file.
 enum Content {
     None,
     Text(String),
-    /// It is not to be shown.
+    /// Cannot be shown: too large, not a regular file, or not UTF-8.
     Other,
 }
 
-/// What is asked, in a few words of ours.
+/// The question for the user, in one line of fixed text.
 fn head(case: &Case<'_>) -> String {
     let Case { tool, again, .. } = case;
     let flag = case.refusal.grant.as_deref().unwrap_or_default();
@@ -319,7 +321,8 @@ fn head(case: &Case<'_>) -> String {
     }
 }
 
-/// `text` in rows of at most `width` columns, cut at blanks where there are some; many blanks in a row are told and not shown.
+/// Wraps `text` into rows of at most `width` columns, at blanks if possible. A run of more than 24 blanks is replaced
+/// by its length, so that it cannot hide the text after it.
 fn wrapped(text: &str, width: usize) -> Vec<String> {
     let mut line = String::new();
     let mut blanks = 0;
@@ -341,7 +344,7 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
     for letter in line.chars() {
         let own = letter.width().unwrap_or(0);
         if wide + own > width {
-            // Not far back, so that what has no blanks is cut where the row ends.
+            // Do not go back far for a blank, so that text without blanks is cut at the end of the row.
             let at = row
                 .rfind(' ')
                 .filter(|at| row.len() - at < width / 2 && *at > 0);
@@ -424,7 +427,7 @@ impl Person for TerminalPrompter {
     fn judge(&self, case: &Case<'_>) -> Result<(), Failure> {
         let grant = case.refusal.grant.clone().unwrap_or_default();
         let key = (case.tool.to_owned(), grant);
-        // Two that ask at once: the second may have its answer by then.
+        // If two calls ask at the same time, the first answer may already cover the second call.
         self.ctx.terminal.alone(|| {
             if self.grants().granted.contains(&key) {
                 return Ok(());
@@ -478,7 +481,7 @@ mod tests {
         check("\t  x", 10, &["   x"]);
         let padded = format!("touch a #{}? exec", " ".repeat(500));
         check(&padded, 40, &["touch a # ⟨500 blanks⟩ ? exec"]);
-        // Nothing of it is lost.
+        // No text is lost.
         let long = "word ".repeat(50);
         assert_eq!(wrapped(&long, 20).concat(), long.trim_end());
     }

@@ -1,6 +1,6 @@
 //! The table of slash commands: names, arguments, and help text.
 
-/// A command of the repl.
+/// A slash command.
 #[derive(Debug)]
 pub struct Command {
     pub name: &'static str,
@@ -8,24 +8,24 @@ pub struct Command {
     pub about: &'static str,
 }
 
-/// What follows a command.
+/// The argument of a slash command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArgKind {
     Nothing,
-    /// Words of the person's own, as they are called in the help.
+    /// Free text, with its placeholder in the help.
     Words(&'static str),
     Session,
     Model,
     Profile,
     Skill,
-    /// A file or a directory.
+    /// The path of a file or a directory.
     Path,
-    /// One of these.
+    /// One of these words.
     OneOf(&'static [&'static str]),
 }
 
 impl ArgKind {
-    /// As the help has it.
+    /// The argument as the help shows it.
     pub fn words(self) -> String {
         let word = match self {
             Self::Nothing => return String::new(),
@@ -39,10 +39,10 @@ impl ArgKind {
     }
 }
 
-/// Words that end the REPL, as in the Python program.
+/// Inputs that end the REPL, as in the Python program.
 pub(super) const EXITS: &[&str] = &["exit", "quit", "/exit", "/quit", ":q"];
 
-/// The commands as help and man page have them.
+/// The table of commands for the help and the man page.
 pub fn table() -> String {
     let line = |command: &Command| {
         let words = command.takes.words();

@@ -40,7 +40,7 @@ pub(super) fn editor(ctx: &Context, arguments: &TurnOptions) -> Result<Editor> {
     Editor::new(&ctx.env, ctx.terminal, ctx.paths.history(), Box::new(live))
 }
 
-/// The directory that turns with these options work in.
+/// The working directory of turns with these options.
 pub(super) fn turn_directory(options: &TurnOptions) -> PathBuf {
     let here = || std::env::current_dir().unwrap_or_default();
     options.grants.directory.clone().unwrap_or_else(here)
@@ -76,7 +76,7 @@ fn all_models(ctx: &Context) -> Vec<Candidate> {
     presets.chain(known).collect()
 }
 
-/// The profiles of turns, built in or the user's own.
+/// The profiles of turns, both built-in ones and the user's own.
 pub(super) fn all_profiles(ctx: &Context) -> Vec<Candidate> {
     let built_in = profile::BUILT_IN
         .iter()
@@ -100,18 +100,18 @@ pub(super) fn all_profiles(ctx: &Context) -> Vec<Candidate> {
     all
 }
 
-/// Names of one kind.
+/// A function that returns the names of one kind.
 type Names = Box<dyn Fn() -> Vec<Candidate> + Send>;
 
-/// The names that can be completed, asked for when they are.
+/// Completes names. Each kind is read only when it is needed.
 struct Completer {
     sessions: Names,
     models: Names,
     profiles: Names,
     skills: Names,
-    /// Where files are.
+    /// The directory that file names are relative to.
     directory: PathBuf,
-    /// What `~` is.
+    /// The directory that `~` stands for.
     home: PathBuf,
 }
 
@@ -157,18 +157,18 @@ impl Completer {
     }
 }
 
-/// What stands where the cursor is.
+/// The kind of text at the cursor.
 #[derive(Debug, PartialEq, Eq)]
 enum Place {
     Command,
-    /// What a command takes, and where it begins.
+    /// The argument of a command, and its start as a byte offset.
     Argument(ArgKind, usize),
-    /// The name of a file, and where it begins.
+    /// The name of a file, and its start as a byte offset.
     File(usize),
     Elsewhere,
 }
 
-/// What the end of `head` is.
+/// The kind of text at the end of `head`.
 fn place(head: &str) -> Place {
     if head.starts_with('/') && !head.contains('\n') {
         let Some(end) = head.find(' ') else {
@@ -178,7 +178,7 @@ fn place(head: &str) -> Place {
             .iter()
             .find(|command| command.name == &head[1..end]);
         let start = head.len() - head[end..].trim_start().len();
-        // A key, a model and a profile are one word each.
+        // Keys, models and profiles are single words.
         let is_open = !head[start..].contains(' ');
         return match named.map(|command| command.takes) {
             Some(takes @ ArgKind::Path) => Place::Argument(takes, start),
@@ -190,7 +190,7 @@ fn place(head: &str) -> Place {
     file(head)
 }
 
-/// Where the name begins of a file after `@` that is not over at the end of `head`.
+/// Finds the start of a file name after `@` that extends to the end of `head`.
 fn file(head: &str) -> Place {
     let begins = |at: &usize| {
         let before = head[..*at].chars().next_back();
@@ -210,7 +210,7 @@ fn file(head: &str) -> Place {
     Place::Elsewhere
 }
 
-/// The commands that go on from what is typed, its slash included.
+/// The commands that begin with `typed`, which includes the slash.
 fn commands(typed: &str) -> Vec<Candidate> {
     let fitting = COMMANDS
         .iter()
@@ -225,7 +225,7 @@ fn commands(typed: &str) -> Vec<Candidate> {
     fitting.map(candidate).collect()
 }
 
-/// The rest of a command that can be no other, and what it takes.
+/// The rest of a command that is unambiguous, and its argument.
 fn hint(line: &str) -> Option<String> {
     let line = line.strip_prefix('/')?;
     let (typed, after) = match line.split_once(' ') {
@@ -257,16 +257,16 @@ fn plain(text: impl Into<String>) -> Candidate {
     }
 }
 
-/// How many entries of a folder are looked at: a person waits.
+/// Maximum entries of a directory that are read, since the user waits.
 const MOST: usize = 20_000;
 
-/// The folder of what is typed so far, and the beginning of the name in it; without the quote before both.
+/// Splits the typed text into a directory and the start of a name in it. Drops an opening quote.
 fn split(typed: &str) -> (&str, &str) {
     let typed = typed.strip_prefix('"').unwrap_or(typed);
     typed.split_at(typed.rfind('/').map_or(0, |at| at + 1))
 }
 
-/// The names in a folder, and whether each is a folder itself. One that cannot be read has none.
+/// The names in a directory, and true for those that are directories. An unreadable directory has none.
 fn entries(folder: &Path) -> Vec<(String, bool)> {
     let Ok(listed) = std::fs::read_dir(folder) else {
         return Vec::new();
@@ -282,14 +282,14 @@ fn entries(folder: &Path) -> Vec<(String, bool)> {
     listed.flatten().take(MOST).filter_map(entry).collect()
 }
 
-/// The names that go on from what is typed: those with a dot before them where it was typed.
+/// The names that begin with the typed text. Names with a leading dot are included only if a dot was typed.
 fn files(entries: &[(String, bool)], typed: &str) -> Vec<Candidate> {
     let (folder, begun) = split(typed);
     let fits = |name: &str| {
         name.starts_with(begun)
             && (begun.starts_with('.') || !name.starts_with('.'))
             && name != ".git"
-            // What cannot be quoted, and what could not be seen.
+            // Skip names that cannot be quoted or displayed.
             && !name.contains(|letter: char| letter == '"' || letter.is_control())
     };
     let mut fitting: Vec<&(String, bool)> = entries.iter().filter(|(name, _)| fits(name)).collect();
@@ -300,7 +300,7 @@ fn files(entries: &[(String, bool)], typed: &str) -> Vec<Candidate> {
         let quote = typed.starts_with('"') || path.contains(char::is_whitespace);
         plain(match (quote, is_folder) {
             (false, _) => path,
-            // Open, since it goes on.
+            // Leave the quote open after a directory, since the path continues.
             (true, true) => format!("\"{path}"),
             (true, false) => format!("\"{path}\""),
         })

@@ -20,11 +20,11 @@ use std::sync::{Arc, Mutex, MutexGuard};
 /// The session of a REPL without `--session`.
 pub(super) const DEFAULT_SESSION: &str = "cli:direct";
 
-/// A conversation: its session, the flags of its turns, and what the user may still answer or repeat.
+/// A conversation: its session, the flags of its turns, and the last exchange, which the user may repeat or save.
 pub(super) struct Conversation<'w> {
     pub(super) ctx: &'w Context,
     pub(super) program: &'w dyn ProgramCommands,
-    /// The flags of the turns to come.
+    /// The flags of later turns.
     pub(super) options: TurnOptions,
     editor: SharedEditor,
     pub(super) prompter: Arc<TerminalPrompter>,
@@ -39,7 +39,7 @@ pub(super) struct Conversation<'w> {
 }
 
 impl<'w> Conversation<'w> {
-    /// Opens the editor, forks the session where asked to, and greets the user.
+    /// Opens the editor, forks the session if requested, and greets the user.
     pub(super) fn begin(
         ctx: &'w Context,
         mut options: TurnOptions,
@@ -53,7 +53,8 @@ impl<'w> Conversation<'w> {
                 None => DEFAULT_SESSION.into(),
             });
         }
-        // The first line typed is kept too, and by then the keys are known. A config that cannot be used is told by a turn.
+        // Load the settings now: the first line typed goes into the history, and by then the keys to redact must be
+        // known. A turn reports the error of an invalid config.
         drop(settings(ctx, &options));
         let editor = Arc::new(Mutex::new(completion::editor(ctx, &options)?));
         let conversation = Self {
@@ -103,7 +104,7 @@ impl<'w> Conversation<'w> {
             let _quiet = self.editor().quiet();
             agent_turn::run_repl_turn(self.ctx, options, &repl)
         };
-        // What was not sent goes along with what is.
+        // Output that was not sent with the failed turn is sent with the next message.
         self.extra_input = repl
             .extra_input
             .into_inner()
@@ -125,6 +126,7 @@ impl<'w> Conversation<'w> {
         outcome.exit
     }
 
+    /// Locks the line editor.
     pub(super) fn editor(&self) -> MutexGuard<'_, Editor> {
         self.editor.lock().ignore_poison()
     }
@@ -150,7 +152,7 @@ impl<'w> Conversation<'w> {
         notice
             .iter()
             .for_each(|text| self.tell(&format!("nanobot: {text}")));
-        // Better now than after the first message.
+        // Report a provider that cannot be used now, not after the first message.
         if self.options.replay.is_none()
             && let Err(error) = agent_turn::provider_name(self.ctx, &self.options)
         {
@@ -164,7 +166,7 @@ impl<'w> Conversation<'w> {
         settings(self.ctx, &self.options)
     }
 
-    /// Where sessions are stored.
+    /// The location of the stored sessions.
     pub(super) fn session_place(&self) -> Result<session::Place> {
         self.ctx.session_place(&self.settings()?)
     }

@@ -1,18 +1,18 @@
-//! A form that a server wants filled in, field by field: what is asked, and what an answer means. Pure.
+//! A form that an MCP server asks the user to fill in, field by field: the questions, and the parsing of answers. Pure.
 
 use crate::mcp::words;
 use serde_json::{Value, json};
 
-/// More fields than this nobody fills in.
+/// Maximum number of fields; more is unreasonable to ask of a user.
 pub(crate) const MOST: usize = 20;
-/// Characters of what a server calls a field, and says of it.
+/// Maximum characters of a field's name and of its description, which a server sends.
 const LONGEST: usize = 200;
 
 /// A field of a form.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Field {
     pub(crate) name: String,
-    /// What is asked, on one line.
+    /// The question, on one line.
     pub(crate) question: String,
     kind: Kind,
     required: bool,
@@ -29,15 +29,15 @@ enum Kind {
     Several(Vec<Choice>),
 }
 
-/// One of several answers.
+/// One of several possible answers.
 #[derive(Clone, Debug, PartialEq)]
 struct Choice {
     value: String,
-    /// What it is called.
+    /// The title for people.
     title: String,
 }
 
-/// The fields of `form`, an object's schema.
+/// Reads the fields from `form`, the schema of an object.
 pub(crate) fn fields(form: &Value) -> Vec<Field> {
     let required = form["required"].as_array();
     let is_required = |name: &str| required.is_some_and(|all| all.iter().any(|it| it == name));
@@ -146,10 +146,10 @@ fn question(
 }
 
 impl Field {
-    /// What `text` means here; `None` where it is left out.
+    /// Parses an answer; `None` if the field is left out.
     ///
     /// # Errors
-    /// In words: it means nothing.
+    /// The answer is invalid; text for the user.
     pub(crate) fn read(&self, text: &str) -> Result<Option<Value>, String> {
         let text = text.trim();
         if text.is_empty() {

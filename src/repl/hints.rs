@@ -1,10 +1,10 @@
-//! What to do next, said in a conversation: what a command line does with a flag is a command of ours here.
+//! Error reports within a conversation. Hints that name a flag of the command line name the slash command instead.
 
 use crate::error::hint_of;
 use crate::sys::terminal::Terminal;
 use anyhow::Error;
 
-/// Words of a hint, and what stands for them here; a longer one is before what it holds.
+/// Texts in hints and their replacements. A text that contains another one must come before it.
 const HERE: &[(&str, &str)] = &[
     ("`nanobot agent --resume`", "`/retry`"),
     ("`--resume`", "`/retry`"),
@@ -13,13 +13,13 @@ const HERE: &[(&str, &str)] = &[
     ("or --replay demo", "or `nanobot repl --replay demo`"),
 ];
 
-/// Say what went wrong, as [`crate::report`] does, and what to do next here.
+/// Prints an error as [`crate::report`] does, with a hint that works in the REPL.
 pub(crate) fn report(error: &Error, terminal: Terminal) {
     let hint = hint_of(error).map(here);
     crate::ops::context::report_error_with_hint(error, hint.as_deref(), terminal);
 }
 
-/// `hint`, as it is to be said in a conversation.
+/// Rewrites `hint` for the REPL.
 fn here(hint: &str) -> String {
     HERE.iter().fold(hint.to_owned(), |hint, (there, here)| {
         hint.replace(there, here)

@@ -1,11 +1,11 @@
-//! Files that a message names after `@`: what is there goes along with it.
+//! Finds the files that a message mentions after `@`; existing ones are sent with it.
 
 use crate::sys::store::size_in_words;
 use std::path::{Path, PathBuf};
 
-/// The files and directories that `text` names as `@path` or `@"a path"`, at the beginning of a word: `at` says where a
-/// name leads. What is not there is text like any other, and so is what may be an address. Of several lines only the first
-/// and the last are looked at: what is between them is most often pasted, and somebody else's.
+/// The files and directories that `text` mentions as `@path` or `@"a path"`, at the start of a word. `at` resolves a
+/// name. Names that do not exist, and text that may be an address, stay plain text. Of a text with several lines only
+/// the first and the last are searched: the lines between are usually pasted, and written by others.
 pub(crate) fn files(text: &str, at: &dyn Fn(&str) -> PathBuf) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let text = text.trim();
@@ -33,24 +33,24 @@ fn find(mut rest: &str, at: &dyn Fn(&str) -> PathBuf, found: &mut Vec<PathBuf>) 
     }
 }
 
-/// What is told of a file that goes along; `name` is what the person knows it by.
+/// Describes a file that is sent with a message; `name` is its path as the user knows it.
 pub(crate) fn told(path: &Path, name: &Path) -> String {
     let what = match path.metadata() {
         Ok(about) if about.is_dir() => "a directory".into(),
         Ok(about) => size_in_words(about.len()),
-        // The turn that is to read it says why.
+        // The turn that reads the file reports the reason.
         Err(_) => "gone".into(),
     };
     format!("attached: {}, {what}", name.display())
 }
 
-/// The name that `text` begins with.
+/// The name at the start of `text`.
 fn name(text: &str) -> Option<&str> {
     if let Some(quoted) = text.strip_prefix('"') {
         return Some(quoted.split_once('"')?.0);
     }
     let word = text.split(char::is_whitespace).next()?;
-    // What ends a sentence is no part of a name.
+    // Punctuation at the end of a sentence is not part of the name.
     let word = word.trim_end_matches(['.', ',', ';', ':', '!', '?', ')', ']', '}', '"', '\'']);
     (!word.is_empty()).then_some(word)
 }

@@ -1,6 +1,6 @@
-//! `nanobot repl`: a conversation at a terminal, line by line. Each line is a turn as `nanobot agent` runs it, under the lock
-//! of its session and to its end, so that other runs may use the session in between; what lives longer is the editor, and
-//! the person, who can be asked here and nowhere else.
+//! `nanobot repl`: a conversation at a terminal, line by line. Each line is a complete turn, as in `nanobot agent`, and
+//! holds the lock of its session only while it runs, so other runs may use the session in between. Only the line editor
+//! and the user's grants last longer than a turn. Only the REPL can prompt the user.
 
 use crate::error::{Exit, exit_of, fail_hint};
 use crate::ops::context::Context;
@@ -29,7 +29,7 @@ const DOUBLE_INTERRUPT: Duration = Duration::from_millis(1500);
 /// The prompt of a line.
 const PROMPT: &str = "> ";
 
-/// Runs until the user ends it. Each turn is run with `options`.
+/// Runs the REPL until the user ends it. Each turn is run with `options`.
 pub(crate) fn run(
     ctx: &Context,
     options: TurnOptions,
@@ -46,13 +46,13 @@ pub(crate) fn run(
     run_loop(Conversation::begin(ctx, options, program)?)
 }
 
-/// What a line means.
+/// The meaning of a line.
 enum Input {
     Nothing,
     Exit,
     /// A command for the shell.
     Shell(String),
-    /// One of our commands, and what follows it.
+    /// A slash command, and the text after it.
     Command(String, String),
     Message(String),
 }
@@ -91,7 +91,7 @@ fn run_loop(mut conversation: Conversation<'_>) -> Result<Exit> {
             Input::Exit => return Ok(Exit::Answered),
             Input::Shell(command) => attempt(&mut conversation, "shell", &command),
             Input::Command(name, rest) => {
-                // Both may run the person's own editor.
+                // Both commands may start the user's own editor, which needs the terminal.
                 if matches!(name.as_str(), "edit" | "memory") {
                     conversation.editor().hand_over()?;
                 }
@@ -99,7 +99,7 @@ fn run_loop(mut conversation: Conversation<'_>) -> Result<Exit> {
             }
             Input::Message(text) => conversation.ask(&text),
         }
-        // What ended a turn does not end what follows; a hang-up does.
+        // The signal that ended a turn must not end later ones, except for a hang-up.
         signal::forgive()?;
     }
 }
@@ -132,7 +132,7 @@ fn parse(line: &str) -> Input {
         return Input::Message(text.to_owned());
     };
     let (name, rest) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
-    // A path is no command.
+    // A path, such as `/etc/hosts`, is not a command.
     let is_name = |letter: char| letter.is_ascii_alphabetic() || letter == '-';
     match !name.is_empty() && name.chars().all(is_name) {
         true => Input::Command(name.to_owned(), rest.trim().to_owned()),

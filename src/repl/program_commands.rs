@@ -4,7 +4,7 @@ use crate::ops::context::Context;
 use crate::ops::turn_options::TurnOptions;
 use anyhow::Result;
 
-/// Commands of the program that slash commands stand for. The REPL knows none of them.
+/// Runs commands of the program for slash commands. The REPL itself knows none of them.
 pub(crate) trait ProgramCommands {
     /// Runs the command line `nanobot WORDS…` within this conversation.
     fn run(&self, ctx: &Context, words: &[&str], options: &TurnOptions) -> Result<()>;

@@ -1,4 +1,5 @@
-//! What a person allows for good, as a rule: it is written where the profile of the conversation is.
+//! Rules for calls that the user allows permanently. A rule is written to the conversation's profile, or else to the
+//! config.
 
 use crate::error::{Exit, fail};
 use crate::ops::context::Context;
@@ -19,18 +20,18 @@ use std::path::PathBuf;
 /// The longest profile that is read, in bytes.
 const LIMIT: usize = 1 << 20;
 
-/// A rule, and the list that it belongs on.
+/// A rule, and the list that it is added to.
 pub(crate) struct Rule {
-    /// What it allows, for people.
+    /// The rule's effect, for people.
     pub(crate) words: String,
-    /// The list's name in a profile; in the config it lies under `tools`.
+    /// The list's key in a profile; in the config it is under `tools`.
     list: &'static str,
     text: String,
-    /// The user's own profile; else the config.
+    /// The user's own profile; `None` for the config.
     profile: Option<PathBuf>,
 }
 
-/// The rule that lets calls as that of `case` be made, where there is one.
+/// The rule that would allow calls like that of `case`; `None` if there is no such rule.
 pub(crate) fn of(ctx: &Context, profile: Option<&str>, case: &Case<'_>) -> Option<Rule> {
     let flag = case.refusal.grant.as_deref()?;
     let (name, value) = match flag.split_once(['=', ' ']) {
@@ -41,7 +42,7 @@ pub(crate) fn of(ctx: &Context, profile: Option<&str>, case: &Case<'_>) -> Optio
         ("--allow", Some(rule)) => ("allow", rule),
         ("--net", Some(host)) => ("net", host),
         ("--read", Some(path)) => ("read", path),
-        // The tool, in the directory that this is about and nowhere else.
+        // The rule covers the tool only in the directory of this call.
         ("--write", place) if CHANGING.contains(&case.tool) => {
             let place =
                 place.map_or_else(|| std::env::current_dir().ok(), |path| Some(path.into()))?;
@@ -68,7 +69,7 @@ pub(crate) fn of(ctx: &Context, profile: Option<&str>, case: &Case<'_>) -> Optio
 }
 
 impl Rule {
-    /// Write it down. Where it stands then, for people.
+    /// Writes the rule. Returns the location, for people.
     pub(crate) fn write(&self, ctx: &Context) -> Result<String> {
         let Some(path) = &self.profile else {
             let mut config = Config::load(&ctx.paths.config)?;
@@ -90,14 +91,14 @@ impl Rule {
         let new = added(&text, self.list, &self.text)
             .map_err(|words| fail(Exit::Config, format!("`{shown}`: {words}")))?;
         store::replace(path, new.as_bytes())?;
-        // What is written is what will be read.
+        // Load the profile again, to check that what was written can be read.
         let name = path.file_stem().and_then(|name| name.to_str());
         profiles::find(ctx, name.unwrap_or_default())?;
         Ok(format!("`{}` of {shown}", self.list))
     }
 }
 
-/// `list` with `text` at its end.
+/// Appends `text` to `list`.
 fn with(list: Option<&Value>, text: &str) -> Value {
     let mut all: Vec<Value> = match list {
         Some(Value::Array(items)) => items.clone(),
@@ -114,7 +115,7 @@ fn with(list: Option<&Value>, text: &str) -> Value {
     Value::Array(all)
 }
 
-/// The profile `text` with `item` at the end of the list `key` in its head.
+/// Appends `item` to the list `key` in the front matter of the profile `text`.
 fn added(text: &str, key: &str, item: &str) -> Result<String, String> {
     let (head, _) = skill::strict_head_and_body(text)?;
     if key == "net" && head.get(key).is_some_and(Value::is_boolean) {
@@ -154,7 +155,7 @@ mod tests {
     fn a_rule_goes_to_the_end_of_its_list_and_nothing_else_changes() {
         let check = |text: &str, expect: &str| {
             assert_eq!(added(text, "allow", "exec").unwrap(), expect);
-            // Twice is once.
+            // Adding the same item again changes nothing.
             assert_eq!(added(expect, "allow", "exec").unwrap(), expect);
         };
         check(

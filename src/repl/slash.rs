@@ -17,13 +17,13 @@ use crate::sys::store;
 use anyhow::{Context as _, Error, Result};
 use std::time::Duration;
 
-/// Bytes kept of the beginning, and of the end, of a shell command's output for the next message.
+/// Bytes of a shell command's output kept for the next message: so many from its start, and as many from its end.
 const OUTPUT_LIMIT_BYTES: usize = 8 << 10;
 /// Time limit of a shell command that the user typed: in effect none.
 const SHELL_TIMEOUT: Duration = Duration::from_secs(7 * 24 * 3600);
 
 impl Conversation<'_> {
-    /// Runs the command `name`, and `rest` after it.
+    /// Runs the command `name` with the arguments `rest`.
     pub(super) fn dispatch(&mut self, name: &str, rest: &str) -> Result<()> {
         match name {
             "help" => self.help(),
@@ -48,7 +48,7 @@ impl Conversation<'_> {
             "model" => self.change_model(rest),
             "profile" if rest.is_empty() => self.list_profiles(),
             "profile" => self.change_profile(rest),
-            // With the flags as values, not as words of a command line.
+            // Pass the flags of the conversation as values, not as words of a command line.
             "tools" => self.program.list_tools(self.ctx, &self.options),
             "skills" => self.program.show_skills(self.ctx, rest, &self.options),
             "mcp" if rest.is_empty() => self.run(&["mcp", "list"], rest),
@@ -73,7 +73,7 @@ impl Conversation<'_> {
         }
     }
 
-    /// `/new` and `/compact` are messages that the turn itself understands.
+    /// Runs `/new` or `/compact`, which are messages that the turn itself handles.
     fn run_control_turn(&mut self, name: &str, rest: &str) {
         let mut options = self.options.clone();
         options.message = Some(format!("/{name} {rest}").trim().to_owned());
@@ -133,7 +133,7 @@ impl Conversation<'_> {
         agent_turn::run(self.ctx, &options, Form::Text);
     }
 
-    /// The number of messages of a session, where it exists.
+    /// The number of messages of a session; `None` if it does not exist.
     fn count(&self, key: &str) -> Result<Option<usize>> {
         match session::entries(&self.session_place()?, key) {
             Ok(entries) => Ok(Some(
@@ -165,9 +165,10 @@ impl Conversation<'_> {
             ArgKind::Nothing => format!("/{}", command.name),
             takes => format!("/{} {}", command.name, takes.words()),
         };
-        // The longest ones need not set the width for all.
+        // Long commands need not widen the column for all.
         let width = 20;
-        // A window of 24 rows has all of it: two stand below in words, or are on the screen already.
+        // The list must fit into a window of 24 rows. It leaves out `/help` and `/exit`, which the text below names, or
+        // the screen shows already.
         let lines = COMMANDS
             .iter()
             .filter(|it| !["help", "exit"].contains(&it.name))
@@ -195,7 +196,7 @@ impl Conversation<'_> {
         Ok(())
     }
 
-    /// The key of the session, where it is stored.
+    /// The key of the session, provided that it is stored.
     fn stored_key(&self, key: Option<&str>) -> Result<String> {
         key.map(str::to_owned).ok_or_else(|| {
             fail_hint(
@@ -206,7 +207,7 @@ impl Conversation<'_> {
         })
     }
 
-    /// Drops what belongs to the session before.
+    /// Drops the state that belongs to the previous session.
     fn forget(&mut self) {
         (self.last_message, self.last_answer, self.is_cut) = (None, None, false);
         self.prompter.forget();
@@ -219,7 +220,7 @@ impl Conversation<'_> {
                 ..self.options.clone()
             };
             if let Exit::NoInput = self.turn(&options) {
-                // The turn had an end after all, or never began.
+                // The turn had finished after all, or never started.
                 self.is_cut = false;
             } else {
                 return Ok(());

@@ -1,14 +1,14 @@
-//! Arguments as models send them, cast to what a schema asks for and checked against it. Pure.
+//! Casts tool arguments, as models send them, to the types of a schema and checks them against it. Pure.
 //!
-//! Small slips are mended as the Python program mends them (numbers as text, JSON within text, a wrapper); all else comes
-//! back as one error that names every problem.
+//! Small slips are corrected in the same way as in the Python program: numbers sent as text, JSON within a string, a
+//! wrapper object. Everything else is returned as one error that names every problem.
 
 use serde_json::{Map, Value};
 
-/// `arguments` as the object that `schema` describes.
+/// Casts `arguments` to the object that `schema` describes, and checks them.
 ///
 /// # Errors
-/// In words for the model: every problem, and the parameters that there are.
+/// Text for the model: every problem, and the parameters that exist.
 pub fn cast_and_check(schema: &Value, arguments: &Value) -> Result<Value, String> {
     let object = match unwrapped(arguments) {
         Value::Object(object) => object,
@@ -39,11 +39,11 @@ pub fn cast_and_check(schema: &Value, arguments: &Value) -> Result<Value, String
     }
 }
 
-/// `arguments` as an object in which what is clearly a slip is mended, and all else is left as it is: `schema` is only like
-/// the one that they will be checked against.
+/// Corrects obvious slips in `arguments` and leaves everything else unchanged. Checks nothing: `schema` only resembles
+/// the one that the arguments will be checked against.
 ///
 /// # Errors
-/// In words for the model: they are no object.
+/// Text for the model: the arguments are not an object.
 pub fn mended(schema: &Value, arguments: &Value) -> Result<Value, String> {
     let is_property = schema["properties"].get("arguments").is_some();
     let arguments = match is_property && arguments.is_object() {
@@ -59,7 +59,7 @@ pub fn mended(schema: &Value, arguments: &Value) -> Result<Value, String> {
     }
 }
 
-/// The arguments without an `arguments` or `malformed_arguments` wrapper, and out of a string.
+/// Removes an `arguments` or `malformed_arguments` wrapper, and parses arguments that were sent as a string.
 fn unwrapped(arguments: &Value) -> Value {
     let inner = match arguments {
         Value::Object(object) if object.len() == 1 => {
@@ -92,7 +92,8 @@ fn object_of(
             format!("{path}.{name}")
         };
         match properties.get(&name) {
-            // A null is how models leave out what they may leave out, unless it means something there.
+            // Models send null for an optional argument that they leave out, so drop it unless the schema gives null a
+            // meaning.
             Some(property)
                 if value.is_null()
                     && !required.contains(&name.as_str())
@@ -191,7 +192,7 @@ fn value_of(schema: &Value, value: Value, path: &str, problems: &mut Vec<String>
     }
 }
 
-/// A value that was sent as another type, as models do.
+/// Converts a value that a model sent as another type.
 fn cast(kind: &str, value: Value) -> Value {
     match (kind, &value) {
         ("integer", Value::String(text)) => text
@@ -199,7 +200,7 @@ fn cast(kind: &str, value: Value) -> Value {
             .parse::<i64>()
             .map_or(value.clone(), Value::from),
         ("integer", Value::Number(number)) => match number.as_f64() {
-            // 3.0 is a 3; what is beyond 2^53 has lost its digits already.
+            // 3.0 becomes 3. Numbers beyond 2^53 have already lost digits.
             Some(found) if number.is_f64() && found.fract() == 0.0 && found.abs() < 9e15 => {
                 format!("{found:.0}")
                     .parse::<i64>()
@@ -224,7 +225,7 @@ fn cast(kind: &str, value: Value) -> Value {
     }
 }
 
-/// The parameters of a schema, as `path (string), limit (integer, optional)`.
+/// The parameters of a schema, as in `path (string), limit (integer, optional)`.
 fn expected(schema: &Value) -> String {
     let required: Vec<&str> = schema["required"]
         .as_array()
@@ -400,7 +401,7 @@ mod tests {
                 && let Ok(mended) = cast_and_check(&schema, &value)
             {
                 assert!(mended.is_object());
-                // What passed once passes as it is.
+                // Corrected arguments that passed once must pass unchanged.
                 assert_eq!(cast_and_check(&schema, &mended).as_ref(), Ok(&mended));
             }
         });

@@ -1,33 +1,34 @@
-//! `ask_user`: a question to the person at the terminal. There is one in a conversation only: everywhere else nobody can
-//! answer while the model works, and it has to settle what it can.
+//! The `ask_user` tool: asks the user at the terminal a question. It exists only in interactive conversations; in any
+//! other run the model must decide by itself, since no user can answer.
 
 use super::{Case, Effect, Failure, Output, Tool};
 use crate::message::ToolSpec;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// Who sits at the terminal.
+/// The user at the terminal.
 pub trait Person: Send + Sync {
-    /// What they say to `question`; with `options` one of these, or words of their own.
+    /// Asks `question` and returns the answer: one of `options` if there are any, or free text.
     ///
     /// # Errors
-    /// They do not answer.
+    /// The user did not answer.
     fn answer(&self, question: &str, options: &[String]) -> Result<String, Failure>;
 
-    /// Whether a call may be made.
+    /// Asks the user to approve a call.
     ///
     /// # Errors
-    /// No; in their words, where they have some.
+    /// The user declined, with their reason if they gave one.
     fn judge(&self, case: &Case<'_>) -> Result<(), Failure>;
 }
 
-/// Asks.
+/// The `ask_user` tool.
 pub struct AskUser {
     spec: ToolSpec,
     person: Arc<dyn Person>,
 }
 
 impl AskUser {
+    /// Creates the tool.
     pub fn new(person: Arc<dyn Person>) -> Self {
         let spec = ToolSpec {
             name: "ask_user".into(),
@@ -49,7 +50,7 @@ impl Tool for AskUser {
         &self.spec
     }
 
-    /// Two questions come one after the other.
+    /// Counts as a write, so that two questions are asked one after the other.
     fn effect(&self, _: &Value) -> Effect {
         Effect::Writes
     }

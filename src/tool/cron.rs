@@ -1,8 +1,10 @@
-//! `cron`: reminders and recurring tasks. What the model plans becomes a job like those of the command line, and cannot be
-//! more than a message and a time: no command, file, flag, profile or model. Who keeps the jobs is behind [`Planner`].
+//! The `cron` tool: reminders and recurring tasks. A planned job is the same as one made on the command line, but
+//! contains only a message and a schedule: no command, file, flag, profile or model. The jobs are stored behind
+//! [`Planner`].
 //!
-//! A job outlives its conversation, so what a stranger said must not become one: nothing is added or removed once anything of
-//! his is in what is sent. A job is bound by what its run might do, and there are no more than [`MOST`] that runs have made.
+//! A job outlives its conversation, so untrusted content must not become one: no job is added or removed while the
+//! context holds untrusted content. A job may do no more than the run that made it, and runs may make at most [`MOST`]
+//! jobs.
 
 use super::{Effect, Failure, Output, Tool};
 use crate::message::ToolSpec;
@@ -11,17 +13,17 @@ use crate::policy::{Policy, Refusal};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// Jobs that runs have made, at most.
+/// Maximum number of jobs made by runs.
 pub const MOST: usize = 20;
-/// The shortest period, in seconds: cron looks once a minute.
+/// The shortest period, in seconds: cron checks once a minute.
 const SHORTEST: u64 = 60;
-/// Characters of a name, where the model gives one, and where it is the beginning of the message.
+/// Maximum characters of a name that the model gives, and of one taken from the start of the message.
 const NAME: usize = 60;
 const BEGINNING: usize = 30;
-/// Characters of a message.
+/// Maximum characters of a message.
 const MESSAGE: usize = 10_000;
-/// Beginnings of session keys that are no channel, and where an answer cannot go because a key says so: those that print or
-/// keep it on this machine are the user's to choose.
+/// Prefixes of session keys that are not channels, so answers cannot be delivered by such a key. Destinations that
+/// print or store the answer on this machine are for the user to choose.
 const NO_CHANNELS: &[&str] = &[
     "cli",
     "command",
@@ -34,55 +36,58 @@ const NO_CHANNELS: &[&str] = &[
     "tool",
 ];
 
-/// Who keeps jobs.
+/// Stores jobs.
 pub trait Planner: Send + Sync {
-    /// Make a job. Whoever can lock the jobs counts those that runs have made again, see [`full`].
+    /// Makes a job. An implementation that can lock the jobs must count those made by runs again under the lock, see
+    /// [`full`].
     ///
     /// # Errors
-    /// In words for the model, and none that another program wrote: what is wrong with the time, and how it would be right.
+    /// Text for the model, never text from another program: what is wrong with the schedule, and how to write it
+    /// correctly.
     fn add(&self, plan: &Plan<'_>) -> Result<Planned, Failure>;
 
-    /// All jobs, in the order in which they run next.
+    /// Lists all jobs, by next run.
     ///
     /// # Errors
     /// As for [`Self::add`].
     fn list(&self) -> Result<Vec<Listed>, Failure>;
 
-    /// Remove the job of that id; whether there was one. The tool has asked [`Self::list`] whether it may.
+    /// Removes the job with that id; false if there is none. The tool has already checked with [`Self::list`] that it
+    /// may be removed.
     ///
     /// # Errors
     /// As for [`Self::add`].
     fn remove(&self, id: &str) -> Result<bool, Failure>;
 }
 
-/// What a model plans.
+/// A job as the model plans it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan<'a> {
     /// One line.
     pub name: String,
-    /// What the run is told.
+    /// The message that the run gets.
     pub message: &'a str,
     pub when: When<'a>,
-    /// Where the answer goes; `None` for where runs print.
+    /// The chat that the answer is sent to; `None` for the run's default output.
     pub chat: Option<&'a Chat>,
-    /// What the run that makes it may do, as [`Policy::snapshot`] has it.
+    /// The permissions of the run that makes the job, as from [`Policy::snapshot`].
     pub policy: Value,
 }
 
-/// When, as the model wrote it.
+/// The schedule, as the model wrote it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When<'a> {
-    /// Seconds, 60 at least.
+    /// Period in seconds, at least 60.
     Every(u64),
     Cron {
         expression: &'a str,
         zone: Option<&'a str>,
     },
-    /// A time as ISO 8601 has it.
+    /// An ISO 8601 time.
     At(&'a str),
 }
 
-/// A place where somebody reads answers.
+/// A chat that answers are sent to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chat {
     pub channel: String,
@@ -93,26 +98,26 @@ pub struct Chat {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Planned {
     pub id: String,
-    /// When it runs first, in words.
+    /// The first run, for people.
     pub next: String,
 }
 
-/// A job as it is shown.
+/// A job as it is listed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
     pub id: String,
-    /// `None` where another program made the job: what stands there may be a stranger's.
+    /// `None` if another program made the job: its name may be untrusted content.
     pub name: Option<String>,
-    /// In our words, of numbers and names of zones: `every 5m`, `cron: 0 8 * * 1-5 (Europe/Berlin)`.
+    /// Built only from our own text, numbers and time zone names: `every 5m`, `cron: 0 8 * * 1-5 (Europe/Berlin)`.
     pub schedule: String,
-    /// When it runs next, in words; `None` for never.
+    /// The next run, for people; `None` for never.
     pub next: Option<String>,
-    /// A run made it and not a person.
+    /// True if a run made it, false if a person did.
     pub by_model: bool,
     pub chat: Option<Chat>,
 }
 
-/// Why there is no room for another job.
+/// The failure for a job beyond [`MOST`].
 pub fn full() -> Failure {
     format!(
         "there are {MOST} jobs that runs have made, which is the most; remove one that is not needed any more, or let the user \
@@ -122,7 +127,7 @@ pub fn full() -> Failure {
 }
 
 impl Chat {
-    /// Where somebody reads who talks in the session `key`, where that is a channel.
+    /// The chat of the session `key`; `None` if the session is not a channel.
     pub fn of(key: &str) -> Option<Self> {
         let (channel, to) = key.split_once(':')?;
         let is_it = |name: &&str| name.eq_ignore_ascii_case(channel.trim());
@@ -134,7 +139,7 @@ impl Chat {
     }
 }
 
-/// Plans jobs.
+/// The `cron` tool.
 pub struct Cron {
     spec: ToolSpec,
     planner: Arc<dyn Planner>,
@@ -144,7 +149,8 @@ pub struct Cron {
 }
 
 impl Cron {
-    /// For the session `key`, and a run under `policy` that has seen what `seen` says.
+    /// Creates the tool for the session `key` and a run under `policy`. `seen` tracks the untrusted content of the
+    /// context.
     pub fn new(planner: Arc<dyn Planner>, policy: Arc<Policy>, seen: Arc<Seen>, key: &str) -> Self {
         Self {
             spec: spec(),
@@ -155,7 +161,7 @@ impl Cron {
         }
     }
 
-    /// Nothing of a stranger's becomes a job, or ends one.
+    /// Refuses to add or remove a job while the context holds untrusted content.
     fn mind(&self, action: &str, by_hand: &str) -> Result<(), Refusal> {
         let Some(what) = self.seen.untrusted() else {
             return Ok(());
@@ -274,7 +280,7 @@ impl Tool for Cron {
     }
 }
 
-/// What the model is told of the tool.
+/// The tool's description for the model.
 pub fn spec() -> ToolSpec {
     ToolSpec {
         name: "cron".into(),
@@ -297,7 +303,7 @@ pub fn spec() -> ToolSpec {
     }
 }
 
-/// When, as the arguments have it. Models fill what they do not mean with nothing or zero.
+/// Reads the schedule from the arguments. Models fill arguments that they do not mean with empty text or zero.
 fn when(arguments: &Value) -> Result<When<'_>, String> {
     let seconds = arguments["every_seconds"].as_i64().filter(|it| *it != 0);
     let (expression, zone) = (text(arguments, "cron_expr"), text(arguments, "tz"));
@@ -324,13 +330,13 @@ fn when(arguments: &Value) -> Result<When<'_>, String> {
     }
 }
 
-/// The text of an argument, where there is any in it.
+/// The text of an argument; `None` if it is empty or blank.
 fn text<'a>(arguments: &'a Value, key: &str) -> Option<&'a str> {
     let text = arguments[key].as_str().map(str::trim);
     text.filter(|text| !text.is_empty())
 }
 
-/// `text` on one line, and no longer than `limit` characters.
+/// Puts `text` on one line of at most `limit` characters.
 fn line(text: &str, limit: usize) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();
     words.join(" ").chars().take(limit).collect()
@@ -349,7 +355,7 @@ mod tests {
     use std::path::Path;
     use std::sync::{Arc, Mutex};
 
-    /// Keeps jobs in memory, and of each what was planned, in words.
+    /// Stores jobs in memory, and a description of each plan.
     #[derive(Default)]
     struct List {
         jobs: Mutex<Vec<Listed>>,
@@ -448,7 +454,7 @@ mod tests {
             json!({"action": "add", "message": tea, "at": "2026-12-24T18:00"}),
             Ok("Created job 'Remind the user: the tea is re' (id: job0), first run: tomorrow"),
         );
-        // What is not meant is left empty, or zero.
+        // Arguments that are not meant are empty or zero.
         check(
             json!({"action": "add", "name": " Mail\nnow ", "message": "m", "every_seconds": "300", "cron_expr": "",
                 "tz": "", "at": null}),
@@ -593,7 +599,7 @@ mod tests {
         remove(&here, "job0", Err("was made in another chat"));
         remove(&here, "hers", Err("nanobot cron remove hers"));
         remove(&here, "its", Err("was made by the user"));
-        // Another session of this machine's is no other chat.
+        // Another session on this machine does not count as another chat.
         let (there, _) = tool(&list, "work");
         remove(&there, "job2", Ok("Removed job job2"));
         remove(&ours, "job0", Ok("Removed job job0"));
@@ -616,7 +622,7 @@ mod tests {
             assert!(call(&cron, &add).is_ok());
         }
         check(&cron, add.clone(), Err("which is the most"));
-        // The user's own do not count.
+        // Jobs made by the user do not count.
         list.jobs.lock().unwrap()[0].by_model = false;
         assert!(call(&cron, &add).is_ok());
     }
@@ -644,7 +650,7 @@ mod tests {
         check("telegram:", None);
     }
 
-    /// What a job does is a message and a time.
+    /// A job consists only of a message and a schedule.
     #[test]
     fn nothing_else_can_be_said_of_a_job() {
         let (cron, _) = tool(&Arc::default(), "cli:direct");

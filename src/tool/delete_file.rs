@@ -1,6 +1,6 @@
-//! `delete_file`: a file, a link, or an empty directory.
+//! The `delete_file` tool: removes a file, a link or an empty directory.
 //!
-//! A tool of its own, and no argument of another: what removes must never be what a forgotten argument does.
+//! It is a separate tool, not an argument of another one, so that a forgotten argument can never delete anything.
 
 use super::files::Files;
 use super::function_tool::FunctionTool;

@@ -1,5 +1,5 @@
-//! `edit_file`: one text for another. Exact first, then tolerant of line ends and of white space around lines; never in
-//! doubt about which place is meant.
+//! The `edit_file` tool: replaces one text with another. It looks for an exact match first, then ignores differences in
+//! line endings and in white space around lines. It never guesses between several matches.
 
 use super::files::Files;
 use super::function_tool::FunctionTool;
@@ -47,7 +47,7 @@ fn edit_in_file(files: &Files, arguments: &Value) -> Result<Output, Failure> {
     })
 }
 
-/// `text` with `old` replaced by `new`.
+/// Replaces `old` with `new` in `text`.
 fn edit(text: &str, old: &str, new: &str, all: bool) -> Result<String, String> {
     let exact: Vec<Range<usize>> = text
         .match_indices(old)
@@ -89,7 +89,7 @@ fn edit(text: &str, old: &str, new: &str, all: bool) -> Result<String, String> {
     Ok(out)
 }
 
-/// `new` with the line ends of `text`, where all of these are alike.
+/// Converts the line endings of `new` to those of `text`, if `text` uses only one kind.
 fn ended(new: &str, text: &str) -> String {
     let count = |ends: &str| text.matches(ends).count();
     match count("\r\n") {
@@ -99,7 +99,7 @@ fn ended(new: &str, text: &str) -> String {
     }
 }
 
-/// Where the lines of `old` stand in `text`, white space around each line aside. Places do not overlap.
+/// Finds `old` in `text` line by line, ignoring white space around each line. The matches do not overlap.
 fn loosely(text: &str, old: &str) -> Vec<Range<usize>> {
     let wanted: Vec<&str> = old
         .trim_matches(['\n', '\r'])
@@ -133,8 +133,8 @@ fn loosely(text: &str, old: &str) -> Vec<Range<usize>> {
     found
 }
 
-/// `new` as it fits where `found` stands instead of `old`: with its line ends, and its indentation where the model left
-/// it out or had another.
+/// Adapts `new` to replace `found`, which matched `old` loosely: takes over the line endings of `found`, and its
+/// indentation if the model left it out or used a different one.
 fn fitted(new: &str, old: &str, found: &str) -> String {
     let indent = |text: &str| {
         let line = text
@@ -157,10 +157,10 @@ fn fitted(new: &str, old: &str, found: &str) -> String {
     moved.collect::<Vec<_>>().join(end)
 }
 
-/// Lines of a file that are compared when nothing matches; more would take too long.
+/// Maximum lines of a file that are compared if nothing matches; more would take too long.
 const COMPARED: usize = 4_000;
 
-/// What is most like `old` in `text`, so that the model sees what it got wrong.
+/// The part of `text` that is most similar to `old`, so that the model can see its mistake.
 fn nearest(text: &str, old: &str) -> String {
     let lines: Vec<&str> = text.lines().take(COMPARED).collect();
     let height = old.lines().count().max(1);
@@ -194,7 +194,7 @@ fn nearest(text: &str, old: &str) -> String {
     )
 }
 
-/// Enough of a line to compare it by.
+/// The start of a line, long enough to compare it by.
 fn head(line: &str) -> &str {
     &line[..line
         .char_indices()
@@ -217,12 +217,12 @@ mod tests {
         };
         check("one two three", "two", "2", "one 2 three");
         check("a\nb\nc\n", "b\n", "", "a\nc\n");
-        // Line ends of the file are kept.
+        // The file's line endings are kept.
         check("a\r\nb\r\nc\r\n", "a\nb", "x\ny", "x\r\ny\r\nc\r\n");
         check("a\r\nb\r\n", "b", "x\ny", "a\r\nx\r\ny\r\n");
         check("a\r\nb\n", "b", "x\ny", "a\r\nx\ny\n");
         check("a\0b\n", "b", "c", "a\0c\n");
-        // White space around lines is forgiven, and the file's indentation carried over.
+        // White space around lines is ignored, and the file's indentation is carried over.
         check(
             "    if x:\n        y()\n",
             "if x:\n    y()",

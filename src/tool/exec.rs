@@ -1,5 +1,5 @@
-//! `exec`: a command of the shell, in a group of its own, with a deadline and without our keys in its environment; and,
-//! unless the user has turned that off, in the kernel's sandbox, which lets it do what the policy lets it do.
+//! The `exec` tool: runs a shell command in its own process group, with a deadline and without our keys in its
+//! environment. Unless the user has turned it off, the kernel sandbox limits the command to what the policy allows.
 
 use super::fence::{self, Tools};
 use super::files::Files;
@@ -16,24 +16,25 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// The longest that a model may ask for.
+/// Maximum timeout that a model may set, in seconds.
 const LONGEST: u64 = 600;
-/// Variables that a command gets, where we have them.
+/// Environment variables that are passed on to a command if they are set.
 const PASSED: &[&str] = &[
     "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", "TMPDIR",
 ];
-/// Variables that lead tools to the command's own directory, and where in it.
+/// Variables that point tools into the command's private directory, and the path within it.
 const PRIVATE: &[(&str, &str)] = &[
     ("TMPDIR", ""),
     ("XDG_CACHE_HOME", "cache"),
     ("XDG_STATE_HOME", "state"),
     ("npm_config_cache", "npm"),
-    // The user's may hold tokens, and npm ends when it may not read it.
+    // The user's own .npmrc may hold tokens, and npm exits if it cannot read the file.
     ("npm_config_userconfig", "npmrc"),
     ("GOMODCACHE", "go"),
 ];
 
-/// Without network: what else would be tried again and again, until the time is up.
+/// Variables that turn off retries and online checks, set if there is no network: without them tools would retry until
+/// the timeout.
 const IMPATIENT: &[(&str, &str)] = &[
     ("npm_config_fetch_retries", "0"),
     ("PIP_RETRIES", "0"),
@@ -41,48 +42,49 @@ const IMPATIENT: &[(&str, &str)] = &[
     ("CARGO_NET_RETRY", "0"),
 ];
 
-/// What the config says of commands.
+/// Settings for commands.
 #[derive(Clone, Debug)]
 pub struct Limits {
     pub timeout: Duration,
-    /// Characters that are kept of a result.
+    /// Maximum characters of a result.
     pub result: usize,
-    /// Put before and after PATH.
+    /// Prepended to PATH, as `path_append` is appended.
     pub path_prepend: String,
     pub path_append: String,
-    /// Further variables that a command gets.
+    /// Further variables that are passed on to a command.
     pub allowed_env_keys: Vec<String>,
 }
 
-/// How commands are confined.
+/// The confinement of commands.
 #[derive(Clone, Debug)]
 pub struct Containment {
-    /// Whether the sandbox holds them. Where there is none, they are refused.
+    /// True if commands run in the sandbox. If it is unavailable, they are refused.
     pub fenced: bool,
-    /// Whether they may open sockets of the internet.
+    /// True if commands may open internet sockets.
     pub net: bool,
 }
 
-/// Runs commands.
+/// The `exec` tool.
 pub struct Exec {
     spec: ToolSpec,
     files: Arc<Files>,
     timeout: Duration,
-    /// Bytes that are kept of the output's beginning, and of its end.
+    /// Bytes kept of the start of the output, and as many of its end.
     keep: usize,
     env: Vec<(String, String)>,
     containment: Containment,
-    /// Where the run's private directory may be made.
+    /// Candidate parents of the run's private directory.
     temporary: Vec<PathBuf>,
     tools: Tools,
     whole: Option<Box<Whole>>,
     fence: OnceLock<Fence>,
 }
 
-/// Makes what is missing of the places that a mount is to hold.
+/// Creates missing paths that a mount is to protect.
 pub type Whole = dyn Fn() -> anyhow::Result<()> + Send + Sync;
 
 impl Exec {
+    /// Creates the tool. Of `env`, only the variables on the allow list are passed on to commands.
     pub fn new(files: Arc<Files>, limits: &Limits, env: &Env, containment: Containment) -> Self {
         let spec = ToolSpec {
             name: "exec".into(),
@@ -103,7 +105,8 @@ impl Exec {
             spec,
             files,
             timeout: limits.timeout,
-            // With room for what is added, so that the result is not cut again: only the first cut knows the size.
+            // Leave space for the text added below, so that the result is not cut again: only the first cut knows the
+            // full size.
             keep: limits.result / 32 * 15,
             env: variables,
             containment,
@@ -114,23 +117,23 @@ impl Exec {
         }
     }
 
-    /// With `whole` done before the first command where mounts hold what none may change: they hold only what is there, and
-    /// what is missing could come into being, and tell other runs what to do until it is taken away again.
+    /// Sets a function that runs before the first command if mounts protect read-only paths. Mounts can protect only
+    /// paths that exist: a missing one could be created, and give instructions to other runs until it is removed again.
     pub fn making_whole(mut self, whole: Box<Whole>) -> Self {
         self.whole = Some(whole);
         self
     }
 
-    /// The places that commands may change, beside their private directory.
+    /// The paths that commands may change, apart from their private directory.
     fn writes(&self) -> Vec<PathBuf> {
         let written = self.files.reach.written_by_commands();
         written.map(Path::to_owned).collect()
     }
 
-    /// The fence of this run's commands.
+    /// The sandbox rules for this run's commands.
     ///
     /// # Errors
-    /// Where their private directory cannot be made, or there are too many homes to be closed.
+    /// The private directory cannot be made, or there are too many home directories to close.
     pub fn fence(&self) -> std::io::Result<Fence> {
         if let Some(fence) = self.fence.get() {
             return Ok(fence.clone());
@@ -149,7 +152,7 @@ impl Exec {
         Ok(self.fence.get_or_init(|| fence).clone())
     }
 
-    /// The environment, with what leads tools into the private directory.
+    /// The environment of a command in the sandbox, with the variables that point tools into the private directory.
     fn fenced_environment(&self, private: &Path) -> Vec<(String, String)> {
         let ours = PRIVATE.iter().map(|(name, part)| {
             let path = match *part {
@@ -166,7 +169,8 @@ impl Exec {
             .chain(ours)
             .collect();
         env.push((INSIDE.into(), "1".into()));
-        // What git tidies up in a process of its own would be ended with the command, and be told as left behind.
+        // Without this, git does maintenance in a background process, which would be killed with the command and
+        // reported as left running.
         let attached = [
             ("GIT_CONFIG_COUNT", "2"),
             ("GIT_CONFIG_KEY_0", "gc.autoDetach"),
@@ -183,7 +187,7 @@ impl Exec {
         env
     }
 
-    /// What is said of a command that changed what none may change.
+    /// The refusal for a command that changed protected files.
     fn put_back(&self, text: &str, restored: &[(PathBuf, std::io::Result<()>)]) -> Refusal {
         let reach = &self.files.reach;
         let (mut back, mut lost) = (Vec::new(), Vec::new());
@@ -195,7 +199,7 @@ impl Exec {
             }
         }
         let mut words = text.trim_start_matches('\n').to_owned();
-        // Only what is there can be granted.
+        // Only an existing path can be granted.
         let grant = restored.iter().find(|(path, _)| path.exists());
         let grant = grant.map(|(path, _)| {
             let shown = path.strip_prefix(&reach.directory).unwrap_or(path);
@@ -230,7 +234,8 @@ impl Exec {
         Refusal { words, grant }
     }
 
-    /// A word on why `command` failed, where it was the sandbox. `timed_out` it may have said nothing.
+    /// Explains why `command` failed, if the sandbox was the cause. A command that `timed_out` may have printed
+    /// nothing.
     fn explanation(
         &self,
         command: &str,
@@ -285,14 +290,15 @@ impl Exec {
 }
 
 impl Exec {
-    /// Whether something in the directory is closed: without mounts it is granted part by part then.
+    /// True if the directory contains a closed path. Without mounts, access to the directory is then granted entry by
+    /// entry.
     fn holds_closed(&self, closed: &[PathBuf]) -> bool {
         let directory = &self.files.reach.directory;
         let mut inside = closed.iter().filter(|path| path.starts_with(directory));
         inside.any(|path| path.exists())
     }
 
-    /// What is said where commands cannot list the directory.
+    /// The explanation if commands cannot list the directory.
     fn unlisted(&self) -> Option<String> {
         let fence = self.fence.get()?;
         self.holds_closed(&fence.closed).then(|| {
@@ -303,23 +309,23 @@ impl Exec {
     }
 }
 
-/// What programs say when a place holds what is kept, or is kept itself, by a mount.
+/// Messages that programs print if a directory contains a path protected by a mount, or is such a path itself.
 const BUSY_SIGNS: &[&str] = &[
     "Device or resource busy",
     "EBUSY",
     "resource busy or locked",
 ];
 
-/// What they say when a directory cannot be listed.
+/// Messages that programs print if a directory cannot be listed.
 const LIST_SIGNS: &[&str] = &["cannot open directory", "scandir", "opendir", "listdir"];
 
-/// Programs that wait in silence for a network that is not there.
+/// Programs that wait silently for a missing network.
 const NETWORK_PROGRAMS: &[&str] = &[
     "npm", "npx", "pnpm", "yarn", "pip", "pip3", "uv", "poetry", "cargo", "go", "gem", "bundle",
     "composer", "mvn", "gradle", "git", "apt", "apt-get", "curl", "wget", "ssh", "scp", "rsync",
 ];
 
-/// What programs say when a file is closed to them.
+/// Messages that programs print if access to a file is denied.
 const FILE_SIGNS: &[&str] = &[
     "Permission denied",
     "permission denied",
@@ -330,7 +336,7 @@ const FILE_SIGNS: &[&str] = &[
     "EPERM",
 ];
 
-/// What they say when there is no network.
+/// Messages that programs print if there is no network.
 const NETWORK_SIGNS: &[&str] = &[
     "Address family not supported",
     "EAFNOSUPPORT",
@@ -360,7 +366,7 @@ impl Tool for Exec {
         let command = arguments["command"].as_str().unwrap_or_default();
         self.check(command)?;
         let given = arguments["working_dir"].as_str().unwrap_or(".");
-        // Held open, so that the command starts there whatever its name leads to by then.
+        // Keep the directory open: the command starts in it even if its path leads elsewhere by then.
         let (held, _) = self.files.open_directory(given)?;
         let timeout = arguments["timeout"]
             .as_u64()
@@ -392,7 +398,7 @@ impl Tool for Exec {
 }
 
 impl Exec {
-    /// Refuse probable accidents, and every command while a required sandbox is unavailable.
+    /// Refuses probable accidents, and every command while a required sandbox is unavailable.
     fn check(&self, command: &str) -> Result<(), Refusal> {
         if let Some(accident) = accident(command) {
             return Err(Refusal::of(format!(
@@ -480,7 +486,7 @@ impl Exec {
     }
 }
 
-/// The output as text, with a mark where its middle was left out.
+/// The output as text, with a mark in place of a middle that was left out.
 fn shown(finished: &process::Finished, keep: usize) -> String {
     let head = String::from_utf8_lossy(&finished.head);
     let tail = String::from_utf8_lossy(&finished.tail);
@@ -502,7 +508,8 @@ fn shown(finished: &process::Finished, keep: usize) -> String {
     }
 }
 
-/// All of a command's environment: named variables only, so that no key gets there by being forgotten.
+/// The complete environment of a command. Variables are passed by an allow list, so that no key is passed on by
+/// oversight.
 fn environment(limits: &Limits, env: &Env) -> Vec<(String, String)> {
     let own = env.get("PATH").unwrap_or("/usr/local/bin:/usr/bin:/bin");
     let parts = [
@@ -540,7 +547,8 @@ fn environment(limits: &Limits, env: &Env) -> Vec<(String, String)> {
         .collect()
 }
 
-/// A tripwire against plain accidents, in words that follow "this". It is no security: whoever wants to get past it does.
+/// Detects plain accidents; the returned text follows the word "this". This is not a security measure, since it is easy
+/// to bypass.
 fn accident(command: &str) -> Option<&'static str> {
     let compact: String = command
         .chars()

@@ -1,4 +1,4 @@
-//! Fences made of what the policy says: those around commands, and those around servers of further tools.
+//! Builds sandbox rules from the policy: for commands, and for MCP servers.
 
 use crate::policy::reach::{Reach, Root};
 use crate::policy::secrets;
@@ -9,17 +9,18 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Where this machine's tools lie.
+/// The locations of the tools installed on this machine.
 #[derive(Clone, Debug, Default)]
 pub struct Tools {
-    /// Directories of programs, as PATH has them.
+    /// The directories of programs, in the format of PATH.
     pub path: String,
-    /// Where the user says that tools lie, and what of them is closed.
+    /// Tool directories that the user set by environment variables. `logins` are the paths in them that stay closed.
     moved: Vec<PathBuf>,
     logins: Vec<PathBuf>,
 }
 
 impl Tools {
+    /// Finds the tools, from a value of PATH and the environment.
     pub fn new(path: &str, env: &Env) -> Self {
         let (moved, logins) = system::moved(|name| env.get(name));
         Self {
@@ -30,10 +31,10 @@ impl Tools {
     }
 }
 
-/// The fence around what may go where `reach` says, without any place of its own.
+/// The sandbox rules for a process with the access that `reach` grants, without a private directory.
 ///
 /// # Errors
-/// There are too many homes to be closed.
+/// There are too many home directories to close.
 pub fn around(reach: &Reach, tools: &Tools, net: bool) -> io::Result<Fence> {
     let mut reads = system::reads(&tools.path, &tools.moved, &reach.home);
     reads.extend(reach.roots.iter().map(|root| root.path.clone()));
@@ -42,7 +43,8 @@ pub fn around(reach: &Reach, tools: &Tools, net: bool) -> io::Result<Fence> {
     let granted: Vec<&Path> = reach.roots.iter().map(|root| root.path.as_path()).collect();
     let root_home = Path::new(secrets::HOME_OF_ROOT);
     let homes = system::homes(&[&reach.home, root_home], secrets::HOMES, &granted)?;
-    // Those of others too: whoever is root may read them all. Of theirs, what is not there cannot be read.
+    // Close the secrets in other users' homes too, since root may read them all. Their missing paths need no rule
+    // unless commands may write there.
     let others = homes.iter().filter(|home| **home != reach.home);
     let others = others
         .flat_map(|home| secrets::places(home))
@@ -52,7 +54,7 @@ pub fn around(reach: &Reach, tools: &Tools, net: bool) -> io::Result<Fence> {
                 || writes.iter().any(|root| place.starts_with(root))
         });
     let of_homes = secrets::places(&reach.home).chain(others);
-    // What the user names, the user means.
+    // Paths that the user grants by name stay open.
     closed.extend(
         system::secrets(of_homes, secrets::system_places())
             .into_iter()
@@ -60,12 +62,13 @@ pub fn around(reach: &Reach, tools: &Tools, net: bool) -> io::Result<Fence> {
             .filter(|secret| !reach.names(secret)),
     );
     let nested = of_all(&writes, &startup::kept_beneath);
-    // Where these are the places of several at once, each of them keeps its own.
+    // If the reach combines those of several agents, each keeps its own read-only paths.
     let bound = reach.each().into_iter();
     let of_writes = bound.filter(|one| !one.is_free || reach.is_free);
     let of_writes = of_writes.flat_map(|one| {
         let writes: Vec<PathBuf> = one.written_by_commands().map(Path::to_owned).collect();
-        // What is run at the next start counts from a home too, wherever around it or within it files may be changed.
+        // Start-up files of the home directories are protected too, if any directory around or within a home is
+        // writable.
         let of_homes = homes.iter().flat_map(|home| startup::kept(home, NAMES));
         let mut kept = of_all(&writes, &|root| startup::kept(root, NAMES));
         kept.extend(of_homes);
@@ -77,7 +80,7 @@ pub fn around(reach: &Reach, tools: &Tools, net: bool) -> io::Result<Fence> {
     let kept: BTreeSet<PathBuf> = of_writes
         .chain(only_read.filter(|path| !writes.contains(path)))
         .chain(reach.read_only.iter().cloned())
-        // A command has said something, and so has a stranger, whatever was said before.
+        // Always protect notes that instruct later runs: the output of a command counts as untrusted content.
         .chain(reach.notes.iter().cloned())
         .filter(|place| writes.iter().any(|root| place.starts_with(root)))
         .collect();
@@ -87,8 +90,8 @@ pub fn around(reach: &Reach, tools: &Tools, net: bool) -> io::Result<Fence> {
     Ok(fence)
 }
 
-/// What `of` names beneath `writes`. Of places within each other the innermost says what is kept, as for the file tools: who
-/// means a start-up file grants that very file.
+/// Collects the paths that `of` names beneath each of `writes`. Of nested directories the innermost decides, as for the
+/// file tools: granting a start-up file by name makes that file writable.
 fn of_all(writes: &[PathBuf], of: &dyn Fn(&Path) -> Vec<PathBuf>) -> Vec<PathBuf> {
     let is_innermost = |root: &Path, path: &Path| {
         let inner = |other: &&PathBuf| *other != root && other.starts_with(root);
@@ -105,32 +108,35 @@ fn of_all(writes: &[PathBuf], of: &dyn Fn(&Path) -> Vec<PathBuf>) -> Vec<PathBuf
     writes.iter().flat_map(of_one).collect()
 }
 
-/// Where a server may go: what the config says of it. Paths are absolute and without links; what is not there is nothing.
+/// The paths that an MCP server may use, from the config. Paths are absolute and without links; missing paths are
+/// ignored.
 #[derive(Clone, Debug, Default)]
 pub struct Station {
     pub home: PathBuf,
-    /// Our own directory: what of it is not granted by name stays closed, whatever is granted around it.
+    /// Our own directory. Everything in it that is not granted by name stays closed, even if a directory around it is
+    /// granted.
     pub ours: PathBuf,
-    /// The agent's own: closed as `ours` is, and never changed by a server, wherever it lies.
+    /// The agent's workspace: closed as `ours` is, and never writable for a server, wherever it is.
     pub workspace: PathBuf,
-    /// Further places of ours that stay closed: config, keys, sessions.
+    /// Further closed paths of ours: config, keys, sessions.
     pub hidden: Vec<PathBuf>,
-    /// Places that it does not change, wherever it may.
+    /// Paths that stay read-only, even within writable directories.
     pub read_only: Vec<PathBuf>,
     pub reads: Vec<PathBuf>,
     pub writes: Vec<PathBuf>,
-    /// A directory of its own, which stays. It is there already.
+    /// The server's own persistent directory. It exists already.
     pub state: PathBuf,
-    /// One that goes when the run ends. It is there already.
+    /// The server's temporary directory, removed at the end of the run. It exists already.
     pub temporary: PathBuf,
 }
 
-/// The fence around a server: it reads the system and what people install tools as, changes its own two directories and
-/// what the user names, and may use the internet. It stays as it is while the server runs, so nothing is put back: what is
-/// to stay as it is, mounts keep.
+/// The sandbox rules for an MCP server. It may read the system and the installed tools, change its two own directories
+/// and the paths that the user grants, and use the internet. The rules stay in force while the server runs, so changes
+/// are not reverted as after a command: mounts protect the read-only paths instead.
 ///
 /// # Errors
-/// There are too many homes to be closed; [`io::ErrorKind::InvalidInput`] where it is to change what is ours.
+/// There are too many home directories to close; [`io::ErrorKind::InvalidInput`] if the server is to change a path of
+/// ours.
 pub fn of_server(station: &Station, tools: &Tools) -> io::Result<Fence> {
     let mut changed = station.writes.iter();
     if let Some(place) = changed.find(|place| is_ours(place, station)) {
@@ -147,18 +153,18 @@ pub fn of_server(station: &Station, tools: &Tools) -> io::Result<Fence> {
             may_write,
         }
     };
-    // Nobody else runs what is in its own.
+    // Start-up files in the server's own directory need no protection, since only the server runs them.
     let writes = station.writes.iter();
     let writes = writes.filter(|path| !path.starts_with(&station.state));
     let writes = writes.map(root(true));
-    // What is named for both is changed.
+    // A path granted for both reading and writing is writable.
     let only_read = station.reads.iter();
     let only_read = only_read.filter(|path| !station.writes.contains(path));
     let reads = only_read.map(root(false));
     let mut named: Vec<&Path> = station.reads.iter().map(PathBuf::as_path).collect();
     named.extend(station.writes.iter().map(PathBuf::as_path));
     named.extend([station.state.as_path(), station.temporary.as_path()]);
-    // What is around its own directory is also around that of others.
+    // A directory around the server's own one also contains those of other servers.
     named.retain(|path| {
         let is_around = station.state.starts_with(path) && **path != station.state;
         !(is_around && path.starts_with(&station.ours))
@@ -177,7 +183,7 @@ pub fn of_server(station: &Station, tools: &Tools) -> io::Result<Fence> {
         ..Reach::default()
     };
     let mut fence = around(&reach, tools, true)?;
-    // Nothing is put back afterwards, so mounts are to hold these too.
+    // Changes are not reverted afterwards, so mounts must protect these too.
     fence.kept.append(&mut fence.nested);
     fence
         .writes
@@ -185,14 +191,14 @@ pub fn of_server(station: &Station, tools: &Tools) -> io::Result<Fence> {
     Ok(fence)
 }
 
-/// Whether `place` is ours, and not the server's own.
+/// True if `place` is ours, and not in the server's own directory.
 fn is_ours(place: &Path, station: &Station) -> bool {
     let is_in = |ours: &Path| place.starts_with(ours);
     let is_in_workspace = is_apart(station) && is_in(&station.workspace);
     (is_in(&station.ours) || is_in_workspace) && !place.starts_with(&station.state)
 }
 
-/// Whether there is a workspace that is not around all else, as a home that is one would be.
+/// True if there is a workspace that contains neither our own directory nor the home directory.
 fn is_apart(station: &Station) -> bool {
     let workspace = &station.workspace;
     !workspace.as_os_str().is_empty()
@@ -200,7 +206,7 @@ fn is_apart(station: &Station) -> bool {
         && !station.home.starts_with(workspace)
 }
 
-/// What is in `place`, and neither named nor around what is.
+/// The paths in `place` that are neither granted nor around a granted one.
 fn beside(place: &Path, named: &[&Path]) -> Vec<PathBuf> {
     if named.contains(&place) {
         return Vec::new();
@@ -214,8 +220,8 @@ fn beside(place: &Path, named: &[&Path]) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Variables that lead launchers and servers to a directory of the server's own, and where in it. The user's own caches are not
-/// theirs to fill: what lies there is run another time, without a fence.
+/// Variables that point launchers and servers into the server's own directory, and the path within it. Servers must not
+/// write to the user's own caches, since their contents are later run without a sandbox.
 const LED: &[(&str, &str)] = &[
     ("XDG_CACHE_HOME", "cache"),
     ("XDG_STATE_HOME", "state"),
@@ -231,7 +237,7 @@ const LED: &[(&str, &str)] = &[
     ("GOCACHE", "cache/go"),
 ];
 
-/// The variables that a fenced server needs besides those that it is given.
+/// The environment variables that a server in the sandbox needs in addition to those from its config.
 pub fn led(station: &Station) -> Vec<(String, String)> {
     let within = |(name, part): &(&str, &str)| {
         let path = station.state.join(part);
@@ -240,7 +246,8 @@ pub fn led(station: &Station) -> Vec<(String, String)> {
     let mut led: Vec<(String, String)> = LED.iter().map(within).collect();
     let temporary = station.temporary.to_string_lossy().into_owned();
     led.push(("TMPDIR".into(), temporary));
-    // The user's may hold tokens, and npm ends when it may not read it. Who names it means it.
+    // The user's own .npmrc may hold tokens, and npm exits if it cannot read the file. Granting the file by name keeps
+    // it in use.
     let own = station.home.join(".npmrc");
     let mut named = station.reads.iter().chain(&station.writes);
     if !named.any(|path| *path == own) {
@@ -255,18 +262,18 @@ mod tests {
     use crate::sys::sandbox::Fence;
     use std::path::{Path, PathBuf};
 
-    /// How deep the deepest of `places` around `path` is.
+    /// The depth of the deepest of `places` around `path`.
     fn depth(places: &[PathBuf], path: &Path) -> Option<usize> {
         let around = places.iter().filter(|place| path.starts_with(place));
         around.map(|place| place.components().count()).max()
     }
 
-    /// Whether `path` can be read, and changed.
+    /// Returns if `path` is readable, and if it is writable.
     fn of(fence: &Fence, path: &Path) -> (bool, bool) {
         let is_open = depth(&fence.closed, path).is_none();
         let writes = depth(&fence.writes, path).filter(|_| is_open);
         let reads = depth(&fence.reads, path).filter(|_| is_open);
-        // What is in it is for others to say.
+        // The paths within `.git` have rules of their own.
         let kept = fence.kept.iter().filter(|place| !place.ends_with(".git"));
         let is_free = writes > depth(&kept.cloned().collect::<Vec<_>>(), path);
         (writes.or(reads).is_some(), is_free)
@@ -325,7 +332,7 @@ mod tests {
         ];
         check(&station, &own);
         check(&station, &[("project/x", none)]);
-        // Whatever is granted around them.
+        // These stay closed, whatever is granted around them.
         let around = named(&[], &[""]);
         std::fs::write(home.join(".nanobot/mcp/pins.json"), "").unwrap();
         check(&around, &own);

@@ -1,9 +1,10 @@
-//! The files that tools may touch: the policy's word, then the kernel's. Errors are words for the model.
+//! File access for tools. The policy decides first, then the kernel confines each operation. Errors are text for the
+//! model.
 //!
-//! What was read is remembered by a mark of its content: a file that somebody else has changed since is not changed
-//! without being read again, be it a person or a command of our own. A file that was never read may be replaced, since
-//! what it held is kept aside, as before every change: to demand a reading first would cost a step each time that a
-//! report is written anew, and protect nothing that `nanobot undo` does not bring back.
+//! A digest of each file's content is stored when it is read or written. A file that a person or a command has changed
+//! since then cannot be changed without reading it again. A file that was never read may be replaced, since its old
+//! content is kept, as before every change. Requiring a read first would cost a step for each report that is written
+//! anew, and would protect only content that `nanobot undo` restores anyway.
 
 use super::Failure;
 use crate::policy::Refusal;
@@ -23,27 +24,27 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// The largest file that a tool reads into memory, in bytes; and so the largest that it changes.
+/// The largest file that a tool reads into memory, in bytes, and so the largest that it changes.
 const READ_LIMIT: u64 = 64 << 20;
-/// How many links may lead from one to the next.
+/// Maximum number of links followed for one path.
 const LINKS: usize = 8;
-/// Files beneath the hidden places that are known by more than their name, and how deep they are looked for.
+/// Maximum number of files searched beneath the hidden paths to identify them by inode, and the maximum depth.
 const HIDDEN_FILES: usize = 10_000;
 const HIDDEN_DEPTH: usize = 4;
 
-/// The places of a run, held open.
+/// The directories that a run may use, kept open as file descriptors.
 pub struct Files {
     pub reach: Reach,
     roots: Vec<Root>,
-    /// What the conversation holds.
+    /// The provenance of the conversation's content.
     seen: Option<Arc<Seen>>,
     changes: Arc<Mutex<Changes>>,
 }
 
-/// What is known of files that may change.
+/// State about files that may change.
 #[derive(Default)]
 struct Changes {
-    /// The digest of what was read or written last; `None` for what was removed.
+    /// The digest at the last read or write of each file; `None` if it was removed.
     seen: HashMap<PathBuf, Option<String>>,
     keeper: Option<Keeper>,
 }
@@ -52,14 +53,14 @@ struct Changes {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Written {
     pub path: PathBuf,
-    /// Bytes that it had before; `None` where it is new.
+    /// Size of the old content in bytes; `None` if the file is new.
     pub before: Option<u64>,
-    /// This run knew what it had before.
+    /// True if this run knew the old content.
     pub was_seen: bool,
 }
 
 impl Files {
-    /// Hold the roots of `reach` open. Nothing is kept aside of what is changed, before [`Self::keep`].
+    /// Opens the roots of `reach`. Old content is not kept until [`Self::keep`] is called.
     pub fn new(reach: Reach) -> io::Result<Self> {
         let roots = reach
             .roots
@@ -74,7 +75,7 @@ impl Files {
         })
     }
 
-    /// The same, as on a system whose kernel does not confine paths by itself. For tests.
+    /// Makes path resolution go step by step, as on a kernel that cannot confine paths itself. For tests.
     #[must_use]
     pub fn by_steps(self) -> Self {
         Self {
@@ -83,8 +84,8 @@ impl Files {
         }
     }
 
-    /// Those of a sub-agent, beneath the roots of `reach`: what is changed by either is known to both, and kept aside as one
-    /// turn's.
+    /// The files of a sub-agent, with the roots of `reach`. The two share the state of changed files, and changes by
+    /// both are kept as those of one turn.
     pub fn beside(&self, reach: Reach) -> std::io::Result<Self> {
         let files = Self::new(reach)?;
         Ok(Self {
@@ -94,24 +95,24 @@ impl Files {
         })
     }
 
-    /// The same, minding what has been seen.
+    /// Adds the provenance of the conversation's content, which limits what may be written.
     #[must_use]
     pub fn minding(self, seen: Arc<Seen>) -> Self {
         let seen = Some(seen);
         Self { seen, ..self }
     }
 
-    /// From now on `keeper` keeps aside what is changed: with each turn another one.
+    /// Sets the `keeper` that stores the old content before changes. Each turn has its own.
     pub fn keep(&self, keeper: Keeper) {
         self.changes().keeper = Some(keeper);
     }
 
-    /// A change is either noted or not: also after a panic what is known is true.
+    /// Locks the state. A change is recorded in one piece, so the state is consistent even after a panic.
     fn changes(&self) -> MutexGuard<'_, Changes> {
         self.changes.lock().ignore_poison()
     }
 
-    /// The content of the file that `given` names, and where it is. From now on it counts as seen.
+    /// Reads the file `given`. Returns its content and path, and records the content as seen by the model.
     pub fn read(&self, given: &str) -> Result<(Vec<u8>, PathBuf), Failure> {
         let (bytes, path) = self.load(given)?;
         let mark = Some(digest(&bytes));
@@ -119,7 +120,7 @@ impl Files {
         Ok((bytes, path))
     }
 
-    /// As [`Self::read`], for us alone: it does not count as seen.
+    /// As [`Self::read`], for internal use: the content is not recorded as seen.
     pub(super) fn load(&self, given: &str) -> Result<(Vec<u8>, PathBuf), Failure> {
         let (file, about, path) = self.open(given)?;
         if about.is_dir() {
@@ -139,12 +140,12 @@ impl Files {
         Ok((bytes, path))
     }
 
-    /// The directory that `given` names: that it may be listed, and where it is.
+    /// The path of the directory `given`, once it is checked that it may be listed.
     pub fn directory(&self, given: &str) -> Result<PathBuf, Failure> {
         Ok(self.open_directory(given)?.1)
     }
 
-    /// The directory that `given` names, held open, and where it is.
+    /// Opens the directory `given`. Returns its file descriptor and path.
     pub fn open_directory(&self, given: &str) -> Result<(File, PathBuf), Failure> {
         self.follow(given, Access::Read, Last::Followed, |root, _, relative| {
             Ok(root.directory(relative)?)
@@ -158,7 +159,7 @@ impl Files {
         })
     }
 
-    /// Where the file is that `given` names: a regular one that may be read.
+    /// The path of `given`, a regular file that may be read.
     pub fn file(&self, given: &str) -> Result<PathBuf, Failure> {
         match self.open(given)? {
             (_, about, path) if about.is_file() => Ok(path),
@@ -166,15 +167,14 @@ impl Files {
         }
     }
 
-    /// What is at `path`, which a walk has found beneath a directory of ours, as it is now; a link is what it is. Nothing
-    /// where it is out of reach, or is not there any more: a walk goes by names, and names can be made to lead elsewhere
-    /// meanwhile.
+    /// The current metadata of `path`, which a walk found beneath one of the roots; links are not followed. `None` if
+    /// it is out of reach or gone: a walk works with names, and a name can be made to lead elsewhere in the meantime.
     pub fn look(&self, path: &Path) -> Option<Metadata> {
         let (root, relative) = self.spot(path)?;
         root.look(&relative).ok()
     }
 
-    /// The file at `path`, which a walk has found, open for reading. Nothing where it is no file, or out of reach.
+    /// Opens for reading the file at `path`, which a walk found. `None` if it is not a file, hidden or out of reach.
     pub fn open_found(&self, path: &Path, hidden: &Hidden<'_>) -> Option<(File, Metadata)> {
         let (root, relative) = self.spot(path)?;
         let file = root.read(&relative).ok()?;
@@ -184,22 +184,22 @@ impl Files {
 
     fn spot(&self, path: &Path) -> Option<(&Root, PathBuf)> {
         let spot = self.reach.decide(path.to_str()?, Access::Read).ok()?;
-        // The name of a file may begin with `~`, but not a whole path.
+        // A file name may begin with `~`, but an absolute path from a walk must not be expanded.
         (spot.path == path).then(|| (&self.roots[spot.root], spot.relative))
     }
 
-    /// Make `bytes` the content of the file that `given` names.
+    /// Replaces the content of the file `given` with `bytes`, or creates it.
     pub fn write(&self, given: &str, bytes: &[u8]) -> Result<Written, Failure> {
         self.change(given, Some(bytes), None)
     }
 
-    /// Replace the content of a file by what `edit` makes of it. Where it is, and both contents.
+    /// Replaces the content of a file with the result of `edit`. Returns its path, the old content and the new one.
     pub fn edit(
         &self,
         given: &str,
         edit: impl FnOnce(&str) -> Result<String, String>,
     ) -> Result<(PathBuf, String, String), Failure> {
-        // Before reading: where nothing may be changed, that is what the model should hear.
+        // Check before reading: if the file is read-only, the model should get that error.
         self.reach.decide(given, Access::Write)?;
         let (bytes, path) = self.load(given)?;
         let mark = digest(&bytes);
@@ -214,24 +214,25 @@ impl Files {
         Ok((written.path, before, after))
     }
 
-    /// Remove the file, the link or the empty directory that `given` names. Where it was.
+    /// Removes the file, link or empty directory `given`. Returns its path.
     pub fn remove(&self, given: &str) -> Result<PathBuf, Failure> {
         Ok(self.change(given, None, None)?.path)
     }
-    /// Change what `given` names to `new`, or remove it. With `expect`, it has that digest now.
+    /// Changes the content of `given` to `new`, or removes it if that is `None`. Fails if the current content does not
+    /// have the digest `expect`.
     fn change(
         &self,
         given: &str,
         new: Option<&[u8]>,
         expect: Option<&str>,
     ) -> Result<Written, Failure> {
-        // Held to the end: our own writers wait for each other.
+        // Keep the lock to the end, so that concurrent writers of this run wait for each other.
         let mut changes = self.changes();
         let Changes { seen, keeper } = &mut *changes;
         let (mut before, mut was_seen) = (None, false);
         let last = match new {
             Some(_) => Last::Followed,
-            // Not what a link leads to is removed, but the link.
+            // Remove the link itself, not its target.
             None => Last::Kept,
         };
         let done = self.follow(given, Access::Write, last, |root, path, relative| {
@@ -296,7 +297,7 @@ impl Files {
         })
     }
 
-    /// The failure of a change to the file that `given` names; `verb` is `written` or `removed`.
+    /// The failure of a change to the file `given`; `verb` is `written` or `removed`.
     fn not_changed(&self, given: &str, verb: &str, error: Trouble) -> Failure {
         match error {
             Trouble::Tool(failure) => failure,
@@ -336,7 +337,7 @@ impl Files {
         Ok((file, about, path))
     }
 
-    /// The files that are hidden, known by more than their names.
+    /// The hidden files, identified by inode.
     pub fn hidden(&self) -> Hidden<'_> {
         Hidden {
             reach: &self.reach,
@@ -344,8 +345,9 @@ impl Files {
         }
     }
 
-    /// Decide, and do `work` beneath the root that was decided on, with the whole path and the one beneath the root.
-    /// Where a link is on the way, it is resolved, and where it leads is decided about again: the kernel then follows none.
+    /// Asks the policy about a path, and runs `work` beneath the root that it chose, with the absolute path and the
+    /// path relative to the root. If there is a link on the way, it is resolved here and the policy decides about the
+    /// target again, so the kernel never needs to follow one.
     fn follow<T>(
         &self,
         given: &str,
@@ -391,7 +393,8 @@ impl Files {
         Err(tool(format!("`{given}` is a link without an end")))
     }
 
-    /// What tells a later run what to do is not changed once a stranger has had a word: it would be his.
+    /// Refuses changes to files that instruct later runs while the context holds untrusted content, which could
+    /// otherwise end up in them.
     fn mind(&self, path: &Path) -> Result<(), Trouble> {
         let untrusted = self.seen.as_ref().and_then(|seen| seen.untrusted());
         let Some(what) = untrusted else { return Ok(()) };
@@ -403,7 +406,7 @@ impl Files {
         Err(Trouble::Tool(Refusal::of(words).into()))
     }
 
-    /// Why a file cannot be opened; where it is missing, what is like it.
+    /// Explains why a file cannot be opened; for a missing file, suggests similar names.
     fn missing(&self, given: &str, error: &io::Error) -> String {
         if error.kind() != ErrorKind::NotFound {
             return format!("`{given}` cannot be opened: {error}");
@@ -437,7 +440,7 @@ impl Files {
         format!("there is no `{given}` in {}{hint}", parent.display())
     }
 
-    /// Where a relative name that is missing in the directory stands all the same.
+    /// Finds a relative path, missing in the working directory, beneath one of the other roots.
     fn elsewhere(&self, given: &str) -> Option<String> {
         let others = self
             .reach
@@ -451,11 +454,11 @@ impl Files {
     }
 }
 
-/// Where `path` leads. What is new at its end is kept as it is.
+/// Resolves the links in `path`. Missing components at the end are kept.
 fn resolve(path: &Path) -> io::Result<PathBuf> {
     match (std::fs::canonicalize(path), path.parent(), path.file_name()) {
         (Err(error), Some(parent), Some(name)) if error.kind() == ErrorKind::NotFound => {
-            // A link to nothing is not written through.
+            // Do not write through a dangling link.
             match std::fs::symlink_metadata(path) {
                 Ok(_) => Err(error),
                 Err(_) => Ok(resolve(parent)?.join(name)),
@@ -465,16 +468,17 @@ fn resolve(path: &Path) -> io::Result<PathBuf> {
     }
 }
 
-/// The files that are hidden, known by more than their names. Looked for when it is first needed, for one call of a tool.
+/// The hidden files, identified by inode, so that other names for them are recognised. Searched on first use, once for
+/// each tool call.
 pub struct Hidden<'a> {
     reach: &'a Reach,
-    /// By device and number.
+    /// Device and inode numbers.
     found: OnceCell<HashSet<(u64, u64)>>,
 }
 
 impl Hidden<'_> {
-    /// Whether `file`, which was opened as `path`, is a hidden one: by another name of its own, or by another place of
-    /// the file system of processes.
+    /// True if `file`, opened as `path`, is a hidden file under another name: a hard link, or procfs mounted in another
+    /// place.
     pub fn holds(&self, file: &File, about: &Metadata, path: &Path) -> bool {
         if secrets::is_of_process(path) && !path.starts_with("/proc") && beneath::is_of_kernel(file)
         {
@@ -488,7 +492,7 @@ impl Hidden<'_> {
                 .contains(&(about.dev(), about.ino()))
     }
 
-    /// The hidden files that have other names too: there are few, mostly none.
+    /// Finds the hidden files with more than one hard link. There are usually none.
     fn find(&self) -> HashSet<(u64, u64)> {
         let mut found = HashSet::new();
         let closed = |place: &PathBuf| !self.reach.shows(place);
@@ -518,7 +522,7 @@ impl Hidden<'_> {
     }
 }
 
-/// What becomes of a link at the end of a path.
+/// The treatment of a link at the end of a path.
 #[derive(Clone, Copy)]
 enum Last {
     Followed,
@@ -526,7 +530,7 @@ enum Last {
 }
 
 enum Trouble {
-    /// Words or a refusal, for the model.
+    /// A failure or a refusal, for the model.
     Tool(Failure),
     Io(io::Error),
 }
@@ -537,7 +541,7 @@ impl From<io::Error> for Trouble {
     }
 }
 
-/// All of a file, up to what a tool reads.
+/// Reads the whole file, up to the limit for tools.
 fn content(file: &File) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     file.take(READ_LIMIT).read_to_end(&mut bytes)?;
@@ -574,7 +578,7 @@ pub(super) mod tests {
     use std::os::unix::fs::symlink;
     use std::path::Path;
 
-    /// The tools' view of `dir`, which must be canonical.
+    /// The files of a run in `dir`, which must be canonical.
     pub(in crate::tool) fn files(dir: &Path, may_write: bool) -> Files {
         let root = Root {
             path: dir.to_owned(),
@@ -603,7 +607,7 @@ pub(super) mod tests {
         symlink("loop", dir.join("loop")).unwrap();
         symlink(temp.join("nothing"), dir.join("dangling")).unwrap();
         let both = [files(&dir, true), files(&dir, true).by_steps()];
-        // What they are tried on is ours: a mistake in what is tested must not cost the machine a file.
+        // Use files of the test's own, so that a bug in the tested code cannot damage the machine.
         let secret = temp.join("secret");
         let secret = secret.to_str().unwrap();
         let magic = format!("/proc/self/root{secret}");
@@ -651,11 +655,11 @@ pub(super) mod tests {
             assert!(words.contains("read_file"), "{words}");
         };
         theirs("one");
-        // Never read: an edit knows what it replaces, and a whole file is kept aside.
+        // The file was never read: an edit knows what it replaces, and a replaced file is kept.
         edit(&files).unwrap();
         edit(&files).unwrap();
         theirs("two");
-        // Told as often as it is tried: that the tool has looked does not mean that the model has.
+        // The error repeats on every attempt: the tool having read the file does not mean that the model has.
         told(edit(&files));
         told(edit(&files));
         told(files.write("a", b"x").map(drop));
@@ -664,7 +668,7 @@ pub(super) mod tests {
         files.read("a").unwrap();
         edit(&files).unwrap();
         assert_eq!(std::fs::read(dir.join("a")).unwrap(), b"two!");
-        // The same content again is no change.
+        // Writing the same content again is not a change.
         theirs("two!");
         files.write("a", b"three").unwrap();
         std::fs::remove_file(dir.join("a")).unwrap();

@@ -1,4 +1,4 @@
-//! A tool that is one function of its arguments: its effect is always the same, and it shows nothing while it runs.
+//! A tool made from one function of its arguments. Its effect never changes, and it prints nothing while it runs.
 
 use super::{Effect, Failure, Output, Tool};
 use crate::message::ToolSpec;
@@ -6,6 +6,7 @@ use serde_json::Value;
 
 type Run = dyn Fn(&Value) -> Result<Output, Failure> + Send + Sync;
 
+/// A tool that calls a function.
 pub struct FunctionTool {
     spec: ToolSpec,
     effect: Effect,
@@ -13,6 +14,7 @@ pub struct FunctionTool {
 }
 
 impl FunctionTool {
+    /// Creates a tool whose calls run the function.
     pub fn new(
         spec: ToolSpec,
         effect: Effect,

@@ -1,4 +1,4 @@
-//! `glob`: files by the pattern of their names, newest first.
+//! The `glob` tool: finds files by a pattern of their names, newest first.
 
 use super::files::Files;
 use super::walk::{self, LOOKED_AT, Terms};
@@ -10,19 +10,20 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// Files that are shown, unless more are asked for.
+/// Files shown by default.
 const SHOWN: u64 = 200;
 
-/// The most that are shown.
+/// Maximum number of files shown.
 const MOST: usize = 5_000;
 
-/// Finds files.
+/// The `glob` tool.
 pub struct Glob {
     spec: ToolSpec,
     files: Arc<Files>,
 }
 
 impl Glob {
+    /// Creates the tool.
     pub fn new(files: Arc<Files>) -> Self {
         let spec = ToolSpec {
             name: "glob".into(),
@@ -95,10 +96,11 @@ impl Tool for Glob {
     }
 }
 
-/// The lines from `offset` on, at most `head_limit`, with a word on what is not shown. `what` names them.
+/// Returns at most `head_limit` lines from `offset` on, with a note on those not shown. `what` is the noun for them in
+/// the note.
 ///
 /// # Errors
-/// In words for the model, when the offset is beyond the end.
+/// Text for the model: the offset is beyond the end.
 pub(super) fn page(
     lines: &[String],
     arguments: &Value,
@@ -133,7 +135,7 @@ pub(super) fn page(
     Ok(text)
 }
 
-/// The directory that a pattern begins with, and the pattern beneath it.
+/// Splits a pattern into the directory that it begins with, and the rest.
 fn split(pattern: &str) -> (&str, &str) {
     let special = pattern
         .find(['*', '?', '[', '{', '\\'])
@@ -145,15 +147,15 @@ fn split(pattern: &str) -> (&str, &str) {
     }
 }
 
-/// Whether a pattern asks for hidden files by itself.
+/// True if the pattern itself names hidden files.
 fn hidden(pattern: &str) -> bool {
     pattern.starts_with('.') || pattern.contains("/.")
 }
 
-/// What matches paths beneath a directory. A pattern without a slash is about names, at any depth.
+/// Builds the matcher for paths relative to a directory. A pattern without a slash matches names at any depth.
 ///
 /// # Errors
-/// In words for the model.
+/// Text for the model: the pattern is invalid.
 pub(super) fn matcher(pattern: &str) -> Result<GlobMatcher, String> {
     let whole = match pattern.trim_end_matches('/') {
         "" => "**".to_owned(),

@@ -1,6 +1,7 @@
-//! `grep`: lines that match a regular expression, with the engine of ripgrep.
+//! The `grep` tool: finds lines that match a regular expression, with the engine of ripgrep.
 //!
-//! Each file is opened beneath the places of the run by descriptor, whatever its name leads to by then.
+//! Each file is opened relative to the directory descriptors of the run, so a path that is changed during the search
+//! cannot lead outside.
 
 use super::files::Files;
 use super::glob::{matcher as glob_matcher, page};
@@ -20,31 +21,32 @@ use std::io::{self, Read};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Matching lines that are shown, unless more are asked for.
+/// Matching lines shown by default.
 const SHOWN: u64 = 100;
-/// The most that are shown.
+/// Maximum number of matching lines shown.
 const MOST: usize = 1_000;
-/// The most lines of context, before and after each.
+/// Maximum lines of context before and after each match.
 const CONTEXT: usize = 20;
-/// Files that are shown.
+/// Maximum number of files shown.
 const FILES: u64 = 200;
-/// Characters that are shown; with what the session keeps of a result in mind.
+/// Maximum characters shown; chosen to fit into what the session keeps of a result.
 const CHARACTERS: usize = 15_000;
-/// Characters of a line, and how many of them may stand before the match.
+/// Maximum characters shown of a line, and how many of them may precede the match.
 const LINE: usize = 400;
 const BEFORE: usize = 100;
-/// Bytes of a line that are held in memory.
+/// Maximum bytes of a line kept in memory.
 const LONGEST: usize = 16 << 20;
 
-/// Searches files.
+/// The `grep` tool.
 pub struct Grep {
     spec: ToolSpec,
     files: Arc<Files>,
 }
 
 impl Grep {
+    /// Creates the tool.
     pub fn new(files: Arc<Files>) -> Self {
-        // What is too much is cut to what is allowed: to say so in the schema costs tokens with each request.
+        // Numbers that are too large are reduced to the limit. Limits in the schema would cost tokens in each request.
         let number = json!({ "type": "integer" });
         let spec = ToolSpec {
             name: "grep".into(),
@@ -67,12 +69,12 @@ impl Grep {
         Self { spec, files }
     }
 
-    /// What is to be searched: the files, and whether there are more than are looked at.
+    /// Collects the files to search; true if there are more than the walk looks at.
     fn places(&self, given: &str, arguments: &Value) -> Result<(Vec<PathBuf>, bool), Failure> {
         let dir = match self.files.directory(given) {
             Ok(dir) => dir,
             Err(Failure::Failed(words)) if words.ends_with("is no directory") => {
-                // It may be a link to the file; where it stands is what `read` finds out.
+                // `given` may be a link to the file; `read` resolves it.
                 return Ok((vec![self.files.file(given)?], false));
             }
             Err(error) => return Err(error),
@@ -185,7 +187,7 @@ fn searcher(arguments: &Value, mode: &str) -> Searcher {
 /// A note on what was not searched; empty if everything was.
 fn notes(found: &Found, paths: &[PathBuf], cut: bool) -> String {
     let mut notes = Vec::new();
-    // In a tree they are a matter of course.
+    // In a directory tree, binary files are expected and not worth a note.
     if found.binary > 0 && paths.len() == 1 {
         notes.push("the file is binary, and was not searched".to_owned());
     }
@@ -201,10 +203,10 @@ fn notes(found: &Found, paths: &[PathBuf], cut: bool) -> String {
     }
 }
 
-/// The regular expression of a call.
+/// Builds the regular expression of a call.
 ///
 /// # Errors
-/// In words for the model.
+/// Text for the model: the expression is invalid.
 fn matcher(arguments: &Value) -> Result<RegexMatcher, String> {
     let pattern = arguments["pattern"].as_str().unwrap_or_default();
     let matcher = RegexMatcherBuilder::new()
@@ -220,7 +222,7 @@ fn matcher(arguments: &Value) -> Result<RegexMatcher, String> {
     })
 }
 
-/// A file that is read no further when the run is to end.
+/// A file whose reads end early once the run is to end.
 struct Patient(File);
 
 impl Read for Patient {
@@ -230,13 +232,13 @@ impl Read for Patient {
     }
 }
 
-/// What was found in all files.
+/// The matches found in all files.
 #[derive(Default)]
 struct Found {
     text: String,
     /// Matching lines, shown or not.
     matches: usize,
-    /// Of these, the ones that are shown.
+    /// Matching lines that are shown.
     shown: usize,
     files: usize,
     binary: usize,
@@ -244,8 +246,8 @@ struct Found {
 }
 
 impl Found {
-    /// The numbers of the matches that may still be shown. There is no hole in a page: where one found no room, none
-    /// after it is shown.
+    /// The range of match numbers that may still be shown. A page has no gaps: after the first match that does not fit,
+    /// none is shown.
     fn window(&self, window: &std::ops::Range<usize>) -> std::ops::Range<usize> {
         let end = match self.matches > window.start + self.shown {
             true => window.start,
@@ -298,22 +300,22 @@ impl Found {
     }
 }
 
-/// What is found in one file.
+/// The matches found in one file.
 struct Lines<'m> {
     matcher: &'m RegexMatcher,
-    /// The numbers of the matches that are shown.
+    /// The range of match numbers that are shown.
     window: std::ops::Range<usize>,
     /// The number of the next match.
     number: usize,
-    /// Characters that may be added.
+    /// Characters that may still be added.
     room: usize,
     text: String,
     shown: usize,
-    /// Context that is shown if the match after it is.
+    /// Context that is shown only if the match after it is.
     waiting: String,
-    /// The last match was shown.
+    /// True if the last match was shown.
     is_showing: bool,
-    /// Lines are left out before the next one.
+    /// True if lines are left out before the next one.
     is_gap: bool,
     is_binary: bool,
 }
@@ -339,7 +341,7 @@ impl<'m> Lines<'m> {
         }
     }
 
-    /// A line as it is shown: what stands around the match, where it is long.
+    /// Formats a line; of a long one, only the part around the match.
     fn line(&self, number: Option<u64>, mark: char, bytes: &[u8]) -> String {
         let bytes = bytes.strip_suffix(b"\n").unwrap_or(bytes);
         let bytes = bytes.strip_suffix(b"\r").unwrap_or(bytes);

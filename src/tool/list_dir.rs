@@ -1,4 +1,4 @@
-//! `list_dir`: what is in a directory, or beneath it as git would see it.
+//! The `list_dir` tool: lists a directory, or recursively the files below it that git does not ignore.
 
 use super::files::Files;
 use super::{Effect, Failure, Output, Tool};
@@ -8,18 +8,19 @@ use serde_json::{Value, json};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Entries that are shown, unless more are asked for.
+/// Entries shown by default.
 const SHOWN: u64 = 200;
-/// Entries that are looked at; a larger tree is said to be one.
+/// Maximum number of entries examined. The result says if a tree is larger.
 const LOOKED_AT: usize = 100_000;
 
-/// Lists directories.
+/// The `list_dir` tool.
 pub struct ListDir {
     spec: ToolSpec,
     files: Arc<Files>,
 }
 
 impl ListDir {
+    /// Creates the tool.
     pub fn new(files: Arc<Files>) -> Self {
         let spec = ToolSpec {
             name: "list_dir".into(),
@@ -68,7 +69,7 @@ impl Tool for ListDir {
 }
 
 impl ListDir {
-    /// The entries of `dir`. No link is followed, so that the walk stays where it began.
+    /// The entries of `dir`. Links are not followed, so the walk stays within the directory.
     fn walk(&self, dir: &Path, recursive: bool) -> Vec<String> {
         let mut walk = ignore::WalkBuilder::new(dir);
         walk.standard_filters(false)
@@ -89,7 +90,8 @@ impl ListDir {
             .build()
             .flatten()
             .filter(|entry| entry.depth() > 0 && self.files.reach.shows(entry.path()));
-        // A walk goes by names, which somebody may make lead elsewhere meanwhile: what is told is looked at again.
+        // A walk works with names, which can be made to lead elsewhere in the meantime, so each entry is examined again
+        // by descriptor.
         let line = |entry: ignore::DirEntry| {
             let about = self.files.look(entry.path())?;
             let name = entry

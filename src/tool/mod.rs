@@ -1,7 +1,8 @@
-//! What the model can do: the trait, and the box of tools of a run.
+//! The tools that a model can call: the trait, and the collection of tools of a run.
 //!
-//! A tool is built with what it needs (places, limits, deadline), so there is no context bag. A failing tool is news
-//! for the model, not an error of ours. Adding one is a file and a line in the list that a command builds.
+//! A tool is constructed with everything it needs (paths, limits, deadline), so there is no shared context object. A
+//! failing tool is a result for the model, not an error of the program. A new tool is one file, and one line in the
+//! list that a command builds.
 
 use crate::diff::Diff;
 use crate::event::{Event, Outcome};
@@ -40,35 +41,35 @@ pub mod web_fetch;
 pub mod web_search;
 pub mod write_file;
 
-/// What a refusal ends with, so that the model does not look for another way.
+/// The end of every refusal, so that the model does not try another way.
 const FINAL: &str = "This is policy and final; go on without it.";
 
-/// Something a model can call.
+/// A tool that a model can call.
 pub trait Tool: Send + Sync {
-    /// Name, one sentence, schema of the arguments.
+    /// The name, a description in one sentence, and the schema of the arguments.
     fn spec(&self) -> &ToolSpec;
 
-    /// Whether running it with these arguments, as the model gave them, can change anything.
+    /// The effect of a call with these arguments, exactly as the model gave them.
     fn effect(&self, arguments: &Value) -> Effect;
 
-    /// Run it. `arguments` is an object already cast to and checked against the schema; `say` takes what the tool
-    /// has to show meanwhile. The error is text for the model and says what to do next.
+    /// Runs the tool. `arguments` is an object already cast to and checked against the schema; `say` receives live
+    /// output. The error is text for the model and says what to do next.
     fn run(&self, arguments: &Value, say: &mut dyn FnMut(&str)) -> Result<Output, Failure>;
 
-    /// The arguments as the tool takes them, out of what a model sent.
+    /// Converts the arguments that a model sent to those that the tool takes.
     ///
     /// # Errors
-    /// In words for the model: what is wrong with them.
+    /// Text for the model: what is wrong with them.
     fn reading(&self, arguments: &Value) -> Result<Value, String> {
         arguments::cast_and_check(&self.spec().parameters, arguments)
     }
 
-    /// What can be said against a call without making it, as far as the policy does not know it already.
+    /// Checks a call without making it, for reasons that the policy cannot know.
     fn foresee(&self, _arguments: &Value) -> Result<(), Failure> {
         Ok(())
     }
 
-    /// As [`Self::run`], for a tool whose work outlasts the call: `call` is the id under which it speaks afterwards.
+    /// As [`Self::run`], for a tool whose work outlasts the call: `call` is the tool call's id, used in later messages.
     fn run_as(
         &self,
         _call: &str,
@@ -79,19 +80,19 @@ pub trait Tool: Send + Sync {
     }
 }
 
-/// Why a tool did not do what it was asked for.
+/// The reason why a tool did not do what a call asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// It could not be done; in words for the model.
+    /// It could not be done; text for the model.
     Failed(String),
-    /// It was not allowed.
+    /// The policy refused it.
     Denied(Refusal),
-    /// A person was asked and said no; in words for the model.
+    /// The user was asked and declined; text for the model.
     Declined(String),
 }
 
 impl Failure {
-    /// What the model is told.
+    /// The text for the model.
     pub fn words(&self) -> &str {
         match self {
             Self::Failed(words) | Self::Declined(words) => words,
@@ -118,23 +119,23 @@ impl From<Refusal> for Failure {
     }
 }
 
-/// Neighbouring calls that only read run side by side; a writing one runs alone.
+/// The effect of a call. Adjacent calls that only read run in parallel; a writing call runs alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
     Reads,
     Writes,
 }
 
-/// What a tool gives back.
+/// The result of a tool.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Output {
     pub parts: Vec<Part>,
-    /// What was run has failed, and the parts say how. To the model that is a result like any other; who calls by hand
-    /// sees it in the status.
+    /// True if the command that was run failed, as `parts` describe. For the model that is a result like any other; a
+    /// call by hand shows it in the exit status.
     pub unsuccessful: bool,
-    /// What may have been the reason, where it was a right that a person can grant.
+    /// The permission that was probably missing, if the user can grant it.
     pub lacking: Option<Refusal>,
-    /// What became of a file, as a unified diff: for those who watch, and not for the model.
+    /// The change to a file as a unified diff: for people who follow the run, not for the model.
     pub changes: Option<String>,
 }
 
@@ -149,29 +150,29 @@ impl From<String> for Output {
     }
 }
 
-/// Who is asked about calls that the policy does not let through by itself: where nobody sits there, there is none.
+/// Asks the user about calls that the policy does not allow by itself. A run without a user has none.
 pub trait Appeals: Send + Sync {
-    /// Whether the call may be made, for which somebody is to be asked.
+    /// Asks for consent to a call that the policy leaves to the user.
     ///
     /// # Errors
-    /// No.
+    /// The user declined.
     fn consents(&self, case: &Case<'_>) -> Result<(), Failure>;
 
-    /// The tools to make the call with, once somebody grants what it was refused for.
+    /// Asks the user to grant what the call was refused for, and returns the tools with that permission.
     ///
     /// # Errors
-    /// No.
+    /// The user declined.
     fn widened(&self, case: &Case<'_>) -> Result<Toolbox, Failure>;
 }
 
-/// A call, and what stands against it.
+/// A call that needs approval, and the reason.
 pub struct Case<'a> {
     pub tool: &'a str,
     pub arguments: &'a Value,
     pub refusal: &'a Refusal,
-    /// It was made, and failed for want of this: it would be made once more.
+    /// True if the call was made and failed for lack of this permission, so it would be repeated.
     pub again: bool,
-    /// Where the call is made.
+    /// The paths that the run may use.
     pub reach: &'a Reach,
 }
 
@@ -180,7 +181,7 @@ pub struct Case<'a> {
 pub struct Done {
     pub result: ToolResult,
     pub outcome: Outcome,
-    /// With [`Outcome::Denied`].
+    /// Present with [`Outcome::Denied`], unless the user declined.
     pub refusal: Option<Refusal>,
     pub duration: Duration,
     /// As [`Output::unsuccessful`].
@@ -190,7 +191,7 @@ pub struct Done {
 }
 
 impl Done {
-    /// What a watcher hears of it.
+    /// The event that reports the call.
     pub fn event(&self) -> Event<'_> {
         let denied = self.refusal.as_ref();
         Event::ToolResult {
@@ -204,7 +205,7 @@ impl Done {
     }
 }
 
-/// The tools of a run, in the order in which the model sees them.
+/// The tools of a run, in the order in which the model gets them.
 pub struct Toolbox {
     tools: Vec<Box<dyn Tool>>,
     specs: Vec<ToolSpec>,
@@ -215,7 +216,7 @@ pub struct Toolbox {
 }
 
 impl Toolbox {
-    /// At most `parallel` tools run at a time; what they may do, `policy` says.
+    /// Creates a toolbox that runs at most `parallel` tools at a time, under `policy`.
     pub fn new(tools: Vec<Box<dyn Tool>>, parallel: usize, policy: Arc<Policy>) -> Self {
         let specs = tools.iter().map(|tool| tool.spec().clone()).collect();
         Self {
@@ -228,18 +229,18 @@ impl Toolbox {
         }
     }
 
-    /// With somebody who can be asked.
+    /// Adds a way to ask the user for approval.
     pub fn asking(self, appeals: Option<Arc<dyn Appeals>>) -> Self {
         Self { appeals, ..self }
     }
 
-    /// With a memory of what the conversation holds, which some of the tools go by.
+    /// Adds the provenance of the conversation's content, on which the decisions of some tools depend.
     pub fn seeing(self, seen: Arc<Seen>) -> Self {
         let seen = Some((seen, Mutex::default()));
         Self { seen, ..self }
     }
 
-    /// Take in what is new in the conversation, before a batch of it runs.
+    /// Records the provenance of new messages. Called before a batch of their calls runs.
     pub fn heed(&self, messages: &[Message]) {
         if let Some((seen, heeded)) = &self.seen {
             let mut heeded = heeded.lock().ignore_poison();
@@ -247,15 +248,17 @@ impl Toolbox {
         }
     }
 
+    /// The descriptions of all tools for the model.
     pub fn specs(&self) -> &[ToolSpec] {
         &self.specs
     }
 
-    /// The names of all.
+    /// The names of all tools.
     pub fn names(&self) -> Vec<&str> {
         self.specs.iter().map(|spec| spec.name.as_str()).collect()
     }
 
+    /// Finds a tool by name.
     pub fn find(&self, name: &str) -> Option<&dyn Tool> {
         self.tools
             .iter()
@@ -263,7 +266,7 @@ impl Toolbox {
             .map(AsRef::as_ref)
     }
 
-    /// `calls` in the groups that run one after another: neighbouring readers together, a writer alone.
+    /// Splits `calls` into groups that run one after another: adjacent reading calls together, a writing call alone.
     pub fn batches<'c>(&self, calls: &'c [ToolCall]) -> impl Iterator<Item = &'c [ToolCall]> {
         let reads = |call: &ToolCall| {
             self.find(&call.name)
@@ -274,9 +277,9 @@ impl Toolbox {
             .flat_map(|group| group.chunks(self.parallel))
     }
 
-    /// Run the calls of a batch side by side; the results come in call order. `cut` says that the output limit ended
-    /// the reply, which explains arguments that are no JSON. `say` is called on this thread; when it fails, the
-    /// running tools are waited for and its error is returned beside their results.
+    /// Runs the calls of a batch in parallel; the results are in call order. `cut` is true if the output limit ended
+    /// the reply, which explains arguments that are not JSON. `say` is called on this thread; if it fails, the running
+    /// tools are waited for and its error is returned beside their results.
     pub fn run(
         &self,
         batch: &[ToolCall],
@@ -299,7 +302,7 @@ impl Toolbox {
                 .enumerate()
                 .map(|(number, call)| {
                     let send = send.clone();
-                    // The receiver outlives the threads, so that sending cannot fail.
+                    // The receiver outlives the threads, so sending cannot fail.
                     let mut say = move |text: &str| drop(send.send((number, text.to_owned())));
                     let leash = leash::held();
                     scope.spawn(move || leash::under(leash, || self.run_one(call, cut, &mut say)))
@@ -322,7 +325,7 @@ impl Toolbox {
         let mut refused = None;
         let mut unsuccessful = false;
         let mut changes = None;
-        // No key leaves by way of a tool, wherever it found it.
+        // Redact keys in all output, wherever the tool found them.
         let mut stream = secret::Stream::hiding();
         let mut pass = |text: &str| {
             if !text.is_empty() {
@@ -348,7 +351,7 @@ impl Toolbox {
                         refused = Some(Refusal { words, ..refusal });
                         (Outcome::Denied, vec![Part::Text(told)])
                     }
-                    // Whoever said no need not be told of it.
+                    // The user who declined does not need a report of it.
                     Ok(Err(Failure::Declined(words))) => (Outcome::Denied, vec![Part::Text(words)]),
                     Err(_) => (
                         Outcome::Failed,
@@ -380,7 +383,7 @@ impl Toolbox {
         }
     }
 
-    /// Make the call, as far as the policy lets it be made; beyond that as far as somebody who is asked does.
+    /// Makes the call if the policy allows it, or if the user approves.
     fn make(
         &self,
         call: &ToolCall,
@@ -405,7 +408,7 @@ impl Toolbox {
                     ..case
                 })?;
             }
-            // Where nobody is asked, what would have to be is refused.
+            // Without a user to ask, a call that needs approval is refused.
             (Decision::Ask(refusal) | Decision::Deny(refusal), _) => {
                 log::info!(target: "policy", "`{}` is refused: {}", call.name, refusal.words);
                 return Err(refusal.into());
@@ -430,14 +433,14 @@ impl Toolbox {
                 ..case
             }) {
                 Ok(wider) => wider.again(call, arguments, say),
-                // It was made, and that is what came of it.
+                // The call was made, so its result stands.
                 Err(_) => done,
             },
             _ => done,
         }
     }
 
-    /// Make a call, which other tools were refused, with those of this box.
+    /// Repeats a refused call with the tools of this toolbox.
     fn again(
         &self,
         call: &ToolCall,
@@ -450,7 +453,7 @@ impl Toolbox {
         }
     }
 
-    /// The tool that `call` names and its arguments, cast and checked; or what to tell the model.
+    /// Finds the tool that `call` names, and casts and checks its arguments. The error is text for the model.
     fn prepare(&self, call: &ToolCall, cut: bool) -> Result<(&dyn Tool, Value), String> {
         let Some(tool) = self.find(&call.name) else {
             let names: Vec<&str> = self.specs.iter().map(|spec| spec.name.as_str()).collect();
@@ -476,24 +479,24 @@ impl Toolbox {
     }
 }
 
-/// Bytes of a text at most of which it is shown how it has changed.
+/// Maximum size in bytes of a text for which a diff is made.
 const COMPARED: usize = 256 << 10;
 
-/// How a file has changed, for those who watch.
+/// The change to a file as a diff, for people who follow the run.
 fn changes(old: &str, new: &str) -> Option<String> {
     let is_short = old.len().max(new.len()) <= COMPARED;
     is_short.then(|| Diff::between(old, new).unified(2))
 }
 
-/// What the model is told of keys that it does not see, so that it writes no marks over them.
+/// Explains redacted keys to the model, so that it does not write the mask over them.
 const HIDDEN: &str =
     "(*** stands for a key that is hidden from you: never write *** over it, and edit around it)";
 
-/// Why a text is not written that has the mark of a key where the file has the key.
+/// The refusal to write a text that contains the mask where the file contains the key.
 const MASKED: &str = "nothing was written: `***` is only shown to you in the place of a key, and would overwrite it; \
      change the lines around it with edit_file";
 
-/// `parts` without keys, and a word about those that were there.
+/// Redacts the keys in `parts`, and adds a note if there were any.
 fn without_keys(mut parts: Vec<Part>) -> Vec<Part> {
     for part in &mut parts {
         if let Part::Text(text) = part

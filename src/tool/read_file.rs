@@ -1,4 +1,4 @@
-//! `read_file`: a text with line numbers, or an image.
+//! The `read_file` tool: returns a text with line numbers, or an image.
 
 use super::files::Files;
 use super::{Effect, Failure, Output, Tool};
@@ -11,22 +11,23 @@ use std::fmt::Write;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Lines that are shown at a time.
+/// Maximum lines shown at a time.
 const LINES: usize = 2_000;
-/// Characters that are shown at a time; with what the session keeps of a result in mind.
+/// Maximum characters shown at a time; chosen to fit into what the session keeps of a result.
 const CHARACTERS: usize = 15_000;
-/// Characters of one line.
+/// Maximum characters of one line.
 const LINE: usize = 2_000;
-/// The largest image that is sent; providers take no more than about this.
+/// Maximum size of an image in bytes; providers accept about this much.
 const IMAGE: usize = 5 << 20;
 
-/// Reads files.
+/// The `read_file` tool.
 pub struct ReadFile {
     spec: ToolSpec,
     files: Arc<Files>,
 }
 
 impl ReadFile {
+    /// Creates the tool.
     pub fn new(files: Arc<Files>) -> Self {
         let spec = ToolSpec {
             name: "read_file".into(),
@@ -95,7 +96,7 @@ impl Tool for ReadFile {
     }
 }
 
-/// `bytes` as text, with the name of an encoding that is not UTF-8. `None` for what is no text.
+/// Decodes `bytes` as text, with the name of the encoding if it is not UTF-8. `None` if they are not text.
 fn decode(bytes: &[u8]) -> Option<(String, Option<&'static str>)> {
     if let Some((encoding, mark)) = encoding_rs::Encoding::for_bom(bytes) {
         let (text, _) = encoding.decode_without_bom_handling(&bytes[mark..]);
@@ -114,7 +115,7 @@ fn decode(bytes: &[u8]) -> Option<(String, Option<&'static str>)> {
     Some((encoding.decode(bytes).0.into_owned(), Some(encoding.name())))
 }
 
-/// Lines `offset` to `offset + limit`, numbered, with a word on what is not shown.
+/// The lines from `offset` to `offset + limit`, numbered, with a note on those not shown.
 fn page(text: &str, offset: usize, limit: usize, encoding: Option<&str>) -> Result<String, String> {
     let total = text.lines().count();
     if offset > total {

@@ -1,38 +1,38 @@
-//! `spawn`: hand a task to a sub-agent that works beside the turn. The call returns at once; the report comes as a message.
-//! Who really starts one is behind [`Starts`]: a tool knows neither turns nor models.
+//! The `spawn` tool: gives a task to a sub-agent that works in parallel with the turn. The call returns at once; the
+//! report arrives later as a message. [`Starts`] does the actual work, since a tool knows neither turns nor models.
 
 use super::{Effect, Failure, Output, Tool};
 use crate::message::ToolSpec;
 use serde_json::{Value, json};
 
-/// Who starts sub-agents.
+/// Starts sub-agents.
 pub trait Starts: Send + Sync {
-    /// Start one; its name, by which its report will be known.
+    /// Starts a sub-agent. Returns its name, which its report will carry.
     ///
     /// # Errors
-    /// In words for the model.
+    /// Text for the model.
     fn start(&self, order: &Order<'_>) -> Result<String, Failure>;
 }
 
 /// A task for a sub-agent.
 #[derive(Clone, Copy, Debug)]
 pub struct Order<'a> {
-    /// The tool call that it comes from.
+    /// The id of the tool call that gave the task.
     pub call: &'a str,
     pub task: &'a str,
     pub label: Option<&'a str>,
-    /// What it may do, by name; `None` for what its parent may.
+    /// The name of the profile with its permissions; `None` for those of its parent.
     pub profile: Option<&'a str>,
 }
 
-/// Starts sub-agents.
+/// The `spawn` tool.
 pub struct Spawn<S> {
     spec: ToolSpec,
     starts: S,
 }
 
 impl<S: Starts> Spawn<S> {
-    /// `profiles` are name and purpose of the user's own profiles for sub-agents.
+    /// Creates the tool. `profiles` are the names and descriptions of the user's own profiles for sub-agents.
     pub fn new(starts: S, profiles: &[(String, String)]) -> Self {
         let mut kinds = "`explore`: looks up, changes nothing".to_owned();
         for (name, about) in profiles {
@@ -60,7 +60,8 @@ impl<S: Starts> Tool for Spawn<S> {
         &self.spec
     }
 
-    /// It waits for nothing; alone, so that names are given in the order of the calls.
+    /// The call does not wait for the sub-agent. It counts as a write so that names are given in the order of the
+    /// calls.
     fn effect(&self, _: &Value) -> Effect {
         Effect::Writes
     }

@@ -1,4 +1,4 @@
-//! `todo`: the list that a model keeps for itself in a long task. It lives as long as the run, and everybody sees it as
+//! The `todo` tool: a task list that the model keeps during a long task. It lives as long as the run, and is shown as
 //! the result of each call.
 
 use super::{Effect, Failure, Output, Tool};
@@ -7,10 +7,10 @@ use crate::sys::sync::IgnorePoison;
 use serde_json::{Value, json};
 use std::sync::Mutex;
 
-/// Entries of a list.
+/// Maximum entries of a list.
 const ENTRIES: usize = 100;
 
-/// Keeps a list.
+/// The `todo` tool.
 pub struct Todo {
     spec: ToolSpec,
     list: Mutex<Vec<Entry>>,
@@ -56,7 +56,7 @@ impl Default for Todo {
 }
 
 impl Todo {
-    /// An empty list.
+    /// Creates the tool with an empty list.
     pub fn new() -> Self {
         let names: Vec<&str> = Status::ALL.iter().map(|(name, ..)| *name).collect();
         let spec = ToolSpec {
@@ -84,7 +84,7 @@ impl Tool for Todo {
         &self.spec
     }
 
-    /// Two lists in one reply must come one after the other.
+    /// Replacing the list counts as a write, so that two lists in one reply are applied in order.
     fn effect(&self, arguments: &Value) -> Effect {
         match arguments["todos"].is_null() {
             true => Effect::Reads,
@@ -101,10 +101,10 @@ impl Tool for Todo {
     }
 }
 
-/// The entries of a list as the model wrote it.
+/// Checks the entries of a list as the model wrote it.
 ///
 /// # Errors
-/// In words for the model.
+/// Text for the model: which entry is invalid.
 fn checked(todos: &[Value]) -> Result<Vec<Entry>, String> {
     if todos.len() > ENTRIES {
         return Err(format!(
@@ -114,7 +114,7 @@ fn checked(todos: &[Value]) -> Result<Vec<Entry>, String> {
     }
     let entry = |todo: &Value| {
         let content = todo["content"].as_str().unwrap_or_default();
-        // An entry is a line of the list.
+        // An entry must fit on one line of the list.
         let content = content.split_whitespace().collect::<Vec<_>>().join(" ");
         let status = todo["status"].as_str().and_then(Status::named)?;
         (!content.is_empty()).then_some(Entry { content, status })
@@ -187,7 +187,7 @@ mod tests {
             json!({ "todos": vec![one("pending"); 101] }),
             Err("too many"),
         );
-        // What was refused has changed nothing; a list as text is a list.
+        // A refused call has changed nothing; a list sent as a string is accepted.
         check(json!({}), Ok("[x] a\n[>] b c"));
         check(json!({ "todos": "[]" }), Ok("(the list is empty)"));
         check(json!({ "todos": [one("cancelled")] }), Ok("[-] a"));

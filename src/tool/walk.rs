@@ -1,8 +1,8 @@
-//! What is beneath a directory, as the tools that search see it: without what `.gitignore` names, hidden files only when
-//! asked for, no link followed, nothing that is closed to tools.
+//! Walks a directory tree for the search tools: skips what `.gitignore` names, hidden files unless they are asked for,
+//! and everything closed to tools. It follows no links.
 //!
-//! A walk goes by names, and names can be made to lead elsewhere meanwhile; what is shown or opened of its findings goes
-//! through [`super::files::Files`], which looks again by descriptor.
+//! A walk works with names, which can be made to lead elsewhere in the meantime. So the callers examine and open the
+//! entries through [`super::files::Files`], which checks again by descriptor.
 
 use crate::policy::reach::Reach;
 use crate::sys::signal;
@@ -10,28 +10,28 @@ use ignore::types::{Types, TypesBuilder};
 use ignore::{DirEntry, WalkBuilder};
 use std::path::Path;
 
-/// Entries that are looked at; a larger tree is said to be one.
+/// Maximum number of entries examined. The result says if a tree is larger.
 pub(super) const LOOKED_AT: usize = 100_000;
-/// Directories within each other.
+/// Maximum depth of nested directories.
 const DEPTH: usize = 64;
 
-/// What a walk takes in.
+/// Options of a walk.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Terms {
-    /// Hidden files too, and what `.gitignore` names; the inner life of git all the same not.
+    /// Includes hidden and ignored files, but never the contents of `.git`.
     pub(super) all: bool,
     pub(super) types: Option<Types>,
 }
 
-/// The entries beneath `dir`, sorted by path; at most [`LOOKED_AT`]. Ends early when the run is to end, which then says
-/// so itself.
+/// The entries beneath `dir`, sorted by path; at most [`LOOKED_AT`]. Ends early if the run is to end; the run
+/// then reports that itself.
 pub(super) fn beneath<'r>(
     reach: &'r Reach,
     dir: &Path,
     terms: Terms,
 ) -> impl Iterator<Item = DirEntry> + use<'r> {
     let Terms { all, types } = terms;
-    // As git has it: files above count up to the top of the repository, and nowhere else.
+    // As in git, ignore files of parent directories count up to the root of the repository, and not outside one.
     let in_repository = dir.ancestors().any(|above| above.join(".git").exists());
     let mut walk = WalkBuilder::new(dir);
     walk.standard_filters(false)
@@ -55,14 +55,14 @@ pub(super) fn beneath<'r>(
         .take(LOOKED_AT)
 }
 
-/// The files of a type, such as `rust` or `py`.
+/// The file type called `name`, such as `rust` or `py`.
 ///
 /// # Errors
-/// In words for the model, where there is no such type.
+/// Text for the model: there is no such type.
 pub(super) fn types(name: &str) -> Result<Types, String> {
     let mut types = TypesBuilder::new();
     types.add_defaults();
-    // Models know languages by their endings as well.
+    // Models also name languages by their file extension.
     let name = match name {
         "rs" => "rust",
         "python" => "py",

@@ -1,4 +1,5 @@
-//! `web_search`: what a search engine finds, as a numbered list of titles, addresses and a few words each.
+//! The `web_search` tool: queries a search engine and returns a numbered list of titles, addresses and short
+//! descriptions.
 
 use super::web::Web;
 use super::web::engine::{Engine, Found};
@@ -15,26 +16,27 @@ use std::io::Read;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The most that is read of an answer.
+/// Maximum bytes read of an answer.
 const LIMIT: u64 = 2 << 20;
-/// Results at most.
+/// Maximum number of results.
 const MOST: u64 = 10;
-/// Characters of a question once strangers have had a word: enough to search with, little to leak by.
+/// Maximum characters of a query once the context holds untrusted content: enough to search with, too little to leak
+/// much.
 const QUERY: usize = 300;
 
-/// Who searches, and how.
+/// The search engine and its settings.
 #[derive(Clone, Debug)]
 pub struct Engines {
-    /// As the config names it.
+    /// The engine's name in the config.
     pub provider: String,
     pub key: Option<Secret>,
-    /// Where it is, if not where everybody finds it. The user chose it, so it may be anywhere.
+    /// The base address, if not the engine's default. The user chose it, so it may be on any network.
     pub base: Option<String>,
     pub count: usize,
     pub timeout: Duration,
 }
 
-/// Searches the web.
+/// The `web_search` tool.
 pub struct WebSearch {
     spec: ToolSpec,
     web: Arc<Web>,
@@ -42,6 +44,7 @@ pub struct WebSearch {
 }
 
 impl WebSearch {
+    /// Creates the tool.
     pub fn new(web: Arc<Web>, engines: Engines) -> Self {
         let spec = ToolSpec {
             name: "web_search".into(),
@@ -54,7 +57,7 @@ impl WebSearch {
         Self { spec, web, engines }
     }
 
-    /// What `engine` finds.
+    /// Queries `engine`.
     fn ask(&self, engine: Engine, query: &str, count: usize) -> Result<Vec<Found>, Failure> {
         let Engines {
             key, base, timeout, ..
@@ -152,7 +155,7 @@ impl Tool for WebSearch {
     }
 }
 
-/// `found` as a list. Only its addresses stand in lines of their own.
+/// Formats `found` as a list. Only the addresses are on lines of their own.
 fn listed(found: &[Found]) -> String {
     let mut list = String::new();
     for (number, Found { title, url, about }) in found.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! `write_file`: a file as a whole.
+//! The `write_file` tool: writes a whole file.
 
 use super::files::{Files, Written};
 use super::function_tool::FunctionTool;
@@ -45,14 +45,14 @@ fn write(files: &Files, arguments: &Value) -> Result<Output, Failure> {
     } else {
         "created"
     };
-    // What it did not know it replaced, the model should be able to tell.
+    // The model must be able to report that it replaced content it did not know.
     let unread = match before {
         Some(before) if before > 0 && !was_seen => {
             format!("; the {before} bytes it had were not read in this run, and are kept for undo")
         }
         _ => String::new(),
     };
-    // What was there and could not be read is not known to have changed.
+    // If the old content could not be read, the change is unknown.
     let known = old.is_some() || before.is_none();
     let path = path.display();
     Ok(Output {

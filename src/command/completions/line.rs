@@ -1,21 +1,21 @@
-//! The line that is being typed: its words without their quotes, and how a value is written into it.
+//! The command line being typed: splits it into words without quotes, and quotes the completed value.
 //!
-//! Most shells hand words over. Bash hands over pieces that it also parts at colons and equal signs, and replaces only the
-//! last piece; so it is given the line as it was typed, and the answer says what comes into the piece's place.
+//! Most shells pass words. Bash passes pieces that it also splits at colons and equal signs, and replaces only the last
+//! piece. So the bash script passes the line as typed, and the answer contains only the replacement for that piece.
 
 use crate::cli::completions::Shell;
 use std::ffi::OsString;
 
-/// What was typed up to the cursor.
+/// The command line up to the cursor.
 #[derive(Debug, PartialEq)]
 pub(super) struct Line {
-    /// The words; the last is the one under the cursor, which may be empty.
+    /// The words; the last is the one at the cursor, which may be empty.
     pub(super) words: Vec<String>,
-    /// In bash, what is in front of the piece that is replaced, of the last word as typed.
+    /// In bash, the part of the last word, as typed, before the piece that is replaced.
     kept: String,
 }
 
-/// The quote that is open.
+/// The quote that is open at the cursor.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Quote {
     None,
@@ -24,7 +24,8 @@ enum Quote {
 }
 
 impl Line {
-    /// What a script passes on: of bash the line up to the cursor and the piece that it would replace, of the others the words.
+    /// Parses the arguments that a script passes: bash the line up to the cursor and the piece to replace, the other
+    /// shells the words. `None` if they are not valid.
     pub(super) fn read(shell: Shell, passed: &[OsString]) -> Option<Self> {
         let mut passed: Vec<String> = passed
             .iter()
@@ -42,9 +43,9 @@ impl Line {
             (Shell::Bash, _) | (_, []) => None,
             (_, [.., last]) => {
                 match shell {
-                    // The word under the cursor is as typed.
+                    // Fish passes the word at the cursor with its quotes.
                     Shell::Fish => *last = parts(last).0.pop()?,
-                    // Its older releases leave an empty word out, so that something stands in front of it.
+                    // Older PowerShell releases drop an empty argument, so the script puts `=` before the last word.
                     Shell::Powershell => *last = last.strip_prefix('=')?.to_owned(),
                     _ => {}
                 }
@@ -56,12 +57,13 @@ impl Line {
         }
     }
 
-    /// The word under the cursor.
+    /// The word at the cursor.
     pub(super) fn current(&self) -> &str {
         self.words.last().map_or("", String::as_str)
     }
 
-    /// `value`, which is to stand in place of the current word, as the script wants it.
+    /// Formats `value`, the replacement for the current word, for the script. `None` if the part that bash keeps does
+    /// not match.
     pub(super) fn written(&self, shell: Shell, value: &str) -> Option<String> {
         if shell != Shell::Bash {
             return Some(value.to_owned());
@@ -72,7 +74,7 @@ impl Line {
     }
 }
 
-/// The words of `line`, the last of them also as typed, and the quote that is open at its end.
+/// Splits `line` into words. Also returns the last word as typed, and the quote that is open at its end.
 fn parts(line: &str) -> (Vec<String>, &str, Quote) {
     let mut words = vec![String::new()];
     let (mut start, mut quote) = (0, Quote::None);
@@ -100,7 +102,7 @@ fn parts(line: &str) -> (Vec<String>, &str, Quote) {
     (words, &line[start..], quote)
 }
 
-/// `text` as it can be typed in a shell, where `quote` is open.
+/// Escapes `text` for a shell line in which `quote` is open.
 fn quoted(text: &str, quote: Quote) -> String {
     let mut written = String::new();
     for letter in text.chars() {

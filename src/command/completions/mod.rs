@@ -1,9 +1,9 @@
-//! `nanobot completions`: the scripts that shells load, and what they are told when TAB is pressed.
+//! `nanobot completions`: the scripts for shells, and the answers to them when Tab is pressed.
 //!
-//! A script knows nothing of commands and flags. It passes on what was typed, and prints the answer in its shell's way: so it
-//! need not be loaded anew with a new release. The first line of an answer says what the others are: `values`, each with what
-//! it means behind a tab, or that `files` or `dirs` are wanted, which a shell completes better by itself. Whatever goes wrong,
-//! there is nothing to complete then, and nothing is said: words would appear in the middle of the line that is typed.
+//! A script knows no commands or flags. It passes on the typed line and prints the answer in its shell's format, so it
+//! need not be reloaded after an update. The first line of an answer gives the type of the rest: `values`, each
+//! followed by a tab and a description, or `files` or `dirs`, which the shell completes better itself. Any error gives
+//! an empty answer without a message, which would appear in the middle of the typed line.
 
 use crate::cli::completions::{Completions, Shell};
 use crate::error::Exit;
@@ -21,9 +21,10 @@ use std::sync::Arc;
 mod line;
 mod names;
 
-/// At most so many are offered: nobody reads more.
+/// Maximum number of values in an answer.
 const MOST: usize = 400;
 
+/// Runs `nanobot completions`: prints a script, or answers one.
 pub fn run(env: Env, terminal: Terminal, arguments: &Completions) -> Result<Exit> {
     let Completions { shell, words } = arguments;
     let text = match words[..] {
@@ -34,7 +35,7 @@ pub fn run(env: Env, terminal: Terminal, arguments: &Completions) -> Result<Exit
     Ok(Exit::Answered)
 }
 
-/// The script, which packages carry too.
+/// The script for a shell; packages contain it too.
 fn script(shell: Shell) -> &'static str {
     match shell {
         Shell::Bash => include_str!("../../../completions/nanobot.bash"),
@@ -45,7 +46,7 @@ fn script(shell: Shell) -> &'static str {
     }
 }
 
-/// What can stand where somebody is typing.
+/// The answer for the typed line. `None` on any error.
 fn answer(env: Env, terminal: Terminal, shell: Shell, words: &[OsString]) -> Option<String> {
     let line = Line::read(shell, words)?;
     let typed = line.words.clone();
@@ -68,7 +69,7 @@ fn answer(env: Env, terminal: Terminal, shell: Shell, words: &[OsString]) -> Opt
     Some(format!("{kind}\n{rows}"))
 }
 
-/// Flags are offered when nothing else can stand there, or when one was begun.
+/// Keeps flags only if nothing else fits, or if the user has begun to type one.
 fn chosen(mut found: Vec<CompletionCandidate>, current: &str) -> Vec<CompletionCandidate> {
     let is_flag = |candidate: &CompletionCandidate| {
         candidate.get_value().as_encoded_bytes().starts_with(b"-")
@@ -79,7 +80,8 @@ fn chosen(mut found: Vec<CompletionCandidate>, current: &str) -> Vec<CompletionC
     found
 }
 
-/// A line for the shell. What a terminal could not show as it is, nobody could type either.
+/// Formats a candidate for the shell. `None` if it contains characters that a terminal cannot display, since they
+/// cannot be typed either.
 fn row(shell: Shell, line: &Line, candidate: &CompletionCandidate) -> Option<String> {
     let value = candidate.get_value().to_str()?;
     if value.chars().any(char::is_control) || harmless(value) != value {
@@ -95,7 +97,7 @@ fn row(shell: Shell, line: &Line, candidate: &CompletionCandidate) -> Option<Str
     })
 }
 
-/// The world that the typed line would run in: with the config and the workspace that it names.
+/// The context for the typed line, with the config and the workspace that its flags name.
 fn ctx(env: Env, terminal: Terminal, typed: &[String]) -> Option<Context> {
     let flag = |short: &str, long: &str| {
         typed.windows(2).rev().find_map(|pair| {
@@ -106,7 +108,7 @@ fn ctx(env: Env, terminal: Terminal, typed: &[String]) -> Option<Context> {
             joined.or_else(apart).map(str::to_owned)
         })
     };
-    // The shell has not opened a tilde yet.
+    // The shell has not expanded a tilde yet.
     let home = Paths::resolve(&env, None).ok()?;
     let path = |short, long| flag(short, long).map(|path| home.expand(&path));
     let config = path("-c", "--config");

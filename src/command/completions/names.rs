@@ -1,5 +1,5 @@
-//! The names that stand behind flags and arguments: conversations, jobs, models, what the config has. They are looked up when
-//! the word under the cursor asks for them, from files alone: nobody is asked, and nothing is changed.
+//! The values of flags and arguments: sessions, jobs, models, names in the config. They are read only when the word at
+//! the cursor needs them, and only from files: completion sends no request and changes nothing.
 
 use crate::mcp::cache::{Cache, Known};
 use crate::mcp::offer::{Offer, Offered};
@@ -24,7 +24,7 @@ use clap_complete::engine::{ArgValueCandidates, CompletionCandidate};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-/// What kind of thing a word is, and so who completes it.
+/// The type of a word, which decides if we or the shell complete it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Wanted {
     Values,
@@ -32,7 +32,7 @@ pub(super) enum Wanted {
     Directories,
 }
 
-/// What a value names.
+/// The kind of thing that a value names.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Kind {
     Sessions,
@@ -44,11 +44,11 @@ enum Kind {
     Profiles,
     Tools,
     Servers,
-    /// The tools of the server that stands in front.
+    /// A tool of the server that the preceding word names.
     OfServer,
     Skills,
     Keys,
-    /// Of the key that stands in front of it.
+    /// A value of the config key that the preceding word names.
     ValueOfKey,
     Channels,
     Zones,
@@ -57,8 +57,8 @@ enum Kind {
     Directories,
 }
 
-/// What the argument of the command at `path` names, as far as that is known. It goes by the argument's name, so that a new
-/// command has it for nothing.
+/// The kind of thing that an argument of the command at `path` names, if known. The argument's name decides, so that
+/// new commands need no entry here.
 fn kind(path: &[String], arg: &Arg) -> Option<Kind> {
     let family = path.first().map_or("", String::as_str);
     let command = path.last().map_or("", String::as_str);
@@ -96,7 +96,7 @@ fn kind(path: &[String], arg: &Arg) -> Option<Kind> {
     Some(named)
 }
 
-/// `command` with the names that its arguments can have, and those of all commands below it.
+/// Adds the possible values to the arguments of `command` and of all its subcommands.
 pub(super) fn attached(mut command: Command, names: &Arc<Names>) -> Command {
     command.build();
     attach(command, &mut Vec::new(), names)
@@ -119,7 +119,7 @@ fn attach(command: Command, path: &mut Vec<String>, names: &Arc<Names>) -> Comma
     });
     for name in below {
         path.push(name.clone());
-        // Another name of a command is understood, and not offered in place of its own.
+        // Aliases of a command are accepted but not offered.
         command = command.mut_subcommand(name, |below| {
             let aliases: Vec<String> = below.get_all_aliases().map(str::to_owned).collect();
             attach(below.alias(None::<&str>).aliases(aliases), path, names)
@@ -129,11 +129,11 @@ fn attach(command: Command, path: &mut Vec<String>, names: &Arc<Names>) -> Comma
     command
 }
 
-/// What there is, in the world of the line that is typed.
+/// The source of all names, in the context of the typed line.
 pub(super) struct Names {
     ctx: Context,
     typed: Vec<String>,
-    /// What the shell is to complete by itself.
+    /// The type that the shell completes itself.
     wanted: OnceLock<Wanted>,
 }
 
@@ -145,6 +145,7 @@ fn named(name: impl AsRef<str>, help: impl AsRef<str>) -> CompletionCandidate {
 }
 
 impl Names {
+    /// Creates the source of names for a line whose words so far are `typed`.
     pub(super) fn new(ctx: Context, typed: Vec<String>) -> Self {
         Self {
             ctx,
@@ -153,7 +154,7 @@ impl Names {
         }
     }
 
-    /// Who completes the word.
+    /// The type of the word at the cursor.
     pub(super) fn wanted(&self) -> Wanted {
         self.wanted.get().copied().unwrap_or(Wanted::Values)
     }
@@ -225,7 +226,7 @@ impl Names {
         Some(gone.iter().map(|gone| named(&gone.key, "")).collect())
     }
 
-    /// Ids, and the names that one job alone has.
+    /// The ids of jobs, and the names that only one job has.
     fn jobs(&self) -> Option<Found> {
         let jobs = job_store::open(&self.ctx, &self.settings()?).jobs().ok()?;
         let ids = jobs.iter().map(|job| named(&job.id, &job.name));
@@ -272,7 +273,7 @@ impl Names {
         servers.map(|server| named(server.name, "")).collect()
     }
 
-    /// What `server` offered when it was last asked.
+    /// The tools that `server` offered when it was last contacted.
     fn offered(&self, server: &Server) -> Option<Offer> {
         let Context {
             env, paths, clock, ..
@@ -298,7 +299,7 @@ impl Names {
         plain.map(|tool| named(&tool.name, about(tool))).collect()
     }
 
-    /// Ours, and those of servers as they are known.
+    /// Our own tools, and those of servers as far as they are stored.
     fn tools(&self) -> Found {
         let mut found: Found = TOOLS.iter().map(|name| named(name, "")).collect();
         let servers = self.settings().map(|settings| settings.servers);
@@ -324,7 +325,7 @@ impl Names {
         names.iter().map(|name| named(name, about(name))).collect()
     }
 
-    /// The names that the user chose, of what stands at `place` in the config.
+    /// The keys that the user chose for entries at `place` in the config.
     fn own_names(&self, place: &str) -> Vec<String> {
         let config = self.config();
         let path: Vec<&str> = place.split('.').collect();
@@ -335,8 +336,8 @@ impl Names {
         members.map_or_else(Vec::new, |members| members.keys().cloned().collect())
     }
 
-    /// The keys that mean something; where the user chooses a name, those that the config has, and the providers once theirs
-    /// are asked for.
+    /// All valid config keys. For names that the user chooses it takes those in the config; the keys of all providers
+    /// are included once the word begins with `providers.`.
     fn keys(&self) -> Found {
         let is_asked = self
             .typed
@@ -360,7 +361,7 @@ impl Names {
         found
     }
 
-    /// What the key in front can be set to.
+    /// The possible values of the config key that the preceding word names.
     fn values(&self) -> Found {
         let key = self.typed.iter().rev().nth(1);
         let path = key.and_then(|key| Branch::path_of(key));

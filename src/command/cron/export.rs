@@ -1,4 +1,4 @@
-//! `nanobot cron export`: the jobs for other schedulers, printed or written into a directory.
+//! `nanobot cron export`: prints the jobs in the format of another scheduler, or writes them to a directory.
 
 use crate::cli::cron::Export;
 use crate::command::arguments::export_format;
@@ -10,6 +10,7 @@ use crate::shell_quote::quoted;
 use anyhow::Result;
 use std::path::{Path, PathBuf};
 
+/// Runs `cron export`.
 pub(super) fn run(ctx: &Context, arguments: &Export) -> Result<Exit> {
     let Export {
         jobs,
@@ -46,7 +47,7 @@ pub(super) fn run(ctx: &Context, arguments: &Export) -> Result<Exit> {
     })
 }
 
-/// All files as one text.
+/// Joins all files into one text.
 fn together(format: ExportFormat, made: &[File]) -> String {
     match format {
         ExportFormat::Crontab => made.iter().map(|file| file.text.as_str()).collect(),
@@ -65,7 +66,7 @@ fn together(format: ExportFormat, made: &[File]) -> String {
     }
 }
 
-/// What makes the files count.
+/// The commands that activate the exported files.
 fn next(format: ExportFormat, directory: &Path, written: &[PathBuf]) -> Option<String> {
     let shown = |path: &Path| quoted(&path.display().to_string());
     let first = written.first()?;

@@ -1,4 +1,4 @@
-//! `cron list`: the jobs, when each runs next, and how it last went.
+//! `cron list`: lists the jobs with their next and last run.
 
 use crate::cli::cron::List;
 use crate::cron::record::{Outcome, Record, Spent};
@@ -19,9 +19,10 @@ use anyhow::Result;
 use jiff::{Timestamp, Zoned};
 use serde_json::{Value, json};
 
-/// Columns that names and schedules take at most.
+/// Maximum columns of names and schedules.
 const WIDEST: usize = 40;
 
+/// Runs `cron list`.
 pub(super) fn run(ctx: &Context, arguments: &List) -> Result<Exit> {
     let List { all, json } = arguments;
     let JobList {
@@ -35,7 +36,7 @@ pub(super) fn run(ctx: &Context, arguments: &List) -> Result<Exit> {
             known.extract_if(.., is_hidden).count()
         }
     };
-    // What never runs comes last.
+    // Jobs that never run come last.
     known.sort_by_key(|known| {
         let next = known.due.or(known.next.first().copied());
         next.unwrap_or(Timestamp::MAX)
@@ -103,12 +104,12 @@ fn table(ctx: &Context, known: &[JobStatus], now: &Zoned) -> String {
         .collect()
 }
 
-/// Text on one line that a terminal can show.
+/// Formats text as one line without control characters.
 pub(super) fn cell(text: &str) -> String {
     harmless(&time_format::one_line(text))
 }
 
-/// When it runs next, in words.
+/// The next run, for people.
 pub(super) fn next(known: &JobStatus, now: &Zoned) -> String {
     let JobStatus {
         job,
@@ -128,7 +129,7 @@ pub(super) fn next(known: &JobStatus, now: &Zoned) -> String {
     }
 }
 
-/// How it last went, in words.
+/// The last run and its outcome, for people.
 pub(super) fn last(known: &JobStatus, now: &Zoned) -> String {
     let at = |text: &str| match text.parse::<Timestamp>() {
         Ok(time) => time_format::moment(time, now),
@@ -153,7 +154,7 @@ pub(super) fn last(known: &JobStatus, now: &Zoned) -> String {
     }
 }
 
-/// What came of a run, in a word or two.
+/// The outcome of a run, in a word or two.
 pub(super) fn outcome(record: &Record) -> String {
     match record.outcome {
         Outcome::Failed | Outcome::Busy => {
@@ -163,7 +164,7 @@ pub(super) fn outcome(record: &Record) -> String {
     }
 }
 
-/// What there is to say of a run that has begun and left no record.
+/// The state of a run that has begun and left no record.
 pub(super) fn begun(is_running: bool) -> &'static str {
     match is_running {
         true => "running",
@@ -171,7 +172,7 @@ pub(super) fn begun(is_running: bool) -> &'static str {
     }
 }
 
-/// A run, for programs.
+/// A run as a JSON object.
 pub(super) fn run_line(record: &Record) -> Value {
     let Record {
         version: _,
@@ -208,7 +209,7 @@ pub(super) fn run_line(record: &Record) -> Value {
     })
 }
 
-/// A time as it was written down, without the parts of a second.
+/// A recorded time without fractions of a second.
 fn to_the_second(text: &str) -> String {
     let time = text.parse::<Timestamp>();
     time.map_or_else(|_| text.to_owned(), second)
@@ -218,7 +219,7 @@ fn second(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-/// All of it, for programs.
+/// A job as a JSON object.
 pub(super) fn line(ctx: &Context, known: &JobStatus) -> Value {
     let JobStatus {
         job,
@@ -267,7 +268,7 @@ pub(super) fn line(ctx: &Context, known: &JobStatus) -> Value {
         }),
         None => Value::Null,
     };
-    // Commands may hold keys, and what is printed goes on to others.
+    // Commands may contain keys, and the output may be passed on.
     line["terms"] = secret::hide_json(&line["terms"]).into_owned();
     line
 }

@@ -1,4 +1,4 @@
-//! `nanobot cron logs`: what came of runs.
+//! `nanobot cron logs`: prints the outcomes of runs.
 
 use super::list::{self, outcome, run_line};
 use crate::cron::record::{Folder, Outcome, Record};
@@ -17,10 +17,10 @@ use anyhow::{Context as _, Result};
 use jiff::Timestamp;
 use std::time::Duration;
 
-/// How often it is looked whether there is something new.
+/// Interval between checks for new records.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// What is to be shown.
+/// The filters on what is printed.
 pub(super) struct Wanted<'a> {
     pub(super) job: Option<&'a str>,
     pub(super) follow: bool,
@@ -29,6 +29,7 @@ pub(super) struct Wanted<'a> {
     pub(super) json: bool,
 }
 
+/// Runs `cron logs`.
 pub(super) fn run(ctx: &Context, settings: &Settings, wanted: &Wanted<'_>) -> Result<Exit> {
     let store = job_store::open(ctx, settings);
     let ids = match wanted.job {
@@ -94,7 +95,7 @@ const COLUMNS: &[(&str, Side)] = &[
     ("CAUSE OR DELIVERY", Side::Left),
 ];
 
-/// The runs that have begun and left no record yet, in a line each.
+/// The runs that have begun and left no record yet, as rows.
 fn begun(ctx: &Context, store: &Store, ids: &[String]) -> Result<Vec<Vec<String>>> {
     let runs = run_log::unfinished(store, ids)?.into_iter();
     let rows = runs.map(|run| {
@@ -107,7 +108,7 @@ fn begun(ctx: &Context, store: &Store, ids: &[String]) -> Result<Vec<Vec<String>
     Ok(rows.collect())
 }
 
-/// A job by its name and its id.
+/// A job's name and id.
 fn called(name: &str, id: &str) -> String {
     match name == id {
         true => list::cell(id),
@@ -115,7 +116,7 @@ fn called(name: &str, id: &str) -> String {
     }
 }
 
-/// A run in a line.
+/// A run as a row.
 fn row(ctx: &Context, record: &Record) -> Vec<String> {
     let Record {
         spent, name, job, ..
@@ -154,7 +155,7 @@ fn row(ctx: &Context, record: &Record) -> Vec<String> {
     ]
 }
 
-/// How long something took, as short as it can be said.
+/// Formats a duration in its shortest form.
 fn duration(took: Duration) -> String {
     match took.as_secs() {
         0..60 => format!("{:.1}s", took.as_secs_f64()),
@@ -171,7 +172,7 @@ fn is_after(record: &Record, last: Option<&str>) -> bool {
     last.is_none_or(|last| time(&record.end) > time(last))
 }
 
-/// Print what the last run said.
+/// Prints the output of the last run.
 fn output(ctx: &Context, store: &Store, id: &str) -> Result<Exit> {
     let records = Folder::new(store.folder(id)?).records(usize::MAX)?;
     let last = records.iter().rfind(|record| record.outcome.is_run());

@@ -1,4 +1,4 @@
-//! `nanobot cron`: jobs that the system's cron starts.
+//! `nanobot cron`: manages jobs that the system's cron starts.
 
 use crate::cli::cron::{Add, Cron, Edit};
 use crate::command::arguments::job_settings;
@@ -20,9 +20,10 @@ mod run;
 mod show;
 mod sync;
 
-/// How many of the next runs are printed for a job that was made or changed.
+/// Number of upcoming runs printed for a job that was made or changed.
 const UPCOMING_RUNS: usize = 3;
 
+/// Runs `nanobot cron`.
 pub fn run(ctx: &Context, command: &Cron) -> Result<Exit> {
     match command {
         Cron::Add(arguments) => add(ctx, arguments),
@@ -81,7 +82,7 @@ fn edit(ctx: &Context, edit: &Edit) -> Result<Exit> {
     print_saved(ctx, saved, &done)
 }
 
-/// Prints what was done with a job, when it runs, and what there is to know of it.
+/// Prints what was done with a job, its upcoming runs, and any notes about it.
 pub(super) fn print_saved(ctx: &Context, saved: SavedJob, done: &str) -> Result<Exit> {
     let SavedJob {
         job,
@@ -128,7 +129,7 @@ fn remove(ctx: &Context, jobs: &[String]) -> Result<Exit> {
     })
 }
 
-/// The context with the config that stands behind a command whose `-c` means something else.
+/// The context with the config named after a command whose `-c` has another meaning.
 fn with_config(ctx: &Context, config: &Option<PathBuf>) -> Context {
     let mut ctx = ctx.clone();
     if let Some(path) = config {

@@ -1,4 +1,4 @@
-//! `cron run`: a job now, or those that are due.
+//! `cron run`: runs a job now, or all jobs that are due.
 
 use crate::cli::cron::Run;
 use crate::error::Exit;
@@ -7,6 +7,7 @@ use crate::ops::jobs::probe;
 use crate::ops::jobs::trigger::{self, StartMode};
 use anyhow::Result;
 
+/// Runs `cron run`.
 pub(super) fn run(ctx: &Context, arguments: &Run) -> Result<Exit> {
     let Run {
         job,

@@ -1,4 +1,4 @@
-//! `cron show`: all that is known of a job.
+//! `cron show`: prints everything known about a job.
 
 use super::list::{last, line};
 use crate::cron::job::{Job, Sink, Terms};
@@ -21,7 +21,7 @@ use anyhow::Result;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
-/// What of a policy says what a job may do; the rest is the same for all.
+/// The rows of a policy that describe a job's permissions; the other rows are the same for all jobs.
 const TOLD: &[&str] = &[
     "profile",
     "directory",
@@ -34,9 +34,10 @@ const TOLD: &[&str] = &[
     "allow",
     "deny",
 ];
-/// How long a run may take, unless it is said.
+/// Default timeout of a run, in seconds.
 const TIMEOUT: i64 = 3600;
 
+/// Runs `cron show` for the job that `word` names.
 pub(super) fn run(ctx: &Context, word: &str, as_json: bool) -> Result<Exit> {
     let details = JobDetails::find(ctx, word)?;
     let JobDetails {
@@ -81,7 +82,7 @@ pub(super) fn run(ctx: &Context, word: &str, as_json: bool) -> Result<Exit> {
     Ok(Exit::Answered)
 }
 
-/// What it is, and how it runs.
+/// The rows about the job and how it runs.
 fn about(ctx: &Context, known: &JobStatus) -> Vec<(&'static str, String)> {
     let job = &known.job;
     let now = time_zone::now(ctx);
@@ -169,7 +170,7 @@ fn state(known: &JobStatus) -> String {
     words.join(", ")
 }
 
-/// Where its answer goes.
+/// The destination of the job's answer.
 fn delivery(ctx: &Context, job: &Job) -> String {
     let terms = job.terms.as_ref();
     match terms.and_then(|terms| terms.sink.as_ref()) {
@@ -183,7 +184,7 @@ fn delivery(ctx: &Context, job: &Job) -> String {
     }
 }
 
-/// What it may do.
+/// The rows about the job's permissions.
 fn may(ctx: &Context, job: &Job) -> Vec<(&'static str, String)> {
     let terms = job.terms.clone().unwrap_or_default();
     let given = match resolved_job::resolve(ctx, &terms) {
@@ -204,7 +205,7 @@ fn may(ctx: &Context, job: &Job) -> Vec<(&'static str, String)> {
     rows
 }
 
-/// What came of it so far.
+/// The rows about past runs.
 fn runs(ctx: &Context, known: &JobStatus, records: &[Record]) -> Vec<(&'static str, String)> {
     let now = time_zone::now(ctx);
     let told = last(known, &now);
@@ -215,7 +216,7 @@ fn runs(ctx: &Context, known: &JobStatus, records: &[Record]) -> Vec<(&'static s
     let Some(record) = records.last() else {
         return rows;
     };
-    // Of a run that has begun since, nothing more is known.
+    // If another run has begun since, the record is not that of the last run.
     if known.stamps.started.is_none()
         && let Some(words) = &record.error
     {

@@ -1,10 +1,11 @@
-//! `cron sync`: the lines of the crontab that change.
+//! `cron sync`: updates the crontab and prints the lines that change.
 
 use crate::error::Exit;
 use crate::ops::context::Context;
 use crate::ops::jobs::crontab_sync;
 use anyhow::Result;
 
+/// Runs `cron sync`.
 pub(super) fn run(ctx: &Context, dry_run: bool) -> Result<Exit> {
     let change = crontab_sync::sync(ctx, dry_run)?;
     if ctx.quiet {

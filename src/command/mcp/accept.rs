@@ -1,5 +1,5 @@
-//! `mcp accept`: what has changed of a server's tools is shown, and what nobody has accepted before, and taken as it is now
-//! where somebody says so.
+//! `mcp accept`: shows the tools of a server that have changed or were never accepted, and accepts them if the user
+//! confirms.
 
 use super::show;
 use crate::diff::Diff;
@@ -13,11 +13,12 @@ use crate::sys::terminal::{Page, Terminal};
 use anyhow::Result;
 use console::Style;
 
-/// Lines around a difference.
+/// Context lines around a difference.
 const AROUND: u32 = 3;
-/// The same where nobody has accepted the rest either.
+/// Context lines if the rest of the tool was never accepted either: all of it is shown.
 const ALL: u32 = 1 << 24;
 
+/// Runs `mcp accept`.
 pub(super) fn run(
     desk: &McpContext<'_>,
     server: &str,
@@ -104,7 +105,7 @@ fn show_change(desk: &McpContext<'_>, change: &Change, around: u32) -> Result<()
     page.end()
 }
 
-/// `line` with what nobody would see of it as its number: that may be all that has changed.
+/// Replaces invisible characters in `line` by their numbers, since they may be the only change.
 fn marked(line: &str) -> String {
     let one = |letter: char| {
         let text = letter.to_string();

@@ -1,4 +1,4 @@
-//! `mcp add` and `remove`: the servers in the config.
+//! `mcp add` and `mcp remove`: add servers to the config and remove them.
 
 use crate::cli::mcp::{Add, Transport};
 use crate::error::{Exit, fail, fail_hint};
@@ -14,10 +14,10 @@ use anyhow::{Context as _, Result};
 use serde_json::{Map, Value, json};
 use std::path::Path;
 
-/// The longest name of a server. The names of its tools contain it and are limited too.
+/// Maximum characters of a server's name. The names of its tools contain it and are limited too.
 const MAX_NAME_CHARS: usize = 32;
 
-/// Write the server into the config. The rule that was added for it, where one was.
+/// Adds the server to the config. Returns the rule that was added for it, if any.
 pub(super) fn write(ctx: &Context, arguments: &Add) -> Result<Option<String>> {
     let name = arguments.name.as_str();
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
@@ -51,7 +51,7 @@ pub(super) fn write(ctx: &Context, arguments: &Add) -> Result<Option<String>> {
     Ok(rule)
 }
 
-/// The server's entry in the config.
+/// Builds the server's entry for the config.
 fn entry(ctx: &Context, arguments: &Add) -> Result<Map<String, Value>> {
     let Add {
         name: _,
@@ -130,7 +130,7 @@ fn entry(ctx: &Context, arguments: &Add) -> Result<Map<String, Value>> {
     Ok(server)
 }
 
-/// The `type` of the entry: that of a remote server whose transport was named.
+/// The `type` of the entry, for a remote server with an explicit transport.
 fn transport_type(arguments: &Add) -> Result<Option<&'static str>> {
     match (arguments.transport, arguments.command.is_empty()) {
         (Some(Transport::Stdio), true) => Err(fail_hint(
@@ -178,7 +178,8 @@ fn address(arguments: &Add) -> Result<Option<&str>> {
     }
 }
 
-/// The names and values of a repeated flag. A variable without a value refers to that of the environment.
+/// Parses the names and values of a repeated flag. A variable without a value becomes a reference to the environment
+/// variable of that name.
 fn pairs(given: &[String], separator: char, flag: &str) -> Result<Map<String, Value>> {
     let pair = |text: &String| {
         let (name, value) = match text.split_once(separator) {
@@ -194,8 +195,8 @@ fn pairs(given: &[String], separator: char, flag: &str) -> Result<Map<String, Va
     given.iter().map(pair).collect()
 }
 
-/// Take the server out of the config, and the rules that let its tools be called: another of that name is another server. The
-/// rules; `None` where there was no server.
+/// Removes the server from the config, and the rules that allow its tools, since another server may later have the same
+/// name. Returns the rules; `None` if there was no such server.
 pub(super) fn remove(ctx: &Context, name: &str, servers: &[Server]) -> Result<Option<Vec<String>>> {
     let mut config = Config::load(&ctx.paths.config)?;
     let path = ["tools", "mcpServers", name];

@@ -1,4 +1,4 @@
-//! `mcp call`: a tool of a server, or what stands at an address of it, by hand.
+//! `mcp call`: calls a tool of a server, or reads one of its resources.
 
 use super::show;
 use crate::command::config;
@@ -15,7 +15,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// What to call, as it was typed.
+/// The call, as it was typed.
 pub(super) struct Call<'a> {
     pub(super) server: &'a str,
     pub(super) tool: &'a str,
@@ -24,6 +24,7 @@ pub(super) struct Call<'a> {
     pub(super) timeout: Option<Duration>,
 }
 
+/// Runs `mcp call`.
 pub(super) fn run(desk: &McpContext<'_>, call: &Call<'_>) -> Result<Exit> {
     let server = desk.server(call.server)?;
     let arguments = match call.arguments {
@@ -55,7 +56,7 @@ pub(super) fn run(desk: &McpContext<'_>, call: &Call<'_>) -> Result<Exit> {
     }
     match answer.is_error {
         false => Ok(Exit::Answered),
-        // It has said itself what went wrong.
+        // The answer itself explains the failure.
         true => Err(Stop(Exit::Failed).into()),
     }
 }
@@ -73,7 +74,7 @@ fn ask(
     let done = match tool.contains("://") {
         true => roster.read(&server.name, tool),
         false => {
-            // By our name of it, it is meant as well.
+            // Accept our own name of the tool too.
             let look = roster.look(&server.name);
             let look = look.map_err(|failed| failure(server, &failed))?;
             let tool = &show::find(server, &look.offer, tool)?.name;
@@ -100,7 +101,7 @@ fn told(server: &Server, tool: &str, missed: Missed) -> anyhow::Error {
     }
 }
 
-/// A single piece that is no text goes out as it is, where no terminal would show it.
+/// Prints the answer. A single piece of binary data is written unchanged, unless standard output is a terminal.
 fn print(desk: &McpContext<'_>, answer: &Answer) -> Result<()> {
     let terminal = desk.ctx.terminal;
     if let [Piece::Image { bytes, .. } | Piece::Blob { bytes, .. }] = answer.pieces.as_slice()

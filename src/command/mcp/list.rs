@@ -1,4 +1,4 @@
-//! `mcp list`: the servers, and what is known of each. Nothing is started.
+//! `mcp list`: lists the servers and what is stored about each. No server is started.
 
 use crate::error::Exit;
 use crate::mcp::cache::Known;
@@ -13,18 +13,19 @@ use crate::sys::web_url;
 use anyhow::Result;
 use serde_json::{Value, json};
 
-/// What is known of one server.
+/// The stored facts about one server.
 struct Row<'s> {
     server: &'s Server,
     offer: Option<Offer>,
-    /// Its tools that are not what they were.
+    /// Tools that have changed since they were accepted.
     changed: Vec<String>,
-    /// Those that no person has accepted.
+    /// Tools that no person has accepted.
     unaccepted: Vec<String>,
-    /// What is wrong with it.
+    /// The server's problem, if any.
     error: Option<String>,
 }
 
+/// Runs `mcp list`.
 pub(super) fn run(desk: &McpContext<'_>, as_json: bool) -> Result<Exit> {
     let rows: Vec<Row<'_>> = desk
         .servers
@@ -81,7 +82,7 @@ fn look<'s>(desk: &McpContext<'_>, server: &'s Server) -> Result<Row<'s>> {
     })
 }
 
-/// By which way a server is reached, in a word.
+/// The transport of a server.
 pub(super) fn way(server: &Server) -> &'static str {
     match &server.reached {
         Reached::Program { .. } => "stdio",
@@ -90,7 +91,7 @@ pub(super) fn way(server: &Server) -> &'static str {
     }
 }
 
-/// How many of its tools a model is told of, and the tokens that takes in each request.
+/// The number of its tools that are offered to the model, and the tokens they take in each request.
 fn told(server: &Server, offer: &Offer) -> (usize, u64) {
     let mut count = 0;
     let mut tokens = 0;
@@ -107,7 +108,7 @@ fn told(server: &Server, offer: &Offer) -> (usize, u64) {
     (count, tokens)
 }
 
-/// Its program, or its address; what stands behind may be secret.
+/// The server's program or address, without arguments and parameters, which may be secret.
 fn place(server: &Server) -> String {
     match &server.reached {
         Reached::Program { command, .. } => command.clone(),

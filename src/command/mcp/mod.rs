@@ -1,4 +1,4 @@
-//! `nanobot mcp`: the servers of further tools, by hand.
+//! `nanobot mcp`: manages MCP servers and calls them by hand.
 
 use crate::cli::mcp::Mcp as Arguments;
 use crate::error::{Exit, Stop, fail_hint};
@@ -15,6 +15,7 @@ mod list;
 mod show;
 mod test;
 
+/// Runs `nanobot mcp`, with signals and `--timeout` handled.
 pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
     let timeout = match arguments {
         Arguments::Call { timeout, .. } => *timeout,
@@ -22,7 +23,7 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
     };
     signal::arm(timeout).context("wait for signals")?;
     within(ctx, arguments).map_err(|error| {
-        // What ends the run leaves time to say so.
+        // The run is ending. Let waits work again for a moment, so that the error can be printed.
         signal::last_words();
         match error.downcast_ref::<Stop>() {
             Some(Stop(Exit::Timeout)) => fail_hint(
@@ -35,7 +36,7 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
     })
 }
 
-/// The same where signals are taken care of, as in a conversation.
+/// Runs the command if signals are handled already, as in a conversation.
 pub(super) fn within(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
     match arguments {
         Arguments::List { json } => list::run(&McpContext::open(ctx)?, *json),

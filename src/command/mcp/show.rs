@@ -1,4 +1,4 @@
-//! `mcp show`: what a server offers, as far as it is kept; where nothing is, it is asked.
+//! `mcp show`: prints what a server offers, from the stored copy; without one, the server is contacted.
 
 use crate::error::{Exit, fail_hint};
 use crate::mcp::cache::Known;
@@ -14,9 +14,10 @@ use console::Style;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// Characters of a description in the list of tools.
+/// Maximum characters of a description in the list of tools.
 const SHORT: usize = 160;
 
+/// Runs `mcp show`.
 pub(super) fn run(
     desk: &McpContext<'_>,
     server: &str,
@@ -60,7 +61,7 @@ pub(super) fn run(
     Ok(Exit::Answered)
 }
 
-/// The tool `given`, by the server's own name of it or by ours.
+/// Finds a tool by the server's name for it or by ours.
 pub(super) fn find<'o>(server: &Server, offer: &'o Offer, given: &str) -> Result<&'o Offered> {
     let is_it =
         |tool: &&Offered| tool.name == given || name::wrapped(&server.name, &tool.name) == given;
@@ -75,7 +76,7 @@ pub(super) fn find<'o>(server: &Server, offer: &'o Offer, given: &str) -> Result
     })
 }
 
-/// What the server claims of a tool.
+/// The hints that the server gives about a tool.
 fn claims(tool: &Offered) -> &'static str {
     match (tool.hints.reads_only, tool.hints.destructive) {
         (Some(true), Some(true)) => "contradicts itself",
@@ -158,7 +159,7 @@ fn page(desk: &McpContext<'_>, server: &Server, offer: &Offer, changed: &[String
     page.end()
 }
 
-/// The names of the arguments; those that may be left out end with `?`.
+/// The names of the arguments; optional ones end with `?`.
 fn arguments(schema: &Value) -> Vec<String> {
     let required = schema["required"].as_array();
     let is_required = |name: &str| required.is_some_and(|names| names.iter().any(|it| it == name));

@@ -1,4 +1,4 @@
-//! `mcp test`: servers are asked, all at once.
+//! `mcp test`: contacts servers, all at once.
 
 use super::list::way;
 
@@ -11,6 +11,7 @@ use crate::sys::signal;
 use anyhow::Result;
 use serde_json::{Value, json};
 
+/// Runs `mcp test`.
 pub(super) fn run(desk: &McpContext<'_>, names: &[String], as_json: bool) -> Result<Exit> {
     let servers: Vec<&Server> = match names.is_empty() {
         true => desk
@@ -41,7 +42,7 @@ pub(super) fn run(desk: &McpContext<'_>, names: &[String], as_json: bool) -> Res
     Ok(worst)
 }
 
-/// Ask the server that was added. One that does not answer stays in the config.
+/// Contacts a server that was just added. It stays in the config even if it does not answer.
 pub(super) fn added(desk: &McpContext<'_>, name: &str) -> Result<Exit> {
     let server = desk.server(name)?;
     waiting(desk, &[server]);
@@ -57,7 +58,8 @@ pub(super) fn added(desk: &McpContext<'_>, name: &str) -> Result<Exit> {
             );
             return Err(error);
         }
-        // Who adds a server takes what it offers; but not what it has offered otherwise before.
+        // Adding a server accepts its tools, except those that have changed since an earlier version of them was
+        // stored.
         if let Ok(look) = &mut asked.look {
             let is_same = |name: &String| !look.changed.iter().any(|change| change.tool == *name);
             let taken: Vec<String> = look
@@ -75,7 +77,7 @@ pub(super) fn added(desk: &McpContext<'_>, name: &str) -> Result<Exit> {
     Ok(status)
 }
 
-/// Say on a terminal what takes a while.
+/// Prints on a terminal that the servers are being contacted, since that takes time.
 fn waiting(desk: &McpContext<'_>, servers: &[&Server]) {
     let words = match servers {
         [] => return,
@@ -95,8 +97,8 @@ fn status(asked: &ServerTest<'_>) -> Exit {
     }
 }
 
-/// The one of two that a script should hear of: what was not even tried before what failed, and that before what may be used
-/// in part.
+/// The more severe of two exit statuses: a server that was not contacted at all counts before a failure, and a failure
+/// before tools that have changed.
 fn graver(one: Exit, other: Exit) -> Exit {
     let weight = |exit: Exit| match exit {
         Exit::Answered => 0,
@@ -143,7 +145,7 @@ fn tell(desk: &McpContext<'_>, asked: &ServerTest<'_>, as_json: bool) -> Result<
             let hint =
                 hint_of(error).map_or_else(String::new, |hint| format!("\n      try: {hint}"));
             let words = format!("{error:#}");
-            // Its name stands in front of it already.
+            // The row begins with the server's name already.
             let own = format!("MCP server `{name}`");
             let words = words.strip_prefix(&own).unwrap_or(&words);
             let words = words.trim_start_matches([':', ' ']);

@@ -1,4 +1,4 @@
-//! Changes of the config that onboarding makes.
+//! Changes to the config made by onboarding.
 
 use crate::cli::onboard::Directory;
 use crate::error::{Exit, fail_hint};
@@ -8,7 +8,7 @@ use crate::settings::keys::{KEYS, Stage, camel_case, snake_case};
 use anyhow::Result;
 use serde_json::Value;
 
-/// A change of the config: a key, its value, and whether it replaces a value that is there.
+/// A change to the config: a key, its value, and whether it replaces an existing value.
 pub(super) struct Edit {
     pub(super) path: String,
     pub(super) value: Value,
@@ -16,6 +16,7 @@ pub(super) struct Edit {
 }
 
 impl Edit {
+    /// Creates a change that replaces an existing value.
     pub(super) fn new(path: impl Into<String>, value: impl Into<Value>) -> Self {
         Self {
             path: path.into(),
@@ -25,7 +26,7 @@ impl Edit {
     }
 }
 
-/// `config` with the edits made.
+/// Applies the edits to a copy of `config`.
 pub(super) fn merged(config: &Config, edits: impl Iterator<Item = Edit>) -> Result<Config> {
     let mut config = config.clone();
     for Edit {
@@ -43,15 +44,15 @@ pub(super) fn merged(config: &Config, edits: impl Iterator<Item = Edit>) -> Resu
     Ok(config)
 }
 
-/// A provider's part of the config.
+/// The section of a provider in the config.
 pub(super) struct Block {
-    /// As values name it.
+    /// The provider's name as config values refer to it.
     pub(super) name: String,
     pub(super) entry: Option<&'static Entry>,
 }
 
 impl Block {
-    /// The block of a provider that the table has.
+    /// The section of a provider in the built-in table.
     pub(super) fn from_entry(entry: &'static Entry) -> Self {
         Self {
             name: snake_case(entry.name),
@@ -59,7 +60,8 @@ impl Block {
         }
     }
 
-    /// The provider that was named. One that the table does not know needs an address, given now or before.
+    /// The section of the provider called `name`. A provider that is not in the table needs an address, given now or
+    /// present in the config.
     pub(super) fn named(name: &str, has_base: bool, config: &Config) -> Result<Self> {
         let block = Self {
             name: snake_case(name),
@@ -89,6 +91,7 @@ impl Block {
     }
 }
 
+/// The setting of the working directory.
 pub(super) fn where_to_work(directory: Directory) -> Edit {
     let word = match directory {
         Directory::Cwd => "cwd",
@@ -103,7 +106,7 @@ fn entry(name: &str) -> Option<&'static Entry> {
         .find(|entry| snake_case(entry.name) == snake_case(name))
 }
 
-/// The defaults that a config should spell out, where it does not.
+/// The defaults that a config should spell out, added where it has no value.
 pub(super) fn defaults() -> impl Iterator<Item = Edit> {
     let rows = KEYS
         .iter()

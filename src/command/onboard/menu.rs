@@ -1,23 +1,23 @@
-//! A list to choose from, by number, by name or by a part of a name. Pure.
+//! A list to choose from, by number, by name or by part of a name. Pure.
 
 use crate::ops::jobs::time_format::one_line;
 use crate::report::columns::clipped;
 use console::{Alignment, measure_text_width, pad_str};
 
-/// What stands between two columns.
+/// Blanks between two columns.
 const GAP: usize = 2;
 
-/// Something to choose.
+/// An item of the list.
 #[derive(Clone, Debug)]
 pub(super) struct Row {
     pub(super) name: String,
-    /// What else it is called.
+    /// Another name of the item, for people.
     pub(super) label: String,
-    /// What speaks for it; it has a line of its own then.
+    /// A description. An item that has one is printed on a line of its own.
     pub(super) about: String,
 }
 
-/// What an answer means.
+/// The meaning of an answer.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Found {
     One(usize),
@@ -25,7 +25,7 @@ pub(super) enum Found {
     Nothing,
 }
 
-/// What `answer` means among `rows`, which are counted from 1 for people.
+/// Finds the item that `answer` selects. Items are numbered from 1.
 pub(super) fn find(rows: &[Row], answer: &str) -> Found {
     let lower = |text: &str| text.to_lowercase();
     let wanted = lower(answer.trim());
@@ -49,7 +49,8 @@ pub(super) fn find(rows: &[Row], answer: &str) -> Found {
     }
 }
 
-/// A name without the ways to write it; empty for one without letters, which is like no other.
+/// Normalizes a name for comparison: only ASCII letters and digits, in lower case. A name without any is returned as it
+/// is, since an empty result would equal that of other such names.
 fn plain(name: &str) -> String {
     let kept: String = name.chars().filter(char::is_ascii_alphanumeric).collect();
     match kept.is_empty() {
@@ -58,8 +59,8 @@ fn plain(name: &str) -> String {
     }
 }
 
-/// Those of `rows` at `places`, for a terminal of `width`: first those with something to say, a line each; the others side
-/// by side.
+/// Formats those of `rows` at `places`, for a terminal of `width` columns: first the items with a description, one per
+/// line, then the others in columns.
 pub(super) fn lines(rows: &[Row], places: &[usize], width: usize) -> Vec<String> {
     let (spoken, plain): (Vec<usize>, Vec<usize>) = places
         .iter()

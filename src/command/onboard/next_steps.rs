@@ -1,5 +1,5 @@
-//! What a person is offered once it works: completions for the shell, a look at HEARTBEAT.md by cron, and one thing to try.
-//! None of it is needed, and nothing of it that fails ends the command.
+//! The optional steps that are offered once the setup works: shell completions, a regular check of HEARTBEAT.md by
+//! cron, and one thing to try. A failure here never ends the command.
 
 use super::question::{Left, confirm};
 use crate::command::cron::print_saved;
@@ -21,16 +21,16 @@ use anyhow::{Context as _, Result};
 use std::path::Path;
 use std::time::Duration;
 
-/// How long our own program may take to print a script.
+/// Timeout for our own program, which is run to print a script.
 const LIMIT: Duration = Duration::from_secs(10);
-/// What stands in one of the first lines of every script.
+/// Text in one of the first lines of every completion script.
 const MARK: &str = "Completion of nanobot for ";
-/// How many of them are looked at.
+/// Number of first lines that are searched for it.
 const HEAD: usize = 3;
-/// Bytes of a script.
+/// Maximum bytes of a script.
 const KEEP: usize = 4 << 20;
 
-/// Tell of a failure and go on, unless the run is to end. Who has no more to say wants none of it.
+/// Reports a failure and goes on, unless the run is to end. The end of input counts as a no.
 pub(super) fn warn_on_error(ctx: &Context, done: Result<()>) -> Result<()> {
     match done {
         Err(error) if error.is::<Left>() => Ok(()),
@@ -42,7 +42,7 @@ pub(super) fn warn_on_error(ctx: &Context, done: Result<()>) -> Result<()> {
     }
 }
 
-/// Offer completions for the shell that the person uses.
+/// Offers completions for the user's shell.
 pub(super) fn completions(ctx: &Context) -> Result<()> {
     let Some(shell) = Shell::of(&ctx.env) else {
         return Ok(());
@@ -60,10 +60,10 @@ pub(super) fn completions(ctx: &Context) -> Result<()> {
     write(ctx, shell, &path, &script)
 }
 
-/// Write the completions of the user's shell, unasked.
+/// Writes the completions for the user's shell without asking.
 ///
 /// # Errors
-/// Status 2 for a shell that none are written for.
+/// Status 2 for a shell without a known location for completions.
 pub(super) fn write_completions(ctx: &Context) -> Result<()> {
     let shell = Shell::of(&ctx.env).ok_or_else(|| {
         let shell = ctx.env.get("SHELL").unwrap_or("not set");
@@ -83,10 +83,10 @@ pub(super) fn write_completions(ctx: &Context) -> Result<()> {
     }
 }
 
-/// Whether `script` stands at `path` already; where it does not, it can be written there.
+/// True if `script` is installed at `path` already; false if it may be written there.
 ///
 /// # Errors
-/// Something of somebody else's stands there, or a link to what may be: that is not replaced.
+/// The file is not ours, or it is a link: neither is replaced.
 fn has(ctx: &Context, shell: Shell, path: &Path, script: &[u8]) -> Result<bool> {
     let Ok(about) = path.symlink_metadata() else {
         return Ok(false);
@@ -127,7 +127,7 @@ fn write(ctx: &Context, shell: Shell, path: &Path, script: &[u8]) -> Result<()> 
     Ok(())
 }
 
-/// What `nanobot completions SHELL` prints.
+/// The output of `nanobot completions SHELL`.
 fn script(ctx: &Context, shell: Shell) -> Result<Vec<u8>> {
     let finished = process::run(
         &Spec {
@@ -152,7 +152,7 @@ fn script(ctx: &Context, shell: Shell) -> Result<Vec<u8>> {
     }
 }
 
-/// Offer to let cron look at HEARTBEAT.md, where there is a cron.
+/// Offers to let cron check HEARTBEAT.md, if cron is available.
 pub(super) fn crontab(ctx: &Context, settings: &Settings) -> Result<()> {
     let has_one = job_store::open(ctx, settings).job(HEARTBEAT)?.is_some();
     if has_one || crontab_sync::lines(ctx, settings).is_err() {
@@ -172,7 +172,7 @@ pub(super) fn enable_heartbeat(ctx: &Context) -> Result<()> {
     print_saved(ctx, saved, "✓ Heartbeat enabled").map(drop)
 }
 
-/// One thing to try next, which works where the person is.
+/// One thing to try next, which works in the current directory.
 pub(super) fn next(ctx: &Context) -> &'static str {
     let here = std::env::current_dir().unwrap_or_default();
     let has_git = skill::is_on_path("git", ctx.env.get("PATH").unwrap_or_default());

@@ -5,12 +5,12 @@ use crate::ops::context::Context;
 use crate::sys::terminal::{Terminal, folded};
 use anyhow::Result;
 
-/// The user left: end of input.
+/// The error for the end of input: the user left.
 #[derive(Debug, thiserror::Error)]
 #[error("left")]
 pub(super) struct Left;
 
-/// The error of a command that the user left.
+/// Converts [`Left`] to the error of the command.
 pub(super) fn to_error(error: anyhow::Error) -> anyhow::Error {
     match error.is::<Left>() {
         true => fail_hint(
@@ -22,7 +22,7 @@ pub(super) fn to_error(error: anyhow::Error) -> anyhow::Error {
     }
 }
 
-/// What is typed in answer to `words`; `default` for nothing.
+/// Asks a question and returns the typed answer; `default` if it is empty.
 pub(super) fn question(terminal: Terminal, words: &str, default: &str) -> Result<String> {
     let words = match default {
         "" => format!("{words}: "),
@@ -40,7 +40,7 @@ pub(super) fn question(terminal: Terminal, words: &str, default: &str) -> Result
     }
 }
 
-/// Yes or no; what is neither is asked again.
+/// Asks for yes or no, until the answer is one of them.
 ///
 /// # Errors
 /// [`Left`], or a signal.

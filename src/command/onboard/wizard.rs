@@ -1,5 +1,5 @@
-//! What a person is asked. Nothing is written before the last answer has been tried, so that leaving at any question leaves
-//! everything as it was; and what fails is asked again.
+//! The questions of onboarding. Nothing is written before the answers have been tested with a real request, so leaving
+//! at any question changes nothing. If the test fails, the questions can be answered again.
 
 use super::edits::{Block, Edit, defaults, merged, where_to_work};
 use super::menu::{self, Found, Row};
@@ -20,21 +20,21 @@ use anyhow::Result;
 use serde_json::Value;
 use std::time::Duration;
 
-/// Seconds that a server may take to name its models, and to say hello: one on this machine may have to load its model.
+/// Timeouts for listing a provider's models, and for the test request; a local server may have to load its model first.
 const LIST: Duration = Duration::from_secs(15);
 const HELLO: Duration = Duration::from_secs(90);
-/// How many models are shown at once.
+/// Maximum number of models shown at once.
 const SHOWN: usize = 16;
 
-/// What came of the questions.
+/// The result of the questions.
 pub(super) struct Answers {
-    /// What is to be written.
+    /// The changes to write.
     pub(super) edits: Vec<Edit>,
-    /// What is wrong with it, where it is to be written all the same.
+    /// The error of the last test, if the user wants the config written anyway.
     pub(super) trouble: Option<anyhow::Error>,
 }
 
-/// The questions, each of which leads to another.
+/// The questions. Each determines the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Provider,
@@ -44,32 +44,32 @@ enum Step {
     Trial,
 }
 
-/// Where the key is to come from.
+/// The source of the API key.
 #[derive(Clone, Debug)]
 enum Key {
-    /// The config has it, or none is needed.
+    /// The key in the config, or none if the provider needs none.
     AsItIs,
     Variable(&'static str),
     Typed(String),
 }
 
-/// A person, and what has been answered so far.
+/// The answers so far.
 struct Wizard<'a> {
     ctx: &'a Context,
-    /// As it is on the disk.
+    /// The config as it is on disk.
     config: &'a Config,
     entry: &'static Entry,
-    /// The provider was chosen, and is no guess of ours.
+    /// True if the user chose the provider; false for our initial guess.
     is_chosen: bool,
     base: Option<String>,
     key: Key,
     model: Option<String>,
 }
 
-/// Ask until it works, or the person wants it as it is.
+/// Asks until the test succeeds, or until the user accepts the config without it.
 ///
 /// # Errors
-/// The person leaves: Ctrl-C, Ctrl-D; and a config that cannot be used as it is.
+/// The user leaves with Ctrl-C or Ctrl-D, or the existing config is invalid.
 pub(super) fn ask(ctx: &Context, config: &Config) -> Result<Answers> {
     let mut wizard = Wizard {
         ctx,
@@ -80,7 +80,7 @@ pub(super) fn ask(ctx: &Context, config: &Config) -> Result<Answers> {
         key: Key::AsItIs,
         model: None,
     };
-    // A config that cannot be used is nothing to ask about.
+    // Fail on an invalid config before the first question.
     wizard.settings()?;
     wizard.say(
         "A few questions; Enter takes what is in [brackets]. Ctrl-C leaves, and nothing is written before the end.\n",
@@ -126,7 +126,7 @@ impl Wizard<'_> {
         Block::from_entry(self.entry)
     }
 
-    /// What is to be written for what has been answered.
+    /// The changes that follow from the answers so far.
     fn edits(&self) -> Vec<Edit> {
         let block = self.block();
         let mut edits = vec![Edit::new("agents.defaults.provider", block.name.as_str())];
@@ -146,7 +146,7 @@ impl Wizard<'_> {
         edits
     }
 
-    /// The settings as they would be.
+    /// The settings after these changes.
     fn settings(&self) -> Result<Settings> {
         let Context { env, paths, .. } = self.ctx;
         let config = merged(self.config, self.edits().into_iter().chain(defaults()))?;
@@ -157,7 +157,7 @@ impl Wizard<'_> {
         Settings::resolve(&config, env, &flags, paths)
     }
 
-    /// Who would be asked, with no more patience than `limit`.
+    /// Resolves the endpoint that would be used, with timeouts of at most `limit`.
     fn way(&self, limit: Duration) -> Result<(Settings, Endpoint)> {
         let settings = connection_test::with_short_timeouts(&self.settings()?, limit);
         let way = model::resolve_endpoint(self.ctx, &settings, &settings.asked[0], false, true)?;
@@ -170,7 +170,7 @@ impl Wizard<'_> {
         let known = self
             .there("agents.defaults.provider")
             .and_then(registry::entry);
-        // One variable that many have for downloads alone.
+        // Many users have set the Hugging Face variable only for downloads, so it is no reason to choose that provider.
         let first = entries[..ready]
             .iter()
             .find(|entry| entry.name != "huggingface");
@@ -204,7 +204,7 @@ impl Wizard<'_> {
         }
     }
 
-    /// The address, where there is no usual one, or nothing answers at it.
+    /// Asks for the address if there is no default, or if no server listens there.
     fn choose_address(&mut self) -> Result<Step> {
         let Entry { base, kind, .. } = *self.entry;
         let old = self.there(&self.block().key("apiBase"));
@@ -227,7 +227,7 @@ impl Wizard<'_> {
                 }
             }
         };
-        // What a server on this machine is known by is that its address is written down.
+        // A local server counts as configured only if its address is in the config.
         if address != base || self.entry.is_local() || old.is_some() {
             self.base = Some(address);
         }
@@ -240,7 +240,7 @@ impl Wizard<'_> {
             self.log_in()?;
             return Ok(Step::Model);
         }
-        // A command or a file that gives the key is nothing to be asked for.
+        // Do not ask for a key that a command or a file provides.
         let is_elsewhere = ["apiKeyCommand", "apiKeyFile"]
             .iter()
             .any(|name| self.there(&block.key(name)).is_some());
@@ -258,7 +258,7 @@ impl Wizard<'_> {
             (_, _, true) => Some((Key::AsItIs, "none".to_owned())),
             _ => None,
         };
-        // A server of one's own is asked no more than it needs.
+        // Do not ask for the key of a local server, which usually needs none.
         if self.entry.is_local() && !has_key {
             self.key = Key::AsItIs;
             return Ok(Step::Model);
@@ -301,7 +301,7 @@ impl Wizard<'_> {
         let default = match (&self.model, old) {
             (Some(model), _) => model.clone(),
             (None, Some(model)) => model.to_owned(),
-            // A server of one's own has what it has.
+            // A local server may not have the default model, so use one that it has.
             (None, None) if self.entry.is_keyless() && !is_there(own) => {
                 first.cloned().unwrap_or_else(|| own.to_owned())
             }
@@ -343,13 +343,14 @@ impl Wizard<'_> {
         Ok(Step::Trial)
     }
 
-    /// What the provider says that it has; nothing where it does not say.
+    /// Lists the provider's models; empty if it does not support that.
     fn models(&self) -> Result<Vec<String>> {
         let (_, way) = self.way(LIST)?;
         match way.wire.models().map_err(connection_test::failure) {
             Ok(names) => Ok(names),
             Err(error) if error.is::<Stop>() => Err(error),
-            // Not every server has a list; one that refuses the key, or is not there, answers nothing else either.
+            // Not every server has a list. But one that rejects the key, or is unreachable, will not answer other
+            // requests either.
             Err(error) if matches!(exit_of(&error), Exit::Refused | Exit::Unavailable) => {
                 Err(error)
             }
@@ -371,7 +372,7 @@ impl Wizard<'_> {
         Ok(())
     }
 
-    /// Tell what is wrong, and ask which question to go back to; `None` to have it as it is.
+    /// Reports the error and asks which question to repeat; `None` to accept the config as it is.
     fn what_now(&self, error: &anyhow::Error) -> Result<Option<Step>> {
         self.say(&format!("That did not work: {error:#}"));
         if let Some(hint) = hint_of(error) {
@@ -401,7 +402,8 @@ impl Wizard<'_> {
         }
     }
 
-    /// The Python program, which writes these out whatever they hold, always works in its workspace.
+    /// Asks for the working directory if the config is from the Python program, which writes these sections into every
+    /// config and always works in its workspace.
     fn choose_directory(&self) -> Result<Option<Edit>> {
         let is_python = ["channels", "gateway"]
             .iter()
@@ -423,13 +425,13 @@ impl Wizard<'_> {
     }
 }
 
-/// The port of an address on this machine.
+/// The port of an address on localhost.
 fn port(base: &str) -> Option<u16> {
     let (_, rest) = base.split_once("://localhost:")?;
     rest.split('/').next()?.parse().ok()
 }
 
-/// Who can be asked, those that are ready first, and how many these are.
+/// The providers, those that are ready first (by a key, a login, or a running local server), and the number of these.
 fn providers(ctx: &Context, settings: &Settings) -> (Vec<&'static Entry>, Vec<Row>, usize) {
     let blocks = model::blocks(ctx, settings);
     let ready = |entry: &Entry| -> Option<String> {
@@ -448,7 +450,7 @@ fn providers(ctx: &Context, settings: &Settings) -> (Vec<&'static Entry>, Vec<Ro
     let mut all: Vec<(Option<String>, &'static Entry)> =
         built.map(|entry| (ready(entry), entry)).collect();
     all.sort_by_key(|(about, entry)| match about {
-        // In the table's order, which is that of preference.
+        // Ready providers stay in the order of the table, which is that of preference.
         Some(_) => (false, String::new()),
         None => (true, entry.name.to_lowercase()),
     });
@@ -463,8 +465,8 @@ fn providers(ctx: &Context, settings: &Settings) -> (Vec<&'static Entry>, Vec<Ro
     (entries, rows, count)
 }
 
-/// The models to choose from: the default, those whose prices are known, and the others by name. Where the provider does
-/// not say what it has, what is known of it.
+/// The models to choose from: the default first, then those with known prices, then the others by name. If the provider
+/// does not list its models, those in the table are used.
 fn models(entry: &Entry, names: &[String], default: &str) -> Vec<Row> {
     let mut names = names.to_vec();
     if names.is_empty() && !entry.is_keyless() {

@@ -1,4 +1,4 @@
-//! `session export`: a conversation as one document.
+//! `session export`: writes a session as one document.
 
 use super::list::statistics;
 use super::transcript::{day_and_time, line};
@@ -12,9 +12,10 @@ use crate::sys::{signal, store};
 use anyhow::{Context as _, Result};
 use serde_json::json;
 
-/// What is handed on at once.
+/// Bytes written at once.
 const PIECE: usize = 64 << 10;
 
+/// Runs `session export`.
 pub(super) fn run(ctx: &Context, place: &Place, arguments: &Arguments) -> Result<()> {
     let Arguments {
         key,
@@ -43,7 +44,7 @@ pub(super) fn run(ctx: &Context, place: &Place, arguments: &Arguments) -> Result
     match output.as_deref().filter(|path| path.as_os_str() != "-") {
         None => {
             let mut page = Page::on(ctx.terminal);
-            // Whoever reads it sees how far it is.
+            // No progress bar: the printed text shows the progress itself.
             let none = Bar::new(ctx.terminal, true, 0);
             match format {
                 Document::Markdown => write(&none, &mut |text| page.put(text))?,
@@ -62,9 +63,9 @@ pub(super) fn run(ctx: &Context, place: &Place, arguments: &Arguments) -> Result
     }
 }
 
-/// The messages of a session, one after the other.
+/// The messages of a session, in order.
 type Said<'a> = &'a mut dyn Iterator<Item = Result<Logged>>;
-/// Where text goes.
+/// A sink for text.
 type Put<'a> = &'a mut dyn FnMut(&str) -> Result<()>;
 
 fn as_json(summary: &Summary, said: Said<'_>, put: Put<'_>) -> Result<()> {
@@ -78,7 +79,7 @@ fn as_json(summary: &Summary, said: Said<'_>, put: Put<'_>) -> Result<()> {
     let head = json!({
         "key": key, "created": created, "updated": updated, "statistics": statistics(stats.as_ref()),
     });
-    // The messages come one by one into the object that this begins.
+    // The messages are added one by one to the object that starts here.
     let mut text = head.to_string();
     text.truncate(text.len() - 1);
     text.push_str(",\"messages\":[");
@@ -115,7 +116,7 @@ fn markdown(summary: &Summary, said: Said<'_>, put: Put<'_>) -> Result<()> {
     put(&text)
 }
 
-/// One message, below a heading that says whose it is.
+/// Formats one message under a heading with its role.
 fn section(logged: &Logged) -> String {
     let Logged {
         number,
@@ -152,7 +153,7 @@ fn came_of(result: &ToolResult) -> String {
     format!("Result of `{}`{failed}", result.name)
 }
 
-/// `text` between fences that nothing in it can end.
+/// Encloses `text` in fences longer than any in it.
 fn fenced(language: &str, text: &str) -> String {
     let runs = text.split(|letter| letter != '`').map(str::len);
     let fence = "`".repeat(runs.max().unwrap_or(0).max(2) + 1);

@@ -1,12 +1,13 @@
-//! Which sessions are meant: a pattern with `*` and `?` for the whole key, or a part of it. Pure.
+//! Selects sessions by a pattern: with `*` and `?` it matches the whole key, otherwise a part of it. Pure.
 
 use crate::sys::terminal::harmless;
 
-/// The keys that a pattern stands for; without one, all.
+/// The keys that match a pattern; all if there is none.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Keys<'a>(pub(super) Option<&'a str>);
 
 impl Keys<'_> {
+    /// True if the pattern matches `key`.
     pub(super) fn have(self, key: &str) -> bool {
         match self.0 {
             None => true,
@@ -16,11 +17,11 @@ impl Keys<'_> {
     }
 }
 
-/// Whether `key` is what `pattern` says, in time that grows with the product of their lengths and no faster.
+/// True if `key` matches `pattern`. The time is at most proportional to the product of their lengths.
 fn fits(pattern: &str, key: &str) -> bool {
     let (pattern, key): (Vec<char>, Vec<char>) = (pattern.chars().collect(), key.chars().collect());
     let (mut at, mut place) = (0, 0);
-    // Where the last star was, and how much of the key it had taken.
+    // The position of the last star, and how much of the key it has matched.
     let mut star = None;
     while place < key.len() {
         match pattern.get(at) {
@@ -44,7 +45,7 @@ fn fits(pattern: &str, key: &str) -> bool {
     pattern[at..].iter().all(|letter| *letter == '*')
 }
 
-/// A key, or another text, on one line that a terminal can show.
+/// Formats a key, or other text, as one line without control characters.
 pub(super) fn single_line(text: &str) -> String {
     harmless(text).replace(['\n', '\t'], " ")
 }

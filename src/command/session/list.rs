@@ -1,4 +1,4 @@
-//! `session list`: which conversations there are, how old, how long, and what they came to.
+//! `session list`: lists the sessions with their age, length and cost.
 
 use super::keys::{Keys, single_line};
 use crate::cli::session::{List as Arguments, Sort};
@@ -14,12 +14,13 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use std::cmp::{Ordering, Reverse};
 
-/// Columns that first words take off a terminal, and the fewest that they keep on one.
+/// Maximum columns of the first words if the output is not a terminal, and the minimum on a terminal.
 const WORDS: usize = 60;
 const FEWEST: usize = 10;
-/// What stands above them.
+/// The heading of that column.
 const HEAD: &str = "FIRST WORDS";
 
+/// Runs `session list`.
 pub(super) fn run(ctx: &Context, place: &Place, arguments: &Arguments) -> Result<Exit> {
     let Arguments {
         pattern,
@@ -55,7 +56,7 @@ pub(super) fn run(ctx: &Context, place: &Place, arguments: &Arguments) -> Result
     Ok(tell(ctx, &failures))
 }
 
-/// Say which files could not be read; the others are none the worse for it.
+/// Reports the files that could not be read; the others are listed anyway.
 pub(super) fn tell(ctx: &Context, failures: &[anyhow::Error]) -> Exit {
     for failure in failures {
         ctx.terminal.complain(&format!("nanobot: {failure:#}"));
@@ -63,7 +64,7 @@ pub(super) fn tell(ctx: &Context, failures: &[anyhow::Error]) -> Exit {
     failures.first().map_or(Exit::Answered, exit_of)
 }
 
-/// Newest first is how they come. What is not known comes last.
+/// Sorts the sessions, which arrive newest first. Unknown values come last.
 fn sort_by(sort: Sort, sessions: &mut [Summary]) {
     let tokens = |session: &Summary| Reverse(session.stats.as_ref().map(tokens));
     let most = |one: f64, other: f64| -> Ordering { other.total_cmp(&one) };
@@ -103,7 +104,7 @@ fn line(session: &Summary) -> String {
     format!("{line}\n")
 }
 
-/// What the turns of a session came to, for programs; `null` where nobody counted.
+/// The totals of a session's turns as JSON; `null` if there are no statistics.
 pub(super) fn statistics(stats: Option<&Stats>) -> Value {
     let Some(stats) = stats else {
         return Value::Null;
@@ -128,7 +129,7 @@ pub(super) fn statistics(stats: Option<&Stats>) -> Value {
     })
 }
 
-/// The sessions in columns, in so many of a terminal.
+/// Formats the sessions as columns for a terminal of `width`.
 pub(super) fn table(sessions: &[Summary], now: Timestamp, width: Option<usize>) -> String {
     let columns = [
         ("SESSION", Side::Left),
@@ -161,7 +162,8 @@ pub(super) fn table(sessions: &[Summary], now: Timestamp, width: Option<usize>) 
     };
     let room = match width {
         None => WORDS,
-        // What the other columns leave; the keys stay whole, since they are to be typed.
+        // The first words take the columns that the others leave. Keys are never cut, since the user needs to type
+        // them.
         Some(width) => {
             let bare = lines(0);
             let used = bare.iter().map(|line| measure_text_width(line)).max();
@@ -172,7 +174,7 @@ pub(super) fn table(sessions: &[Summary], now: Timestamp, width: Option<usize>) 
     lines(room).iter().map(|line| format!("{line}\n")).collect()
 }
 
-/// How long ago, in one number.
+/// An age as a single number with its unit.
 fn age(used: Timestamp, now: Timestamp) -> String {
     let seconds = now.duration_since(used).as_secs();
     match (seconds / 60, seconds / 3600, seconds / 86_400) {

@@ -1,4 +1,4 @@
-//! `nanobot session`: the conversations that are kept.
+//! `nanobot session`: manages the stored sessions.
 
 use crate::cli::session::Session as Arguments;
 use crate::error::Exit;
@@ -19,9 +19,10 @@ mod search;
 mod show;
 mod transcript;
 
-/// How long `compact` waits for a locked session.
+/// Maximum time that `compact` waits for a locked session.
 const COMPACT_WAIT: Duration = Duration::from_secs(600);
 
+/// Runs `nanobot session`.
 pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
     let settings = ctx.settings()?;
     let place = ctx.session_place(&settings)?;

@@ -1,4 +1,4 @@
-//! `session rm`, `restore` and `prune`: into the trash, and out of it again.
+//! `session rm`, `restore` and `prune`: move sessions to the trash, and back.
 
 use super::keys::{Keys, single_line};
 use super::list::{table, tell};
@@ -13,10 +13,10 @@ use console::Term;
 use jiff::{SignedDuration, Timestamp};
 use std::io::IsTerminal;
 
-/// Days for which the trash keeps what is in it.
+/// Days for which the trash keeps a session.
 const KEPT: i64 = 30;
 
-/// Move `keys` to the trash, or remove them.
+/// Moves `keys` to the trash, or removes them permanently.
 pub(super) fn rm(ctx: &Context, place: &Place, keys: &[String], for_good: bool) -> Result<()> {
     for key in keys {
         if for_good {
@@ -31,7 +31,7 @@ pub(super) fn rm(ctx: &Context, place: &Place, keys: &[String], for_good: bool) 
     Ok(())
 }
 
-/// Bring `key` back, or list what can be.
+/// Restores `key`, or lists the sessions that can be restored.
 pub(super) fn restore(ctx: &Context, place: &Place, key: Option<&str>) -> Result<()> {
     if let Some(key) = key {
         return session::restore(place, key);
@@ -47,7 +47,7 @@ pub(super) fn restore(ctx: &Context, place: &Place, key: Option<&str>) -> Result
     ctx.terminal.print(&text)
 }
 
-/// Move what was not used for long to the trash.
+/// Moves sessions that were not used for a long time to the trash.
 pub(super) fn prune(ctx: &Context, place: &Place, arguments: &Prune) -> Result<Exit> {
     let Prune {
         pattern,
@@ -110,10 +110,10 @@ pub(super) fn prune(ctx: &Context, place: &Place, arguments: &Prune) -> Result<E
     Ok(tell(ctx, &failures))
 }
 
-/// Ask whether so many are to go.
+/// Asks the user to confirm the removal of `count` sessions.
 ///
 /// # Errors
-/// Status 2 where nobody can be asked.
+/// Status 2 if there is no terminal to ask at.
 fn agreed(count: usize) -> Result<bool> {
     let term = Term::stderr();
     if !(std::io::stdin().is_terminal() && term.features().is_attended()) {

@@ -1,4 +1,4 @@
-//! `session repair`: what is odd about the files, and what was done about it.
+//! `session repair`: reports problems in session files, and repairs them.
 
 use super::keys::single_line;
 use super::list::tell;
@@ -11,7 +11,7 @@ use crate::sys::terminal::Page;
 use anyhow::{Context as _, Result};
 use std::path::PathBuf;
 
-/// Look at `keys`, or at every file, and mend what can be mended unless it is a rehearsal.
+/// Checks `keys`, or every file, and repairs what it can, unless it is a dry run.
 pub(super) fn run(
     ctx: &Context,
     place: &Place,

@@ -1,4 +1,4 @@
-//! `session search`: text in all conversations, and in what the memory has of older ones.
+//! `session search`: finds text in all sessions, and in the memory's record of older ones.
 
 use super::keys::single_line;
 use super::list::tell;
@@ -15,13 +15,14 @@ use serde_json::{Value, json};
 use std::ops::Range;
 use std::path::Path;
 
-/// Where the past is, in the workspace; the last one is that of newer releases, a line of JSON for each entry.
+/// The memory files in the workspace. The last is that of newer releases, with one JSON entry per line.
 const MEMORY: [&str; 3] = [
     "memory/MEMORY.md",
     "memory/HISTORY.md",
     "memory/history.jsonl",
 ];
 
+/// Runs `session search`.
 pub(super) fn run(
     ctx: &Context,
     place: &Place,
@@ -92,7 +93,7 @@ pub(super) fn run(
     })
 }
 
-/// Look into a file of the memory.
+/// Searches one file of the memory.
 fn in_memory(
     name: &str,
     text: &str,
@@ -101,7 +102,7 @@ fn in_memory(
     out: &mut Output,
 ) -> Result<()> {
     if !name.ends_with(".jsonl") {
-        // Each line is a place of its own.
+        // Each line is an entry.
         let lines = needle.lines(text, context);
         let is_one = matches!(out.form, Form::Names);
         return lines
@@ -144,21 +145,21 @@ enum Form {
     Names,
 }
 
-/// Lines that were found in one place: a message of a session, or an entry of the memory.
+/// Matching lines in one place: a message of a session, or an entry of the memory.
 struct Spot<'a> {
-    /// A session's key, or a file of the memory.
+    /// A session's key, or the name of a memory file.
     name: &'a str,
-    /// The message's number, or the line's, from 1.
+    /// The number of the message or line, from 1.
     number: usize,
     time: &'a str,
     role: &'static str,
     lines: &'a [FoundLine],
 }
 
-/// What was found, on its way out.
+/// The output of matches.
 struct Output {
     page: Page,
-    /// The columns of a terminal.
+    /// The columns of the terminal.
     width: Option<usize>,
     form: Form,
     is_empty: bool,
@@ -221,7 +222,7 @@ impl Output {
             role,
             lines: _,
         } = spot;
-        // As `grep` has it: a colon where it matches, a dash where it is near.
+        // As in `grep`: a colon after a match, a dash after a context line.
         let mark = if line.matched.is_some() { ':' } else { '-' };
         let words = [day_and_time(time), (*role).to_owned()];
         let words: Vec<String> = words.into_iter().filter(|word| !word.is_empty()).collect();
@@ -249,10 +250,10 @@ impl Output {
     }
 }
 
-/// The fewest letters of a line that are shown.
+/// Minimum characters of a line that are shown.
 const LEAST: usize = 20;
 
-/// What is before the match, the match, and what is after it; only as much as there is room for, with the match in it.
+/// Cuts a line to `room` characters around the match. Returns the text before it, the match, and the text after it.
 fn window(text: &str, matched: Option<Range<usize>>, room: Option<usize>) -> (&str, &str, &str) {
     let matched = matched.unwrap_or(0..0);
     let (before, rest) = text.split_at(matched.start);
@@ -260,7 +261,7 @@ fn window(text: &str, matched: Option<Range<usize>>, room: Option<usize>) -> (&s
     let Some(room) = room else {
         return (before, matched, after);
     };
-    // Letters may be two columns wide; a line that is a little longer than the terminal does no harm.
+    // Some characters are two columns wide, but a line slightly wider than the terminal does no harm.
     let matched = first(matched, room);
     let room = room - matched.chars().count();
     let tail = after.chars().take(room).count();

@@ -1,4 +1,4 @@
-//! `session show`: what was said, and what it came to.
+//! `session show`: prints a session's messages and totals.
 
 use super::transcript::{Transcript, day_and_time, line};
 use crate::cli::session::Show as Arguments;
@@ -11,6 +11,7 @@ use anyhow::{Context as _, Result};
 use console::Style;
 use std::io::{BufRead, BufReader, Read};
 
+/// Runs `session show`.
 pub(super) fn run(ctx: &Context, place: &Place, arguments: &Arguments) -> Result<()> {
     let Arguments {
         key,
@@ -46,7 +47,7 @@ pub(super) fn run(ctx: &Context, place: &Place, arguments: &Arguments) -> Result
     page.end()
 }
 
-/// What comes before the messages, in lines that begin with `#`.
+/// The header before the messages, in lines that begin with `#`.
 fn head(summary: &Summary, path: &str) -> String {
     let Summary {
         key,
@@ -78,7 +79,7 @@ fn head(summary: &Summary, path: &str) -> String {
     lines.iter().map(|line| format!("# {line}\n")).collect()
 }
 
-/// The sums over all turns of a session, in two lines.
+/// The totals over all turns of a session, in two lines.
 fn sums(stats: &Stats) -> [String; 2] {
     let speed = stats.speed.map(|speed| format!(" at {speed:.0} a second"));
     let cost = stats.cost.map(|cost| format!("${}", dollars(cost)));
@@ -100,7 +101,7 @@ fn sums(stats: &Stats) -> [String; 2] {
     ]
 }
 
-/// The file byte by byte; on a terminal, line by line and harmless.
+/// Prints the file unchanged; on a terminal, line by line and without control characters.
 fn as_it_is(ctx: &Context, place: &Place, key: &str) -> Result<()> {
     let file = session::raw(place, key)?;
     let reading = || format!("read session `{key}`");
@@ -109,7 +110,7 @@ fn as_it_is(ctx: &Context, place: &Place, key: &str) -> Result<()> {
     loop {
         bytes.clear();
         if ctx.terminal.out {
-            // A line without an end is shown in pieces.
+            // Limit the length, so that a line without an end is printed in pieces.
             let mut some = (&mut reader).take(1 << 20);
             some.read_until(b'\n', &mut bytes).with_context(reading)?;
         } else {

@@ -1,4 +1,4 @@
-//! Messages as people read them, with each call of a tool beside its result, and as programs do.
+//! Formats messages for people, with each tool call beside its result, and as JSON.
 
 use crate::message::{Message, Reply, ToolCall, ToolResult, plain_text};
 use crate::session::Logged;
@@ -7,23 +7,25 @@ use anyhow::Result;
 use console::Style;
 use serde_json::{Value, json};
 
-/// Characters of a call's arguments and of its result that are shown of each.
+/// Maximum characters shown of a call's arguments, and of its result.
 const SHORT: usize = 100;
 
-/// A conversation that is being written. Calls wait for their results, so that both are one line.
+/// A transcript being written. Calls are held back until their results arrive, so that both are on one line.
 #[derive(Debug)]
 pub(super) struct Transcript {
-    /// Calls and results whole.
+    /// True if arguments and results are printed in full.
     is_full: bool,
-    /// Something but results was written: a result before that may have its call before what is shown.
+    /// True once anything but results was written. A result before that may belong to a call before the first message
+    /// shown.
     has_begun: bool,
     waiting: Vec<(ToolCall, Option<Answer>)>,
 }
 
-/// A result, and its message's number.
+/// A result, and the number of its message.
 type Answer = (usize, ToolResult);
 
 impl Transcript {
+    /// Creates an empty transcript.
     pub(super) fn new(is_full: bool) -> Self {
         Self {
             is_full,
@@ -32,7 +34,7 @@ impl Transcript {
         }
     }
 
-    /// Write one more message.
+    /// Writes one more message.
     pub(super) fn take(&mut self, logged: Logged, page: &mut Page) -> Result<()> {
         let Logged {
             number,
@@ -93,7 +95,7 @@ impl Transcript {
         self.put_result(&(number, result), page)
     }
 
-    /// Write the calls that wait, with what came of them.
+    /// Writes the pending calls with their results.
     fn answer(&mut self, page: &mut Page) -> Result<()> {
         for (call, answer) in std::mem::take(&mut self.waiting) {
             let arguments = call.arguments.to_string();
@@ -128,7 +130,7 @@ impl Transcript {
         page.put(&format!(" {mark} {first}{more}\n"))
     }
 
-    /// There are no more messages.
+    /// Writes what is pending after the last message.
     pub(super) fn end(mut self, page: &mut Page) -> Result<()> {
         self.answer(page)
     }
@@ -151,12 +153,12 @@ fn short(text: &str) -> String {
     }
 }
 
-/// A time of a session file, to the minute.
+/// A time from a session file, to the minute.
 pub(super) fn day_and_time(time: &str) -> String {
     time.get(..16).unwrap_or(time).replacen('T', " ", 1)
 }
 
-/// A message for programs.
+/// A message as a JSON object.
 pub(super) fn line(logged: &Logged) -> Value {
     let Logged {
         number,

@@ -1,4 +1,4 @@
-//! `nanobot skill check`: what is odd about skills, and what is missing.
+//! `nanobot skill check`: reports problems of skills and missing requirements.
 
 use super::lookup::{here, named};
 use super::package::SkillPackage;
@@ -10,14 +10,14 @@ use anyhow::Result;
 use serde_json::json;
 use std::path::Path;
 
-/// What is to be said of one skill.
+/// The result for one skill.
 struct Verdict {
     name: String,
-    /// What is wrong.
+    /// Problems.
     wrong: Vec<String>,
     missing: Vec<String>,
     install: Vec<String>,
-    /// What is missing is wrong too.
+    /// True if a missing requirement counts as a problem too.
     is_needed: bool,
 }
 
@@ -71,6 +71,7 @@ impl Verdict {
     }
 }
 
+/// Runs `nanobot skill check`.
 pub(super) fn run(ctx: &Context, name: Option<&str>, as_json: bool) -> Result<Exit> {
     let verdicts = match name {
         Some(path) if is_place(path) => vec![of_folder(ctx, Path::new(path))?],
@@ -94,12 +95,12 @@ pub(super) fn run(ctx: &Context, name: Option<&str>, as_json: bool) -> Result<Ex
     })
 }
 
-/// Whether a place is meant and no name.
+/// True if the argument is a path, not a name.
 fn is_place(name: &str) -> bool {
     name.contains('/') || name == "." || name == ".." || Path::new(name).join("SKILL.md").exists()
 }
 
-/// What is to be said of all that are in force, or would be.
+/// Checks all active skills, and those that would be active if they could be read.
 fn all(ctx: &Context) -> Result<Vec<Verdict>> {
     let (_, found) = here(ctx)?;
     let skills = found.skills.iter();
@@ -121,7 +122,7 @@ fn all(ctx: &Context) -> Result<Vec<Verdict>> {
     Ok(verdicts)
 }
 
-/// What is to be said of one that is not installed: also what would keep it from being.
+/// Checks a skill that is not installed, including anything that would prevent its installation.
 fn of_folder(ctx: &Context, path: &Path) -> Result<Verdict> {
     let package = SkillPackage::read(ctx, path)?;
     let mut verdict = Verdict::of(&package.skill, true);

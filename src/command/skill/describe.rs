@@ -17,7 +17,7 @@ pub(super) fn origin(ctx: &Context, source: &Source) -> String {
     }
 }
 
-/// The origin of a skill, for programs: a word or a path.
+/// The origin of a skill for JSON: a word or a path.
 pub(super) fn origin_json(source: &Source) -> String {
     match source {
         Source::Workspace => "workspace".into(),
@@ -26,12 +26,12 @@ pub(super) fn origin_json(source: &Source) -> String {
     }
 }
 
-/// Tokens of a skill's text: what it costs once a model has read it, or always where it is always on.
+/// Tokens of a skill's text: the cost once a model has read it, or in every turn if it is always on.
 pub(super) fn tokens(skill: &Skill) -> u64 {
     token_estimate::of_text(&skill.body)
 }
 
-/// The state of a skill in force, for people.
+/// The state of an active skill, for people.
 pub(super) fn state(skill: &Skill) -> String {
     let odd = match skill.warnings.len() {
         0 => String::new(),
@@ -46,7 +46,7 @@ pub(super) fn state(skill: &Skill) -> String {
     state + &odd
 }
 
-/// A labelled row for each text that is not empty.
+/// Formats a labelled row for each text that is not empty.
 pub(super) fn rows_of(rows: &[(&str, String)], width: Option<usize>) -> String {
     let rows = rows.iter().filter(|(_, words)| !words.trim().is_empty());
     let row = |(name, words): &(&str, String)| {
@@ -59,7 +59,7 @@ pub(super) fn rows_of(rows: &[(&str, String)], width: Option<usize>) -> String {
     rows.map(row).collect()
 }
 
-/// A file, folder or link on a line.
+/// A file, directory or link on a line.
 pub(super) fn entry_line(entry: &Entry) -> String {
     let path = entry.path.display();
     match &entry.kind {

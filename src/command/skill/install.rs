@@ -1,4 +1,4 @@
-//! `nanobot skill install` and `remove`: what a skill contains is told before it is taken over.
+//! `nanobot skill install` and `remove`: the contents of a skill are shown before it is installed.
 
 use super::describe::origin;
 use super::package::SkillPackage;
@@ -11,6 +11,7 @@ use crate::sys::terminal::{Terminal, harmless};
 use anyhow::Result;
 use std::path::{Path, PathBuf};
 
+/// Runs `nanobot skill install`.
 pub(super) fn run(ctx: &Context, arguments: &Install) -> Result<Exit> {
     let Install {
         path,
@@ -69,7 +70,7 @@ pub(super) fn run(ctx: &Context, arguments: &Install) -> Result<Exit> {
     Ok(Exit::Answered)
 }
 
-/// Remove a skill of the workspace.
+/// Removes a skill from the workspace.
 pub(super) fn remove(ctx: &Context, name: &str, yes: bool) -> Result<Exit> {
     let settings = ctx.settings()?;
     let dir = settings.workspace.join("skills");
@@ -110,10 +111,10 @@ pub(super) fn remove(ctx: &Context, name: &str, yes: bool) -> Result<Exit> {
     Ok(Exit::Answered)
 }
 
-/// Ask whether it is to be done.
+/// Asks the user for confirmation.
 ///
 /// # Errors
-/// Status 2 where nobody can be asked.
+/// Status 2 if there is no terminal to ask at.
 fn agreed(ctx: &Context, question: &str, what: &str, hint: &str) -> Result<bool> {
     if !Terminal::is_attended() {
         return Err(fail_hint(

@@ -1,4 +1,4 @@
-//! `nanobot skill list`: every skill, in force or not.
+//! `nanobot skill list`: lists every skill, active or not.
 
 use super::describe::{origin, origin_json, state, tokens};
 use super::lookup::here;
@@ -10,6 +10,7 @@ use crate::sys::terminal::harmless;
 use anyhow::Result;
 use serde_json::json;
 
+/// Runs `nanobot skill list`.
 pub(super) fn run(ctx: &Context, as_json: bool) -> Result<Exit> {
     let (settings, found) = here(ctx)?;
     if as_json {
@@ -29,7 +30,7 @@ pub(super) fn run(ctx: &Context, as_json: bool) -> Result<Exit> {
     Ok(Exit::Answered)
 }
 
-/// All skills as a table: those in force, those that are not, and those that cannot be read.
+/// Formats all skills as a table: active ones, inactive ones, and those that cannot be read.
 pub(super) fn table(ctx: &Context, found: &Found, width: Option<usize>) -> String {
     let row = |skill: &Skill, state: String| {
         let description: Vec<&str> = skill.description.split_whitespace().collect();

@@ -1,4 +1,4 @@
-//! Finds skills by name, and the files of a skill.
+//! Finds skills by name, and lists the files of a skill.
 
 use crate::error::{Exit, fail_hint};
 use crate::ops::context::Context;
@@ -17,10 +17,10 @@ pub(super) fn here(ctx: &Context) -> Result<(Settings, Found)> {
     Ok((settings, found))
 }
 
-/// The skill of that name.
+/// Finds a skill by name.
 ///
 /// # Errors
-/// Status 66 where there is none, or none that can be read.
+/// Status 66 if there is no such skill, or it cannot be read.
 pub(super) fn named<'a>(found: &'a Found, name: &str) -> Result<&'a Skill> {
     let disabled = || {
         let mut hidden = found.hidden.iter();
@@ -48,7 +48,7 @@ pub(super) fn named<'a>(found: &'a Found, name: &str) -> Result<&'a Skill> {
     ))
 }
 
-/// The files and folders of a skill.
+/// The files and directories of a skill.
 pub(super) fn entries(skill: &Skill) -> Result<Vec<Entry>> {
     match (&skill.source, BuiltIn::named(&skill.name)) {
         (Source::BuiltIn, Some(built_in)) => Ok(built_in_entries(built_in)),
@@ -59,7 +59,7 @@ pub(super) fn entries(skill: &Skill) -> Result<Vec<Entry>> {
     }
 }
 
-/// The files of a skill that comes with the program.
+/// The files of a built-in skill.
 pub(super) fn built_in_entries(built_in: &BuiltIn) -> Vec<Entry> {
     let entry = |(path, text): &(&str, &str)| Entry {
         path: path.into(),

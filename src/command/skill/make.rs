@@ -1,4 +1,4 @@
-//! `nanobot skill new`: the beginning of a skill.
+//! `nanobot skill new`: creates the skeleton of a skill.
 
 use crate::error::{Exit, fail, fail_hint};
 use crate::ops::context::Context;
@@ -7,6 +7,7 @@ use crate::skill::{DESCRIPTION, draft, install, is_name};
 use crate::sys::terminal::harmless;
 use anyhow::Result;
 
+/// Runs `nanobot skill new`.
 pub(super) fn run(ctx: &Context, name: &str, description: Option<&str>) -> Result<Exit> {
     if !is_name(name) {
         return Err(fail_hint(

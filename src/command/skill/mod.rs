@@ -1,4 +1,4 @@
-//! `nanobot skill`: what the agent can be taught; seen, tried, begun, taken over and taken away.
+//! `nanobot skill`: lists, shows, checks, creates, installs and removes skills.
 
 use crate::cli::skill::{Show, Skill as Command};
 use crate::error::Exit;
@@ -18,6 +18,7 @@ mod make;
 mod package;
 mod show;
 
+/// Runs `nanobot skill`.
 pub fn run(ctx: &Context, command: &Command) -> Result<Exit> {
     match command {
         Command::List { json } => list::run(ctx, *json),
@@ -29,8 +30,8 @@ pub fn run(ctx: &Context, command: &Command) -> Result<Exit> {
     }
 }
 
-/// What a command of an agent may have of this: a file of a skill that comes with the program, which is no secret and takes
-/// neither the network nor files. `None` for all else.
+/// Runs the part of this command that is available inside an agent's sandbox: printing a file of a built-in skill,
+/// which is not secret and needs neither network nor files. `None` for everything else.
 pub fn inside(command: &Command, terminal: Terminal) -> Option<Result<Exit>> {
     let Command::Show(Show {
         name,
@@ -44,7 +45,7 @@ pub fn inside(command: &Command, terminal: Terminal) -> Option<Result<Exit>> {
     Some(terminal.print(text).map(|()| Exit::Answered))
 }
 
-/// All skills of the REPL's directory, or the one of that name.
+/// Prints all skills of the REPL's directory, or the one called `name`.
 pub(super) fn show_in_repl(ctx: &Context, name: &str, options: &TurnOptions) -> Result<()> {
     let found = skills::of_turn(ctx, options)?;
     let width = ctx.terminal.width();

@@ -1,4 +1,4 @@
-//! A skill that may be installed: read in full, checked, and described.
+//! A skill to be installed: read in full, checked, and described.
 
 use super::describe::{entry_line, rows_of, tokens};
 use super::lookup::built_in_entries;
@@ -14,27 +14,27 @@ use anyhow::{Context as _, Result};
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// Addresses shown at most.
+/// Maximum number of addresses shown.
 const MAX_ADDRESSES: usize = 20;
 
 /// A skill with all its files, before it is installed.
 pub(super) struct SkillPackage {
     pub(super) skill: Skill,
-    /// The name of the folder that it is in.
+    /// The name of the folder that contains it.
     pub(super) folder: String,
     pub(super) pieces: Vec<Piece>,
     left_out: Vec<String>,
-    /// What is odd beside what its SKILL.md says.
+    /// Warnings, in addition to those about its SKILL.md.
     pub(super) odd: Vec<String>,
-    /// Why it cannot be taken over.
+    /// Reasons why it cannot be installed.
     pub(super) troubles: Vec<String>,
 }
 
 impl SkillPackage {
-    /// What is at `path`: a folder, or a SKILL.md alone.
+    /// Reads a skill from `path`: a directory, or a single SKILL.md.
     ///
     /// # Errors
-    /// There is nothing, or no SKILL.md, or it cannot be read.
+    /// The path does not exist, has no SKILL.md, or cannot be read.
     pub(super) fn read(ctx: &Context, path: &Path) -> Result<Self> {
         let shown = path.display();
         let about = std::fs::metadata(path).map_err(|error| match error.kind() {
@@ -72,7 +72,7 @@ impl SkillPackage {
         let mut troubles = folder.troubles();
         let bytes = match troubles.is_empty() {
             true => folder.read()?,
-            // What is refused anyway is not read, but for what is shown of it.
+            // Of a folder that is refused anyway, read only the text that is shown.
             false => folder
                 .entries
                 .iter()
@@ -101,7 +101,7 @@ impl SkillPackage {
         Self::new(ctx, &name_of(&real), pieces, left_out, troubles)
     }
 
-    /// A skill that comes with the program, as its files.
+    /// A built-in skill, as its files.
     pub(super) fn from_built_in(ctx: &Context, built_in: &BuiltIn) -> Result<Self> {
         let bytes = built_in
             .files
@@ -123,7 +123,7 @@ impl SkillPackage {
             .find(|(entry, _)| entry.path == Path::new("SKILL.md"));
         let text = String::from_utf8_lossy(text.map_or(&[][..], |(_, bytes)| bytes));
         let requirements = Requirements::new(&ctx.env);
-        // The name in the head is the author's; a folder's may be what a download made of it.
+        // Use the author's name from the front matter: a download may have changed the folder's name.
         let said = parse(folder, &text, &requirements).says.name;
         let name = said
             .filter(|name| is_name(name))
@@ -157,7 +157,7 @@ impl SkillPackage {
         })
     }
 
-    /// What it contains, in rows.
+    /// Describes the contents in rows.
     pub(super) fn describe(&self, ctx: &Context, place: &str, hides: &str) -> String {
         let skill = &self.skill;
         let files: Vec<&Entry> = self.pieces.iter().map(|(entry, _)| entry).collect();
@@ -209,7 +209,7 @@ impl SkillPackage {
         rows_of(&rows, ctx.terminal.width())
     }
 
-    /// What can be run, or looks like it.
+    /// The files that are executable, or look like scripts.
     fn scripts(&self) -> Vec<String> {
         let script = |(entry, bytes): &Piece| {
             let Kind::File { is_executable, .. } = entry.kind else {
@@ -241,7 +241,7 @@ impl SkillPackage {
         self.pieces.iter().filter_map(script).collect()
     }
 
-    /// The addresses that stand in its texts.
+    /// The addresses in its texts.
     fn addresses(&self) -> Vec<String> {
         let texts = self
             .pieces
@@ -260,7 +260,7 @@ impl SkillPackage {
     }
 }
 
-/// The hosts that `skill` makes free for the web tools, all of them, as whoever installs it should know.
+/// All hosts that `skill` opens for the web tools despite untrusted content, for the user to check before installing.
 pub(super) fn reached(skill: &Skill) -> String {
     let hosts: BTreeSet<String> = linked_hosts(&skill.body).collect();
     let hosts: Vec<String> = hosts.into_iter().collect();
@@ -274,11 +274,11 @@ pub(super) fn reached(skill: &Skill) -> String {
 fn text_of(root: &Path, entry: &Entry) -> Vec<u8> {
     let is_text = entry.path == Path::new("SKILL.md") && matches!(entry.kind, Kind::File { .. });
     let read = is_text.then(|| read_at_most(&root.join(&entry.path), TEXT_LIMIT));
-    // It is told why it is refused; that this cannot be read either is no news.
+    // The refusal is reported already, so a read error here adds nothing.
     read.and_then(Result::ok).flatten().unwrap_or_default()
 }
 
-/// The addresses in `text`, up to where each plainly ends.
+/// The addresses in `text`, each up to its obvious end.
 fn addresses(text: &str) -> impl Iterator<Item = &str> {
     let starts = text.match_indices("://").filter_map(|(at, _)| {
         let schemes = ["https", "http"].iter();

@@ -1,4 +1,4 @@
-//! `nanobot skill show`: one skill, all of it.
+//! `nanobot skill show`: prints one skill in full.
 
 use super::describe::{entry_line, origin, origin_json, rows_of, state, tokens};
 use super::lookup::{entries, here, named};
@@ -14,9 +14,10 @@ use serde_json::{Value, json};
 use std::io::Read;
 use std::path::Path;
 
-/// The longest file that is printed.
+/// Maximum bytes of a file that is printed.
 const FILE: u64 = 16 << 20;
 
+/// Runs `nanobot skill show`.
 pub(super) fn run(ctx: &Context, arguments: &Show) -> Result<Exit> {
     let Show { name, file, json } = arguments;
     let (_, found) = here(ctx)?;
@@ -32,7 +33,7 @@ pub(super) fn run(ctx: &Context, arguments: &Show) -> Result<Exit> {
     Ok(Exit::Answered)
 }
 
-/// Rows for what is said about it, and its text.
+/// Formats the rows about a skill, and its text.
 pub(super) fn text(ctx: &Context, skill: &Skill, width: Option<usize>) -> String {
     let requirements = Requirements::new(&ctx.env);
     let says = &skill.says;
@@ -112,7 +113,7 @@ fn object(ctx: &Context, skill: &Skill) -> Value {
     })
 }
 
-/// The bytes of one of its files. Nothing leads out of its folder.
+/// Reads one of the skill's files. Links and paths cannot lead out of its folder.
 fn content(skill: &Skill, file: &str) -> Result<Vec<u8>> {
     let none = || {
         let cause = format!("skill `{}` has no file `{}`", skill.name, harmless(file));

@@ -1,4 +1,4 @@
-//! `status --check`: what each check found, in a row or a JSON object.
+//! `status --check`: prints the result of each check as a row or a JSON object.
 
 use crate::cli::status::Status as Arguments;
 use crate::error::Exit;
@@ -11,9 +11,10 @@ use anyhow::Result;
 use console::Style;
 use serde_json::{Value, json};
 
-/// Columns before what was found.
+/// Columns before the result.
 const INDENT: usize = 19;
 
+/// Runs `status --check`.
 pub(super) fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
     let Arguments {
         check: _,
@@ -33,11 +34,11 @@ pub(super) fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
     printer.end()
 }
 
-/// Prints results, and knows the exit that follows from them.
+/// Prints results, and determines the exit status.
 struct Printer<'a> {
     ctx: &'a Context,
     json: bool,
-    /// That of the first failure.
+    /// The exit status of the first failure.
     exit: Exit,
     rows: Vec<Value>,
 }
@@ -63,7 +64,7 @@ impl Printer<'_> {
         let level = level_word(result.level);
         page.paint(level, &level_style(result.level))?;
         let name = format!("{:<gap$}  {name:<11}  ", "", gap = 4 - level.len());
-        // What was painted takes room too.
+        // The level is printed already, but takes room in the first line too.
         let room = self.ctx.terminal.width();
         let row = hanging_indent(&format!("{level}{name}"), &one_line(&result.words), room);
         page.put(&format!("{}\n", &row[level.len()..]))?;

@@ -13,6 +13,7 @@ use crate::sys::sandbox;
 use serde_json::{Value, json};
 use std::time::Duration;
 
+/// Converts the overview to JSON.
 pub(super) fn object(ctx: &Context, overview: &Overview) -> Value {
     let Overview {
         settings,

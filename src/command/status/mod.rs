@@ -1,4 +1,4 @@
-//! `nanobot status`: an overview on one screen, or with `--check` whether what is configured works.
+//! `nanobot status`: prints an overview on one screen; with `--check`, tests if the configuration works.
 
 use crate::cli::status::Status as Arguments;
 use crate::error::Exit;
@@ -10,6 +10,7 @@ mod check;
 mod json;
 mod rows;
 
+/// Runs `nanobot status`.
 pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
     if arguments.check {
         return check::run(ctx, arguments);

@@ -22,14 +22,15 @@ use anyhow::Result;
 use console::Style;
 use jiff::Timestamp;
 
-/// A name, and what is said of it.
+/// A label and its text.
 type Row = (&'static str, String);
 
-/// Columns before what is said.
+/// Columns before the text.
 const INDENT: usize = 11;
-/// Rows that stand out: something is wrong, or to be done.
+/// Labels of rows that are highlighted: problems, and things to do.
 const LOUD: [&str; 3] = ["trouble", "failed", "next"];
 
+/// Prints the overview.
 pub(super) fn print(ctx: &Context, overview: &Overview) -> Result<()> {
     let Overview {
         settings,
@@ -143,7 +144,7 @@ fn tool_rows(tools: &UnusedTools) -> Vec<Row> {
     if !tools.servers.is_empty() {
         rows.push(("servers", tools.servers.join(", ")));
     }
-    // Those that come with the program are no news.
+    // Built-in skills are not worth a row.
     if tools.summary.own > 0 {
         rows.push(("skills", tools.summary.describe()));
     }
@@ -210,7 +211,7 @@ fn jobs_rows(ctx: &Context, summary: &JobsSummary) -> Vec<Row> {
     rows
 }
 
-/// What this day and this month have cost.
+/// The cost of this day and this month.
 fn spent_in_words(settings: &Settings, spent: &Totals) -> String {
     let part = |spent: f64, limit: Option<f64>| match limit {
         Some(limit) => format!("${spent:.2} of ${limit:.2}"),
@@ -224,7 +225,7 @@ fn spent_in_words(settings: &Settings, spent: &Totals) -> String {
     )
 }
 
-/// A row for each; on a terminal no wider than that.
+/// Prints the rows, wrapped to the width of a terminal.
 fn show(ctx: &Context, rows: &[(&str, String)]) -> Result<()> {
     let mut page = Page::on(ctx.terminal);
     for (name, words) in rows {

@@ -1,4 +1,5 @@
-//! `nanobot usage --by tool|server|skill`: what turns used of what they were offered, and what telling the model of it took.
+//! `nanobot usage --by tool|server|skill`: prints how often turns used what they were offered, and the tokens that the
+//! offer took.
 
 use crate::cli::usage::By;
 use crate::ledger::tools::{Line, Tools, Used};
@@ -12,20 +13,20 @@ use serde_json::json;
 use std::collections::{BTreeMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// What some turns come to.
+/// The totals of a group of turns.
 #[derive(Clone, Debug, Default)]
 struct Sum {
-    /// Those in which it was offered, and those in which it was used, each by a hash.
+    /// The turns in which it was offered, and those in which it was used, as hashes.
     offered: HashSet<u64>,
     used: HashSet<u64>,
     calls: u64,
     failed: u64,
     denied: u64,
-    /// Tokens that told of it, in all requests.
+    /// Tokens of its description, in all requests.
     told: u64,
 }
 
-/// Print a row for each tool, server or skill.
+/// Prints a row for each tool, server or skill.
 pub(super) fn run(ctx: &Context, by: By, start: &SinceFilter, as_json: bool) -> Result<()> {
     let mut sums: BTreeMap<String, Sum> = BTreeMap::new();
     let file = Tools::new(&ctx.paths.root, &ctx.clock);

@@ -1,4 +1,4 @@
-//! What a call to a server needs, and the conversion of its result for the model.
+//! The state that a call to an MCP server needs, and the conversion of its result for the model.
 
 use super::result::{self, Limits};
 use crate::mcp::offer::{Answer, Failed};
@@ -11,18 +11,18 @@ use crate::sys::env::Env;
 use crate::tool::{Failure, Output};
 use std::sync::Arc;
 
-/// The servers of a run, as their tools need them.
+/// The servers of a run and the limits of their tools.
 #[derive(Clone)]
 pub struct Means {
     pub roster: Roster,
     pub limits: Limits,
     pub env: Env,
-    /// What the run has seen, and the hosts that it may reach all the same.
+    /// The provenance of the run's content. `free` are the hosts that stay reachable despite untrusted content.
     pub seen: Arc<Seen>,
     pub free: Free,
 }
 
-/// What became of a call, for the model.
+/// Converts the outcome of a call for the model.
 pub(super) fn given(
     means: &Means,
     server: &str,
@@ -47,7 +47,7 @@ pub(super) fn given(
     Err(format!("server `{name}`: {words}{next}").into())
 }
 
-/// No to a call of a tool that is not what it was.
+/// The refusal to call a tool whose description has changed.
 pub(super) fn changed(server: &str, tool: &str) -> Refusal {
     let tool = words::line(tool, 64);
     let accept = format!("nanobot mcp accept {}", quoted(server));

@@ -1,6 +1,6 @@
-//! The tools of MCP servers as tools of ours: each goes by the name and the schema that [`crate::mcp::tool_list`] made for it,
-//! and its server is started by the first call. Besides them there are two of our own, for what servers have to read and
-//! for their prompts. What comes back is a stranger's word, see [`result`].
+//! Offers the tools of MCP servers to the model. Each has the name and the schema that [`crate::mcp::tool_list`] made
+//! for it, and the first call starts its server. Two tools of our own are added, for the resources and the prompts of
+//! servers. All results are untrusted content, see [`result`].
 
 use super::Tool;
 use crate::mcp::tool_list::ToolList;
@@ -13,7 +13,7 @@ mod ours;
 pub mod result;
 mod server_tool;
 
-/// The tools for all that is offered.
+/// Builds the tools for everything that the servers offer.
 pub fn tools(means: &Means, offers: &ToolList) -> Vec<Box<dyn Tool>> {
     let means = Arc::new(means.clone());
     let mut tools: Vec<Box<dyn Tool>> = Vec::new();

@@ -1,5 +1,5 @@
-//! The two tools of ours that speak to servers: one for what they have to read, one for their prompts. Both list what there
-//! is where nothing is named.
+//! Our own two tools for MCP servers: one reads resources, one fills in prompts. Both list what is available if the
+//! call names nothing.
 
 use super::call::{Means, given};
 use crate::mcp::name::{PROMPT, RESOURCE};
@@ -12,7 +12,7 @@ use crate::tool::{Effect, Failure, Output};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
-/// Reads what servers have to read.
+/// Builds the tool that reads the resources of servers.
 pub(super) fn resources(means: &Arc<Means>, servers: &[String]) -> FunctionTool {
     let properties = json!({
         "server": { "type": "string", "enum": servers },
@@ -23,7 +23,7 @@ pub(super) fn resources(means: &Arc<Means>, servers: &[String]) -> FunctionTool 
     for_servers(spec, means, servers, read_resource)
 }
 
-/// Fills in the prompts of servers.
+/// Builds the tool that fills in the prompts of servers.
 pub(super) fn prompts(means: &Arc<Means>, servers: &[String]) -> FunctionTool {
     let properties = json!({
         "server": { "type": "string", "enum": servers },
@@ -43,7 +43,7 @@ fn spec(name: &str, description: &str, properties: &Value) -> ToolSpec {
     }
 }
 
-/// A tool whose call names one of `servers`, for which `run` answers.
+/// Builds a tool whose calls name one of `servers`; `run` answers them.
 fn for_servers(
     spec: ToolSpec,
     means: &Arc<Means>,
@@ -88,7 +88,7 @@ fn get_prompt(means: &Means, server: &str, arguments: &Value) -> Result<Output, 
     }
 }
 
-/// The server that is meant.
+/// The server that the arguments name.
 fn known<'a>(servers: &[String], arguments: &'a Value) -> Result<&'a str, Failure> {
     let name = arguments["server"].as_str().unwrap_or_default();
     match servers.iter().any(|server| server == name) {
@@ -97,8 +97,8 @@ fn known<'a>(servers: &[String], arguments: &'a Value) -> Result<&'a str, Failur
     }
 }
 
-/// Whether `uri` of `server` may be read: once strangers have had a word, it is one that the server lists, or one that a
-/// template of the server's has room for and that could be asked for.
+/// Checks that `uri` of `server` may be read. Once the context holds untrusted content, the URI must be one that the
+/// server lists, or match one of its templates and contain nothing that must not be sent out.
 fn allowed(means: &Means, server: &str, uri: &str) -> Result<(), Refusal> {
     let Some(what) = means.seen.untrusted() else {
         return Ok(());
@@ -116,7 +116,7 @@ fn allowed(means: &Means, server: &str, uri: &str) -> Result<(), Refusal> {
     )))
 }
 
-/// Whether `uri` is `template` with its places filled in.
+/// True if `uri` is `template` with its placeholders filled in.
 fn fills(template: &str, uri: &str) -> bool {
     let mut parts = template.split('{');
     let Some(mut rest) = uri.strip_prefix(parts.next().unwrap_or_default()) else {
@@ -136,7 +136,7 @@ fn fills(template: &str, uri: &str) -> bool {
     is_open || rest.is_empty()
 }
 
-/// `lines` of `server`, as much as is shown of a result.
+/// The `lines` of `server`, cut to the limit for a result.
 fn listed(means: &Means, server: &str, lines: impl Iterator<Item = String>) -> String {
     let lines: Vec<String> = lines.collect();
     match lines.is_empty() {

@@ -1,5 +1,5 @@
-//! What a server answered, as a model is shown it: text within marks that it cannot close, cut where it is too much, and
-//! images where they can be looked at. What is neither is told by its kind and its size.
+//! Converts a server's answer for the model: text within marks that the text itself cannot close, cut to a limit, and
+//! images if they can be displayed. Other content is described by its type and size.
 
 use super::super::web_fetch::STRANGERS;
 use super::super::{Failure, Output};
@@ -12,23 +12,23 @@ use crate::sys::env::Env;
 use crate::sys::input::image_type;
 use crate::sys::store::size_in_words;
 
-/// The largest image, so that every provider takes it.
+/// Maximum size of an image in bytes, accepted by every provider.
 const IMAGE: usize = 3_750_000;
-/// Images of one result.
+/// Maximum number of images in one result.
 const IMAGES: usize = 8;
 
-/// How much is shown.
+/// Limits on what is shown.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Characters of a result.
+    /// Maximum characters of a result.
     pub result: usize,
     pub offline: bool,
 }
 
-/// What `server` answered.
+/// Converts the answer of `server`.
 ///
 /// # Errors
-/// The server says that it failed; its words are the words.
+/// The server reports a failure; the text is the server's.
 pub fn output(server: &str, answer: Answer, limits: Limits, env: &Env) -> Result<Output, Failure> {
     let Answer {
         pieces,
@@ -133,7 +133,7 @@ impl Content<'_> {
         self.texts.push(text);
     }
 
-    /// Add an image, and notes on how it was converted.
+    /// Adds an image, and notes on how it was converted.
     fn add_image(&mut self, bytes: &[u8]) -> Result<(), String> {
         if self.images.len() >= IMAGES {
             return Err(format!("more than {IMAGES} are not shown"));
@@ -145,7 +145,7 @@ impl Content<'_> {
     }
 }
 
-/// An image as providers take it, and what was done to make it one.
+/// Converts an image to a form that providers accept. Returns it with notes on the conversion.
 fn image(
     server: &str,
     bytes: &[u8],
@@ -171,7 +171,7 @@ fn image(
     }
 }
 
-/// The first `most` characters of `text`, and how many more there are.
+/// The first `most` characters of `text`, and the number of those left out.
 fn cut(text: &str, most: usize) -> (&str, usize) {
     match text.char_indices().nth(most) {
         None => (text, 0),

@@ -8,10 +8,10 @@ use crate::tool::{Effect, Failure, Output, Tool, arguments};
 use serde_json::Value;
 use std::sync::Arc;
 
-/// Lines of progress that are passed on of one call; who floods is not listened to.
+/// Maximum lines of progress passed on for one call, as protection against a server that floods the output.
 const PROGRESS: usize = 200;
 
-/// Characters of such a line.
+/// Maximum characters of a progress line.
 const LINE: usize = 200;
 
 /// A tool that an MCP server offers.
@@ -22,6 +22,7 @@ pub(super) struct ServerTool {
 }
 
 impl ServerTool {
+    /// Creates the tool.
     pub(super) fn new(means: &Arc<Means>, shown: &ToolView) -> Self {
         Self {
             spec: ToolSpec {
@@ -47,7 +48,8 @@ impl Tool for ServerTool {
         }
     }
 
-    /// The server looks at them itself, and its own schema says more than what is left of it here.
+    /// Arguments are corrected but not checked: the server checks them itself, against a schema that is more detailed
+    /// than our reduced copy.
     fn reading(&self, given: &Value) -> Result<Value, String> {
         arguments::mended(&self.spec.parameters, given)
     }
@@ -65,7 +67,8 @@ impl Tool for ServerTool {
         let Means {
             roster, seen, free, ..
         } = &*self.means;
-        // What may change something, somebody has consented to.
+        // A tool that may change something has the user's consent already; a read-only one must not send untrusted
+        // content out.
         if self.shown.reads_only {
             seen.allows_sent(arguments, free)?;
         }

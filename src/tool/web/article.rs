@@ -1,6 +1,6 @@
-//! A page as markdown: its article where it has one, else all of it, links made whole so that they can be followed. The
-//! parser was made for pages that mean well; one that would cost it memory or time without end is read tag by tag instead,
-//! and so is one that it takes too long for.
+//! Converts a page to markdown: its main article if it has one, else the whole page, with absolute links. The parser
+//! was made for benign pages. A page that would cost it unbounded memory or time, or that exceeds its time limit, is
+//! read tag by tag instead.
 
 use crate::attach::html;
 use crate::sys::signal;
@@ -10,43 +10,43 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 use url::Url;
 
-/// A page, read.
+/// The text of a page.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::tool) struct Article {
     pub(in crate::tool) title: String,
     pub(in crate::tool) text: String,
 }
 
-/// How long the parser may take.
+/// Time limit for the parser.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long is waited for it between two looks for a signal.
+/// Interval at which the wait for the parser checks for a signal.
 const STEP: Duration = Duration::from_millis(50);
-/// For parsers that call themselves for each element within another.
+/// Stack size in bytes, for parsers that recurse for each nested element.
 const STACK: usize = 32 << 20;
-/// Elements within elements, and elements in all: what real pages have many times over.
+/// Maximum nesting depth and number of elements, far above those of real pages.
 const DEPTH: usize = 256;
 const ELEMENTS: usize = 300_000;
-/// Names of elements in a page; there are some 140.
+/// Maximum number of different element names in a page; HTML has about 140.
 const NAMES: usize = 200;
-/// An article of fewer characters is not what the page is about.
+/// An article of fewer characters is not the main content of a page.
 const LEAST: usize = 200;
-/// What is no text.
+/// Elements whose content is not text.
 const UNSEEN: &[&str] = &[
     "script", "style", "meta", "head", "noscript", "template", "svg", "nav", "iframe", "object",
 ];
-/// Elements without an end.
+/// Elements without an end tag.
 const VOID: &[&str] = &[
     "area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track",
     "wbr",
 ];
-/// Elements that another one ends, as often as not.
+/// Elements that are often ended by another one, without an end tag.
 const LOOSE: &[&str] = &["p", "li", "td", "th", "tr", "dt", "dd", "option", "tbody"];
-/// Elements that are begun again in every block until they end.
+/// Formatting elements that the parser opens again in every block until they are closed.
 const REPEATED: &[&str] = &[
     "a", "b", "big", "code", "em", "font", "i", "nobr", "s", "small", "strike", "strong", "tt", "u",
 ];
 
-/// What `page`, from `base`, says; with its links, or as plain text.
+/// Reads `page`, fetched from `base`, with links or as plain text.
 pub(in crate::tool) fn read(page: &str, base: &Url, plain: bool) -> Article {
     let by_tags = || Article {
         title: String::new(),
@@ -57,7 +57,8 @@ pub(in crate::tool) fn read(page: &str, base: &Url, plain: bool) -> Article {
     }
     let (send, receive) = mpsc::sync_channel(1);
     let (owned, base) = (page.to_owned(), base.clone());
-    // It cannot be ended; if it is late, it goes on beside us until it has done or we have.
+    // The parser cannot be cancelled. If it exceeds its limit, its thread runs on until it finishes or the process
+    // ends.
     let parser = std::thread::Builder::new()
         .stack_size(STACK)
         .spawn(move || drop(send.send(parse(&owned, &base, plain))));
@@ -68,7 +69,7 @@ pub(in crate::tool) fn read(page: &str, base: &Url, plain: bool) -> Article {
     loop {
         match receive.recv_timeout(STEP) {
             Ok(Some(article)) => return article,
-            // It found nothing, or broke down.
+            // The parser found nothing, or panicked.
             Ok(None) | Err(RecvTimeoutError::Disconnected) => return by_tags(),
             Err(RecvTimeoutError::Timeout) => {}
         }
@@ -78,7 +79,7 @@ pub(in crate::tool) fn read(page: &str, base: &Url, plain: bool) -> Article {
     }
 }
 
-/// Whether the parser can be given `page`: a few bytes can ask it for more elements than there is memory for.
+/// True if `page` is safe for the parser: a few bytes can demand more elements than fit into memory.
 fn is_bearable(page: &str) -> bool {
     let mut open: Vec<(&str, usize)> = Vec::new();
     let (mut elements, mut depth, mut repeated) = (0_usize, 0_usize, 0_usize);
@@ -112,7 +113,7 @@ fn is_bearable(page: &str) -> bool {
         if !is(LOOSE) {
             match known {
                 Some((_, count)) => *count += 1,
-                // Names that nobody knows are as good as one.
+                // Too many different names cannot be a real page.
                 None if names < NAMES => open.push((name, 1)),
                 None => return false,
             }
@@ -126,7 +127,7 @@ fn is_bearable(page: &str) -> bool {
     true
 }
 
-/// The article of `page`; `None` where it has no text.
+/// The article of `page`; `None` if it has no text.
 fn parse(page: &str, base: &Url, plain: bool) -> Option<Article> {
     let document = Document::from(page);
     if is_too_deep(&document) {
@@ -164,7 +165,7 @@ fn parse(page: &str, base: &Url, plain: bool) -> Option<Article> {
     (!text.is_empty()).then_some(Article { title, text })
 }
 
-/// Whether elements stand deeper in one another than any page needs; the writers of text call themselves for each.
+/// True if elements are nested deeper than in any real page; the text formatters recurse for each level.
 fn is_too_deep(document: &Document) -> bool {
     let mut depth = 0;
     let mut next = document.root().first_child();
@@ -191,7 +192,7 @@ fn is_too_deep(document: &Document) -> bool {
     false
 }
 
-/// Let links and images name their whole addresses; those that are none lose theirs.
+/// Makes the addresses of links and images absolute; removes invalid ones.
 fn make_links_whole(document: &Document, base: &Url) {
     let set = |node: &NodeRef<'_>, name: &str| {
         let Some(value) = node.attr(name) else { return };
@@ -201,7 +202,7 @@ fn make_links_whole(document: &Document, base: &Url) {
             None => node.remove_attr(name),
         }
     };
-    // Gathered before, since none can be changed while they are walked through.
+    // `descendants` collects the nodes first, since nodes cannot be changed during a traversal.
     for node in document.root().descendants() {
         if node.has_name("a") {
             set(&node, "href");
@@ -211,7 +212,7 @@ fn make_links_whole(document: &Document, base: &Url) {
     }
 }
 
-/// `text` without links and images of nothing, and without more than one empty line at a time.
+/// Removes empty links and images from `text`, and reduces successive empty lines to one.
 fn tidy(text: &str) -> String {
     let mut done = String::with_capacity(text.len());
     let mut empty = 0;
@@ -230,7 +231,7 @@ fn tidy(text: &str) -> String {
     done
 }
 
-/// `line` without `[](…)` and `![](…)`, which show nothing; addresses in others as they are, and not as a page writes them.
+/// Removes `[](…)` and `![](…)` from `line`, since they show nothing, and decodes `&amp;` in the other addresses.
 fn mended(line: &str) -> String {
     let mut done = String::with_capacity(line.len());
     let mut rest = line;
@@ -262,7 +263,7 @@ mod tests {
         Url::parse("https://a.example/dir/page").unwrap()
     }
 
-    /// Enough words to be an article.
+    /// Enough words for an article.
     fn words() -> String {
         "This sentence, which says little, is one of several that make an article, and not a menu. "
             .repeat(12)
@@ -359,7 +360,7 @@ mod tests {
         let mut number = 0;
         crate::fuzz::hold(seeds, |input, _| {
             number += 1;
-            // It costs a thread each, and the parser has tests of its own: a tenth of them will do.
+            // Each call starts a thread, and the parser has tests of its own, so a tenth of the inputs suffices.
             if number % 10 == 0 {
                 let page = String::from_utf8_lossy(input);
                 read(&page, &base(), number % 20 == 0);

@@ -1,4 +1,4 @@
-//! Search engines: how each is asked, and what it answers. Pure.
+//! Search engines: the request for each, and the parsing of its answer. Pure.
 
 use crate::attach::html;
 use crate::sys::web_url::percent_encoded;
@@ -6,7 +6,7 @@ use dom_query::Document;
 use serde_json::Value;
 use url::Url;
 
-/// Who searches.
+/// A search engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Engine {
     Brave,
@@ -14,7 +14,7 @@ pub(crate) enum Engine {
     DuckDuckGo,
 }
 
-/// Something that was found.
+/// A search result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Found {
     pub(crate) title: String,
@@ -23,7 +23,7 @@ pub(crate) struct Found {
 }
 
 impl Engine {
-    /// The engine of that name, as the config has it.
+    /// The engine called `name` in the config.
     pub(crate) fn named(name: &str) -> Option<Self> {
         match name.trim().to_ascii_lowercase().as_str() {
             "brave" => Some(Self::Brave),
@@ -33,6 +33,7 @@ impl Engine {
         }
     }
 
+    /// The engine's name, for people.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Brave => "Brave",
@@ -41,7 +42,7 @@ impl Engine {
         }
     }
 
-    /// Where it is, unless the config says so.
+    /// The default base address, for engines that have one.
     pub(crate) fn home(self) -> Option<&'static str> {
         match self {
             Self::Brave => Some("https://api.search.brave.com"),
@@ -50,10 +51,10 @@ impl Engine {
         }
     }
 
-    /// The address that asks for `query`, at `base`.
+    /// The address that requests `query` from the engine at `base`.
     pub(crate) fn question(self, base: &str, query: &str, count: usize) -> String {
         let (base, query) = (base.trim_end_matches('/'), percent_encoded(query));
-        // Some write the whole of it.
+        // Some users configure the whole address, including the path.
         let at = |path: &str| match base.ends_with(path) {
             true => base.to_owned(),
             false => format!("{base}{path}"),
@@ -65,10 +66,10 @@ impl Engine {
         }
     }
 
-    /// What it found, in its own order.
+    /// Parses an answer; the results stay in the engine's order.
     ///
     /// # Errors
-    /// In words: it answered something else.
+    /// The answer has another format; text for the model.
     pub(crate) fn read(self, answer: &str) -> Result<Vec<Found>, String> {
         let odd = || {
             format!(
@@ -81,7 +82,7 @@ impl Engine {
         }
         let answer: Value = serde_json::from_str(answer).map_err(|_| odd())?;
         let (list, about) = match self {
-            // Where nothing was found, the whole branch is missing.
+            // Brave leaves out the whole branch if nothing was found.
             Self::Brave if answer["web"].is_null() && answer.is_object() => return Ok(Vec::new()),
             Self::Brave => (&answer["web"]["results"], "description"),
             _ => (&answer["results"], "content"),
@@ -99,7 +100,7 @@ impl Engine {
     }
 }
 
-/// The results on DuckDuckGo's page without scripts; `None` where it is another page, as for those it takes for robots.
+/// The results on DuckDuckGo's page without scripts; `None` for any other page, such as the one for suspected robots.
 fn duckduckgo(page: &str) -> Option<Vec<Found>> {
     let document = Document::from(page);
     let results = document.select(".result");
@@ -110,7 +111,7 @@ fn duckduckgo(page: &str) -> Option<Vec<Found>> {
     {
         let link = result.select("a.result__a");
         let href = link.attr("href").unwrap_or_default();
-        // It counts clicks by leading through itself.
+        // DuckDuckGo counts clicks by redirecting through its own site.
         let through = Url::parse("https://duckduckgo.com/").ok()?.join(&href).ok();
         let own = through
             .as_ref()
@@ -136,7 +137,7 @@ fn duckduckgo(page: &str) -> Option<Vec<Found>> {
     (!all.is_empty() || is_empty).then_some(all)
 }
 
-/// A result, where it leads to the web. Its words come in one line each, without marks.
+/// Builds a result, if its address is on the web. Title and description become one line each, without markup.
 fn found(title: &str, url: &str, about: &str) -> Option<Found> {
     let url = Url::parse(url)
         .ok()

@@ -1,9 +1,10 @@
-//! What the web tools share: who may be asked for what, and how it is asked.
+//! The common part of the web tools: which addresses may be requested, and how.
 //!
-//! Each step of the way is decided about alike: by the policy's rules, by what the conversation has seen, by where the
-//! host is. A redirect is the word of whoever was asked. Where nothing of the address was of the model's making it is
-//! followed, since no more can go out by it than by what was asked. Where the model may have put the address together, for
-//! a host that is free, it is not: many hosts lead wherever an address of theirs says, and that would be the way out.
+//! Each address on the way is checked in the same way: by the policy's rules, by the provenance of its text, and by the
+//! location of the host. The target of a redirect is chosen by the server. If the model wrote no part of the original
+//! address, the redirect is followed, since it can send out no more than the request did. If the model may have
+//! composed the address, and only its host is allowed, the target must pass the check itself: many hosts redirect to
+//! any address that a parameter names, which would be a way to send data out.
 
 use super::Failure;
 use crate::attach::pdf;
@@ -28,13 +29,13 @@ use url::Url;
 pub(super) mod article;
 pub(super) mod engine;
 
-/// How often an address may lead on.
+/// Maximum number of redirects.
 const REDIRECTS: usize = 5;
-/// The most that is taken of a text, as counted after it was unpacked: more than anybody reads of a page.
+/// Maximum bytes taken of a text, counted after decompression: more than is ever read of a page.
 const LIMIT: usize = 2 << 20;
-/// The same of an image or a PDF, which are of no use in part.
+/// Maximum bytes of an image or a PDF, which are useless if cut.
 const WHOLE: usize = 16 << 20;
-/// What can be made use of, for servers that have several forms of a page.
+/// The accepted content types, for servers that offer a page in several forms.
 const ACCEPT: &str =
     "text/markdown, text/html;q=0.9, application/json;q=0.9, text/plain;q=0.9, */*;q=0.5";
 
@@ -45,42 +46,43 @@ const TIMEOUTS: Timeouts = Timeouts {
     total: Duration::from_secs(30),
 };
 
-/// What the web tools are built with.
+/// The configuration and state of the web tools.
 pub struct Web {
     pub policy: Arc<Policy>,
     pub seen: Arc<Seen>,
     pub free: Free,
-    /// Addresses that may be reached though they are not public.
+    /// Address ranges that may be reached although they are not public.
     pub spared: Vec<Range>,
-    /// Nothing beyond this machine is reached.
+    /// True if only this machine may be reached.
     pub offline: bool,
     pub proxy: Option<Secret>,
     pub user_agent: Option<String>,
-    /// What is known without asking.
+    /// Hosts whose addresses are known without a DNS query.
     pub hosts: Hosts,
-    /// Characters of a result that the session keeps.
+    /// Maximum characters that the session keeps of a result.
     pub limit: usize,
     pub env: Env,
 }
 
-/// What came of an address.
+/// The content fetched from an address.
 pub(super) struct Fetched {
-    /// Where it was, at the end of all redirects.
+    /// The address after all redirects.
     pub(super) url: Url,
-    /// The server's `content-type`, in small letters.
+    /// The server's `content-type`, in lower case.
     pub(super) kind: String,
     pub(super) bytes: Vec<u8>,
-    /// There was more.
+    /// True if the content was longer and has been cut.
     pub(super) cut: bool,
 }
 
 impl Web {
-    /// What is at the address that the model wrote.
+    /// Fetches the address that the model wrote.
     pub(super) fn fetch(&self, given: &str) -> Result<Fetched, Failure> {
         let first = web_url::parse(addresses::bare(given))?;
         let mut url = first.clone();
         self.follow(&mut url).map_err(|failure| match failure {
-            // Where it has led names what a server said, and that has to be told from our own words.
+            // The refusal names the target, which the server chose. Say that it was a redirect, so that the target
+            // cannot be taken for our own text.
             Failure::Denied(refusal) if url != first && !refusal.words.contains(LEADS_ON) => {
                 let words = format!("`{first}`{LEADS_ON}another address: {}", refusal.words);
                 Refusal { words, ..refusal }.into()
@@ -89,7 +91,7 @@ impl Web {
         })
     }
 
-    /// What is at `url`, or where it leads on to.
+    /// Fetches `url`, and follows redirects. `url` is set to the last address reached.
     fn follow(&self, url: &mut Url) -> Result<Fetched, Failure> {
         let end = signal::now().saturating_add(TIMEOUTS.total);
         let mut grounds = self.judge(url)?;
@@ -121,7 +123,7 @@ impl Web {
         Err(format!("`{url}` leads on more than {REDIRECTS} times").into())
     }
 
-    /// What can be said against the address that the model wrote, without asking for it.
+    /// Checks the address that the model wrote, without requesting it.
     pub(super) fn foresee(&self, given: &str) -> Result<(), Failure> {
         let url = web_url::parse(addresses::bare(given))
             .map_err(|words| Failure::Denied(Refusal::of(words)))?;
@@ -130,7 +132,7 @@ impl Web {
         judged.map_err(|error| failed(&url, &error))
     }
 
-    /// Whether `text`, which is to go out, holds a key of ours.
+    /// Refuses `text` that is to be sent out and contains a key of ours.
     pub(super) fn keeps_secrets(text: &str) -> Result<(), Refusal> {
         match leaks(text) {
             true => Err(Refusal::of(
@@ -140,13 +142,14 @@ impl Web {
         }
     }
 
-    /// Whether `url` may be asked for.
+    /// Decides if `url` may be requested, and on what grounds.
     fn judge(&self, url: &Url) -> Result<Grounds, Refusal> {
         self.rules(url)?;
         self.consider(url)
     }
 
-    /// The policy has seen what the model wrote; rules about hosts are about what that means, and where it leads.
+    /// Applies the policy's rules to `url`. The policy has checked the text that the model wrote; rules about hosts
+    /// apply to the parsed address, and to the targets of redirects.
     fn rules(&self, url: &Url) -> Result<(), Refusal> {
         match self
             .policy
@@ -161,7 +164,7 @@ impl Web {
         self.seen.allows(url, &self.free)
     }
 
-    /// The restrictions of a client for `url` and no other.
+    /// The restrictions of a client for `url` and no other address.
     fn ssrf_guard(&self, url: &Url) -> SsrfGuard {
         let (host, port) = (
             url.host_str().unwrap_or_default(),
@@ -174,7 +177,7 @@ impl Web {
         });
         let port = port.filter(|port| self.policy.net.grants_port(host, *port));
         let mut spared = self.spared.clone();
-        // A client for this address alone: no name that leads to it is spared with it.
+        // The exception is for this literal address only; it does not extend to names that resolve to it.
         spared.extend(bare.parse::<Range>().ok().filter(|_| typed));
         SsrfGuard {
             allowed_ranges: spared,
@@ -195,7 +198,7 @@ impl Web {
         self.dressed(Http::guarded(timeouts, guard, &self.hosts, &self.env))
     }
 
-    /// A client for an address that the user has configured, wherever that is.
+    /// A client for an address that the user has configured, wherever it is.
     pub(super) fn own_client(&self, total: Duration) -> Result<Http, Failure> {
         let timeouts = Timeouts { total, ..TIMEOUTS };
         self.dressed(Http::new(timeouts, self.offline, &self.env).without_proxy())
@@ -208,12 +211,12 @@ impl Web {
     }
 }
 
-/// Where `answer` leads on to from `url`.
+/// The target of a redirect from `url`; `None` if `answer` is not one.
 fn next(url: &Url, answer: &Response) -> Result<Option<Url>, Failure> {
     if ![301, 302, 303, 307, 308].contains(&answer.status) {
         return Ok(None);
     }
-    // One that is no ASCII is none.
+    // A `location` header that is not ASCII counts as missing.
     let place = answer.header("location");
     let Some(whole) = place.and_then(|place| url.join(place).ok()) else {
         return Err(format!("`{url}` leads on to nowhere").into());
@@ -229,7 +232,7 @@ fn next(url: &Url, answer: &Response) -> Result<Option<Url>, Failure> {
     Ok(Some(next))
 }
 
-/// The body of `answer`.
+/// Reads the body of `answer`.
 fn taken(url: Url, mut answer: Response) -> Result<Fetched, Failure> {
     if !(200..300).contains(&answer.status) {
         return Err(format!("the server says {} for `{url}`", answer.status).into());
@@ -261,7 +264,7 @@ fn taken(url: Url, mut answer: Response) -> Result<Fetched, Failure> {
     })
 }
 
-/// A request that failed, in words for the model.
+/// The failure of a request, as text for the model.
 fn failed(url: &Url, error: &anyhow::Error) -> Failure {
     if error.is::<Stop>() {
         return "interrupted, since the run is to end".into();
