@@ -402,18 +402,18 @@ fn race() -> io::Error {
     Errno::STALE.into()
 }
 
-/// Whether an error means that somebody else changed the same place at the same time; nothing was done then.
+/// True if the error means that the path was changed concurrently; nothing was done in that case.
 pub fn is_race(error: &io::Error) -> bool {
     Errno::from_io_error(error) == Some(Errno::STALE)
 }
 
-/// Whether a file is on the file system that the kernel tells of processes in.
+/// True if the file is on procfs, through which the kernel exposes processes.
 pub fn is_of_kernel(file: &File) -> bool {
     const PROC: u64 = 0x9fa0;
     rustix::fs::fstatfs(file).is_ok_and(|about| u64::try_from(about.f_type) == Ok(PROC))
 }
 
-/// Whether an error means that a link is on the way.
+/// True if the error means that there is a link on the path, or that the path leads out of the root.
 pub fn is_link(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::LOOP | Errno::XDEV))
 }
@@ -439,7 +439,7 @@ fn open(dir: &OwnedFd, path: &Path, flags: OFlags, steps: bool) -> Result<OwnedF
     Err(Errno::AGAIN)
 }
 
-/// The same without `openat2`.
+/// Opens `path` without `openat2`, one component at a time.
 fn walk(dir: &OwnedFd, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
     let names: Vec<&OsStr> = path
         .components()
@@ -463,7 +463,7 @@ fn walk(dir: &OwnedFd, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
     }
     let found = rustix::fs::openat(&here, *last, flags | OFlags::NOFOLLOW, Mode::empty())
         .map_err(|error| link_or(&here, last, error))?;
-    // A descriptor that is only looked at opens the link itself.
+    // With `O_PATH` and `O_NOFOLLOW`, `openat` opens the link itself.
     let wants_link = flags.contains(OFlags::PATH | OFlags::NOFOLLOW);
     match flags.contains(OFlags::PATH) && !wants_link {
         true if kind(&rustix::fs::fstat(&found)?) == FileType::Symlink => Err(Errno::LOOP),
@@ -471,7 +471,7 @@ fn walk(dir: &OwnedFd, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
     }
 }
 
-/// A link that is no directory says so only when asked.
+/// Returns `ELOOP` if `name` is a link: with `O_DIRECTORY`, `openat` fails with another error.
 fn link_or(dir: &OwnedFd, name: &OsStr, error: Errno) -> Errno {
     let stat = rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW);
     let link = stat.is_ok_and(|stat| kind(&stat).is_symlink());

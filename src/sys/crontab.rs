@@ -364,7 +364,7 @@ fn refused(words: &str) -> Trouble {
 
 /// True if a cron daemon runs on this machine; `None` if that cannot be determined.
 pub fn is_cron_running() -> Option<bool> {
-    // systemd's timers replace the daemon.
+    // This implementation of cron generates systemd timers and has no daemon.
     let generator = "/usr/lib/systemd/system-generators/systemd-crontab-generator";
     if Path::new(generator).exists() {
         return Path::new("/run/systemd/system").exists().then_some(true);
