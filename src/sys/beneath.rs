@@ -493,7 +493,7 @@ mod tests {
         root.remove(Path::new(path), &mut super::nobody)
     }
 
-    /// The same directory, reached in both ways.
+    /// Opens a directory with `openat2` and with the fallback.
     fn both(dir: &Path) -> [Root; 2] {
         [
             Root::open(dir).unwrap(),

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 /// A variable that this program reads, as documented in help and README.
 pub struct Variable {
+    /// One or more names, separated by commas.
     pub name: &'static str,
+    /// The description for help and README.
     pub meaning: &'static str,
 }
 

@@ -67,7 +67,9 @@ pub const KINDS: &[Kind] = &[
 pub enum Reading {
     /// As its [`Kind`] says.
     Auto,
+    /// As with `--stdin`.
     Always,
+    /// As with `--no-stdin`.
     Never,
 }
 

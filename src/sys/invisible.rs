@@ -75,7 +75,7 @@ mod tests {
             0,
         );
         check("a\r\nb", "a\nb", 0);
-        // Tag letters spell words.
+        // Tag characters can spell words.
         check("a\u{e0041}\u{e0042}\u{e007f}b", "ab", 3);
         check("a\u{200b}b\u{2060}c\u{feff}d\u{ad}e", "abcde", 4);
         check("\u{202e}txt.exe\u{202c}\u{2066}x\u{2069}", "txt.exex", 4);

@@ -9,8 +9,11 @@ use std::time::Duration;
 /// An event. Each field has the last value of its name; the lines of `data` are joined with newlines.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SseEvent {
+    /// The event type.
     pub event: Option<String>,
+    /// The payload.
     pub data: Option<String>,
+    /// The event id.
     pub id: Option<String>,
     /// The delay before reconnecting.
     pub retry: Option<Duration>,
@@ -144,7 +147,7 @@ mod tests {
 
     const MIB: usize = 1 << 20;
 
-    /// The events of `pieces`.
+    /// Parses `pieces` and returns their events.
     fn read(pieces: &[&[u8]], finish: bool) -> Vec<SseEvent> {
         let mut parser = SseParser::new(MIB);
         let mut found = Vec::new();
@@ -161,7 +164,7 @@ mod tests {
         found
     }
 
-    /// `stream`, cut at every byte, always gives these data.
+    /// Checks the data of `stream`, split at every byte.
     fn check_data(stream: &[u8], expect: &[&str]) {
         for cut in 0..=stream.len() {
             let found = read(&[&stream[..cut], &stream[cut..]], true);

@@ -17,6 +17,7 @@ use std::sync::{Arc, Mutex};
 /// Maximum number of candidates shown; longer lists are of no use to a reader.
 const MOST: usize = 200;
 
+/// The helper that `rustyline` calls.
 pub(super) struct Assist {
     /// `None` for questions.
     pub(super) known: Option<Box<dyn CompletionSource>>,
@@ -31,6 +32,7 @@ impl Helper for Assist {}
 
 impl Validator for Assist {}
 
+/// A candidate in the form that `rustyline` takes.
 pub(super) struct Choice {
     text: String,
     shown: String,
@@ -127,6 +129,7 @@ impl Highlighter for Assist {
 
 /// The Enter key: starts another line if the entry continues.
 pub(super) struct Enter {
+    /// Shared with [`Assist::breaks`].
     pub(super) breaks: Arc<AtomicBool>,
 }
 
@@ -148,7 +151,9 @@ pub(super) type Entries = Arc<Mutex<HashSet<String>>>;
 
 /// The Up and Down keys: search the history for entries that start with the text before the cursor, if there is any.
 pub(super) struct Search {
+    /// All entries of the history.
     pub(super) entries: Entries,
+    /// True for Up, false for Down.
     pub(super) back: bool,
 }
 

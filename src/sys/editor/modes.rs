@@ -27,6 +27,7 @@ impl Modes {
         Ok(Self { tty, found })
     }
 
+    /// Duplicates the file descriptor, with the same original settings.
     pub(super) fn try_clone(&self) -> io::Result<Self> {
         Ok(Self {
             tty: self.tty.try_clone()?,
@@ -34,6 +35,7 @@ impl Modes {
         })
     }
 
+    /// Returns the terminal's file descriptor.
     pub(super) fn tty(&self) -> BorrowedFd<'_> {
         self.tty.as_fd()
     }
@@ -118,8 +120,8 @@ impl Modes {
         Ok(tcflush(&self.tty, FlushArg::TCIFLUSH)?)
     }
 
+    /// Writes to the terminal, unless it accepts no output for 100 ms.
     pub(super) fn say(&self, bytes: &[u8]) -> io::Result<()> {
-        // Waits at most 100 ms for a terminal that accepts no output.
         let mut out = [rustix::event::PollFd::new(
             &self.tty,
             rustix::event::PollFlags::OUT,

@@ -26,6 +26,7 @@ const BEHIND: Timespec = PASTES;
 pub struct Quiet(Arc<Mutex<Keys>>);
 
 impl Quiet {
+    /// Starts collecting keys.
     pub(super) fn begin(keys: &Arc<Mutex<Keys>>) -> Self {
         let keys = Arc::clone(keys);
         lock(&keys).begin();
@@ -54,6 +55,7 @@ pub(super) struct Keys {
 }
 
 impl Keys {
+    /// Duplicates the file descriptors that the collecting thread will need.
     pub(super) fn new(modes: &Modes, resumed: &UnixStream) -> io::Result<Self> {
         Ok(Self {
             ahead: Ahead::default(),

@@ -38,6 +38,7 @@ const NOTICES: Timespec = Timespec {
 
 type Printer = Arc<Mutex<dyn ExternalPrinter + Send>>;
 
+/// A `rustyline` editor and its printer.
 pub(super) struct Reader {
     inner: rustyline::Editor<Assist, MemHistory>,
     /// Prints above the line and redraws it.
@@ -45,6 +46,8 @@ pub(super) struct Reader {
 }
 
 impl Reader {
+    /// Creates a reader. `known` is `None` for questions, which have no special keys; `most` is the maximum number of
+    /// history entries.
     pub(super) fn new(
         known: Option<Box<dyn CompletionSource>>,
         entries: &Entries,
@@ -93,6 +96,7 @@ impl Reader {
         })
     }
 
+    /// Adds an entry to the history in memory.
     pub(super) fn add(&mut self, entry: &str) -> Result<()> {
         let added = self.inner.add_history_entry(entry);
         added.map(drop).context("remember a line")

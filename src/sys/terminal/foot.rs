@@ -126,7 +126,7 @@ pub(super) fn give_up() {
     }
 }
 
-/// True if lines are shown, or a thread has the terminal to itself.
+/// True if there are status lines, or if a thread has exclusive use of the terminal.
 pub(super) fn is_busy() -> bool {
     BUSY.load(Ordering::SeqCst)
 }

@@ -120,14 +120,14 @@ mod tests {
         };
         check("notes.md", 80, "✓ read notes.md  12 ms");
         check("a/very/long/name.md", 25, "✓ read a/very/lo…  12 ms");
-        // Wide letters count for two.
+        // Wide characters take two columns.
         check("文書文書文書文書", 25, "✓ read 文書文書…  12 ms");
         check("a\nb\tc", 80, "✓ read a b c  12 ms");
         check("\u{1b}[2J", 80, "✓ read \\u{1b}[2J  12 ms");
         // If that is not enough, the end of the line is cut.
         check("a/very/long/name.md", 12, "✓ read a/v…");
         assert_eq!(row("x").text(), "✓ read x  12 ms");
-        // Colours take no room.
+        // Escape sequences take no columns.
         let red = Style::new().red().force_styling(true);
         let line = Row::of("a ").styled("red", red).and(" end");
         let line = |width| line.written(Some(width));
