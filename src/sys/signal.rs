@@ -45,7 +45,9 @@ static RESUMED: AtomicBool = AtomicBool::new(false);
 static STOPPED: AtomicU64 = AtomicU64::new(0);
 /// Time of the last call of [`look`], in milliseconds since [`START`].
 static LOOKED: AtomicU64 = AtomicU64::new(0);
+/// The origin of the clock of [`now`].
 static START: OnceLock<Instant> = OnceLock::new();
+/// The wake pipe: readable once a signal has arrived.
 static BELL: OnceLock<Option<UnixStream>> = OnceLock::new();
 /// Deadline of `--timeout`, on the clock of [`now`].
 static END: OnceLock<Duration> = OnceLock::new();
