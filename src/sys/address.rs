@@ -1,18 +1,18 @@
-//! Which addresses belong to the public internet. What was written by others must not lead a request of ours to this
-//! machine, to its network, or to a cloud's own services. Pure.
+//! IP addresses: which of them belong to the public internet, and address ranges. Untrusted content must not direct a
+//! request to this machine, to its local network, or to a cloud's internal services. Pure.
 //!
-//! Names are not judged: a name is what it resolves to, and that is asked for once.
+//! Host names are not judged here. They are resolved once, and the resolved address is checked.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
-/// IPv4 that is not the public internet, with the length of the prefix (the special-purpose registry of IANA).
+/// IPv4 networks outside the public internet, with their prefix length in bits (IANA special-purpose address registry).
 const SPECIAL_4: &[([u8; 4], u32)] = &[
     ([0, 0, 0, 0], 8),
     ([10, 0, 0, 0], 8),
     ([100, 64, 0, 0], 10),
     ([127, 0, 0, 0], 8),
-    // Where clouds keep their metadata, too.
+    // Link-local; also the metadata service of most clouds.
     ([169, 254, 0, 0], 16),
     ([172, 16, 0, 0], 12),
     ([192, 0, 0, 0], 24),
@@ -25,16 +25,16 @@ const SPECIAL_4: &[([u8; 4], u32)] = &[
     ([198, 18, 0, 0], 15),
     ([198, 51, 100, 0], 24),
     ([203, 0, 113, 0], 24),
-    // A public address by number, and a service of the cloud inside Azure.
+    // A public address, but Azure's virtual machines reach a platform service there.
     ([168, 63, 129, 16], 32),
     ([224, 0, 0, 0], 4),
     ([240, 0, 0, 0], 4),
 ];
 
-/// The only part of IPv6 that is given out as public.
+/// The only IPv6 block allocated for global unicast.
 const GLOBAL_6: (Ipv6Addr, u32) = (Ipv6Addr::new(0x2000, 0, 0, 0, 0, 0, 0, 0), 3);
 
-/// What of it is not: Teredo, benchmarks, ORCHID, documentation, 6to4, AS112.
+/// Special-purpose networks inside [`GLOBAL_6`]: Teredo, benchmarking, ORCHID, documentation, 6to4, AS112.
 const SPECIAL_6: &[(Ipv6Addr, u32)] = &[
     (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 32),
     (Ipv6Addr::new(0x2001, 2, 0, 0, 0, 0, 0, 0), 48),
@@ -46,10 +46,10 @@ const SPECIAL_6: &[(Ipv6Addr, u32)] = &[
     (Ipv6Addr::new(0x3fff, 0, 0, 0, 0, 0, 0, 0), 20),
 ];
 
-/// IPv4 behind a translator: on networks without IPv4 every old host has such an address.
+/// The NAT64 prefix: on IPv6-only networks, every IPv4 host is reached through such an address.
 const NAT64: (Ipv6Addr, u32) = (Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0), 96);
 
-/// Whether `address` is one of the public internet.
+/// True if `address` belongs to the public internet.
 pub fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => {
@@ -63,7 +63,8 @@ pub fn is_public(address: IpAddr) -> bool {
             is_public(Ipv4Addr::new(a, b, c, d).into())
         }
         IpAddr::V6(address) => {
-            // ISATAP: an IPv4 address of any kind, in what looks like a global one. Its flags may be any.
+            // ISATAP: an arbitrary IPv4 address embedded in an apparently global IPv6 address. Its flag bits can have
+            // any value.
             let tunnelled = matches!(address.segments(), [_, _, _, _, _, 0x5efe, _, _]);
             let special = SPECIAL_6.iter().any(|network| is_in(address, *network));
             is_in(address, GLOBAL_6) && !special && !tunnelled
@@ -71,16 +72,16 @@ pub fn is_public(address: IpAddr) -> bool {
     }
 }
 
-/// Neighbouring addresses, as `10.0.0.0/8`; one alone, as `127.0.0.1`.
+/// A range of addresses, written as `10.0.0.0/8`, or as `127.0.0.1` for a single address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
     network: IpAddr,
-    /// Bits that its addresses have in common.
+    /// Length of the common prefix, in bits.
     length: u32,
 }
 
 impl Range {
-    /// Whether `address` is one of them. An IPv4 address is not the IPv6 one that holds it.
+    /// True if the range contains `address`. An IPv4 address does not match its IPv4-mapped IPv6 form.
     pub fn holds(&self, address: IpAddr) -> bool {
         match (self.network, address) {
             (IpAddr::V4(network), IpAddr::V4(address)) => {
@@ -94,7 +95,7 @@ impl Range {
         }
     }
 
-    /// Whether it is so wide that it means all networks rather than one: wider than the widest private one.
+    /// True if the range is wider than the widest private network, and so effectively covers all networks.
     pub fn is_wide(&self) -> bool {
         let narrowest = if self.network.is_ipv4() { 8 } else { 7 };
         self.length < narrowest

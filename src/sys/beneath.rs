@@ -1,8 +1,9 @@
-//! Files beneath a directory, reached by descriptor: no `..`, no link and no swap in between leads out.
+//! File access confined to a directory, through file descriptors: neither `..`, nor a link, nor a concurrent swap leads
+//! outside.
 //!
-//! Links are not followed at all; who wants to, resolves them first, decides again about where they lead, and comes back
-//! with that path. `openat2` refuses them in the kernel (Linux 5.6); without it each component is opened in turn. What
-//! no way of opening can prevent: a directory that is moved elsewhere while it is open is still that directory.
+//! Links are never followed. To follow one, the caller resolves it, checks where it leads, and calls again with that
+//! path. `openat2` enforces this in the kernel (Linux 5.6); without it, each path component is opened in turn. One
+//! thing cannot be prevented: a directory that is moved elsewhere while open remains the same directory.
 
 use rustix::fs::{Access, AtFlags, FileType, Mode, OFlags, RenameFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
@@ -14,42 +15,43 @@ use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
-/// A directory that is held open, or one file of it.
+/// An open directory, or a single file in it.
 #[derive(Debug)]
 pub struct Root {
     dir: OwnedFd,
-    /// Where the root is a file: its name, all that may be reached.
+    /// If the root is a file: its name, the only entry that can be reached.
     only: Option<OsString>,
-    /// Each component is opened in turn, though the kernel may know better.
+    /// Open each component in turn even if the kernel has `openat2`.
     steps: bool,
 }
 
-/// What is about to change.
+/// A change that is about to be made.
 #[derive(Debug)]
 pub enum Before<'a> {
-    /// This directory is made, beneath the root.
+    /// This directory will be created; the path is relative to the root.
     Directory(&'a Path),
-    /// The file is written by way of `temp`, a name beside it, or it is removed, and then `temp` is empty.
+    /// The file will be written through `temp`, a name next to it; or removed, in which case `temp` is empty.
     File { old: Old, temp: &'a str },
 }
 
-/// What stands where something is to change.
+/// The existing entry at the path of a change.
 #[derive(Debug)]
 pub enum Old {
+    /// No entry.
     Nothing,
-    /// Open for reading.
+    /// A regular file, open for reading.
     File(File),
-    /// With what it leads to.
+    /// A symbolic link, with its target.
     Link(PathBuf),
-    /// An empty one, with its mode.
+    /// An empty directory, with its mode.
     Directory(u32),
 }
 
-/// How often the kernel may ask to try again, when something was renamed meanwhile.
+/// Maximum attempts if the kernel returns `EAGAIN` because of a concurrent rename.
 const TRIES: usize = 64;
 
 impl Root {
-    /// Hold `path` open: a directory, or a file, beside which nothing can be reached then.
+    /// Opens `path`: a directory, or a single file. In the second case nothing else in its directory can be reached.
     pub fn open(path: &Path) -> io::Result<Self> {
         let flags = OFlags::PATH | OFlags::CLOEXEC;
         let opened = rustix::fs::open(path, flags, Mode::empty())?;
@@ -68,7 +70,7 @@ impl Root {
         })
     }
 
-    /// The same, as on a system without `openat2`. For tests.
+    /// Uses the fallback for systems without `openat2`. For tests.
     #[must_use]
     pub fn by_steps(self) -> Self {
         Self {
@@ -77,9 +79,9 @@ impl Root {
         }
     }
 
-    /// Open what is at `path` for reading, without waiting for whatever it may be. A link is [`is_link`]. What is
-    /// neither a file nor a directory comes as a descriptor that can be looked at and not read: to open a device is to
-    /// use it.
+    /// Opens `path` for reading, without blocking. Fails with [`is_link`] if a link is on the way. An entry that is
+    /// neither a file nor a directory is returned as an `O_PATH` descriptor, which can be inspected but not read:
+    /// merely opening a device can have effects.
     pub fn read(&self, path: &Path) -> io::Result<File> {
         let path = self.inner(path)?;
         let found = self.at(path, OFlags::PATH)?;
@@ -92,20 +94,20 @@ impl Root {
         }
     }
 
-    /// What is at `path`; a link at its end is what it is.
+    /// Returns the metadata of `path`. A link at its end is not followed.
     pub fn look(&self, path: &Path) -> io::Result<Metadata> {
         let found = self.at(self.inner(path)?, OFlags::PATH | OFlags::NOFOLLOW)?;
         File::from(found).metadata()
     }
 
-    /// What the link at `path` leads to.
+    /// Returns the target of the link at `path`.
     pub fn link(&self, path: &Path) -> io::Result<PathBuf> {
         let found = self.at(self.inner(path)?, OFlags::PATH | OFlags::NOFOLLOW)?;
         let target = rustix::fs::readlinkat(&found, "", Vec::new())?;
         Ok(OsString::from_vec(target.into_bytes()).into())
     }
 
-    /// Open the directory at `path`, such as to work in it.
+    /// Opens the directory at `path`, for example as a working directory.
     pub fn directory(&self, path: &Path) -> io::Result<File> {
         if self.only.is_some() {
             return Err(ErrorKind::NotADirectory.into());
@@ -113,13 +115,14 @@ impl Root {
         Ok(self.at(path, OFlags::RDONLY | OFlags::DIRECTORY)?.into())
     }
 
-    /// Make `bytes` the whole of the file at `path`, by way of another file beside it. Missing directories are made; a
-    /// file that exists keeps its owner and its mode, but for the bits that lend its owner's rights. `before` is told of
-    /// each change that is to come, and its error keeps it from coming. With `mode`, the file has that one.
+    /// Atomically replaces the content of the file at `path` with `bytes`, through a temporary file next to it. Missing
+    /// directories are created. An existing file keeps its owner and its mode, except for the set-user-ID and
+    /// set-group-ID bits. `before` is called with each upcoming change; an error from it prevents the change. `mode`,
+    /// if given, sets the file's mode. Returns true if the file existed.
     ///
     /// # Errors
-    /// A link, a directory or a device at `path`; a file that may not be written, or that has other names too: those
-    /// would no longer be the same file. [`is_race`] where somebody else was at it meanwhile.
+    /// A link, a directory or a device at `path`; a read-only file; a file with several hard links, which a replacement
+    /// would separate. [`is_race`] if the file was changed concurrently.
     pub fn write<E: From<io::Error>>(
         &self,
         path: &Path,
@@ -159,17 +162,17 @@ impl Root {
             put(&parent, &temp, name, stat.is_some())
         })();
         if written.is_err() {
-            // What cannot be removed either stays as litter; the cause of the failure matters more.
+            // A temporary file that cannot be removed is left behind; the original error matters more.
             let _: Result<_, _> = rustix::fs::unlinkat(&parent, &temp, AtFlags::empty());
         }
         written.map_err(E::from)?;
         Ok(stat.is_some())
     }
 
-    /// Remove the file, the link or the empty directory at `path`. `before` is told first, as in [`Self::write`].
+    /// Removes the file, the link or the empty directory at `path`. `before` is called first, as in [`Self::write`].
     ///
     /// # Errors
-    /// What is none of these, or is not there; a file that may not be written, or that has other names too.
+    /// Any other type of entry, or none; a read-only file; a file with several hard links.
     pub fn remove<E: From<io::Error>>(
         &self,
         path: &Path,
@@ -212,27 +215,27 @@ impl Root {
         Ok(())
     }
 
-    /// Make a link at `path`, where nothing is yet.
+    /// Creates a link at `path`, which must not exist.
     pub fn make_link(&self, path: &Path, target: &Path) -> io::Result<()> {
         let parent = self.make(path.parent().unwrap_or(Path::new("")), &mut nobody)?;
         let name = path.file_name().unwrap_or_default();
         Ok(rustix::fs::symlinkat(target, &parent, name)?)
     }
 
-    /// Make the directory at `path` unless it is there, and give it `mode`.
+    /// Creates the directory at `path` if it is missing, and sets its mode.
     pub fn make_directory(&self, path: &Path, mode: u32) -> io::Result<()> {
         self.make(path, &mut nobody)?;
         let dir = self.directory(path)?;
         Ok(rustix::fs::fchmod(&dir, Mode::from_raw_mode(mode))?)
     }
 
-    /// Give the file at `path` this mode.
+    /// Sets the mode of the file at `path`.
     pub fn set_mode(&self, path: &Path, mode: u32) -> io::Result<()> {
         let file = self.read(path)?;
         Ok(rustix::fs::fchmod(&file, Mode::from_raw_mode(mode))?)
     }
 
-    /// `path`, or the one file that the root is.
+    /// Returns `path`, or the single file if the root is one.
     fn inner<'p>(&'p self, path: &'p Path) -> io::Result<&'p Path> {
         match &self.only {
             None => Ok(path),
@@ -245,7 +248,7 @@ impl Root {
         Ok(open(&self.dir, path, flags, self.steps)?)
     }
 
-    /// Open the directory at `path`; what is missing of it is made.
+    /// Opens the directory at `path`; missing directories are created.
     fn make<E: From<io::Error>>(
         &self,
         path: &Path,
@@ -275,7 +278,7 @@ impl Root {
         Ok(dir)
     }
 
-    /// Whether `dir` is still what is at `path`: one that was moved away meanwhile is not written in.
+    /// Fails if `path` no longer refers to `dir`, so that nothing is written to a directory that was moved away.
     fn still(&self, path: &Path, dir: &OwnedFd) -> io::Result<()> {
         let now = self.at(path, OFlags::PATH | OFlags::DIRECTORY)?;
         let (now, then) = (rustix::fs::fstat(&now)?, rustix::fs::fstat(dir)?);
@@ -286,12 +289,12 @@ impl Root {
     }
 }
 
-/// Who needs not be asked before a change.
+/// A `before` callback that allows every change.
 fn nobody(_: Before<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// The file `name`, open for reading, where it may be replaced or removed; `None` where there is nothing.
+/// Opens the file `name` for reading if it may be replaced or removed; `None` if there is no such entry.
 fn replaceable(parent: &OwnedFd, name: &OsStr) -> io::Result<Option<(File, Stat)>> {
     let stat = match stat_of(parent, name) {
         Ok(stat) => stat,
@@ -309,7 +312,7 @@ fn replaceable(parent: &OwnedFd, name: &OsStr) -> io::Result<Option<(File, Stat)
         FileType::Directory => return Err(ErrorKind::IsADirectory.into()),
         _ => return Err(irregular()),
     }
-    // To replace it needs no right to write it; who took that right away meant something by it.
+    // Replacing a file requires no write permission on it, but a read-only mode is taken as the owner's intention.
     let may = rustix::fs::accessat(parent, name, Access::WRITE_OK, AtFlags::EACCESS);
     if stat.st_mode & 0o222 == 0 || may.is_err() {
         let mode = stat.st_mode & 0o7777;
@@ -336,7 +339,7 @@ fn kind(stat: &Stat) -> FileType {
     FileType::from_raw_mode(stat.st_mode)
 }
 
-/// A new file is its maker's; one that takes another's place is not to change hands.
+/// Gives the new file the owner and group of the file that it replaces.
 fn keep_owner(file: &File, stat: &Stat) -> io::Result<()> {
     let about = file.metadata()?;
     if (about.uid(), about.gid()) == (stat.st_uid, stat.st_gid) {
@@ -350,12 +353,12 @@ fn keep_owner(file: &File, stat: &Stat) -> io::Result<()> {
         return rustix::fs::fchown(file, Some(uid), Some(gid))
             .map_err(|_| io::Error::other("the file belongs to another user"));
     }
-    // A group that its owner is no longer in cannot be kept; that takes rights away, and gives none.
+    // The group cannot be kept if the user is no longer a member. Dropping it removes rights and grants none.
     let _: Result<_, _> = rustix::fs::fchown(file, None, Some(gid));
     Ok(())
 }
 
-/// Whether `name` is still what it was.
+/// Fails if `name` has changed since `then`.
 fn unchanged(parent: &OwnedFd, name: &OsStr, then: Option<&Stat>) -> io::Result<()> {
     let marks = |stat: &Stat| {
         (
@@ -375,7 +378,7 @@ fn unchanged(parent: &OwnedFd, name: &OsStr, then: Option<&Stat>) -> io::Result<
     }
 }
 
-/// Give the file `temp` its name.
+/// Renames `temp` to `name`.
 fn put(parent: &OwnedFd, temp: &str, name: &OsStr, replaces: bool) -> io::Result<()> {
     if replaces {
         return Ok(rustix::fs::renameat(parent, temp, parent, name)?);
@@ -383,7 +386,7 @@ fn put(parent: &OwnedFd, temp: &str, name: &OsStr, replaces: bool) -> io::Result
     match rustix::fs::renameat_with(parent, temp, parent, name, RenameFlags::NOREPLACE) {
         Ok(()) => Ok(()),
         Err(Errno::EXIST) => Err(race()),
-        // Not every file system can refuse to replace.
+        // Not every file system supports `RENAME_NOREPLACE`.
         Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
             Ok(rustix::fs::renameat(parent, temp, parent, name)?)
         }
@@ -399,18 +402,18 @@ fn race() -> io::Error {
     Errno::STALE.into()
 }
 
-/// Whether an error means that somebody else changed the same place at the same time; nothing was done then.
+/// True if the error means that the path was changed concurrently; nothing was done in that case.
 pub fn is_race(error: &io::Error) -> bool {
     Errno::from_io_error(error) == Some(Errno::STALE)
 }
 
-/// Whether a file is on the file system that the kernel tells of processes in.
+/// True if the file is on procfs, through which the kernel exposes processes.
 pub fn is_of_kernel(file: &File) -> bool {
     const PROC: u64 = 0x9fa0;
     rustix::fs::fstatfs(file).is_ok_and(|about| u64::try_from(about.f_type) == Ok(PROC))
 }
 
-/// Whether an error means that a link is on the way.
+/// True if the error means that there is a link on the path, or that the path leads out of the root.
 pub fn is_link(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::LOOP | Errno::XDEV))
 }
@@ -436,7 +439,7 @@ fn open(dir: &OwnedFd, path: &Path, flags: OFlags, steps: bool) -> Result<OwnedF
     Err(Errno::AGAIN)
 }
 
-/// The same without `openat2`.
+/// Opens `path` without `openat2`, one component at a time.
 fn walk(dir: &OwnedFd, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
     let names: Vec<&OsStr> = path
         .components()
@@ -460,7 +463,7 @@ fn walk(dir: &OwnedFd, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
     }
     let found = rustix::fs::openat(&here, *last, flags | OFlags::NOFOLLOW, Mode::empty())
         .map_err(|error| link_or(&here, last, error))?;
-    // A descriptor that is only looked at opens the link itself.
+    // With `O_PATH` and `O_NOFOLLOW`, `openat` opens the link itself.
     let wants_link = flags.contains(OFlags::PATH | OFlags::NOFOLLOW);
     match flags.contains(OFlags::PATH) && !wants_link {
         true if kind(&rustix::fs::fstat(&found)?) == FileType::Symlink => Err(Errno::LOOP),
@@ -468,7 +471,7 @@ fn walk(dir: &OwnedFd, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
     }
 }
 
-/// A link that is no directory says so only when asked.
+/// Returns `ELOOP` if `name` is a link: with `O_DIRECTORY`, `openat` fails with another error.
 fn link_or(dir: &OwnedFd, name: &OsStr, error: Errno) -> Errno {
     let stat = rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW);
     let link = stat.is_ok_and(|stat| kind(&stat).is_symlink());
@@ -490,7 +493,7 @@ mod tests {
         root.remove(Path::new(path), &mut super::nobody)
     }
 
-    /// The same directory, reached in both ways.
+    /// Opens a directory with `openat2` and with the fallback.
     fn both(dir: &Path) -> [Root; 2] {
         [
             Root::open(dir).unwrap(),

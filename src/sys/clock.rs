@@ -1,4 +1,4 @@
-//! What time it is, as a value: the system's, or one that a test fixed.
+//! The current time and time zone: the system's, or a time that a test fixed.
 
 use crate::error::{Exit, Stop, fail};
 use crate::sys::env::Env;
@@ -10,12 +10,12 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-/// Where the time comes from.
+/// The source of the current time.
 #[derive(Clone, Debug)]
 pub enum Clock {
-    /// The system's, in the zone that `TZ` names, or else the system's own.
+    /// The system clock, in the zone named by `TZ`, or else in the system's own zone.
     System(Option<String>),
-    /// Always this time, and waiting takes none.
+    /// Always this time; sleeping returns immediately.
     Fixed(Timestamp),
 }
 
@@ -25,25 +25,25 @@ impl Default for Clock {
     }
 }
 
-/// Where systems keep what is known of time zones.
+/// The system's time zone database.
 const ZONES: &str = "/usr/share/zoneinfo";
 
-/// The system's own zone, whatever a shell says.
+/// The system's own zone, independent of `TZ`.
 const LOCAL: &str = "/etc/localtime";
 
-/// The zone that `TZ` stands for, read from its one file: to look it up in the library's index would mean to read the
-/// names of all zones first.
+/// Returns the zone that `TZ` stands for, read from its own file: a look-up in the library's index would first read the
+/// names of all zones.
 fn zone(name: Option<&str>) -> TimeZone {
     let read = match name.map(|name| name.trim_start_matches(':')) {
         None => tzif(Path::new(LOCAL), linked().as_deref().unwrap_or("Local")),
         Some(path) if path.starts_with('/') => tzif(Path::new(path), path),
         Some(name) => named_zone(name),
     };
-    // A rule instead of a name, or a system that keeps its zones elsewhere.
+    // `TZ` is a POSIX rule instead of a name, or the zone database is elsewhere.
     read.unwrap_or_else(TimeZone::system)
 }
 
-/// The zone of this name; there may be none.
+/// Returns the zone with this name, if it exists.
 pub fn named_zone(name: &str) -> Option<TimeZone> {
     let parts = Path::new(name).components();
     let inside = parts.clone().count() > 0
@@ -55,8 +55,8 @@ pub fn named_zone(name: &str) -> Option<TimeZone> {
         .flatten()
 }
 
-/// The zone that the system's cron goes by, whatever `TZ` says; its name is known where it is a link. UTC where there is
-/// none, and where a test fixed the time and names no other.
+/// Returns the zone that the system's cron uses, independent of `TZ`, and its name if `/etc/localtime` is a link. UTC
+/// if the system has none, or if a test fixed the time and no zone.
 pub fn system_zone(env: &Env) -> (TimeZone, Option<String>) {
     let utc = || (TimeZone::UTC, Some("UTC".to_owned()));
     if let Some(name) = test_hooks::ZONE.get(env) {
@@ -70,7 +70,7 @@ pub fn system_zone(env: &Env) -> (TimeZone, Option<String>) {
     read.map_or_else(utc, |zone| (zone, name))
 }
 
-/// The names of all zones, to find the one that was meant.
+/// Returns the sorted names of all zones, to suggest a correction.
 pub fn zone_names() -> Vec<String> {
     let mut names = Vec::new();
     let mut folders = vec![PathBuf::from(ZONES)];
@@ -82,7 +82,7 @@ pub fn zone_names() -> Vec<String> {
                 continue;
             };
             match path.is_dir() {
-                // The same zones once more, with and without leap seconds.
+                // Copies of the same zones, with and without leap seconds.
                 true if matches!(&*name, "posix" | "right") => {}
                 true => folders.push(path),
                 false if is_zone(&path) => names.push(name),
@@ -94,7 +94,7 @@ pub fn zone_names() -> Vec<String> {
     names
 }
 
-/// What `/etc/localtime` is a link to.
+/// Returns the zone name that `/etc/localtime` links to.
 fn linked() -> Option<String> {
     let target = std::fs::read_link(LOCAL).ok()?;
     let (_, name) = target.to_str()?.split_once("zoneinfo/")?;
@@ -105,7 +105,7 @@ fn tzif(path: &Path, name: &str) -> Option<TimeZone> {
     TimeZone::tzif(name, &std::fs::read(path).ok()?).ok()
 }
 
-/// Tables and notes lie beside the zones.
+/// True if the file is a time zone. The directory also contains tables and notes.
 fn is_zone(path: &Path) -> bool {
     let mut head = [0; 4];
     let read = File::open(path).and_then(|mut file| file.read_exact(&mut head));
@@ -113,6 +113,10 @@ fn is_zone(path: &Path) -> bool {
 }
 
 impl Clock {
+    /// Creates the clock that the environment asks for.
+    ///
+    /// # Errors
+    /// Status 78 if the test hook is not a valid time.
     pub fn from_env(env: &Env) -> anyhow::Result<Self> {
         match test_hooks::TIME.get(env) {
             None => Ok(Self::System(env.get("TZ").map(str::to_owned))),
@@ -123,6 +127,7 @@ impl Clock {
         }
     }
 
+    /// Returns the current time.
     pub fn timestamp(&self) -> Timestamp {
         match self {
             Self::System(_) => Timestamp::now(),
@@ -130,7 +135,7 @@ impl Clock {
         }
     }
 
-    /// Now, in the system's time zone; UTC where a test fixed the time.
+    /// Returns the current time in the local time zone; in UTC if a test fixed the time.
     pub fn now(&self) -> Zoned {
         match self {
             Self::System(name) => {
@@ -142,15 +147,15 @@ impl Clock {
         }
     }
 
-    /// Local time without a zone, to the microsecond: the form in which session files keep time.
+    /// Returns local time without a zone, to the microsecond: the format of session files.
     pub fn stamp(&self) -> String {
         self.now().strftime("%Y-%m-%dT%H:%M:%S%.6f").to_string()
     }
 
-    /// Sleep.
+    /// Sleeps for `duration`.
     ///
     /// # Errors
-    /// The run is to end.
+    /// The run was cancelled or timed out.
     pub fn sleep(&self, duration: Duration) -> Result<(), Stop> {
         match self {
             Self::System(_) => signal::pause(duration),

@@ -1,7 +1,7 @@
-//! Defects of ours: a panic ends in an apology of two lines, and in a report that can be sent to us.
+//! Panic reports: a panic prints a two-line apology, and writes a report file that the user can send in.
 //!
-//! The report holds what we need and nothing of what was said: which command with which flags, but no values; where it
-//! happened, and on what way; the message, without what it quotes. It is for its user alone to read and to send.
+//! The report contains no conversation text: only the command and its flags without values, the location, the
+//! backtrace, and the message without quoted parts. Only its user can read it.
 
 use super::clock::Clock;
 use super::secret::hide;
@@ -15,28 +15,30 @@ use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// So many reports are kept.
+/// Maximum number of reports kept.
 const KEPT: usize = 10;
-/// Characters of a message.
+/// Maximum length of a message, in characters.
 const MESSAGE: usize = 500;
 
 static DESK: OnceLock<Desk> = OnceLock::new();
 
 thread_local! {
-    /// What goes on in this thread is caught, and told by those who catch it.
+    /// A panic in this thread is caught, and reported by the code that catches it.
     static CAUGHT: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Where reports go, and what is known for them.
+/// The report directory, and the context that reports need.
 #[derive(Debug)]
 pub struct Desk {
+    /// The directory of the reports.
     pub folder: PathBuf,
+    /// The clock for their time stamps.
     pub clock: Clock,
-    /// The command line, without values.
+    /// Formats the command line without values.
     pub command: fn(&[OsString]) -> String,
 }
 
-/// From now on a panic is told in this way, and in no other.
+/// Installs the panic hook, which replaces the default message.
 pub fn tell_all() {
     std::panic::set_hook(Box::new(|panic| {
         let written = DESK.get().map(|desk| desk.write(panic));
@@ -50,16 +52,16 @@ pub fn tell_all() {
     }));
 }
 
-/// Reports have a place from now on.
+/// Sets where reports are written from now on.
 pub fn keep(desk: Desk) {
-    // Once: a process is one run.
+    // A process is one run, so the first value stays.
     drop(DESK.set(desk));
 }
 
-/// Run `work`; a panic in it is the caller's to tell of. A report is written all the same.
+/// Runs `work` and catches a panic, which the caller reports. The report file is written nevertheless.
 ///
 /// # Errors
-/// As `catch_unwind` has them.
+/// The panic's payload, as `catch_unwind` returns it.
 pub fn caught<T>(work: impl FnOnce() -> T) -> std::thread::Result<T> {
     let before = CAUGHT.replace(true);
     let done = catch_unwind(AssertUnwindSafe(work));
@@ -156,7 +158,7 @@ fn remove(path: &Path) -> Result<()> {
     std::fs::remove_file(path).with_context(|| format!("remove `{}`", path.display()))
 }
 
-/// A message without what it quotes, which may be anybody's words.
+/// Returns the message without quoted parts, which may be user text.
 fn bare(message: &str) -> String {
     let mut bare = String::new();
     let mut rest = message;
@@ -165,7 +167,7 @@ fn bare(message: &str) -> String {
         let mark = &quoted[..1];
         bare.push_str(before);
         bare.push('…');
-        // A quote may hold its own mark: the last one ends it.
+        // Quoted text may contain its own quotation mark, so the last one ends it.
         rest = quoted[1..].rsplit_once(mark).map_or("", |(_, after)| after);
     }
     bare.push_str(rest);

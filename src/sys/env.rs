@@ -1,34 +1,37 @@
-//! The environment, read once at start. Nothing else in the program asks for a variable.
+//! The environment variables, read once at start. No other module reads a variable.
 
 use crate::error::{Exit, fail};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::time::Duration;
 
-/// A variable that this program reads, for help and README.
+/// A variable that this program reads, as documented in help and README.
 pub struct Variable {
+    /// One or more names, separated by commas.
     pub name: &'static str,
+    /// The description for help and README.
     pub meaning: &'static str,
 }
 
-/// Where everything lives, instead of `~/.nanobot`.
+/// The directory of all data, instead of `~/.nanobot`.
 pub const HOME_DIR: &str = "NANOBOT_HOME";
-/// `never` keeps standard input unread, as `--no-stdin` does.
+/// `never` leaves standard input unread, as `--no-stdin` does.
 pub const STDIN: &str = "NANOBOT_STDIN";
-/// Seconds that standard input may stay silent.
+/// Maximum silence of standard input, in seconds.
 pub const STDIN_SILENCE: &str = "NANOBOT_STDIN_TIMEOUT_S";
-/// A file that every event is appended to, where it has a `/`; else which logs are shown.
+/// If it contains a `/`: a file to which every event is appended; otherwise a log filter.
 pub const LOG: &str = "NANOBOT_LOG";
-/// Set for every command that runs in the sandbox: a program of ours that finds it says what to use instead.
+/// Set for every command in the sandbox. A `nanobot` that finds it refuses to run and names the alternative.
 pub const INSIDE: &str = "NANOBOT_INSIDE";
-/// The key of a search engine.
+/// The API key of the Brave search engine.
 pub const BRAVE_API_KEY: &str = "BRAVE_API_KEY";
-/// Seconds to wait for the first byte of an answer.
+/// Timeout for the first byte of an answer, in seconds.
 pub const FIRST_BYTE: &str = "NANOBOT_LLM_TIMEOUT_S";
-/// Seconds that a stream may stay silent.
+/// Maximum silence of a stream, in seconds.
 pub const STREAM_IDLE: &str = "NANOBOT_STREAM_IDLE_TIMEOUT_S";
 
-/// The variables of ours, in the order in which they are printed. Those of the config's keys follow a rule instead.
+/// All documented variables, in the order in which they are printed. Variables for config keys follow a naming rule
+/// instead.
 pub const VARIABLES: &[Variable] = &[
     Variable {
         name: HOME_DIR,
@@ -95,22 +98,24 @@ pub struct Env {
 }
 
 impl Env {
+    /// Reads the environment of this process.
     pub fn from_process() -> Self {
         Self {
             variables: std::env::vars_os().collect(),
         }
     }
 
-    /// The variable's text; `None` when it is unset, empty or not UTF-8.
+    /// Returns the value of a variable; `None` if it is unset, empty or not UTF-8.
     pub fn get(&self, name: &str) -> Option<&str> {
         let value = self.variables.get(std::ffi::OsStr::new(name))?.to_str()?;
         (!value.is_empty()).then_some(value)
     }
 
-    /// The seconds in a variable, from 0 to `most`. A zero stands for no limit.
+    /// Returns the duration in a variable, from 0 to `most` seconds; `default` seconds if it is unset. Zero means no
+    /// limit.
     ///
     /// # Errors
-    /// Status 78 for anything else.
+    /// Status 78 for any other value.
     pub fn seconds(&self, name: &str, default: u64, most: u64) -> anyhow::Result<Duration> {
         let Some(text) = self.get(name) else {
             return Ok(Duration::from_secs(default));
@@ -126,7 +131,7 @@ impl Env {
         }
     }
 
-    /// All variables whose names and values are text.
+    /// Iterates over all variables whose name and value are UTF-8.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.variables
             .iter()

@@ -1,5 +1,6 @@
-//! Where tests say that hosts are, in place of the system's resolver: `name=address,address;other=…`. After a `|` come
-//! the addresses of the next asking, so that a name can change its mind; `*` stands for every other name.
+//! Host addresses set by tests, instead of the system's resolver: `name=address,address;other=…`. After a `|` come the
+//! addresses of the next query, to simulate a name whose addresses change (DNS rebinding); `*` matches every other
+//! name.
 
 use super::env::Env;
 use super::test_hooks;
@@ -8,7 +9,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The hosts that are known without asking.
+/// The hosts with fixed addresses.
 #[derive(Clone, Debug, Default)]
 pub struct Hosts(Arc<BTreeMap<String, Answers>>);
 
@@ -20,7 +21,7 @@ struct Answers {
 }
 
 impl Hosts {
-    /// Those that a test has put into the environment.
+    /// Reads the hosts from the test hook.
     pub fn of(env: &Env) -> Self {
         let text = test_hooks::HOSTS.get(env).unwrap_or_default();
         let entry = |entry: &str| {
@@ -35,7 +36,7 @@ impl Hosts {
         Self(Arc::new(text.split(';').filter_map(entry).collect()))
     }
 
-    /// The addresses of `host`; `None` where the system is to be asked. The last answer is given ever after.
+    /// Returns the addresses of `host`; `None` if the system's resolver is to be used. The last answer repeats.
     pub(super) fn find(&self, host: &str) -> Option<Vec<IpAddr>> {
         let answers = self.0.get(host).or_else(|| self.0.get("*"))?;
         let number = answers.asked.fetch_add(1, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! Standard input: what it is, whether to read it, and its bytes as text.
+//! Standard input: its type, whether to read it, and decoding its bytes as text. Also reads files that the user names.
 
 use crate::error::{Exit, fail, fail_hint};
 use crate::sys::signal::{self, Patience};
@@ -8,24 +8,27 @@ use rustix::io::Errno;
 use std::path::Path;
 use std::time::Duration;
 
-/// After so long a silence a person is told what is being waited for.
+/// Silence after which the user is notified that standard input is being waited for.
 const TELL_AFTER: Duration = Duration::from_secs(2);
-/// What said nothing for so long will not; the run fails rather than going on without its input.
+/// Default limit of silence. After it the run fails, rather than continuing without its input.
 pub const GIVE_UP_AFTER: Duration = Duration::from_secs(600);
-/// The most that is read. No model takes a tenth of it; what is larger is a mistake, and told as one.
+/// Maximum size of standard input, in bytes. No model takes a tenth of it, so larger input is a mistake and is reported
+/// as one.
 pub const LIMIT: usize = 16 << 20;
 
-/// What standard input can be, for help and README, and what is done with it when nothing is said about it.
+/// A type of standard input, as documented in help and README, and its default handling.
 pub struct Kind {
+    /// The name in the documentation.
     pub name: &'static str,
     kind: FileType,
-    /// It is read by itself: whoever connected it meant it. The others are there by chance, as in a supervisor.
+    /// True if it is read by default, because it was connected deliberately. The other types are often inherited, for
+    /// example from a supervisor.
     pub is_read: bool,
-    /// What reading it gives when `--stdin` asks for it.
+    /// The effect of reading it with `--stdin`.
     pub when_asked: &'static str,
 }
 
-/// Every kind. A descriptor that was closed is made an empty device when the program starts.
+/// All types. A descriptor that was closed at start is replaced by `/dev/null`.
 pub const KINDS: &[Kind] = &[
     Kind {
         name: "pipe, named pipe",
@@ -59,20 +62,22 @@ pub const KINDS: &[Kind] = &[
     },
 ];
 
-/// Whether standard input is read.
+/// The user's choice about reading standard input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reading {
-    /// It depends on its [`Kind`].
+    /// As its [`Kind`] says.
     Auto,
+    /// As with `--stdin`.
     Always,
+    /// As with `--no-stdin`.
     Never,
 }
 
-/// Read standard input to its end. `None` when it is not to be read; `tell` takes what a waiting person should know.
-/// `silence` is how long it may say nothing; a zero is no limit.
+/// Reads standard input to its end; `None` if it is not to be read. `silence` is the maximum silence; zero means no
+/// limit. `tell` receives a notice for the waiting user.
 ///
 /// # Errors
-/// A pipe that stays silent, input above [`LIMIT`], a failed read, or a run that is to end.
+/// A pipe that stays silent, input above [`LIMIT`], a failed read, or cancellation.
 pub fn read(
     reading: Reading,
     silence: Duration,
@@ -94,9 +99,9 @@ pub fn read(
     let mut told = false;
     loop {
         wait(&stdin, silence, &mut told, tell)?;
-        // Past the buffer of `Stdin`, so that the wait and the read see the same bytes.
+        // Bypasses the buffer of `Stdin`, because `poll` does not see buffered bytes.
         let count = match rustix::io::read(&stdin, &mut chunk) {
-            // Somebody else read what we were told of; or the pipe is one that does not wait.
+            // Another process read the bytes first, or the pipe is non-blocking.
             Err(Errno::INTR | Errno::AGAIN) => continue,
             other => other
                 .map_err(std::io::Error::from)
@@ -117,7 +122,7 @@ pub fn read(
     }
 }
 
-/// Wait until there is something to read. A person is told once what is being waited for.
+/// Waits until standard input is readable. Notifies the user once.
 fn wait(
     stdin: &std::io::Stdin,
     silence: Duration,
@@ -148,12 +153,12 @@ fn wait(
     ))
 }
 
-/// The content of a file that the user named; a pipe, as of `<(…)`, is read to its end.
+/// Returns the content of a file that the user named. A pipe, as from `<(…)`, is read to its end.
 ///
 /// # Errors
-/// Status 66 when it is missing or stays silent, 65 when it is above `limit`; and a run that is to end.
+/// Status 66 if it is missing or stays silent, 65 if it is larger than `limit` bytes; cancellation.
 pub fn read_file(path: &Path, name: &str, limit: usize) -> Result<Vec<u8>> {
-    // Without waiting for whoever may write to it: that is done where a signal is seen.
+    // Opening a FIFO would block until it has a writer. The wait happens below, where a signal can end it.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let what = || format!("read `{name}`");
     let file = match rustix::fs::open(path, flags, Mode::empty()) {
@@ -183,7 +188,7 @@ pub fn read_file(path: &Path, name: &str, limit: usize) -> Result<Vec<u8>> {
     }
 }
 
-/// The media type of an image that models take, told by its first bytes: PNG, JPEG, GIF or WebP.
+/// Returns the media type of an image that models accept, from its first bytes: PNG, JPEG, GIF or WebP.
 pub fn image_type(bytes: &[u8]) -> Option<&'static str> {
     match bytes {
         [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', ..] => Some("image/png"),
@@ -208,18 +213,20 @@ pub fn image_type(bytes: &[u8]) -> Option<&'static str> {
     }
 }
 
-/// Bytes as text.
+/// Decoded text.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Decoded {
+    /// The text.
     pub text: String,
-    /// What was odd about the bytes, for the user.
+    /// A notice for the user if some bytes could not be decoded.
     pub notice: Option<String>,
 }
 
-/// `bytes` as text: UTF-8, or UTF-16 with a byte order mark. Bytes that are neither are replaced, and that is said.
+/// Decodes UTF-8, or UTF-16 with a byte order mark. Invalid sequences are replaced and reported in the notice. `what`
+/// names the input in messages.
 ///
 /// # Errors
-/// Bytes with NULs in them are no text. `what` names them in the message.
+/// Status 65 if the bytes contain NUL, and so are not text.
 pub fn decode(bytes: Vec<u8>, what: &str) -> Result<Decoded> {
     if let Some((encoding, mark)) = encoding_rs::Encoding::for_bom(&bytes) {
         let (text, broken) = encoding.decode_without_bom_handling(&bytes[mark..]);

@@ -1,9 +1,9 @@
-//! Letters that nobody sees, taken out of what strangers wrote: they carry orders to the model that a person who looks at
-//! the page cannot find, and turn around what stands beside them. Pure. Joiners stay where a script needs them.
+//! Removes invisible characters from untrusted content. They can carry instructions to the model that a human reader of
+//! the page cannot see, and reverse the order of the text next to them. Pure. Joiners stay where a script needs them.
 
 use std::borrow::Cow;
 
-/// `text` without letters that nobody sees, and how many there were.
+/// Returns `text` without invisible characters, and the number that was removed.
 pub fn strip(text: &str) -> (Cow<'_, str>, usize) {
     let plain = |byte: u8| (b' '..0x7f).contains(&byte) || byte == b'\n' || byte == b'\t';
     if text.bytes().all(plain) {
@@ -13,7 +13,7 @@ pub fn strip(text: &str) -> (Cow<'_, str>, usize) {
     let mut gone = 0;
     let mut before = '\0';
     for letter in text.chars() {
-        // A line of its own in old texts, and a half of a line's end in others: neither is hidden text.
+        // A carriage return is part of a line ending, not hidden text.
         if letter == '\r' {
             continue;
         }
@@ -26,13 +26,13 @@ pub fn strip(text: &str) -> (Cow<'_, str>, usize) {
     (Cow::Owned(kept), gone)
 }
 
-/// Whether nobody sees `letter` behind `before`.
+/// True if `letter` is invisible after `before`.
 fn is_hidden(letter: char, before: char) -> bool {
     match letter {
         '\n' | '\t' => false,
-        // Between letters of scripts that join, and in pictures made of several; one at a time.
+        // Joiners are valid after letters of joining scripts and in composed emoji, one at a time.
         '\u{200c}' | '\u{200d}' => !joins(before),
-        // A picture instead of a sign; it says nothing behind a letter.
+        // Selects the text or emoji form of a symbol; has no effect after a letter.
         '\u{fe0e}' | '\u{fe0f}' => before.is_alphabetic() || is_selector(before) || before <= ' ',
         _ => {
             letter.is_control()
@@ -50,7 +50,7 @@ fn is_selector(letter: char) -> bool {
     matches!(letter, '\u{fe00}'..='\u{fe0f}' | '\u{e0100}'..='\u{e01ef}')
 }
 
-/// Whether a joiner can stand behind `letter`: Arabic to the scripts of India and further, Mongolian, and pictures.
+/// True if a joiner may follow `letter`: Arabic to the Indic and South-East Asian scripts, Mongolian, emoji.
 fn joins(letter: char) -> bool {
     matches!(letter,
         '\u{620}'..='\u{8ff}' | '\u{900}'..='\u{dff}' | '\u{e00}'..='\u{109f}' | '\u{1780}'..='\u{18af}'
@@ -75,7 +75,7 @@ mod tests {
             0,
         );
         check("a\r\nb", "a\nb", 0);
-        // Tag letters spell words.
+        // Tag characters can spell words.
         check("a\u{e0041}\u{e0042}\u{e007f}b", "ab", 3);
         check("a\u{200b}b\u{2060}c\u{feff}d\u{ad}e", "abcde", 4);
         check("\u{202e}txt.exe\u{202c}\u{2066}x\u{2069}", "txt.exex", 4);
@@ -83,11 +83,11 @@ mod tests {
         check("a\u{1b}[2Jb\u{7f}\u{9b}c\0", "a[2Jbc", 4);
         check("a\u{2028}b", "ab", 1);
         check("\u{3164}\u{ffa0}\u{115f}x", "x", 3);
-        // Bytes hidden behind a letter, as variation selectors.
+        // Data encoded in variation selectors after a letter.
         check("a\u{fe01}\u{e0101}\u{fe0f}", "a", 3);
         check("\u{2764}\u{fe0f}", "\u{2764}\u{fe0f}", 0);
         check("\u{2764}\u{fe0f}\u{fe0f}", "\u{2764}\u{fe0f}", 1);
-        // Persian needs its non-joiner, a family its joiners; nobody else does.
+        // Persian needs its non-joiner and composed emoji need joiners; other text does not.
         check(
             "\u{645}\u{6cc}\u{200c}\u{62e}",
             "\u{645}\u{6cc}\u{200c}\u{62e}",

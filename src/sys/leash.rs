@@ -1,16 +1,16 @@
-//! Ends some threads and no others: those that work under a leash see its cut wherever they would see a signal, and
-//! everybody else goes on. A thread's leash is its own; whoever starts threads hands it on to them.
+//! Cancels a group of threads: threads that work under a [`Leash`] notice the cancellation wherever they would notice a
+//! signal; other threads are unaffected. The setting is per thread, and code that starts a thread must pass it on.
 
 use std::cell::RefCell;
 use std::io::{self, PipeReader, PipeWriter, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What holds threads.
+/// A cancellation token for a group of threads.
 #[derive(Debug)]
 pub struct Leash {
     is_cut: AtomicBool,
-    /// Can be read once it is cut, so that it wakes whoever waits.
+    /// Becomes readable on cancellation, which wakes waiting threads.
     pub(super) bell: PipeReader,
     hammer: PipeWriter,
 }
@@ -21,7 +21,7 @@ thread_local! {
 
 impl Leash {
     /// # Errors
-    /// No descriptors are left.
+    /// No file descriptors are left.
     pub fn new() -> io::Result<Arc<Self>> {
         let (bell, hammer) = io::pipe()?;
         Ok(Arc::new(Self {
@@ -31,25 +31,26 @@ impl Leash {
         }))
     }
 
-    /// End all that works under it, as soon as that looks. It stays cut.
+    /// Cancels all work under this token at its next check. This cannot be undone.
     pub fn cut(&self) {
         if !self.is_cut.swap(true, Ordering::SeqCst) {
-            // One byte fits in any pipe; it is never read, so that the bell goes on ringing.
+            // One byte fits in any pipe. It is never read, so the pipe stays readable.
             drop((&self.hammer).write(b"!"));
         }
     }
 
+    /// True if the token was cancelled.
     pub fn is_cut(&self) -> bool {
         self.is_cut.load(Ordering::SeqCst)
     }
 }
 
-/// The leash of this thread, to be handed on to one that it starts.
+/// Returns this thread's token, to pass on to a new thread.
 pub fn held() -> Option<Arc<Leash>> {
     HELD.with_borrow(Clone::clone)
 }
 
-/// Do `work` on this thread under `leash`.
+/// Runs `work` on this thread under `leash`, then restores the previous token.
 pub fn under<T>(leash: Option<Arc<Leash>>, work: impl FnOnce() -> T) -> T {
     let before = HELD.replace(leash);
     let done = work();

@@ -1,14 +1,14 @@
-//! Bytes that arrive in pieces, as text: a letter that is cut in two is one letter, and what is none is shown as U+FFFD.
+//! Incremental UTF-8 decoding: a character split between two pieces is decoded as one, and invalid bytes become U+FFFD.
 
-/// Makes text of a stream of bytes.
+/// Decodes a stream of bytes.
 #[derive(Debug, Default)]
 pub struct Letters {
-    /// The beginning of a letter, three bytes at the most.
+    /// The start of an incomplete character, at most three bytes.
     held: Vec<u8>,
 }
 
 impl Letters {
-    /// The text of what arrived so far and was not yet passed on, up to the last whole letter.
+    /// Adds `bytes` and returns all text that is complete, up to the last whole character.
     pub fn pass(&mut self, bytes: &[u8]) -> String {
         self.held.extend_from_slice(bytes);
         let end = self.held.len() - open(&self.held);
@@ -17,13 +17,13 @@ impl Letters {
         text
     }
 
-    /// What is left at the end: a letter that never became whole.
+    /// Returns the rest at the end of the stream: U+FFFD for an incomplete character.
     pub fn rest(&mut self) -> String {
         String::from_utf8_lossy(&std::mem::take(&mut self.held)).into_owned()
     }
 }
 
-/// How many bytes at the end may be the beginning of a letter.
+/// Returns the number of bytes at the end that may start a character.
 fn open(bytes: &[u8]) -> usize {
     let tail = &bytes[bytes.len().saturating_sub(3)..];
     let is_open = |count: &usize| {

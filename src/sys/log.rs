@@ -1,8 +1,8 @@
-//! Logs for people: what the program does and why, a line each on standard error, for `-v` and `NANOBOT_LOG`.
+//! Diagnostic logs: what the program does and why, one line each on standard error, for `-v` and `NANOBOT_LOG`.
 //!
-//! They are written with the macros of the crate `log`, with a topic of [`TOPICS`] as their target. What libraries log is
-//! shown only where it is asked for by name, and never so much of it that it holds the bytes that are sent: a key in
-//! these, cut in pieces, is one that no mask finds.
+//! They are written with the macros of the crate `log`, with one of [`TOPICS`] as target. Libraries' logs are shown
+//! only if requested by name, and never at a level that contains the transmitted bytes: redaction cannot find an API
+//! key that is split into pieces there.
 
 use super::env;
 use super::signal;
@@ -12,20 +12,20 @@ use anyhow::Result;
 use log::{Level, LevelFilter, Log, Metadata, Record};
 use std::sync::OnceLock;
 
-/// What we log about.
+/// The topics of this program's log lines.
 pub const TOPICS: &[&str] = &[
     "config", "cron", "http", "mcp", "memory", "model", "policy", "sandbox", "session", "tool",
 ];
 
-/// Libraries that log too.
+/// Libraries whose logs can be requested.
 const LIBRARIES: &[&str] = &["ureq", "rustls"];
 
 static LOGGER: OnceLock<Logger> = OnceLock::new();
 
-/// Which lines are shown.
+/// Determines which lines are shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Filter {
-    /// Of ours, unless the topic has a level of its own.
+    /// The level of this program's topics that have none of their own.
     all: LevelFilter,
     topics: Vec<(&'static str, LevelFilter)>,
 }
@@ -35,15 +35,15 @@ struct Logger {
     filter: Filter,
 }
 
-/// Whether the value of the variable is the name of a file for events, and no filter.
+/// True if the variable's value is a file for events, not a filter.
 pub fn is_file(value: &str) -> bool {
     value.contains('/')
 }
 
-/// From now on lines are shown as `value`, the variable, wants them; without it those that `-v` shows, where that was said.
+/// Starts logging with the filter in `value`, the variable; without one, at level `info` if `verbose`.
 ///
 /// # Errors
-/// Status 78 for what is neither a filter nor a path.
+/// Status 78 if the value is neither a filter nor a path.
 pub fn start(terminal: Terminal, verbose: bool, value: Option<&str>) -> Result<()> {
     let filter = match value.filter(|value| !is_file(value)) {
         Some(value) => Filter::parse(value)?,
@@ -52,7 +52,7 @@ pub fn start(terminal: Terminal, verbose: bool, value: Option<&str>) -> Result<(
     };
     let most = filter.most();
     let logger = LOGGER.get_or_init(|| Logger { terminal, filter });
-    // Times are counted from here on.
+    // Time stamps in the log count from here.
     signal::now();
     if log::set_logger(logger).is_ok() {
         log::set_max_level(most);
@@ -68,7 +68,7 @@ impl Filter {
         }
     }
 
-    /// `debug`, `http`, `http=debug,policy=info`, and all of that together.
+    /// Parses `debug`, `http`, `http=debug,policy=info`, or a combination.
     fn parse(value: &str) -> Result<Self> {
         let wrong = |what: String| {
             let topics = TOPICS.join(", ");
@@ -109,13 +109,13 @@ impl Filter {
         Ok(filter)
     }
 
-    /// The most that anything is shown of.
+    /// Returns the highest level of any topic.
     fn most(&self) -> LevelFilter {
         let each = self.topics.iter().map(|(_, level)| *level);
         each.chain([self.all]).max().unwrap_or(LevelFilter::Off)
     }
 
-    /// Up to which level lines of `target` are shown.
+    /// Returns the highest level that is shown for `target`.
     fn level(&self, target: &str) -> LevelFilter {
         let named = |name: &str| {
             let mut named = self.topics.iter().rev().filter(|(topic, _)| *topic == name);
@@ -180,9 +180,9 @@ mod tests {
         check("http", &[("http", Debug), ("tool", Off)]);
         check("INFO , http = off", &[("http", Off), ("tool", Info)]);
         check("off", &[("http", Off)]);
-        // The last word counts.
+        // The last entry wins.
         check("http=off,http=info", &[("http", Info)]);
-        // Libraries by name, never with the bytes that they send; and nothing else that logs.
+        // Libraries by name, never at trace level, which has the transmitted bytes; no other targets.
         check("ureq=trace", &[("ureq::run", Debug), ("http", Off)]);
         check(
             "trace",

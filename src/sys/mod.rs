@@ -1,4 +1,5 @@
-//! Every contact with the world, one file for each kind. Knows `std`, its crates and `error`, and nothing else of ours.
+//! Contact with the operating system and the network, one module per subject. Depends on `std`, external crates and
+//! `error`, and on no other module of this crate.
 
 pub mod address;
 pub mod beneath;

@@ -1,4 +1,4 @@
-//! Where things live. Nobody else joins onto the home directory.
+//! The locations of all files. No other module joins names to the home directory.
 
 use crate::error::{Exit, fail_hint};
 use crate::sys::env::{Env, HOME_DIR};
@@ -6,18 +6,18 @@ use std::collections::HashMap;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
 
-/// Real paths, as `canonicalize` finds them, of what exists and of what does not. Paths share their beginnings, and
-/// each is looked at once.
+/// Resolves paths like `canonicalize`, but also for files that do not exist. Shared parents are resolved once and
+/// cached.
 #[derive(Debug, Default)]
 pub struct Real {
     known: HashMap<PathBuf, PathBuf>,
 }
 
-/// How many links may lead from one to the next.
+/// Maximum length of a chain of links.
 const LINKS: usize = 40;
 
 impl Real {
-    /// `path`, which is absolute, without links, as far as it exists.
+    /// Returns `path`, which must be absolute, with all links in its existing part resolved.
     pub fn of(&mut self, path: &Path) -> PathBuf {
         self.follow(path, 0)
     }
@@ -46,7 +46,7 @@ impl Real {
     }
 }
 
-/// The program `name` in the directories of `path`, a PATH. Those that are nowhere in particular are left out.
+/// Finds the program `name` in the directories of `path`, a `PATH`. Relative entries are ignored.
 pub fn program(name: &str, path: &str) -> Option<PathBuf> {
     let is_program = |path: &PathBuf| {
         std::fs::metadata(path)
@@ -58,13 +58,16 @@ pub fn program(name: &str, path: &str) -> Option<PathBuf> {
         .find(is_program)
 }
 
-/// A file of ours, for the README.
+/// A file or directory of this program, as documented in the README.
 pub struct Place {
+    /// The path, with placeholders.
     pub path: &'static str,
+    /// The purpose of the file.
     pub meaning: &'static str,
 }
 
-/// Where things lie. `KEY` stands for a session's key, `NAME` for a skill's, `PROVIDER` for what `provider login` takes.
+/// All files. `KEY` stands for a session's key, `NAME` for a skill's name, `PROVIDER` for an argument of `provider
+/// login`.
 pub const PLACES: &[Place] = &[
     Place {
         path: "~/.nanobot/config.json",
@@ -192,19 +195,22 @@ pub const PLACES: &[Place] = &[
     },
 ];
 
-/// The places this program knows.
+/// The base locations for this run.
 #[derive(Clone, Debug)]
 pub struct Paths {
     /// The user's home directory.
     pub home: PathBuf,
-    /// `~/.nanobot`, or what `NANOBOT_HOME` names.
+    /// `~/.nanobot`, or the value of `NANOBOT_HOME`.
     pub root: PathBuf,
-    /// The config file: `config.json` in the root, or what `-c` names.
+    /// The config file: `config.json` in the root, or the argument of `-c`.
     pub config: PathBuf,
 }
 
 impl Paths {
-    /// `config` is the file that `-c` names.
+    /// Determines the locations. `config` is the argument of `-c`.
+    ///
+    /// # Errors
+    /// Status 78 if the user has no home directory and `NANOBOT_HOME` is not set.
     pub fn resolve(env: &Env, config: Option<&Path>) -> anyhow::Result<Self> {
         let home = match env.get("HOME") {
             Some(home) => Some(PathBuf::from(home)),
@@ -229,17 +235,17 @@ impl Paths {
         })
     }
 
-    /// Where reports of defects are.
+    /// Returns the directory of panic reports.
     pub fn defects(&self) -> PathBuf {
         self.root.join("defects")
     }
 
-    /// The config file where none is named.
+    /// Returns the default config file.
     pub fn usual_config(&self) -> PathBuf {
         self.root.join("config.json")
     }
 
-    /// `path` with a leading `~` as the home directory. A default below `~/.nanobot` follows `NANOBOT_HOME`.
+    /// Expands a leading `~`. A path below `~/.nanobot` follows `NANOBOT_HOME`.
     pub fn expand(&self, path: &str) -> PathBuf {
         if let Some(rest) = path.strip_prefix("~/.nanobot")
             && (rest.is_empty() || rest.starts_with('/'))
@@ -253,7 +259,7 @@ impl Paths {
         }
     }
 
-    /// `path` as people write it, with the home directory as `~`.
+    /// Returns `path` for display, with the home directory as `~`.
     pub fn display(&self, path: &Path) -> String {
         match path.strip_prefix(&self.home) {
             Ok(rest) if rest.as_os_str().is_empty() => "~".into(),
@@ -262,42 +268,42 @@ impl Paths {
         }
     }
 
-    /// Where logins are kept, a file for each provider.
+    /// Returns the directory of logins, with one file for each provider.
     pub fn auth(&self) -> PathBuf {
         self.root.join("auth")
     }
 
-    /// The list of directories that may tell the agent how to work.
+    /// Returns the file that lists the trusted directories, whose instructions the agent reads.
     pub fn trust(&self) -> PathBuf {
         self.root.join("trust.json")
     }
 
-    /// Where the user's own profiles are, `NAME.md` each.
+    /// Returns the directory of the user's profiles, one `NAME.md` each.
     pub fn profiles(&self) -> PathBuf {
         self.root.join("profiles")
     }
 
-    /// Where what turns changed is kept aside, a folder for each.
+    /// Returns the directory of undo data, with one folder for each turn.
     pub fn undo(&self) -> PathBuf {
         self.root.join("undo")
     }
 
-    /// Where what is ours of jobs is kept, a folder for each.
+    /// Returns the directory of this program's own data about jobs, with one folder for each job.
     pub fn cron(&self) -> PathBuf {
         self.root.join("cron")
     }
 
-    /// Where what is ours of MCP servers is kept.
+    /// Returns the directory of this program's data about MCP servers.
     pub fn mcp(&self) -> PathBuf {
         self.root.join("mcp")
     }
 
-    /// What was typed in the repl. The Python program's own file lies beside it.
+    /// Returns the REPL's history file. The Python program's file is in the same directory.
     pub fn history(&self) -> PathBuf {
         self.root.join("history/repl_history")
     }
 
-    /// Where releases up to 0.1.3.post7 kept sessions, and where 0.3 keeps its store.
+    /// Returns the directory of sessions up to release 0.1.3.post7, and of the store of 0.3.
     pub fn old_sessions(&self) -> PathBuf {
         self.root.join("sessions")
     }

@@ -1,10 +1,10 @@
-//! The user's shell, and where it looks for completions.
+//! The user's shell, and the file from which it loads completions.
 
 use super::env::Env;
 use super::paths::Paths;
 use std::path::{Path, PathBuf};
 
-/// A shell that looks for completions in a folder of the user's.
+/// A shell that loads completions from a directory of the user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shell {
     Bash,
@@ -13,7 +13,7 @@ pub enum Shell {
 }
 
 impl Shell {
-    /// The one that `SHELL` names.
+    /// Returns the shell that `SHELL` names.
     pub fn of(env: &Env) -> Option<Self> {
         let path = Path::new(env.get("SHELL")?);
         match path.file_name()?.to_str()? {
@@ -24,6 +24,7 @@ impl Shell {
         }
     }
 
+    /// Returns the shell's name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Bash => "bash",
@@ -32,7 +33,7 @@ impl Shell {
         }
     }
 
-    /// The file in which it looks for ours.
+    /// Returns the file from which it loads completions for this program.
     pub fn place(self, env: &Env, paths: &Paths) -> PathBuf {
         let of = |variable: &str, usual: &str| match env.get(variable) {
             Some(folder) if folder.starts_with('/') => PathBuf::from(folder),
@@ -46,7 +47,7 @@ impl Shell {
         }
     }
 
-    /// What it needs besides, so that it looks there; in words that follow the file's name.
+    /// Returns what else it needs to load them, as a phrase that follows the file's name.
     pub fn needs(self) -> Option<&'static str> {
         match self {
             Self::Bash => Some("a new shell has them, with the package `bash-completion`"),

@@ -1,9 +1,9 @@
-//! What can end a run from outside: hang-up, Ctrl-C, termination, and the end of `--timeout`. One state, which every
-//! wait of the program looks at; no thread, and no work in a handler.
+//! External causes that end a run: hang-up, Ctrl-C, termination, and `--timeout`. They are kept in one state, which
+//! every wait in the program checks; no thread and no work in a signal handler.
 //!
-//! A signal is remembered, and wakes whoever waits. The run then ends as any failing run does: requests are
-//! dropped, children ended, the log closed; and last the process dies by the same signal, so that a shell sees the truth.
-//! A second Ctrl-C ends it at once. A signal that was ignored when the program started, as under `nohup`, stays ignored.
+//! A signal is recorded and wakes all waits. The run then ends like any failing run: requests are dropped, children
+//! ended, the log closed. Finally the process kills itself with the same signal, for the correct exit status in the
+//! shell. A second Ctrl-C kills at once. A signal that was ignored at start, as under `nohup`, stays ignored.
 
 use super::leash;
 use super::process::children;
@@ -21,42 +21,45 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 
-/// The signals that end a run, and the status each stands for. Of several that came the first one here counts: only a Ctrl-C
-/// can be forgiven, so it hides none of the others.
+/// The signals that end a run, with their exit statuses. If several came, the first in this list counts: only a Ctrl-C
+/// can be forgiven, so it must not hide the others.
 const ENDING: [(i32, Exit); 3] = [
     (SIGHUP, Exit::HangUp),
     (SIGTERM, Exit::Terminated),
     (SIGINT, Exit::Interrupted),
 ];
 
-/// The longest single sleep, and so the most that a stop can be misjudged by.
+/// Maximum length of one sleep, and thus the maximum error in measuring how long the process was stopped.
 const SLICE: Duration = Duration::from_secs(1);
-/// What a run that is ending may still wait, for a lock or for a slow reader.
+/// Time that an ending run may still spend waiting, for example for a lock or a slow reader.
 const LAST: Duration = Duration::from_secs(2);
 
-/// Whether each of [`ENDING`] came.
+/// Flags for the signals of [`ENDING`] that have arrived.
 static CAME: [AtomicBool; ENDING.len()] = [const { AtomicBool::new(false) }; ENDING.len()];
-/// The next Ctrl-C kills.
+/// True if the next Ctrl-C kills the process.
 static HARD: AtomicBool = AtomicBool::new(false);
-/// The process was stopped, as by Ctrl-Z, and goes on. (While the machine sleeps, the clock that we use stands still.)
+/// Set when the process continues after a stop, as by Ctrl-Z. (The monotonic clock does not advance while the machine
+/// sleeps.)
 static RESUMED: AtomicBool = AtomicBool::new(false);
-/// How long it was stopped in all, in milliseconds.
+/// Total time for which the process was stopped, in milliseconds.
 static STOPPED: AtomicU64 = AtomicU64::new(0);
-/// When [`check`] was last asked, in milliseconds of [`START`].
+/// Time of the last call of [`look`], in milliseconds since [`START`].
 static LOOKED: AtomicU64 = AtomicU64::new(0);
+/// The origin of the clock of [`now`].
 static START: OnceLock<Instant> = OnceLock::new();
+/// The wake pipe: readable once a signal has arrived.
 static BELL: OnceLock<Option<UnixStream>> = OnceLock::new();
-/// When `--timeout` ends, as [`now`] tells it.
+/// Deadline of `--timeout`, on the clock of [`now`].
 static END: OnceLock<Duration> = OnceLock::new();
-/// Until when what follows the end of `--timeout` may take, as [`now`] tells it.
+/// Deadline of the work that follows the end of `--timeout`, on the clock of [`now`].
 static OVERTIME: OnceLock<Duration> = OnceLock::new();
-/// Since when the run is ending, as [`now`] tells it.
+/// Time at which the run began to end, on the clock of [`now`].
 static ENDS: Mutex<Option<Duration>> = Mutex::new(None);
 
-/// From now on a signal ends the run in order, and so does the end of `timeout`. Before, the system's own way is right.
+/// Installs the signal handlers and starts `timeout`. Before this call the system's default handling applies.
 ///
 /// # Errors
-/// No descriptors are left.
+/// No file descriptors are left.
 pub fn arm(timeout: Option<Duration>) -> std::io::Result<()> {
     let start = now();
     if let Some(timeout) = timeout {
@@ -77,23 +80,24 @@ pub fn arm(timeout: Option<Duration>) -> std::io::Result<()> {
     }
     let (bell, hammer) = UnixStream::pair()?;
     BELL.get_or_init(|| bell.try_clone().ok());
-    // Never dropped: that would take the handlers back. What it writes is never read: the bell goes on ringing.
+    // Never dropped, since that would remove the handlers. The bytes that it writes are never read, so the wake pipe
+    // stays readable.
     std::mem::forget(SignalDelivery::with_pipe(bell, hammer, SignalOnly, &ours)?);
     Ok(())
 }
 
-/// Run `work`, during which a person sits at another program: Ctrl-C and Ctrl-\ mean that one and not us. We take them
-/// and do nothing, instead of ignoring them, since only that ends with an exec: the other program has the system's own way
-/// with them. After it, what [`arm`] does is right.
+/// Runs `work` while the user works in another program: Ctrl-C and Ctrl-\ are meant for that program. This process
+/// handles them without effect instead of ignoring them, because an exec resets handlers but not ignored signals: the
+/// other program thus has the default handling. Afterwards, [`arm`] takes effect.
 ///
 /// # Errors
-/// The system takes no handler, or no descriptors are left.
+/// The handlers cannot be installed, or no file descriptors are left.
 pub fn left_to_another<T>(work: impl FnOnce() -> T) -> std::io::Result<T> {
     static OVER: AtomicBool = AtomicBool::new(false);
     let ignored = ignored();
     for signal in [SIGINT, SIGQUIT] {
         if ignored & (1 << (signal - 1)) == 0 {
-            // What is taken once is never given back; Ctrl-C is told to `arm` then.
+            // These handlers are never removed. From `arm` on, its own handler receives Ctrl-C.
             static NEVER: AtomicBool = AtomicBool::new(false);
             let default = if signal == SIGQUIT { &OVER } else { &NEVER };
             flag::register_conditional_default(signal, default)?;
@@ -105,9 +109,9 @@ pub fn left_to_another<T>(work: impl FnOnce() -> T) -> std::io::Result<T> {
     Ok(done)
 }
 
-/// The signals that were ignored when the program started, a bit for each.
+/// Returns the signals that were ignored at start, as a bit mask.
 fn ignored() -> u64 {
-    // In one read: the file says of itself that it is empty, and grows while it is read.
+    // The file must be read in one go: its reported size is zero, and it can grow while being read.
     let mut status = vec![0; 8 << 10];
     let read = std::fs::File::open("/proc/self/status").and_then(|mut file| file.read(&mut status));
     status.truncate(read.unwrap_or(0));
@@ -119,14 +123,14 @@ fn ignored() -> u64 {
     mask.unwrap_or(0)
 }
 
-/// Whether the run is to go on.
+/// Succeeds while the run may continue.
 ///
 /// # Errors
-/// A signal came, or the time is up, or this thread's leash was cut; also, once the run is ending, when its last words take
-/// too long.
+/// A signal arrived, `--timeout` expired, or this thread was cancelled. If the run is already ending: its closing work
+/// exceeds its time limit.
 pub fn check() -> Result<(), Stop> {
     look();
-    // No word of the run's: whoever cut it knows why.
+    // This does not end the run; the code that cancelled the thread knows the reason.
     if leash::held().is_some_and(|leash| leash.is_cut()) {
         return Err(Stop(Exit::Interrupted));
     }
@@ -140,7 +144,7 @@ pub fn check() -> Result<(), Stop> {
         None if left().is_none_or(|left| !left.is_zero()) => Ok(()),
         None => Err(Stop(Exit::Timeout)),
         Some(exit) => {
-            // While children run, whoever waits for them ends them first.
+            // While children run, the code that waits for them ends them first.
             if children::is_alone() {
                 HARD.store(true, Ordering::SeqCst);
             }
@@ -149,14 +153,14 @@ pub fn check() -> Result<(), Stop> {
     }
 }
 
-/// The status of the signal that came.
+/// Returns the exit status of the signal that arrived, if any.
 fn came() -> Option<Exit> {
     let mut all = ENDING.into_iter().zip(&CAME);
     let found = all.find(|(_, came)| came.load(Ordering::SeqCst));
     found.map(|((_, exit), _)| exit)
 }
 
-/// Note that a Ctrl-C came, or forget it.
+/// Records a Ctrl-C, or clears it.
 fn set_interrupted(value: bool) {
     for ((signal, _), came) in ENDING.into_iter().zip(&CAME) {
         if signal == SIGINT {
@@ -165,12 +169,12 @@ fn set_interrupted(value: bool) {
     }
 }
 
-/// Why the run ends.
+/// Returns the exit status of an ending run.
 fn ending() -> Exit {
     came().unwrap_or(Exit::Timeout)
 }
 
-/// The run is ending, for whatever cause: waits work again, for a moment, so that it can say its last words.
+/// Marks the run as ending, whatever the cause. Waits work again for a limited time, for final output.
 pub fn last_words() {
     HARD.store(true, Ordering::SeqCst);
     if check().is_err() {
@@ -182,10 +186,10 @@ fn ends() -> MutexGuard<'static, Option<Duration>> {
     ENDS.lock().ignore_poison()
 }
 
-/// What came so far ended one turn of a conversation, which goes on: a Ctrl-C is forgotten.
+/// Clears a Ctrl-C, which ended one turn of a session that continues.
 ///
 /// # Errors
-/// What came ends the conversation too.
+/// Another signal ends the session too.
 pub fn forgive() -> Result<(), Stop> {
     if let Some(exit) = came().filter(|exit| *exit != Exit::Interrupted) {
         return Err(Stop(exit));
@@ -198,7 +202,7 @@ pub fn forgive() -> Result<(), Stop> {
         let quiet = rustix::net::RecvFlags::DONTWAIT;
         while rustix::net::recv(bell, &mut rung, quiet).is_ok_and(|(_, count)| count > 0) {}
     }
-    // One that came meanwhile has lost its bell, and is seen here.
+    // A signal that arrived meanwhile may have lost its wake-up byte; it is noticed here.
     match came() {
         None => Ok(()),
         Some(Exit::Interrupted) => forgive(),
@@ -206,26 +210,26 @@ pub fn forgive() -> Result<(), Stop> {
     }
 }
 
-/// The time of `--timeout` is over, and what ends the run has told so: what is still to be done has so much time. A signal ends
-/// that too.
+/// Grants `limit` for the remaining work after `--timeout` has expired and has been reported. A signal ends this time
+/// too.
 pub fn overtime(limit: Duration) {
     OVERTIME.get_or_init(|| now().saturating_add(limit));
 }
 
-/// As if a Ctrl-C had come: whoever reads the terminal itself has seen one.
+/// Records a Ctrl-C that was read from the terminal as a key.
 pub fn interrupt() {
     set_interrupted(true);
 }
 
-/// Die by the signal that `exit` stands for. Returns when it stands for none.
+/// Kills the process with the signal that `exit` stands for. Returns if it stands for none.
 pub fn die_by(exit: Exit) {
     if let Some((signal, _)) = ENDING.into_iter().find(|(_, stands)| *stands == exit) {
-        // It does not return; and if it did, the status would tell.
+        // On success this does not return; on failure, the exit status still reports the cause.
         drop(low_level::emulate_default_handler(signal));
     }
 }
 
-/// Time that has passed for this process: it stands still while the process is stopped.
+/// Returns the elapsed time of this process, excluding the time for which it was stopped.
 pub fn now() -> Duration {
     let start = START.get_or_init(Instant::now);
     look();
@@ -233,7 +237,8 @@ pub fn now() -> Duration {
     start.elapsed().saturating_sub(stopped)
 }
 
-/// Take the time. Whether the process was stopped since this was done last; that time counts for no limit.
+/// Updates the time accounting. Returns true if the process was stopped since the last call; that time does not count
+/// towards any limit.
 fn look() -> bool {
     let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     let now = START.get().map_or(0, |start| millis(start.elapsed()));
@@ -245,56 +250,58 @@ fn look() -> bool {
     stopped
 }
 
-/// What is left of `--timeout`.
+/// Returns the remaining time of `--timeout`.
 fn left() -> Option<Duration> {
     Some(END.get()?.saturating_sub(now()))
 }
 
-/// How long something may take, in time that the process really waited.
+/// A remaining time limit, which counts only time that the process actually waited.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience(Option<Duration>);
 
 impl Patience {
-    /// Until [`now`] is `end`.
+    /// Creates a limit that expires when [`now`] reaches `end`.
     pub fn until(end: Duration) -> Self {
         Self::of(end.saturating_sub(now()))
     }
 
-    /// Without end.
+    /// Creates a limit that never expires.
     pub fn endless() -> Self {
         Self(None)
     }
 
+    /// Creates a limit of this duration.
     pub fn of(limit: Duration) -> Self {
         Self(Some(limit))
     }
 
-    /// A zero, which stands for no limit in the config.
+    /// Creates a limit of this duration; zero means no limit, as in the config.
     pub fn unless_zero(limit: Duration) -> Self {
         Self((!limit.is_zero()).then_some(limit))
     }
 
+    /// True if the limit has expired.
     pub fn is_over(self) -> bool {
         self.0.is_some_and(|left| left.is_zero())
     }
 
-    /// The smaller one of both.
+    /// Returns the smaller of the two limits.
     pub fn min(self, other: Self) -> Self {
         Self(self.0.into_iter().chain(other.0).min())
     }
 
-    /// An equal part of it for each of `parts`.
+    /// Returns an equal share for each of `parts`.
     pub fn share(self, parts: u32) -> Self {
         Self(self.0.map(|left| left / parts.max(1)))
     }
 
-    /// What has been used of it when `rest` is left.
+    /// Returns the time used when `rest` is left.
     pub fn used(self, rest: Self) -> Duration {
         let both = self.0.zip(rest.0);
         both.map_or(Duration::ZERO, |(before, now)| before.saturating_sub(now))
     }
 
-    /// Take `spent` off.
+    /// Subtracts `spent`.
     pub fn spend(&mut self, spent: Duration) {
         self.0 = self.0.map(|left| left.saturating_sub(spent));
     }
@@ -302,8 +309,8 @@ impl Patience {
 
 static BEFORE_WAIT: OnceLock<fn() -> Option<Duration>> = OnceLock::new();
 
-/// Have `hook` called before each wait of this process; the wait is no longer than the time that it returns. The first hook
-/// stays.
+/// Sets a hook that is called before each wait of this process; the wait lasts at most the returned duration. The first
+/// hook stays.
 pub(super) fn set_before_wait(hook: fn() -> Option<Duration>) {
     BEFORE_WAIT.get_or_init(|| hook);
 }
@@ -312,7 +319,8 @@ fn before_wait() -> Option<Duration> {
     BEFORE_WAIT.get().and_then(|hook| hook())
 }
 
-/// Wait until one of `fds` is ready: `Some` of its number, or `None` when `patience` is over. What was waited is spent.
+/// Waits until one of `fds` is ready and returns its index; `None` if `patience` expired. The time waited is subtracted
+/// from `patience`.
 ///
 /// # Errors
 /// As [`check`].
@@ -339,7 +347,7 @@ pub fn wait(
         all.extend(bell.map(|bell| PollFd::new(bell, PollFlags::IN)));
         let timeout = Timespec::try_from(slice).expect("a second fits a timespec");
         let before = Instant::now();
-        // Should it fail for want of memory, the caller's own call will tell.
+        // If `poll` fails for lack of memory, the caller's own system call reports it.
         let woken = poll(&mut all, Some(&timeout));
         let waited = before.elapsed();
         let stopped = look();
@@ -350,7 +358,7 @@ pub fn wait(
         if stopped {
             continue;
         }
-        // Not more than was asked for: the rest was no waiting.
+        // At most the requested time counts; the process did not wait for the rest.
         patience.spend(if woken == Ok(0) {
             slice
         } else {
@@ -362,7 +370,7 @@ pub fn wait(
     }
 }
 
-/// Wait until `fd` can be read.
+/// Waits until `fd` is readable; false if `patience` expired.
 ///
 /// # Errors
 /// As [`check`].
@@ -370,7 +378,7 @@ pub fn readable(fd: impl AsFd, patience: &mut Patience) -> Result<bool, Stop> {
     Ok(wait(&[(fd.as_fd(), PollFlags::IN)], patience)?.is_some())
 }
 
-/// Wait until `fd` takes something.
+/// Waits until `fd` is writable; false if `patience` expired.
 ///
 /// # Errors
 /// As [`check`].
@@ -378,7 +386,7 @@ pub fn writable(fd: impl AsFd, patience: &mut Patience) -> Result<bool, Stop> {
     Ok(wait(&[(fd.as_fd(), PollFlags::OUT)], patience)?.is_some())
 }
 
-/// Sleep.
+/// Sleeps for `duration`.
 ///
 /// # Errors
 /// As [`check`].

@@ -1,40 +1,44 @@
-//! Server-sent events (<https://html.spec.whatwg.org/multipage/server-sent-events.html>): bytes in, events out. Pure; the
-//! caller feeds the bytes in as they come.
+//! A parser for server-sent events (<https://html.spec.whatwg.org/multipage/server-sent-events.html>). Pure: the caller
+//! supplies the bytes as they arrive.
 //!
-//! It is lenient where the standard is strict: an event without data is passed on, and so is one that the end of the
-//! stream cut off, where the caller asks for it with [`SseParser::finish`].
+//! It is more lenient than the standard: it passes on an event without data, and also an event that the end of the
+//! stream cut off, if the caller calls [`SseParser::finish`].
 
 use std::time::Duration;
 
-/// An event. Each field is the last of its name; the lines of `data` are joined.
+/// An event. Each field has the last value of its name; the lines of `data` are joined with newlines.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SseEvent {
+    /// The event type.
     pub event: Option<String>,
+    /// The payload.
     pub data: Option<String>,
+    /// The event id.
     pub id: Option<String>,
-    /// The time to wait before the next connection.
+    /// The delay before reconnecting.
     pub retry: Option<Duration>,
 }
 
-/// An event is larger than the parser's limit. Nothing more can be read from the stream.
+/// The error for an event larger than the parser's limit. The rest of the stream cannot be parsed.
 #[derive(Debug, PartialEq, Eq)]
 pub struct EventTooLarge;
 
-/// A parser that is fed with the bytes of a stream.
+/// An incremental parser for a stream of bytes.
 #[derive(Debug)]
 pub struct SseParser {
     max_event_bytes: usize,
-    /// Bytes of the line that has not ended yet.
+    /// The incomplete last line.
     line: Vec<u8>,
     event: SseEvent,
-    /// Bytes of the data lines of `event`.
+    /// Total length of the data lines of `event`, in bytes.
     data_bytes: usize,
-    /// The last line ended in CR, so that an LF belongs to it.
+    /// The input ended in CR, so a following LF belongs to the same line ending.
     after_cr: bool,
     has_started: bool,
 }
 
 impl SseParser {
+    /// Creates a parser that rejects events larger than `max_event_bytes`.
     pub fn new(max_event_bytes: usize) -> Self {
         Self {
             max_event_bytes,
@@ -46,10 +50,10 @@ impl SseParser {
         }
     }
 
-    /// Take the next bytes; `on_event` gets every event that they complete.
+    /// Parses the next bytes; `on_event` receives every event that they complete.
     ///
     /// # Errors
-    /// Those of `on_event`; [`EventTooLarge`].
+    /// Those of `on_event`, and [`EventTooLarge`].
     pub fn feed<E: From<EventTooLarge>>(
         &mut self,
         mut bytes: &[u8],
@@ -71,7 +75,7 @@ impl SseParser {
         Ok(self.add_to_line(bytes)?)
     }
 
-    /// The stream has ended: pass on an event that it cut off.
+    /// Ends the stream: passes on an event that was cut off.
     ///
     /// # Errors
     /// Those of `on_event`.
@@ -143,7 +147,7 @@ mod tests {
 
     const MIB: usize = 1 << 20;
 
-    /// The events of `pieces`.
+    /// Parses `pieces` and returns their events.
     fn read(pieces: &[&[u8]], finish: bool) -> Vec<SseEvent> {
         let mut parser = SseParser::new(MIB);
         let mut found = Vec::new();
@@ -160,7 +164,7 @@ mod tests {
         found
     }
 
-    /// `stream`, cut at every byte, always gives these data.
+    /// Checks the data of `stream`, split at every byte.
     fn check_data(stream: &[u8], expect: &[&str]) {
         for cut in 0..=stream.len() {
             let found = read(&[&stream[..cut], &stream[cut..]], true);
@@ -242,7 +246,7 @@ mod tests {
             parser.feed(&line, ignore).unwrap();
         }
         assert_eq!(parser.feed(&line, ignore), Err(EventTooLarge));
-        // A line that never ends, too.
+        // The limit also applies to a line that never ends.
         let mut parser = SseParser::new(16 * MIB);
         let endless = vec![b'x'; MIB];
         for _ in 0..16 {

@@ -1,7 +1,8 @@
-//! Files: append a line, replace a whole, lock. Errors name the path.
+//! File operations: append a line, replace a file, lock. Errors name the path.
 //!
-//! Everything made here is its owner's alone: 0600 and 0700. A failed sync is told and never tried again, since the
-//! kernel may have dropped what it could not write (PostgreSQL's lesson of 2018).
+//! Everything created here is accessible to its owner only: mode 0600 for files and 0700 for directories. A failed
+//! `fsync` is reported and never retried, since the kernel may have dropped the unwritten data (as PostgreSQL found in
+//! 2018).
 
 use crate::error::{Exit, fail, fail_hint};
 use crate::sys::signal::{self, Patience};
@@ -14,9 +15,9 @@ use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Make `path` and what is missing above it, for the owner alone.
+/// Creates the directory `path` and its missing parents, for the owner only.
 pub fn create_dir(path: &Path) -> Result<()> {
-    // Nearly always it is there.
+    // The common case: it exists.
     if path.is_dir() {
         return Ok(());
     }
@@ -24,7 +25,7 @@ pub fn create_dir(path: &Path) -> Result<()> {
     made.with_context(|| format!("create `{}`", path.display()))
 }
 
-/// Open `path` for appending; it is made where it is missing. A link is not followed.
+/// Opens `path` for appending, and creates it if it is missing. A link is not followed.
 pub fn open_log(path: &Path) -> Result<File> {
     let opened = log_options().create(true).mode(0o600).open(path);
     opened.with_context(|| format!("open `{}`", path.display()))
@@ -37,7 +38,7 @@ fn log_options() -> OpenOptions {
     options
 }
 
-/// As [`open_log`], and `None` where the file is missing.
+/// Like [`open_log`], but returns `None` if the file is missing.
 pub fn open_existing_log(path: &Path) -> Result<Option<File>> {
     match log_options().open(path) {
         Ok(file) => Ok(Some(file)),
@@ -46,10 +47,10 @@ pub fn open_existing_log(path: &Path) -> Result<Option<File>> {
     }
 }
 
-/// Open `path` for reading; `None` where it is missing.
+/// Opens `path` for reading; `None` if it is missing.
 ///
 /// # Errors
-/// What is no regular file: a pipe would keep its reader waiting.
+/// The file is not a regular one: a FIFO would block its reader.
 pub fn open_existing(path: &Path) -> Result<Option<File>> {
     let what = || format!("open `{}`", path.display());
     match open_unwaited(path) {
@@ -62,7 +63,7 @@ pub fn open_existing(path: &Path) -> Result<Option<File>> {
     }
 }
 
-/// Open `path` for reading, without waiting for whoever may write to it.
+/// Opens `path` for reading, without waiting for a writer if it is a FIFO.
 pub fn open_unwaited(path: &Path) -> std::io::Result<File> {
     let nonblock = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
     let mut options = OpenOptions::new();
@@ -74,10 +75,11 @@ fn irregular(path: &Path) -> anyhow::Error {
     fail(Exit::Io, cause)
 }
 
-/// Open a log of lines for appending. What another left without its newline gets one, so that it swallows no line of ours.
+/// Opens a log of lines for appending. An incomplete last line is ended with a newline first, so that the next line is
+/// not appended to it.
 ///
 /// # Errors
-/// What is no regular file: a pipe would keep its writer waiting.
+/// The file is not a regular one: a FIFO would block its writer.
 pub fn open_lines(path: &Path) -> Result<File> {
     if std::fs::metadata(path).is_ok_and(|about| !about.is_file()) {
         return Err(irregular(path));
@@ -90,7 +92,7 @@ pub fn open_lines(path: &Path) -> Result<File> {
     Ok(log)
 }
 
-/// Whether a file is empty or ends in a newline.
+/// True if a file is empty or ends in a newline.
 pub fn is_whole(file: &File, path: &Path) -> Result<bool> {
     let size = size(file, path)?;
     let mut last = [b'\n'];
@@ -101,7 +103,7 @@ pub fn is_whole(file: &File, path: &Path) -> Result<bool> {
     Ok(last == [b'\n'])
 }
 
-/// How long an open file is.
+/// Returns the length of an open file, in bytes.
 pub fn size(file: &File, path: &Path) -> Result<u64> {
     let about = file
         .metadata()
@@ -109,25 +111,25 @@ pub fn size(file: &File, path: &Path) -> Result<u64> {
     Ok(about.len())
 }
 
-/// Append `bytes` to an open log that has `before` bytes, in one write. When the disk takes only a part, that part is
-/// taken back, so that no torn line stays behind; the caller holds a lock.
+/// Appends `bytes` to an open log that has `before` bytes, in one write. If the disk takes only a part, the file is
+/// truncated to its previous length, so no partial line remains. The caller must hold a lock.
 pub fn append_to(mut log: &File, path: &Path, before: u64, bytes: &[u8]) -> Result<()> {
     let written = log.write_all(bytes);
     if written.is_err() {
-        // Should this fail too, the next open repairs the tail.
+        // If this fails too, the next open repairs the end of the file.
         drop(log.set_len(before));
     }
     written.with_context(|| format!("write `{}`", path.display()))
 }
 
-/// Append `bytes` to the file at `path`, made where it is missing.
+/// Appends `bytes` to the file at `path`, and creates it if it is missing.
 pub fn append(path: &Path, bytes: &[u8]) -> Result<()> {
     let log = open_log(path)?;
     append_to(&log, path, size(&log, path)?, bytes)
 }
 
-/// Append `bytes` to the file at exactly `path`, made where it is missing, and its directory too. No link is followed on the
-/// way to it: who may change the directory cannot lead them elsewhere.
+/// Appends `bytes` to the file at exactly `path`, and creates it and its directory if missing. No link on the path is
+/// followed, so a process that may change the directory cannot redirect the data.
 pub fn append_at(path: &Path, bytes: &[u8]) -> Result<()> {
     let folder = path.parent().unwrap_or(Path::new("/"));
     let there = folder
@@ -150,7 +152,7 @@ pub fn append_at(path: &Path, bytes: &[u8]) -> Result<()> {
     let mode = Mode::from_raw_mode(0o600);
     let no_links = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     let opened = match rustix::fs::openat2(rustix::fs::CWD, path, flags, mode, no_links) {
-        // Before Linux 5.6, and where a filter does not know it.
+        // Linux before 5.6, or a seccomp filter that does not allow the call.
         Err(Errno::NOSYS | Errno::PERM) => rustix::fs::open(path, flags, mode),
         other => other,
     };
@@ -170,25 +172,25 @@ fn leads_elsewhere(path: &Path) -> anyhow::Error {
     fail(Exit::Io, cause)
 }
 
-/// Bring a log's data to the disk.
+/// Syncs a log's data to the disk.
 pub fn sync(log: &File, path: &Path) -> Result<()> {
     log.sync_data()
         .with_context(|| format!("sync `{}`", path.display()))
 }
 
-/// Bring to the disk which files a directory has.
+/// Syncs a directory's entries to the disk.
 pub fn sync_dir(path: &Path) -> Result<()> {
     let synced = File::open(path).and_then(|dir| dir.sync_all());
     synced.with_context(|| format!("sync `{}`", path.display()))
 }
 
-/// Write `bytes` as the whole of `path`: the file is the old one or the new one at any instant. Where `path` is a link,
-/// its target is replaced.
+/// Atomically replaces the content of `path` with `bytes`: readers find either the old file or the new one. If `path`
+/// is a link, its target is replaced.
 pub fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
     replace_with(path, |out| Ok(out.write_all(bytes)?))
 }
 
-/// As [`replace`], with what `fill` writes.
+/// Like [`replace`], with the content written by `fill`.
 pub fn replace_with(path: &Path, fill: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
     let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     if std::fs::metadata(&target).is_ok_and(|about| !about.is_file()) {
@@ -207,10 +209,10 @@ pub fn replace_with(path: &Path, fill: impl FnOnce(&mut dyn Write) -> Result<()>
     sync_dir(dir)
 }
 
-/// Write the file `path`, which is not there yet and is whole when it is; `fill` writes it.
+/// Atomically creates the file `path`, with the content written by `fill`. It must not exist.
 ///
 /// # Errors
-/// Also when another program was faster.
+/// Also if another program created the file first.
 pub fn create(path: &Path, fill: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
     let what = || format!("write `{}`", path.display());
     let dir = path.parent().unwrap_or(Path::new("."));
@@ -221,7 +223,7 @@ pub fn create(path: &Path, fill: impl FnOnce(&mut dyn Write) -> Result<()>) -> R
     sync_dir(dir)
 }
 
-/// A file in `dir` with what `fill` writes, safe on the disk and under no name of its own yet.
+/// Creates a temporary file in `dir` with the content written by `fill`, synced to the disk.
 fn temporary_in(
     dir: &Path,
     fill: impl FnOnce(&mut dyn Write) -> Result<()>,
@@ -235,20 +237,22 @@ fn temporary_in(
     Ok(temp)
 }
 
-/// A file with `bytes` that nobody else can read, for a program that reads no pipe. It is gone when it is dropped.
+/// Creates a temporary file with `bytes` that only its owner can read, for a program that does not read from a pipe. It
+/// is removed when dropped.
 pub fn temporary(bytes: &[u8]) -> std::io::Result<tempfile::NamedTempFile> {
     let mut file = tempfile::NamedTempFile::new()?;
     file.write_all(bytes)?;
     Ok(file)
 }
 
-/// Give a file another name that is not taken. Whether it could be done: not from one file system to another.
+/// Renames a file to a name that does not exist. Returns false if the two are on different file systems.
 pub fn rename_new(from: &Path, to: &Path) -> Result<bool> {
     let (cwd, flags) = (rustix::fs::CWD, rustix::fs::RenameFlags::NOREPLACE);
     match rustix::fs::renameat_with(cwd, from, cwd, to, flags) {
         Ok(()) => {}
         Err(Errno::XDEV) => return Ok(false),
-        // Not every file system can refuse to replace; every one that has links refuses to link over a file.
+        // Not every file system supports `RENAME_NOREPLACE`. Those with hard links refuse to link over an existing
+        // file.
         Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
             std::fs::hard_link(from, to)
                 .and_then(|()| std::fs::remove_file(from))
@@ -265,7 +269,7 @@ pub fn rename_new(from: &Path, to: &Path) -> Result<bool> {
     Ok(true)
 }
 
-/// A file's size as people read it: `12 B`, `3.4 KB`, `5.6 MB`.
+/// Formats a size for people: `12 B`, `3.4 KB`, `5.6 MB` (in powers of 1024).
 pub fn size_in_words(bytes: u64) -> String {
     match bytes {
         0..1024 => format!("{bytes} B"),
@@ -274,32 +278,33 @@ pub fn size_in_words(bytes: u64) -> String {
     }
 }
 
-/// Who holds a lock.
+/// The process that holds a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
+    /// Its process id.
     pub pid: u32,
-    /// As the holder wrote it down.
+    /// The time at which it took the lock, as text.
     pub since: String,
 }
 
-/// A lock of the kernel's on a file of its own: freed with the process, however that ends. The file stays behind and
-/// means nothing.
+/// A kernel lock on a separate lock file. It is released when the process ends, for any cause. The file remains and has
+/// no meaning.
 #[derive(Debug)]
 pub struct Lock {
     file: File,
     path: PathBuf,
 }
 
-/// How often a busy lock is tried: often enough for short turns, seldom enough to cost nothing. A blocking wait could
-/// not be given up.
+/// Interval between attempts to take a busy lock: short enough for short turns, long enough to cost nothing. A blocking
+/// wait could not be cancelled.
 const TRY_EVERY: Duration = Duration::from_millis(20);
 
 impl Lock {
-    /// Take the lock at `path`, waiting up to `wait` for whoever holds it; `busy` is told once. `now` is written down
-    /// for those who find it taken; `what` names the locked thing in errors.
+    /// Takes the lock at `path`, and waits up to `wait` if it is busy; `busy` is then called once. `now` is recorded as
+    /// the time of locking, for others that find it busy; `what` names the locked object in errors.
     ///
     /// # Errors
-    /// Status 75 with the holder when it stays taken; 74 where the file system has no locks.
+    /// Status 75, with the holder, if it stays busy; 74 if the file system does not support locks.
     pub fn take(
         path: &Path,
         what: &str,
@@ -323,7 +328,7 @@ impl Lock {
             match file.try_lock() {
                 Ok(()) if still_there(&file, path) => {
                     let note = format!("{} {now}\n", std::process::id());
-                    // The note is a courtesy: a full disk must not keep anybody from working.
+                    // The note is only informative: a full disk must not prevent work.
                     drop(
                         file.set_len(0)
                             .and_then(|()| file.write_all(note.as_bytes())),
@@ -333,7 +338,7 @@ impl Lock {
                         path: path.to_owned(),
                     });
                 }
-                // Its last holder removed the file: the lock of that file is worth nothing.
+                // The last holder removed the file, so this lock protects nothing.
                 Ok(()) => continue,
                 Err(TryLockError::WouldBlock) => {}
                 Err(TryLockError::Error(error)) => return Err(cannot_lock(path, &error)),
@@ -357,13 +362,15 @@ impl Lock {
         }
     }
 
-    /// Whether somebody holds the lock at `path`. Nothing is made, and nobody is kept from it for longer than the look takes.
+    /// True if a process holds the lock at `path`. Creates no file, and blocks others only for the duration of the
+    /// check.
     pub fn is_held(path: &Path) -> Result<bool> {
         let Some(file) = open_existing(path)? else {
             return Ok(false);
         };
         match file.try_lock_shared() {
-            // By closing the file it would be freed later, when a child that is about to be executed shares it.
+            // Closing the file would release the lock too late if a child that was forked, but has not yet called exec,
+            // shares it.
             Ok(()) => {
                 drop(file.unlock());
                 Ok(false)
@@ -373,7 +380,7 @@ impl Lock {
         }
     }
 
-    /// Remove the lock's file and let go. Whoever waits for it notices, and makes a new one.
+    /// Removes the lock's file and releases the lock. Waiting processes notice this and create a new file.
     pub fn remove(self) -> Result<()> {
         std::fs::remove_file(&self.path)
             .with_context(|| format!("remove `{}`", self.path.display()))
@@ -382,7 +389,8 @@ impl Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // Closing is not enough: a child that another thread has forked and not yet executed shares the open file.
+        // Closing is not enough: a child that another thread has forked, but that has not yet called exec, shares the
+        // open file.
         drop(self.file.unlock());
     }
 }
@@ -410,15 +418,16 @@ fn holder(file: &mut File) -> Option<Holder> {
     })
 }
 
-/// How long an append waits for another one. It takes microseconds, unless its process was stopped in the middle.
+/// Maximum wait of an append for another one. An append takes microseconds, unless its process was stopped in the
+/// middle.
 const APPEND_WAIT: Duration = Duration::from_secs(30);
-/// How often it looks.
+/// Polling interval of that wait.
 const APPEND_LOOK: Duration = Duration::from_millis(1);
 
-/// Run `work` while holding the kernel's lock on `file`, for the microseconds of an append.
+/// Runs `work` while holding the kernel's lock on `file`, for the microseconds of an append.
 ///
 /// # Errors
-/// Status 75 when somebody else keeps it; 74 where the file system has no locks.
+/// Status 75 if another process keeps the lock; 74 if the file system does not support locks.
 pub fn while_locked<T>(file: &File, path: &Path, work: impl FnOnce() -> Result<T>) -> Result<T> {
     let mut patience = Patience::of(APPEND_WAIT);
     loop {
@@ -440,10 +449,11 @@ pub fn while_locked<T>(file: &File, path: &Path, work: impl FnOnce() -> Result<T
     done
 }
 
-/// As [`while_locked`], also when the run is to end: what is written must not be lost for that. Gives up after `limit`.
+/// Like [`while_locked`], but also when the run is being cancelled, since the data must not be lost. Gives up after
+/// `limit`.
 ///
 /// # Errors
-/// Status 75 when somebody else keeps it; 74 where the file system has no locks.
+/// Status 75 if another process keeps the lock; 74 if the file system does not support locks.
 pub fn insist<T>(
     file: &File,
     path: &Path,
@@ -467,10 +477,10 @@ pub fn insist<T>(
     done
 }
 
-/// Whether something can be made at `path`, or in the nearest directory above it that is there.
+/// Succeeds if a file can be created at `path`, or in its nearest existing parent directory.
 ///
 /// # Errors
-/// Why not, with that directory.
+/// The reason why not, with that directory.
 pub fn may_make(path: &Path) -> Result<()> {
     let found = path
         .ancestors()
@@ -481,18 +491,18 @@ pub fn may_make(path: &Path) -> Result<()> {
         return Err(Errno::NOTDIR).with_context(cannot);
     }
     let wanted = Access::WRITE_OK | Access::EXEC_OK;
-    // What the file system refuses whoever asks, too.
+    // Also detects a read-only file system.
     rustix::fs::accessat(rustix::fs::CWD, found, wanted, AtFlags::EACCESS).with_context(cannot)
 }
 
-/// Whether others than its owner can come to `path` and look at it.
+/// True if other users can reach and read `path`.
 pub fn is_seen_by_others(path: &Path) -> bool {
     let mode = |path: &Path| std::fs::metadata(path).map_or(0, |about| about.mode());
     let leads = |path: &Path| mode(path) & 0o011 != 0;
     mode(path) & 0o077 != 0 && path.ancestors().skip(1).all(leads)
 }
 
-/// As [`read`], of a file of others: no pipe that would keep its reader waiting, and no more than `limit` bytes.
+/// Like [`read`], for an untrusted file: it must be a regular file of at most `limit` bytes.
 pub fn read_at_most(path: &Path, limit: u64) -> Result<Option<Vec<u8>>> {
     let Some(file) = open_existing(path)? else {
         return Ok(None);
@@ -510,12 +520,13 @@ pub fn read_at_most(path: &Path, limit: u64) -> Result<Option<Vec<u8>>> {
     }
 }
 
-/// In words, why others than its owner, who is to be us or root, can change the file at `path`; nothing where there is none.
+/// Explains why users other than the owner can change the file at `path`, or that its owner is neither this user nor
+/// root. `None` if neither is the case, or if there is no file.
 pub fn changed_by_others(path: &Path) -> Option<String> {
     let about = std::fs::metadata(path).ok()?;
     let (user, group, mode) = (about.uid(), about.gid(), about.mode());
     let own = rustix::process::geteuid().as_raw();
-    // A group of the same number is by custom the user's alone.
+    // By convention, a group with the same number as the user belongs to that user only.
     let is_shared = mode & 0o020 != 0 && group != user;
     if user != own && user != 0 {
         Some(format!("belongs to another user ({user})"))
@@ -526,7 +537,7 @@ pub fn changed_by_others(path: &Path) -> Option<String> {
     }
 }
 
-/// The content of a file; `None` when there is none.
+/// Returns the content of a file; `None` if it is missing.
 pub fn read(path: &Path) -> Result<Option<Vec<u8>>> {
     match std::fs::read(path) {
         Ok(bytes) => Ok(Some(bytes)),

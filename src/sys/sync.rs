@@ -1,14 +1,16 @@
-//! Locks whose poison is ignored.
+//! Locks that ignore poisoning.
 //!
-//! A panic while a lock is held poisons it. A panic ends one turn, one call or one thread here and is reported, and the
-//! values behind our locks are whole between two statements. So the other threads go on.
+//! A panic while a lock is held poisons it. In this program a panic ends one turn, one call or one thread, and is
+//! reported; the values behind the locks are consistent between any two statements. So other threads can continue.
 
 use std::sync::LockResult;
 
-/// Lets a holder go on although another thread panicked while it held the lock.
+/// Acquires a lock even if another thread panicked while holding it.
 pub trait IgnorePoison {
+    /// The lock's guard.
     type Value;
 
+    /// Returns the guard, poisoned or not.
     fn ignore_poison(self) -> Self::Value;
 }
 

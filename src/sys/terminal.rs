@@ -1,8 +1,9 @@
-//! Standard output and standard error. Nothing else in the program prints.
+//! Standard output and standard error. No other module prints.
 //!
-//! Off a terminal, output goes out byte for byte. On one, and always on standard error, all text is made harmless first:
-//! a terminal obeys escape sequences, and text can lie about its order. No door takes text as it is, so that nobody has to
-//! think of it; colours are added by [`Page`] and [`Terminal::fail`], after that. The keys that we know leave by no door.
+//! If standard output is not a terminal, it receives text byte for byte. On a terminal, and always on standard error,
+//! control characters are escaped first: a terminal obeys escape sequences, and text can disguise its order. Every
+//! output function does this, so callers cannot forget it. Colours are added afterwards, by [`Page`] and
+//! [`Terminal::fail`]. Known API keys are redacted in all text.
 
 use crate::sys::secret;
 use anyhow::{Context, Result};
@@ -28,16 +29,16 @@ pub use page::Page;
 pub use row::Row;
 pub use streams::error_width;
 
-/// What stands before the cause of a failure, and before what to do next.
+/// The prefixes of an error's cause and of its hint.
 const NAME: &str = "nanobot:";
 const HINT: &str = "  try: ";
 
 impl Terminal {
-    /// Write `text` to standard output; on a terminal it is made harmless. A reader that has gone ends the run quietly; a
-    /// slow one is waited for.
+    /// Writes `text` to standard output, escaped if that is a terminal. A closed pipe ends the run quietly; a slow
+    /// reader is waited for.
     ///
     /// # Errors
-    /// A full disk; a [`crate::error::Stop`] when nobody reads any more, or the run is to end.
+    /// A full disk; a [`crate::error::Stop`] if the reader is gone or the run is cancelled.
     pub fn print(self, text: &str) -> Result<()> {
         let text = secret::mask(text);
         match self.out {
@@ -46,7 +47,7 @@ impl Terminal {
         }
     }
 
-    /// As [`Self::print`], for what may be no text: a pipe gets it byte for byte.
+    /// Like [`Self::print`], for bytes that may not be text: a pipe receives them unchanged.
     pub fn print_bytes(self, bytes: &[u8]) -> Result<()> {
         match self.out {
             true => self.print(&String::from_utf8_lossy(bytes)),
@@ -54,12 +55,12 @@ impl Terminal {
         }
     }
 
-    /// As [`Self::print`], for a line of JSON, which stays JSON on a terminal too.
+    /// Like [`Self::print`], for a line of JSON, which stays valid JSON on a terminal too.
     pub fn print_json(self, value: &Value) -> Result<()> {
         self.put(json_line(self.out, value).as_bytes())
     }
 
-    /// As [`Self::print_json`], for lines of JSON that are text already.
+    /// Like [`Self::print_json`], for JSON that is already text.
     pub fn print_json_text(self, text: &str) -> Result<()> {
         match self.out {
             true => self.put(harmless_json(text).as_bytes()),
@@ -71,8 +72,8 @@ impl Terminal {
         later::write(self.out, bytes)
     }
 
-    /// Let `painter` say what stands below all else from now on, and changes in place: a spinner, say. `None` clears it.
-    /// Nothing of it where standard error is no terminal.
+    /// Sets the source of the status lines, which stay below all other output and change in place, such as a spinner.
+    /// `None` clears them. No effect if standard error is not a terminal.
     pub fn show_below(self, painter: Option<Painter>) {
         if self.err {
             later::catch_up();
@@ -80,7 +81,7 @@ impl Terminal {
         }
     }
 
-    /// Draw what stands below as it is by now.
+    /// Redraws the status lines.
     pub fn refresh(self) {
         if foot::is_busy() {
             later::catch_up();
@@ -88,15 +89,15 @@ impl Terminal {
         }
     }
 
-    /// Run `work`, during which this thread has the terminal to itself: nothing stands below, and what others have to say
-    /// to standard error waits.
+    /// Runs `work` with exclusive use of the terminal: the status lines are cleared, and other threads' output to
+    /// standard error is delayed.
     pub fn alone<T>(self, work: impl FnOnce() -> T) -> T {
         later::catch_up();
         foot::alone(work)
     }
 
-    /// Let the readers of our streams see their end: what is written from now on goes nowhere. With `keeps_errors`
-    /// standard error stays open.
+    /// Closes the output streams, so that their readers find the end of file: later output is discarded. With
+    /// `keeps_errors`, standard error stays open.
     pub fn hang_up(self, keeps_errors: bool) -> Result<()> {
         let what = || "let go of standard output";
         let null = std::fs::File::options()
@@ -114,7 +115,7 @@ impl Terminal {
         Ok(())
     }
 
-    /// Write a line to standard error, made harmless and without keys; on a terminal it is folded where the window ends.
+    /// Writes a line to standard error, escaped and redacted; on a terminal it is wrapped to the window's width.
     pub fn complain(self, line: &str) {
         self.write_error(self.fitted(&shown(line)));
     }
@@ -131,22 +132,24 @@ impl Terminal {
         }
     }
 
-    /// As [`Self::complain`], for a line in colours; on a terminal it is cut where the window ends.
+    /// Like [`Self::complain`], for a styled line; on a terminal it is truncated to the window's width.
     pub fn complain_row(self, row: &Row) {
         self.write_error(row.written(self.err.then(error_width)));
     }
 
-    /// As [`Self::complain_whole`], where somebody decides by it.
+    /// Like [`Self::complain_whole`], for text on which the user bases a decision: only known keys are redacted, and
+    /// nothing that merely looks like one.
     pub fn question(self, row: &Row) {
         self.write_error(row.exact());
     }
 
-    /// As [`Self::complain_row`], and nothing of it is cut.
+    /// Like [`Self::complain_row`], but never truncated.
     pub fn complain_whole(self, row: &Row) {
         self.write_error(row.written(None));
     }
 
-    /// As [`Self::complain`], for what ended the run: after our name, in red where colour may be used.
+    /// Like [`Self::complain`], for the error that ended the run: after the program's name, in red if colours are
+    /// allowed.
     pub fn fail(self, cause: &str) {
         let text = self.fitted(&format!("{NAME} {}", shown(cause)));
         let name = console::style(NAME).for_stderr().red().bold();
@@ -160,11 +163,11 @@ impl Terminal {
     }
 }
 
-/// Write `text` to standard error, harmless and without keys, however bad things are.
+/// Writes `text` to standard error, escaped and redacted, even while the process panics.
 pub(super) fn cry(text: &str) {
     foot::give_up();
     let stderr = std::io::stderr();
-    // A standard error that fails has nobody to tell.
+    // A failure to write to standard error cannot be reported anywhere.
     drop(stderr.lock().write_all(shown(text).as_bytes()));
 }
 

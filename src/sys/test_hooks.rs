@@ -1,17 +1,18 @@
-//! Variables that only tests set. They replace the clock, name servers and checks, so they are compiled in with the cargo
-//! feature `test-hooks` alone: without it every hook is unset, and the program contains no name of one.
+//! Environment variables for tests only. They replace the clock, name resolution and checks, so they are compiled in
+//! only with the cargo feature `test-hooks`: without it every hook is unset, and the binary contains none of their
+//! names.
 
 use crate::sys::env::Env;
 use std::fmt;
 
-/// A variable that is read only in a program that is built for the tests.
+/// An environment variable that is read only in a test build.
 #[derive(Clone, Copy, Debug)]
 pub struct TestHook {
     #[cfg(feature = "test-hooks")]
     name: &'static str,
 }
 
-/// The time that every clock shows, as `2026-01-02T03:04:05Z`; waits then take no time.
+/// The time of every clock, as `2026-01-02T03:04:05Z`; sleeping then takes no time.
 pub const TIME: TestHook = TestHook::new("NANOBOT_TEST_TIME");
 /// The system's time zone, as `Europe/Berlin`.
 pub const ZONE: TestHook = TestHook::new("NANOBOT_TEST_ZONE");
@@ -25,7 +26,7 @@ pub const LOGIN_BASE: TestHook = TestHook::new("NANOBOT_TEST_LOGIN_BASE");
 pub const FETCH: TestHook = TestHook::new("NANOBOT_TEST_FETCH");
 /// The addresses of hosts for the web tools, as `name=address,address;name=…`.
 pub const HOSTS: TestHook = TestHook::new("NANOBOT_TEST_HOSTS");
-/// Any value confines the file tools as on a kernel without `openat2`.
+/// With any value, the file tools are confined as on a kernel without `openat2`.
 pub const NO_OPENAT2: TestHook = TestHook::new("NANOBOT_TEST_STEPS");
 
 #[cfg(feature = "test-hooks")]
@@ -34,11 +35,12 @@ impl TestHook {
         Self { name }
     }
 
-    /// The variable's text, as [`Env::get`].
+    /// Returns the variable's value, as [`Env::get`].
     pub fn get(self, env: &Env) -> Option<&str> {
         env.get(self.name)
     }
 
+    /// Returns the variable's name.
     pub fn name(self) -> &'static str {
         self.name
     }
@@ -50,10 +52,12 @@ impl TestHook {
         Self {}
     }
 
+    /// Always returns `None`.
     pub fn get(self, _env: &Env) -> Option<&str> {
         None
     }
 
+    /// Returns the variable's name, which is empty in this build.
     pub fn name(self) -> &'static str {
         ""
     }

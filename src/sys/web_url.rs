@@ -1,27 +1,27 @@
-//! URLs of the web as text: parsed, classified, redacted. Pure: `http` resolves names.
+//! Web URLs as text: parsing, classification, redaction. Pure; the `http` module resolves names.
 //!
-//! Untrusted URLs go through [`parse`]. The same result is checked and connected to; what two programs could read in two
-//! ways is refused.
+//! Untrusted URLs must go through [`parse`]. Its result is both checked and connected to. A URL that two parsers could
+//! interpret differently is rejected.
 
 use ::http::Uri;
 use std::net::IpAddr;
 use url::{Host, Url};
 
-/// The ports of the web.
+/// The usual ports of web servers.
 pub const PORTS: &[u16] = &[80, 443, 8080, 8443];
 
-/// The longest address: servers take no more, and nobody types it.
+/// Maximum length of a URL in bytes; servers accept no more.
 const MAX_URL_BYTES: usize = 8 << 10;
-/// The longest name of a host.
+/// Maximum length of a host name in bytes (RFC 1035).
 const MAX_HOST_BYTES: usize = 253;
 
-/// Ends of names that mean this machine, its network, or the inside of a cloud.
+/// Host name suffixes for this machine, the local network, or a cloud's internal network.
 const LOCAL_SUFFIXES: &[&str] = &["localhost", "internal", "local", "localdomain", "home.arpa"];
 
-/// The address in `text`, spelled in one way: a host in lower case and in ASCII, numbers as four of them.
+/// Parses an untrusted URL into its canonical form: host in lower case and ASCII, IPv4 as four decimal numbers.
 ///
 /// # Errors
-/// In words for the model: what is wrong with it.
+/// The reason for rejecting it, in words for the model.
 pub fn parse(text: &str) -> Result<Url, String> {
     if text.len() > MAX_URL_BYTES {
         return Err(format!("an address of {} bytes is too long", text.len()));
@@ -39,7 +39,7 @@ pub fn parse(text: &str) -> Result<Url, String> {
         return Err(format!("`{scheme}` is not `http` or `https`"));
     }
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
-    // The parser would take the first name of the path for it.
+    // The URL parser would take the first path segment for the host.
     if authority.is_empty() {
         return Err(format!("`{text}` names no host"));
     }
@@ -50,7 +50,7 @@ pub fn parse(text: &str) -> Result<Url, String> {
         return Err("a host has no NUL in its name".into());
     }
     let mut url = Url::parse(text).map_err(|error| format!("`{text}` is no address: {error}"))?;
-    // Letters that are hidden grow.
+    // Percent-encoding makes the URL longer.
     if url.as_str().len() > MAX_URL_BYTES {
         return Err(format!(
             "an address of {} bytes is too long",
@@ -70,7 +70,7 @@ pub fn parse(text: &str) -> Result<Url, String> {
     Ok(url)
 }
 
-/// Whether the name `host` is one for machines nearby: no stranger's page is there.
+/// True if the host name `host` belongs to this machine or to a local network, and so to no public page.
 pub fn is_nearby(host: &str) -> bool {
     let host = host.trim_end_matches('.').to_ascii_lowercase();
     LOCAL_SUFFIXES.iter().any(|end| {
@@ -79,7 +79,7 @@ pub fn is_nearby(host: &str) -> bool {
     })
 }
 
-/// `url` as the HTTP client takes it; `None` where it would read another host or port there.
+/// Converts `url` for the HTTP client; `None` if the client would find another host or port in it.
 pub(super) fn to_uri(url: &Url) -> Option<Uri> {
     let mut bare = url.clone();
     bare.set_fragment(None);
@@ -93,7 +93,7 @@ pub(super) fn to_uri(url: &Url) -> Option<Uri> {
     same.then_some(uri)
 }
 
-/// The port of `uri`, given or by its scheme.
+/// Returns the port of `uri`, explicit or the default of its scheme.
 pub(super) fn port_of(uri: &Uri) -> u16 {
     let default = match uri.scheme_str() {
         Some("https") => 443,
@@ -110,7 +110,7 @@ pub(super) fn is_loopback(host: &str) -> bool {
             .is_ok_and(|address| address.is_loopback())
 }
 
-/// An address without the brackets that an IPv6 one has in a URL.
+/// Removes the brackets around an IPv6 address in a URL.
 pub(super) fn without_brackets(host: &str) -> &str {
     host.trim_start_matches('[').trim_end_matches(']')
 }
@@ -127,7 +127,7 @@ pub fn is_local_cleartext(url: &str) -> bool {
         .is_ok_and(|uri| uri.scheme_str() == Some("http") && uri.host().is_some_and(is_loopback))
 }
 
-/// `base` without its password and its query, which can hold keys.
+/// Returns `base` without its user information and its query, which may contain keys.
 pub fn redacted(base: &str) -> String {
     let (base, query) = match base.split_once('?') {
         Some((base, _)) => (base, "?***"),
@@ -141,7 +141,7 @@ pub fn redacted(base: &str) -> String {
     }
 }
 
-/// `text` percent-encoded, as a part of a query.
+/// Percent-encodes `text` as a part of a query.
 pub fn percent_encoded(text: &str) -> String {
     let mut encoded = String::new();
     for byte in text.bytes() {

@@ -1,6 +1,7 @@
-//! What is typed while nobody reads: kept, and made into the lines that it would have been. Pure.
+//! Type-ahead: keys typed while no line is being read, collected and converted into lines. Pure.
 //!
-//! It is read all the time and not left to the kernel, which looks for Ctrl-C only in the first 4,096 bytes that wait.
+//! The input is read continuously instead of being left in the kernel's buffer, since the kernel looks for Ctrl-C only
+//! in the first 4,096 waiting bytes.
 
 use super::entry::end_line;
 use super::line::Line;
@@ -9,7 +10,7 @@ use std::collections::VecDeque;
 const PASTE_BEGINS: &[u8] = b"\x1b[200~";
 const PASTE_ENDS: &[u8] = b"\x1b[201~";
 
-/// Lines that were typed ahead, and the one that is begun.
+/// The lines typed ahead, and an incomplete last one.
 #[derive(Debug, Default)]
 pub(super) struct Ahead {
     lines: VecDeque<Line>,
@@ -17,17 +18,17 @@ pub(super) struct Ahead {
 }
 
 impl Ahead {
-    /// The first line that is complete.
+    /// Removes and returns the first complete line.
     pub(super) fn next(&mut self) -> Option<Line> {
         self.lines.pop_front()
     }
 
-    /// The line that is begun, which is then the reader's.
+    /// Removes and returns the incomplete line.
     pub(super) fn begun(&mut self) -> String {
         std::mem::take(&mut self.begun)
     }
 
-    /// Let no line be sent by itself: all stands in the one that is begun.
+    /// Merges all lines into the incomplete one, so that none is submitted automatically.
     pub(super) fn hold_back(&mut self) {
         let mut all = String::new();
         for line in self.lines.drain(..) {
@@ -40,7 +41,7 @@ impl Ahead {
         self.begun = all.trim_end_matches('\n').to_owned();
     }
 
-    /// Take what was typed.
+    /// Processes typed bytes.
     pub(super) fn take(&mut self, mut typed: &[u8]) {
         while let Some(byte) = typed.first() {
             let used = match byte {
@@ -53,7 +54,7 @@ impl Ahead {
                     self.begun.pop();
                     1
                 }
-                // Ctrl-U and Ctrl-W: the line, and the last word of it.
+                // Ctrl-U deletes the line, Ctrl-W its last word.
                 0x15 => self.cut(|line| line.rfind('\n').map_or(0, |at| at + 1)),
                 0x17 => self.cut(|line| {
                     let words = line.trim_end_matches([' ', '\t']);
@@ -108,13 +109,13 @@ impl Ahead {
     }
 }
 
-/// Whether a paste has begun and not ended.
+/// True if a paste has begun and not ended.
 pub(super) fn is_pasting(typed: &[u8]) -> bool {
     let begun = memchr::memmem::rfind(typed, PASTE_BEGINS);
     begun.is_some_and(|at| memchr::memmem::find(&typed[at..], PASTE_ENDS).is_none())
 }
 
-/// How long the escape sequence is that `typed` begins with: a key that moves, and means nothing where there is no line.
+/// Returns the length of the escape sequence at the start of `typed`: a cursor key, which has no effect without a line.
 fn sequence(typed: &[u8]) -> usize {
     let body = match typed.get(1) {
         Some(b'[') => typed[2..]

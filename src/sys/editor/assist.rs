@@ -1,4 +1,4 @@
-//! What `rustyline` asks of us while it edits: completion, hints, and what a few keys do.
+//! The callbacks of `rustyline`: completion, hints, and the actions of a few keys.
 
 use super::completion::{Candidate, CompletionSource};
 use super::entry::{GoesOn, goes_on};
@@ -14,15 +14,17 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// How many candidates are shown at most: more would be searched and not read.
+/// Maximum number of candidates shown; longer lists are of no use to a reader.
 const MOST: usize = 200;
 
+/// The helper that `rustyline` calls.
 pub(super) struct Assist {
-    /// `None` at questions.
+    /// `None` for questions.
     pub(super) known: Option<Box<dyn CompletionSource>>,
-    /// Whether hints can be told from what is typed.
+    /// True if colours are allowed, so that hints differ from input.
     pub(super) color: bool,
-    /// A backslash is to become a newline: no key's command does that alone, and one candidate for it is completed at once.
+    /// True if the next completion must replace a backslash by a newline. No single key command does that, but a
+    /// completion with one candidate is applied at once.
     pub(super) breaks: Arc<AtomicBool>,
 }
 
@@ -30,6 +32,7 @@ impl Helper for Assist {}
 
 impl Validator for Assist {}
 
+/// A candidate in the form that `rustyline` takes.
 pub(super) struct Choice {
     text: String,
     shown: String,
@@ -71,7 +74,7 @@ impl Completer for Assist {
     }
 }
 
-/// The candidates, with what they are in a column of its own.
+/// Formats the candidates, with their descriptions in a second column.
 fn choices(candidates: Vec<Candidate>) -> Vec<Choice> {
     let name = |candidate: &Candidate| harmless(candidate.text.trim_end());
     let widths = candidates
@@ -93,7 +96,8 @@ fn choices(candidates: Vec<Candidate>) -> Vec<Choice> {
     candidates.into_iter().map(choice).collect()
 }
 
-/// Dim words after the line; the right arrow takes those that are not names of what is still to be said.
+/// A dim hint after the line. The right arrow accepts its first word, unless the hint starts with a space and so only
+/// names arguments that are still to be typed.
 pub(super) struct Dim(String);
 
 impl Hint for Dim {
@@ -123,8 +127,9 @@ impl Highlighter for Assist {
     }
 }
 
-/// Enter: another line where the entry goes on.
+/// The Enter key: starts another line if the entry continues.
 pub(super) struct Enter {
+    /// Shared with [`Assist::breaks`].
     pub(super) breaks: Arc<AtomicBool>,
 }
 
@@ -141,19 +146,21 @@ impl ConditionalEventHandler for Enter {
     }
 }
 
-/// Entries of the history, to tell what came from it from what was typed.
+/// The entries of the history, to distinguish recalled text from typed text.
 pub(super) type Entries = Arc<Mutex<HashSet<String>>>;
 
-/// Up and Down: through the history by what was typed before the cursor, where that is something.
+/// The Up and Down keys: search the history for entries that start with the text before the cursor, if there is any.
 pub(super) struct Search {
+    /// All entries of the history.
     pub(super) entries: Entries,
+    /// True for Up, false for Down.
     pub(super) back: bool,
 }
 
 impl ConditionalEventHandler for Search {
     fn handle(&self, _: &Event, _: RepeatCount, _: bool, context: &EventContext) -> Option<Cmd> {
         let (line, cursor) = (context.line(), context.pos());
-        // In a text of many lines the arrows move; one that was taken as a whole is passed as a whole.
+        // In multi-line text the arrows move the cursor. A recalled entry is replaced as a whole by the next one.
         let entries = self.entries.lock().ignore_poison();
         let is_whole = cursor == line.len() && entries.contains(line);
         if cursor == 0 || line.contains('\n') || is_whole {

@@ -1,17 +1,18 @@
-//! What the editor completes with.
+//! The interface through which a caller supplies completions to the editor.
 
-/// What may stand at a place of the line.
+/// A completion candidate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {
+    /// The text to insert.
     pub text: String,
-    /// What it is, in a few words; may be empty.
+    /// A short description; may be empty.
     pub about: String,
 }
 
-/// What a line can be completed with.
+/// A source of completions and hints.
 pub trait CompletionSource: Send {
-    /// Where what is completed begins, and what may stand there.
+    /// Returns the start of the text to complete, as a byte offset in `line`, and the candidates for it.
     fn complete(&self, line: &str, cursor: usize) -> (usize, Vec<Candidate>);
-    /// What is shown dim after the line.
+    /// Returns a hint to show dimmed after the line.
     fn hint(&self, line: &str, cursor: usize) -> Option<String>;
 }

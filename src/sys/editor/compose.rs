@@ -1,4 +1,4 @@
-//! A text that a person writes with an editor of their own.
+//! Text entry with the user's own editor.
 
 use super::modes::Modes;
 use crate::error::{Exit, fail_hint};
@@ -7,10 +7,11 @@ use crate::sys::{process, store};
 use anyhow::{Context, Result};
 use std::io::Write;
 
-/// Let a person write a text with `VISUAL`, else `EDITOR`, beginning with `text`. `None` where nothing is left of it.
+/// Opens `VISUAL`, else `EDITOR`, else `vi`, with `text` as the initial content, and returns the result. `None` if it
+/// is blank.
 ///
 /// # Errors
-/// The editor cannot be run, or fails; what was written is kept then, and named.
+/// The editor cannot be run, or fails. In that case a changed text is kept, and its path is in the hint.
 pub fn compose(env: &Env, text: &str) -> Result<Option<String>> {
     let what = || "make a file to edit";
     let mut named = tempfile::Builder::new();
@@ -26,7 +27,7 @@ pub fn compose(env: &Env, text: &str) -> Result<Option<String>> {
         .unwrap_or("vi");
     let modes = Modes::of_stdin().context("look at the terminal")?;
     let done = process::edit(editor, file.path());
-    // It may have died with the terminal in its hands.
+    // A crashed editor may have left the terminal in another mode.
     modes.leave().context("restore the terminal")?;
     let written = store::read(file.path())?.unwrap_or_default();
     let written = String::from_utf8_lossy(&written).into_owned();

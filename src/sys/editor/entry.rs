@@ -1,15 +1,15 @@
-//! When an entry goes on after a line's end: pure.
+//! Rules for entries that continue after the end of a line. Pure.
 
-/// What Enter does where the entry is not over.
+/// The reason why an entry continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum GoesOn {
-    /// The backslash at the end becomes a newline.
+    /// A backslash at the end, which is replaced by a newline.
     Backslash,
     /// A code fence is open.
     Fence,
 }
 
-/// Why an entry is not over at its end; `None` where it is.
+/// Returns why an entry is incomplete; `None` if it is complete.
 pub(super) fn goes_on(text: &str) -> Option<GoesOn> {
     let mut open: Option<(char, usize)> = None;
     for line in text.split('\n') {
@@ -26,7 +26,7 @@ pub(super) fn goes_on(text: &str) -> Option<GoesOn> {
         open = match open {
             Some((its, least)) if its == mark && long >= least && rest.is_empty() => None,
             Some(open) => Some(open),
-            // Backticks after the fence are code within a line.
+            // Further backticks on the same line make it inline code.
             None if long >= 3 && !rest.contains('`') => Some((mark, long)),
             None => None,
         };
@@ -37,7 +37,7 @@ pub(super) fn goes_on(text: &str) -> Option<GoesOn> {
     }
 }
 
-/// Put a line's end after what is typed so far. Whether the entry goes on.
+/// Handles Enter after `text`. True if the entry continues.
 pub(super) fn end_line(text: &mut String) -> bool {
     match goes_on(text) {
         Some(GoesOn::Backslash) => {

@@ -1,8 +1,8 @@
-//! What was typed before: a file of one entry a line, shared by all that run at once.
+//! The input history: a file with one entry per line, shared by all concurrent processes.
 //!
-//! Newlines and backslashes are escaped, as `rustyline` writes its own files; it does not write ours, since it would follow
-//! links and write the whole anew whenever another has added a line. The Python program's file lies beside it, is taken over
-//! where there is none of ours yet, and is never changed.
+//! Newlines and backslashes are escaped in `rustyline`'s file format. `rustyline` itself does not write the file, since
+//! it would follow links and rewrite the whole file whenever another process has added a line. The Python program's
+//! file in the same directory is imported if ours does not exist, and is never changed.
 
 use crate::sys::terminal::harmless;
 use crate::sys::{secret, store};
@@ -11,24 +11,24 @@ use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// How many entries are kept.
+/// Maximum number of entries kept.
 pub(super) const MOST: usize = 10_000;
-/// How many may be in the file before it is made shorter.
+/// Number of entries in the file above which it is shortened.
 const TOO_MANY: usize = MOST + MOST / 5;
 const HEAD: &str = "#V2";
-/// The Python program's file, in the same folder.
+/// The Python program's file, in the same directory.
 const OTHERS: &str = "cli_history";
 
-/// The file, and what it ends with.
+/// The history file and its last entry.
 #[derive(Default)]
 pub(super) struct History {
-    /// `None` where it cannot be used: what is typed is remembered as long as the program runs.
+    /// `None` if it cannot be used; the history is then kept in memory only.
     path: Option<PathBuf>,
     last: Option<String>,
 }
 
 impl History {
-    /// Open the history at `path`: the entries, oldest first.
+    /// Opens the history at `path` and returns its entries, oldest first.
     pub(super) fn open(path: PathBuf) -> Result<(Self, Vec<String>)> {
         if let Some(folder) = path.parent() {
             store::create_dir(folder)?;
@@ -48,7 +48,7 @@ impl History {
         Ok((Self { path, last }, entries))
     }
 
-    /// Whether `text` is one to remember. Where it is, it is to be appended.
+    /// True if `text` is to be added. The caller must then append it.
     pub(super) fn takes(&mut self, text: &str) -> bool {
         let takes = is_worth_it(text) && self.last.as_deref() != Some(text);
         if takes {
@@ -57,7 +57,7 @@ impl History {
         takes
     }
 
-    /// Append `text`. Where that fails, it is not tried again.
+    /// Appends `text`. After a failure, later calls do nothing.
     pub(super) fn append(&mut self, text: &str) -> Result<()> {
         let appended = self
             .path
@@ -73,7 +73,7 @@ impl History {
 fn append(path: &Path, text: &str) -> Result<()> {
     let log = store::open_lines(path)?;
     let what = || format!("lock `{}`", path.display());
-    // Freed with the file.
+    // Released when the file is closed.
     log.lock().with_context(what)?;
     let size = store::size(&log, path)?;
     let mut line = encoded(text);
@@ -83,12 +83,13 @@ fn append(path: &Path, text: &str) -> Result<()> {
     store::append_to(&log, path, size, line.as_bytes())
 }
 
-/// Whether an entry is one to remember: a space before it says no, and so does a key in it.
+/// True if an entry may be remembered: it is not blank, does not begin with a space, and contains no key.
 fn is_worth_it(text: &str) -> bool {
     !text.trim().is_empty() && !text.starts_with(char::is_whitespace) && secret::hide(text) == text
 }
 
-/// Cut the file down to its newest entries. Whoever else writes to it waits, or writes to the one that was: that is one line.
+/// Shortens the file to its newest entries. A concurrent writer waits, or appends to the old file, which loses one line
+/// at most.
 fn shorten(path: &Path) -> Result<()> {
     let Some(log) = store::open_existing(path)? else {
         return Ok(());
@@ -111,7 +112,7 @@ fn fill(out: &mut dyn Write, entries: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Begin the file with what was typed to the Python program.
+/// Creates the file with the Python program's entries.
 fn import(path: &Path) -> Result<Vec<String>> {
     let Some(bytes) = store::read(&path.with_file_name(OTHERS))? else {
         return Ok(Vec::new());
@@ -121,13 +122,13 @@ fn import(path: &Path) -> Result<Vec<String>> {
     let entries = newest(entries);
     match store::create(path, |out| fill(out, &entries)) {
         Ok(()) => Ok(entries),
-        // Another was faster, and has done it.
+        // Another process created it first.
         Err(_) if path.exists() => Ok(entries),
         Err(error) => Err(error),
     }
 }
 
-/// The newest entries, without those that say what the one before says.
+/// Returns the newest entries, without consecutive duplicates.
 fn newest(mut entries: Vec<String>) -> Vec<String> {
     entries.dedup();
     entries.split_off(entries.len().saturating_sub(MOST))
@@ -152,7 +153,7 @@ fn unescaped(line: &str) -> String {
         match (letter, letter == '\\') {
             (_, true) => match letters.next() {
                 Some('n') => entry.push('\n'),
-                // Whatever else is escaped is meant as it stands, also by a hand that edited the file.
+                // Other escapes are literal, also in a file edited by hand.
                 Some(other) if other != '\\' => entry.extend(['\\', other]),
                 _ => entry.push('\\'),
             },
@@ -162,7 +163,7 @@ fn unescaped(line: &str) -> String {
     entry
 }
 
-/// The entries of a file of the Python program: each is lines with a plus before them, after a line with its time.
+/// Parses the Python program's file: each entry is a time stamp line, followed by lines that start with a plus.
 fn of_python(text: &str) -> Vec<String> {
     let mut entries = Vec::new();
     let mut open: Option<String> = None;

@@ -1,11 +1,12 @@
 //! The result of reading a line.
 
-/// What came of reading.
+/// The result of reading a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Line {
+    /// The text, without the line ending.
     Text(String),
     /// Ctrl-C.
     Interrupted,
-    /// Ctrl-D on an empty line, or the terminal went away.
+    /// Ctrl-D on an empty line, or the terminal is gone.
     End,
 }

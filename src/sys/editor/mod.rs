@@ -1,8 +1,8 @@
-//! The line that a person types at a terminal: read with editing, history, completion and hints. The only contact with
-//! `rustyline`; what is known to complete with comes from whoever reads.
+//! The interactive line editor: editing, history, completion and hints. The only module that uses `rustyline`; the
+//! caller supplies the completions.
 //!
-//! The terminal's settings are those that were found whenever nothing is read, and after any end: [`Editor`] puts them back
-//! when it is dropped. After a `kill -9` they stay as they were for reading; shells put their own back.
+//! The terminal has its original settings while no line is being read. [`Editor`] restores them when dropped, and so
+//! after any end of the run. After `kill -9` they remain as set for editing; shells then restore their own.
 
 mod ahead;
 mod assist;
@@ -41,12 +41,12 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-/// How long a question is deaf: what is typed as it appears is kept for later.
+/// Time during which a new question accepts no input: keys typed at that moment are kept for the next line.
 const SURPRISE: Duration = Duration::from_millis(300);
-/// Terminals on which no line can be drawn anew.
+/// Terminals that cannot redraw a line.
 const DUMB: [&str; 3] = ["dumb", "cons25", "emacs"];
 
-/// Reads lines.
+/// The line editor.
 pub struct Editor {
     modes: Modes,
     reading: Reading,
@@ -55,23 +55,25 @@ pub struct Editor {
     entries: Entries,
     notices: Vec<String>,
     keys: Arc<Mutex<Keys>>,
-    /// Can be read after the process was stopped and goes on.
+    /// Becomes readable when the process continues after a stop.
     resumed: UnixStream,
     resumes: SigId,
 }
 
-/// How a line is read.
+/// The method of reading a line.
 enum Reading {
-    /// Entries, and answers to questions, which have neither history nor completion.
+    /// Editing with `rustyline`. Answers to questions have neither history nor completion.
     Rich(Box<Reader>),
+    /// The kernel's own line editing.
     Plain(Plain),
 }
 
 impl Editor {
-    /// `history` is the file of what was typed before: [`crate::sys::paths::Paths::history`].
+    /// Creates an editor. `history` is the history file, [`crate::sys::paths::Paths::history`]; `known` supplies
+    /// completions.
     ///
     /// # Errors
-    /// There is no terminal to read from.
+    /// Status 2 (usage) if standard input is not a terminal.
     pub fn new(
         env: &Env,
         terminal: Terminal,
@@ -118,16 +120,16 @@ impl Editor {
         })
     }
 
-    /// What a person is to be told, once: there is no history, say.
+    /// Returns a notice for the user, once: for example, that the history cannot be used.
     pub fn notice(&mut self) -> Option<String> {
         let notices = std::mem::take(&mut self.notices);
         (!notices.is_empty()).then(|| notices.join("; "))
     }
 
-    /// Read an entry, which may have many lines; `begun` stands in it already. What was typed meanwhile comes first.
+    /// Reads an entry, which may have several lines; `begun` is its initial text. Input typed ahead comes first.
     ///
     /// # Errors
-    /// A signal ends the run; the terminal fails.
+    /// A signal ends the run, or the terminal fails.
     pub fn read(&mut self, prompt: &str, begun: &str) -> Result<Line> {
         let mut keys = self.keys();
         let line = begun.is_empty().then(|| keys.ahead.next()).flatten();
@@ -144,17 +146,17 @@ impl Editor {
         })
     }
 
-    /// Read the answer to a question: one line, without history and completion. What was typed before is kept for
-    /// [`Self::read`], also where nobody else reads meanwhile.
+    /// Reads the answer to a question: one line, without history and completion. Input typed ahead is kept for
+    /// [`Self::read`], also while a [`Quiet`] guard exists.
     ///
     /// # Errors
     /// As [`Self::read`].
     pub fn ask(&mut self, question: &str) -> Result<Line> {
-        // Whoever types as the question appears did not read it.
+        // Keys typed while the question appears cannot be an answer to it.
         signal::pause(SURPRISE)?;
         let was_quiet = self.keys().end();
         let answer = unless_interrupted(match &mut self.reading {
-            // A reader of its own: what another had taken in beyond its line answers no question.
+            // A separate reader: input that another one has buffered beyond its line is not an answer.
             Reading::Rich(_) => Reader::new(None, &self.entries, 0)
                 .and_then(|mut reader| reader.read(&self.modes, &self.resumed, question, "")),
             Reading::Plain(plain) => {
@@ -168,7 +170,7 @@ impl Editor {
         answer
     }
 
-    /// Let none of the lines that were typed ahead be sent by itself: they stand in the next one.
+    /// Submits none of the lines that were typed ahead; they become the initial text of the next entry.
     pub fn hold_back(&mut self) {
         self.keys().ahead.hold_back();
     }
@@ -177,7 +179,7 @@ impl Editor {
         self.keys.lock().ignore_poison()
     }
 
-    /// A line that was typed before it was asked for is shown as if it was typed now.
+    /// Shows a line that was typed ahead as if it were typed now.
     fn show(&self, prompt: &str, line: &Line) -> Result<()> {
         let text = match line {
             Line::Text(text) => text,
@@ -189,10 +191,10 @@ impl Editor {
         self.modes.say(shown.as_bytes()).context("show a line")
     }
 
-    /// Take `text` into the history, unless it begins with a space, is what the last one was, or holds a key.
+    /// Adds `text` to the history, unless it begins with a space, repeats the last entry, or contains a key.
     ///
     /// # Errors
-    /// It cannot be written. That is told once; from then on it is remembered as long as the program runs.
+    /// The history file cannot be written. This is reported once; from then on the history is kept in memory only.
     pub fn remember(&mut self, text: &str) -> Result<()> {
         if !self.history.takes(text) {
             return Ok(());
@@ -206,21 +208,22 @@ impl Editor {
         self.history.append(text)
     }
 
-    /// Another program is to have the terminal, with the settings that were found.
+    /// Restores the original terminal settings for another program.
     ///
     /// # Errors
-    /// They cannot be set.
+    /// The settings cannot be changed.
     pub fn hand_over(&self) -> Result<()> {
         self.modes.leave().context("set the terminal")
     }
 
-    /// From now on until it is dropped, nobody reads: what is typed is not shown, and is kept for the next [`Self::read`].
+    /// Starts collecting input without echo, until the returned value is dropped. The input goes to the next
+    /// [`Self::read`].
     pub fn quiet(&self) -> Quiet {
         Quiet::begin(&self.keys)
     }
 }
 
-/// A Ctrl-C that was a signal, since it was pressed in the instant before the line was read, is one all the same.
+/// Converts a Ctrl-C that arrived as a signal, just before the line was read, into [`Line::Interrupted`].
 fn unless_interrupted(line: Result<Line>) -> Result<Line> {
     let stop = line.as_ref().err().and_then(|error| error.downcast_ref());
     match stop {
@@ -232,7 +235,7 @@ fn unless_interrupted(line: Result<Line>) -> Result<Line> {
 impl Drop for Editor {
     fn drop(&mut self) {
         unregister(self.resumes);
-        // A terminal that has gone has no settings.
+        // If the terminal is gone, there are no settings to restore.
         drop(self.modes.leave());
     }
 }

@@ -1,4 +1,4 @@
-//! How the terminal treats keys: as it was found, as a line editor needs it, and while nobody reads.
+//! Terminal modes: as found, for line editing, and while no line is being read.
 
 use nix::sys::termios::{
     ControlFlags, FlushArg, InputFlags, LocalFlags, SetArg, SpecialCharacterIndices, Termios,
@@ -8,25 +8,26 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// Lets the terminal mark what is pasted.
+/// Enables bracketed paste mode.
 pub(super) const MARKS_PASTE: &str = "\x1b[?2004h";
-/// Ends that, and shows the cursor.
+/// Disables bracketed paste mode, and shows the cursor.
 const USUAL: &[u8] = b"\x1b[?2004l\x1b[?25h";
 
-/// A terminal and the settings that it was found with.
+/// A terminal and its original settings.
 pub(super) struct Modes {
     tty: File,
     found: Termios,
 }
 
 impl Modes {
-    /// Of the terminal that is standard input.
+    /// Records the settings of the terminal that is standard input.
     pub(super) fn of_stdin() -> io::Result<Self> {
         let tty = File::from(io::stdin().as_fd().try_clone_to_owned()?);
         let found = tcgetattr(&tty)?;
         Ok(Self { tty, found })
     }
 
+    /// Duplicates the file descriptor, with the same original settings.
     pub(super) fn try_clone(&self) -> io::Result<Self> {
         Ok(Self {
             tty: self.tty.try_clone()?,
@@ -34,22 +35,23 @@ impl Modes {
         })
     }
 
+    /// Returns the terminal's file descriptor.
     pub(super) fn tty(&self) -> BorrowedFd<'_> {
         self.tty.as_fd()
     }
 
-    /// Whether it is ours to set: not while a shell has put us behind.
+    /// True if this process is in the foreground. In the background, the settings belong to the shell.
     pub(super) fn in_front(&self) -> bool {
         let front = rustix::termios::tcgetpgrp(&self.tty);
         front.map_or(true, |front| front == rustix::process::getpgrp())
     }
 
     fn set(&self, modes: &Termios) -> io::Result<()> {
-        // Now and not when all is written: a terminal that was stopped would never have written all.
+        // Set at once instead of after pending output: a stopped terminal would never finish its output.
         Ok(tcsetattr(&self.tty, SetArg::TCSANOW, modes)?)
     }
 
-    /// Everything as it was found.
+    /// Restores the original settings.
     pub(super) fn restore(&self) -> io::Result<()> {
         if self.in_front() {
             self.set(&self.found)?;
@@ -57,7 +59,7 @@ impl Modes {
         Ok(())
     }
 
-    /// As [`Self::restore`], with what the terminal itself was told taken back.
+    /// Like [`Self::restore`], and also resets bracketed paste and the cursor.
     pub(super) fn leave(&self) -> io::Result<()> {
         if self.in_front() {
             self.set(&self.found)?;
@@ -66,7 +68,7 @@ impl Modes {
         Ok(())
     }
 
-    /// As `rustyline` sets it.
+    /// Sets the modes that `rustyline` uses.
     pub(super) fn edit(&self) -> io::Result<()> {
         let mut modes = self.found.clone();
         modes.input_flags &= !(InputFlags::BRKINT
@@ -77,19 +79,19 @@ impl Modes {
         modes.control_flags |= ControlFlags::CS8;
         modes.local_flags &=
             !(LocalFlags::ECHO | LocalFlags::ICANON | LocalFlags::IEXTEN | LocalFlags::ISIG);
-        // As it is between two lines, where it matters.
+        // The same flag as between two lines, when it matters.
         modes.local_flags |= LocalFlags::NOFLSH;
         at_once(&mut modes);
         self.set(&modes)
     }
 
-    /// Keys are not shown and come one by one; those that are signals still are.
+    /// Sets the modes for collecting keys: no echo, one key at a time; keys that send signals still do.
     pub(super) fn quiet(&self) -> io::Result<()> {
         let mut modes = self.found.clone();
         modes.input_flags &= !(InputFlags::ICRNL | InputFlags::INLCR | InputFlags::IGNCR);
         modes.local_flags &=
             !(LocalFlags::ECHO | LocalFlags::ECHONL | LocalFlags::ICANON | LocalFlags::IEXTEN);
-        // Without the last one a Ctrl-C would take with it what was typed before.
+        // Without `NOFLSH`, a Ctrl-C would discard the input before it.
         modes.local_flags |= LocalFlags::ISIG | LocalFlags::NOFLSH;
         at_once(&mut modes);
         match self.in_front() {
@@ -98,9 +100,9 @@ impl Modes {
         }
     }
 
-    /// Lines as the kernel edits them, which Ctrl-C ends like Enter.
+    /// Sets canonical mode, in which Ctrl-C ends a line like Enter.
     ///
-    /// Returns what such a line ends with.
+    /// Returns the character that ends such a line.
     pub(super) fn lines(&self) -> io::Result<u8> {
         let mut modes = self.found.clone();
         let letters = &mut modes.control_chars;
@@ -113,13 +115,13 @@ impl Modes {
         Ok(interrupt)
     }
 
-    /// Forget what was typed and not read.
+    /// Discards input that was typed and not read.
     pub(super) fn flush(&self) -> io::Result<()> {
         Ok(tcflush(&self.tty, FlushArg::TCIFLUSH)?)
     }
 
+    /// Writes to the terminal, unless it accepts no output for 100 ms.
     pub(super) fn say(&self, bytes: &[u8]) -> io::Result<()> {
-        // One that takes nothing is not waited for.
         let mut out = [rustix::event::PollFd::new(
             &self.tty,
             rustix::event::PollFlags::OUT,

@@ -1,4 +1,4 @@
-//! A line read from a terminal that can do nothing, or whose output goes elsewhere: the kernel edits it.
+//! Line input from a terminal without cursor control, or if the output goes elsewhere. The kernel provides the editing.
 
 use super::entry::end_line;
 use super::line::Line;
@@ -10,14 +10,14 @@ use rustix::io::Errno;
 
 const CTRL_D: u8 = 4;
 
-/// What was read beyond a line's end.
+/// Input that was read beyond the end of a line.
 #[derive(Default)]
 pub(super) struct Plain {
     rest: Vec<u8>,
 }
 
 impl Plain {
-    /// Read an entry; a question's answer does not go on after a line's end.
+    /// Reads an entry. With `goes_on` false, for answers, it always ends with the line.
     pub(super) fn read(
         &mut self,
         modes: &Modes,
@@ -42,7 +42,7 @@ impl Plain {
     fn entry(&mut self, modes: &Modes, interrupt: u8, begun: &str, goes_on: bool) -> Result<Line> {
         let mut text = begun.to_owned();
         loop {
-            // What was typed before the kernel edited lines is as the keys are.
+            // Input typed before canonical mode was set contains raw key codes.
             let ends = |byte: &u8| matches!(*byte, b'\n' | b'\r') || *byte == interrupt;
             if self.rest.first() == Some(&CTRL_D) && text.is_empty() {
                 self.rest.remove(0);
@@ -62,7 +62,7 @@ impl Plain {
             signal::readable(modes.tty(), &mut Patience::endless())?;
             let mut block = [0; 4096];
             match rustix::io::read(modes.tty(), &mut block) {
-                // Ctrl-D: the end of an entry that is begun, else of all.
+                // Ctrl-D ends the entry if it is not empty, otherwise the input.
                 Ok(0) | Err(Errno::IO) => {
                     text.push_str(&String::from_utf8_lossy(&std::mem::take(&mut self.rest)));
                     return Ok(match text.is_empty() {

@@ -1,4 +1,4 @@
-//! While nobody reads: keys are not shown amid the answer, and none is lost.
+//! Collects keys while no line is being read: they are not shown amid the output, and none is lost.
 
 use super::ahead::{Ahead, is_pasting};
 use super::modes::{MARKS_PASTE, Modes};
@@ -11,21 +11,22 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 
-/// What is kept of what is typed; the kernel keeps some more.
+/// Maximum number of bytes kept; the kernel buffers some more.
 const MOST: usize = 1 << 20;
-/// How long a paste that has begun may pause.
+/// Maximum pause within a paste.
 const PASTES: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 200_000_000,
 };
-/// How often it is looked whether we are in front again.
+/// Interval between checks whether this process is in the foreground again.
 const BEHIND: Timespec = PASTES;
 
-/// See [`super::Editor::quiet`].
+/// A guard for quiet mode; see [`super::Editor::quiet`].
 #[must_use]
 pub struct Quiet(Arc<Mutex<Keys>>);
 
 impl Quiet {
+    /// Starts collecting keys.
     pub(super) fn begin(keys: &Arc<Mutex<Keys>>) -> Self {
         let keys = Arc::clone(keys);
         lock(&keys).begin();
@@ -43,17 +44,18 @@ fn lock(keys: &Mutex<Keys>) -> MutexGuard<'_, Keys> {
     keys.lock().ignore_poison()
 }
 
-/// The keys that are pressed while nobody reads.
+/// The keys pressed while no line is being read.
 pub(super) struct Keys {
-    /// What they are by now.
+    /// The lines made of them so far.
     pub(super) ahead: Ahead,
     modes: Modes,
     resumed: UnixStream,
-    /// What takes them, until the pipe ends.
+    /// The thread that reads them until the pipe is closed.
     drain: Option<(PipeWriter, JoinHandle<Vec<u8>>)>,
 }
 
 impl Keys {
+    /// Duplicates the file descriptors that the collecting thread will need.
     pub(super) fn new(modes: &Modes, resumed: &UnixStream) -> io::Result<Self> {
         Ok(Self {
             ahead: Ahead::default(),
@@ -63,7 +65,7 @@ impl Keys {
         })
     }
 
-    /// Nobody reads from now on. Where that cannot be done, keys are shown, and wait in the kernel.
+    /// Starts collecting. If that fails, keys are shown and wait in the kernel's buffer.
     pub(super) fn begin(&mut self) {
         self.drain = self.drain.take().or_else(|| self.start().ok());
     }
@@ -80,8 +82,8 @@ impl Keys {
         Ok((going, thread))
     }
 
-    /// Somebody reads again. Whether nobody did. The settings stay until that one sets its own: what is typed in between would
-    /// else be taken by the kernel as it takes lines.
+    /// Stops collecting; true if it was active. The terminal settings remain until the next reader sets its own:
+    /// otherwise the kernel would process keys typed in between in canonical mode.
     pub(super) fn end(&mut self) -> bool {
         let Some((going, thread)) = self.drain.take() else {
             return false;
@@ -94,7 +96,7 @@ impl Keys {
     }
 }
 
-/// What reads the keys.
+/// The state of the collecting thread.
 struct Drain {
     modes: Modes,
     over: PipeReader,
@@ -110,13 +112,13 @@ impl Drain {
         Ok(())
     }
 
-    /// Read until it is over, and then what there is.
+    /// Reads until collecting ends, and then the remaining input.
     fn run(mut self) -> Vec<u8> {
         let mut typed = Vec::new();
         loop {
             let (over, resumed, keys) = self.look(typed.len() < MOST);
             if resumed {
-                // It is read as far as it goes. A terminal that has gone has no settings.
+                // One read is enough for several stops. If the terminal is gone, there are no settings to change.
                 drop(self.resumed.read(&mut [0; 64]));
                 drop(self.enter());
             }
@@ -124,10 +126,10 @@ impl Drain {
                 match self.modes.in_front() {
                     true => match self.read(&mut typed) {
                         Ok(true) => continue,
-                        // The terminal has gone: there is nothing more to wait for.
+                        // The terminal is gone; there is nothing to wait for.
                         Ok(false) | Err(_) => return typed,
                     },
-                    // What is typed is the shell's.
+                    // In the background, input belongs to the shell.
                     false if !over => self.pause(),
                     false => {}
                 }
@@ -144,7 +146,8 @@ impl Drain {
         }
     }
 
-    /// Wait for whatever comes: it is over, the process goes on after a stop, there are keys.
+    /// Waits for an event. Returns three flags: collecting ends, the process continues after a stop, keys are
+    /// available.
     fn look(&self, wants_keys: bool) -> (bool, bool, bool) {
         let mut all = [
             PollFd::new(&self.over, PollFlags::IN),
@@ -152,7 +155,7 @@ impl Drain {
             PollFd::from_borrowed_fd(self.modes.tty(), PollFlags::IN),
         ];
         let count = if wants_keys { 3 } else { 2 };
-        // Interrupted, it finds nothing, and is asked again.
+        // If interrupted, `poll` reports nothing, and the caller repeats it.
         let found = poll(&mut all[..count], None);
         let is = |one: &PollFd<'_>| found.is_ok() && !one.revents().is_empty();
         (is(&all[0]), is(&all[1]), wants_keys && is(&all[2]))
@@ -172,7 +175,7 @@ impl Drain {
 
     fn pause(&self) {
         let mut over = [PollFd::from_borrowed_fd(self.over.as_fd(), PollFlags::IN)];
-        // Whatever it finds, the next look finds too.
+        // The next call of `look` finds the same event.
         let _: Result<_, _> = poll(&mut over, Some(&BEHIND));
     }
 }

@@ -1,7 +1,9 @@
-//! A line read with `rustyline`, and what must not wait for its end: a signal that ends the run, and going on after a stop.
+//! Line input with `rustyline`, which can be interrupted by a signal that ends the run, and which survives a stop of
+//! the process.
 //!
-//! `rustyline` waits for keys and sizes alone. So a thread waits for the rest, and where the run is to end it puts the empty
-//! file in the place of standard input and tells of a new size: what reads wakes, and finds the end.
+//! `rustyline` waits only for keys and window size changes, so a thread waits for other events. If the run is to end,
+//! that thread replaces standard input by `/dev/null` and sends SIGWINCH: the reader wakes and finds the end of its
+//! input.
 
 use super::assist::{Assist, Enter, Entries, Search};
 use super::completion::CompletionSource;
@@ -28,7 +30,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
-/// How long what reads may take to notice that it is to end: a search through the history notices only keys.
+/// Time for the reader to notice that it must end. A history search notices only keys, and so does not.
 const NOTICES: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 300_000_000,
@@ -36,13 +38,16 @@ const NOTICES: Timespec = Timespec {
 
 type Printer = Arc<Mutex<dyn ExternalPrinter + Send>>;
 
+/// A `rustyline` editor and its printer.
 pub(super) struct Reader {
     inner: rustyline::Editor<Assist, MemHistory>,
-    /// Prints above the line, and has it drawn anew.
+    /// Prints above the line and redraws it.
     printer: Printer,
 }
 
 impl Reader {
+    /// Creates a reader. `known` is `None` for questions, which have no special keys; `most` is the maximum number of
+    /// history entries.
     pub(super) fn new(
         known: Option<Box<dyn CompletionSource>>,
         entries: &Entries,
@@ -91,12 +96,13 @@ impl Reader {
         })
     }
 
+    /// Adds an entry to the history in memory.
     pub(super) fn add(&mut self, entry: &str) -> Result<()> {
         let added = self.inner.add_history_entry(entry);
         added.map(drop).context("remember a line")
     }
 
-    /// Read an entry. `resumed` can be read after the process was stopped and goes on.
+    /// Reads an entry. `resumed` becomes readable when the process continues after a stop.
     pub(super) fn read(
         &mut self,
         modes: &Modes,
@@ -117,8 +123,8 @@ impl Reader {
         };
         let watch = std::thread::Builder::new().spawn(move || watch.run());
         let watch = watch.with_context(what)?;
-        // What `rustyline` finds it leaves behind: what is typed before the next line is read is not shown, and stays as it is.
-        // A terminal that has gone has no settings; the reading tells.
+        // `rustyline` restores the settings that it found. In this mode, keys typed before the next line is read are
+        // neither shown nor changed. If the terminal is gone, the read below reports it.
         drop(modes.quiet());
         let line = self.inner.readline_with_initial(&prompt, (begun, ""));
         drop(reading);
@@ -137,11 +143,11 @@ impl Reader {
             Err(ReadlineError::Interrupted) => Ok(Line::Interrupted),
             Err(ReadlineError::Eof) => Ok(Line::End),
             Err(ReadlineError::Io(error)) if error.kind() == ErrorKind::InvalidData => {
-                // Nobody knows what the rest of it would do, typed as keys.
+                // Invalid UTF-8. The rest of the input could have arbitrary effects as keys, so it is discarded.
                 modes.flush().with_context(what)?;
                 Ok(Line::Interrupted)
             }
-            // The terminal has gone.
+            // The terminal is gone.
             Err(ReadlineError::Io(error)) if error.raw_os_error() == Some(libc::EIO) => {
                 Ok(Line::End)
             }
@@ -150,7 +156,7 @@ impl Reader {
     }
 }
 
-/// What waits beside the one that reads.
+/// The thread that waits next to the reader.
 struct Watch {
     modes: Modes,
     over: PipeReader,
@@ -159,7 +165,7 @@ struct Watch {
 }
 
 impl Watch {
-    /// Until nobody reads any more. Why the run is to end, where it is.
+    /// Runs until the read ends. Returns the reason if the run is to end.
     fn run(mut self) -> Option<Stop> {
         let stop = loop {
             let fds = [
@@ -177,23 +183,25 @@ impl Watch {
         let mut over = [PollFd::new(&self.over, PollFlags::IN)];
         let noticed = poll(&mut over, Some(&NOTICES));
         if empty.is_err() || woken.is_err() || noticed != Ok(1) {
-            // It waits for a key that will not come. What there is to end by now ends with us.
+            // The reader waits for a key that will not come, so the process kills itself. Whatever is left to end, ends
+            // with it.
             drop(self.modes.leave());
             signal::die_by(stop.0);
         }
         Some(stop)
     }
 
-    /// A shell may have set the terminal meanwhile, and has written to it.
+    /// Restores the settings and redraws the line after a stop: a shell may have changed the settings, and has written
+    /// to the terminal.
     fn go_on(&mut self) {
-        // It is read as far as it goes; what there is to do is the same for one stop and for two.
+        // One read is enough; several stops need the same handling as one.
         drop(self.resumed.read(&mut [0; 64]));
         if !self.modes.in_front() || self.modes.edit().is_err() {
             return;
         }
         let printer = Arc::clone(&self.printer);
-        // Where a key is waited for, and not a line, it prints later: nobody waits for that. The cursor goes up since it ends
-        // with a newline.
+        // While `rustyline` waits for a single key, it prints later; this thread waits so that the caller need not. The
+        // sequence moves the cursor up because the printer ends with a newline.
         std::thread::spawn(move || {
             let mut printer = printer.lock().ignore_poison();
             drop(printer.print(format!("{MARKS_PASTE}\x1b[A\n")));

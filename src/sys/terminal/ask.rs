@@ -1,7 +1,7 @@
-//! Questions to a person: a line that is typed, or one that nobody sees. The terminal's own line editing does the rest.
+//! Prompts for user input: a line, visible or hidden. The terminal's own line editing is used.
 //!
-//! The wait sees signals as every wait does, so that Ctrl-C ends the run in order, and the settings of the terminal are put
-//! back on the way. While what is typed is not shown, the keys that would stop or abort us past that way mean nothing.
+//! The wait notices signals like every other wait, so Ctrl-C ends the run in order and the terminal's settings are
+//! restored. While input is hidden, the keys for SIGQUIT and SIGTSTP, which would bypass the restoring, are disabled.
 
 use super::Terminal;
 use super::harmless::shown;
@@ -14,45 +14,45 @@ use rustix::termios::{
 };
 use std::io::{IsTerminal, Stdin};
 
-/// The longest line that a terminal takes at once.
+/// Maximum length of a line from the terminal in canonical mode, in bytes.
 const LINE: usize = 4096;
-/// What takes its meaning from a key.
+/// Disables a special key.
 const NO_KEY: u8 = 0;
 
 impl Terminal {
-    /// Whether there is somebody to ask: both what is typed and what is asked go through a terminal.
+    /// True if the user can be prompted: standard input and standard error are terminals.
     pub fn is_attended() -> bool {
         std::io::stdin().is_terminal() && rustix::termios::isatty(rustix::stdio::stderr())
     }
 
-    /// The columns of standard error; 80 where it does not say.
+    /// Returns the width of standard error in columns; 80 if unknown.
     pub fn breadth(self) -> usize {
         error_width()
     }
 
-    /// Ask on standard error, and read a line; `None` when the person has no more to say (Ctrl-D).
+    /// Prompts on standard error and reads a line; `None` at the end of input (Ctrl-D).
     ///
     /// # Errors
-    /// A signal, or a terminal that has gone.
+    /// Cancellation, or the terminal is gone.
     pub fn ask(self, words: &str) -> Result<Option<String>> {
         self.answer(words, &std::io::stdin())
     }
 
-    /// As [`Self::ask`], for what nobody is to see.
+    /// Like [`Self::ask`], for input that is not shown.
     pub fn ask_hidden(self, words: &str) -> Result<Option<String>> {
         let stdin = std::io::stdin();
-        // Before the question: whoever is quick is not to be seen either.
+        // Before the prompt, so that input typed early is hidden too.
         let _hidden = Hidden::on(&stdin).context("hide what is typed")?;
         self.answer(words, &stdin)
     }
 
     fn answer(self, words: &str, stdin: &Stdin) -> Result<Option<String>> {
         let line = self.alone(|| {
-            // A standard error that fails has nobody to tell.
+            // A failure to write to standard error cannot be reported anywhere.
             write_stderr(&shown(words));
             line(stdin)
         });
-        // What comes next begins a line of its own.
+        // Later output starts on a new line.
         if !matches!(line, Ok(Some(_))) {
             self.complain("");
         }
@@ -60,7 +60,7 @@ impl Terminal {
     }
 }
 
-/// A line without its end.
+/// Reads a line, without its line ending.
 fn line(stdin: &Stdin) -> Result<Option<String>> {
     let mut bytes = Vec::new();
     let mut chunk = [0; LINE];
@@ -83,7 +83,7 @@ fn line(stdin: &Stdin) -> Result<Option<String>> {
     }
 }
 
-/// A terminal that does not show what is typed, until this is dropped.
+/// Disables echo on a terminal until it is dropped.
 struct Hidden<'a> {
     stdin: &'a Stdin,
     before: Termios,
@@ -105,7 +105,7 @@ impl<'a> Hidden<'a> {
 
 impl Drop for Hidden<'_> {
     fn drop(&mut self) {
-        // A terminal that has gone has nothing to be put back.
+        // If the terminal is gone, there is nothing to restore.
         tcsetattr(self.stdin, OptionalActions::Drain, &self.before).unwrap_or_default();
     }
 }

@@ -1,22 +1,23 @@
-//! What standard output and standard error are connected to.
+//! The properties of standard output and standard error: terminal, colour, size.
 
 use std::io::IsTerminal;
 
-/// The two streams and what they are connected to.
+/// The two output streams and their properties.
 #[derive(Clone, Copy, Debug)]
 pub struct Terminal {
-    /// Standard output is a terminal.
+    /// True if standard output is a terminal.
     pub out: bool,
-    /// Standard error is a terminal that can show a spinner.
+    /// True if standard error is a terminal that can show a spinner.
     pub err: bool,
-    /// Standard output is a terminal that can show more than the text as it is.
+    /// True if standard output is a terminal that can show more than plain text.
     pub rich: bool,
-    /// Colour may be used on standard error.
+    /// True if colour may be used on standard error.
     pub color: bool,
 }
 
 impl Terminal {
-    /// `color` is the user's word, where there is one; `no_color` and `dumb` are the environment's.
+    /// Inspects the streams. `color` is the user's explicit choice, if any; `no_color` and `dumb` come from the
+    /// environment.
     pub fn probe(color: Option<bool>, no_color: bool, dumb: bool) -> Self {
         let out = std::io::stdout().is_terminal();
         let err = std::io::stderr().is_terminal() && !dumb;
@@ -31,14 +32,14 @@ impl Terminal {
         }
     }
 
-    /// The columns of standard output, where that is a terminal; 80 where it does not say.
+    /// Returns the width of standard output in columns, 80 if unknown; `None` if it is not a terminal.
     pub fn width(self) -> Option<usize> {
         let size = rustix::termios::tcgetwinsize(std::io::stdout());
         let told = size.map_or(0, |size| size.ws_col.into());
         self.out.then_some(if told == 0 { 80 } else { told })
     }
 
-    /// The rows of standard output; 24 where it does not say.
+    /// Returns the height of standard output in rows; 24 if unknown.
     pub fn height(self) -> usize {
         let size = rustix::termios::tcgetwinsize(std::io::stdout());
         match size.map_or(0, |size| size.ws_row.into()) {
@@ -47,7 +48,7 @@ impl Terminal {
         }
     }
 
-    /// Whether a person sits there, who types and sees what comes of it.
+    /// True if all three standard streams are terminals, so that a user can type and read.
     pub fn converses(self) -> bool {
         self.out && std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
     }

@@ -1,9 +1,9 @@
-//! Lines that are too long for the window, broken where there is a space: a terminal would cut words in two. Pure.
+//! Word wrapping for lines that are longer than the window; the terminal itself would break inside words. Pure.
 
 use console::measure_text_width;
 
-/// `text` in lines of at most `width` columns. What goes on in a new line stands where its line began, and `hang` columns
-/// further to the right.
+/// Wraps `text` at spaces to at most `width` columns. Continuation lines keep the indentation of their line, plus
+/// `hang` columns.
 pub fn folded(text: &str, width: usize, hang: usize) -> String {
     let mut lines: Vec<String> = Vec::new();
     for line in text.split('\n') {

@@ -1,10 +1,11 @@
-//! The foot of the terminal: lines that change in place below all that was printed, such as a spinner.
+//! The status lines: lines below all output that change in place, such as a spinner.
 //!
-//! Whoever prints need not know of them: each door of the terminal takes them away first and puts them back after. The
-//! cursor rests at their beginning, so that they are wiped in one go however the window was resized, and a process that
-//! is killed leaves nothing that the next prompt would not write over.
+//! Other output need not consider them: each output function of the terminal clears them first and redraws them after.
+//! The cursor rests at their start, so they can be cleared in one operation even after the window was resized, and the
+//! next shell prompt overwrites them if the process is killed.
 //!
-//! The caller first writes what [`super::later`] holds back: else the next wait would write it while the lock is held.
+//! The caller must first write the buffer of [`super::later`]: otherwise the next wait would write it while the lock is
+//! held.
 
 use super::row::Row;
 use super::streams::{error_width, write_at_once, write_out, write_stderr};
@@ -15,10 +16,10 @@ use std::sync::{Condvar, Mutex, MutexGuard};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
-/// How often the lines are drawn anew.
+/// Redraw interval.
 const PACE: Duration = Duration::from_millis(100);
 
-/// Wipe from the cursor to the end of the screen.
+/// Clears from the cursor to the end of the screen.
 const WIPE: &str = "\r\u{1b}[J";
 
 static FOOT: Mutex<Foot> = Mutex::new(Foot {
@@ -28,25 +29,25 @@ static FOOT: Mutex<Foot> = Mutex::new(Foot {
     held: String::new(),
     is_ticking: false,
 });
-/// Something about [`FOOT`] has changed that a thread may wait for.
+/// Signals a change of [`FOOT`] that a thread may wait for.
 static CHANGED: Condvar = Condvar::new();
-/// There is a painter, or somebody has the terminal alone: until then, doors have nothing to ask.
+/// True if there is a painter, or if a thread has exclusive use of the terminal. Otherwise output skips the lock.
 static BUSY: AtomicBool = AtomicBool::new(false);
-/// The last line of standard output has no end yet, where that is a terminal.
+/// True if standard output is a terminal and its last line has no newline yet.
 static OPEN: AtomicBool = AtomicBool::new(false);
 
-/// Says what the lines are at this moment. It prints nothing itself.
+/// A function that returns the current status lines. It must not print.
 pub type Painter = Box<dyn FnMut() -> Vec<Row> + Send>;
 
 struct Foot {
     painter: Option<Painter>,
-    /// Its lines are on the screen.
+    /// True if its lines are on the screen.
     is_shown: bool,
-    /// Whoever has the terminal to itself, and how often that was asked for.
+    /// The thread with exclusive use of the terminal, and its nesting depth.
     alone: Option<(ThreadId, u32)>,
-    /// What others had to say to standard error meanwhile.
+    /// Output of other threads to standard error, delayed meanwhile.
     held: String,
-    /// The thread that draws is there.
+    /// True if the redraw thread has been started.
     is_ticking: bool,
 }
 
@@ -57,7 +58,8 @@ fn foot() -> MutexGuard<'static, Foot> {
 impl Foot {
     fn wipe(&mut self) {
         if self.is_shown {
-            // Once a signal has come, what may have to wait is not written; this is, where it need not wait.
+            // After a signal, `write_stderr` refuses to wait; the clearing sequence is then written only if that needs
+            // no wait.
             let is_wiped = write_stderr(WIPE) || write_at_once(WIPE);
             self.is_shown = !is_wiped;
         }
@@ -78,7 +80,7 @@ impl Foot {
         if lines.is_empty() {
             return self.wipe();
         }
-        // In one write, and each line is wiped behind what is new of it: nothing flickers.
+        // One write, which clears the rest of each line after its new text: this avoids flicker.
         let up = match lines.len() {
             1 => String::new(),
             count => format!("\u{1b}[{}A", count - 1),
@@ -94,7 +96,7 @@ impl Foot {
     }
 }
 
-/// From now on `painter` says what stands at the foot; `None` clears it.
+/// Sets the source of the status lines; `None` clears them.
 pub(super) fn show(painter: Option<Painter>) {
     let mut foot = foot();
     match painter {
@@ -106,7 +108,7 @@ pub(super) fn show(painter: Option<Painter>) {
             foot.painter = some;
             foot.draw();
             if !foot.is_ticking {
-                // Without a thread the lines stand still, and that is all.
+                // If the thread cannot be started, the lines are merely not redrawn.
                 let started = thread::Builder::new().name("foot".into()).spawn(tick);
                 foot.is_ticking = started.is_ok();
             }
@@ -115,7 +117,7 @@ pub(super) fn show(painter: Option<Painter>) {
     foot.mark_busy();
 }
 
-/// Clear the foot, unless whoever draws it is just in trouble.
+/// Clears the status lines, unless the lock is held, possibly by the thread that panics.
 pub(super) fn give_up() {
     if let Ok(mut foot) = FOOT.try_lock() {
         foot.wipe();
@@ -124,12 +126,12 @@ pub(super) fn give_up() {
     }
 }
 
-/// True if lines are shown, or a thread has the terminal to itself.
+/// True if there are status lines, or if a thread has exclusive use of the terminal.
 pub(super) fn is_busy() -> bool {
     BUSY.load(Ordering::SeqCst)
 }
 
-/// Draw the lines as they are now.
+/// Redraws the status lines.
 pub(super) fn refresh() {
     foot().draw();
 }
@@ -151,7 +153,7 @@ fn tick() {
     }
 }
 
-/// Write `bytes` to standard output, which is a terminal.
+/// Writes `bytes` to standard output, which is a terminal.
 ///
 /// # Errors
 /// Those of [`super::Terminal::print`].
@@ -169,8 +171,8 @@ pub(super) fn print(bytes: &[u8]) -> Result<()> {
     printed
 }
 
-/// Print `line` to standard error, or hold it while somebody else has the terminal alone. With `is_shared` standard output
-/// is on the same terminal, where a line of it that has no end yet gets one.
+/// Writes `line` to standard error, or delays it while another thread has exclusive use of the terminal. `is_shared`
+/// means that standard output is on the same terminal: an incomplete line of it is ended first.
 pub(super) fn complain(line: &str, is_shared: bool) {
     let print = |line: &str| {
         let break_off = is_shared && OPEN.swap(false, Ordering::Relaxed);
@@ -193,9 +195,9 @@ pub(super) fn complain(line: &str, is_shared: bool) {
     }
 }
 
-/// Run `work`, during which this thread has the terminal to itself. Another that wants the same waits for it.
+/// Runs `work` with exclusive use of the terminal. Calls from other threads wait for it; nested calls are allowed.
 pub(super) fn alone<T>(work: impl FnOnce() -> T) -> T {
-    /// Gives the terminal back, whatever happens.
+    /// Releases the terminal, also after a panic.
     struct Alone;
 
     impl Drop for Alone {
@@ -258,7 +260,7 @@ mod tests {
                 is_over.store(true, Ordering::SeqCst);
             });
         });
-        // Given back after a defect as well.
+        // Released after a panic as well.
         let broken = std::panic::catch_unwind(|| alone(|| panic!("on purpose")));
         assert!(broken.is_err());
         thread::scope(|scope| scope.spawn(|| alone(|| ())).join().unwrap());

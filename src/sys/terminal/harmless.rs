@@ -1,16 +1,16 @@
-//! Text from outside, made harmless for a terminal: a machine that is fed piece by piece and says the same wherever the
-//! text was cut.
+//! Escapes untrusted text for a terminal: an incremental state machine whose output does not depend on how the input is
+//! split.
 //!
-//! Nothing is swallowed. A control character is shown as `\u{1b}`, and so the sequence that it would have begun is the
-//! letters that it is made of: whether it ends, and where, is not asked, so that one that never ends hides nothing. What
-//! is shown is plain text, which passes a second time as it is.
+//! Nothing is dropped. A control character is shown as `\u{1b}`, so the rest of an escape sequence appears as plain
+//! characters. Sequences are not parsed, so one that never ends hides nothing. The result is plain text, and escaping
+//! it again does not change it.
 
 use crate::sys::secret;
 use serde_json::Value;
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// `text` with nothing in it that a terminal obeys.
+/// Returns `text` with everything escaped that a terminal would interpret.
 pub fn harmless(text: &str) -> String {
     let mut harmless = Harmless::default();
     let mut out = harmless.pass(text).into_owned();
@@ -18,7 +18,7 @@ pub fn harmless(text: &str) -> String {
     out
 }
 
-/// `json`, the text of a JSON value, with the same inside its strings, as `\u001b`: the value stays what it is.
+/// Escapes the text of a JSON value, with `\u001b` inside its strings; the value is unchanged.
 pub fn harmless_json(json: &str) -> String {
     let mut harmless = Harmless {
         spelling: Spelling::Json,
@@ -29,57 +29,57 @@ pub fn harmless_json(json: &str) -> String {
     out
 }
 
-/// Makes a stream of text harmless, piece by piece.
+/// Escapes a stream of text piece by piece.
 ///
-/// A carriage return before a newline is dropped. Control characters but newline and tab, and marks that change the order
-/// or hide text, are spelled out. Joiners and selectors stay where they belong.
+/// A carriage return before a newline is dropped. Control characters except newline and tab, and characters that change
+/// the text direction or hide text, are escaped. Joiners and variation selectors are kept where they are valid.
 #[derive(Debug, Default)]
 pub struct Harmless {
     spelling: Spelling,
-    /// What was shown last decides about joiners and selectors.
+    /// The class of the last character shown, which decides about joiners and variation selectors.
     previous: Base,
-    /// What the next character decides about.
+    /// A character that is held back until the next one decides about it.
     held: Option<Held>,
 }
 
-/// How a character is shown that is not let through.
+/// The escape syntax.
 #[derive(Clone, Copy, Debug, Default)]
 enum Spelling {
     /// `\u{1b}`
     #[default]
     Rust,
-    /// `\u001b`, one for each unit of UTF-16.
+    /// `\u001b`, one for each UTF-16 code unit.
     Json,
 }
 
-/// A character that came last, and is shown with the next one.
+/// A character that was received last, and is output together with the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Held {
-    /// A carriage return, which goes before a newline. Alone it would write over the line.
+    /// A carriage return, which is dropped before a newline. Alone it would overwrite the line.
     Return,
-    /// A joiner after an emoji, which is one if another emoji follows.
+    /// A joiner after an emoji, which is valid if another emoji follows.
     Joiner,
 }
 
-/// What a character can carry.
+/// The class of a character: which modifiers may follow it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Base {
     #[default]
     None,
-    /// Digits and signs: a selector makes a keycap of them.
+    /// A digit or sign, which a variation selector turns into a keycap.
     Keycap,
-    /// Selectors for its looks, and joiners.
+    /// An emoji, which accepts variation selectors and joiners.
     Emoji,
-    /// An emoji with its selector, which takes a joiner only.
+    /// An emoji with its variation selector, which accepts only a joiner.
     Chosen,
-    /// Selectors for the shape that a name is written with.
+    /// An ideograph, which accepts selectors for variant glyphs, as in names.
     Ideograph,
-    /// Free selectors of its own script.
+    /// A Mongolian letter, which accepts the free variation selectors of its script.
     Mongolian,
 }
 
 impl Harmless {
-    /// `piece` as it may be shown. It is not copied where nothing about it is odd.
+    /// Returns `piece` escaped. It is not copied if nothing needs escaping.
     pub fn pass<'p>(&mut self, piece: &'p str) -> Cow<'p, str> {
         let odd = match self.held {
             Some(_) => 0,
@@ -98,7 +98,7 @@ impl Harmless {
         Cow::Owned(out)
     }
 
-    /// What was held back, at the end of the text.
+    /// Returns the held-back character at the end of the text.
     pub fn rest(&mut self) -> String {
         let mut out = String::new();
         if let Some(held) = self.held.take() {
@@ -142,12 +142,12 @@ impl Harmless {
         }
     }
 
-    /// What the text can carry once `letter` is shown; `None` for what is not to be shown as it is.
+    /// Returns the class of `letter` if it may be shown; `None` if it must be escaped.
     fn after(&self, letter: char) -> Option<Base> {
         let carries = |whom: &[Base], then: Base| whom.contains(&self.previous).then_some(then);
         match letter {
             '\n' | '\t' => Some(Base::None),
-            // Marks of direction and overrides, joiners, invisible operators and fillers.
+            // Direction marks and overrides, joiners, invisible operators and fillers.
             '\u{34f}' | '\u{61c}' | '\u{180e}' | '\u{3164}' | '\u{ffa0}' => None,
             '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' => None,
             '\u{feff}' | '\u{fff9}'..='\u{fffb}' => None,
@@ -160,7 +160,7 @@ impl Harmless {
                 carries(&[Base::Ideograph], Base::None)
             }
             '\u{180b}'..='\u{180d}' | '\u{180f}' => carries(&[Base::Mongolian], Base::None),
-            // Further selectors, and the letters of tags, which spell words that nobody sees.
+            // Other variation selectors, and tag characters, which can spell invisible words.
             '\u{fe03}'..='\u{fe0d}' | '\u{e0000}'..='\u{e0fff}' => None,
             other if other.is_control() => None,
             other => Some(base(other)),
@@ -179,7 +179,7 @@ impl Held {
 
 const JOINER: char = '\u{200d}';
 
-/// Whether a byte may belong to something that is not let through: all that is no plain letter, digit or sign.
+/// True if a byte may belong to a character that needs escaping: anything except printable ASCII, newline and tab.
 fn is_odd(byte: u8) -> bool {
     !matches!(byte, b' '..=b'~' | b'\n' | b'\t')
 }
@@ -199,12 +199,12 @@ fn base(letter: char) -> Base {
     }
 }
 
-/// Words for standard error: harmless, and without keys.
+/// Escapes and redacts text for standard error.
 pub(super) fn shown(text: &str) -> String {
     harmless(&secret::hide(text))
 }
 
-/// `value` as a line for standard output, without keys; harmless if that is a terminal.
+/// Formats `value` as a line for standard output, redacted; escaped if that is a terminal.
 pub(super) fn json_line(is_terminal: bool, value: &Value) -> String {
     let line = secret::mask_json(value).to_string() + "\n";
     match is_terminal {
@@ -284,7 +284,7 @@ mod tests {
             };
             assert_eq!(whole.chars().find(obeyed), None);
             assert_eq!(harmless(&whole), whole);
-            // It says no more and no less, wherever it is cut; of long texts some cuts are tried.
+            // The result does not depend on how the text is split. For long texts, a few splits are tried.
             let cuts = match text.len() {
                 0..100 => 0..text.len() + 1,
                 length => {

@@ -1,7 +1,7 @@
-//! What a person sees a moment later: text that comes in many small pieces is written when the run is about to wait for
-//! more, and not more often than a screen shows something new. A piece that comes alone is written at once.
+//! Delayed terminal output: text that arrives in many small pieces is written when the run is about to wait for more,
+//! at most once per [`FRAME`]. A single piece is written at once.
 //!
-//! Each thread has its own; whoever writes to the terminal in any other way writes this before.
+//! Each thread has its own buffer. Every other kind of output to the terminal writes this buffer first.
 
 use super::foot;
 use super::streams::write_out;
@@ -10,17 +10,17 @@ use anyhow::Result;
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
-/// How long what has arrived may be unseen while more arrives: less than an eye notices.
+/// Maximum delay of output while more arrives; too short to be noticed.
 const FRAME: Duration = Duration::from_millis(10);
-/// So much is written without waiting for anything.
+/// Size of the buffer, in bytes, at which it is written at once.
 const MUCH: usize = 64 << 10;
 
 #[derive(Default)]
 struct Later {
     held: String,
-    /// When something was written last.
+    /// The time of the last write.
     written: Option<Instant>,
-    /// Why that failed, for whoever says something next.
+    /// The error of a delayed write, returned by the next call.
     failed: Option<anyhow::Error>,
 }
 
@@ -28,10 +28,10 @@ thread_local! {
     static LATER: RefCell<Later> = RefCell::default();
 }
 
-/// Have `text` written before the next wait, or soon.
+/// Writes `text` before the next wait, or soon.
 ///
 /// # Errors
-/// What was to be written before could not be.
+/// The error of an earlier delayed write.
 pub(super) fn say(text: &str) -> Result<()> {
     signal::set_before_wait(before_wait);
     let is_much = LATER.with_borrow_mut(|later| {
@@ -44,7 +44,7 @@ pub(super) fn say(text: &str) -> Result<()> {
     if is_much { now() } else { Ok(()) }
 }
 
-/// Write what there is.
+/// Writes the buffer.
 ///
 /// # Errors
 /// Those of [`super::Terminal::print`].
@@ -64,7 +64,7 @@ pub(super) fn now() -> Result<()> {
     }
 }
 
-/// Write what there is, and then `bytes`, to standard output.
+/// Writes the buffer and then `bytes` to standard output.
 ///
 /// # Errors
 /// Those of [`super::Terminal::print`].
@@ -76,7 +76,7 @@ pub(super) fn write(is_terminal: bool, bytes: &[u8]) -> Result<()> {
     }
 }
 
-/// The run is about to wait: write what is due. What is not yet is due after the time that is returned.
+/// Runs before each wait and writes output that is due. Otherwise returns the time until it is due.
 fn before_wait() -> Option<Duration> {
     let left = LATER.with_borrow(|later| {
         if later.held.is_empty() {
@@ -92,7 +92,7 @@ fn before_wait() -> Option<Duration> {
     Some(left)
 }
 
-/// Write what there is, whoever is about to do something else. That it failed is told to whoever says something next.
+/// Writes the buffer before any other output. An error is kept for the next call of [`say`] or [`now`].
 pub(in crate::sys) fn catch_up() {
     if let Err(error) = now() {
         LATER.with_borrow_mut(|later| later.failed = Some(error));

@@ -1,7 +1,7 @@
-//! Text on its way to standard output, in pieces large enough to cost little.
+//! Buffered text output to standard output.
 //!
-//! Words of others and our own come in by the same doors, and all of them are made harmless where a terminal shows them;
-//! colours are added here, after that, and nowhere else.
+//! Untrusted text and the program's own text go through the same functions. All of it is escaped if standard output is
+//! a terminal. Colours are added here, after escaping, and nowhere else.
 
 use super::device::Terminal;
 use super::harmless::{Harmless, harmless, harmless_json, json_line};
@@ -11,10 +11,10 @@ use anyhow::Result;
 use console::Style;
 use serde_json::Value;
 
-/// What is written at once.
+/// Size of the buffer at which it is written, in bytes.
 const PIECE: usize = 64 << 10;
 
-/// Text that is being written to standard output.
+/// A buffered writer to standard output.
 #[derive(Debug)]
 pub struct Page {
     terminal: Terminal,
@@ -23,6 +23,7 @@ pub struct Page {
 }
 
 impl Page {
+    /// Creates a writer with an empty buffer.
     pub fn on(terminal: Terminal) -> Self {
         Self {
             terminal,
@@ -31,7 +32,7 @@ impl Page {
         }
     }
 
-    /// Add text; what is cut between two calls is one text all the same.
+    /// Adds text. Consecutive calls form one text, even if a character sequence is split between them.
     ///
     /// # Errors
     /// Those of [`Terminal::print`].
@@ -44,7 +45,7 @@ impl Page {
         self.turn_when_full()
     }
 
-    /// Add text in a colour, where colours may be used; in a pipe it is as it is.
+    /// Adds text in a style, if colours are allowed; unchanged if standard output is a pipe.
     ///
     /// # Errors
     /// Those of [`Terminal::print`].
@@ -58,7 +59,7 @@ impl Page {
         self.turn_when_full()
     }
 
-    /// Add a line of JSON.
+    /// Adds a line of JSON.
     ///
     /// # Errors
     /// Those of [`Terminal::print`].
@@ -68,7 +69,7 @@ impl Page {
         self.turn_when_full()
     }
 
-    /// Add the text of JSON, or a part of it.
+    /// Adds JSON that is already text, or a part of it.
     ///
     /// # Errors
     /// Those of [`Terminal::print`].
@@ -80,7 +81,7 @@ impl Page {
         self.turn_when_full()
     }
 
-    /// Write what there is: somebody is watching. What the next piece decides about waits for it.
+    /// Writes the buffer, for interactive output. Characters whose escaping depends on the next piece are held back.
     ///
     /// # Errors
     /// Those of [`Terminal::print`].
@@ -89,7 +90,7 @@ impl Page {
         later::write(self.terminal.out, held.as_bytes())
     }
 
-    /// As [`Self::flush`], with what follows soon: in one piece, and before anybody waits for more.
+    /// Like [`Self::flush`], but combined with output that follows soon, and at the latest before the next wait.
     ///
     /// # Errors
     /// Those of [`Terminal::print`].
@@ -99,14 +100,15 @@ impl Page {
         Ok(())
     }
 
-    /// Nothing that follows belongs to what was put so far.
+    /// Ends the current text: what follows does not belong to it.
     pub fn settle(&mut self) {
         if self.terminal.out {
             self.held.push_str(&self.harmless.rest());
         }
     }
 
-    /// The rest. What is not told to end here is lost: nothing is written when something failed.
+    /// Writes the rest. A page that is dropped without this call loses its buffer, so nothing is written after a
+    /// failure.
     ///
     /// # Errors
     /// Those of [`Terminal::print`].

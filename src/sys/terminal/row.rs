@@ -1,13 +1,13 @@
-//! A line of standard error that is more than plain words: parts in colours, and cut where the window ends.
+//! A styled line for standard error, which can be truncated to the window's width.
 
 use super::harmless::{harmless, shown};
 use crate::sys::secret;
 use console::{Style, measure_text_width, truncate_str};
 
-/// A part that gives way is not made narrower than this.
+/// Minimum width of a part that is shortened, in columns.
 const NARROWEST: usize = 8;
 
-/// A line made of parts, each with its looks. What is put into it is words of anybody's.
+/// A line of styled parts. Its text may be untrusted: it is escaped when written.
 #[derive(Clone, Debug, Default)]
 pub struct Row {
     parts: Vec<Part>,
@@ -17,29 +17,29 @@ pub struct Row {
 struct Part {
     text: String,
     style: Style,
-    /// It becomes shorter where the line is too long.
+    /// True if this part is shortened when the line is too long.
     gives: bool,
 }
 
 impl Row {
-    /// Plain words.
+    /// Creates a line of unstyled text.
     pub fn of(text: impl Into<String>) -> Self {
         Self::default().and(text)
     }
 
-    /// With plain words after it.
+    /// Appends unstyled text.
     #[must_use]
     pub fn and(self, text: impl Into<String>) -> Self {
         self.styled(text, Style::new())
     }
 
-    /// With words after it that step back.
+    /// Appends dimmed text.
     #[must_use]
     pub fn dim(self, text: impl Into<String>) -> Self {
         self.styled(text, Style::new().dim())
     }
 
-    /// With words after it that look like `style`.
+    /// Appends text in `style`.
     #[must_use]
     pub fn styled(mut self, text: impl Into<String>, style: Style) -> Self {
         self.parts.push(Part {
@@ -50,7 +50,7 @@ impl Row {
         self
     }
 
-    /// With plain words after it that are cut first where the line is too long, so that what follows is seen.
+    /// Appends unstyled text that is shortened first if the line is too long, so that the text after it stays visible.
     #[must_use]
     pub fn giving(mut self, text: impl Into<String>) -> Self {
         self = self.and(text);
@@ -62,13 +62,13 @@ impl Row {
         self
     }
 
-    /// The words alone.
+    /// Returns the text without styles.
     pub fn text(&self) -> String {
         self.parts.iter().map(|part| part.text.as_str()).collect()
     }
 
-    /// As it is to be written where somebody decides by it: harmless, and whole. Only keys that are known are left out of it,
-    /// and nothing that merely looks like one: that could hide the rest.
+    /// Formats the line for a decision of the user: escaped and complete. Only known keys are redacted, and nothing
+    /// that merely looks like a key, since that could hide other text.
     pub(super) fn exact(&self) -> String {
         let part = |part: &Part| {
             let text = harmless(&secret::mask(&part.text));
@@ -77,8 +77,8 @@ impl Row {
         self.parts.iter().map(part).collect()
     }
 
-    /// As it is to be written: harmless, without keys, on one line, in its colours; in fewer columns than `width`, where
-    /// there is one: the last column stays free, since some terminals begin a new line there.
+    /// Formats the line: escaped, redacted, on one line, with styles; truncated to fewer than `width` columns, if
+    /// given. The last column stays free, since some terminals wrap there.
     pub(super) fn written(&self, width: Option<usize>) -> String {
         let clean = |part: &Part| shown(&part.text.replace(['\n', '\r', '\t'], " "));
         let mut texts: Vec<String> = self.parts.iter().map(clean).collect();
@@ -93,7 +93,7 @@ impl Row {
         let mut line = String::new();
         let mut left = room;
         for (text, part) in texts.iter().zip(&self.parts) {
-            // Before its colours, which no width counts.
+            // Truncated before styling, since escape sequences must not count as width.
             let text = truncate_str(text, left, "…");
             line.push_str(&part.style.apply_to(&text).to_string());
             left = match left.saturating_sub(measure_text_width(&text)) {
@@ -120,14 +120,14 @@ mod tests {
         };
         check("notes.md", 80, "✓ read notes.md  12 ms");
         check("a/very/long/name.md", 25, "✓ read a/very/lo…  12 ms");
-        // Wide letters count for two.
+        // Wide characters take two columns.
         check("文書文書文書文書", 25, "✓ read 文書文書…  12 ms");
         check("a\nb\tc", 80, "✓ read a b c  12 ms");
         check("\u{1b}[2J", 80, "✓ read \\u{1b}[2J  12 ms");
-        // Where even that is too much, its end goes.
+        // If that is not enough, the end of the line is cut.
         check("a/very/long/name.md", 12, "✓ read a/v…");
         assert_eq!(row("x").text(), "✓ read x  12 ms");
-        // Colours take no room.
+        // Escape sequences take no columns.
         let red = Style::new().red().force_styling(true);
         let line = Row::of("a ").styled("red", red).and(" end");
         let line = |width| line.written(Some(width));
