@@ -9,6 +9,7 @@ pub struct Diff<'a> {
 }
 
 impl<'a> Diff<'a> {
+    /// Compares two texts line by line.
     pub fn between(old: &'a str, new: &'a str) -> Self {
         let input = InternedInput::new(old, new);
         let mut diff = imara_diff::Diff::compute(Algorithm::Histogram, &input);

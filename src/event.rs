@@ -64,7 +64,7 @@ pub enum Event<'a> {
     },
 }
 
-/// How a tool call ended.
+/// Outcome of a tool call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     Ok,

@@ -55,6 +55,7 @@ pub struct Limits {
 }
 
 impl Limits {
+    /// True if no limit is set.
     pub fn is_none(&self) -> bool {
         *self == Self::default()
     }

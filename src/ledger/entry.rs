@@ -82,6 +82,7 @@ impl Totals {
     }
 }
 
+/// Parses a line of the ledger; `None` if it is invalid or of another format version.
 pub(super) fn entry(line: &[u8]) -> Option<(Entry<'_>, Totals)> {
     let written: Written<'_> = serde_json::from_slice(line).ok()?;
     let entry = Entry {

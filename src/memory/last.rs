@@ -30,11 +30,13 @@ pub enum Outcome {
 }
 
 impl Last {
+    /// Reads the record from directory `dir`; `None` if it is missing or invalid.
     pub(super) fn read(dir: &Path) -> Result<Option<Self>> {
         let text = store::read(&dir.join(FILE))?.unwrap_or_default();
         Ok(serde_json::from_slice(&text).ok())
     }
 
+    /// Replaces the record in directory `dir` by an atomic write.
     pub(super) fn write(&self, dir: &Path) -> Result<()> {
         store::create_dir(dir)?;
         let text = serde_json::to_vec(self).context("write down what was made last")?;

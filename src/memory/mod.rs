@@ -93,6 +93,7 @@ struct Plan {
 }
 
 impl Memory {
+    /// The memory of `workspace`. Reads and creates nothing.
     pub fn new(workspace: &Path, clock: &Clock) -> Self {
         Self {
             dir: workspace.join("memory"),

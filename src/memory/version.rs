@@ -23,6 +23,7 @@ pub enum Cause {
 }
 
 impl Cause {
+    /// The name used in listings.
     pub fn name(self) -> &'static str {
         match self {
             Self::Consolidation => "consolidation",

@@ -39,6 +39,7 @@ pub(super) fn refuse_newer(is_newer: bool, path: &Path) -> Result<()> {
     Err(fail_hint(Exit::Config, cause, hint))
 }
 
+/// Reads the metadata of an open file; an error names `path`.
 pub(super) fn stat(file: &File, path: &Path) -> Result<std::fs::Metadata> {
     file.metadata()
         .with_context(|| format!("look at `{}`", path.display()))

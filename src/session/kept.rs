@@ -153,6 +153,7 @@ impl Metadata {
         }
     }
 
+    /// Stores our entry; an empty one is removed.
     pub(super) fn keep(&mut self, kept: &Kept) {
         let value = serde_json::to_value(kept).expect("plain values are JSON");
         match value.as_object().is_some_and(Map::is_empty) {

@@ -732,7 +732,7 @@ mod tests {
             Line::Message(Some(message)) => {
                 let line = of_message(&message, "t", TIME);
                 assert!(super::is_message(line.trim_end().as_bytes()));
-                // What was read once is what is read again.
+                // Formatting and parsing again gives the same value.
                 let Line::Message(Some(again)) = parse(line.trim_end().as_bytes()) else {
                     panic!("{line}");
                 };

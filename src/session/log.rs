@@ -56,6 +56,10 @@ impl From<&std::fs::Metadata> for Known {
 }
 
 impl Log {
+    /// Locks the session `key`, waiting up to `wait`, and opens its file at `path` with the tail that a turn needs.
+    ///
+    /// # Errors
+    /// Status 75 if another run holds the lock for longer than `wait`, 78 if a newer release wrote the file.
     pub(super) fn open(
         place: &Place,
         key: &str,

@@ -163,6 +163,7 @@ impl Session {
         self.weight = token_estimate::of_messages(&self.messages);
     }
 
+    /// The session's key.
     pub fn key(&self) -> &str {
         &self.key
     }

@@ -43,6 +43,10 @@ pub struct Place {
 }
 
 impl Place {
+    /// Locates the session directories of `workspace`.
+    ///
+    /// # Errors
+    /// Fails if the record of a newer store exists but cannot be read.
     pub fn new(
         workspace: &Path,
         paths: &Paths,

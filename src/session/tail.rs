@@ -441,6 +441,7 @@ pub(super) struct Backwards<'a> {
 }
 
 impl<'a> Backwards<'a> {
+    /// Starts at offset `end`, which is the end of a line.
     pub(super) fn from(file: &'a File, path: &'a Path, end: u64) -> Self {
         Self {
             file,
@@ -450,6 +451,7 @@ impl<'a> Backwards<'a> {
         }
     }
 
+    /// Returns the offset of the next line back and its text without the newline; `None` at the start of the file.
     pub(super) fn next(&mut self) -> Result<Option<(u64, Vec<u8>)>> {
         if self.held.is_empty() && self.start == 0 {
             return Ok(None);

@@ -13,6 +13,7 @@ use std::borrow::Cow;
 use std::time::Instant;
 
 impl<'a, 'b, 's> Turn<'a, 'b, 's> {
+    /// Creates a turn that has not made a request yet.
     pub(super) fn new(
         agent: &'a mut Agent<'b>,
         session: &'a mut Session,

@@ -93,6 +93,7 @@ impl Turn<'_, '_, '_> {
         (tokens as f64 * self.session.outline().ratio.unwrap_or(1.0)) as u64
     }
 
+    /// Estimated tokens of the next request, uncorrected.
     pub(super) fn estimate(&self) -> u64 {
         self.overhead + self.session.weight()
     }
