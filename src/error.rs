@@ -158,7 +158,8 @@ pub fn fail_hint(exit: Exit, cause: impl Into<String>, hint: impl Into<String>) 
     })
 }
 
-/// Adapts `error` for an operation outside a turn: hints to `--resume` or `--new` do not apply there and are replaced.
+/// Adapts `error` for an operation outside a turn: prefixes it with `what`, and replaces hints to `--resume` or `--new`,
+/// which do not apply there.
 pub fn without_turn(error: anyhow::Error, what: &str) -> anyhow::Error {
     if error.is::<Stop>() {
         return error;

@@ -93,7 +93,9 @@ pub enum StopReason {
 /// A tool call that the policy denied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Denial {
+    /// The id of the call.
     pub call: String,
+    /// The tool's name.
     pub tool: String,
     /// The error text returned to the model.
     pub words: String,

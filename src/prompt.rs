@@ -15,6 +15,7 @@ pub struct Brief<'a> {
     /// Operating system and CPU architecture, such as `Linux x86_64`.
     pub platform: &'a str,
     pub workspace: &'a Path,
+    /// The working directory.
     pub directory: &'a Path,
     /// True if files in the working directory may be changed.
     pub may_write: bool,

@@ -109,7 +109,8 @@ pub fn next(place: &Place, key: &str, terms: &Terms, all: bool) -> Result<Option
     }))
 }
 
-/// The index of the first message to keep, and true if the messages before it are due.
+/// The boundary of a consolidation: the index of the first message to keep (`limit`), and `due`, true if a threshold is
+/// reached.
 struct Border {
     limit: usize,
     due: bool,
