@@ -71,7 +71,7 @@ pub struct Change<'a> {
 pub enum Done {
     /// Fully applied.
     All,
-    /// The memory was changed by another program meanwhile; the new text is stored aside.
+    /// The memory was changed from outside meanwhile; the new text is stored aside.
     Aside,
 }
 
