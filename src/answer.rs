@@ -1,5 +1,5 @@
-//! What an answer must be: `--schema`. A JSON schema, or a short list of fields that becomes one; and the check, by a real
-//! validator, of what a model says.
+//! The answer format requested by `--schema`: a JSON schema, or a short list of fields that is converted to one.
+//! Answers are checked with a JSON Schema validator.
 
 use crate::error::{Exit, fail, fail_hint};
 use crate::turn::agent::Answer;
@@ -7,20 +7,20 @@ use anyhow::Result;
 use boon::{CompileError, Compiler, Draft, SchemaIndex, Schemas, UrlLoader, ValidationError};
 use serde_json::{Map, Value, json};
 
-/// Faults that are told at once: more do not help a model.
+/// Maximum number of validation errors reported at once: more do not help a model.
 const FAULTS: usize = 5;
 
-/// What the schema is called in the validator, so that its references to itself are found.
+/// Resource name of the schema in the validator; lets `$ref`s within the schema resolve.
 const NAME: &str = "schema:answer";
 
-/// A schema, ready to check with.
+/// A compiled schema.
 pub struct Schema {
     value: Value,
     compiled: Schemas,
     index: SchemaIndex,
 }
 
-/// References lead within the schema: nothing is fetched, and no file is read.
+/// Loader that rejects external references: nothing is fetched, and no file is read.
 struct Nowhere;
 
 impl UrlLoader for Nowhere {
@@ -30,10 +30,10 @@ impl UrlLoader for Nowhere {
 }
 
 impl Schema {
-    /// Read `text`: JSON, or fields as `name, age int, tags str[]: what it is about`.
+    /// Parses `text`: JSON, or fields as `name, age int, tags str[]: what it is about`.
     ///
     /// # Errors
-    /// Status 2 for what is neither, or no schema.
+    /// Status 2 if `text` is neither, or not a valid schema.
     pub fn parse(text: &str) -> Result<Self> {
         let text = text.trim();
         let value = if text.starts_with('{') {
@@ -60,7 +60,7 @@ impl Schema {
         })
     }
 
-    /// What a model is told, whatever its provider can be told.
+    /// The instruction for the model, sent whether or not its provider supports schemas natively.
     pub fn words(&self) -> String {
         format!(
             "# Form of the answer\n\nYour last message, when no more tools are needed, is one JSON value and nothing else: no \
@@ -79,7 +79,7 @@ impl Schema {
     }
 }
 
-/// The faults that others come from.
+/// Collects the innermost errors, from which the outer ones derive.
 fn leaves(error: &ValidationError<'_, '_>, faults: &mut Vec<String>) {
     if error.causes.is_empty() {
         let place = error.instance_location.to_string();
@@ -114,7 +114,7 @@ impl Answer for Schema {
     }
 }
 
-/// The JSON within what a model says: without a code fence around it.
+/// The JSON in a model's answer, without a surrounding code fence.
 fn bare(text: &str) -> &str {
     let text = text.trim();
     let inner = text
@@ -124,8 +124,8 @@ fn bare(text: &str) -> &str {
     inner.map_or(text, |(_, json)| json.trim())
 }
 
-/// A schema of an object with these fields, all of them required: `NAME [TYPE][[]][: MEANING]`, separated by commas, or by
-/// line ends where a meaning has commas.
+/// Builds the schema of an object with these fields, all required: `NAME [TYPE][[]][: MEANING]`, separated by commas,
+/// or by newlines if a meaning contains commas.
 fn of_fields(text: &str) -> Result<Value> {
     let separator = if text.contains('\n') { '\n' } else { ',' };
     let mut properties = Map::new();

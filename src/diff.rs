@@ -1,14 +1,15 @@
-//! What changed from one text to another, line by line, as a unified diff. Pure.
+//! Line-by-line unified diffs of two texts. Pure.
 
 use imara_diff::{Algorithm, InternedInput, Token};
 
-/// The lines that are not the same in both.
+/// The differences between two texts.
 pub struct Diff<'a> {
     input: InternedInput<&'a str>,
     diff: imara_diff::Diff,
 }
 
 impl<'a> Diff<'a> {
+    /// Compares two texts line by line.
     pub fn between(old: &'a str, new: &'a str) -> Self {
         let input = InternedInput::new(old, new);
         let mut diff = imara_diff::Diff::compute(Algorithm::Histogram, &input);
@@ -16,7 +17,7 @@ impl<'a> Diff<'a> {
         Self { input, diff }
     }
 
-    /// How much of both is the same: 1 where all of it is.
+    /// Similarity from 0 to 1; 1 if the texts are equal.
     pub fn likeness(&self) -> f64 {
         let lines = self.input.before.len() + self.input.after.len();
         let changed = self.diff.count_removals() + self.diff.count_additions();
@@ -26,7 +27,7 @@ impl<'a> Diff<'a> {
         }
     }
 
-    /// With so many lines around each change; empty where there is none. A last line without its end gets one.
+    /// Formats a unified diff with `around` context lines; empty if the texts are equal. Adds a missing final newline.
     pub fn unified(&self, around: u32) -> String {
         let (old, new) = (&self.input.before, &self.input.after);
         let mut text = String::new();
@@ -44,7 +45,7 @@ impl<'a> Diff<'a> {
             let end = (last.before.end + around).min(old.len() as u32);
             let trail = end - last.before.end;
             let range = |start: u32, end: u32| {
-                // An empty range stands behind the line before it.
+                // By convention an empty range names the line before it.
                 let line = start - lead + u32::from(end + trail > start - lead);
                 match end + trail - (start - lead) {
                     1 => line.to_string(),
@@ -91,7 +92,7 @@ impl<'a> Diff<'a> {
         }
     }
 
-    /// The same below lines that name both.
+    /// Formats the same diff below `---` and `+++` header lines.
     pub fn titled(&self, around: u32, old: &str, new: &str) -> String {
         match self.unified(around) {
             text if text.is_empty() => text,

@@ -1,13 +1,13 @@
-//! How a run ends, and how a failure is told.
+//! Exit statuses, and errors that carry one.
 //!
-//! [`Exit`] is the one table of statuses; help, man page, README and the result object are printed from it.
-//! A failure travels as an `anyhow::Error`; somewhere in its chain there may be a [`Hinted`], which fixes the status
-//! and says what to do next. What carries none is classified by the I/O error beneath it, or is plainly "failed".
+//! [`Exit`] is the single table of statuses; help, man page, README and the result object are generated from it.
+//! Failures are `anyhow::Error` values. A [`Hinted`] in the chain sets the status and suggests the next step. Without
+//! one, an I/O error in the chain gives [`Exit::Io`]; any other error gives [`Exit::Failed`].
 
 use std::fmt;
 use std::io;
 
-/// The status a run ends with, and so its cause.
+/// Exit status of a run, which identifies the cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Exit {
@@ -33,7 +33,7 @@ pub enum Exit {
 }
 
 impl Exit {
-    /// Every status, in the order of its number.
+    /// Every status, in numeric order.
     pub const ALL: [Self; 19] = [
         Self::Answered,
         Self::Failed,
@@ -56,12 +56,12 @@ impl Exit {
         Self::Terminated,
     ];
 
-    /// The number a shell sees.
+    /// The status as a number, 0 to 255.
     pub fn code(self) -> u8 {
         self as u8
     }
 
-    /// The one that a shell sees as `code`; a number of nobody's is a failure without a finer cause.
+    /// The status with number `code`; an unknown number is [`Exit::Failed`].
     pub fn of_code(code: i32) -> Self {
         let same = |exit: &Self| i32::from(exit.code()) == code;
         Self::ALL.into_iter().find(same).unwrap_or(Self::Failed)
@@ -92,7 +92,7 @@ impl Exit {
         }
     }
 
-    /// The cause in words, as help, man page and README print it.
+    /// The cause in words, as printed in help, man page and README.
     pub fn meaning(self) -> &'static str {
         match self {
             Self::Answered => "answered, or the reader closed stdout",
@@ -122,9 +122,9 @@ impl Exit {
     }
 }
 
-/// A failure with its status and, where there is one, the next step.
+/// An error with its exit status and an optional hint about the next step.
 ///
-/// The step is kept apart from the cause, so that neither is ever glued into the other.
+/// The hint is kept apart from the cause so that the two are never joined into one string.
 #[derive(Debug)]
 pub struct Hinted {
     pub exit: Exit,
@@ -140,7 +140,7 @@ impl fmt::Display for Hinted {
 
 impl std::error::Error for Hinted {}
 
-/// A failure of the kind `exit`, said in `cause`.
+/// Creates an error with status `exit` and message `cause`.
 pub fn fail(exit: Exit, cause: impl Into<String>) -> anyhow::Error {
     anyhow::Error::new(Hinted {
         exit,
@@ -149,7 +149,7 @@ pub fn fail(exit: Exit, cause: impl Into<String>) -> anyhow::Error {
     })
 }
 
-/// As [`fail`], with what to do next: a command, or a short sentence without a full stop.
+/// Creates an error like [`fail`] with a hint: a command, or a short sentence without a full stop.
 pub fn fail_hint(exit: Exit, cause: impl Into<String>, hint: impl Into<String>) -> anyhow::Error {
     anyhow::Error::new(Hinted {
         exit,
@@ -158,7 +158,8 @@ pub fn fail_hint(exit: Exit, cause: impl Into<String>, hint: impl Into<String>) 
     })
 }
 
-/// The same failure where there is no turn to go on with: the ways on that a turn has are none there.
+/// Adapts `error` for an operation outside a turn: prefixes it with `what`, and replaces hints to `--resume` or `--new`,
+/// which do not apply there.
 pub fn without_turn(error: anyhow::Error, what: &str) -> anyhow::Error {
     if error.is::<Stop>() {
         return error;
@@ -173,12 +174,12 @@ pub fn without_turn(error: anyhow::Error, what: &str) -> anyhow::Error {
     }
 }
 
-/// An end from outside, for which nobody needs an explanation: a closed pipe, a signal, the end of `--timeout`.
+/// A stop requested from outside that needs no error message: a closed pipe, a signal, the end of `--timeout`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stop(pub Exit);
 
 impl Stop {
-    /// Whether whoever caused it knows of it.
+    /// True unless the cause is `--timeout`: only a timeout must still be reported to the user.
     pub fn is_known(self) -> bool {
         self.0 != Exit::Timeout
     }
@@ -197,7 +198,7 @@ impl fmt::Display for Stop {
 
 impl std::error::Error for Stop {}
 
-/// The status that `error` stands for.
+/// The exit status for `error`.
 pub fn exit_of(error: &anyhow::Error) -> Exit {
     if let Some(stop) = error.downcast_ref::<Stop>() {
         return stop.0;
@@ -214,7 +215,7 @@ pub fn exit_of(error: &anyhow::Error) -> Exit {
     }
 }
 
-/// The next step that `error` carries.
+/// The hint that `error` carries.
 pub fn hint_of(error: &anyhow::Error) -> Option<&str> {
     if error.downcast_ref::<Stop>() == Some(&Stop(Exit::Timeout)) {
         return Some("a longer `--timeout`; `--resume` goes on where this stopped");

@@ -1,62 +1,62 @@
-//! Everything a watcher may learn about a turn, as one closed enum.
+//! The events of a turn, as one closed enum.
 //!
-//! The loop tells events to a sink and never prints. What becomes of them (the answer alone, a spinner, JSON lines,
-//! nothing) is the sink's affair; see `report`.
+//! The turn loop emits events to a sink and never prints. The sink decides how to present them (the answer alone, a
+//! spinner, JSON lines, nothing); see `report`.
 
 use crate::message::{Reply, ToolCall, ToolResult, Usage, User};
 use std::time::Duration;
 
-/// One thing that happened in a turn. Deltas carry the id of the message or call they belong to.
+/// One event of a turn. Deltas carry the id of the message or tool call they belong to.
 #[derive(Clone, Copy, Debug)]
 pub enum Event<'a> {
-    /// The turn's message was accepted and is on disk.
+    /// The turn's user message was accepted and is on disk.
     User(&'a User),
     /// A piece of the model's reasoning.
     Reasoning { message: &'a str, text: &'a str },
-    /// A piece of the model's text. Whether it is answer or progress shows only when the reply has ended.
+    /// A piece of the model's text. Only the end of the reply shows if it is the answer or interim text.
     Text { message: &'a str, text: &'a str },
-    /// A reply has ended and is on disk. `last` when it is the turn's answer.
+    /// A reply has ended and is on disk. `last` is true if it is the turn's answer.
     Assistant { reply: &'a Reply, last: bool },
     /// A tool is about to run.
     ToolCall(&'a ToolCall),
-    /// A piece of what a running tool says.
+    /// A piece of output from a running tool.
     ToolOutput { call: &'a str, text: &'a str },
-    /// A tool has ended, or was not run.
+    /// A tool call has ended or was skipped.
     ToolResult {
-        /// With [`Outcome::Denied`], what was refused, and the flag that would have granted it.
+        /// With [`Outcome::Denied`]: the denied action and the flag that would have granted it.
         denied: Option<(&'a str, Option<&'a str>)>,
         result: &'a ToolResult,
         outcome: Outcome,
-        /// With [`Outcome::Ok`]: what was run has failed, which to the model is a result like any other.
+        /// With [`Outcome::Ok`]: the command failed, which the model receives as an ordinary result.
         unsuccessful: bool,
-        /// What became of a file, as a unified diff, for those who watch.
+        /// The change to a file as a unified diff, for display only.
         changes: Option<&'a str>,
         duration: Duration,
     },
-    /// A request failed and will be sent again after `wait`.
+    /// A request failed and will be retried after `wait`.
     Retry {
         attempt: u32,
         wait: Duration,
         cause: &'a str,
     },
-    /// A model cannot be asked, and another one stands in for it.
+    /// A model is unavailable, and another one replaces it.
     Fallback {
         from: &'a str,
         to: &'a str,
         cause: &'a str,
     },
-    /// What was said is about to be summed up: it has so many tokens, of the threshold where there is one.
+    /// Compaction starts: the context has `tokens` tokens; `threshold` is the limit that triggered it, if any.
     CompactStart { tokens: u64, threshold: Option<u64> },
-    /// It was, or could not be, and is as it was.
+    /// Compaction has ended. With `error`, the context is unchanged.
     CompactEnd {
         before: u64,
         after: u64,
         error: Option<&'a str>,
         duration: Duration,
     },
-    /// Something the user should know that is no failure.
+    /// Information for the user that is not a failure.
     Notice(&'a str),
-    /// What one request cost, in tokens and in US dollars where that is known.
+    /// Tokens of one request, and its cost in US dollars if known.
     Usage {
         message: &'a str,
         usage: Usage,
@@ -64,18 +64,18 @@ pub enum Event<'a> {
     },
 }
 
-/// How a tool call ended.
+/// Outcome of a tool call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     Ok,
     Failed,
-    /// Not run: the policy forbids it.
+    /// Not run: denied by policy.
     Denied,
-    /// Not run: unknown tool, unusable arguments, or the turn was ending.
+    /// Not run: unknown tool, invalid arguments, or the turn was ending.
     Skipped,
 }
 
-/// Why a turn ended.
+/// The reason a turn ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StopReason {
     #[default]
@@ -83,23 +83,25 @@ pub enum StopReason {
     IterationLimit,
     OutputLimit,
     RepeatedFailure,
-    /// The policy refused the same thing again and again.
+    /// The policy denied the same action repeatedly.
     Refused,
-    /// The model, or its provider's filter, would not say all of it.
+    /// The model, or its provider's content filter, declined to answer in full.
     Declined,
     Failed,
 }
 
-/// A call that the policy forbade.
+/// A tool call that the policy denied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Denial {
+    /// The id of the call.
     pub call: String,
+    /// The tool's name.
     pub tool: String,
-    /// What the model was told.
+    /// The error text returned to the model.
     pub words: String,
-    /// The flag that would have granted it.
+    /// The flag that would have granted the call.
     pub grant: Option<String>,
 }
 
-/// Where events go. An error ends the turn: nobody is left to tell.
+/// The receiver of events. An error ends the turn, because its output can no longer be delivered.
 pub type Sink<'a> = dyn FnMut(Event<'_>) -> anyhow::Result<()> + 'a;

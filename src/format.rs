@@ -1,6 +1,6 @@
-//! Numbers as people read them. Pure.
+//! Number formatting for people. Pure.
 
-/// An amount of US dollars, in cents; with more digits where it is less than one cent.
+/// Formats an amount of US dollars with two decimals; four below $0.995, six below $0.001.
 pub fn dollars(usd: f64) -> String {
     match usd {
         usd if usd == 0.0 || usd >= 0.995 => format!("{usd:.2}"),

@@ -1,8 +1,8 @@
-//! What was spent: one line for each call of a model in `usage.jsonl`, which is only ever appended to.
+//! The cost ledger: one line per model call in the append-only file `usage.jsonl`.
 //!
-//! Each line carries what its day and its month have cost up to and with it, so that a budget is checked by reading the
-//! last line, however long the file is. A call that is on its way and may still cost something is a file that its process
-//! keeps locked: the lock goes with the process, so nothing has to be tidied up after a kill.
+//! Each line carries the running totals of its day and month, so that a budget check reads only the last line,
+//! regardless of the file's size. A call in flight is a file in `usage.under-way` that its process keeps locked. The
+//! kernel releases that lock when the process ends, so a killed run needs no cleanup.
 
 use crate::error::{Exit, fail, fail_hint};
 use crate::format::dollars;
@@ -23,30 +23,30 @@ pub mod tools;
 
 pub use entry::{Entry, Totals};
 
-/// The longest line that is looked at. Those we write have some hundred bytes, and names.
+/// Longest line that is parsed, in bytes. Our lines have a few hundred bytes plus names.
 const LONGEST: usize = 64 << 10;
 
-/// How often a budget that others have reserved is looked at again.
+/// Interval at which a budget reserved by other runs is checked again.
 const LOOK: Duration = Duration::from_millis(20);
-/// How long this is done before it is said.
+/// Waiting time before a notice is printed.
 const PATIENT: Duration = Duration::from_secs(2);
-/// And after which it is given up: a stopped process keeps what it reserved.
+/// Waiting time before giving up: a stopped process keeps its reservation.
 const GIVE_UP: Duration = Duration::from_secs(600);
-/// How long a line waits to be written, whatever ends the run meanwhile: the call is paid for.
+/// Maximum time to wait for the ledger's lock, even if the run is being stopped: the call must be paid for.
 const INSIST: Duration = Duration::from_secs(2);
-/// Bytes from the end in which the last line is looked for first.
+/// Bytes read first from the end to find the last line.
 const TAIL: u64 = 4096;
 
-/// The ledger of one user.
+/// The cost ledger of one user.
 #[derive(Clone, Debug)]
 pub struct Ledger {
     path: PathBuf,
-    /// Calls that are on their way.
+    /// Directory of the reservations for calls in flight.
     under_way: PathBuf,
     clock: Clock,
 }
 
-/// What may be spent, in US dollars.
+/// Budget limits, in US dollars.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Limits {
     pub daily: Option<f64>,
@@ -55,53 +55,54 @@ pub struct Limits {
 }
 
 impl Limits {
+    /// True if no limit is set.
     pub fn is_none(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// Whom a call is for.
+/// The purpose of a model call.
 #[derive(Clone, Debug, Default)]
 pub struct Account {
     pub session: String,
     pub turn: String,
-    /// The cron job, if it is one.
+    /// The id of the cron job, if it is one.
     pub job: Option<String>,
-    /// Why the model was asked: `turn`, `test`, …
+    /// The reason for the call: `turn`, `test`, …
     pub cause: &'static str,
 }
 
-/// A call that has ended.
+/// A finished model call.
 #[derive(Clone, Debug)]
 pub struct Call<'a> {
     pub account: &'a Account,
     pub provider: &'a str,
     pub model: &'a str,
     pub usage: Usage,
-    /// `None` where no price is known.
+    /// Cost in US dollars; `None` if the price is unknown.
     pub usd: Option<f64>,
     pub duration: Duration,
-    /// It ended without a whole reply.
+    /// True if it ended without a complete reply.
     pub failed: bool,
 }
 
-/// A call that may be made. It counts as spent until it is recorded or dropped.
+/// Permission for one call. Its cost counts as spent until the call is recorded or the reservation is dropped.
 #[derive(Debug)]
 pub struct Reservation {
     path: PathBuf,
-    /// Locked.
+    /// Locked for the lifetime of the reservation.
     _file: File,
 }
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        // One that stays is let go by the kernel, and removed by whoever looks next.
+        // If removal fails, the kernel still releases the lock, and the next reader removes the file.
         drop(std::fs::remove_file(&self.path));
     }
 }
 
 impl Ledger {
-    /// The ledger beneath `root`, which need not exist.
+    /// Opens the ledger in directory `root`, which need not exist.
     pub fn new(root: &Path, clock: &Clock) -> Self {
         Self {
             path: root.join("usage.jsonl"),
@@ -110,12 +111,12 @@ impl Ledger {
         }
     }
 
-    /// Wait until a call that costs at most `worst` may be made: while what is spent, and what is under way, is below each
-    /// limit. One call can pass a limit by what it costs itself. `spent_here` is what the conversation has cost.
+    /// Waits until a call that costs at most `worst` US dollars may be made: until recorded costs plus reservations are
+    /// below each limit. A single call may exceed a limit by its own cost. `spent_here` is the cost of the session.
     ///
     /// # Errors
-    /// Status 4 when a limit is reached, and no call is under way that may turn out cheaper; 75 when others keep theirs under
-    /// way for too long.
+    /// Status 4 if a limit is reached, not counting calls in flight; 75 if other runs keep their reservations for more
+    /// than 10 minutes.
     pub fn reserve(
         &self,
         limits: &Limits,
@@ -161,7 +162,7 @@ impl Ledger {
         }
     }
 
-    /// Write down a call. `reservation` is what was reserved for it, and counts until the line is there.
+    /// Records a call. `reservation` is the one made for it, and counts until the line is written.
     pub fn record(&self, call: &Call<'_>, reservation: Option<Reservation>) -> Result<()> {
         let log = self.open(store::open_log)?;
         store::insist(&log, &self.path, INSIST, || {
@@ -214,7 +215,7 @@ impl Ledger {
         format!("{line}\n")
     }
 
-    /// What a conversation has cost.
+    /// The cost of a session, in US dollars.
     pub fn session(&self, session: &str) -> Result<f64> {
         let mut sum = 0.0;
         self.entries(&mut |entry| {
@@ -226,19 +227,19 @@ impl Ledger {
         Ok(sum)
     }
 
-    /// What this day and this month have cost, read from the ledger's end; `None` where there is no ledger.
+    /// The costs of this day and month, read from the end of the ledger; `None` if there is no ledger.
     pub fn spent(&self) -> Result<Option<Totals>> {
         let log = store::open_existing(&self.path)?;
         log.map(|log| self.totals(&log)).transpose()
     }
 
-    /// Run `work` with the open ledger, alone.
+    /// Runs `work` with the open and exclusively locked ledger.
     fn locked<T>(&self, work: impl FnOnce(&File) -> Result<T>) -> Result<T> {
         let log = self.open(store::open_lines)?;
         while_locked(&log, &self.path, || work(&log))
     }
 
-    /// Open the ledger with `open`, where need be after making its folder.
+    /// Opens the ledger with `open`, after creating its directory if necessary.
     fn open(&self, open: fn(&Path) -> Result<File>) -> Result<File> {
         match (open(&self.path), self.path.parent()) {
             (Err(_), Some(folder)) if !folder.exists() => {
@@ -249,8 +250,8 @@ impl Ledger {
         }
     }
 
-    /// Hand over each line, from the oldest; `None` for one that is no entry. What this day and this month have cost, as
-    /// budgets have it; `None` where nothing was ever written.
+    /// Passes every line to `each`, oldest first; `None` for an invalid line. Returns the totals of this day and month,
+    /// or `None` if nothing was ever recorded.
     pub fn entries(&self, each: &mut dyn FnMut(Option<Entry<'_>>)) -> Result<Option<Totals>> {
         let reading = || format!("read `{}`", self.path.display());
         let file = match File::open(&self.path) {
@@ -290,7 +291,7 @@ impl Ledger {
         Ok(totals.map(|totals| totals.on(&today)))
     }
 
-    /// What this day and this month have cost, from the last line that says so.
+    /// The costs of this day and month, from the last valid line.
     fn totals(&self, log: &File) -> Result<Totals> {
         let today = self.clock.now().date().to_string();
         let mut size = TAIL;
@@ -298,7 +299,7 @@ impl Ledger {
         loop {
             let tail = tail(log, length, size)
                 .with_context(|| format!("read `{}`", self.path.display()))?;
-            // The first piece may be the end of a line, unless it is the beginning of the file.
+            // The first piece may be part of a line, and then does not parse.
             let mut lines = tail.split(|byte| *byte == b'\n').rev();
             if let Some((_, totals)) = lines.find_map(entry::entry) {
                 return Ok(totals.on(&today));
@@ -313,7 +314,7 @@ impl Ledger {
         }
     }
 
-    /// What calls under way may cost, and none of those whose process is gone.
+    /// The sum of the reservations, in US dollars. Removes those whose process has ended.
     fn under_way(&self) -> Result<f64> {
         let mut sum = 0.0;
         let entries = match std::fs::read_dir(&self.under_way) {
@@ -351,7 +352,7 @@ impl Ledger {
     }
 }
 
-/// The last bytes of a file that has `length` of them.
+/// The last `size` bytes of a file with `length` bytes.
 fn tail(mut log: &File, length: u64, size: u64) -> std::io::Result<Vec<u8>> {
     log.seek(SeekFrom::Start(length.saturating_sub(size)))?;
     let mut bytes = Vec::new();
@@ -359,7 +360,7 @@ fn tail(mut log: &File, length: u64, size: u64) -> std::io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// To the millionth of a cent: sums of doubles end in noise.
+/// Rounds to 1e-8 dollars, because sums of floats end in noise.
 pub fn rounded(usd: f64) -> f64 {
     (usd * 1e8).round() / 1e8
 }

@@ -1,4 +1,4 @@
-//! The program: hands the arguments to the library and turns the outcome into an exit status.
+//! The program entry point: passes the arguments to the library and turns the outcome into an exit status.
 
 use nanobot::error::Exit;
 use std::panic::{AssertUnwindSafe, catch_unwind};

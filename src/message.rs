@@ -1,14 +1,14 @@
-//! What is said in a conversation: plain data, no formats.
+//! Messages of a conversation: plain data, independent of any format.
 //!
-//! There is no system message: the system text is derived for each request and never stored. The wire formats and
-//! the session file have shapes of their own and translate from and to these.
+//! There is no system message: the system prompt is built for each request and never stored. The wire formats and the
+//! session file have their own types and convert to and from these.
 
 use serde_json::Value;
 
 pub mod json;
 pub mod token_estimate;
 
-/// One entry of a conversation.
+/// One message of a conversation.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Message {
     User(User),
@@ -17,7 +17,7 @@ pub enum Message {
 }
 
 impl Message {
-    /// The message's own id; a tool result goes by the id of its call.
+    /// The message's id; for a tool result, the id of its call.
     pub fn id(&self) -> &str {
         match self {
             Self::User(user) => &user.id,
@@ -27,14 +27,14 @@ impl Message {
     }
 }
 
-/// What a person, a pipe or a job said.
+/// A user message, from a person, a pipe or a job.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct User {
     pub id: String,
     pub parts: Vec<Part>,
-    /// Facts of the moment (time, channel), sent beside the text. Stored, so that a later request repeats the same bytes.
+    /// Runtime facts (time, channel), sent beside the text. Stored so that later requests repeat the same bytes.
     pub facts: String,
-    /// We said it, and no user did: a warning, an objection, a summary.
+    /// True if this program wrote the message (a warning, an objection, a summary), not the user.
     pub injected: bool,
 }
 
@@ -46,34 +46,34 @@ pub enum Part {
     Document(Document),
 }
 
-/// An image, whole. It is sent while the turn lasts; the session file keeps a placeholder.
+/// A complete image. It is sent only during its turn; the session file keeps a placeholder.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Image {
     /// `image/png`, `image/jpeg`, `image/gif` or `image/webp`.
     pub media_type: &'static str,
     pub bytes: Vec<u8>,
-    /// Where it came from, for the placeholder.
+    /// Name of its source, for the placeholder.
     pub name: String,
 }
 
-/// A document that the model reads itself, whole. As with an image, the session file keeps a placeholder.
+/// A complete document, passed to the model unparsed. As with images, the session file keeps a placeholder.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Document {
     /// `application/pdf`.
     pub media_type: &'static str,
     pub bytes: Vec<u8>,
-    /// Where it came from, for the placeholder.
+    /// Name of its source, for the placeholder.
     pub name: String,
 }
 
-/// `parts` with what is no text before what is: a question follows its pictures.
+/// Iterates over `parts` with images and documents before text, so that a question follows its pictures.
 pub fn pictures_first(parts: &[Part]) -> impl Iterator<Item = &Part> {
     let is_text = |part: &&Part| matches!(part, Part::Text(_));
     let others = parts.iter().filter(move |part| !is_text(part));
     others.chain(parts.iter().filter(is_text))
 }
 
-/// The text of `parts`, images and documents as placeholders, one part a line.
+/// Formats `parts` as text, one part per line, with placeholders for images and documents.
 pub fn plain_text(parts: &[Part]) -> String {
     let mut text = String::new();
     for part in parts {
@@ -93,59 +93,60 @@ pub fn plain_text(parts: &[Part]) -> String {
     text
 }
 
-/// What the model answered: one assistant message.
+/// One assistant message: the model's reply.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Reply {
     pub id: String,
     /// The text without think blocks.
     pub text: String,
-    /// What it thought on the way, where the provider tells.
+    /// The model's reasoning, if the provider returns it.
     pub reasoning: String,
     pub calls: Vec<ToolCall>,
     pub finish: Finish,
     pub usage: Usage,
-    /// What it cost, in US dollars: as the provider says, else by its prices. `None` where neither is known.
+    /// Cost in US dollars as reported by the provider, else computed from its prices. `None` if neither is known.
     pub cost: Option<f64>,
     /// The model that answered, as the provider names it.
     pub model: String,
-    /// What its provider wants back unchanged, such as signed thinking.
+    /// Provider-specific data to be sent back unchanged, such as signed thinking.
     pub opaque: Option<Value>,
 }
 
 impl Reply {
-    /// Whether it has neither calls nor a word that can be seen.
+    /// True if it has neither tool calls nor visible text.
     pub fn is_blank(&self) -> bool {
         self.calls.is_empty() && self.text.trim().is_empty()
     }
 }
 
-/// Why a reply ended.
+/// The finish reason of a reply.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Finish {
-    /// It had said what it wanted.
+    /// The reply is complete.
     #[default]
     Stop,
-    /// It waits for its tool calls.
+    /// The model requests tool calls.
     Calls,
-    /// The output limit cut it.
+    /// Truncated by the output limit.
     Length,
-    /// The provider's filter, or the model, declined.
+    /// Declined by the model or by the provider's content filter.
     Refusal,
-    /// Something this program has no name for.
+    /// Any other finish reason, as the provider names it.
     Other(String),
 }
 
-/// A tool the model wants run.
+/// A tool call requested by the model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolCall {
     pub id: String,
     pub name: String,
-    /// A JSON object. Text that is no JSON object arrives as `Value::String`, so that the model can be told.
+    /// A JSON object. Arguments that do not parse as one are kept as `Value::String`, so that the error can be reported
+    /// to the model.
     pub arguments: Value,
 }
 
 impl ToolCall {
-    /// The arguments as an object in every case, for formats that take nothing else.
+    /// The arguments, always as an object, for formats that accept nothing else.
     pub fn arguments_object(&self) -> Value {
         match &self.arguments {
             Value::Object(_) => self.arguments.clone(),
@@ -154,7 +155,7 @@ impl ToolCall {
     }
 }
 
-/// What came of a tool call.
+/// The result of a tool call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolResult {
     /// The id of the call it answers.
@@ -165,20 +166,20 @@ pub struct ToolResult {
     pub failed: bool,
 }
 
-/// Tokens, as the provider counts them.
+/// Token usage, as counted by the provider.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// All tokens that went in, cached ones included.
+    /// All input tokens, including cached ones.
     pub input: u64,
-    /// Of `input`, those read from the provider's cache.
+    /// The part of `input` read from the provider's cache.
     pub cached: u64,
-    /// Of `input`, those that were written to that cache, where this is paid for apart.
+    /// The part of `input` written to that cache, if the provider bills cache writes separately.
     pub cache_write: u64,
-    /// All tokens that came out, reasoning included.
+    /// All output tokens, including reasoning.
     pub output: u64,
-    /// Of `output`, those spent on reasoning.
+    /// The part of `output` spent on reasoning.
     pub reasoning: u64,
-    /// The provider gave no numbers; these are our own guess.
+    /// True if the provider reported no usage and these are estimates.
     pub estimated: bool,
 }
 
@@ -193,7 +194,7 @@ impl std::ops::AddAssign for Usage {
     }
 }
 
-/// A tool as it is described to the model.
+/// A tool definition, as sent to the model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolSpec {
     pub name: String,
@@ -202,7 +203,7 @@ pub struct ToolSpec {
     pub parameters: Value,
 }
 
-/// Wraps `text` in marks that occur neither in it nor in `name`, so that the text cannot close the block itself.
+/// Wraps `text` in tags that occur neither in it nor in `name`, so that the text cannot close the block itself.
 pub fn block(tag: &str, name: Option<&str>, text: &str) -> String {
     let mut mark = tag.to_owned();
     let mut number = 1;

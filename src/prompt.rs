@@ -1,56 +1,57 @@
-//! What the model is told besides the conversation: the system text, the facts of the moment, the input in its blocks.
-//! Pure: the caller reads files and clocks. The system text holds nothing that changes from call to call or from turn
-//! to turn, so that providers' caches hit.
+//! Builds the model's input apart from the conversation: the system prompt, the runtime facts, and input blocks. Pure:
+//! the caller reads files and clocks. The system prompt contains nothing that changes between calls or turns, so that
+//! provider prompt caches hit.
 
 use crate::message::block;
 use jiff::Zoned;
 use std::fmt::Write;
 use std::path::Path;
 
-/// Between the sections of the system text, as the Python program has it.
+/// Separator between the sections of the system prompt; the same as in the Python program.
 const SEPARATOR: &str = "\n\n---\n\n";
 
-/// What the system text is made from.
+/// The inputs of the system prompt.
 pub struct Brief<'a> {
-    /// Operating system and processor, as `Linux x86_64`.
+    /// Operating system and CPU architecture, such as `Linux x86_64`.
     pub platform: &'a str,
     pub workspace: &'a Path,
+    /// The working directory.
     pub directory: &'a Path,
-    /// Whether files in the directory may be changed.
+    /// True if files in the working directory may be changed.
     pub may_write: bool,
-    /// Whether those in the workspace may be.
+    /// True if files in the workspace may be changed.
     pub may_note: bool,
-    /// Further places, in words, one a line; empty when there are none.
+    /// Descriptions of further permitted directories, one per line; empty if there are none.
     pub grants: &'a [String],
-    /// Whether somebody sits there who can be asked.
+    /// True if the session is interactive, so the model can ask the user.
     pub attended: bool,
     pub has_tools: bool,
-    /// What the tools may do, as lines of a list; empty where there are none.
+    /// Description of the tools' permissions, as list items; empty if there are no tools.
     pub policy: &'a str,
-    /// Name and prompt of the profile, where it has one.
+    /// Name and prompt of the profile, if it has a prompt.
     pub profile: Option<(&'a str, &'a str)>,
-    /// Name and text of the bootstrap files, in order.
+    /// Names and texts of the bootstrap files, in order.
     pub bootstrap: &'a [(String, String)],
-    /// The long-term memory, when there is any.
+    /// The long-term memory, if there is any.
     pub memory: Option<&'a str>,
-    /// Bodies of the skills that are always on.
+    /// Bodies of the skills that are always active.
     pub active_skills: &'a str,
     /// The list of all skills.
     pub skills: &'a str,
 }
 
-/// A part of the system text.
+/// One section of the system prompt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Section {
     pub name: String,
-    /// Why it is sent, in a few words.
+    /// The reason it is included, in a few words.
     pub why: &'static str,
     pub text: String,
-    /// It belongs to the part before it.
+    /// True if it continues the section before it (no separator between them).
     follows: bool,
 }
 
-/// The parts of the system text: identity, bootstrap files, memory, active skills, skill list.
+/// Builds the sections of the system prompt: identity, profile, bootstrap files, memory, active skills, skill list.
 pub fn sections(brief: &Brief<'_>) -> Vec<Section> {
     let section = |name: &str, why: &'static str, text: String| Section {
         name: name.to_owned(),
@@ -93,7 +94,7 @@ pub fn sections(brief: &Brief<'_>) -> Vec<Section> {
     sections
 }
 
-/// What a job's run is told of itself: the same in each, so that providers' caches hit.
+/// Builds the section for runs of cron jobs. Identical for every run, so that provider prompt caches hit.
 pub fn job(briefing: &str) -> Section {
     Section {
         name: "job".to_owned(),
@@ -103,7 +104,7 @@ pub fn job(briefing: &str) -> Section {
     }
 }
 
-/// The system text.
+/// Joins the sections into the system prompt.
 pub fn joined(sections: &[Section]) -> String {
     let mut text = String::new();
     for (number, section) in sections.iter().enumerate() {
@@ -136,7 +137,7 @@ fn identity(brief: &Brief<'_>) -> String {
     placed(text, brief)
 }
 
-/// The system text of a sub-agent: no notes, no memory, no skills. What of them it needs is in its task.
+/// Builds the system prompt of a sub-agent. Notes, memory and skills are left out; the task contains what it needs.
 pub fn subagent(brief: &Brief<'_>) -> String {
     let text = format!(
         "# nanobot\n\nYou are a sub-agent of nanobot, started by another agent for the one task below. It sees nothing of your \
@@ -155,7 +156,7 @@ pub fn subagent(brief: &Brief<'_>) -> String {
     text
 }
 
-/// `text`, and after it the places, what may be done there, and how to work.
+/// Appends to `text` the permitted directories, the policy and the working rules.
 fn placed(mut text: String, brief: &Brief<'_>) -> String {
     let Brief {
         workspace,
@@ -217,7 +218,7 @@ fn placed(mut text: String, brief: &Brief<'_>) -> String {
     text
 }
 
-/// The facts of the moment, sent beside the user's text.
+/// The runtime facts (local time, channel, chat) that are sent beside the user's text.
 pub fn facts(now: &Zoned, session: &str) -> String {
     let (channel, chat) = session.split_once(':').unwrap_or(("cli", session));
     format!(
@@ -227,7 +228,7 @@ pub fn facts(now: &Zoned, session: &str) -> String {
     )
 }
 
-/// The message with the piped text after it. Piped text alone is the message itself.
+/// Combines the message with the piped text, which follows it. Piped text without a message is the message.
 pub fn with_piped(message: Option<&str>, piped: Option<&str>) -> String {
     match (message, piped) {
         (Some(message), Some(piped)) => format!("{message}\n\n{}", block("stdin", None, piped)),

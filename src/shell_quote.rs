@@ -1,8 +1,8 @@
-//! Words of a command line as a shell takes them, so that a flag that is suggested can be copied as it stands.
+//! Quoting of shell words, so that a suggested flag can be copied and pasted unchanged.
 
 use std::fmt::Write;
 
-/// `text` as one word of a shell, on one line and with nothing in it that a terminal obeys.
+/// Quotes `text` as one shell word, on one line and free of terminal control characters.
 pub fn quoted(text: &str) -> String {
     let plain = |letter: char| letter.is_alphanumeric() || "_@%+=:,./-".contains(letter);
     if !text.is_empty() && text.chars().all(plain) {
@@ -11,7 +11,7 @@ pub fn quoted(text: &str) -> String {
     if !text.chars().any(is_hidden) {
         return format!("'{}'", text.replace('\'', r"'\''"));
     }
-    // What cannot be seen is spelled out, in the form that shells read back.
+    // Invisible characters are escaped in the `$'…'` form that shells parse back.
     let mut out = String::from("$'");
     for letter in text.chars() {
         match letter {
@@ -34,7 +34,7 @@ pub fn quoted(text: &str) -> String {
     out
 }
 
-/// The text that [`quoted`] made `word` of. Nothing where it is spelled out.
+/// Reverses [`quoted`]. `None` for the `$'…'` form, which is not parsed.
 pub fn unquoted(word: &str) -> Option<String> {
     let Some(inner) = word.strip_prefix('\'') else {
         return (!word.starts_with("$'")).then(|| word.to_owned());
@@ -42,7 +42,7 @@ pub fn unquoted(word: &str) -> Option<String> {
     Some(inner.strip_suffix('\'')?.replace(r"'\''", "'"))
 }
 
-/// Controls, and marks that change the order of text or cannot be seen.
+/// True for control characters, bidirectional marks and zero-width characters.
 fn is_hidden(letter: char) -> bool {
     letter.is_control()
         || matches!(letter, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')

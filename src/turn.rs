@@ -1,8 +1,8 @@
-//! The loop: ask, run tools, repeat.
+//! The turn loop: call the model, run its tool calls, repeat.
 //!
-//! Log first, act second: a reply is on disk before its tools run, a result is on disk before the next question. So a
-//! stop at any instant needs no cleanup. The loop knows interfaces only; whatever is to be added comes as a tool, a
-//! guard, prompt text, a sink, or a wrapper of a provider.
+//! Each step is logged before the next one: a reply is on disk before its tools run, and a result is on disk before the
+//! next request. So a stop at any time needs no cleanup. The loop only knows interfaces; extensions are tools, guards,
+//! prompt text, sinks or provider wrappers.
 
 use crate::error::exit_of;
 use crate::event::{Event, Sink, StopReason};
@@ -23,12 +23,12 @@ pub mod ending;
 pub mod guard;
 mod reports;
 
-/// How often a reply with neither text nor calls is asked for again.
+/// Maximum retries after a reply with neither text nor calls.
 const BLANKS: u32 = 2;
-/// How often an answer that does not satisfy its schema is asked for again.
+/// Maximum retries after an answer that does not satisfy its schema.
 const REPAIRS: u32 = 2;
 
-/// Run one turn to its end. Without `input` an interrupted turn is taken up where it stopped.
+/// Runs one turn to its end. Without `input`, resumes an interrupted turn.
 pub fn run(
     agent: &mut Agent<'_>,
     session: &mut Session,
@@ -37,7 +37,7 @@ pub fn run(
 ) -> Ending {
     let mut turn = Turn::new(agent, session, sink);
     let (cause, reply, mut error) = match turn.converse(input) {
-        // The answer is paid for: a disk that will not take it is told, and the answer given all the same.
+        // The answer is paid for: a disk error is reported, and the answer is printed anyway.
         Ok((cause, Some(reply))) => {
             let saved = turn.session.push(Message::Assistant(reply.clone()));
             (cause, Some(reply), saved.err())
@@ -70,24 +70,25 @@ pub fn run(
     }
 }
 
-/// A turn on its way.
+/// A running turn.
 struct Turn<'a, 'b, 's> {
     agent: &'a mut Agent<'b>,
     session: &'a mut Session,
     sink: &'a mut Sink<'s>,
     tally: Tally,
-    /// What the model said so far in the reply that is on its way, or said last.
+    /// Text of the current reply so far, or of the last one.
     heard: String,
-    /// Tokens of what is sent besides the messages.
+    /// Tokens of the request apart from the messages.
     overhead: u64,
-    /// How often what was said was summed up.
+    /// Number of summaries requested in this turn.
     summaries: u32,
-    /// No more room can be made in this turn.
+    /// True if no further compaction is possible in this turn.
     full: bool,
 }
 
 impl Turn<'_, '_, '_> {
-    /// Ask and run tools until there is a last reply, or there is to be none. It is not yet on disk.
+    /// Calls the model and runs tools until there is a final reply, which is not yet on disk, or none is to be
+    /// expected.
     fn converse(&mut self, input: Option<User>) -> Result<(StopReason, Option<Reply>)> {
         if let Some(user) = input {
             self.session.push(Message::User(user.clone()))?;
@@ -154,7 +155,7 @@ impl Turn<'_, '_, '_> {
         }
     }
 
-    /// Say `words` in the user's place.
+    /// Adds `words` as an injected user message; `mark` is the suffix of its id.
     fn add(&mut self, words: String, mark: &str) -> Result<()> {
         let user = User {
             id: format!("{}-{mark}", self.session.turn()),
@@ -166,7 +167,7 @@ impl Turn<'_, '_, '_> {
         (self.sink)(Event::User(&user))
     }
 
-    /// The first word of a guard against going on.
+    /// The first guard action other than `Continue`.
     fn guard(&mut self) -> GuardAction {
         let is_users = |message: &Message| matches!(message, Message::User(user) if !user.injected);
         let sent = self.session.messages();
@@ -188,7 +189,7 @@ impl Turn<'_, '_, '_> {
             .unwrap_or(GuardAction::Continue)
     }
 
-    /// Run the calls of `reply`, batch by batch, and log each result.
+    /// Runs the calls of `reply`, batch by batch, and logs each result.
     fn run_calls(&mut self, reply: &Reply) -> Result<()> {
         let toolbox = self.agent.toolbox;
         for batch in toolbox.batches(&reply.calls) {
@@ -203,7 +204,7 @@ impl Turn<'_, '_, '_> {
                 })
             };
             let (all, told) = toolbox.run(batch, reply.finish == Finish::Length, &mut say);
-            // What is known is on disk before anybody is told, and so before telling can fail.
+            // Log all results before emitting events, because the sink may fail.
             for done in &all {
                 self.tally.count(done);
                 self.session.push(Message::Tool(done.result.clone()))?;
@@ -217,7 +218,7 @@ impl Turn<'_, '_, '_> {
         Ok(())
     }
 
-    /// Tell of a reply that is on disk, and of what it cost.
+    /// Emits the events for a reply that is on disk, and for its cost.
     fn tell(&mut self, reply: &Reply, last: bool) -> Result<()> {
         (self.sink)(Event::Assistant { reply, last })?;
         (self.sink)(Event::Usage {

@@ -1,15 +1,15 @@
-//! A conversation that grows beyond what the model works well with is made smaller before it is sent.
+//! Guard that compacts a conversation before it exceeds the size that the model handles well.
 
 use crate::turn::guard::{Guard, GuardAction, TurnState};
 
-/// Asks for room once what would be sent reaches `threshold` tokens.
+/// Requests a compaction once the next request would have `threshold` tokens.
 pub struct Compaction {
     pub threshold: u64,
 }
 
 impl Guard for Compaction {
     fn before(&mut self, state: &TurnState<'_>) -> GuardAction {
-        // Where the messages are little of it, a summary would be paid for and change nothing.
+        // If messages are a small part of the request, a summary would cost money and change nothing.
         match state.context >= self.threshold && state.said >= self.threshold / 4 {
             true => GuardAction::Compact {
                 threshold: self.threshold,

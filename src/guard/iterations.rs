@@ -1,4 +1,4 @@
-//! The turn limit: so many requests, then a closing one without tools.
+//! The iteration limit: after a number of requests, a closing one without tools.
 
 use crate::event::StopReason;
 use crate::turn::guard::{Guard, GuardAction, TurnState};

@@ -1,10 +1,10 @@
-//! Sub-agents end with the run that started them. Where that was killed, their reports never come; the model is told once,
-//! so that it neither waits for them nor makes them up.
+//! Sub-agents end with the run that started them. If that run was killed, their reports never arrive; the model is
+//! informed once, so that it neither waits for them nor invents them.
 
 use crate::history::spawned::{TOOL, unheard};
 use crate::turn::guard::{Guard, GuardAction, TurnState};
 
-/// Says which sub-agents of an earlier run are lost. It looks once, before this run has started any.
+/// Reports the lost sub-agents of an earlier run. Checks once, before this run has started any.
 #[derive(Default)]
 pub struct Lost {
     has_looked: bool,

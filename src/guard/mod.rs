@@ -1,5 +1,5 @@
-//! What may stop or bend a turn. Each guard looks at the turn before every request to the model; the turn asks them in
-//! order and knows none by name.
+//! Guards, which may stop or modify a turn. The turn calls each guard in order before every request to the model, and
+//! knows them only by their trait.
 
 pub mod compaction;
 pub mod iterations;

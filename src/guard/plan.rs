@@ -1,12 +1,12 @@
-//! Tells the model when it begins to plan and when it may act again. What was told is read from the conversation itself, so
-//! that a compaction, which sweeps it away, and another run under another profile are seen without a note of ours.
+//! Tells the model when plan mode begins and ends. The current state is read from the conversation itself, so that no
+//! separate record can disagree with it after a compaction, or after a run under another profile.
 
 use crate::message::{Message, plain_text};
 use crate::turn::guard::{Guard, GuardAction, TurnState};
 
-/// Says once that this run plans, or that it does so no more.
+/// Announces once that plan mode has begun or ended.
 pub struct Plan {
-    /// The profile of the run changes nothing.
+    /// True if the profile of the run is read-only.
     pub reads_only: bool,
 }
 
@@ -31,7 +31,7 @@ impl Guard for Plan {
     }
 }
 
-/// Whether the model was last told that it plans.
+/// True if the last announcement in the conversation was that plan mode has begun.
 fn plans(sent: &[Message]) -> bool {
     let told = sent.iter().rev().find_map(|message| match message {
         Message::User(user) if user.injected => match plain_text(&user.parts).as_str() {

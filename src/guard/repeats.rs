@@ -1,18 +1,19 @@
-//! A model that makes the same failing call over and over is stopped, and one that asks for the same refused thing
-//! sooner: it costs money and leads nowhere.
+//! Stops a model that repeats the same failing call, and earlier one that repeats the same denied action: it costs
+//! money and leads nowhere.
 
 use crate::event::{Denial, StopReason};
 use crate::message::{Message, ToolCall};
 use crate::turn::guard::{Guard, GuardAction, TurnState};
 
-/// How often a call may fail in the same way, one after another, before the turn ends. Two repeats can be a retry
-/// that makes sense, as after a time-out; the fifth never did.
+/// Number of consecutive identical failures that ends the turn. Two repeats can be a sensible retry, for example after
+/// a timeout; a fifth attempt never is.
 const LIMIT: usize = 5;
 
-/// How often the same thing may be refused in a turn. A refusal says that it is final, so that the third is no retry.
+/// Number of identical denials that ends the turn. A denial says that it is final, so a third attempt is no retry.
 const REFUSALS: usize = 3;
 
-/// Ends a turn whose latest call has failed [`LIMIT`] times in a row with the same arguments.
+/// Ends a turn whose latest call has failed [`LIMIT`] times in a row with the same arguments, or was denied
+/// [`REFUSALS`] times.
 pub struct Repeats;
 
 impl Guard for Repeats {
@@ -40,8 +41,8 @@ impl Guard for Repeats {
     }
 }
 
-/// The tool of the latest refusal, if as many replies asked for the same: the words name what was refused, so that the same
-/// thing in other arguments is the same, and calls side by side are one asking.
+/// The tool of the latest denial, if at least [`REFUSALS`] replies asked for the same. Denials are compared by their
+/// text, which names the denied action, so other arguments can be the same; parallel calls in one reply count once.
 fn refused<'a>(denials: &'a [Denial], turn: &[Message]) -> Option<&'a str> {
     let last = denials.last()?;
     let same = |denial: &&Denial| denial.tool == last.tool && denial.words == last.words;
@@ -60,7 +61,7 @@ fn refused<'a>(denials: &'a [Denial], turn: &[Message]) -> Option<&'a str> {
     (turn.iter().filter(asks).count() >= REFUSALS).then_some(&last.tool)
 }
 
-/// The latest call, if it failed, and how often it did so in a row.
+/// The latest call, if it failed, and the number of its identical failures in a row.
 fn failing(turn: &[Message]) -> Option<(&ToolCall, usize)> {
     let calls: Vec<&ToolCall> = turn
         .iter()

@@ -1,13 +1,13 @@
-//! A model that knows how much of its memory is used spends the rest with more care.
+//! Warns the model when half of its context is used, so that it spends the rest with more care.
 
 use crate::message::Message;
 use crate::turn::guard::{Guard, GuardAction, TurnState};
 
-/// The end of the id of what is said.
+/// Suffix of the id of the warning message.
 const MARK: &str = "warning";
 
-/// Says once that half of `threshold` tokens are used, at which the conversation will be compacted. Once it was, the
-/// warning is gone with the rest, and may come again.
+/// Warns once when the context reaches half of `threshold`, the number of tokens at which it will be compacted. A
+/// compaction removes the warning, so it may be repeated afterwards.
 pub struct Warning {
     pub threshold: u64,
 }
@@ -15,7 +15,7 @@ pub struct Warning {
 impl Guard for Warning {
     fn before(&mut self, state: &TurnState<'_>) -> GuardAction {
         let is_warning = |message: &Message| matches!(message, Message::User(user) if user.injected && user.id.ends_with(MARK));
-        // Of a message that is long by itself the model knows.
+        // Without a reply the context is one long message, of which the model is already aware.
         let is_reply = |message: &Message| matches!(message, Message::Assistant(_));
         let is_half = state.context.saturating_mul(2) >= self.threshold;
         if !is_half || state.sent.iter().any(is_warning) || !state.sent.iter().any(is_reply) {

@@ -1,14 +1,14 @@
-//! Old results of tools, shortened in what is sent: free, and the first remedy when a conversation grows too long. The log
-//! keeps them whole.
+//! Shortens old tool results in requests. This costs nothing, and is the first measure when a conversation grows too
+//! long. The log keeps the full results.
 
 use super::ends::ends;
 use crate::message::{Message, Part, ToolResult, plain_text};
 
-/// Characters of a result that are kept of its beginning, and of its end.
+/// Characters kept from the beginning and from the end of a result.
 const HEAD: usize = 1500;
 const TAIL: usize = 500;
 
-/// Shorten `message` where it is a long result; whether it was.
+/// Shortens `message` if it is a long tool result. True if it was shortened.
 pub fn shorten(message: &mut Message) -> bool {
     let Message::Tool(result) = message else {
         return false;
@@ -21,7 +21,7 @@ pub fn shorten(message: &mut Message) -> bool {
 }
 
 fn shortened(result: &ToolResult) -> Option<String> {
-    // What has no more bytes than that has no more letters; nearly all results end here.
+    // Fast path: bytes are never fewer than characters, and nearly all results end here.
     let bytes = |part: &Part| match part {
         Part::Text(text) => text.len(),
         _ => usize::MAX,
@@ -38,7 +38,7 @@ fn shortened(result: &ToolResult) -> Option<String> {
     let mark = |count: usize| {
         format!("[… {count} characters are left out here; ask again for the part that is needed …]")
     };
-    // One that was shortened already must not lose its middle again.
+    // A result that was already shortened must not be shortened again.
     let left_out = text.chars().count().saturating_sub(HEAD + TAIL);
     ends(&text, HEAD, TAIL, mark).filter(|_| left_out > mark(left_out).len())
 }
@@ -74,7 +74,7 @@ mod tests {
             &format!("{head}{}{tail}", "a".repeat(300)),
             &format!("{head}\n{gap}\n{tail}"),
         );
-        // Not worth a mark of its own.
+        // Too little is left out to justify the mark.
         let nearly = format!("{head}abc{tail}");
         check(&nearly, &nearly);
     }

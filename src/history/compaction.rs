@@ -1,30 +1,30 @@
-//! A conversation that was compacted: a summary by the model, and what the user said word for word, in the place of
-//! what was before.
+//! A compacted conversation: a summary by the model and the user's messages verbatim, which replace the earlier
+//! messages.
 
 use super::ends::ends;
 use crate::message::block;
 use crate::message::token_estimate;
 use crate::message::{Message, Part, User, plain_text};
 
-/// Tokens of the user's own words that are kept, at most: some fifteen thousand words.
+/// Maximum tokens of user messages that are kept verbatim: about fifteen thousand words.
 pub const WORDS: u64 = 20_000;
 
-/// What stands for the messages of a log before `from`.
+/// The replacement for the messages of a log before `from`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Compaction {
-    /// The model's words.
+    /// The model's summary.
     pub text: String,
-    /// What the user said, oldest first.
+    /// The user's messages, oldest first.
     pub words: Vec<String>,
-    /// How many of the user's messages are left out, since there was no room.
+    /// Number of user messages omitted for lack of room.
     pub left_out: usize,
-    /// The number of the first message that is sent after it.
+    /// Index of the first message that is sent after it.
     pub from: usize,
 }
 
 impl Compaction {
-    /// A summary of `before` and of `messages`, which followed it, with at most `budget` tokens of the user's words. Where it
-    /// stands in its log is said by who writes it there.
+    /// Creates a compaction of `messages`, and of those that `before` stands for, with at most `budget` tokens of user
+    /// messages. `from` is 0; the session sets it when it logs the compaction.
     pub fn new(text: &str, before: Option<&Self>, messages: &[Message], budget: u64) -> Self {
         let said = messages.iter().filter_map(|message| match message {
             Message::User(user) if !user.injected => Some(plain_text(&user.parts)),
@@ -43,7 +43,7 @@ impl Compaction {
         }
     }
 
-    /// As it is sent: a message in the user's place, which is not the user's.
+    /// The compaction in the form of a user message, marked as injected.
     pub fn message(&self) -> Message {
         let mut text = String::from(
             "[nanobot] What was said before this point did not fit any more, and was compacted. Here is what the user \
@@ -69,8 +69,8 @@ impl Compaction {
     }
 }
 
-/// As much of `all` as fits into `budget` tokens. What is short stays whole as long as it can: the long ones are cut in
-/// their middles first, all to the same size. Where even that is too much, the oldest go.
+/// Fits `all` into `budget` tokens. First the longest texts are cut in the middle, all to the same size; short ones
+/// stay complete. If that is not enough, the oldest are dropped.
 fn fitting(all: Vec<String>, budget: u64) -> Vec<String> {
     let mut weights: Vec<u64> = all
         .iter()
@@ -100,10 +100,10 @@ fn fitting(all: Vec<String>, budget: u64) -> Vec<String> {
     kept
 }
 
-/// Tokens below which a piece says nothing.
+/// Minimum size of a cut text, in tokens; less would be useless.
 const LEAST: u64 = 50;
 
-/// The beginning and the end of `words`, where they weigh more than `size` tokens.
+/// Keeps the beginning and the end of `words` if they have more than `size` tokens.
 fn cut(words: String, size: u64) -> String {
     let weight = token_estimate::of_text(&words);
     if weight <= size {
@@ -163,7 +163,7 @@ mod tests {
             "{}",
             summary.words[1]
         );
-        // What cannot be kept is told.
+        // The omission is stated in the message.
         let many: Vec<Message> = (0..10)
             .map(|turn| user(&format!("{turn}{}", "x".repeat(399)), false))
             .collect();

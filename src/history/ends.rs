@@ -1,14 +1,14 @@
-//! The two ends of a text whose middle is too much.
+//! Cuts the middle out of a long text.
 
-/// The first `head` and the last `tail` characters of `text`, and between them, on a line of its own, what `gap` says of
-/// the number of those that are left out. `None` where none would be.
+/// The first `head` and the last `tail` characters of `text`. `gap` formats a line between them from the number of
+/// omitted characters. `None` if the text is not longer than both.
 pub fn ends(
     text: &str,
     head: usize,
     tail: usize,
     gap: impl FnOnce(usize) -> String,
 ) -> Option<String> {
-    // What has no more bytes than that has no more letters; nearly all texts end here.
+    // Fast path: bytes are never fewer than characters, and nearly all texts end here.
     if text.len() <= head + tail {
         return None;
     }

@@ -1,8 +1,9 @@
-//! What is sent of a conversation: which stored messages may be, what they weigh, and what stands for those that are too
-//! many. Pure.
+//! The messages that are sent to a provider: which stored messages are valid, their size, and the replacement for those
+//! that no longer fit. Pure.
 //!
-//! Providers refuse a conversation that does not begin with a user, or in which calls and results do not pair up, and
-//! logs hold such: a killed run, another program's window, a cut by hand. The log is left as it is; what is sent is mended.
+//! Providers reject a conversation that does not begin with a user message, or in which calls and results do not pair
+//! up. Logs contain such conversations after a killed run, a cut by another program's window, or an edit by hand. The
+//! log is not changed; only the messages to send are repaired.
 
 pub mod ageing;
 pub mod compaction;
@@ -12,12 +13,12 @@ pub mod spawned;
 use crate::message::{Finish, Message, Part, Reply, ToolCall, ToolResult, plain_text};
 use std::collections::{HashMap, HashSet};
 
-/// What the model is told of a call whose result nobody knows.
+/// Result text for a call whose outcome is unknown.
 pub const INTERRUPTED: &str =
     "interrupted: this call may or may not have happened; check before repeating it";
 
-/// `messages`, mended: they begin with a user's, every call is followed by its one result in call order, and nothing
-/// stands alone or is empty.
+/// Repairs `messages`: they begin with a user message, each call is followed by exactly one result in call order, and
+/// there are no orphaned results or empty messages.
 pub fn sendable(messages: Vec<Message>) -> Vec<Message> {
     let mut sent: Vec<Message> = Vec::with_capacity(messages.len());
     let mut ids = Ids::default();
@@ -29,10 +30,10 @@ pub fn sendable(messages: Vec<Message>) -> Vec<Message> {
     while let Some(message) = rest.next() {
         match message {
             Message::User(_) => sent.push(message),
-            // Its call is not before it.
+            // A result without a preceding call.
             Message::Tool(_) => {}
             Message::Assistant(reply) if reply.calls.is_empty() => match sent.last_mut() {
-                // Strict servers refuse two replies in a row, as messages that nobody asked for leave them.
+                // Strict servers reject consecutive assistant messages, which unsolicited messages can produce.
                 Some(Message::Assistant(before)) => join(before, &reply),
                 _ => sent.push(Message::Assistant(reply)),
             },
@@ -52,7 +53,7 @@ pub fn sendable(messages: Vec<Message>) -> Vec<Message> {
     sent
 }
 
-/// Whether a message says nothing: providers refuse such, and all that comes after.
+/// True if a message is empty: providers reject it, and every request that contains it.
 fn is_blank(message: &Message) -> bool {
     match message {
         Message::User(user) => user.facts.is_empty() && plain_text(&user.parts).trim().is_empty(),
@@ -61,7 +62,7 @@ fn is_blank(message: &Message) -> bool {
     }
 }
 
-/// Let `before` say what `reply` does as well. What a provider signed is of one reply alone.
+/// Appends the text of `reply` to `before`. Signed provider data is valid for a single reply only, so it is dropped.
 fn join(before: &mut Reply, reply: &Reply) {
     for (text, more) in [
         (&mut before.text, &reply.text),
@@ -75,7 +76,8 @@ fn join(before: &mut Reply, reply: &Reply) {
     before.opaque = None;
 }
 
-/// One result for each call of `reply`, in call order. An id that was used before is made another, in both.
+/// Returns one result for each call of `reply`, in call order. An id that was used before is replaced in call and
+/// result.
 fn pair(reply: &mut Reply, mut results: Vec<ToolResult>, ids: &mut Ids) -> Vec<ToolResult> {
     let mut answers = Vec::new();
     for call in &mut reply.calls {
@@ -89,16 +91,17 @@ fn pair(reply: &mut Reply, mut results: Vec<ToolResult>, ids: &mut Ids) -> Vec<T
     answers
 }
 
-/// The ids of calls that are sent: servers that count anew in each reply use the same ones again and again.
+/// The call ids in use. Servers that number calls per reply reuse the same ids.
 #[derive(Default)]
 struct Ids {
     used: HashSet<String>,
-    /// How often each was met.
+    /// Number of replacements made per id.
     met: HashMap<String, usize>,
 }
 
 impl Ids {
-    /// `id`, or one like it that is not used yet. The same beginning of a conversation gets the same ids.
+    /// Returns `id`, or a variant that is not in use. Deterministic, so that the same prefix of a conversation gets the
+    /// same ids.
     fn fresh(&mut self, id: &str) -> String {
         let met = self.met.entry(id.to_owned()).or_default();
         let mut fresh = id.to_owned();
@@ -110,7 +113,7 @@ impl Ids {
     }
 }
 
-/// The result of a call that has none.
+/// The substitute result of a call that has none.
 fn lost(call: &ToolCall) -> ToolResult {
     let parts = vec![Part::Text(INTERRUPTED.into())];
     ToolResult {
@@ -121,7 +124,7 @@ fn lost(call: &ToolCall) -> ToolResult {
     }
 }
 
-/// Results for those calls at the end of a log that have none.
+/// Creates results for the calls at the end of a log that have none.
 pub fn unanswered(messages: &[Message]) -> Vec<ToolResult> {
     let results = messages
         .iter()
@@ -136,7 +139,7 @@ pub fn unanswered(messages: &[Message]) -> Vec<ToolResult> {
     reply.calls.iter().filter(answered).map(lost).collect()
 }
 
-/// Whether a conversation stopped in the middle of a turn. A text is no answer while a sub-agent has not reported.
+/// True if the conversation stopped in mid-turn. A text is not an answer while a sub-agent's report is pending.
 pub fn is_interrupted(messages: &[Message]) -> bool {
     let is_answer = |reply: &Reply| reply.calls.is_empty() && reply.finish != Finish::Calls;
     match messages.last() {
@@ -154,7 +157,8 @@ mod tests {
     use crate::message::{Message, Part, Reply, ToolCall, ToolResult, User};
     use serde_json::json;
 
-    /// `u`: a user; `n`: one who says nothing; `a`: a text; `e`: an empty reply; `1+2`: a reply with these calls; `=1`: the result of call 1.
+    /// `u`: a user; `n`: an empty user message; `a`: a text; `e`: an empty reply; `1+2`: a reply with these calls;
+    /// `=1`: the result of call 1.
     fn conversation(words: &str) -> Vec<Message> {
         let call = |id: &str| ToolCall {
             id: id.into(),

@@ -1,12 +1,12 @@
-//! What a conversation says of its sub-agents: which were started, and of which nothing was heard. It is read from what the
-//! model was told, so that a run that was killed leaves nothing else to be looked after.
+//! Finds the sub-agents of a conversation, and those that have not reported. The messages are the only record, so a
+//! killed run leaves nothing else to clean up.
 
 use crate::message::{Message, plain_text};
 
-/// The tool that starts sub-agents, and what their names begin with.
+/// Name of the tool that starts sub-agents, and prefix of their names.
 pub const TOOL: &str = "spawn";
 
-/// The number of a sub-agent that a result of [`TOOL`] says was started.
+/// The number of the started sub-agent, if `message` is a result of [`TOOL`] that reports a start.
 fn started(message: &Message) -> Option<usize> {
     match message {
         Message::Tool(result) if result.name == TOOL && !result.failed => {
@@ -18,7 +18,7 @@ fn started(message: &Message) -> Option<usize> {
     }
 }
 
-/// The numbers of those of which we said nothing since they were started.
+/// Returns the numbers of sub-agents that no injected message has named since their start.
 pub fn unheard(messages: &[Message]) -> Vec<usize> {
     let heard = |number: usize, after: &[Message]| {
         let name = format!("`{TOOL}{number}`");
@@ -34,7 +34,7 @@ pub fn unheard(messages: &[Message]) -> Vec<usize> {
         .collect()
 }
 
-/// The highest number that a sub-agent of this conversation has; 0 where there is none.
+/// The highest number of a sub-agent in this conversation; 0 if there is none.
 pub fn last_number(messages: &[Message]) -> usize {
     messages.iter().filter_map(started).max().unwrap_or(0)
 }

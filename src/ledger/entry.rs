@@ -1,34 +1,34 @@
-//! One line of the ledger as it is read: the call of a model, and the totals up to and with it.
+//! One parsed line of the ledger: a model call, and the totals including it.
 
 use jiff::{Timestamp, civil::Date};
 use serde::Deserialize;
 use std::borrow::Cow;
 
-/// One call of a model, as it was written down.
+/// A recorded model call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry<'a> {
     pub time: Timestamp,
-    /// As the clock on the wall had it.
+    /// Local date.
     pub day: Date,
     pub session: Cow<'a, str>,
     pub turn: Cow<'a, str>,
     pub job: Option<Cow<'a, str>>,
     pub provider: Cow<'a, str>,
     pub model: Cow<'a, str>,
-    /// Tokens, with those read from the provider's cache and written to it.
+    /// Input tokens, including those read from the provider's cache and written to it.
     pub input: u64,
     pub cached: u64,
     pub cache_write: u64,
     pub output: u64,
     pub reasoning: u64,
-    /// The tokens are a guess.
+    /// True if the token counts are estimates.
     pub estimated: bool,
-    /// `None` where no price was known.
+    /// Cost in US dollars; `None` if the price was unknown.
     pub usd: Option<f64>,
     pub failed: bool,
 }
 
-/// A line, as far as it is read.
+/// The fields of a line that are read.
 #[derive(Deserialize)]
 struct Written<'a> {
     v: u64,
@@ -58,7 +58,7 @@ struct Written<'a> {
     month_usd: f64,
 }
 
-/// What has been spent, as budgets have it.
+/// Total costs in US dollars, as budgets count them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Totals {
     pub(super) day: String,
@@ -67,8 +67,8 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// As they are on the day `today`. A day that was reached is not left again: where zones or clocks differ, what is spent
-    /// in one is spent in the other.
+    /// Updates the totals for the date `today`. Dates never move backwards: if time zones or clocks differ, costs count
+    /// for the later date.
     pub(super) fn on(mut self, today: &str) -> Self {
         let month = |day: &str| day.get(..7).map(str::to_owned);
         if month(&self.day) < month(today) {
@@ -82,6 +82,7 @@ impl Totals {
     }
 }
 
+/// Parses a line of the ledger; `None` if it is invalid or of another format version.
 pub(super) fn entry(line: &[u8]) -> Option<(Entry<'_>, Totals)> {
     let written: Written<'_> = serde_json::from_slice(line).ok()?;
     let entry = Entry {

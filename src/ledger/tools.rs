@@ -1,6 +1,6 @@
-//! What turns used: one line for each turn in `tools.jsonl`, which is only ever appended to. It says which tools were
-//! called and which skills were read, and how many tokens of each request went into telling the model of them, so that what
-//! costs and is never used can be found. Nothing depends on it: a line that is lost is a number that is too small.
+//! Tool usage statistics: one line per turn in the append-only file `tools.jsonl`. A line lists the tools called, the
+//! skills read, and the tokens per request that describe them to the model, to reveal what costs tokens but is never
+//! used. Nothing depends on this file: a lost line only makes a number too small.
 
 use super::Account;
 use crate::sys::clock::Clock;
@@ -13,51 +13,51 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
-/// The longest line that is looked at: one with a thousand tools.
+/// Longest line that is parsed, in bytes; enough for a thousand tools.
 const LONGEST: usize = 256 << 10;
 
-/// What a turn used, and what it was offered.
+/// Tools and skills used in a turn, and the cost of their descriptions.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Used {
-    /// Requests that carried the descriptions.
+    /// Number of requests that carried the descriptions.
     pub requests: u32,
-    /// Calls of each tool.
+    /// Calls per tool name.
     #[serde(default)]
     pub tools: BTreeMap<String, Calls>,
-    /// The skills that were read.
+    /// Names of the skills that were read.
     #[serde(default)]
     pub skills: BTreeSet<String>,
-    /// Tokens of each request, by our estimate, that tell of tools, by whose they are: the server's name, or nothing for ours.
+    /// Estimated tokens per request for tool definitions, by MCP server; the empty name stands for built-in tools.
     #[serde(default)]
     pub told: BTreeMap<String, u64>,
-    /// The same for the list of skills.
+    /// Estimated tokens per request for the list of skills.
     #[serde(default)]
     pub told_of_skills: u64,
 }
 
-/// How often a tool was called.
+/// Call counts of a tool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Calls {
     pub count: u32,
-    /// Of these, the ones that did not do what they were asked for, the denied ones included.
+    /// Unsuccessful calls, including denied ones.
     #[serde(default)]
     pub failed: u32,
     #[serde(default)]
     pub denied: u32,
 }
 
-/// A line of the file.
+/// A parsed line of the file.
 #[derive(Debug)]
 pub struct Line {
     pub time: Timestamp,
-    /// As the clock on the wall had it.
+    /// Local date.
     pub day: Date,
     pub session: String,
     pub turn: String,
     pub used: Used,
 }
 
-/// A line as it is written.
+/// A line in the format of the file.
 #[derive(Serialize, Deserialize)]
 struct Written {
     v: u64,
@@ -83,7 +83,7 @@ impl Written {
     }
 }
 
-/// The file.
+/// The file `tools.jsonl`.
 #[derive(Clone, Debug)]
 pub struct Tools {
     path: PathBuf,
@@ -91,7 +91,7 @@ pub struct Tools {
 }
 
 impl Tools {
-    /// That of the user whose data lies in `root`.
+    /// Opens the file in the user's data directory `root`.
     pub fn new(root: &Path, clock: &Clock) -> Self {
         Self {
             path: root.join("tools.jsonl"),
@@ -99,10 +99,10 @@ impl Tools {
         }
     }
 
-    /// Write down what a turn used.
+    /// Appends a line for a turn.
     ///
     /// # Errors
-    /// The file cannot be written.
+    /// Fails if the file cannot be written.
     pub fn record(&self, account: &Account, used: Used) -> Result<()> {
         let now = self.clock.now();
         let line = Written {
@@ -122,10 +122,11 @@ impl Tools {
         store::append(&self.path, text.as_bytes())
     }
 
-    /// Hand over each line, from the oldest; what is no line of ours is passed over. False where nothing was ever written.
+    /// Passes every line to `each`, oldest first; invalid lines are skipped. Returns false if nothing was ever
+    /// recorded.
     ///
     /// # Errors
-    /// The file cannot be read, or the run is to end.
+    /// Fails if the file cannot be read, or if the run is being stopped.
     pub fn lines(&self, each: &mut dyn FnMut(Line)) -> Result<bool> {
         let reading = || format!("read `{}`", self.path.display());
         let file = match File::open(&self.path) {

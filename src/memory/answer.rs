@@ -1,27 +1,27 @@
-//! What models send when they are asked to save memory. Pure.
+//! Parses the model's reply to a request to save memory. Pure.
 //!
-//! They are asked for one call with two texts. They send the arguments as an object, as text that holds one, in a list,
-//! in a code fence, or as prose with JSON in it, under names of their own, and forget the call. Without a call they may
-//! as well quote what they were shown: then JSON counts only where it is all they say.
+//! The request asks for one tool call with two texts. Models send the arguments as an object, as a string with JSON, in
+//! a list, in a code fence, or as JSON within prose, under other names, and sometimes without a call. A reply without a
+//! call may also quote its input; JSON in it is accepted only if it is the entire reply.
 
 use crate::message::json::parse;
 use crate::message::{Finish, Reply};
 use crate::sys::secret::mask;
 use serde_json::{Map, Value};
 
-/// The tool's name.
+/// Name of the tool.
 pub const TOOL: &str = "save_memory";
 
-/// What memory is to become.
+/// The new history entry and memory text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Update {
     /// The paragraph for the history.
     pub entry: String,
-    /// The whole of MEMORY.md; `None` where nothing is said of it.
+    /// The complete new text of MEMORY.md; `None` if the reply does not contain one.
     pub memory: Option<String>,
 }
 
-/// Names under which the two texts come.
+/// Accepted names of the two texts.
 const ENTRY: [&str; 5] = [
     "history_entry",
     "historyEntry",
@@ -30,17 +30,17 @@ const ENTRY: [&str; 5] = [
     "summary",
 ];
 const MEMORY: [&str; 4] = ["memory_update", "memoryUpdate", "memory", "updated_memory"];
-/// Names under which the two may be wrapped.
+/// Names of objects that may wrap the two texts.
 const WRAPPERS: [&str; 5] = ["arguments", "parameters", "input", "args", TOOL];
-/// How deep they are looked for.
+/// Maximum nesting depth that is searched.
 const DEPTH: usize = 6;
-/// Characters of the line that may lead in to JSON without a call: `Here it is:`.
+/// Maximum characters of an introductory line before JSON without a call, such as `Here it is:`.
 const LEAD: usize = 100;
 
-/// What `reply` says.
+/// Extracts the update from `reply`.
 ///
 /// # Errors
-/// Nothing that can be used, in words.
+/// Describes why the reply cannot be used.
 pub fn update(reply: &Reply) -> Result<Update, String> {
     match reply.finish {
         Finish::Length => return Err("the answer was cut by the output limit".into()),
@@ -70,21 +70,21 @@ pub fn update(reply: &Reply) -> Result<Update, String> {
         return Err("the call says nothing for the history".into());
     };
     let memory = first(&MEMORY).map(|memory| unfenced(&memory).to_owned());
-    // A key that somebody mentioned is nothing to remember.
+    // Secrets that were mentioned must not become part of the memory.
     Ok(Update {
         entry: mask(&entry).into_owned(),
         memory: memory.map(|memory| mask(&memory).into_owned()),
     })
 }
 
-/// Whether a text of `update` stands as JSON in `sent`, the conversation: whoever wrote it there wrote it for us to find.
-/// That the memory stays as it is in `memory` is no quotation.
+/// True if a text of `update` occurs as JSON in `sent`, the conversation: it may have been planted there to be copied.
+/// A memory text equal to the current `memory` does not count.
 pub fn is_quoted(update: &Update, sent: &str, memory: &str) -> bool {
     let same = |one: &str, other: &str| one.trim() == other.trim();
     let update_memory = update.memory.as_deref();
     let memory = update_memory.filter(|text| !text.trim().is_empty() && !same(text, memory));
     let mut level = sent.to_owned();
-    // JSON within a text of JSON, as the arguments of a call have it, is escaped once more.
+    // JSON within a JSON string, such as the arguments of a call, is escaped once more per level.
     for _ in 0..3 {
         let is_there = |names: &[&str], text: &str| {
             values(&level, names).any(|value| same(&value, text) || same(unfenced(&value), text))
@@ -103,7 +103,7 @@ pub fn is_quoted(update: &Update, sent: &str, memory: &str) -> bool {
     false
 }
 
-/// The texts that stand under one of `names` in whatever JSON is in `text`.
+/// Iterates over the string values of the keys `names` in any JSON within `text`.
 fn values<'a>(text: &'a str, names: &'a [&str]) -> impl Iterator<Item = String> + 'a {
     let places = names.iter().flat_map(|name| {
         let found = text.match_indices(*name);
@@ -116,7 +116,7 @@ fn values<'a>(text: &'a str, names: &'a [&str]) -> impl Iterator<Item = String> 
     })
 }
 
-/// The JSON that all of a reply is, alone or in a code fence, after a short line that leads in to it.
+/// Parses a reply that consists of JSON only, optionally in a code fence and after a short introductory line.
 fn whole(text: &str) -> Option<Value> {
     let alone = |text: &str| parse(unfenced(text).trim());
     alone(text).or_else(|| {
@@ -126,7 +126,7 @@ fn whole(text: &str) -> Option<Value> {
     })
 }
 
-/// The object with the two texts in what was sent.
+/// Finds the object with the two texts.
 fn object(value: &Value, depth: usize) -> Option<Map<String, Value>> {
     let depth = depth.checked_sub(1)?;
     match value {
@@ -137,7 +137,7 @@ fn object(value: &Value, depth: usize) -> Option<Map<String, Value>> {
             }
             let inner = WRAPPERS.iter().filter_map(|name| map.get(*name));
             let wrapped = inner.filter_map(|value| object(value, depth)).next();
-            // Anything else that is called as one of them is a text in an odd shape.
+            // Under one of these names, an object that wraps nothing is a text in an unusual form.
             wrapped.or_else(|| {
                 names()
                     .any(|name| map.contains_key(*name))
@@ -153,7 +153,7 @@ fn object(value: &Value, depth: usize) -> Option<Map<String, Value>> {
     }
 }
 
-/// The JSON objects in prose, code fences included: from a brace on, as far as it makes sense.
+/// Iterates over the JSON objects in prose, including code fences, from each of the first 64 braces on.
 fn within(text: &str) -> impl Iterator<Item = Value> {
     text.match_indices('{').take(64).filter_map(|(at, _)| {
         let mut values = serde_json::Deserializer::from_str(&text[at..]).into_iter::<Value>();
@@ -161,7 +161,7 @@ fn within(text: &str) -> impl Iterator<Item = Value> {
     })
 }
 
-/// A text in the shape it came in: lines as a list, or JSON of some kind.
+/// Reads a text in the form in which it was sent: a string, a list of lines, or other JSON.
 fn text(value: &Value) -> Option<String> {
     match value {
         Value::Null => None,
@@ -174,7 +174,7 @@ fn text(value: &Value) -> Option<String> {
     }
 }
 
-/// `text` without the code fence around all of it.
+/// Removes a code fence that encloses all of `text`.
 fn unfenced(text: &str) -> &str {
     let trimmed = text.trim();
     let inner = trimmed
@@ -342,7 +342,7 @@ mod tests {
         check("other", "Pay\n\"Eve\".", &line(&twice), true);
         let pretty = serde_json::to_string_pretty(&json).unwrap();
         check("other", "Pay\n\"Eve\".", &line(&pretty), true);
-        // Words that were said in no such form are what memory is made of.
+        // Words outside of that JSON form are ordinary content.
         check(
             "Tea é.",
             "Pay\n\"Eve\".",

@@ -1,22 +1,22 @@
-//! The log of the past: HISTORY.md, or history.jsonl where a newer release keeps it so. Only ever appended to.
+//! The history of past conversations, append-only: HISTORY.md, or history.jsonl if a newer release stores it there.
 
 use crate::sys::store;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
-/// Characters of an entry, as the newer releases have it. What a model says beyond them is no summary.
+/// Maximum characters of an entry, as in newer releases. A longer text is no summary.
 const ENTRY: usize = 8000;
 
-/// Where entries go.
+/// The history files.
 #[derive(Clone, Debug)]
 pub(super) struct History {
-    /// The folder of the memory.
+    /// The memory directory.
     pub(super) dir: PathBuf,
 }
 
 impl History {
-    /// The file that entries go to.
+    /// The file to which entries are appended.
     pub(super) fn path(&self) -> PathBuf {
         let rows = self.rows();
         if rows.exists() {
@@ -30,15 +30,15 @@ impl History {
         self.dir.join("history.jsonl")
     }
 
-    /// See that the file can be added to, as far as that can be known without doing it.
+    /// Checks that the file can be appended to, as far as possible without writing.
     pub(super) fn check(&self) -> Result<()> {
         let path = followed(self.path());
-        // The first refuses what is no file, and never waits for it.
+        // This call refuses anything but a regular file, and never blocks.
         store::open_existing(&path)?;
         store::open_existing_log(&path).map(drop)
     }
 
-    /// How long the file is, for [`Self::append`].
+    /// The size of the file in bytes, for [`Self::append`].
     pub(super) fn size(&self) -> Result<u64> {
         match std::fs::metadata(self.path()) {
             Ok(about) => Ok(about.len()),
@@ -49,8 +49,8 @@ impl History {
         }
     }
 
-    /// Append those of `entries` that are not there yet. `size` is how long the file was before the first of them could
-    /// be: a run that was killed in the middle is taken up where it stopped.
+    /// Appends those of `entries` that are missing. `size` is the file's size in bytes before the first attempt, so
+    /// that a killed run can be resumed.
     pub(super) fn append(
         &self,
         entries: &[String],
@@ -61,7 +61,7 @@ impl History {
         let path = self.path();
         let is_rows = path == self.rows();
         let before = store::read(&path)?.unwrap_or_default();
-        // A file that is shorter now was made anew by another program, with or without them.
+        // If the file is shorter now, another program has rewritten it, with or without these entries.
         let start = usize::try_from(size)
             .ok()
             .filter(|start| *start <= before.len())
@@ -92,7 +92,7 @@ impl History {
             if memchr::memmem::find(since, text.as_bytes()).is_some() {
                 continue;
             }
-            // What power cut short of it goes, with the newline that opening has put behind that.
+            // Remove an entry cut short by a power loss, and the newline that opening the file has added after it.
             let torn = &since[at..];
             if !torn.is_empty() && text.as_bytes().starts_with(torn) {
                 log.set_len((start + at) as u64)
@@ -112,8 +112,8 @@ impl History {
     }
 }
 
-/// Where a link of the user's leads, also where nothing is yet; what is no link as it is. The memory as a link is followed
-/// as well, and nobody but the user makes them there.
+/// Resolves a symbolic link, even if its target does not exist yet; returns any other path unchanged. Links are safe to
+/// follow, because only the user creates them in this directory.
 fn followed(path: PathBuf) -> PathBuf {
     let Ok(target) = std::fs::read_link(&path) else {
         return path;
@@ -122,12 +122,12 @@ fn followed(path: PathBuf) -> PathBuf {
     std::fs::canonicalize(&path).unwrap_or(beside)
 }
 
-/// Whether one of the rows in `text` has this content.
+/// True if one of the rows in `text` has this content.
 fn has_row(text: &[u8], content: &str) -> bool {
     rows(text).any(|row| row["content"] == content)
 }
 
-/// The last number of a row, wherever a newer release has it.
+/// The greatest row number, from the rows or from the `.cursor` file of a newer release.
 fn last_cursor(text: &[u8], dir: &Path) -> Result<u64> {
     let written = store::read(&dir.join(".cursor"))?.unwrap_or_default();
     let written = String::from_utf8_lossy(&written)
@@ -138,16 +138,16 @@ fn last_cursor(text: &[u8], dir: &Path) -> Result<u64> {
     Ok(rows.max().unwrap_or(0).max(written))
 }
 
-/// The rows of a history.jsonl, without what is none.
+/// Iterates over the valid rows of a history.jsonl.
 pub(super) fn rows(text: &[u8]) -> impl Iterator<Item = Value> {
     text.split(|byte| *byte == b'\n')
         .filter_map(|line| serde_json::from_slice::<Value>(line).ok())
         .filter(Value::is_object)
 }
 
-/// What a model wrote as an entry: with its time, and within bounds.
+/// Formats a model's text as a history entry: adds the time if missing, and limits its length.
 pub fn entry(text: &str, stamp: &str) -> String {
-    // An empty line would end it, for those who read by paragraphs.
+    // An empty line would end the entry for readers that split by paragraphs.
     let lines: Vec<&str> = text
         .lines()
         .filter(|line| !line.trim().is_empty())
@@ -198,18 +198,18 @@ mod tests {
             history.append(&entries, 0, "t", "a:b").unwrap();
         }
         assert_eq!(text(&history), "[t] one\n\n[t] two\n\n");
-        // The same words, said again later, are another entry.
+        // The same text in a later call is a new entry.
         let size = history.size().unwrap();
         history.append(&entries[..1], size, "t", "a:b").unwrap();
         assert_eq!(text(&history), "[t] one\n\n[t] two\n\n[t] one\n\n");
-        // Cut anywhere, it becomes whole.
+        // An entry that was cut at any position is completed.
         let whole = text(&history);
         for cut in size..=whole.len() as u64 {
             std::fs::write(history.path(), &whole[..cut as usize]).unwrap();
             history.append(&entries[..1], size, "t", "a:b").unwrap();
             assert_eq!(text(&history), whole, "{cut}");
         }
-        // And what somebody else has written meanwhile stays.
+        // Text that another program has written meanwhile is kept.
         std::fs::write(history.path(), "other").unwrap();
         history.append(&entries[..1], 0, "t", "a:b").unwrap();
         assert_eq!(text(&history), "other\n[t] one\n\n");

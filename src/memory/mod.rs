@@ -1,8 +1,8 @@
-//! Long-term memory: what is known (MEMORY.md), what was (HISTORY.md), and every version of the former.
+//! Long-term memory: lasting facts (MEMORY.md), the history (HISTORY.md), and all versions of the facts.
 //!
-//! Whoever changes it holds its lock. A change is decided by one file, the plan: until that is in place nothing has
-//! happened, and from then on all of it will, if need be by the next who takes the lock. So a run that is killed anywhere
-//! leaves the memory as it was or as it was to be.
+//! Changes require the memory's lock. A change is committed by one file, the plan: before it is written nothing has
+//! changed; afterwards every step will be done, if necessary by the next process that takes the lock. So a run killed
+//! at any point leaves either the old or the new state.
 
 use crate::error::{Exit, fail_hint};
 use crate::sys::clock::Clock;
@@ -25,74 +25,75 @@ mod version;
 
 pub use version::{Cause, Version};
 
-/// A memory of fewer characters may become anything.
+/// A memory of fewer characters may be replaced by any text.
 const SMALL: usize = 400;
-/// What is to be changed, as it is written down before anything is.
+/// Name of the plan file, which is written before anything is changed.
 const PENDING: &str = ".pending.json";
-/// The version of that form.
+/// Format version of the plan.
 const PLAN: u32 = 1;
-/// The folder of versions.
+/// The directory of versions.
 const VERSIONS: &str = ".versions";
 
-/// What lies beside the memory and is for its own use: a plan is carried out by whoever finds it, and the versions are the
-/// way back. Names in its folder.
+/// Names in the memory directory that only this module may change: any process carries out a plan that it finds, and
+/// the versions are needed to undo changes.
 pub const OWN: &[&str] = &[VERSIONS, PENDING, ".lock", ".cursor"];
 
 /// The memory of a workspace.
 #[derive(Clone, Debug)]
 pub struct Memory {
     dir: PathBuf,
-    /// Where releases that are older still kept it.
+    /// The location in older releases.
     old: PathBuf,
     clock: Clock,
 }
 
-/// What is to be done, once it is decided.
+/// A change to the memory.
 #[derive(Clone, Debug, Default)]
 pub struct Change<'a> {
-    /// The session and the piece of it that this makes memory of.
+    /// The session and the range of its messages that the change consolidates.
     pub piece: Option<(&'a str, usize, usize)>,
-    /// What is appended to the history.
+    /// Entries to append to the history.
     pub entries: Vec<String>,
-    /// The new text; `None` leaves it as it is.
+    /// The new text; `None` leaves it unchanged.
     pub memory: Option<Vec<u8>>,
-    /// Why the new text is kept aside only.
+    /// The reason to store the new text aside only.
     pub aside: Option<String>,
-    /// What strangers had said in the conversation that the new text is made of.
+    /// Untrusted content in the conversation from which the new text was made.
     pub untrusted: Option<String>,
-    /// The version that the new text brings back.
+    /// The version that the new text restores.
     pub of: Option<u64>,
-    /// What there is to complain of, where no model made this.
+    /// The error to report, if no model made this change.
     pub trouble: Option<String>,
 }
 
-/// What became of a change.
+/// The result of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Done {
-    /// All of it.
+    /// Fully applied.
     All,
-    /// Somebody else changed the memory meanwhile: the new text is kept aside.
+    /// The memory was changed from outside meanwhile; the new text is stored aside.
     Aside,
 }
 
-/// The plan, as its file has it.
+/// The plan, in the format of its file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Plan {
     v: u32,
-    /// Session, from and to.
+    /// Session key, start and end.
     piece: Option<(String, usize, usize)>,
     entries: Vec<String>,
-    /// How long the history's file was.
+    /// Size of the history file in bytes, before the change.
     history: u64,
     stamp: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     trouble: Option<String>,
-    /// The version in force, and the staged one that is to be.
+    /// The version in force; below, the staged version.
     base: Option<u64>,
     version: Option<Version>,
 }
 
 impl Memory {
+    /// The memory of `workspace`. Reads and creates nothing.
     pub fn new(workspace: &Path, clock: &Clock) -> Self {
         Self {
             dir: workspace.join("memory"),
@@ -101,7 +102,7 @@ impl Memory {
         }
     }
 
-    /// The file that is the memory.
+    /// The path of the memory text.
     pub fn path(&self) -> PathBuf {
         let path = self.dir.join("MEMORY.md");
         let is_there = |path: &Path| std::fs::metadata(path).is_ok_and(|about| about.len() > 0);
@@ -111,53 +112,54 @@ impl Memory {
         }
     }
 
-    /// The memory as it is; `None` where there is none.
+    /// Reads the memory text; `None` if there is none.
     pub fn read(&self) -> Result<Option<Vec<u8>>> {
         store::read(&self.path())
     }
 
-    /// Its files: the memory, and the history in whatever form.
+    /// The memory's files: the text, and the history in both forms.
     pub fn files(&self) -> Vec<PathBuf> {
         let history = ["HISTORY.md", "history.jsonl"].map(|name| self.dir.join(name));
         [self.path()].into_iter().chain(history).collect()
     }
 
-    /// Every version, oldest first.
+    /// Lists all versions, oldest first.
     pub fn versions(&self) -> Result<Vec<Version>> {
         self.store().list()
     }
 
-    /// What strangers had said where the memory in force comes from, where they had. It stays said until a person has edited
-    /// the memory or gone back to a version before.
+    /// The untrusted content from which the memory in force was made, if any. The label stays until the user edits the
+    /// memory or restores an earlier version.
     pub fn untrusted(&self) -> Result<Option<String>> {
         let versions = self.versions()?;
         Ok(version::current(&versions).and_then(|version| version.untrusted.clone()))
     }
 
-    /// The text of a version; `None` where it is not kept.
+    /// Reads the text of a version; `None` if it is not stored.
     pub fn version(&self, id: u64) -> Result<Option<Vec<u8>>> {
         self.store().text(id)
     }
 
-    /// Whether a run was killed in the middle of a change, which the next one that takes the lock brings to its end.
+    /// True if a run was killed during a change; the next process that takes the lock will complete it.
     pub fn is_unfinished(&self) -> bool {
         self.dir.join(PENDING).exists()
     }
 
-    /// What went wrong last, and nothing was made since: in words, with its time before.
+    /// The last error, with its time, if no consolidation has succeeded since.
     pub fn trouble(&self) -> Result<Option<String>> {
         let text = store::read(&self.trouble_path())?;
         Ok(text.map(|text| String::from_utf8_lossy(&text).trim().to_owned()))
     }
 
-    /// Write down why nothing became of a consolidation that nobody watched.
+    /// Records the reason why a background consolidation failed.
     pub fn note_trouble(&self, words: &str) -> Result<()> {
         store::create_dir(&self.dir.join(VERSIONS))?;
         let now = self.clock.now().strftime("%Y-%m-%d %H:%M").to_string();
         store::replace(&self.trouble_path(), format!("{now} {words}\n").as_bytes())
     }
 
-    /// The last consolidation. Before this was written down, the versions knew of those that changed something.
+    /// Returns the last consolidation. If there is no record, which early releases did not write, derives it from the
+    /// versions.
     pub fn last(&self) -> Result<Option<Last>> {
         if let Some(last) = Last::read(&self.dir.join(VERSIONS))? {
             return Ok(Some(last));
@@ -183,11 +185,11 @@ impl Memory {
         last.write(&self.dir.join(VERSIONS))
     }
 
-    /// Take the lock, waiting up to `wait`, and finish what a run that was killed has left; `advance` moves the pointer
-    /// of a session.
+    /// Takes the lock, waiting up to `wait`, and completes an unfinished plan; `advance` moves the pointer of a
+    /// session.
     ///
     /// # Errors
-    /// Status 75 when another run keeps it.
+    /// Status 75 if another run holds the lock.
     pub fn hold(
         &self,
         wait: Duration,
@@ -211,14 +213,14 @@ impl Memory {
         Ok(held)
     }
 
-    /// Remove what runs that were killed have left half written. Nobody else writes so while the lock is held.
+    /// Removes temporary files of killed runs. No other process writes such files while the lock is held.
     fn sweep(&self) {
         for dir in [self.dir.clone(), self.dir.join(VERSIONS)] {
             let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
             for entry in
                 entries.filter(|entry| entry.file_name().as_encoded_bytes().starts_with(b".tmp"))
             {
-                // One that stays is in nobody's way.
+                // A file that cannot be removed does no harm.
                 drop(std::fs::remove_file(entry.path()));
             }
         }
@@ -241,10 +243,10 @@ impl Memory {
     }
 }
 
-/// Moves the pointer of a session behind a piece: its key, from and to.
+/// Moves a session's pointer past a range; receives the session's key, the start and the end.
 pub type Advance<'a> = dyn FnMut(&str, usize, usize) -> Result<()> + 'a;
 
-/// The memory, locked.
+/// The locked memory.
 #[derive(Debug)]
 pub struct Held {
     memory: Memory,
@@ -252,15 +254,15 @@ pub struct Held {
 }
 
 impl Held {
-    /// The memory as it is, and a version if nobody has seen it yet. Empty where there is none.
+    /// Reads the memory text, and records it as a version if it was changed outside. Empty if there is none.
     pub fn look(&self) -> Result<Vec<u8>> {
         let text = self.memory.read()?.unwrap_or_default();
         self.take_in(&text, None)?;
         Ok(text)
     }
 
-    /// As [`Self::look`], for what a turn has made of `before` in whose conversation strangers had said `what`. What was
-    /// there before is a version too, so that there is a way back.
+    /// Like [`Self::look`], for a turn that changed `before` with untrusted content `what` in its conversation. The
+    /// text before the turn is recorded too, so that it can be restored.
     pub fn label(&self, before: &[u8], what: &str) -> Result<()> {
         let store = self.memory.store();
         let mut known = false;
@@ -293,12 +295,12 @@ impl Held {
         Ok(())
     }
 
-    /// See that the history can be added to, before anything is paid for.
+    /// Checks that the history can be appended to, before a model is called.
     pub fn check(&self) -> Result<()> {
         self.memory.history().check()
     }
 
-    /// Do it: all of it or nothing, whatever happens. `seen` is the memory that it was made for.
+    /// Applies a change atomically. `seen` is the memory text on which the change is based.
     pub fn apply(
         &self,
         seen: &[u8],
@@ -328,7 +330,7 @@ impl Held {
             Some(text) => {
                 let session = piece.map(|(session, ..)| session);
                 let labelled = match cause {
-                    // A person has seen it.
+                    // The user has reviewed the text.
                     Cause::Edit => None,
                     Cause::Undo => list.iter().find(|version| Some(version.id) == of),
                     _ => version::current(&list),
@@ -364,12 +366,12 @@ impl Held {
         Ok(if meanwhile { Done::Aside } else { Done::All })
     }
 
-    /// The version before the one in force.
+    /// Returns the version before the one in force.
     pub fn previous(&self) -> Result<Option<Version>> {
         Ok(version::previous(&self.memory.versions()?).cloned())
     }
 
-    /// Carry the plan out, where there is one: every step of it may have been done.
+    /// Carries out the plan, if there is one. Every step is idempotent, because a killed run may already have done it.
     fn finish(&self, advance: &mut Advance<'_>) -> Result<()> {
         let path = self.plan();
         let Some(text) = store::read(&path)? else {
@@ -399,21 +401,21 @@ impl Held {
                     outcome = Outcome::Raw;
                     self.memory.note_trouble(&format!("{session}: {words}"))?;
                 }
-                // A model has answered, and what went wrong before is mended.
+                // A model has answered, so the recorded error is obsolete.
                 None if !plan.entries.is_empty() && self.memory.trouble_path().exists() => {
                     drop(std::fs::remove_file(self.memory.trouble_path()));
                 }
                 None => {}
             }
             self.memory.note_last(session, outcome)?;
-            // Last: until then it is due, and whoever does it finds the plan.
+            // Last: until then the range stays due, and the process that retries it finds the plan.
             advance(session, *from, *to)?;
         }
         std::fs::remove_file(&path).with_context(|| format!("remove `{}`", path.display()))?;
         store::sync_dir(&self.memory.dir)
     }
 
-    /// Let a staged version be in force, unless it is to be kept aside, or somebody else was faster.
+    /// Puts a staged version in force, unless it is to be stored aside or the memory was changed meanwhile.
     fn replace(&self, version: &Version, base: Option<u64>) -> Result<Outcome> {
         let store = self.memory.store();
         let Some(text) = store.text(version.id)? else {
@@ -443,7 +445,7 @@ impl Held {
         Ok(Outcome::New)
     }
 
-    /// The version that follows.
+    /// Creates the record of the next version.
     fn next(&self, list: &[Version], cause: Cause, session: Option<&str>, text: &[u8]) -> Version {
         Version {
             id: list.last().map_or(1, |version| version.id + 1),
@@ -468,8 +470,8 @@ impl Held {
     }
 }
 
-/// How many characters of a memory somebody filled in: headings, rules and what forms have in parentheses or in italics
-/// to be replaced say nothing yet.
+/// Number of meaningful characters in a memory: headings, rules, and placeholders in parentheses or italics do not
+/// count.
 fn substance(text: &str) -> usize {
     let between = |line: &str, open: char, close: char| {
         line.len() > 1 && line.starts_with(open) && line.ends_with(close)
@@ -485,8 +487,8 @@ fn substance(text: &str) -> usize {
     filled.map(|line| line.chars().count()).sum()
 }
 
-/// Why `new` is not to take the place of `old`: it is blank, or so short that something must have gone wrong. Where a
-/// tidying to a budget of so many tokens was asked for, it may be shorter, however large the old one was.
+/// The reason to reject `new` as the replacement for `old`: it is blank, or so short that it is probably wrong. If the
+/// request was to reduce the memory to a budget of `tidying` tokens, it may be shorter, regardless of the old size.
 pub fn objection(old: &str, new: &str, tidying: Option<usize>) -> Option<String> {
     let (before, after) = (substance(old), substance(new));
     let least = match tidying {
@@ -549,7 +551,7 @@ mod tests {
         check(&long, &long[..199], Some(90), false);
         check(&long, &long[..80], Some(90), false);
         check(&long, &long[..79], Some(90), true);
-        // Half of the budget is enough of a memory that is many times as large.
+        // Half of the budget is enough, even for a memory many times as large.
         check(&long, &long[..20], Some(10), false);
         check(&long, &long[..19], Some(10), true);
     }
@@ -563,7 +565,7 @@ mod tests {
         let seen = held.look().unwrap();
         assert_eq!(write(&held, &seen, "one"), Done::All);
         assert_eq!(memory.read().unwrap().unwrap(), b"one");
-        // Between the question and the answer.
+        // The change happens between the request and the reply.
         std::fs::write(memory.path(), "theirs").unwrap();
         assert_eq!(write(&held, b"one", "two"), Done::Aside);
         assert_eq!(memory.read().unwrap().unwrap(), b"theirs");

@@ -1,4 +1,4 @@
-//! Looking for words in the memory and its history.
+//! Text search in the memory and its history.
 
 use super::{Memory, history};
 use crate::sys::store;
@@ -7,17 +7,17 @@ use regex::Regex;
 use serde_json::Value;
 use std::path::PathBuf;
 
-/// A line that was found.
+/// A matching line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
     pub path: PathBuf,
-    /// Counted from 1.
+    /// Line number, from 1.
     pub line: usize,
     pub text: String,
 }
 
 impl Memory {
-    /// The lines that `pattern` is found in: the memory's first, then the history's, oldest first.
+    /// Returns the lines that match `pattern`: those of the memory, then those of the history, oldest first.
     pub fn search(&self, pattern: &Regex) -> Result<Vec<Found>> {
         let mut found = Vec::new();
         for path in self.files() {
@@ -41,7 +41,7 @@ impl Memory {
     }
 }
 
-/// The words of a row; nothing for what is none.
+/// The text of a history.jsonl row; empty if the row is invalid.
 fn row(line: &[u8]) -> String {
     let row = history::rows(line).next().unwrap_or_default();
     let field = |key: &str| row.get(key).and_then(Value::as_str).unwrap_or_default();

@@ -1,28 +1,29 @@
-//! Versions of the memory: the whole text of each in a file, and a log of what made them.
+//! Versions of the memory: the full text of each in a file, and a log of their origins.
 //!
-//! A text is put aside before it is in force, and counts once the log has a line of it. What somebody else wrote is a
-//! version as soon as it is seen, so that no way back loses anything.
+//! A text is staged before it is in force, and becomes a version when the log has a line for it. Outside changes become
+//! a version as soon as they are noticed, so that an undo never loses anything.
 
 use crate::sys::store;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// So many versions are kept.
+/// Number of versions that are kept.
 const KEPT: usize = 200;
 
-/// What made a version.
+/// The origin of a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Cause {
     Consolidation,
     Edit,
     Undo,
-    /// Somebody else: a person with an editor, the agent with its file tools, another program.
+    /// A change outside of this module: by a person with an editor, the agent's file tools, or another program.
     Outside,
 }
 
 impl Cause {
+    /// The name used in listings.
     pub fn name(self) -> &'static str {
         match self {
             Self::Consolidation => "consolidation",
@@ -33,46 +34,47 @@ impl Cause {
     }
 }
 
-/// One version, as the log has it.
+/// The log entry of a version.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Version {
     pub id: u64,
     /// Local time.
     pub time: String,
     pub cause: Cause,
-    /// The conversation it was made of.
+    /// The session that it was made from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
     pub bytes: u64,
-    /// Why it was kept aside, and never in force.
+    /// The reason it was stored aside and was never in force.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub aside: Option<String>,
-    /// What strangers had said in the conversation that it came from, where they had: it may be theirs.
+    /// Untrusted content in the conversation that it was made from, if any: the text may originate there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub untrusted: Option<String>,
-    /// The version it followed.
+    /// The version before it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<u64>,
-    /// The version that was brought back, of one that is an undo.
+    /// For an undo, the version that it restored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub of: Option<u64>,
 }
 
 impl Version {
-    /// Where the history of versions stands with this one in force: an undo goes back, all else goes on.
+    /// The position in the version history with this version in force: an undo moves back, all other changes move
+    /// forward.
     pub fn position(&self) -> u64 {
         self.of.unwrap_or(self.id)
     }
 }
 
-/// The folder of versions.
+/// The directory of versions.
 #[derive(Clone, Debug)]
 pub(super) struct Versions {
     pub(super) dir: PathBuf,
 }
 
 impl Versions {
-    /// Every version, oldest first. Lines that are none are passed over.
+    /// Lists all versions, oldest first. Invalid lines are skipped.
     pub(super) fn list(&self) -> Result<Vec<Version>> {
         let text = store::read(&self.log())?.unwrap_or_default();
         let lines = text.split(|byte| *byte == b'\n');
@@ -83,18 +85,18 @@ impl Versions {
         Ok(list)
     }
 
-    /// The text of a version; `None` where it is not kept any more.
+    /// Reads the text of a version; `None` if it is no longer stored.
     pub(super) fn text(&self, id: u64) -> Result<Option<Vec<u8>>> {
         store::read(&self.file(id))
     }
 
-    /// Put the text of a version to come aside.
+    /// Stages the text of a future version.
     pub(super) fn stage(&self, id: u64, text: &[u8]) -> Result<()> {
         store::create_dir(&self.dir)?;
         store::replace(&self.file(id), text)
     }
 
-    /// Let a staged text be a version, unless it is one.
+    /// Adds a staged text to the log, unless it is already there.
     pub(super) fn add(&self, version: &Version) -> Result<()> {
         let list = self.list()?;
         if list.iter().any(|known| known.id == version.id) {
@@ -109,9 +111,9 @@ impl Versions {
         self.prune(&list)
     }
 
-    /// Let go of the oldest of too many. `list` is as it was before the newest.
+    /// Removes the oldest versions beyond the limit. `list` is the state before the newest was added.
     fn prune(&self, list: &[Version]) -> Result<()> {
-        // Seldom, and then some at once.
+        // Runs rarely, and then removes several at once.
         if list.len() < KEPT + KEPT / 10 {
             return Ok(());
         }
@@ -124,7 +126,7 @@ impl Versions {
         }
         store::replace(&self.log(), &text)?;
         for version in gone {
-            // One that stays takes a little room.
+            // A file that cannot be removed only takes up space.
             drop(std::fs::remove_file(self.file(version.id)));
         }
         Ok(())
@@ -139,12 +141,12 @@ impl Versions {
     }
 }
 
-/// The version in force, as the log has it: the last that was not kept aside.
+/// The version in force: the last one in the log that was not stored aside.
 pub(super) fn current(list: &[Version]) -> Option<&Version> {
     list.iter().rev().find(|version| version.aside.is_none())
 }
 
-/// The version before the one in force; of one that was brought back, the version before that.
+/// The version before the one in force; if that one is an undo, the version before the restored one.
 pub(super) fn previous(list: &[Version]) -> Option<&Version> {
     let position = current(list)?.position();
     let at = list.iter().find(|version| version.id == position)?;
@@ -189,7 +191,7 @@ mod tests {
         check(&list, Some(1));
         list.push(version(5, Some(2), Some(1)));
         check(&list, None);
-        // What is written now follows what was brought back.
+        // The next version follows the restored one.
         list.push(version(6, Some(1), None));
         check(&list, Some(1));
         let aside = Version {

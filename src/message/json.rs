@@ -1,15 +1,15 @@
-//! JSON as models, servers and other programs write it.
+//! Lenient parsing of JSON written by models, servers and other programs.
 
 use serde_json::Value;
 
-/// `text` as JSON. Half a surrogate pair, which models and servers do send, becomes the replacement character.
+/// Parses `text` as JSON. Lone surrogates, which models and servers do send, become the replacement character.
 pub fn parse(text: &str) -> Option<Value> {
     serde_json::from_str(text)
         .ok()
         .or_else(|| serde_json::from_str(&without_lone_surrogates(text)).ok())
 }
 
-/// `json` with every `\uD8xx` that has no partner replaced by `\uFFFD`.
+/// Replaces every lone surrogate escape in `json` with `\uFFFD`.
 pub fn without_lone_surrogates(json: &str) -> String {
     let unit = |at: usize| {
         let digits = json.get(at..at + 6)?.strip_prefix("\\u")?;
@@ -23,7 +23,7 @@ pub fn without_lone_surrogates(json: &str) -> String {
         let (taken, kept) = match (unit(at), unit(at + 6)) {
             (Some(0xd800..=0xdbff), Some(0xdc00..=0xdfff)) => (12, true),
             (Some(0xd800..=0xdfff), _) => (6, false),
-            // An escape of one letter; an escaped backslash must not begin another.
+            // Skip the escaped character too: an escaped backslash must not start another escape.
             _ => (
                 1 + json[at + 1..].chars().next().map_or(0, char::len_utf8),
                 true,

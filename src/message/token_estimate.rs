@@ -1,16 +1,16 @@
-//! An estimate of tokens, made without the model's tokenizer. Callers correct it by what the provider counted last.
+//! Token estimates without the model's tokenizer. Callers correct them by the provider's last count.
 
 use super::{Message, Part, Reply, ToolCall};
 use serde_json::Value;
 
-/// Tokens that a message takes beyond its content.
+/// Tokens per message in addition to its content.
 const MESSAGE: u64 = 4;
-/// Tokens of an image, where nobody says.
+/// Tokens of an image if the provider does not report them.
 const IMAGE: u64 = 1600;
-/// Bytes of a document that make a token: pages are text and pictures both.
+/// Bytes of a document per token; pages count as both text and images.
 const DOCUMENT: u64 = 40;
 
-/// Tokens of `text`: four letters of plain ASCII make one, letters of other alphabets weigh more.
+/// Estimates the tokens of `text`: four ASCII characters make one token; other alphabets weigh more.
 pub fn of_text(text: &str) -> u64 {
     if text.is_ascii() {
         return (text.len() as u64).div_ceil(4);
@@ -27,7 +27,7 @@ pub fn of_text(text: &str) -> u64 {
     quarters.div_ceil(4)
 }
 
-/// Tokens of a JSON value as text.
+/// Estimates the tokens of a JSON value in text form.
 pub fn of_value(value: &Value) -> u64 {
     match value {
         Value::Null | Value::Bool(_) => 1,
@@ -41,7 +41,7 @@ pub fn of_value(value: &Value) -> u64 {
     }
 }
 
-/// Tokens of a message as it is sent.
+/// Estimates the tokens of a message in the form in which it is sent.
 pub fn of_message(message: &Message) -> u64 {
     let parts = |parts: &[Part]| parts.iter().map(of_part).sum::<u64>();
     MESSAGE
@@ -52,7 +52,7 @@ pub fn of_message(message: &Message) -> u64 {
         }
 }
 
-/// Tokens of all of them.
+/// Estimates the tokens of all `messages`.
 pub fn of_messages(messages: &[Message]) -> u64 {
     messages.iter().map(of_message).sum()
 }
@@ -69,7 +69,7 @@ fn of_reply(reply: &Reply) -> u64 {
     let call = |call: &ToolCall| {
         MESSAGE + of_text(&call.id) + of_text(&call.name) + of_value(&call.arguments)
     };
-    // What the provider wants back has the thoughts in it.
+    // The opaque data already contains the reasoning.
     let thoughts = match &reply.opaque {
         Some(opaque) => of_value(opaque),
         None => of_text(&reply.reasoning),

@@ -1,7 +1,9 @@
-//! What of a conversation is to become memory: what is due, a snapshot of it, and the pointer behind it.
+//! Consolidation of a session into memory: which messages are due, a snapshot of them, and the pointer to the first
+//! message that is not consolidated.
 //!
-//! Nothing here takes the lock of a turn: a piece is read as it stands, and the pointer moves by a metadata line, which a
-//! running turn notices. It moves only forward, and only from where the snapshot found it.
+//! Nothing here takes a turn's lock. A snapshot is read from the log as it is, and the pointer moves by an appended
+//! metadata line, which a running turn detects. The pointer only moves forward, and only if it is still where the
+//! snapshot began.
 
 use super::Session;
 use super::files::Logged;
@@ -19,39 +21,39 @@ use std::fs::File;
 use std::io::{BufReader, Seek, SeekFrom};
 use std::path::Path;
 
-/// When a conversation is to be consolidated.
+/// Thresholds for consolidating a session.
 #[derive(Clone, Copy, Debug)]
 pub struct Terms {
-    /// So many messages are sent again; half of them stay when the rest is consolidated.
+    /// Size of the window in messages; half of them remain when the rest is consolidated.
     pub window: usize,
-    /// So many tokens, whichever comes first; half of them stay.
+    /// Limit in tokens, whichever is reached first; half of them remain.
     pub tokens: u64,
 }
 
-/// What is to be consolidated next.
+/// The next range of messages to consolidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Next {
-    /// The number of its first message.
+    /// Index of its first message.
     pub from: usize,
-    /// Where it ends at the latest: where a turn begins, or what was put behind ends.
+    /// Upper limit of its end (exclusive): the start of a turn, or the end of a range left by `/new`.
     pub limit: usize,
-    /// It was put behind, and nothing of it is kept back.
+    /// True for a range left by `/new`, of which no message is held back.
     pub left: bool,
-    /// How often it was tried.
+    /// Number of attempts so far.
     pub tries: u32,
 }
 
-/// A piece of a conversation, as it stood when it was read.
+/// A snapshot of a part of a session.
 #[derive(Clone, Debug)]
 pub struct Piece {
     pub from: usize,
-    /// The number of the first message behind it.
+    /// Index of the first message after it.
     pub to: usize,
     pub messages: Vec<Logged>,
 }
 
 impl Session {
-    /// Whether something of it is to be consolidated, told without reading anything.
+    /// True if part of the session is due for consolidation. Reads no file.
     pub fn is_due(&self, terms: &Terms) -> bool {
         let Some(log) = &self.log else {
             return false;
@@ -64,16 +66,16 @@ impl Session {
     }
 }
 
-/// Whether what was put behind is still in the log: what another program made shorter has it not any more.
+/// True if a range left by `/new` is still in the log; another program may have shortened the log.
 fn is_there((from, to): &(usize, usize), count: usize) -> bool {
     from < to && *to <= count
 }
 
-/// What of the session `key` comes next: what was put behind, then what is due; with `all` whatever may be consolidated,
-/// due or not. `None` where there is nothing, or no such session.
+/// Returns the next range of the session `key`: first those left by `/new`, then messages that are due. With `all`, the
+/// range need not be due. `None` if there is no such range or session.
 ///
 /// # Errors
-/// Status 78 where a newer release wrote it.
+/// Status 78 if a newer release wrote the session.
 pub fn next(place: &Place, key: &str, terms: &Terms, all: bool) -> Result<Option<Next>> {
     let path = place.find(key)?;
     let Some(file) = store::open_existing(&path)? else {
@@ -107,20 +109,21 @@ pub fn next(place: &Place, key: &str, terms: &Terms, all: bool) -> Result<Option
     }))
 }
 
-/// Where what is kept begins, and whether what is before it is due.
+/// The boundary of a consolidation: the index of the first message to keep (`limit`), and `due`, true if a threshold is
+/// reached.
 struct Border {
     limit: usize,
     due: bool,
 }
 
-/// Whether a turn begins with it.
+/// True if a turn begins with this message.
 fn begins_turn(message: Option<&Message>) -> bool {
     matches!(message, Some(Message::User(user)) if !user.injected)
 }
 
-/// Go back from the end as far as messages are kept, from there to the beginning of the turn, and on until it is known
-/// whether anything is due. Where the turn begins no later than the piece does, all of it is taken: what is kept begins
-/// with a user's message in any case, since nothing before the first of those would be sent again.
+/// Walks back from the end over the messages to keep, then to the start of that turn, and on until it is known if
+/// anything is due. If no turn starts between `from` and there, the limit is the start of the next turn. Kept messages
+/// always begin with a user message, because nothing before the first one would be sent again.
 fn border(
     file: &File,
     path: &Path,
@@ -131,7 +134,7 @@ fn border(
 ) -> Result<Border> {
     let mut due = count - from >= terms.window;
     let (mut number, mut tokens) = (count, 0);
-    // Where it would be if turns were of no matter; the last turn that begins before it, and the first after it.
+    // The limit regardless of turns; then the last start of a turn at or before it, and the first one after it.
     let mut wanted = (terms.window < 2).then_some(count);
     let (mut before, mut after) = (None, None);
     let mut lines = Backwards::from(file, path, size);
@@ -159,7 +162,7 @@ fn border(
         }
     }
     let wanted = wanted.filter(|wanted| *wanted > from);
-    // What is not due is not taken beyond what is to stay: else the next look would find one more turn, and one more.
+    // If nothing is due, do not take more than the limit allows: otherwise each call would find one more turn.
     let limit = wanted.and_then(|_| before.or(after.filter(|_| due)));
     Ok(Border {
         limit: limit.unwrap_or(from),
@@ -167,8 +170,8 @@ fn border(
     })
 }
 
-/// Read what is next of the session `key`, turn by turn, for as long as `has_room` says so of each message; the first
-/// turn is taken whole in any case. `None` where the session is not as it was.
+/// Reads the range `next` of the session `key`, turn by turn, until `has_room` returns false for a message; the first
+/// turn is always read in full. `None` if the session has changed.
 pub fn read(
     place: &Place,
     key: &str,
@@ -225,7 +228,7 @@ pub fn read(
     }))
 }
 
-/// Where message `wanted` begins in the file, from whichever end it is nearer.
+/// The offset at which message `wanted` begins, searched from the nearer end of the file.
 fn offset(file: &File, path: &Path, wanted: usize) -> Result<Option<u64>> {
     let size = end_of_last_line(file, path)?;
     let is_message =
@@ -264,7 +267,7 @@ fn offset(file: &File, path: &Path, wanted: usize) -> Result<Option<u64>> {
     }
 }
 
-/// Write down that what is next is tried. Whether it still is next; else nothing is written.
+/// Records an attempt to consolidate `next`. Returns false, and writes nothing, if it is no longer next.
 pub fn count_try(place: &Place, key: &str, next: &Next) -> Result<bool> {
     amend(place, key, &mut |metadata, _| {
         let is_next = is_next(metadata, next.from);
@@ -275,7 +278,7 @@ pub fn count_try(place: &Place, key: &str, next: &Next) -> Result<bool> {
     })
 }
 
-/// Take back a try that was none: nobody was asked.
+/// Takes back a recorded attempt for which no model was called.
 pub fn take_back(place: &Place, key: &str, next: &Next) -> Result<bool> {
     amend(place, key, &mut |metadata, _| {
         let is_next = is_next(metadata, next.from) && metadata.kept().tries > 0;
@@ -286,8 +289,8 @@ pub fn take_back(place: &Place, key: &str, next: &Next) -> Result<bool> {
     })
 }
 
-/// The messages from `from` to `to` are consolidated: move the pointer behind them. Whether it moved; it does not where
-/// the session is not any more what was read.
+/// Moves the pointer past the consolidated messages `from` to `to`. Returns false if the session has changed since it
+/// was read.
 pub fn advance(place: &Place, key: &str, from: usize, to: usize) -> Result<bool> {
     let moved = amend(place, key, &mut |metadata, count| {
         if to > count || from >= to {
@@ -307,13 +310,14 @@ pub fn advance(place: &Place, key: &str, from: usize, to: usize) -> Result<bool>
         true
     });
     match moved {
-        // A newer release has gone on with it meanwhile. What it became of is done, and must not be in the way of more.
+        // A newer release has continued the session. Its messages are in memory already; this must not block further
+        // work.
         Err(error) if exit_of(&error) == Exit::Config => Ok(false),
         moved => moved,
     }
 }
 
-/// Whether message `from` begins what comes next, or what was put behind since.
+/// True if message `from` begins the next range, or a range that `/new` has left since.
 fn is_next(metadata: &Metadata, from: usize) -> bool {
     let left = metadata.kept().left;
     match left.is_empty() {
@@ -322,11 +326,11 @@ fn is_next(metadata: &Metadata, from: usize) -> bool {
     }
 }
 
-/// Append a metadata line, changed by `change`, which is told how many messages there are and says whether there is
-/// anything to write. It is asked again where another program wrote meanwhile.
+/// Appends a metadata line after `change` has updated it. `change` receives the number of messages and returns false if
+/// there is nothing to write. It is called again if another program has written meanwhile.
 ///
 /// # Errors
-/// Status 78 where a newer release wrote it.
+/// Status 78 if a newer release wrote the session.
 fn amend(
     place: &Place,
     key: &str,
@@ -338,7 +342,7 @@ fn amend(
             return Ok(false);
         };
         refuse_newer(is_newer(&path)?, &path)?;
-        // As a turn does: the newer releases have one lock for all sessions of a store.
+        // The same lock as in a turn: newer releases have one for all sessions of a store.
         let guard = File::open(path.with_file_name(".session-files.lock")).ok();
         let guard = guard.as_ref().unwrap_or(&file);
         repair_end(&file, guard, &path, &place.clock, &mut |_| {})?;
@@ -349,14 +353,14 @@ fn amend(
             return Ok(false);
         }
         metadata.key.get_or_insert_with(|| key.to_owned());
-        // Where they are missing, the Python program would not read the session.
+        // Without these times, the Python program cannot read the session.
         for time in [&mut metadata.created_at, &mut metadata.updated_at] {
             time.get_or_insert_with(|| place.clock.stamp());
         }
         (metadata.messages, metadata.at) = (Some(tail.count), Some(known.size));
         let closing = Closing {
             turn: "",
-            // What was in the middle of a turn is so still.
+            // A line in mid-turn stays marked as such.
             ending: match metadata.is_compaction {
                 true => line::COMPACTED,
                 false => "consolidation",
@@ -378,6 +382,6 @@ fn amend(
             return Ok(true);
         }
     }
-    // Whoever writes that much is busy with it; this can be done later.
+    // Another program keeps writing; this can be done later.
     Ok(false)
 }

@@ -1,5 +1,5 @@
-//! A session as a new one: a copy of its beginning, or itself under another key. Both write a file that is whole when it
-//! appears; the lines of messages stay as they are, byte for byte.
+//! Copies of sessions: a fork of a session's beginning, or a rename. Both create the new file atomically; message lines
+//! are copied byte for byte.
 
 use super::integrity::{end_of_last_line, refuse_newer, side_files};
 use super::kept::Stats;
@@ -17,13 +17,13 @@ use std::io::{BufRead, BufReader, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// What a newer release of the Python program keeps of a turn that is running: not the copy's.
+/// Keys in which a newer Python release stores the state of a running turn; not copied.
 const RUNNING: [&str; 2] = ["runtime_checkpoint", "pending_user_turn"];
 
-/// Copy the first `at` messages of the session `key`, or all, as a new session. How many those are.
+/// Copies the first `at` messages of the session `key`, or all, to the new session `new`. Returns their number.
 ///
 /// # Errors
-/// Status 66 when there is none, 2 when there is one of the new key already or fewer messages than wanted.
+/// Status 66 if there is no session `key`; 2 if `new` exists or there are fewer than `at` messages.
 pub fn fork(place: &Place, key: &str, new: &str, at: Option<usize>) -> Result<usize> {
     let (source, file) = files::open(place, key)?;
     let end = end_of_last_line(&file, &source)?;
@@ -43,7 +43,7 @@ pub fn fork(place: &Place, key: &str, new: &str, at: Option<usize>) -> Result<us
     is_free()?;
     let lock = try_lock(place, new, &home)?;
     is_free()?;
-    // Where it stands in the source says nothing of the copy.
+    // The offset of the summary in the source is not valid in the copy.
     let summary = tail.summary.filter(|summary| summary.from <= count);
     let mut metadata = beginning(tail.metadata, count);
     metadata.summary_at = None;
@@ -79,37 +79,37 @@ pub fn fork(place: &Place, key: &str, new: &str, at: Option<usize>) -> Result<us
     Ok(count)
 }
 
-/// What is kept of a conversation of which only the first `count` messages are left.
+/// Reduces the metadata of a session to its first `count` messages.
 fn beginning(mut metadata: Metadata, count: usize) -> Metadata {
     for key in RUNNING {
         drop(metadata.metadata.remove(key));
     }
     metadata.change(|kept| {
         kept.stats = Stats::default();
-        // It becomes memory where it was said, and not twice.
+        // The original session is consolidated; consolidating the copy too would store the same facts twice.
         kept.left.clear();
         kept.cut(count);
     });
     if metadata.last_consolidated > count {
-        // Whoever goes back to there wants it to be sent.
+        // The user forks there to continue from it, so these messages must be sent again.
         metadata.consolidated(0);
     }
     metadata
 }
 
-/// Give the session `key` another key, in the place where it lies. The files of other places that hold an older session
-/// `key`, which is found from now on.
+/// Renames the session `key` within its directory. Returns the files in other directories that hold an older session
+/// `key`, which a lookup finds from now on.
 ///
 /// # Errors
-/// Status 66 when there is none, 2 when there is one of the new key already, 75 when one of them is in use, 78 when a newer
-/// release wrote it.
+/// Status 66 if there is no session `key`; 2 if `new` exists; 75 if one of them is in use; 78 if a newer release wrote
+/// it.
 pub fn rename(place: &Place, key: &str, new: &str) -> Result<Vec<PathBuf>> {
     let (from, _) = files::open(place, key)?;
     let to = place.renamed(&from, new)?;
     let new_lock = try_lock(place, new, &to)?;
     let opened = Log::open(place, key, from.clone(), Duration::ZERO, &mut |_| {});
     let (log, tail) = opened.map_err(with_retry_hint)?;
-    // Before we had the locks, somebody may have been faster.
+    // Check again under the locks: another process may have created the file meanwhile.
     place.renamed(&from, new)?;
     let file = File::open(&from).with_context(|| format!("open `{}`", from.display()))?;
     store::while_locked(log.guard.as_ref().unwrap_or(&file), &from, || {
@@ -134,8 +134,9 @@ pub fn rename(place: &Place, key: &str, new: &str) -> Result<Vec<PathBuf>> {
     })
 }
 
-/// Write the file of `log` anew at `to`: the first line with the new key, all else as it is, and a closing line, since
-/// what stands in the others of their places is no longer so. It has the summary too, whose place is another.
+/// Copies the file of `log` to `to`: the first line with the new key, all else unchanged, and a closing line, because
+/// the offsets in the other lines are no longer valid. The closing line repeats the summary, whose offset has changed
+/// too.
 fn copy(log: &Log, summary: Option<&Compaction>, file: &File, to: &Path, new: &str) -> Result<()> {
     let reading = || format!("read `{}`", log.path.display());
     let modified = file.metadata().and_then(|about| about.modified());
@@ -152,7 +153,7 @@ fn copy(log: &Log, summary: Option<&Compaction>, file: &File, to: &Path, new: &s
             .with_context(reading)?;
         match line::with_key(&first, new) {
             Some(line) => out.put(line.as_bytes())?,
-            // A file without a first line of its own gets one, which names the key.
+            // A file without its own metadata line gets one that names the key.
             None => {
                 out.put(line::of_metadata(&metadata, None).as_bytes())?;
                 out.put(&first)?;
@@ -176,14 +177,14 @@ fn copy(log: &Log, summary: Option<&Compaction>, file: &File, to: &Path, new: &s
         };
         out.put(line::of_metadata(&metadata, Some(&closing)).as_bytes())
     })?;
-    // It was not used by being renamed.
+    // A rename does not count as use.
     let written = File::options().append(true).open(to);
     written
         .and_then(|file| file.set_modified(modified))
         .with_context(|| format!("write `{}`", to.display()))
 }
 
-/// A file that is being written, and how much of it is.
+/// A writer that counts the bytes written.
 struct Counted<'a> {
     out: &'a mut dyn Write,
     written: u64,

@@ -1,4 +1,4 @@
-//! Sessions as files: found, and read whole.
+//! Session files: listing a directory, and reading a whole file.
 
 use super::integrity::end_of_last_line;
 use super::line::{self, Line};
@@ -12,17 +12,17 @@ use std::fs::{DirEntry, File};
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
-/// How much alike two keys are when one is offered for the other, of 1.
+/// Minimum similarity (0 to 1) for suggesting another key.
 const ALIKE: f64 = 0.8;
 
-/// The session files of a directory.
+/// Lists the session files of a directory.
 pub(super) fn logs(dir: &Path) -> Result<Vec<PathBuf>> {
     let entries = match std::fs::read_dir(dir) {
         Ok(entries) => entries,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(error).with_context(|| format!("read `{}`", dir.display())),
     };
-    // To open a pipe or a device would mean to wait for it.
+    // Opening a pipe or a device could block.
     let is_file = |entry: &DirEntry| {
         let kind = entry.file_type();
         kind.is_ok_and(|kind| kind.is_file() || kind.is_symlink())
@@ -33,39 +33,39 @@ pub(super) fn logs(dir: &Path) -> Result<Vec<PathBuf>> {
         .collect())
 }
 
-/// One entry of a log, read from its beginning.
+/// One entry of a log that is read from its beginning.
 #[derive(Debug)]
 pub enum Entry {
     Message(Box<Logged>),
-    /// A line that cannot be read, and where it begins.
+    /// An unreadable line, and its byte offset.
     Bad(u64),
 }
 
-/// A message as it stands in the log.
+/// A message in the log, with its metadata.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Logged {
-    /// How many messages are before it.
+    /// Its index: the number of messages before it.
     pub number: usize,
-    /// When it was said: local time, as written; empty where nothing is.
+    /// Local time as written in the log; empty if there is none.
     pub time: String,
-    /// The turn it belongs to; empty for those of other programs.
+    /// The turn it belongs to; empty for messages of other programs.
     pub turn: String,
     pub message: Message,
 }
 
-/// All of a session, oldest first.
+/// Iterates over all entries of a session, oldest first.
 ///
 /// # Errors
-/// Status 66 when there is none.
+/// Status 66 if there is no such session.
 pub fn entries(place: &Place, key: &str) -> Result<impl Iterator<Item = Result<Entry>>> {
     let (path, file) = open(place, key)?;
     Ok(entries_of(file, path, 0))
 }
 
-/// The last `count` messages of a session, and what cannot be read among them.
+/// Iterates over the last `count` messages of a session and the unreadable lines among them.
 ///
 /// # Errors
-/// Status 66 when there is none.
+/// Status 66 if there is no such session.
 pub fn last_entries(
     place: &Place,
     key: &str,
@@ -76,18 +76,18 @@ pub fn last_entries(
     Ok(entries_of(file, path, all.saturating_sub(count)))
 }
 
-/// The file of a session, as it is.
+/// Opens the file of a session for raw reading.
 ///
 /// # Errors
-/// Status 66 when there is none.
+/// Status 66 if there is no such session.
 pub fn raw(place: &Place, key: &str) -> Result<File> {
     Ok(open(place, key)?.1)
 }
 
-/// Open the file of a session to read.
+/// Opens the file of a session for reading.
 ///
 /// # Errors
-/// Status 66 when there is none, with the key that was probably meant.
+/// Status 66 if there is no such session, with the key that was probably meant.
 pub(super) fn open(place: &Place, key: &str) -> Result<(PathBuf, File)> {
     let path = place.find(key)?;
     match store::open_existing(&path)? {
@@ -96,7 +96,7 @@ pub(super) fn open(place: &Place, key: &str) -> Result<(PathBuf, File)> {
     }
 }
 
-/// The messages from the one that has `skipped` before it, and the bad lines among them.
+/// Iterates over the messages after the first `skipped`, and the unreadable lines among them.
 fn entries_of(file: File, path: PathBuf, skipped: usize) -> impl Iterator<Item = Result<Entry>> {
     let mut reader = BufReader::with_capacity(256 << 10, file);
     let (mut at, mut number) = (0, 0);
@@ -111,7 +111,7 @@ fn entries_of(file: File, path: PathBuf, skipped: usize) -> impl Iterator<Item =
                 }
                 Ok(length) => at += length,
             }
-            // Most that is passed over needs not be understood.
+            // Skipped messages are counted without full parsing.
             if number < skipped && line::is_message(&text) {
                 number += 1;
                 continue;
@@ -140,10 +140,10 @@ fn entries_of(file: File, path: PathBuf, skipped: usize) -> impl Iterator<Item =
     })
 }
 
-/// There is no session `key`; perhaps another was meant.
+/// Creates the error for a missing session, with a hint at a similar key.
 pub(super) fn none(place: &Place, key: &str) -> anyhow::Error {
     let hint = match nearest(place, key) {
-        // It is listed, and lies where nobody looks for it.
+        // The key is listed, but its file is not where a lookup finds it.
         Some(meant) if meant == key => "nanobot session repair --all --dry-run".into(),
         Some(meant) => format!("`{meant}`, or what `nanobot session list` names"),
         None => "nanobot session list".into(),
@@ -151,7 +151,7 @@ pub(super) fn none(place: &Place, key: &str) -> anyhow::Error {
     fail_hint(Exit::NoInput, format!("there is no session `{key}`"), hint)
 }
 
-/// The key that is most like `key`: one that contains it, or one that is spelled nearly so.
+/// The key most similar to `key`: one that contains it, or one with nearly the same spelling.
 fn nearest(place: &Place, key: &str) -> Option<String> {
     let mut best: Option<(f64, String)> = None;
     for dir in place.directories() {

@@ -1,5 +1,5 @@
-//! Text in sessions. Files are read in blocks that are shared among threads, lines are looked for in their bytes, and
-//! only those that may match are understood: it costs little more than to read the files.
+//! Text search in sessions. Threads read the files in blocks and search the raw bytes; only lines that may match are
+//! parsed, so a search costs little more than reading the files.
 
 use super::line::{self, Line};
 use super::list::Summary;
@@ -15,44 +15,44 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::sync_channel;
 
-/// A message with lines that match.
+/// A message with matching lines.
 #[derive(Clone, Debug)]
 pub struct Found {
-    /// How many messages are before it in its session.
+    /// Its index: the number of messages before it in its session.
     pub number: usize,
-    /// Local time, as written; empty where nothing is.
+    /// Local time, as written; empty if there is none.
     pub time: String,
     pub role: &'static str,
     pub lines: Vec<FoundLine>,
 }
 
-/// The bytes that one thread looks at in one go.
+/// Bytes that one thread processes at a time.
 const BLOCK: u64 = 4 << 20;
-/// Threads at most: disks and memory are not faster for more.
+/// Maximum number of threads; more do not make disk or memory faster.
 const THREADS: usize = 8;
 
-/// A part of a session's file: the lines that begin in it.
+/// A part of a session file: the lines that begin in it.
 #[derive(Clone, Copy, Debug)]
 struct Part {
-    /// Which of the sessions.
+    /// Index of the session.
     session: usize,
     begin: u64,
     end: u64,
-    /// There are others after it.
+    /// True for the last part of its session.
     is_last: bool,
 }
 
-/// What one part holds.
+/// The search result of one part.
 #[derive(Debug, Default)]
 struct Harvest {
-    /// Messages by their number in the part.
+    /// Matching messages, numbered within the part.
     found: Vec<Found>,
-    /// All messages; known where there is another part or anything was found.
+    /// Number of messages in the part; valid if another part follows or a message was found.
     count: usize,
 }
 
-/// Hand over each message of `sessions` in which `needle` finds something, in their order, with so many lines of context;
-/// `each` says whether more is wanted of that session. What could not be read is told in the end.
+/// Passes each message of `sessions` that matches `needle` to `each`, in order, with `context` lines around each match.
+/// `each` returns false to skip the rest of that session. Returns the read errors.
 pub fn find(
     sessions: &[Summary],
     needle: &Needle,
@@ -75,7 +75,7 @@ pub fn find(
                     let path = &sessions[part.session].path;
                     let harvest = look(path, part, needle, context);
                     if sender.send((number, harvest)).is_err() {
-                        // Nobody wants to know any more.
+                        // The receiver is gone: the search was stopped.
                         return;
                     }
                 }
@@ -85,7 +85,7 @@ pub fn find(
         let mut tally = Tally::new(sessions, each);
         let mut early = BTreeMap::new();
         let mut wanted = 0;
-        // Dropped when this ends, so that the threads end too.
+        // The loop owns the receiver: when it ends, sending fails and the threads stop.
         for (number, harvest) in receiver {
             signal::check()?;
             early.insert(number, harvest);
@@ -116,11 +116,11 @@ fn parts(sessions: &[Summary]) -> Vec<Part> {
     parts
 }
 
-/// Puts parts together in their order.
+/// Combines the results of the parts in order.
 struct Tally<'a> {
     sessions: &'a [Summary],
     each: &'a mut dyn FnMut(&Summary, Found) -> Result<bool>,
-    /// The session that is being told of, how many messages its parts so far had, and whether more is wanted of it.
+    /// The current session; below, the number of messages in its earlier parts, and if more of it is wanted.
     session: usize,
     before: usize,
     is_wanted: bool,
@@ -166,10 +166,10 @@ impl<'a> Tally<'a> {
     }
 }
 
-/// Look for `needle` in the lines that begin in `part`.
+/// Searches the lines that begin in `part` for `needle`.
 fn look(path: &Path, part: &Part, needle: &Needle, context: usize) -> Result<Harvest> {
     let mut harvest = Harvest::default();
-    // A file that is gone meanwhile has nothing.
+    // A file that was removed meanwhile has no matches.
     let Some(file) = store::open_existing(path)? else {
         return Ok(harvest);
     };
@@ -197,10 +197,10 @@ fn look(path: &Path, part: &Part, needle: &Needle, context: usize) -> Result<Har
     Ok(harvest)
 }
 
-/// The bytes of the lines that begin in `part`.
+/// Reads the lines that begin in `part`.
 fn lines_of(file: &File, path: &Path, part: &Part) -> Result<Vec<u8>> {
     let what = || format!("read `{}`", path.display());
-    // A line begins after the end of another; that one may be just before.
+    // Include the byte before the part: if it is a newline, a line begins at the start of the part.
     let from = part.begin.saturating_sub(1);
     let size = store::size(file, path)?;
     let read = |from: u64, to: u64, bytes: &mut Vec<u8>| -> Result<()> {
@@ -218,7 +218,7 @@ fn lines_of(file: &File, path: &Path, part: &Part) -> Result<Vec<u8>> {
             _ => return Ok(Vec::new()),
         }
     }
-    // The last line may end behind the part; one that is too long is no line, as elsewhere.
+    // The last line may extend beyond the part. An overlong one is dropped, as everywhere.
     let mut end = part.end;
     let last = memchr::memrchr(b'\n', &bytes).map_or(0, |at| at + 1);
     while !bytes.ends_with(b"\n") && end < size {
@@ -235,7 +235,7 @@ fn lines_of(file: &File, path: &Path, part: &Part) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// How many of these lines are messages.
+/// Counts the messages among these lines.
 fn messages(bytes: &[u8]) -> usize {
     let mut count = 0;
     let mut begin = 0;
@@ -246,9 +246,9 @@ fn messages(bytes: &[u8]) -> usize {
     count
 }
 
-/// What a line says, where `needle` finds something in it.
+/// Parses a line and returns the matching lines of its message, if there are any.
 fn understand(text: &[u8], needle: &Needle, context: usize) -> Option<Found> {
-    // Where the content is a text, that is all that can match, and reading the rest of the line is most of the work.
+    // If the content is a string, only it can match, and parsing the rest of the line is most of the work.
     if line::plain_content(text).is_some_and(|content| !needle.is_in(&content)) {
         return None;
     }

@@ -1,5 +1,5 @@
-//! Checks before a log file is read or appended to: its last line is complete, and no newer release wrote it. A torn last
-//! line is moved to a side file.
+//! Checks before a log is read or appended to: its last line is complete, and no newer release wrote it. An incomplete
+//! last line is moved to a side file.
 
 use super::line::{self, Line};
 use super::tail;
@@ -11,10 +11,10 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// How often is looked again at what others did meanwhile.
+/// Maximum attempts when other programs keep changing the file.
 pub(super) const MAX_ATTEMPTS: u32 = 16;
 
-/// Whether a newer release of this program wrote the file at `path`.
+/// True if a newer release of this program wrote the file at `path`.
 pub(super) fn is_newer(path: &Path) -> Result<bool> {
     let Some(file) = store::open_existing(path)? else {
         return Ok(false);
@@ -23,10 +23,10 @@ pub(super) fn is_newer(path: &Path) -> Result<bool> {
     Ok(peeked.is_some_and(|tail| tail.metadata.is_newer()))
 }
 
-/// Write nothing to what a newer release of this program wrote.
+/// Refuses to write to a log that a newer release of this program wrote.
 ///
 /// # Errors
-/// Status 78 where `is_newer`.
+/// Status 78 if `is_newer`.
 pub(super) fn refuse_newer(is_newer: bool, path: &Path) -> Result<()> {
     if !is_newer {
         return Ok(());
@@ -39,12 +39,13 @@ pub(super) fn refuse_newer(is_newer: bool, path: &Path) -> Result<()> {
     Err(fail_hint(Exit::Config, cause, hint))
 }
 
+/// Reads the metadata of an open file; an error names `path`.
 pub(super) fn stat(file: &File, path: &Path) -> Result<std::fs::Metadata> {
     file.metadata()
         .with_context(|| format!("look at `{}`", path.display()))
 }
 
-/// Where the last whole line ends.
+/// The offset of the end of the last complete line.
 pub(super) fn end_of_last_line(file: &File, path: &Path) -> Result<u64> {
     let mut end = store::size(file, path)?;
     let mut block = vec![0; 64 << 10];
@@ -61,7 +62,7 @@ pub(super) fn end_of_last_line(file: &File, path: &Path) -> Result<u64> {
     Ok(0)
 }
 
-/// Mend the end of a log: a last line without its newline gets it when it is whole, and is kept aside when it is not.
+/// Repairs the end of a log: a complete last line gets its missing newline; an incomplete one is moved to a side file.
 pub(super) fn repair_end(
     file: &File,
     guard: &File,
@@ -69,8 +70,8 @@ pub(super) fn repair_end(
     clock: &Clock,
     notice: &mut dyn FnMut(&str),
 ) -> Result<()> {
-    // Nearly always nothing is to be done, and no lock is needed to see it. What another program, which knows no locks,
-    // was writing meanwhile is looked at again.
+    // Usually there is nothing to do, and no lock is needed to find out. Check again afterwards: a program that does
+    // not use locks may have been writing meanwhile.
     for _ in 0..MAX_ATTEMPTS {
         if store::is_whole(file, path)? {
             return Ok(());
@@ -118,10 +119,10 @@ fn repair_end_once(
             at += count as u64;
         }
         if store::size(file, path)? != size {
-            // Its line is not torn, but on its way.
+            // The file has grown: the line is still being written.
             return Ok(());
         }
-        // What is cut must be safe elsewhere first.
+        // Sync the side file before the line is removed from the log.
         store::sync(&kept, &aside)?;
         file.set_len(end)
             .with_context(|| format!("cut `{}`", path.display()))?;
@@ -133,7 +134,7 @@ fn repair_end_once(
     })
 }
 
-/// What was kept aside of a session's file.
+/// Lists the side files of a session's file.
 pub(super) fn side_files(path: &Path) -> Result<Vec<PathBuf>> {
     let dir = path.parent().unwrap_or(Path::new("."));
     let name = path.file_name().unwrap_or_default().to_string_lossy();

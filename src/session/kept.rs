@@ -1,75 +1,76 @@
-//! What we keep of a conversation in the metadata of its log, under `nanobot`. Every release of the Python program carries
-//! that on, also where it writes the file anew; a key that a later release of ours puts there is carried on as well.
+//! Our entry `nanobot` in the metadata of a log. Every Python release carries it over, even when it rewrites the file;
+//! keys that a later release of this program adds to the entry are carried over as well.
 
 use super::line::Metadata;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// The key under `metadata`.
+/// The key within `metadata`.
 const NAME: &str = "nanobot";
 
-/// The version of what this program writes into a log, and the newest that it may add to. A release whose lines an older
-/// one would misunderstand, or destroy by what it adds, writes a greater number as `v` beside the rest; as long as there
-/// is no such line, no version is written. What has a greater one is read as well as can be, and never written to.
+/// The version of our log format, and the newest one that this program may append to. A release whose lines an older
+/// one would misunderstand, or would corrupt by appending, writes a greater number as `v` into this entry. Until there
+/// are such lines, no version is written. A log with a greater version is read as far as possible, and never written
+/// to.
 pub(super) const VERSION: u64 = 1;
 
-/// What we keep of a conversation. Messages go by their number in the log, from 0.
+/// Our data about a session. Messages are identified by their index in the log, from 0.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Kept {
     #[serde(skip_serializing_if = "is_default")]
     pub(super) stats: Stats,
-    /// How often it was tried to consolidate what comes next. It is counted before a try is paid for.
+    /// Number of attempts to consolidate the next range; increased before an attempt is paid for.
     #[serde(skip_serializing_if = "is_default")]
     pub(super) tries: u32,
-    /// From and to of what `/new` put behind, and what is still to be consolidated.
+    /// Ranges (start, end) that `/new` has left and that are still to be consolidated.
     #[serde(skip_serializing_if = "is_default")]
     pub(super) left: Vec<(usize, usize)>,
-    /// Messages before this one are sent with their long results shortened.
+    /// Messages before this index are sent with long tool results shortened.
     #[serde(skip_serializing_if = "is_default")]
     pub(super) aged: usize,
-    /// Tokens that a provider counted for one that we estimated, as of the last reply.
+    /// Provider-counted tokens per estimated token, as of the last reply.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) ratio: Option<f64>,
     #[serde(flatten)]
     other: Map<String, Value>,
 }
 
-/// What all turns of a conversation came to.
+/// Sums over all turns of a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Stats {
     pub turns: u64,
     /// Requests to the model.
     pub steps: u64,
-    /// Tokens that went in, cached ones included, and that came out.
+    /// Input tokens, including cached ones, and output tokens.
     #[serde(rename = "in", skip_serializing_if = "is_default")]
     pub input: u64,
     #[serde(rename = "out", skip_serializing_if = "is_default")]
     pub output: u64,
-    /// Calls of tools that were let run; of these, those that did what they were asked for, and those that did not.
+    /// Tool calls that were allowed to run; of these, the successful and the failed ones.
     #[serde(skip_serializing_if = "is_default")]
     pub agreed: u64,
     #[serde(skip_serializing_if = "is_default")]
     pub succeeded: u64,
     #[serde(skip_serializing_if = "is_default")]
     pub failed: u64,
-    /// Calls that were not let run.
+    /// Tool calls that were denied.
     #[serde(skip_serializing_if = "is_default")]
     pub rejected: u64,
-    /// Tokens of the last request and its reply: what the conversation weighs now.
+    /// Tokens of the last request and its reply: the current context size.
     #[serde(skip_serializing_if = "is_default")]
     pub context: u64,
-    /// Output tokens in a second, in the last turn.
+    /// Output tokens per second in the last turn.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "whole")]
     pub speed: Option<f64>,
-    /// US dollars, as far as they are known.
+    /// US dollars, as far as costs are known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost: Option<f64>,
 }
 
 impl Stats {
-    /// Add those of one more turn.
+    /// Adds the numbers of one more turn.
     pub(super) fn add(&mut self, turn: &Self) {
         let Self {
             turns,
@@ -96,7 +97,7 @@ impl Stats {
             self.context = *context;
         }
         self.speed = speed.or(self.speed);
-        // To the millionth of a cent: sums of doubles end in noise.
+        // Round to 1e-8 dollars, because sums of floats end in noise.
         let rounded = |cost: f64| (cost * 1e8).round() / 1e8;
         self.cost = match (self.cost, *cost) {
             (Some(before), Some(cost)) => Some(rounded(before + cost)),
@@ -106,7 +107,7 @@ impl Stats {
 }
 
 impl Kept {
-    /// The log has only `count` messages any more, or never had more. What was put behind of others is not there.
+    /// Limits the data to the first `count` messages of the log. Ranges beyond them are removed.
     pub(super) fn cut(&mut self, count: usize) {
         self.left.retain(|(from, to)| from < to && *to <= count);
         self.aged = self.aged.min(count);
@@ -114,18 +115,18 @@ impl Kept {
 }
 
 impl Metadata {
-    /// The version of what wrote the log.
+    /// The format version of the log.
     pub(super) fn version(&self) -> u64 {
         let kept = self.metadata.get(NAME);
         kept.and_then(|kept| kept["v"].as_u64()).unwrap_or(VERSION)
     }
 
-    /// Whether a newer release of this program wrote the log, so that nothing may be written to it.
+    /// True if a newer release of this program wrote the log, so that nothing may be written to it.
     pub(super) fn is_newer(&self) -> bool {
         self.version() > VERSION
     }
 
-    /// What is kept. What cannot be read of it is as if it were not there: it is no reason to refuse a conversation.
+    /// Reads our entry. An invalid entry gives the defaults, because it is no reason to refuse a session.
     pub(super) fn kept(&self) -> Kept {
         self.metadata
             .get(NAME)
@@ -133,8 +134,9 @@ impl Metadata {
             .unwrap_or_default()
     }
 
-    /// Forget what is kept of messages that are not there. What `/new` put behind is before the pointer; where another
-    /// program took the pointer back, what comes after it is sent again, and is to be consolidated with the rest.
+    /// Removes data about messages that do not exist. Ranges left by `/new` are before the pointer. If another program
+    /// has moved the pointer back, messages after it are sent again and consolidated with the rest, so ranges are cut
+    /// there.
     pub(super) fn settle(&mut self, count: usize) {
         let before = self.kept();
         let mut kept = before.clone();
@@ -151,6 +153,7 @@ impl Metadata {
         }
     }
 
+    /// Stores our entry; an empty one is removed.
     pub(super) fn keep(&mut self, kept: &Kept) {
         let value = serde_json::to_value(kept).expect("plain values are JSON");
         match value.as_object().is_some_and(Map::is_empty) {
@@ -159,7 +162,7 @@ impl Metadata {
         }
     }
 
-    /// Change what is kept.
+    /// Updates our entry.
     pub(super) fn change(&mut self, change: impl FnOnce(&mut Kept)) {
         let mut kept = self.kept();
         change(&mut kept);
@@ -167,7 +170,7 @@ impl Metadata {
     }
 }
 
-/// Without what is after its point: it is written with each turn.
+/// Serializes without decimals: the value is written with each turn.
 fn whole<S: serde::Serializer>(number: &Option<f64>, to: S) -> Result<S::Ok, S::Error> {
     number.map(|number| number.round() as u64).serialize(to)
 }

@@ -1,5 +1,5 @@
-//! The lines of a session file: the private shapes of nanobot 0.1.4, which newer releases read too. What we add rides as
-//! further keys of those lines, since a line of any other kind breaks the older program.
+//! The lines of a session file, in the format of nanobot 0.1.4, which newer Python releases also read. Our additions
+//! are extra keys of those lines, since a line of any other kind breaks the older program.
 
 use crate::history::compaction::Compaction;
 use crate::message::json::{parse as parse_json, without_lone_surrogates};
@@ -11,60 +11,60 @@ use serde_json::{Map, Value, json};
 use std::borrow::Cow;
 use std::io::{self, Write};
 
-/// What one line is.
+/// A parsed line.
 #[derive(Debug)]
 pub(super) enum Line {
     Metadata(Metadata),
-    /// A message; `None` for one that counts but is not sent again, such as a slash command.
+    /// A message; `None` for one that is counted but not sent again, such as a slash command.
     Message(Option<Message>),
-    /// What a newer release remembers of its provider; with a state, or emptied.
+    /// Provider state stored by a newer release; true if it holds a state, false if it is empty.
     ProviderState(bool),
-    /// Another record of another release that is no message.
+    /// Another record type of another release; not a message.
     Other,
-    /// No JSON object, or none of these.
+    /// Not a JSON object, or none of the above.
     Bad,
 }
 
-/// A metadata line. The last one of a file counts, as a whole.
+/// A metadata line. Only the last one in a file is valid, and it replaces earlier ones entirely.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Metadata {
     pub(super) key: Option<String>,
     pub(super) created_at: Option<String>,
     pub(super) updated_at: Option<String>,
-    /// What it is about the conversation that programs keep; carried on unseen.
+    /// Metadata of other programs, carried over unchanged.
     pub(super) metadata: Map<String, Value>,
     pub(super) last_consolidated: usize,
-    /// How many messages are before it; on our closing lines.
+    /// Number of messages before this line; only on our closing lines.
     pub(super) messages: Option<usize>,
-    /// Where in the file it begins. When it does not, another program has rewritten the file.
+    /// Byte offset at which the line begins. A mismatch means that another program has rewritten the file.
     pub(super) at: Option<u64>,
-    /// Where the line begins that has the summary of what was compacted. Dropped by a program that writes the file anew,
-    /// as the summary is.
+    /// Byte offset of the line with the summary of the compacted messages. A program that rewrites the file drops it,
+    /// together with the summary.
     pub(super) summary_at: Option<u64>,
-    /// It stands in the middle of a turn. Not carried on.
+    /// True for the line of a compaction in mid-turn. Not carried over.
     pub(super) is_compaction: bool,
-    /// Keys of other releases, carried on.
+    /// Keys of other releases, carried over.
     pub(super) extra: Map<String, Value>,
 }
 
 impl Metadata {
-    /// The messages before `count` are consolidated.
+    /// Marks the messages before `count` as consolidated.
     pub(super) fn consolidated(&mut self, count: usize) {
         self.last_consolidated = count;
-        // What newer releases read instead, where they keep it.
+        // Newer releases use this field instead, if they wrote it.
         if let Some(archived) = self.extra.get_mut("last_archived") {
             *archived = count.into();
         }
     }
 }
 
-/// How a line of a compaction says that it ended: the turn goes on after it.
+/// Value of `ending` in the line of a compaction: the turn continues after it.
 pub(super) const COMPACTED: &str = "compacted";
 
-/// The keys that a metadata line has from us, beyond those of the Python program.
+/// Keys that this program adds to a metadata line, beyond those of the Python program.
 const OURS: [&str; 5] = ["turn", "messages", "at", "ending", "summary"];
 
-/// Whether a line is a message, told without understanding it. What is none here may be one all the same: an odd one.
+/// True if a line is a message, without parsing all of it. A malformed message may give false: see [`counts`].
 pub(super) fn is_message(line: &[u8]) -> bool {
     #[derive(Deserialize)]
     struct Kind<'a> {
@@ -78,8 +78,9 @@ pub(super) fn is_message(line: &[u8]) -> bool {
     kind.kind.is_none() && matches!(kind.role, Some("user" | "assistant" | "tool" | "system"))
 }
 
-/// As [`is_message`], also for odd ones, and fast for the lines of this program and of the Python one: those begin with
-/// their role and end with their object, and hold no second beginning, which a line that was torn and gone on with has.
+/// Like [`is_message`], but also accepts malformed messages, and is fast for lines of this program and the Python one:
+/// those begin with the role and end with the object. A second beginning within a line marks a torn line that another
+/// one was appended to.
 pub(super) fn counts(text: &[u8]) -> bool {
     const START: &[u8] = b"{\"role\": \"";
     let roles: [&[u8]; 3] = [b"user\"", b"assistant\"", b"tool\""];
@@ -92,8 +93,8 @@ pub(super) fn counts(text: &[u8]) -> bool {
     rest.is_some_and(is_whole) || is_message(text) || matches!(parse(text), Line::Message(_))
 }
 
-/// Read one line, without its newline. Bytes that are no text, and halves of surrogate pairs, are replaced: one odd
-/// letter is no reason to lose a message.
+/// Parses one line, without its newline. Invalid UTF-8 and lone surrogates are replaced, because one bad character is
+/// no reason to lose a message.
 pub(super) fn parse(line: &[u8]) -> Line {
     let line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
     if !line.trim_ascii_start().starts_with(b"{") {
@@ -118,9 +119,9 @@ pub(super) fn parse(line: &[u8]) -> Line {
     }
 }
 
-/// What a line is of which only the beginning is there; the text of a message is then only the beginning, too.
+/// Parses a line of which only the beginning was read; the text of a message is then truncated too.
 pub(super) fn begun(start: &[u8]) -> Line {
-    // The cut may be in the middle of a letter or of an escape, and in a text or in a list of parts.
+    // The cut may be within a character or an escape, and within a string or a list of parts.
     for cut in 0..start.len().min(12) {
         let Ok(text) = std::str::from_utf8(&start[..start.len() - cut]) else {
             continue;
@@ -135,7 +136,7 @@ pub(super) fn begun(start: &[u8]) -> Line {
     Line::Bad
 }
 
-/// The content of a message's line, where it is a text. What is said is that or a part of it.
+/// The content of a message's line if it is a string. The text of the message is this string or a part of it.
 pub(super) fn plain_content(line: &[u8]) -> Option<Cow<'_, str>> {
     #[derive(Deserialize)]
     struct Content<'a> {
@@ -145,7 +146,7 @@ pub(super) fn plain_content(line: &[u8]) -> Option<Cow<'_, str>> {
     serde_json::from_slice::<Content<'_>>(line).ok()?.content
 }
 
-/// What a line says of its message besides the message: when it was said, local time as written, and in which turn.
+/// The timestamp (local time, as written) and the turn id of a message's line; empty if missing.
 pub(super) fn stamp(line: &[u8]) -> (String, String) {
     #[derive(Default, Deserialize)]
     #[serde(default)]
@@ -158,7 +159,7 @@ pub(super) fn stamp(line: &[u8]) -> (String, String) {
     (text(&stamp.timestamp), text(&stamp.turn))
 }
 
-/// The summary in the line that begins at `at`, where there is one.
+/// The summary in the line that begins at offset `at`, if it has one.
 pub(super) fn summary(line: &[u8], at: u64) -> Option<Compaction> {
     let value: Value = serde_json::from_slice(line).ok()?;
     let stands = value["_type"] == "metadata" && value["at"].as_u64() == Some(at);
@@ -216,7 +217,7 @@ fn read_message(object: &Map<String, Value>) -> Option<Message> {
     let parts = read_parts(field("content"));
     match field("role").as_str()? {
         "user" => {
-            // Ours have an id, and their facts apart.
+            // Messages of this program have an id, and store their runtime facts separately.
             let parts = match field("id").is_string() {
                 true => parts,
                 false => parts.into_iter().map(without_runtime_block).collect(),
@@ -243,7 +244,7 @@ fn read_message(object: &Map<String, Value>) -> Option<Message> {
                 calls,
                 finish: Finish::Stop,
                 usage: read_usage(field("usage")),
-                // It is in the ledger.
+                // Stored in the ledger.
                 cost: None,
                 model: text("model"),
                 opaque: object.get("opaque").cloned(),
@@ -255,7 +256,7 @@ fn read_message(object: &Map<String, Value>) -> Option<Message> {
             parts,
             failed: field("failed") == &Value::Bool(true),
         })),
-        // A system message was never part of a conversation here.
+        // A system message was never part of a stored session in this format.
         _ => None,
     }
 }
@@ -271,7 +272,7 @@ fn read_usage(usage: &Value) -> Usage {
     }
 }
 
-/// Content: a text, a list of blocks, or nothing.
+/// Reads message content: a string, a list of blocks, or null.
 fn read_parts(content: &Value) -> Vec<Part> {
     let block = |block: &Value| match block["type"].as_str() {
         Some("image_url") => Part::Text("[image]".into()),
@@ -290,7 +291,7 @@ fn read_parts(content: &Value) -> Vec<Part> {
     }
 }
 
-/// Release 0.1.4.post2 stored its runtime block at the end of the user's text, later ones at its beginning.
+/// Removes the runtime block: release 0.1.4.post2 stored it at the end of the user's text, later ones at its beginning.
 fn without_runtime_block(part: Part) -> Part {
     let Part::Text(text) = part else { return part };
     if let Some((before, _)) = text.split_once("\n\n[Runtime Context") {
@@ -317,7 +318,7 @@ fn read_call(call: &Value) -> Option<ToolCall> {
     })
 }
 
-/// A message as a line, its newline included.
+/// Formats a message as a line, including its newline.
 pub(super) fn of_message(message: &Message, turn: &str, stamp: &str) -> String {
     let mut line = Map::new();
     let mut put = |key: &str, value: Value| drop(line.insert(key.into(), value));
@@ -354,7 +355,7 @@ pub(super) fn of_message(message: &Message, turn: &str, stamp: &str) -> String {
             put("timestamp", stamp.into());
             put("id", reply.id.as_str().into());
             put("model", reply.model.as_str().into());
-            // What else there is to it is in the ledger.
+            // The other usage fields are in the ledger.
             let Usage {
                 input,
                 cached,
@@ -392,7 +393,7 @@ pub(super) fn of_message(message: &Message, turn: &str, stamp: &str) -> String {
     written(&Value::Object(line))
 }
 
-/// User content: text where there is one, else blocks, images and documents as placeholders.
+/// User content: a string if it is a single text, else blocks, with placeholders for images and documents.
 fn content(parts: &[Part]) -> Value {
     let block =
         |part: &Part| json!({ "type": "text", "text": plain_text(std::slice::from_ref(part)) });
@@ -407,18 +408,18 @@ fn call(call: &ToolCall) -> Value {
     json!({ "id": call.id, "type": "function", "function": { "name": call.name, "arguments": arguments } })
 }
 
-/// The line that empties what a newer release remembers of its provider: our turn is not in it.
+/// The line that clears the provider state of a newer release, because that state does not include our turn.
 pub(super) const NO_PROVIDER_STATE: &str = "{\"_type\": \"provider_state\", \"state\": null}\n";
 
-/// What a closing line says beyond the others.
+/// Additional fields of a closing line.
 pub(super) struct Closing<'a> {
     pub(super) turn: &'a str,
     pub(super) ending: &'a str,
-    /// What stands for the messages that were compacted.
+    /// The summary that replaces compacted messages.
     pub(super) summary: Option<&'a Compaction>,
 }
 
-/// A metadata line, its newline included. Every one is complete, since the last counts as a whole.
+/// Formats a metadata line, including its newline. Every line is complete, since readers use only the last one.
 pub(super) fn of_metadata(metadata: &Metadata, closing: Option<&Closing<'_>>) -> String {
     let mut line = Map::new();
     let mut put = |key: &str, value: Value| drop(line.insert(key.into(), value));
@@ -465,7 +466,7 @@ pub(super) fn of_metadata(metadata: &Metadata, closing: Option<&Closing<'_>>) ->
     written(&Value::Object(line))
 }
 
-/// The metadata line `text` with another key, its newline included, and all else as it was; `None` for another line.
+/// Formats the metadata line `text` with another key and all else unchanged; `None` if it is not a metadata line.
 pub(super) fn with_key(text: &[u8], key: &str) -> Option<String> {
     let mut object: Map<String, Value> = serde_json::from_slice(text).ok()?;
     if object.get("_type")? != "metadata" {
@@ -485,7 +486,7 @@ fn written(value: &Value) -> String {
     String::from_utf8(bytes).expect("JSON is UTF-8")
 }
 
-/// The separators of Python's `json.dumps`.
+/// JSON formatter with the separators of Python's `json.dumps`.
 struct Python;
 
 impl Formatter for Python {
@@ -731,7 +732,7 @@ mod tests {
             Line::Message(Some(message)) => {
                 let line = of_message(&message, "t", TIME);
                 assert!(super::is_message(line.trim_end().as_bytes()));
-                // What was read once is what is read again.
+                // Formatting and parsing again gives the same value.
                 let Line::Message(Some(again)) = parse(line.trim_end().as_bytes()) else {
                     panic!("{line}");
                 };

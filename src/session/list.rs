@@ -1,4 +1,4 @@
-//! Sessions as a list: what the beginning and the end of each file tell, so that a long conversation costs no more than a
+//! Session listing. Only the beginning and the end of each file are read, so that a long session costs no more than a
 //! short one.
 
 use super::integrity::{end_of_last_line, stat};
@@ -16,28 +16,28 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// What a list says of a session.
+/// One session in a listing.
 #[derive(Clone, Debug)]
 pub struct Summary {
     pub key: String,
     pub path: PathBuf,
-    /// `None` where counting them would mean to read a large file.
+    /// `None` if counting would require reading a large file.
     pub messages: Option<usize>,
-    /// Local time, as the session has it; empty where it has none.
+    /// Local time, as stored in the session; empty if there is none.
     pub created: String,
     pub updated: String,
-    /// When something was said last, as far as that is known.
+    /// Time of the last message, as far as it is known.
     pub used: Timestamp,
     pub bytes: u64,
-    /// `None` where none were kept.
+    /// `None` if none were stored.
     pub stats: Option<Stats>,
-    /// How the first thing that was asked begins, on one line.
+    /// The beginning of the first user message, on one line.
     pub first_words: String,
-    /// It was written by a newer release of this program, and is only read.
+    /// True if a newer release of this program wrote it, so that it is read-only.
     pub is_newer: bool,
 }
 
-/// What there is, and what of it could not be read.
+/// All sessions, and the errors of those that could not be read.
 #[derive(Debug, Default)]
 pub struct Listing {
     /// Newest first.
@@ -45,17 +45,17 @@ pub struct Listing {
     pub failures: Vec<anyhow::Error>,
 }
 
-/// Files up to this size are counted when another program wrote them last.
+/// Largest file, in bytes, whose messages are counted if another program wrote it last.
 const COUNT_LIMIT: u64 = 8 << 20;
-/// The bytes at the beginning that are looked at for the key and the first words.
+/// Bytes read from the beginning, for the key and the first words.
 const HEAD: usize = 8 << 10;
-/// Characters of the first words.
+/// Maximum characters of the first words.
 const WORDS: usize = 120;
-/// From so many files on, they are shared among threads, and among so many.
+/// Number of files from which on threads are used; below, the maximum number of threads.
 const SHARED_FROM: usize = 64;
 const THREADS: usize = 4;
 
-/// All sessions, newest first. Of several files of one key, the one that is used.
+/// Lists all sessions, newest first. If several files have the same key, only the one in use is listed.
 pub fn list(place: &Place) -> Result<Listing> {
     let mut listing = Listing::default();
     let mut paths = Vec::new();
@@ -80,17 +80,17 @@ pub fn list(place: &Place) -> Result<Listing> {
     Ok(listing)
 }
 
-/// One session.
+/// Returns the summary of one session.
 ///
 /// # Errors
-/// Status 66 when there is none.
+/// Status 66 if there is no such session.
 pub fn look(place: &Place, key: &str) -> Result<Summary> {
     let (path, _) = files::open(place, key)?;
     let zone = place.clock.now().time_zone().clone();
     summary(&path, &zone)?.ok_or_else(|| files::none(place, key))
 }
 
-/// A summary for each of `paths`, in their order; `None` for a file that is gone meanwhile.
+/// Summarizes each of `paths`, in order; `None` for a file that was removed meanwhile.
 fn summaries(paths: &[PathBuf], zone: &TimeZone) -> Vec<Result<Option<Summary>>> {
     let one_by_one = |paths: &[PathBuf]| -> Vec<Result<Option<Summary>>> {
         paths.iter().map(|path| summary(path, zone)).collect()
@@ -132,7 +132,7 @@ fn summary(path: &Path, zone: &TimeZone) -> Result<Option<Summary>> {
         .modified()
         .with_context(|| format!("look at `{}`", path.display()))?;
     let modified = Timestamp::try_from(modified).unwrap_or_default();
-    // A file that was copied has the time of the copy; what we wrote last tells better, where nothing follows it.
+    // A copied file has the modification time of the copy; our closing line is more accurate if nothing follows it.
     let closed = metadata.updated_at.as_deref().filter(|_| tail.is_closed);
     let used = closed.and_then(|time| moment(time, zone));
     Ok(Some(Summary {
@@ -152,13 +152,13 @@ fn summary(path: &Path, zone: &TimeZone) -> Result<Option<Summary>> {
     }))
 }
 
-/// A local time of a session file as a moment.
+/// Converts a local time of a session file to a timestamp.
 fn moment(time: &str, zone: &TimeZone) -> Option<Timestamp> {
     let time: DateTime = time.parse().ok()?;
     Some(time.to_zoned(zone.clone()).ok()?.timestamp())
 }
 
-/// What the beginning of a file tells.
+/// Data from the beginning of a file.
 #[derive(Debug, Default)]
 struct Head {
     key: Option<String>,
@@ -180,7 +180,7 @@ impl Head {
         Ok(Self::of(&block[..length], length == HEAD))
     }
 
-    /// `is_cut` when the file goes on after `block`.
+    /// Parses `block`; `is_cut` is true if the file continues after it.
     fn of(block: &[u8], is_cut: bool) -> Self {
         let mut head = Self::default();
         let mut lines = block.split(|byte| *byte == b'\n').enumerate().peekable();
@@ -206,9 +206,9 @@ impl Head {
     }
 }
 
-/// The first words of a person's message; empty for what only looks like one.
+/// The first words of a user message; empty for text that was not written by a user.
 fn words(text: &str) -> String {
-    // What older releases of the Python program put between the user's messages.
+    // Marks of texts that older releases of the Python program inserted as user messages.
     if ["[System: ", "[Runtime Context"]
         .iter()
         .any(|mark| text.starts_with(mark))
@@ -246,7 +246,7 @@ mod tests {
         check("{\"role\": \"assistant\", \"content\": \"a\"}\n", false, "");
         let command = "{\"role\": \"user\", \"content\": \"/x\", \"_command\": true}\n";
         check(&format!("{command}{}", user("y")), false, "y");
-        // The line is longer than what was read of it, wherever it was cut.
+        // The line is longer than the part that was read, wherever it is cut.
         let whole = "{\"role\": \"user\", \"content\": \"caf\\u00e9 au \\\"lait\\\" ";
         check(whole, true, "café au \"lait\"");
         check(&whole[..41], true, "café au");

@@ -7,17 +7,17 @@ use anyhow::Result;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The side file whose lock a turn holds. Its name must not end as sessions do.
+/// The path of the side file that a turn locks. It must not end in the extension of session files.
 pub(super) fn lock_path(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".lock");
     name.into()
 }
 
-/// Take the lock of the session `key`, which is or will be at `path`, without waiting.
+/// Takes the lock of the session `key`, whose file is or will be at `path`, without waiting.
 ///
 /// # Errors
-/// Status 75 when it is in use.
+/// Status 75 if it is in use.
 pub(super) fn try_lock(place: &Place, key: &str, path: &Path) -> Result<Lock> {
     let what = format!("session `{key}`");
     let lock = lock_path(path);
@@ -31,7 +31,7 @@ pub(super) fn try_lock(place: &Place, key: &str, path: &Path) -> Result<Lock> {
     .map_err(with_retry_hint)
 }
 
-/// An error of a lock, for those who cannot be told to wait.
+/// Replaces the hint of a lock error for callers that offer no option to wait.
 pub(super) fn with_retry_hint(error: anyhow::Error) -> anyhow::Error {
     if exit_of(&error) != Exit::TryAgain {
         return error;

@@ -1,5 +1,5 @@
-//! The file of a conversation: opened and mended, appended to, closed. Whoever else writes to it meanwhile is noticed, and
-//! what they wrote counts.
+//! The log file of a session: open and repair, append, close. Writes of other programs in between are detected, and
+//! their lines count.
 
 use super::integrity::{MAX_ATTEMPTS, is_newer, refuse_newer, repair_end, stat};
 use super::line::{self, Closing, Metadata};
@@ -14,30 +14,30 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The file of a session that is open for a turn.
+/// The log file of a session, open for a turn.
 #[derive(Debug)]
 pub(super) struct Log {
     pub(super) path: PathBuf,
     /// `None` until the first line is written.
     pub(super) file: Option<File>,
-    /// It was made in this run: the directory must be brought to the disk too.
+    /// True if this run created the file, so that its directory must be synced too.
     fresh: bool,
-    /// Which file it is and how long, as far as we know.
+    /// Identity and size of the file after our last read or write.
     known: Known,
-    /// How many messages it has.
+    /// Number of messages in the file.
     pub(super) count: usize,
     pub(super) metadata: Metadata,
-    /// What a newer release remembers of its provider must be emptied when our turn ends.
+    /// True if a newer release stored provider state that must be cleared when our turn ends.
     provider_state: bool,
     sync: Sync,
     pub(super) clock: Clock,
-    /// The file whose lock an append holds, where it is not the log's own: newer releases have one for all sessions.
+    /// The file to lock for an append, if it is not the log itself: newer releases have one lock file for all sessions.
     pub(super) guard: Option<File>,
     /// Held until the turn ends.
     pub(super) lock: Lock,
 }
 
-/// What a file is known by: as long as it is the same, nobody else has written.
+/// Identity and size of a file. While they are unchanged, no other program has written to it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Known {
     device: u64,
@@ -56,6 +56,10 @@ impl From<&std::fs::Metadata> for Known {
 }
 
 impl Log {
+    /// Locks the session `key`, waiting up to `wait`, and opens its file at `path` with the tail that a turn needs.
+    ///
+    /// # Errors
+    /// Status 75 if another run holds the lock for longer than `wait`, 78 if a newer release wrote the file.
     pub(super) fn open(
         place: &Place,
         key: &str,
@@ -68,7 +72,7 @@ impl Log {
             let who = holder
                 .map(|holder| {
                     let since = holder.since.split_once('T');
-                    // Seconds are enough for whoever waits.
+                    // Seconds are precise enough in this notice.
                     let since = since.map_or(holder.since.as_str(), |(_, time)| {
                         time.split(['.', '+', 'Z']).next().unwrap_or(time)
                     });
@@ -106,10 +110,10 @@ impl Log {
         Ok((log, tail))
     }
 
-    /// Open the file, where there is one: mend its end, and read what a turn needs of it.
+    /// Opens the file if it exists, repairs its end, and reads the part that a turn needs.
     fn load(&mut self, window: usize, notice: &mut dyn FnMut(&str)) -> Result<Tail> {
         let Some(file) = store::open_existing_log(&self.path)? else {
-            // Somebody removed it in the middle of a turn, or there never was one.
+            // The file was removed in mid-turn, or never existed.
             (self.file, self.count, self.metadata) = (None, 0, Metadata::default());
             return Ok(Tail::default());
         };
@@ -124,20 +128,20 @@ impl Log {
         tail.notices.iter().for_each(|text| notice(text));
         (self.count, self.metadata) = (tail.count, tail.metadata.clone());
         self.provider_state |= tail.provider_state;
-        // A file that is there and empty gets its first line as a new one does.
+        // An existing empty file gets its first line like a new one.
         self.file = (self.known.size > 0).then_some(file);
         Ok(tail)
     }
 
-    /// Append a line that holds `messages` messages, in one write. `line` is asked anew where another program has written
-    /// meanwhile, since what it wrote counts too.
+    /// Appends a line that holds `messages` messages, in one write. If another program has written meanwhile, the file
+    /// is reloaded and `line` is called again.
     pub(super) fn append(
         &mut self,
         key: &str,
         messages: usize,
         mut line: impl FnMut(&mut Self) -> String,
     ) -> Result<()> {
-        // Where a file system tells its sizes late, one cannot wait for them to agree; appending is right in any case.
+        // Some file systems report sizes late, so they may never match; the last attempt appends without the check.
         for tries in 0.. {
             if self.file.is_none() {
                 self.create(key)?;
@@ -162,14 +166,14 @@ impl Log {
                 self.count += messages;
                 return Ok(());
             }
-            // A Python program has appended to it, or put another in its place. A line that it left torn would swallow
-            // ours; it is kept aside, where the next open would have put it.
+            // Another program has appended to the file or replaced it. A torn line at its end would swallow ours, so
+            // the reload moves it to the side file, as the next open would.
             drop(self.load(0, &mut |_| {})?);
         }
         unreachable!("the last try appends")
     }
 
-    /// Whether the file is as we left it.
+    /// True if the file is unchanged since our last read or write.
     fn is_known(&self) -> Result<bool> {
         match std::fs::metadata(&self.path) {
             Ok(about) => Ok(Known::from(&about) == self.known),
@@ -178,7 +182,7 @@ impl Log {
         }
     }
 
-    /// Make the file, with its first line.
+    /// Creates the file, with its first line.
     fn create(&mut self, key: &str) -> Result<()> {
         let now = self.clock.stamp();
         self.metadata.key = Some(key.to_owned());
@@ -195,7 +199,7 @@ impl Log {
             Ok(is_empty)
         })?;
         if !ours {
-            // Another program was faster, and what it wrote counts.
+            // Another program created it first; use its content.
             return self.load(0, &mut |_| {}).map(drop);
         }
         self.known = Known::from(&stat(&file, &self.path)?);
@@ -203,7 +207,7 @@ impl Log {
         Ok(())
     }
 
-    /// Write a closing line, with what `change` makes of the metadata and the number of messages.
+    /// Writes a closing line, after `change` has updated the metadata; it receives the number of messages.
     pub(super) fn close(
         &mut self,
         key: &str,
@@ -219,7 +223,7 @@ impl Log {
             log.metadata.key.get_or_insert_with(|| key.to_owned());
             log.metadata.created_at.get_or_insert_with(|| now.clone());
             log.metadata.updated_at = Some(now);
-            // Should another program write in between, the line does not stand where it says, and is not trusted.
+            // If another program writes in between, the line is not at this offset, and readers will not trust it.
             (log.metadata.messages, log.metadata.at) = (Some(log.count), Some(log.known.size));
             if closing.summary.is_some() {
                 log.metadata.summary_at = log.metadata.at;

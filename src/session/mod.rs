@@ -1,8 +1,8 @@
-//! The conversation log: open, lock, repair, push.
+//! Session logs: open, lock, repair, append.
 //!
-//! One file for a conversation, in the format of nanobot 0.1.4, and only ever appended to. A turn holds the kernel's lock
-//! on a side file; an append holds one on the log for its microseconds. Every line is complete at any instant but the
-//! last, and the last is mended when the log is opened: that is the whole of recovery.
+//! Each session is one append-only file in the format of nanobot 0.1.4. A turn holds a kernel lock on a side file; each
+//! append locks the log itself for microseconds. Every line but the last is complete at any time, and the last is
+//! repaired when the log is opened: no other recovery is needed.
 
 use crate::history::compaction::Compaction;
 use crate::history::ends::ends;
@@ -44,46 +44,46 @@ pub use place::{Place, Sync};
 pub use repair::{Finding, every, repair};
 pub use trash::{Discarded, discard, empty_trash, prune, remove, restore, trash};
 
-/// A conversation, as far as it is sent, and its log.
+/// A session: the messages that are sent, and the log.
 #[derive(Debug)]
 pub struct Session {
     key: String,
     turn: String,
     messages: Vec<Message>,
-    /// Tokens of the messages, as we estimate them.
+    /// Estimated tokens of the messages.
     weight: u64,
-    /// What stands for the messages before those, and is the first of them.
+    /// The summary of the compacted messages; if present, it is the first message.
     summary: Option<Compaction>,
     outline: Outline,
-    /// Its last turn has ended, as the log says.
+    /// True if the log says that the last turn has ended.
     closed: bool,
-    /// Characters that are kept of a tool result.
+    /// Maximum characters of a stored tool result.
     result_limit: usize,
-    /// `None` for a conversation that is not kept.
+    /// `None` for an ephemeral session.
     log: Option<Log>,
 }
 
-/// Which part of a log is sent.
+/// The part of a log that is sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Outline {
-    /// How many messages the log has.
+    /// Number of messages in the log.
     pub count: usize,
-    /// How many of them are consolidated.
+    /// Number of messages, from the first, that are consolidated.
     pub consolidated: usize,
-    /// The number of the first message that is sent as it is.
+    /// Index of the first message that is sent verbatim.
     pub start: usize,
-    /// Messages before this one are sent with their long results shortened.
+    /// Messages before this index are sent with long tool results shortened.
     pub aged: usize,
-    /// Tokens that the provider counted for one of ours, as of the last reply; `None` before the first.
+    /// Provider-counted tokens per estimated token, as of the last reply; `None` before the first.
     pub ratio: Option<f64>,
 }
 
 impl Session {
-    /// Open the session `key` for a turn: lock it, mend its end, read what is to be sent. A session that does not exist
-    /// is made by its first message.
+    /// Opens the session `key` for a turn: locks it, repairs its end, and reads the messages to send. The file of a new
+    /// session is created with its first message.
     ///
     /// # Errors
-    /// Status 75 when another run keeps it for longer than `wait`.
+    /// Status 75 if another run holds the lock for longer than `wait`.
     pub fn open(
         place: &Place,
         key: &str,
@@ -93,7 +93,7 @@ impl Session {
         let (log, tail) = loop {
             let (path, exists) = place.home_of(key)?;
             let opened = Log::open(place, key, path.clone(), wait, notice)?;
-            // Before we had the lock, another key of the same file name may have taken it.
+            // Before the lock was taken, another key that maps to the same file name may have created the file.
             if exists || place.home_of(key)?.0 == path {
                 break opened;
             }
@@ -104,7 +104,7 @@ impl Session {
         Ok(session)
     }
 
-    /// The session `key` as it is, for a turn that is not kept. Empty when there is none.
+    /// Reads the session `key` without locking it, for a turn that is not stored. Empty if there is no such session.
     pub fn read(place: &Place, key: &str, notice: &mut dyn FnMut(&str)) -> Result<Self> {
         let path = place.find(key)?;
         let Some(file) = store::open_existing(&path)? else {
@@ -118,7 +118,7 @@ impl Session {
         Ok(session)
     }
 
-    /// The same under another key.
+    /// The same session under another key.
     #[must_use]
     pub fn under(self, key: &str) -> Self {
         Self {
@@ -127,12 +127,12 @@ impl Session {
         }
     }
 
-    /// A conversation without a past that is not kept.
+    /// Creates an empty session that is not stored.
     pub fn ephemeral(key: &str, result_limit: usize) -> Self {
         Self::of(key, Tail::default(), result_limit, None)
     }
 
-    /// As the tail of its log has it.
+    /// Builds a session from the tail of its log.
     fn of(key: &str, tail: Tail, result_limit: usize, log: Option<Log>) -> Self {
         let kept = tail.metadata.kept();
         let is_compaction = tail.metadata.is_compaction;
@@ -157,17 +157,18 @@ impl Session {
         }
     }
 
-    /// Let what is sent pair up, and weigh it.
+    /// Pairs up calls and results in the messages to send, and estimates their tokens.
     fn mend(&mut self) {
         self.messages = history::sendable(std::mem::take(&mut self.messages));
         self.weight = token_estimate::of_messages(&self.messages);
     }
 
+    /// The session's key.
     pub fn key(&self) -> &str {
         &self.key
     }
 
-    /// Whether it has a log.
+    /// True if it has a log.
     pub fn is_kept(&self) -> bool {
         self.log.is_some()
     }
@@ -177,17 +178,17 @@ impl Session {
         &self.turn
     }
 
-    /// What is sent: the window of the log, mended, and what has been pushed since.
+    /// The messages to send: the repaired window of the log, and the messages pushed since.
     pub fn messages(&self) -> &[Message] {
         &self.messages
     }
 
-    /// Tokens of what is sent, as we estimate them.
+    /// Estimated tokens of the messages to send.
     pub fn weight(&self) -> u64 {
         self.weight
     }
 
-    /// Which part of the log is sent.
+    /// The part of the log that is sent.
     pub fn outline(&self) -> Outline {
         Outline {
             count: self
@@ -198,19 +199,21 @@ impl Session {
         }
     }
 
-    /// What stands for the messages that were compacted.
+    /// The summary of the compacted messages.
     pub fn summary(&self) -> Option<&Compaction> {
         self.summary.as_ref()
     }
 
-    /// The provider counted `ratio` tokens for one that we had estimated.
+    /// Stores the ratio of provider-counted tokens to our estimate.
     pub fn measured(&mut self, ratio: f64) {
-        // Beyond these the provider counts something else; what is kept is short.
+        // A ratio beyond these bounds means that the provider counts something else. Two decimals keep the metadata
+        // short.
         let ratio = (ratio.clamp(0.25, 4.0) * 100.0).round() / 100.0;
         self.outline.ratio = Some(ratio);
     }
 
-    /// A turn begins: what is pushed from now on carries its id. Pictures of earlier turns are not sent again.
+    /// Begins a turn: messages pushed from now on carry its id. Images and documents of earlier turns become
+    /// placeholders.
     pub fn begin(&mut self, turn: &str) {
         turn.clone_into(&mut self.turn);
         for message in &mut self.messages {
@@ -224,8 +227,8 @@ impl Session {
         }
     }
 
-    /// Send the long results among the first `count` messages shortened, from now on; whether there were any. The log
-    /// keeps them whole.
+    /// Shortens long tool results among the first `count` messages from now on. True if there were any. The log keeps
+    /// the full results.
     pub fn age(&mut self, count: usize) -> bool {
         let mut any = false;
         for message in &mut self.messages[..count] {
@@ -241,7 +244,8 @@ impl Session {
         any
     }
 
-    /// Let `summary` stand for all messages but the last `keep`, which are of this turn. The log keeps everything; the summary is one more line in it.
+    /// Replaces all messages but the last `keep`, which belong to this turn, by `summary`. The log keeps every message;
+    /// the summary is appended to it as one more line.
     pub fn compact(&mut self, keep: usize, summary: Compaction) -> Result<()> {
         let from = self.outline().count.saturating_sub(keep);
         let summary = Compaction { from, ..summary };
@@ -261,11 +265,11 @@ impl Session {
         Ok(())
     }
 
-    /// Log `message`, then remember it. A long tool result is cut first, so that log and memory agree.
+    /// Appends `message` to the log, then to the messages. A long tool result is cut first, so that both are the same.
     pub fn push(&mut self, mut message: Message) -> Result<()> {
         match &mut message {
             Message::Tool(result) => cut(result, self.result_limit),
-            // What is called is called with what was said; what is kept of it holds no key of ours.
+            // The tool runs with the arguments as the model sent them; the stored copy has our secrets masked.
             Message::Assistant(reply) => {
                 for call in &mut reply.calls {
                     if let Cow::Owned(clean) = secret::mask_json(&call.arguments) {
@@ -287,8 +291,8 @@ impl Session {
         Ok(())
     }
 
-    /// Answer the calls at the end that have no result. It is written down, so that the Python program too can send this
-    /// conversation.
+    /// Adds a result for each call at the end that has none. The results are logged so that the Python program can send
+    /// this session too.
     pub fn settle(&mut self, notice: &mut dyn FnMut(&str)) -> Result<()> {
         for lost in history::unanswered(&self.messages) {
             notice(&format!(
@@ -300,7 +304,7 @@ impl Session {
         Ok(())
     }
 
-    /// The turn is over: write its closing line, and bring everything to the disk.
+    /// Ends the turn: writes its closing line and syncs the log to disk.
     pub fn close(&mut self, ending: &str, stats: &Stats) -> Result<()> {
         let Outline { aged, ratio, .. } = self.outline;
         let closing = Closing {
@@ -319,7 +323,7 @@ impl Session {
         }
     }
 
-    /// Send nothing of what was said so far. It stays in the log.
+    /// Starts a new conversation: earlier messages are no longer sent, but stay in the log.
     pub fn start_afresh(&mut self) -> Result<()> {
         self.messages.clear();
         (self.weight, self.summary) = (0, None);
@@ -345,7 +349,7 @@ impl Session {
         }
     }
 
-    /// Send of what was said so far the last turn alone, from now on. The log keeps the rest, of which no memory is made.
+    /// Keeps only the last turn in what is sent. Earlier messages stay in the log and are never consolidated.
     pub fn keep_last_turn(&mut self) -> Result<()> {
         let begins = |message: &Message| matches!(message, Message::User(user) if !user.injected);
         let Some(at) = self.messages.iter().rposition(begins) else {
@@ -373,7 +377,7 @@ impl Session {
         }
     }
 
-    /// Whether its last turn stopped in the middle.
+    /// True if its last turn was interrupted.
     pub fn interrupted(&self) -> bool {
         let is_summary = self.messages.len() == 1 && self.summary.is_some();
         match is_summary {
@@ -383,7 +387,7 @@ impl Session {
     }
 }
 
-/// Keep the beginning and the end of a result that is longer than `limit` characters.
+/// Keeps the beginning and the end of a result that is longer than `limit` characters.
 fn cut(result: &mut ToolResult, limit: usize) {
     let text_only = result
         .parts

@@ -1,5 +1,4 @@
-//! What is searched for: an expression for the text that was said, and what the bytes of a file must hold for it to be
-//! there. Pure.
+//! Search patterns: a regular expression for message text, and a filter for the raw bytes of a session file. Pure.
 
 use crate::error::{Exit, fail_hint};
 use anyhow::Result;
@@ -9,29 +8,30 @@ use regex_syntax::hir::Hir;
 use regex_syntax::hir::literal::{ExtractKind, Extractor};
 use std::ops::Range;
 
-/// What is searched for, in one line of a text.
+/// A search pattern, matched against single lines.
 #[derive(Clone, Debug)]
 pub struct Needle {
     text: Regex,
-    /// Where it finds nothing in a line of a session file, `text` finds nothing in what that line says.
+    /// Byte filter for a line of a session file: if it finds nothing there, `text` cannot match the message in that
+    /// line.
     raw: Option<bytes::Regex>,
 }
 
-/// A line of a text: one that matches, or one near it.
+/// A matching line of a text, or a context line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoundLine {
-    /// How many lines are before it.
+    /// Its index: the number of lines before it.
     pub place: usize,
     pub text: String,
-    /// Where in it the first match is; `None` for a line that is only near.
+    /// Byte range of the first match; `None` for a context line.
     pub matched: Option<Range<usize>>,
 }
 
 impl Needle {
-    /// `is_fixed` for a text instead of an expression.
+    /// Compiles `pattern`; `is_fixed` makes it a literal text.
     ///
     /// # Errors
-    /// Status 2 for what is no expression.
+    /// Status 2 if `pattern` is not a valid regular expression.
     pub fn new(pattern: &str, is_fixed: bool, ignores_case: bool) -> Result<Self> {
         let source = match is_fixed {
             true => regex::escape(pattern),
@@ -41,7 +41,7 @@ impl Needle {
             .case_insensitive(ignores_case)
             .build();
         let text = built.map_err(|error| {
-            // The first lines draw the place, for which a line of ours has no room.
+            // The first lines of the message draw the position, which does not fit into a one-line message.
             let why = error.to_string();
             let why = why.lines().last().unwrap_or_default();
             let why = why.trim_start_matches("error: ");
@@ -56,12 +56,12 @@ impl Needle {
         Ok(Self { text, raw })
     }
 
-    /// Whether a line of `text` matches.
+    /// True if a line of `text` matches.
     pub(super) fn is_in(&self, text: &str) -> bool {
         text.lines().any(|line| self.text.is_match(line))
     }
 
-    /// The lines of `text` that match, and so many before and after each.
+    /// Returns the lines of `text` that match, with `context` lines before and after each.
     pub fn lines(&self, text: &str, context: usize) -> Vec<FoundLine> {
         let lines: Vec<&str> = text.lines().collect();
         let mut found: Vec<FoundLine> = Vec::new();
@@ -69,7 +69,7 @@ impl Needle {
             let Some(matched) = self.text.find(line) else {
                 continue;
             };
-            // What the last match has put there needs not be put again, and a line near it may match itself.
+            // Do not repeat context lines of the previous match; such a line may itself match.
             let next = found.last().map_or(0, |last| last.place + 1);
             let near = |place: usize| FoundLine {
                 place,
@@ -96,8 +96,7 @@ impl Needle {
         found
     }
 
-    /// Where in the bytes of a session file the next line is that may match, from `start` on. It is somewhere in the line
-    /// that is told.
+    /// The offset of the next candidate at or after `start`: a position within a line of a session file that may match.
     pub(super) fn candidate(&self, bytes: &[u8], start: usize) -> Option<usize> {
         match &self.raw {
             Some(raw) => Some(raw.find_at(bytes, start)?.start()),
@@ -106,8 +105,8 @@ impl Needle {
     }
 }
 
-/// One of some texts that is in the bytes of each line that matches. JSON writes most letters as they are; others it may
-/// write otherwise, and they are left out.
+/// Builds a filter of literals, one of which occurs in the raw bytes of every matching line. Literals are cut to
+/// characters that JSON never escapes.
 fn raw(parsed: &Hir) -> Option<bytes::Regex> {
     let pieces = |kind: ExtractKind| -> Option<Vec<String>> {
         let mut extractor = Extractor::new();
@@ -118,7 +117,7 @@ fn raw(parsed: &Hir) -> Option<bytes::Regex> {
             .map(|literal| plain(literal.as_bytes()))
             .collect()
     };
-    // The ones of which the shortest is longest will be met least by chance.
+    // The set whose shortest literal is longest has the fewest accidental hits.
     let shortest = |pieces: &Vec<String>| pieces.iter().map(String::len).min();
     let best = [ExtractKind::Prefix, ExtractKind::Suffix]
         .into_iter()
@@ -132,7 +131,7 @@ fn raw(parsed: &Hir) -> Option<bytes::Regex> {
         .ok()
 }
 
-/// The longest part of `literal` that JSON leaves as it is; `None` where there is none.
+/// The longest part of `literal` that JSON does not escape; `None` if there is none.
 fn plain(literal: &[u8]) -> Option<String> {
     let is_plain = |byte: &u8| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\');
     let parts = literal.split(|byte| !is_plain(byte));

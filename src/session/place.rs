@@ -1,4 +1,4 @@
-//! Where sessions are looked for, so that this program and every release of the Python one find each other's.
+//! Paths of session files, chosen so that this program and every release of the Python program find each other's files.
 
 use super::integrity::{is_newer, refuse_newer};
 use super::line::{self, Line};
@@ -12,37 +12,41 @@ use base64::Engine;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
-/// When a turn is brought to the disk.
+/// When a turn is synced to disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sync {
-    /// Once, before the answer's end is printed.
+    /// Once per turn, before the end of the answer is printed.
     #[default]
     Turn,
-    /// Whenever the system likes.
+    /// Never explicitly; the operating system decides.
     None,
 }
 
-/// The longest name of a file, with room for what side files add.
+/// Longest file name in bytes, with room for the suffixes of side files.
 const NAME_LIMIT: usize = 200;
 
-/// Where sessions are kept, and how.
+/// Storage settings for sessions: directories, sync mode and limits.
 #[derive(Clone, Debug)]
 pub struct Place {
     /// `<workspace>/sessions`.
     pub(super) dir: PathBuf,
-    /// Where releases up to 0.1.3.post7 kept them.
+    /// The directory of releases up to 0.1.3.post7.
     old: PathBuf,
-    /// The store of releases from 0.3.1 on, where this workspace has one.
+    /// The store of releases from 0.3.1 on, if this workspace has one.
     newer: Option<PathBuf>,
     pub(super) sync: Sync,
-    /// How many messages are sent again.
+    /// Maximum number of messages that are sent again.
     pub(super) window: usize,
-    /// Characters that are kept of a tool result.
+    /// Maximum characters of a stored tool result.
     pub(super) result_limit: usize,
     pub(super) clock: Clock,
 }
 
 impl Place {
+    /// Locates the session directories of `workspace`.
+    ///
+    /// # Errors
+    /// Fails if the record of a newer store exists but cannot be read.
     pub fn new(
         workspace: &Path,
         paths: &Paths,
@@ -62,10 +66,10 @@ impl Place {
         })
     }
 
-    /// The file of `key`, whether it exists or not.
+    /// Returns the file path of `key`, which need not exist.
     ///
     /// # Errors
-    /// Status 2 for a key that no file can be named after.
+    /// Status 2 if no file name can be made from the key.
     pub(super) fn find(&self, key: &str) -> Result<PathBuf> {
         let coded = coded_name(key);
         if key.trim().is_empty() || coded.len() > NAME_LIMIT {
@@ -105,7 +109,8 @@ impl Place {
         })
     }
 
-    /// A file of `key` that belongs into the newer store: moved there under its old name, or left behind.
+    /// Finds a file of `key` that belongs in the newer store: already there under its old name, or still in an old
+    /// directory.
     fn stray(&self, key: &str, coded: &str, safe: Option<&str>) -> Result<Option<PathBuf>> {
         let named = self
             .newer
@@ -120,8 +125,8 @@ impl Place {
         Ok(None)
     }
 
-    /// Bring the file of `key` to `home`, its place in the newer store, where that release looks for it. The caller holds
-    /// the lock of `home`.
+    /// Moves the file of `key` to `home`, its path in the newer store, where the newer release looks for it. The caller
+    /// holds the lock of `home`.
     pub(super) fn adopt(&self, key: &str, home: &Path) -> Result<()> {
         if self.newer.is_none() {
             return Ok(());
@@ -134,12 +139,12 @@ impl Place {
         if store::rename_new(&found, home)? {
             return Ok(());
         }
-        // From one file system to another. The old one is found no more once there is a new one.
+        // A move across file systems. The old copy is ignored once the new one exists.
         let text = store::read(&found)?.unwrap_or_default();
         store::replace(home, &text)
     }
 
-    /// Where the file of `key` belongs when a turn writes to it, and whether it is there and its own.
+    /// The path to which a turn writes the session `key`, and true if that file exists and belongs to `key`.
     pub(super) fn home_of(&self, key: &str) -> Result<(PathBuf, bool)> {
         let found = self.find(key)?;
         let home = match &self.newer {
@@ -150,10 +155,11 @@ impl Place {
         Ok((home, exists))
     }
 
-    /// Where a session that lies at `from` lies when its key is `new`: in the same directory, in the form of that place.
+    /// The path of the session file `from` after a rename to `new`: in the same directory, in that directory's name
+    /// form.
     ///
     /// # Errors
-    /// Status 2 when there is a session `new`, and for a key that no file can be named after.
+    /// Status 2 if the session `new` exists, or if no file name can be made from the key.
     pub(super) fn renamed(&self, from: &Path, new: &str) -> Result<PathBuf> {
         let home = self.find(new)?;
         if home.exists() {
@@ -163,7 +169,7 @@ impl Place {
         if dir != self.old {
             return Ok(dir.join(home.file_name().unwrap_or_default()));
         }
-        // Only names of the older form are looked for there, and only as long as the workspace has no such name.
+        // In the old directory only names of the older form are found, and only if the workspace has no such file.
         let old = dir.join(format!("{}.jsonl", safe_name(new)));
         let is_found = match &self.newer {
             Some(_) => !new.contains(char::is_control),
@@ -172,12 +178,12 @@ impl Place {
         Ok(if is_found && !old.exists() { old } else { home })
     }
 
-    /// The directory into which new sessions go.
+    /// The directory of new sessions.
     pub(super) fn home(&self) -> &Path {
         self.newer.as_deref().unwrap_or(&self.dir)
     }
 
-    /// Every file that holds the session `key`: the one that is used, and those that would be, were it gone.
+    /// All files that hold the session `key`: the one in use, and those that would be used if it were removed.
     pub(super) fn copies(&self, key: &str) -> Result<Vec<PathBuf>> {
         let used = self.find(key)?;
         let safe = format!("{}.jsonl", safe_name(key));
@@ -191,7 +197,7 @@ impl Place {
         Ok(copies)
     }
 
-    /// The directories that may hold sessions, in the order in which a key is looked for.
+    /// The directories that may hold sessions, in lookup order.
     pub(super) fn directories(&self) -> impl Iterator<Item = &Path> {
         [
             self.newer.as_deref(),
@@ -203,20 +209,20 @@ impl Place {
     }
 }
 
-/// The name that 0.1.4 gives the file of `key`.
+/// The file name of `key` in release 0.1.4.
 pub(super) fn safe_name(key: &str) -> String {
     key.replace([':', '<', '>', '"', '/', '\\', '|', '?', '*'], "_")
         .trim()
         .to_owned()
 }
 
-/// The name that releases from 0.3.0 on give the file of `key`.
+/// The file name of `key` in releases from 0.3.0 on.
 pub(super) fn coded_name(key: &str) -> String {
     let coded = base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(key);
     format!("{coded}.jsonl")
 }
 
-/// `path`, unless it is the file of another key: of one that looks like the coded name of this one.
+/// Returns `path`, unless it belongs to another key whose plain name equals the coded name of this one.
 fn free(path: PathBuf, key: &str) -> Result<PathBuf> {
     match key_in(&path)?.filter(|found| found != key) {
         None => Ok(path),
@@ -227,12 +233,12 @@ fn free(path: PathBuf, key: &str) -> Result<PathBuf> {
     }
 }
 
-/// Whether the file at `path` is that of `key`: its first line says so, or says nothing.
+/// True if the file at `path` belongs to `key`: its first line names that key, or none.
 fn is_of(path: &Path, key: &str) -> Result<bool> {
     Ok(key_in(path)?.is_none_or(|found| found == key))
 }
 
-/// The key that the first line of the file at `path` names.
+/// The key in the first line of the file at `path`.
 pub(super) fn key_in(path: &Path) -> Result<Option<String>> {
     let Some(file) = store::open_existing(path)? else {
         return Ok(None);
@@ -246,22 +252,23 @@ pub(super) fn key_in(path: &Path) -> Result<Option<String>> {
     })
 }
 
-/// The key of a file that names none, by the rule of the Python program.
+/// The key of a file that names none, derived from its name as the Python program does.
 pub(super) fn key_from_name(path: &Path) -> String {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     stem.replacen('_', ":", 1)
 }
 
-/// There is one of that key already.
+/// Creates the error for a key that is already in use.
 pub(super) fn already_exists(key: &str) -> anyhow::Error {
     let cause = format!("there is a session `{key}` already");
     fail_hint(Exit::Usage, cause, "another key, or `nanobot session rm`")
 }
 
-/// The folder beside the config in which newer releases keep this workspace's sessions: it must say so itself.
+/// The directory beside the config file in which newer releases store this workspace's sessions. Its `.workspace` file
+/// must name this workspace.
 ///
 /// # Errors
-/// A record that is there and cannot be read: with another store in its place the conversation would part in two.
+/// Fails if an existing record cannot be read: using another store instead would split the session in two.
 fn newer_store(workspace: &Path, paths: &Paths) -> Result<Option<PathBuf>> {
     let text = |path: &Path| -> Result<Option<String>> {
         let bytes = store::read(path)?;
@@ -362,7 +369,7 @@ mod tests {
         place(home.path()).adopt("a:b", &home_of()).unwrap();
         assert!(coded.exists() && !store.join("a_b.jsonl").exists());
         check("a:b", &format!("sessions/{id}/YTpi.jsonl"));
-        // What was left behind in the workspace is found as well, while there is no other.
+        // A file left in the workspace is also found, as long as there is no other.
         std::fs::remove_file(&coded).unwrap();
         check("a:b", "workspace/sessions/a_b.jsonl");
         place(home.path()).adopt("a:b", &home_of()).unwrap();

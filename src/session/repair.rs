@@ -1,5 +1,5 @@
-//! What is odd about a session's file, and what can be done about it without touching what was said: a torn end is kept
-//! aside as by every turn, wrong numbers are corrected by a further line, and the file is made its owner's alone.
+//! Diagnosis and repair of session files. No message is changed: an incomplete last line is moved to a side file as in
+//! every turn, wrong counts are corrected by an appended line, and the file mode is restricted to the owner.
 
 use super::integrity::{end_of_last_line, is_newer, stat};
 use super::line::{self, Closing, Line, Metadata};
@@ -16,19 +16,19 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Something odd.
+/// A problem in a session file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     pub what: String,
-    /// What is done about it, as `kept aside`; `None` where there is nothing to do, or nothing that may be done.
+    /// The repair, such as `kept aside`; `None` if there is nothing to do, or nothing that is safe to do.
     pub cure: Option<String>,
 }
 
-/// What is done about a file that others may use.
+/// The repair of a file mode that grants access to other users.
 const CLOSED: &str = "made 0600";
 
 impl Finding {
-    /// It is about who may use the file, and not about what is in it.
+    /// True if the problem is the file's mode, not its content.
     pub fn is_of_mode(&self) -> bool {
         self.cure.as_deref() == Some(CLOSED)
     }
@@ -48,15 +48,15 @@ impl Finding {
     }
 }
 
-/// How many places of a kind are named.
+/// Maximum number of places listed per kind of problem.
 const NAMED: usize = 5;
 
-/// The session files of all places, each with the key that it says it has.
+/// Lists the session files of all directories, each with its key.
 pub fn every(place: &Place) -> Result<Vec<(String, PathBuf)>> {
     let mut all = Vec::new();
     for dir in place.directories() {
         for path in files::logs(dir)? {
-            // One that cannot be read is told of when it is looked at.
+            // An unreadable file is reported when it is examined.
             let key = key_in(&path).ok().flatten();
             all.push((key.unwrap_or_else(|| key_from_name(&path)), path));
         }
@@ -65,11 +65,11 @@ pub fn every(place: &Place) -> Result<Vec<(String, PathBuf)>> {
     Ok(all)
 }
 
-/// Tell what is odd about the session `key` at `path`, and mend what can be mended if it is to be. Cures are told as if
-/// they had been done.
+/// Examines the session `key` at `path`, and repairs it if `mends` is set. The findings name the repairs in either
+/// case.
 ///
 /// # Errors
-/// Status 75 when it is in use.
+/// Status 75 if the session is in use.
 pub fn repair(place: &Place, key: &str, path: &Path, mends: bool) -> Result<Vec<Finding>> {
     if is_newer(path)? {
         let what = "a newer nanobot wrote it, and this one only reads it";
@@ -77,7 +77,7 @@ pub fn repair(place: &Place, key: &str, path: &Path, mends: bool) -> Result<Vec<
     }
     let used = place.find(key)?;
     if used != path {
-        // To open it as the session's would bring the used one there.
+        // Opening it as the session `key` would move the file in use over it.
         let what = match used.exists() {
             true => format!("it is not used: `{key}` is in `{}`", used.display()),
             false => format!(
@@ -101,7 +101,7 @@ pub fn repair(place: &Place, key: &str, path: &Path, mends: bool) -> Result<Vec<
             drop(lock);
             mend(place, key, path, &examined)?;
         }
-        // Looking at it leaves nothing behind.
+        // An examination alone leaves no lock file behind.
         false if !was_locked_once => lock.remove()?,
         false => drop(lock),
     }
@@ -117,7 +117,7 @@ pub fn repair(place: &Place, key: &str, path: &Path, mends: bool) -> Result<Vec<
     Ok(findings)
 }
 
-/// Open the file as a turn does, which mends its end, and write a closing line with the right numbers if one is wanted.
+/// Opens the file as a turn does, which repairs its end, and appends a closing line with the right counts if needed.
 fn mend(place: &Place, key: &str, path: &Path, examined: &Examined) -> Result<()> {
     let opened = Log::open(place, key, path.to_owned(), Duration::ZERO, &mut |_| {});
     let (mut log, _) = opened.map_err(with_retry_hint)?;
@@ -138,7 +138,7 @@ fn mend(place: &Place, key: &str, path: &Path, examined: &Examined) -> Result<()
     })
 }
 
-/// What is odd about the end of a file.
+/// Finds a problem at the end of a file.
 fn end(file: &File, path: &Path) -> Result<Option<Finding>> {
     let (end, size) = (end_of_last_line(file, path)?, stat(file, path)?.len());
     if end == size {
@@ -162,26 +162,26 @@ fn end(file: &File, path: &Path) -> Result<Option<Finding>> {
     }))
 }
 
-/// What the lines of a file tell.
+/// The result of reading all lines of a file.
 #[derive(Debug, Default)]
 struct Examined {
     findings: Vec<Finding>,
     count: usize,
-    /// A line with the right numbers is wanted at the end.
+    /// True if a closing line with the right counts must be appended.
     is_miscounted: bool,
 }
 
-/// What was met so far.
+/// State while the lines are read.
 #[derive(Debug, Default)]
 struct Met {
     count: usize,
     bad: Vec<String>,
     orphans: Vec<String>,
     unanswered: Vec<String>,
-    /// Calls whose results may still come: the message's number, and their ids.
+    /// Calls whose results may still follow: the message's number and the call id.
     open: Vec<(usize, String)>,
     last: Option<Metadata>,
-    /// What the last closing line that stands where it says tells, and what is so.
+    /// The message count stated by the last closing line at its stated offset, and the actual count there.
     told: Option<(usize, usize)>,
     has_first: bool,
 }
@@ -240,7 +240,7 @@ impl Met {
         }
     }
 
-    /// No more results can come.
+    /// Marks the open calls as unanswered: no result can follow any more.
     fn close(&mut self) {
         let left = std::mem::take(&mut self.open);
         self.unanswered
@@ -304,7 +304,7 @@ impl Met {
     }
 }
 
-/// Some of many.
+/// Joins the first places, and the number of the others.
 fn named(places: &[String]) -> String {
     let first = places[..places.len().min(NAMED)].join(", ");
     match places.len() - places.len().min(NAMED) {

@@ -1,4 +1,4 @@
-//! Reading a log from its end, so that a turn costs the same whatever the session's age.
+//! Reads a log from its end, so that the cost of a turn does not depend on the length of the session.
 
 use super::line::{self, Line, Metadata};
 use crate::history::ageing;
@@ -11,47 +11,47 @@ use std::io::{BufRead, BufReader, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// What is read at once.
+/// Bytes read at a time.
 const BLOCK: u64 = 64 << 10;
-/// How far back a closing line is looked for, before the whole is counted instead.
+/// Maximum distance in bytes to search back for a closing line; beyond it, all messages are counted instead.
 const WALK: u64 = 8 << 20;
-/// The longest line that is kept in memory. No reply and no result comes near it.
+/// Longest line kept in memory, in bytes. No reply and no tool result comes near it.
 pub(super) const LINE_LIMIT: u64 = 64 << 20;
-/// What stands for a line above it: no line of ours.
+/// Replacement for a longer line; it does not parse as a line.
 const TOO_LONG: &[u8] = b"too long";
 
-/// What a turn needs to know of a log.
+/// The part of a log that a turn needs.
 #[derive(Debug, Default)]
 pub(super) struct Tail {
     /// The last metadata line.
     pub(super) metadata: Metadata,
-    /// How many messages the log has.
+    /// Number of messages in the log.
     pub(super) count: usize,
-    /// The number of the first message in the window.
+    /// Index of the first message in the window.
     pub(super) start: usize,
-    /// What stands for those before it, where they were compacted.
+    /// The summary of the messages before the window, if they were compacted.
     pub(super) summary: Option<Compaction>,
-    /// Those that are in the window, as stored, but for old results that are long.
+    /// The messages in the window as stored, except that old long tool results are shortened.
     pub(super) messages: Vec<Message>,
-    /// The messages before this one are those old ones.
+    /// Index of the first message that is not shortened.
     pub(super) aged: usize,
-    /// A newer release remembers something of its provider that ends before our turn.
+    /// True if a newer release stored provider state, which does not include our turn.
     pub(super) provider_state: bool,
-    /// The very last line is a closing one of ours, and stands where it says.
+    /// True if the last line is one of our closing lines, at the offset that it states.
     pub(super) is_closed: bool,
-    /// What was odd.
+    /// Warnings about unexpected content.
     pub(super) notices: Vec<String>,
 }
 
-/// The index of the first message that is sent: `window` messages at most, and a start that moves in steps of half of
-/// it, so that the turns between two steps send the same beginning.
+/// The index of the first message to send: at most `window` messages. It moves in steps of half a window, so that the
+/// turns between two steps send the same prefix, which provider caches need.
 pub(super) fn window_start(consolidated: usize, count: usize, window: usize) -> usize {
     let excess = count.saturating_sub(consolidated).saturating_sub(window);
     let step = (window / 2).max(1);
     consolidated + excess.div_ceil(step) * step
 }
 
-/// Read what is needed of `file`, which is `size` bytes long and ends in a newline.
+/// Reads the tail of `file`, which is `size` bytes long and ends with a newline.
 pub(super) fn read(file: &File, path: &Path, size: u64, window: usize) -> Result<Tail> {
     match walk(file, path, size, window)? {
         Some(tail) => Ok(tail),
@@ -59,13 +59,13 @@ pub(super) fn read(file: &File, path: &Path, size: u64, window: usize) -> Result
     }
 }
 
-/// What the end of `file` tells, without its messages; `None` where the whole would have to be read.
+/// Reads the tail without its messages; `None` if that would require reading the whole file.
 pub(super) fn peek(file: &File, path: &Path, size: u64) -> Result<Option<Tail>> {
     walk(file, path, size, 0)
 }
 
-/// Walk back to the last closing line that stands where it says, which knows how many messages are before it, and then
-/// to the beginning of the window. Beyond it are the lines of a turn that was killed, or of another program.
+/// Walks back to the last closing line that is at its stated offset, which holds the number of messages before it, and
+/// then to the start of the window. After that line there are only lines of a killed turn or of another program.
 fn walk(file: &File, path: &Path, size: u64, window: usize) -> Result<Option<Tail>> {
     let mut lines = Backwards::from(file, path, size);
     let mut seen = Seen {
@@ -74,7 +74,7 @@ fn walk(file: &File, path: &Path, size: u64, window: usize) -> Result<Option<Tai
     };
     let trusted = loop {
         let Some((at, text)) = lines.next()? else {
-            // The whole file was read.
+            // The start of the file was reached.
             break None;
         };
         if let Some(count) = seen.take(at, &text) {
@@ -98,7 +98,7 @@ fn walk(file: &File, path: &Path, size: u64, window: usize) -> Result<Option<Tai
         provider_state.unwrap_or_default(),
     );
     let count = trusted.unwrap_or(0) + seen.count;
-    // Another program that wrote the file anew may have begun it anew as well.
+    // Without a trusted line another program may have rewritten the file, with fewer or other messages.
     let old = trusted.map_or(0, |_| metadata.kept().aged.min(count));
     let mut notices = Vec::new();
     let consolidated = within(&mut metadata, count, &mut notices);
@@ -108,7 +108,7 @@ fn walk(file: &File, path: &Path, size: u64, window: usize) -> Result<Option<Tai
     };
     let wanted = count - window_start(base, count, window).min(count);
     let all = count - base;
-    // A turn that is longer than the window is sent whole: without the user's message it would be nothing.
+    // A turn longer than the window is sent in full: without the user's message it is useless.
     let has_no_need = window == 0 || summary.is_some();
     let enough = |seen: &Seen| {
         let sent = seen.messages.iter().take(seen.count.min(all)).flatten();
@@ -120,7 +120,7 @@ fn walk(file: &File, path: &Path, size: u64, window: usize) -> Result<Option<Tai
         };
         seen.take(at, &text);
     }
-    // What was read on the way to the closing line may be more than is wanted.
+    // The walk to the closing line may have read more messages than needed.
     let mut messages = seen.messages;
     messages.truncate(all);
     let mut last = wanted.min(messages.len());
@@ -144,7 +144,7 @@ fn walk(file: &File, path: &Path, size: u64, window: usize) -> Result<Option<Tai
     }))
 }
 
-/// The messages that are sent, from the one of number `start` on; those before `aged` with their long results shortened.
+/// Drops messages that are not sent; those before index `aged` get long results shortened. The first has index `start`.
 fn aged(
     messages: impl Iterator<Item = Option<Message>>,
     start: usize,
@@ -161,8 +161,8 @@ fn aged(
     sent
 }
 
-/// What stands for the messages that were compacted, and the number of the first one after them; nothing, and the first
-/// that is not consolidated, once they are.
+/// The summary of compacted messages and the index of the first message after it. Once those are consolidated: no
+/// summary, and the index of the first message that is not consolidated.
 fn summary(
     file: &File,
     path: &Path,
@@ -185,7 +185,7 @@ fn summary(
     Ok((summary, base))
 }
 
-/// The line that begins at `at`.
+/// Reads the line that begins at offset `at`.
 fn line_at(file: &File, path: &Path, at: u64) -> Result<Vec<u8>> {
     let mut text = Vec::new();
     let mut reader = BufReader::new(file);
@@ -196,15 +196,15 @@ fn line_at(file: &File, path: &Path, at: u64) -> Result<Vec<u8>> {
     Ok(text)
 }
 
-/// What was read so far of a log, from its end.
+/// Lines read so far, from the end of a log.
 #[derive(Default)]
 struct Seen {
     /// The last metadata line.
     metadata: Option<Metadata>,
-    /// The very last line is one of ours.
+    /// True if the last line of the file is one of our closing lines.
     closed_last: bool,
     provider_state: Option<bool>,
-    /// The window at its largest, back to a user's message; last first. `None` for those that count and are not sent.
+    /// The largest possible window, back to a user message; newest first. `None` for messages that are not sent.
     messages: Vec<Option<Message>>,
     window: usize,
     has_user: bool,
@@ -214,10 +214,10 @@ struct Seen {
 }
 
 impl Seen {
-    /// Take a line; the count of messages before it, where it is a closing line that can be trusted.
+    /// Adds a line. Returns the number of messages before it if it is a closing line that can be trusted.
     fn take(&mut self, at: u64, text: &[u8]) -> Option<usize> {
         self.lines += 1;
-        // What is before the window needs not be understood to be counted.
+        // Messages before the window are counted without full parsing.
         if self.is_full() && line::is_message(text) {
             self.count += 1;
             return None;
@@ -247,7 +247,7 @@ impl Seen {
         self.messages.len() >= self.window && (self.has_user || self.window == 0)
     }
 
-    /// A newer release gives a session its title in the first line alone.
+    /// Merges the first line's metadata: a newer release stores a session's title only there.
     fn merge_first(&mut self, file: &File, path: &Path) -> Result<()> {
         if let Line::Metadata(first) = line::parse(&line_at(file, path, 0)?) {
             merge(self.metadata.get_or_insert_default(), first);
@@ -256,7 +256,7 @@ impl Seen {
     }
 }
 
-/// Add to the last metadata line what only the first one has. What we keep there ourselves is newest in the last.
+/// Adds to the last metadata line what only the first one has. Our own entry is up to date in the last line.
 fn merge(last: &mut Metadata, first: Metadata) {
     for (key, value) in first.metadata {
         if key != "nanobot" {
@@ -268,17 +268,17 @@ fn merge(last: &mut Metadata, first: Metadata) {
 /// The result of reading every line of a log.
 #[derive(Default)]
 struct Counted {
-    /// The last metadata line, with what only the first one has.
+    /// The last metadata line, merged with the first one.
     metadata: Metadata,
-    /// How many messages the log has.
+    /// Number of messages in the log.
     count: usize,
-    /// Where the last of them begin, at most as many as the window has.
+    /// Byte offsets of the last messages, at most a window of them.
     places: VecDeque<u64>,
     provider_state: bool,
     notices: Vec<String>,
 }
 
-/// Read every line of a log from `reader`, which is at its beginning.
+/// Reads every line of a log from `reader`, which must be at the start of the file.
 fn count(reader: &mut impl BufRead, path: &Path, window: usize) -> Result<Counted> {
     let mut counted = Counted::default();
     let mut first: Option<Metadata> = None;
@@ -289,7 +289,7 @@ fn count(reader: &mut impl BufRead, path: &Path, window: usize) -> Result<Counte
         if length == 0 {
             break;
         }
-        // Most lines are messages, and those need not be understood to be counted.
+        // Most lines are messages, which are counted without full parsing.
         if line::is_message(&text) {
             counted.message(at, window);
         } else {
@@ -313,7 +313,7 @@ fn count(reader: &mut impl BufRead, path: &Path, window: usize) -> Result<Counte
 }
 
 impl Counted {
-    /// Count a message that begins at `at`.
+    /// Counts a message that begins at offset `at`.
     fn message(&mut self, at: u64, window: usize) {
         self.count += 1;
         self.places.push_back(at);
@@ -323,7 +323,7 @@ impl Counted {
     }
 }
 
-/// Another program wrote much since our last turn: count all messages once, then read the window.
+/// Counts all messages, then reads the window. Needed once after another program has written a lot since our last turn.
 fn scan(file: &File, path: &Path, window: usize) -> Result<Tail> {
     let what = || format!("read `{}`", path.display());
     let mut reader = BufReader::with_capacity(256 << 10, file);
@@ -374,7 +374,8 @@ fn scan(file: &File, path: &Path, window: usize) -> Result<Tail> {
     })
 }
 
-/// Read the next line into `text`, without its end, and say how long it was. For one that is too long a mark is put.
+/// Reads the next line into `text`, without its newline, and returns its length. [`TOO_LONG`] replaces an overlong
+/// line.
 pub(super) fn next_line(reader: &mut impl BufRead, text: &mut Vec<u8>) -> std::io::Result<u64> {
     text.clear();
     let mut length = 0;
@@ -407,8 +408,8 @@ fn has_user<'a>(messages: impl IntoIterator<Item = &'a Message>) -> bool {
         .any(|message| matches!(message, Message::User(_)))
 }
 
-/// How much is consolidated, which cannot be more than there is. What else is kept of the conversation cannot speak of
-/// more either: another program that begins it anew carries that on as it was.
+/// Limits the consolidated count to the number of messages, and the other stored values likewise: a program that starts
+/// the file anew carries them over unchanged. Returns the consolidated count.
 fn within(metadata: &mut Metadata, count: usize, notices: &mut Vec<String>) -> usize {
     if metadata.last_consolidated > count {
         notices.push(format!(
@@ -421,7 +422,7 @@ fn within(metadata: &mut Metadata, count: usize, notices: &mut Vec<String>) -> u
     metadata.last_consolidated
 }
 
-/// An empty line is nothing.
+/// Adds a warning about an unreadable line. An empty line is ignored.
 fn note_bad(text: &[u8], at: u64, notices: &mut Vec<String>) {
     if !text.is_empty() {
         notices.push(format!(
@@ -430,16 +431,17 @@ fn note_bad(text: &[u8], at: u64, notices: &mut Vec<String>) {
     }
 }
 
-/// The lines of a file, last first, with the place where each begins.
+/// Iterator over the lines of a file, last first, with the byte offset at which each begins.
 pub(super) struct Backwards<'a> {
     file: &'a File,
     path: &'a Path,
-    /// Where `held` begins in the file.
+    /// File offset of the start of `held`.
     start: u64,
     held: Vec<u8>,
 }
 
 impl<'a> Backwards<'a> {
+    /// Starts at offset `end`, which is the end of a line.
     pub(super) fn from(file: &'a File, path: &'a Path, end: u64) -> Self {
         Self {
             file,
@@ -449,11 +451,12 @@ impl<'a> Backwards<'a> {
         }
     }
 
+    /// Returns the offset of the next line back and its text without the newline; `None` at the start of the file.
     pub(super) fn next(&mut self) -> Result<Option<(u64, Vec<u8>)>> {
         if self.held.is_empty() && self.start == 0 {
             return Ok(None);
         }
-        // The newline that ends the line itself does not count.
+        // The line's own trailing newline is not a separator.
         let mut searched = 0;
         loop {
             let body = self.held.len().saturating_sub(1);
@@ -468,13 +471,13 @@ impl<'a> Backwards<'a> {
             if self.held.len() as u64 > LINE_LIMIT {
                 return self.skip().map(Some);
             }
-            // What has been searched needs not be searched again: a long line costs its length once.
+            // Do not search the same bytes again, so that a long line is scanned only once.
             searched = body;
             self.more(self.held.len() as u64)?;
         }
     }
 
-    /// Read what is before `held`: a block, or `wanted` bytes where that is more.
+    /// Reads the bytes before `held`: one block, or `wanted` bytes if that is more.
     fn more(&mut self, wanted: u64) -> Result<()> {
         let begin = self.start.saturating_sub(BLOCK.max(wanted));
         let mut block = vec![0; usize::try_from(self.start - begin).context("read back")?];
@@ -486,7 +489,7 @@ impl<'a> Backwards<'a> {
         Ok(())
     }
 
-    /// Go past a line that is too long to be kept.
+    /// Skips a line that is too long to keep.
     fn skip(&mut self) -> Result<(u64, Vec<u8>)> {
         loop {
             self.held.clear();
@@ -566,7 +569,7 @@ mod tests {
         check(&[65_535, 65_535]);
     }
 
-    /// A log as many programs leave it: turns that were closed and turns that were not, lines of others, lines of nobody.
+    /// A log written by many programs: closed and unclosed turns, lines of other programs, unreadable lines.
     fn log(mut random: impl FnMut(u64) -> u64) -> Vec<u8> {
         let mut log = Vec::new();
         let (mut count, mut full) = (0, false);
@@ -606,7 +609,7 @@ mod tests {
                         put("{\"_type\": \"provider_state\", \"state\": null}\n".into());
                         at = log.len();
                     }
-                    // One that does not stand where it says knows nothing.
+                    // A closing line at the wrong offset is not trusted.
                     let (at, told) = if kind == 11 {
                         (at + 1, 99)
                     } else {

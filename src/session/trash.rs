@@ -1,5 +1,5 @@
-//! What becomes of sessions that nobody wants: they lie in the trash of their directory for a while, under names that no
-//! release takes for a session's, and can be brought back.
+//! Deletion of sessions. They are moved to a trash directory beside the sessions, under names that no release reads as
+//! a session, and can be restored for a while.
 
 use super::files::{logs, none};
 use super::integrity::{is_newer, side_files};
@@ -13,7 +13,7 @@ use jiff::ToSpan;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// The directory beside the sessions, and what its files end in.
+/// The trash directory beside the sessions; below, the suffix of its files.
 const TRASH: &str = ".trash";
 const GONE: &str = ".gone";
 
@@ -22,17 +22,17 @@ const GONE: &str = ".gone";
 pub struct Discarded {
     pub key: String,
     pub path: PathBuf,
-    /// When it was put there: the digits of a local time.
+    /// The time of deletion: the digits of a local time.
     pub stamp: String,
-    /// The name that it had.
+    /// Its original file name.
     name: String,
 }
 
-/// Move a session to the trash, with what was kept aside of it, if it is `still` wanted there once nobody else has it.
-/// Whether it was.
+/// Moves a session and its side files to the trash, if `still` confirms it once the lock is held. Returns true if it
+/// was moved.
 ///
 /// # Errors
-/// Status 66 when there is none, 75 when it is in use.
+/// Status 66 if there is no such session, 75 if it is in use.
 pub fn discard(place: &Place, key: &str, still: &dyn Fn(&Summary) -> bool) -> Result<bool> {
     let path = place.find(key)?;
     store::open_existing(&path)?.ok_or_else(|| none(place, key))?;
@@ -41,7 +41,7 @@ pub fn discard(place: &Place, key: &str, still: &dyn Fn(&Summary) -> bool) -> Re
         return Ok(false);
     }
     let stamp = digits(&place.clock.stamp());
-    // What lies where other releases keep sessions would come back in its place.
+    // A copy in another release's directory would reappear as this session.
     for copy in place.copies(key)? {
         put_away(&copy, &stamp)?;
     }
@@ -49,10 +49,10 @@ pub fn discard(place: &Place, key: &str, still: &dyn Fn(&Summary) -> bool) -> Re
     Ok(true)
 }
 
-/// Remove a session for good, with all that the trash has of it.
+/// Deletes a session permanently, including its copies in the trash.
 ///
 /// # Errors
-/// Status 66 when there is none, 75 when it is in use.
+/// Status 66 if there is no such session, 75 if it is in use.
 pub fn remove(place: &Place, key: &str) -> Result<()> {
     let path = place.find(key)?;
     let mut found = false;
@@ -79,7 +79,7 @@ pub fn remove(place: &Place, key: &str) -> Result<()> {
     }
 }
 
-/// What is in the trash, newest first.
+/// Lists the trash, newest first.
 pub fn trash(place: &Place) -> Result<Vec<Discarded>> {
     let mut found = Vec::new();
     for dir in place.directories() {
@@ -100,10 +100,10 @@ pub fn trash(place: &Place) -> Result<Vec<Discarded>> {
     Ok(found)
 }
 
-/// Bring the session `key` back that was put into the trash last.
+/// Restores the most recently deleted session `key`.
 ///
 /// # Errors
-/// Status 66 when the trash has none, 2 when there is another one of that key by now.
+/// Status 66 if the trash has none, 2 if another session has that key now.
 pub fn restore(place: &Place, key: &str) -> Result<()> {
     let found = trash(place)?
         .into_iter()
@@ -116,7 +116,7 @@ pub fn restore(place: &Place, key: &str) -> Result<()> {
     let dir = dir.context("the trash is in a directory")?;
     let mut home = dir.join(&found.name);
     if home.exists() {
-        // Another key that makes the same name has it now.
+        // Another key that maps to the same file name uses it now.
         home = dir.join(coded_name(key));
     }
     let is_free = || match place.find(key)?.exists() {
@@ -138,7 +138,7 @@ pub fn restore(place: &Place, key: &str) -> Result<()> {
     Ok(())
 }
 
-/// What has been in the trash for so many days is removed. How many files that were.
+/// Removes files that have been in the trash for more than `days` days. Returns their number.
 pub fn empty_trash(place: &Place, days: i64) -> Result<usize> {
     let limit = place.clock.now().saturating_sub(days.days());
     let limit = limit.strftime("%Y%m%d%H%M%S%6f").to_string();
@@ -156,7 +156,7 @@ pub fn empty_trash(place: &Place, days: i64) -> Result<usize> {
 }
 
 impl Discarded {
-    /// Its file and what was kept aside of it, each with what its name has beyond that of the session.
+    /// Its file and side files, each with the suffix that its name adds to the session's file name.
     fn files(&self) -> Result<Vec<(PathBuf, String)>> {
         let dir = self.path.parent().unwrap_or(Path::new("."));
         let mut files = vec![(self.path.clone(), String::new())];
@@ -170,7 +170,7 @@ impl Discarded {
     }
 }
 
-/// The files of a trash: each with its stamp, and the name that it had.
+/// Lists the files of a trash directory: path, stamp and original name.
 fn gone(trash: &Path) -> Result<Vec<(PathBuf, String, String)>> {
     let entries = match std::fs::read_dir(trash) {
         Ok(entries) => entries,
@@ -189,14 +189,14 @@ fn gone(trash: &Path) -> Result<Vec<(PathBuf, String, String)>> {
         .collect())
 }
 
-/// Move a session's file and what was kept aside of it to the trash beside it.
+/// Moves a session's file and side files to the trash beside it.
 fn put_away(path: &Path, stamp: &str) -> Result<()> {
     let trash = path.with_file_name(TRASH);
     store::create_dir(&trash)?;
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let place = |stamp: &str, name: &str| trash.join(format!("{stamp}-{name}{GONE}"));
     let mut stamp = stamp.to_owned();
-    // Two of one name in one moment: nobody else has the lock of that name.
+    // The same name was deleted at the same moment. No race: this process holds the lock of that name.
     while place(&stamp, &name).exists() {
         let next = stamp.parse::<u128>().unwrap_or_default() + 1;
         stamp = next.to_string();
@@ -220,12 +220,12 @@ fn digits(stamp: &str) -> String {
     stamp.chars().filter(char::is_ascii_digit).collect()
 }
 
-/// Fresh sessions of piped input are kept so long.
+/// Retention time of sessions created for piped input.
 const PIPES_KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
-/// And so many are removed at a time: a run must not notice it.
+/// Maximum number removed at a time, so that a run is not slowed down noticeably.
 const PRUNED_AT_ONCE: usize = 8;
 
-/// Remove old sessions of piped input. One that is in use is left alone, and so is one that will not go.
+/// Removes old sessions of piped input. A session that is in use or cannot be removed is left alone.
 pub fn prune(place: &Place) -> Result<()> {
     let Some(limit) = SystemTime::from(place.clock.timestamp()).checked_sub(PIPES_KEPT) else {
         return Ok(());
@@ -233,10 +233,10 @@ pub fn prune(place: &Place) -> Result<()> {
     let is_pipe = |path: &PathBuf| {
         path.file_name()
             .map(|name| name.to_string_lossy())
-            // The second is `pipe:` in the coded names of newer releases.
+            // The second prefix is the base64 form of `pipe:` in the file names of newer releases.
             .is_some_and(|name| name.starts_with("pipe_") || name.starts_with("cGlwZT"))
     };
-    // The name is a hint only: a user's own key may look like it.
+    // The name is only a hint: a user's own key may look like it.
     let of_a_pipe = |path: &PathBuf| {
         key_in(path).is_ok_and(|key| key.is_some_and(|key| key.starts_with("pipe:")))
     };

@@ -1,4 +1,4 @@
-//! Whom a turn is run with: the model, its tools, its guards.
+//! The configuration of a turn: the model, its tools, its guards.
 
 use super::beside::Beside;
 use crate::message::Message;
@@ -9,7 +9,7 @@ use crate::tool::Toolbox;
 use crate::turn::guard::Guard;
 use serde_json::Value;
 
-/// All that a turn needs besides its conversation.
+/// All that a turn needs apart from its session.
 pub struct Agent<'a> {
     pub system: &'a str,
     pub provider: &'a dyn Provider,
@@ -17,24 +17,24 @@ pub struct Agent<'a> {
     pub guards: &'a mut [Box<dyn Guard>],
     pub model: &'a str,
     pub sampling: &'a Sampling,
-    /// What the answer is to satisfy.
+    /// The format that the answer must satisfy.
     pub answer: Option<&'a dyn Answer>,
-    /// What goes on beside the turn, where something may.
+    /// The background work, if the turn may have any.
     pub beside: Option<&'a dyn Beside>,
 }
 
-/// What an answer must be.
+/// The required format of an answer.
 pub trait Answer {
-    /// As a JSON schema, for providers that can be told.
+    /// The format as a JSON schema, for providers that support schemas.
     fn schema(&self) -> &Value;
-    /// The answer within what the model said.
+    /// Extracts the answer from the model's text.
     ///
     /// # Errors
-    /// In words for the model: what is wrong with it.
+    /// Describes for the model why the text is not valid.
     fn check(&self, text: &str) -> Result<String, String>;
 }
 
-/// Tokens of what the model is told of a tool, by our estimate.
+/// Estimates the tokens of a tool's definition.
 pub fn weight_of(spec: &ToolSpec) -> u64 {
     token_estimate::of_text(&spec.name)
         + token_estimate::of_text(&spec.description)
@@ -42,13 +42,13 @@ pub fn weight_of(spec: &ToolSpec) -> u64 {
 }
 
 impl Agent<'_> {
-    /// Tokens of what is sent besides the messages, by our estimate.
+    /// Estimates the tokens of a request apart from its messages.
     pub fn weight(&self) -> u64 {
         let tools: u64 = self.toolbox.specs().iter().map(weight_of).sum();
         token_estimate::of_text(self.system) + tools
     }
 
-    /// What is asked, as a value: whoever wants to see it without asking, can.
+    /// Builds the request without sending it, so that it can also be inspected.
     pub fn request<'a>(
         &'a self,
         messages: &'a [Message],

@@ -1,4 +1,4 @@
-//! One request of a turn: what is sent with it, what is made of an answer that does not fit, what it cost.
+//! One request of a turn: sending it, retrying when it is too long, objecting to an invalid answer, counting its cost.
 
 use super::Turn;
 use super::agent::Agent;
@@ -13,6 +13,7 @@ use std::borrow::Cow;
 use std::time::Instant;
 
 impl<'a, 'b, 's> Turn<'a, 'b, 's> {
+    /// Creates a turn that has not made a request yet.
     pub(super) fn new(
         agent: &'a mut Agent<'b>,
         session: &'a mut Session,
@@ -30,8 +31,8 @@ impl<'a, 'b, 's> Turn<'a, 'b, 's> {
         }
     }
 
-    /// One request, made shorter where the server says that it is too long. With `closing` words it ends the turn: they
-    /// are sent last, and no tool may be called.
+    /// Sends one request, and shortens the conversation if the server rejects it as too long. `closing` ends the turn:
+    /// it is sent as the last message, and tool calls are not allowed.
     pub(super) fn ask(&mut self, closing: Option<&str>) -> Result<Reply> {
         self.tally.iterations += 1;
         let mut made = Made::default();
@@ -43,7 +44,7 @@ impl<'a, 'b, 's> Turn<'a, 'b, 's> {
         }
     }
 
-    /// Tell the model what is wrong with its answer, so that it gives another one.
+    /// Tells the model what is wrong with its answer, so that it answers again.
     pub(super) fn object(&mut self, reply: &Reply, wrong: &str, round: u32) -> Result<()> {
         self.session.push(Message::Assistant(reply.clone()))?;
         self.tell(reply, false)?;
@@ -72,7 +73,7 @@ impl<'a, 'b, 's> Turn<'a, 'b, 's> {
         let started = Instant::now();
         let answer = self.agent.provider.reply(&request, &mut tell);
         if matches!(answer, Err(ProviderError::Spent(_))) {
-            // Nothing was asked: what was said before is what there is.
+            // No request was sent, so the text of the previous reply remains the partial answer.
             self.heard = before;
         }
         let reply = answer?;

@@ -1,28 +1,28 @@
-//! The interface of background work that reports to a turn.
+//! The interface between a turn and background work that reports to it.
 
 use super::ending::Tally;
 use crate::error::Stop;
 
-/// Something that works beside a turn.
+/// Background work of a turn.
 pub trait Beside {
-    /// The next that has come in. With `wait` it is waited for, until all is over and `None` says so; else `None` is that
-    /// there is nothing yet.
+    /// Returns the next news. With `wait`, blocks until there is some; `None` then means that all work has ended.
+    /// Without `wait`, `None` means that there is nothing yet.
     ///
     /// # Errors
-    /// As [`crate::sys::signal::check`], and only with `wait`.
+    /// Like [`crate::sys::signal::check`], and only with `wait`.
     fn news(&self, wait: bool) -> Result<Option<News>, Stop>;
 
-    /// Whether a report has yet to be heard.
+    /// True if a report is pending.
     fn is_open(&self) -> bool;
 
-    /// End all of it, and wait until it has ended. What there is to report of it is news.
+    /// Stops all work and waits until it has ended. Its reports arrive as news.
     fn stop(&self);
 }
 
-/// What comes from there.
+/// A message from background work.
 #[derive(Debug)]
 pub enum News {
-    /// A line about what goes on, as the tool call `call` began it.
+    /// A line of progress output of the work that the tool call `call` started.
     Said {
         call: String,
         text: String,
@@ -31,13 +31,13 @@ pub enum News {
     Report(Report),
 }
 
-/// The last word of a piece of work.
+/// The final report of a piece of work.
 #[derive(Debug)]
 pub struct Report {
-    /// The end of the id of the message that it becomes.
+    /// Suffix of the id of the message that it becomes.
     pub mark: String,
-    /// That message, for the model.
+    /// The text of that message, for the model.
     pub words: String,
-    /// What it cost, and what was done.
+    /// Its cost and tool calls.
     pub tally: Tally,
 }

@@ -1,5 +1,5 @@
-//! When a conversation does not fit any more: old results of tools are shortened, which is free; then the model sums up
-//! what was said, and that stands for it. What fails leaves the conversation as it was.
+//! Compaction when a conversation no longer fits: first old tool results are shortened, which costs nothing; then a
+//! summary by the model replaces the messages. A failure leaves the conversation unchanged.
 
 use super::Turn;
 use super::agent::Agent;
@@ -14,10 +14,10 @@ use crate::session::{Session, Stats};
 use anyhow::Result;
 use std::time::Instant;
 
-/// How often a conversation that is too long to be summed up is halved for it.
+/// Maximum number of times that messages too long to summarize are halved.
 const HALVINGS: u32 = 6;
 
-/// What has been done so far to make one request fit.
+/// The measures taken so far to make one request fit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Made {
     #[default]
@@ -26,14 +26,14 @@ pub(super) enum Made {
     Summed,
 }
 
-/// What a compaction changed, in tokens.
+/// Context size before and after a compaction, in tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Room {
     before: u64,
     after: u64,
 }
 
-/// Sum a conversation up now, whatever it weighs. The answer says what came of it.
+/// Compacts a conversation now, regardless of its size. The answer describes the result.
 pub fn now(
     agent: &mut Agent<'_>,
     session: &mut Session,
@@ -53,7 +53,7 @@ pub fn now(
         Err(error) => (String::new(), Some(error)),
     };
     let exit = error.as_ref().map_or(Exit::Answered, exit_of);
-    // It is none of the conversation's turns.
+    // A manual compaction does not count as a turn.
     let stats = Stats {
         turns: 0,
         ..turn.tally.stats()
@@ -79,12 +79,12 @@ pub fn now(
 }
 
 impl Turn<'_, '_, '_> {
-    /// Tokens that the next request would have: our estimate, as far as the provider agreed with it last.
+    /// Estimated tokens of the next request, corrected by the provider's last count.
     pub(super) fn context(&self) -> u64 {
         self.corrected(self.estimate())
     }
 
-    /// Those of them that are of messages.
+    /// The part of these tokens that belongs to messages.
     pub(super) fn said(&self) -> u64 {
         self.corrected(self.session.weight())
     }
@@ -93,12 +93,13 @@ impl Turn<'_, '_, '_> {
         (tokens as f64 * self.session.outline().ratio.unwrap_or(1.0)) as u64
     }
 
+    /// Estimated tokens of the next request, uncorrected.
     pub(super) fn estimate(&self) -> u64 {
         self.overhead + self.session.weight()
     }
 
-    /// What is sent has reached `threshold` tokens: make room. Where that cannot be, the turn goes on as it is, since the
-    /// model may take it all the same.
+    /// Reduces a context that has reached `threshold` tokens. If that fails, the turn continues unchanged, since the
+    /// model may accept it anyway.
     pub(super) fn make_room(&mut self, threshold: u64) -> Result<()> {
         if self.full {
             return Ok(());
@@ -117,11 +118,11 @@ impl Turn<'_, '_, '_> {
         Ok(())
     }
 
-    /// Say what came of a compaction: whether there is more room now. It is no reason to end the turn, unless that was to
-    /// end anyway.
+    /// Reports the result of a compaction. True if there is more room now. A failure does not end the turn, unless the
+    /// run is being stopped or its budget is spent.
     fn told(&mut self, done: Result<Option<Room>, ProviderError>) -> Result<bool> {
         let (has_room, notice) = match done {
-            // There was nothing that a summary could stand for.
+            // There were no messages that a summary could replace.
             Ok(None) => return Ok(false),
             Err(error @ (ProviderError::Aborted(_) | ProviderError::Spent(_))) => {
                 return Err(error.into_failure());
@@ -139,7 +140,7 @@ impl Turn<'_, '_, '_> {
         Ok(has_room)
     }
 
-    /// The server says that a request is too long: make it shorter; whether that was possible.
+    /// Shortens a request that the server rejected as too long. True if that was possible.
     pub(super) fn make_fit(&mut self, made: &mut Made) -> Result<bool> {
         if *made == Made::Nothing {
             *made = Made::Shorter;
@@ -157,8 +158,8 @@ impl Turn<'_, '_, '_> {
         Ok(false)
     }
 
-    /// Let a summary stand for all but the end of the turn, which stays where it weighs at most `tail` tokens. `None` where
-    /// there is nothing to sum up.
+    /// Replaces all but the end of the turn by a summary; that end is kept if it has at most `tail` tokens. `None` if
+    /// there is nothing to summarize.
     pub(super) fn compact(
         &mut self,
         instructions: Option<&str>,
@@ -167,7 +168,7 @@ impl Turn<'_, '_, '_> {
     ) -> Result<Option<Room>, ProviderError> {
         let messages = self.session.messages();
         let (old, kept) = messages.split_at(cut(messages, tail));
-        // A message alone is what it is: cut, it would be another one.
+        // Without a reply there are only user messages, which must not be altered.
         let is_reply = |message: &Message| matches!(message, Message::Assistant(_));
         if !old.iter().any(is_reply) {
             return Ok(None);
@@ -182,7 +183,7 @@ impl Turn<'_, '_, '_> {
         let started = Instant::now();
         let answer = self.sum_up(&old, instructions);
         let done = answer.and_then(|text| {
-            // Not so much room for the user's words that none is left for the work.
+            // Limit the user's messages, so that they leave enough room for the work.
             let budget = threshold.map_or(WORDS, |threshold| WORDS.min(threshold / 8));
             let weight = token_estimate::of_messages(&old);
             let summary =
@@ -207,7 +208,7 @@ impl Turn<'_, '_, '_> {
         done.map(|()| Some(Room { before, after }))
     }
 
-    /// The model's summary of `messages`. Where they are too long even for that, the older ones are left out of it.
+    /// Requests a summary of `messages` from the model. If they are too long for that, the older ones are left out.
     fn sum_up(
         &mut self,
         messages: &[Message],
@@ -252,7 +253,7 @@ impl Turn<'_, '_, '_> {
             .agent
             .provider
             .reply(&request, &mut |delta| match delta {
-                // It is no answer, and nobody waits for its words.
+                // The summary is not an answer, so its text is not printed.
                 Delta::Text(_) | Delta::Reasoning(_) => Ok(()),
                 delta => (self.sink)(delta.event(id)),
             })?;
@@ -268,7 +269,7 @@ impl Turn<'_, '_, '_> {
     }
 }
 
-/// What the model is asked for.
+/// The instructions for the summary.
 fn request(instructions: Option<&str>) -> String {
     let mut text = String::from(
         "[nanobot] The conversation up to here will not be sent any more; you go on from notes. Write these notes now, for \
@@ -289,14 +290,14 @@ fn request(instructions: Option<&str>) -> String {
     text
 }
 
-/// Where the newest exchange begins: the last reply with its results, or the user's message.
+/// Index of the start of the newest exchange: the last reply with its results, or the user message.
 fn newest(messages: &[Message]) -> usize {
     let begins = |message: &Message| !matches!(message, Message::Tool(_));
     messages.iter().rposition(begins).unwrap_or(0)
 }
 
-/// Where `messages` are cut: before a message that has no answer yet; else before the turn where that weighs at most
-/// `tail` tokens, else before the newest exchange where that does, else after all.
+/// Index at which `messages` are cut. A message without a reply is always kept. Otherwise the cut is before the turn if
+/// it has at most `tail` tokens, else before the newest exchange if that has, else after all messages.
 fn cut(messages: &[Message], tail: u64) -> usize {
     let is_users = |message: &Message| matches!(message, Message::User(user) if !user.injected);
     let turn = messages.iter().rposition(is_users);
@@ -310,7 +311,7 @@ fn cut(messages: &[Message], tail: u64) -> usize {
         .unwrap_or(messages.len())
 }
 
-/// The younger half of `messages`, from a message on that may follow a note of ours.
+/// The newer half of `messages`, starting at a message that may follow our note about the omission.
 fn younger_half(mut messages: Vec<Message>) -> Vec<Message> {
     let half = messages.len().div_ceil(2);
     let rest = messages.split_off(half).into_iter();
@@ -332,7 +333,7 @@ mod tests {
     use crate::message::{Message, Part, Reply, ToolCall, ToolResult, User};
     use serde_json::json;
 
-    /// `u`: a user, `w`: a warning, `c`: a call, `r`: its result, `a`: an answer; each of ten tokens and more.
+    /// `u`: a user, `w`: a warning, `c`: a call, `r`: its result, `a`: an answer; each of at least ten tokens.
     fn conversation(letters: &str) -> Vec<Message> {
         let parts = || vec![Part::Text("x".repeat(40))];
         let message = |letter| match letter {
@@ -377,7 +378,7 @@ mod tests {
         check("uauw", 60, 2);
         check("uaw", 5, 3);
         check("u", 60, 0);
-        // A warning is no answer.
+        // A warning is not an answer.
         check("uauw", 5, 2);
     }
 

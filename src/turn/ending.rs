@@ -1,4 +1,4 @@
-//! How a turn ends: with an answer, short of one, or with a failure; and what it cost.
+//! The end of a turn: with an answer, without one, or with a failure; and its cost.
 
 use crate::error::{Exit, fail, fail_hint};
 use crate::event::{Denial, Outcome, StopReason};
@@ -8,54 +8,54 @@ use crate::tool::Done;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// How a turn went.
+/// The result of a turn.
 #[derive(Debug, Default)]
 pub struct Ending {
     pub cause: StopReason,
-    /// The answer, or what there is of one.
+    /// The answer, or the part of it that was received.
     pub text: String,
-    /// The text is not a whole answer.
+    /// True if the text is not a complete answer.
     pub partial: bool,
     pub tally: Tally,
-    /// What went wrong. With a text, the answer was complete and something failed around it, such as the disk.
+    /// The error, if any. With a complete `text`, something else failed, such as writing to disk.
     pub error: Option<anyhow::Error>,
 }
 
-/// What a turn cost.
+/// The costs and counts of a turn.
 #[derive(Debug, Default)]
 pub struct Tally {
     pub iterations: u32,
-    /// Replies that were paid for, summaries included.
+    /// Replies that were paid for, including summaries.
     replies: u32,
     pub usage: Usage,
-    /// US dollars; `None` where the cost of a request is not known.
+    /// US dollars; `None` if the cost of any request is unknown.
     pub cost: Option<f64>,
-    /// Tokens of the last request and its reply: what the conversation weighs now.
+    /// Tokens of the last request and its reply: the current context size.
     pub context: u64,
-    /// Time that requests took, tools not included.
+    /// Time spent in model requests, without tools.
     pub asking: Duration,
-    /// By tool name.
+    /// Counts by tool name.
     pub tools: BTreeMap<String, Calls>,
     pub denials: Vec<Denial>,
-    /// What others were denied, which says nothing of how the turn goes.
+    /// Denials of background work; they do not count for the guards of this turn.
     denials_beside: Vec<Denial>,
     /// The model that answered last, as the provider names it.
     pub model: String,
 }
 
-/// How often a tool was called.
+/// Call counts of a tool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Calls {
     pub count: u32,
-    /// Of these, the ones that did not do what they were asked for, the denied ones included.
+    /// Unsuccessful calls, including denied and skipped ones.
     pub failed: u32,
     pub denied: u32,
-    /// Those that were not run, since there is no such tool or its arguments made no sense.
+    /// Calls that were not run, because the tool is unknown or its arguments are invalid.
     pub skipped: u32,
 }
 
 impl Tally {
-    /// As the session keeps it.
+    /// The tally in the form that the session stores.
     pub fn stats(&self) -> Stats {
         let mut stats = Stats {
             turns: 1,
@@ -82,15 +82,15 @@ impl Tally {
         stats
     }
 
-    /// Output tokens in a second of asking, to a tenth; nothing where nothing was said.
+    /// Output tokens per second of request time, rounded to a tenth; `None` without output.
     pub fn speed(&self) -> Option<f64> {
         let rate = self.usage.output as f64 / self.asking.as_secs_f64();
         (self.usage.output > 0 && rate.is_finite()).then(|| (rate * 10.0).round() / 10.0)
     }
 
-    /// Count what a reply has cost.
+    /// Adds the cost of a reply.
     pub(super) fn pay(&mut self, reply: &Reply) {
-        // With the first request the sum begins; one of unknown cost makes all of it unknown.
+        // The sum starts with the first reply; one reply of unknown cost makes the whole sum unknown.
         let before = if self.replies == 0 {
             Some(0.0)
         } else {
@@ -102,8 +102,8 @@ impl Tally {
         self.context = reply.usage.input + reply.usage.output;
     }
 
-    /// Count what work beside the turn has cost and done; its calls are among the tools of the result. The turn's own requests, and what its conversation weighs, stay
-    /// what they are.
+    /// Adds the tally of background work. Its tool calls are included in `tools`. The turn's own iterations and context
+    /// size do not change.
     pub(super) fn take_in(&mut self, other: Self) {
         let before = match (self.replies, other.replies) {
             (_, 0) => None,
@@ -134,14 +134,14 @@ impl Tally {
         self.denials_beside.extend(other.denials);
     }
 
-    /// All of it, once the turn is over.
+    /// The complete tally at the end of the turn, with the denials of background work.
     pub(super) fn whole(mut self) -> Self {
         let mut denials = std::mem::take(&mut self.denials_beside);
         denials.append(&mut self.denials);
         Self { denials, ..self }
     }
 
-    /// Count a call that has ended.
+    /// Counts a finished tool call.
     pub(super) fn count(&mut self, done: &Done) {
         let calls = self.tools.entry(done.result.name.clone()).or_default();
         calls.count += 1;
@@ -159,15 +159,15 @@ impl Tally {
     }
 }
 
-/// What the model is told of an answer that does not satisfy its schema.
+/// The message to the model about an answer that does not satisfy its schema.
 pub(super) fn objection(wrong: &str) -> String {
     format!(
         "[nanobot] This answer does not satisfy the schema: {wrong}. Give the whole answer again, as JSON alone."
     )
 }
 
-/// The failure of a turn whose answer is to satisfy a schema, and was cut or declined: it would be no other one the next
-/// time.
+/// Creates the error for an answer with a schema that was truncated or declined. There is no retry, because it would
+/// end the same way.
 pub(super) fn unfinished(finish: &Finish) -> anyhow::Error {
     match finish {
         Finish::Refusal => fail(Exit::Failed, DECLINED),
@@ -179,7 +179,7 @@ pub(super) fn unfinished(finish: &Finish) -> anyhow::Error {
     }
 }
 
-/// The failure of a turn whose answers do not satisfy its schema.
+/// Creates the error for answers that do not satisfy the schema.
 pub(super) fn unfit(wrong: &str) -> anyhow::Error {
     fail_hint(
         Exit::BadInput,
@@ -188,10 +188,10 @@ pub(super) fn unfit(wrong: &str) -> anyhow::Error {
     )
 }
 
-/// What is said of an answer that was not given, or not all of it.
+/// Error text for an answer that was declined in full or in part.
 pub const DECLINED: &str = "the model, or its provider's filter, declined to answer";
 
-/// The failure of a turn whose last reply has nothing in it.
+/// Creates the error for a turn whose last reply is empty.
 pub(super) fn answered_nothing(reply: &Reply) -> anyhow::Error {
     let limit = "the output limit was spent before the model said anything";
     match &reply.finish {

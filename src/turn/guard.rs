@@ -1,45 +1,45 @@
-//! The interface between a turn and its guards: what a guard is shown, and what it may decide.
+//! The interface between a turn and its guards: the state that a guard receives, and the actions that it may return.
 
 use crate::event::{Denial, StopReason};
 use crate::message::Message;
 
-/// Something that watches a turn.
+/// A check that runs before each request of a turn.
 pub trait Guard {
     /// Called before each request to the model.
     fn before(&mut self, state: &TurnState<'_>) -> GuardAction;
 }
 
-/// What a guard may look at.
+/// The state of a turn, as passed to guards.
 #[derive(Clone, Copy, Debug)]
 pub struct TurnState<'a> {
     /// Requests made so far in this turn.
     pub iterations: u32,
-    /// Tokens that the next request would have, by our estimate.
+    /// Estimated tokens of the next request.
     pub context: u64,
-    /// Those of them that are of messages, and not of the system text and the tools.
+    /// The part of `context` that belongs to messages, not to the system prompt and the tools.
     pub said: u64,
-    /// All that would be sent.
+    /// All messages of the next request.
     pub sent: &'a [Message],
-    /// The messages of this turn, the user's first.
+    /// The messages of this turn, starting with the user's.
     pub turn: &'a [Message],
-    /// What was refused in this turn.
+    /// The denied tool calls of this turn.
     pub denials: &'a [Denial],
 }
 
-/// What a guard decides.
+/// The action that a guard requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GuardAction {
     Continue,
-    /// Say this in the user's place first, under an id that ends in `mark`.
+    /// Inject `words` as a user message first; its id ends with `mark`.
     Inject {
         mark: &'static str,
         words: String,
     },
-    /// Make room first: what is sent has reached so many tokens.
+    /// Compact first: the context has reached `threshold` tokens.
     Compact {
         threshold: u64,
     },
-    /// Ask once more, without tools and with these words, print what comes, and end with this cause.
+    /// Send a last request with `words` and without tools, print the reply, and end the turn with `cause`.
     Finish {
         cause: StopReason,
         words: String,

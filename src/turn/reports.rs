@@ -1,4 +1,4 @@
-//! Takes in the reports of background work before each request. A turn has no answer while a report is pending.
+//! Receives the reports of background work before each request. A turn has no answer while a report is pending.
 
 use super::Turn;
 use super::beside::{Beside, News, Report};
@@ -7,12 +7,12 @@ use crate::message::{Message, Reply};
 use anyhow::Result;
 
 impl Turn<'_, '_, '_> {
-    /// Whether something beside the turn has yet to report.
+    /// True if a report of background work is pending.
     pub(super) fn has_pending_reports(&self) -> bool {
         self.agent.beside.is_some_and(Beside::is_open)
     }
 
-    /// Take in what has come; with `wait`, until everything beside the turn has reported.
+    /// Processes the news that has arrived. With `wait`, continues until all background work has reported.
     pub(super) fn poll_background(&mut self, wait: bool) -> Result<()> {
         while let Some(beside) = self.agent.beside
             && let Some(news) = beside.news(wait)?
@@ -32,8 +32,9 @@ impl Turn<'_, '_, '_> {
         Ok(())
     }
 
-    /// `reply` has no calls while reports are missing: it is no answer. All of them are waited for, and not each one: whoever
-    /// calls nothing has nothing else to do, and each request sends the conversation once more.
+    /// Handles a `reply` without calls while reports are pending, which is therefore not the answer. Waits for all
+    /// reports rather than the next one: the model has nothing else to do, and each request sends the whole
+    /// conversation again.
     pub(super) fn wait_for_reports(&mut self, reply: &Reply) -> Result<()> {
         if !reply.is_blank() {
             self.session.push(Message::Assistant(reply.clone()))?;
@@ -42,14 +43,14 @@ impl Turn<'_, '_, '_> {
         self.poll_background(true)
     }
 
-    /// End what goes on beside the turn.
+    /// Stops the background work.
     pub(super) fn stop_background(&mut self) {
         if let Some(beside) = self.agent.beside {
             beside.stop();
         }
     }
 
-    /// The turn is over: what was reported too late to be sent is on record all the same, also where nobody is left to tell.
+    /// Logs the reports that arrive after the last request, even if the sink fails.
     pub(super) fn drain_reports(&mut self) -> Result<()> {
         let mut told = Ok(());
         while self.has_pending_reports() {
