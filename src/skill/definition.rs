@@ -61,7 +61,7 @@ pub struct InertFields {
     pub compatibility: Option<String>,
     /// The tools that the author intends it to use. This grants nothing: only the policy decides.
     pub allowed_tools: Vec<String>,
-    /// The `metadata` field as it is.
+    /// The `metadata` field, unchanged.
     pub metadata: Value,
     /// A person may invoke the skill by its name.
     pub is_for_people: bool,

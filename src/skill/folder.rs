@@ -140,7 +140,7 @@ impl Folder {
         sizes.sum()
     }
 
-    /// Lists the reasons why the folder cannot be installed as it is; empty if it can.
+    /// Lists the reasons why the folder cannot be installed unchanged; empty if it can.
     pub fn troubles(&self) -> Vec<String> {
         let trouble = |entry: &Entry| {
             let path = entry.path.display();

@@ -27,7 +27,7 @@ pub use written::TEXT_LIMIT;
 use crate::sys::env::Env;
 use std::path::{Component, Path, PathBuf};
 
-/// The places where skills are searched, in order of precedence.
+/// The search path for skills, in order of precedence.
 #[derive(Clone, Copy)]
 pub struct Shelves<'a> {
     /// The agent's workspace, which has a folder of skills.

@@ -71,7 +71,7 @@ pub fn parse(name: &str, text: &str, requirements: &Requirements<'_>) -> Skill {
     }
 }
 
-/// True if a folder of that name may be a skill: the name must be displayed exactly as it is.
+/// True if a folder of that name may be a skill: the name must be displayed exactly.
 pub fn is_fit(name: &str) -> bool {
     !name.is_empty()
         && !name.starts_with('.')

@@ -180,8 +180,8 @@ fn escaped(text: &str) -> String {
         .replace('>', "&gt;")
 }
 
-/// Formats a path for the list. A model must be able to copy it as it is, so only characters that could end the element
-/// are escaped.
+/// Formats a path for the list. A model must be able to copy it unchanged, so only characters that could end the
+/// element are escaped.
 fn placed(path: &Path) -> String {
     let path = harmless(&path.display().to_string());
     path.replace('<', "&lt;").replace('\n', "\\n")

@@ -120,6 +120,7 @@ pub struct Turn {
     pub about: About,
     /// Directories that the turn created, parents first.
     pub made: Vec<PathBuf>,
+    /// The changed paths, in the order of their first change.
     pub entries: Vec<Entry>,
     /// Temporary files of the turn's writes. They no longer exist unless the run was killed.
     pub temps: Vec<PathBuf>,

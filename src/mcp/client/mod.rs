@@ -41,7 +41,7 @@ const LAST_WORD: Duration = Duration::from_millis(300);
 /// Timeout for closing the sessions of remote servers. Local programs are ended in parallel, with their own timeout.
 const GOODBYE: Duration = Duration::from_millis(1000);
 
-/// Removes the files and logs of a local server.
+/// Removes the state and the logs of a local server.
 ///
 /// # Errors
 /// A file cannot be removed.

@@ -1,5 +1,5 @@
 //! The runtime thread, and the channel on which other threads wait for its results. The channel uses a pipe, so a
-//! signal, the `--timeout` deadline and a cancellation (a cut [`Leash`]) also wake the waiting thread.
+//! signal, the `--timeout` deadline and a cancellation ([`Leash`]) also wake the waiting thread.
 
 use crate::error::Stop;
 use crate::sys::leash::{self, Leash};
@@ -62,7 +62,7 @@ impl Drop for Room {
     }
 }
 
-/// Runs the blocking function `work` on its own thread. The thread's leash is cut when the returned future is dropped.
+/// Runs the blocking function `work` on its own thread, and cancels it when the returned future is dropped.
 ///
 /// # Errors
 /// No thread is available, or `work` panicked.
@@ -75,11 +75,11 @@ pub(super) async fn apart<T: Send + 'static>(
     coming.await.map_err(io::Error::other)
 }
 
-/// Controls a thread: dropping this cuts the leash of the thread.
+/// The cancellation of threads (see [`Leash`]): dropping this cancels the threads started with it.
 pub(super) struct Held(Arc<Leash>);
 
 impl Held {
-    /// Creates the leash; no thread is started yet.
+    /// Creates the cancellation; no thread is started yet.
     ///
     /// # Errors
     /// No file descriptors are available.
@@ -87,7 +87,7 @@ impl Held {
         Leash::new().map(Self)
     }
 
-    /// Runs `work` on a new thread under this leash.
+    /// Runs `work` on a new thread that this cancels on drop.
     ///
     /// # Errors
     /// No thread is available.
@@ -238,7 +238,8 @@ impl<T> Ear<T> {
         Heard::Gone
     }
 
-    /// Waits for the result for at most `limit`, regardless of signals and deadlines. For shutdown.
+    /// Waits for the result for at most `limit`, regardless of signals and deadlines. For shutdown and for late results
+    /// after a cancellation.
     pub(super) fn wait_shortly(&self, limit: Duration) -> Option<T> {
         let end = std::time::Instant::now() + limit;
         loop {
