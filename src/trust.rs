@@ -1,7 +1,8 @@
-//! Which directories may tell the agent how to work: their AGENTS.md and their skills. The list is kept outside of them, by
-//! real path and inode, so that neither a moved nor a replaced directory is trusted, and no file in one says so itself.
+//! The list of trusted directories: those whose AGENTS.md and skills may instruct the agent.
 //!
-//! Before a directory is trusted nothing in it is opened for this; whether there is something to ignore, its names tell.
+//! The list is stored outside of these directories and identifies each by real path and inode. A directory that was
+//! moved or replaced is therefore not trusted, and no file inside a directory can declare it trusted. Until a directory
+//! is trusted, its files are not opened; only their names are checked, to report what was ignored.
 
 use crate::sys::beneath;
 use crate::sys::store;
@@ -12,55 +13,56 @@ use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// The longest AGENTS.md that is read: some 16,000 tokens, which are paid for with every request.
+/// The largest AGENTS.md that is read, in bytes: about 16,000 tokens, which are paid for with every request.
 const NOTES_LIMIT: u64 = 64 << 10;
 
-/// Where a directory has its skills, the first before the next: its own folder, and those that are customary with other agents.
+/// The folders of a directory that may hold skills, in order of precedence: ours, then those that other agents use.
 const SKILLS: [&str; 3] = ["skills", ".agents/skills", ".claude/skills"];
 
 /// The list of trusted directories.
 #[derive(Debug)]
 pub struct Trust {
     path: PathBuf,
+    /// The trusted directories.
     pub directories: Vec<Trusted>,
 }
 
-/// A directory that is trusted.
+/// A trusted directory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trusted {
-    /// Its real path.
+    /// The real path of the directory.
     pub path: PathBuf,
     device: u64,
     inode: u64,
-    /// When it was said, in RFC 3339.
+    /// The time at which it was trusted, in RFC 3339.
     pub since: String,
 }
 
-/// How the list is written.
+/// The file format of the list.
 #[derive(Default, Serialize, Deserialize)]
 struct Written {
     #[serde(default)]
     trusted: Vec<Trusted>,
 }
 
-/// What a directory has to say.
+/// The instructions found in the trusted directories.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Notes {
-    /// Name and text of each AGENTS.md, the outermost first.
+    /// Name and text of each AGENTS.md, outermost first.
     pub texts: Vec<(String, String)>,
-    /// Where skills are, the innermost first.
+    /// Folders of skills, innermost first.
     pub skills: Vec<PathBuf>,
     /// The trusted directories themselves, the outermost first.
     pub trusted: Vec<PathBuf>,
-    /// What is there and was not read, since nobody said that it may be.
+    /// Instruction files that exist but were not read, because their directory is not trusted.
     pub ignored: Vec<PathBuf>,
 }
 
 impl Trust {
-    /// The list at `path`; empty where there is none.
+    /// Loads the list at `path`; it is empty if the file does not exist.
     ///
     /// # Errors
-    /// A list that cannot be read or understood: it is never taken for an empty one, nor written over.
+    /// A list that cannot be read or parsed. It is never treated as empty, and never overwritten.
     pub fn load(path: &Path) -> Result<Self> {
         let written: Written = match store::read(path)? {
             Some(bytes) => serde_json::from_slice(&bytes)
@@ -73,7 +75,7 @@ impl Trust {
         })
     }
 
-    /// Trust `directory`, a real path, from now on. Whether it was not trusted before.
+    /// Trusts `directory`, a real path, from now on. Returns true if it was not trusted before.
     pub fn add(&mut self, directory: &Path, now: Timestamp) -> Result<bool> {
         if self.trusts(directory) {
             return Ok(false);
@@ -91,7 +93,7 @@ impl Trust {
         Ok(true)
     }
 
-    /// Trust `directory` no more. Whether it was in the list.
+    /// Stops trusting `directory`. Returns true if it was in the list.
     pub fn revoke(&mut self, directory: &Path) -> Result<bool> {
         let before = self.directories.len();
         self.directories.retain(|known| known.path != directory);
@@ -102,7 +104,7 @@ impl Trust {
         Ok(was)
     }
 
-    /// Whether this very directory is trusted, and still is what it was.
+    /// True if this very directory is in the list and has not been replaced since.
     pub fn trusts(&self, directory: &Path) -> bool {
         let known = self
             .directories
@@ -111,8 +113,8 @@ impl Trust {
         known.is_some_and(Trusted::stands)
     }
 
-    /// What `directory` and those above it, up to the root of its repository, have to say. What lies below a trusted one
-    /// may speak; where none is trusted, nobody does.
+    /// Reads the instructions of `directory` and of its parents up to the root of its repository. Directories below a
+    /// trusted one count as trusted; if none is trusted, nothing is read.
     pub fn notes(&self, directory: &Path) -> Result<Notes> {
         let chain = chain(directory);
         let from = chain.iter().position(|place| self.trusts(place));
@@ -149,7 +151,7 @@ impl Trust {
 }
 
 impl Trusted {
-    /// Whether the path still leads to the directory that was trusted.
+    /// True if the path still leads to the directory that was trusted.
     pub fn stands(&self) -> bool {
         let about = std::fs::symlink_metadata(&self.path);
         about.is_ok_and(|about| {
@@ -158,19 +160,19 @@ impl Trusted {
     }
 }
 
-/// Where `directory` has what tells the agent how to work.
+/// The paths at which `directory` may hold instructions for the agent.
 pub fn speaking(directory: &Path) -> impl Iterator<Item = PathBuf> {
     let names = std::iter::once("AGENTS.md").chain(SKILLS);
     names.map(|name| directory.join(name))
 }
 
-/// The root of the repository that `directory` is in, if it is in one.
+/// The root of the repository that contains `directory`, if there is one.
 pub fn repository(directory: &Path) -> Option<&Path> {
     let is_root = |place: &&Path| place.join(".git").symlink_metadata().is_ok();
     directory.ancestors().find(is_root)
 }
 
-/// From the root of the repository down to `directory`; outside of one, `directory` alone.
+/// The directories from the root of the repository down to `directory`; outside of a repository, only `directory`.
 fn chain(directory: &Path) -> Vec<PathBuf> {
     let top = repository(directory).unwrap_or(directory);
     let inside = directory
@@ -181,13 +183,13 @@ fn chain(directory: &Path) -> Vec<PathBuf> {
     chain
 }
 
-/// The AGENTS.md of a trusted directory: no link, and nothing but a file.
+/// Reads the AGENTS.md of a trusted directory, only if it is a regular file and no link.
 fn text_in(directory: &Path) -> Result<Option<String>> {
     let what = || format!("read `{}`", directory.join("AGENTS.md").display());
     let root = beneath::Root::open(directory).with_context(what)?;
     let file = match root.read(Path::new("AGENTS.md")) {
         Ok(file) => file,
-        // A link may lead to what nobody has trusted.
+        // A link may lead outside of what was trusted.
         Err(error) if error.kind() == std::io::ErrorKind::NotFound || beneath::is_link(&error) => {
             return Ok(None);
         }
@@ -235,7 +237,7 @@ mod tests {
         assert!(!trust.add(&repo, Timestamp::UNIX_EPOCH).unwrap());
         let mut trust = Trust::load(&list).unwrap();
         assert_eq!(spoken(&trust, &deep), ("top sub".into(), 1, 0));
-        // Another directory in its place is another directory.
+        // A different directory at the same path is not trusted.
         std::fs::rename(&repo, temp.join("old")).unwrap();
         std::fs::create_dir_all(repo.join("sub")).unwrap();
         std::fs::write(repo.join("AGENTS.md"), "evil").unwrap();

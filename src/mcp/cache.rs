@@ -1,6 +1,8 @@
-//! What servers offer, kept on disk, so that a run which calls none of their tools starts none of them; and which of them
-//! could not be reached a moment ago, so that a dead one does not cost each run the time in which it would have answered.
-//! What is kept is of no matter: where it cannot be read or written, the server is asked.
+//! An on-disk cache of what servers offer, and of recent connection failures.
+//!
+//! With a cached offer, a run that calls none of a server's tools does not start the server. With a cached failure, a
+//! dead server does not cost each run its timeout. The cache is optional: if it cannot be read or written, the server
+//! is asked.
 
 use super::mark;
 use super::offer::Offer;
@@ -13,34 +15,34 @@ use serde::{Deserialize, Serialize};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// The layout of a file.
+/// The version of the file format.
 const VERSION: u64 = 1;
-/// Seconds for which an offer counts. Calls renew it; what is never called is looked at again in this time.
+/// Lifetime of a cached offer, in seconds. Calls renew it; the offer of a server that is never called expires.
 const OFFER: i64 = 30 * 24 * 3600;
-/// Seconds for which a failure counts.
+/// Lifetime of a cached failure, in seconds.
 const FAILURE: i64 = 600;
-/// The largest file that is read.
+/// The largest file that is read, in bytes.
 const LARGEST: u64 = 64 << 20;
-/// What the name of a file ends with that has what a server offers to whom it may ask.
+/// File name suffix for the offers of servers that may ask the user (elicitation).
 const ASKED: &str = "-asked";
-/// Characters of a server's name in the name of its file.
+/// Maximum of characters of the server's name in a file name.
 const NAME: usize = 40;
 
-/// What is known of servers.
+/// The cache of offers and failures.
 #[derive(Clone, Debug)]
 pub struct Cache {
     folder: PathBuf,
     clock: Clock,
     env: Env,
-    /// Servers are told that they may ask a person, and may offer more then.
+    /// True if servers may ask the user (elicitation). They may offer more then, so such offers are cached separately.
     asked: bool,
 }
 
-/// What is known of one.
+/// A cached result for one server.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Known {
     Offers(Offer),
-    /// It could not be reached, so many seconds ago.
+    /// The server could not be reached, `ago` seconds ago.
     Failed {
         words: String,
         ago: i64,
@@ -50,7 +52,7 @@ pub enum Known {
 #[derive(Serialize, Deserialize)]
 struct Written {
     v: u64,
-    /// In seconds since 1970.
+    /// Seconds since 1970.
     when: i64,
     #[serde(skip_serializing_if = "Option::is_none")]
     offer: Option<Offer>,
@@ -59,7 +61,7 @@ struct Written {
 }
 
 impl Cache {
-    /// That in `folder`, ours for servers.
+    /// Opens the cache in `folder`, our folder for MCP servers.
     pub fn at(folder: &Path, clock: &Clock, env: &Env) -> Self {
         Self {
             folder: folder.join("cache"),
@@ -69,12 +71,12 @@ impl Cache {
         }
     }
 
-    /// What servers offer to whom they may ask, where `asked` says so.
+    /// Selects the offers that servers make when they may ask the user, if `asked` is true.
     pub fn asking(self, asked: bool) -> Self {
         Self { asked, ..self }
     }
 
-    /// What is known of `server`, as it is configured and as its program is now.
+    /// Returns the cached result for `server`, if its configuration and its program are unchanged.
     pub fn get(&self, server: &Server) -> Option<Known> {
         let path = self.path(server);
         let mut text = Vec::new();
@@ -90,17 +92,17 @@ impl Cache {
         }
     }
 
-    /// Keep what `server` offers.
+    /// Caches what `server` offers.
     pub fn keep(&self, server: &Server, offer: &Offer) {
         self.write(server, Some(offer.clone()), None);
     }
 
-    /// Keep why `server` could not be reached.
+    /// Caches the reason why `server` could not be reached.
     pub fn keep_failure(&self, server: &Server, words: &str) {
         self.write(server, None, Some(words.to_owned()));
     }
 
-    /// Forget what is known of the server of that name, however it was reached.
+    /// Removes all cached results for the server `name`, for any configuration of it.
     pub fn forget(&self, name: &str) {
         self.sweep(name, None);
     }
@@ -126,7 +128,7 @@ impl Cache {
         }
     }
 
-    /// Remove the files of a server but for `kept`.
+    /// Removes the files of a server, except for `kept`.
     fn sweep(&self, name: &str, kept: Option<&Path>) {
         let start = start(name);
         let is_its = |file: &Path| {
@@ -137,7 +139,7 @@ impl Cache {
         for file in files.flatten().map(|file| file.path()) {
             let is_of_kind = kept.is_none() || is_asked(&file) == self.asked;
             if is_its(&file) && is_of_kind && Some(&*file) != kept {
-                // What stays behind is of no harm.
+                // A file that remains does no harm.
                 drop(std::fs::remove_file(file));
             }
         }
@@ -155,13 +157,13 @@ impl Cache {
     }
 }
 
-/// Whether `file` is of what a server offers to whom it may ask.
+/// True if `file` holds the offer of a server that may ask the user.
 fn is_asked(file: &Path) -> bool {
     let stem = file.file_stem().and_then(|stem| stem.to_str());
     stem.is_some_and(|stem| stem.ends_with(ASKED))
 }
 
-/// What the names of a server's files begin with, and those of no other server.
+/// The file name prefix that is unique to a server.
 fn start(name: &str) -> String {
     let plain = |letter: char| match letter.is_ascii_alphanumeric() || letter == '-' {
         true => letter,

@@ -1,5 +1,5 @@
-//! Marks that tell one way of reaching a server from another, so that what is known of the one is not held to be true of the
-//! other. Keys that the config has go into them and cannot be read out of them.
+//! Fingerprints of the ways to reach a server, so that data recorded for one configuration is not used for another.
+//! Secrets of the configuration are hashed in and cannot be read back.
 
 use crate::settings::servers::{Reached, Remote, Server};
 use crate::sys::env::Env;
@@ -9,23 +9,24 @@ use std::hash::Hasher;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// What is reached: the program with its arguments, or the address.
+/// Fingerprint of what is reached: the program with its arguments, or the address.
 pub fn of_place(server: &Server) -> String {
     let mut mark = Mark::default();
     mark.place(&server.reached);
     mark.done()
 }
 
-/// Eight digits for a name, whatever letters it has.
+/// Returns eight hexadecimal digits for a name, which may contain any characters.
 pub fn of_name(name: &str) -> String {
     let mut mark = Mark::default();
     mark.add(name);
     mark.done()[..8].to_owned()
 }
 
-/// All that decides what it offers: besides the place all that the server is given, and the program's own file. Some only
-/// start another one, as `python` and `node` do, so that programs which stand among the arguments count as well. Other files
-/// there do not: what a server keeps in them changes with each call.
+/// Fingerprint of everything that determines what a server offers: the program or address, all of its configuration,
+/// and the program file itself. Some programs, such as `python` and `node`, only start another one, so programs among
+/// the arguments count as well. Other files among the arguments do not count: a server's data files change with each
+/// call.
 pub fn of_all(server: &Server, env: &Env) -> String {
     let mut mark = Mark::default();
     mark.add(env!("CARGO_PKG_VERSION"));
@@ -72,7 +73,7 @@ pub fn of_all(server: &Server, env: &Env) -> String {
     mark.done()
 }
 
-/// Whether a file is a program, by its name or since it may be run.
+/// True if a file is a program, by its extension or because it is executable.
 pub(super) fn is_program(path: &Path) -> bool {
     const SCRIPTS: &[&str] = &[
         "cjs", "jar", "js", "mjs", "php", "pl", "py", "pyz", "rb", "sh", "ts", "wasm",
@@ -88,7 +89,7 @@ struct Mark(SipHasher13);
 
 impl Mark {
     fn add(&mut self, text: &str) {
-        // With its length before it, so that no two lists read alike.
+        // The length comes first, to distinguish all lists of texts.
         self.0.write_usize(text.len());
         self.0.write(text.as_bytes());
     }
@@ -110,7 +111,7 @@ impl Mark {
         self.add(url);
     }
 
-    /// The file at `path`, links followed, as far as its size and time tell it from another.
+    /// Adds the file at `path`, following links, by its size and modification time.
     fn file(&mut self, path: &Path) {
         let real = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         self.add(&real.to_string_lossy());

@@ -1,19 +1,19 @@
-//! How much of what a server offers is kept: what is larger is left out and told of, and what is no more than that can be
-//! pinned, cached and shown whole. Pure.
+//! Size limits for what a server offers. Larger items are left out and reported; everything within the limits can be
+//! pinned, cached and shown in full. Pure.
 
 use super::offer::{Offer, Offered, Resource};
 use super::words;
 
-/// Bytes of one tool: name, description and schema.
+/// Maximum of bytes of one tool: name, description and schema.
 const TOOL: usize = 64 << 10;
-/// And of all tools together.
+/// Maximum of bytes of all tools of a server.
 const TOOLS: usize = 4 << 20;
-/// Bytes of a resource or a prompt.
+/// Maximum of bytes of a resource or a prompt.
 const OTHER: usize = 8 << 10;
-/// Characters of the words about the server itself.
+/// Maximum of characters of the server's instructions.
 const WORDS: usize = 200;
 
-/// `offer` as far as it is kept, and words about what is not.
+/// Cuts `offer` to the limits, and returns messages about what was left out.
 pub fn kept(mut offer: Offer) -> (Offer, Vec<String>) {
     let mut notes = Vec::new();
     let mut left = TOOLS;
@@ -51,7 +51,7 @@ pub fn kept(mut offer: Offer) -> (Offer, Vec<String>) {
     });
     offer.protocol = words::line(&offer.protocol, 40);
     offer.server = words::line(&offer.server, WORDS);
-    // They are for people who look, and for no prompt.
+    // The instructions are shown to people only, and never become part of a prompt.
     offer.instructions = offer
         .instructions
         .map(|text| words::short(&text, 10 * WORDS));

@@ -6,7 +6,7 @@ use crate::error::{Exit, fail_hint};
 use crate::settings::servers::Server;
 use anyhow::Result;
 
-/// Why a server is missing.
+/// The reason why a server is missing.
 pub(super) struct MissingServer {
     words: String,
     exit: Exit,
@@ -54,7 +54,7 @@ impl MissingServer {
         }
     }
 
-    /// Tell of it.
+    /// Reports the missing server as a notice.
     ///
     /// # Errors
     /// The server is required.

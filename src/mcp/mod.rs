@@ -1,11 +1,14 @@
-//! MCP servers: programs and addresses that offer further tools, resources and prompts (<https://modelcontextprotocol.io>).
+//! MCP servers: programs and addresses that offer further tools, resources and prompts
+//! (<https://modelcontextprotocol.io>).
 //!
-//! What a server offers is kept on disk ([`cache`]), so that a run which calls none of its tools starts nothing; what it
-//! offered first is what it is held to ([`pin`]); both go by [`mark`]s of how it is reached. [`client`] alone speaks to
-//! servers: it is the one room where something is asynchronous, with a thread and a runtime of its own, which are made when
-//! the first server is needed. [`roster`] joins the three for a run, [`tool_list`] is what it shows of them, and [`servers`] keeps it between the turns
-//! of a conversation. All that a server says is a stranger's word: it is cut ([`measure`]), cleaned ([`words`]) and made fit for
-//! providers ([`name`], [`schema`]) before anybody sees it.
+//! Offers are cached on disk ([`cache`]), so that a run which calls none of a server's tools does not start it. The
+//! first offer is pinned ([`pin`]), and later changes need approval. Both identify a configuration by a fingerprint
+//! ([`mark`]). Only [`client`] speaks to servers. It is the only asynchronous part of the program, with a thread and a
+//! runtime that are created when the first server is needed. [`roster`] joins these three for a run, [`tool_list`]
+//! lists the tools for the model, and [`servers`] keeps connections between the turns of a conversation.
+//!
+//! Everything that a server sends is untrusted content: it is cut to size ([`measure`]), cleaned ([`words`]) and
+//! adapted to the limits of providers ([`name`], [`schema`]) before a model or a person sees it.
 
 pub mod cache;
 pub mod client;

@@ -1,22 +1,24 @@
-//! The names under which a model knows the tools of servers: `mcp_SERVER_TOOL`, in letters that every provider takes, as
-//! the Python program makes them. No two tools share one, whoever would like to stand in another's place. Pure.
+//! The names by which a model knows the tools of servers: `mcp_SERVER_TOOL`, in characters that every provider accepts,
+//! compatible with the Python program. No two tools get the same name, so one tool cannot impersonate another. Pure.
 
 use siphasher::sip::SipHasher13;
 use std::collections::BTreeMap;
 use std::hash::Hasher;
 
-/// What all begin with.
+/// The prefix of all names.
 pub const PREFIX: &str = "mcp_";
-/// The tools of ours that speak to servers.
+/// The name of our own tool that reads a resource of a server.
 pub const RESOURCE: &str = "mcp_read_resource";
+/// The name of our own tool that requests a prompt from a server.
 pub const PROMPT: &str = "mcp_get_prompt";
 
-/// Providers take no longer names.
+/// The longest name that all providers accept, in characters.
 const LONGEST: usize = 64;
-/// Of a longer one so much is kept, before a mark that tells it from others which begin alike.
+/// The part of a longer name that is kept, in characters. A fingerprint follows, to distinguish names with the same
+/// prefix.
 const KEPT: usize = 55;
 
-/// The name for `tool` of `server`.
+/// Returns the name for `tool` of `server`.
 pub fn wrapped(server: &str, tool: &str) -> String {
     let name = fit(&format!("{PREFIX}{server}_{tool}"));
     if name.len() <= LONGEST {
@@ -30,14 +32,14 @@ pub fn wrapped(server: &str, tool: &str) -> String {
     format!("{}_{mark:08x}", &name[..KEPT])
 }
 
-/// What the names for all tools of `server` begin with.
+/// Returns the common prefix of the names of all tools of `server`.
 pub fn beginning(server: &str) -> String {
     let mut name = fit(&format!("{PREFIX}{server}_"));
     name.truncate(KEPT);
     name
 }
 
-/// `text` in the letters that providers take; what has none there is `_`, of which there are never two in a row.
+/// Replaces each run of characters that providers do not accept by one `_`.
 fn fit(text: &str) -> String {
     let mut name = String::with_capacity(text.len());
     for letter in text.chars() {
@@ -51,15 +53,15 @@ fn fit(text: &str) -> String {
     name
 }
 
-/// The names that are taken, and by whom.
+/// The assigned names, each with its server and tool.
 #[derive(Debug, Default)]
 pub struct Names(BTreeMap<String, (String, String)>);
 
 impl Names {
-    /// The name for `tool` of `server`, which nobody else has then.
+    /// Assigns the name for `tool` of `server`, if no other tool has it.
     ///
     /// # Errors
-    /// Why it can have none, in words that follow the tool.
+    /// The reason why the tool gets no name, worded to follow the tool's name.
     pub fn take(&mut self, server: &str, tool: &str) -> Result<String, String> {
         if tool.trim().is_empty() {
             return Err("has no name".into());

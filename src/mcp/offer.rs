@@ -1,81 +1,101 @@
-//! What a server offers, and what it answers: plain data, as the server said it. Nothing of it has been cleaned.
+//! What a server offers and what it answers, as plain data. The texts are the server's own and have not been cleaned.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// All that a server offers.
+/// Everything that a server offers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Offer {
-    /// The version of the protocol that was agreed on.
+    /// The negotiated protocol version.
     pub protocol: String,
-    /// Its own name and version.
+    /// The server's name and version.
     pub server: String,
-    /// What it says of its use.
+    /// The server's instructions for its use.
     pub instructions: Option<String>,
+    /// The tools of the server.
     pub tools: Vec<Offered>,
-    /// So many tools were seen that are not among these: they have no name, or there are too many, or they are too large.
+    /// Number of tools that were left out because they have no name, are too large or exceed the limit.
     #[serde(default)]
     pub left_out: usize,
+    /// The resources of the server.
     pub resources: Vec<Resource>,
-    /// Their addresses have places to fill in, as `file:///{path}`.
+    /// Resource templates; their addresses have placeholders, as in `file:///{path}`.
     pub templates: Vec<Resource>,
+    /// The prompts of the server.
     pub prompts: Vec<Prompt>,
 }
 
 /// A tool.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Offered {
+    /// The server's own name for the tool.
     pub name: String,
+    /// A title for people.
     pub title: Option<String>,
+    /// The server's description.
     pub description: String,
-    /// JSON Schema of its arguments.
+    /// JSON Schema of the arguments.
     pub schema: Value,
+    /// The server's claims about the tool.
     pub hints: Hints,
 }
 
-/// What a server claims of a tool. `None` where it says nothing.
+/// A server's claims about a tool (annotations in MCP). `None` if the server makes no claim.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hints {
+    /// The tool changes nothing.
     pub reads_only: Option<bool>,
+    /// The tool may destroy data.
     pub destructive: Option<bool>,
+    /// A repeated call has no further effect.
     pub idempotent: Option<bool>,
+    /// The tool interacts with systems outside of the server.
     pub open_world: Option<bool>,
 }
 
-/// Something that can be read, or a template for such.
+/// A resource, or a resource template.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Resource {
-    /// Its address, or a template of addresses.
+    /// The address, or a template of addresses.
     pub uri: String,
+    /// The server's name for it.
     pub name: String,
+    /// The server's description.
     pub description: String,
     /// The media type.
     pub kind: Option<String>,
 }
 
-/// A text with places to fill in.
+/// A prompt with placeholders.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Prompt {
+    /// The name of the prompt.
     pub name: String,
+    /// The server's description.
     pub description: String,
+    /// The arguments that fill the placeholders.
     pub arguments: Vec<Argument>,
 }
 
-/// A place in a prompt.
+/// An argument of a prompt.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Argument {
+    /// The name of the argument.
     pub name: String,
+    /// The server's description.
     pub description: String,
+    /// True if the prompt needs this argument.
     pub required: bool,
 }
 
-/// What came back from a server.
+/// The answer of a server.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Answer {
+    /// The parts of the answer, in order.
     pub pieces: Vec<Piece>,
-    /// The same as a value, where the server gives one.
+    /// The structured form of the answer, if the server provides one.
     pub structured: Option<Value>,
-    /// The server says that it failed, and the pieces say how.
+    /// True if the server reports a failure, which the pieces describe.
     pub is_error: bool,
 }
 
@@ -83,29 +103,29 @@ pub struct Answer {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Piece {
     Text(String),
-    /// An image of that media type.
+    /// An image of the given media type.
     Image {
         kind: String,
         bytes: Vec<u8>,
     },
-    /// A sound of that media type and so many bytes, which no model is shown.
+    /// Audio of the given media type and size in bytes. It is not shown to models.
     Audio {
         kind: String,
         bytes: usize,
     },
-    /// What stands at an address, as text.
+    /// The content of a resource, as text.
     Resource {
         uri: String,
         kind: Option<String>,
         text: String,
     },
-    /// What stands at an address, of so many bytes that are no text.
+    /// The content of a resource that is not text, with its size in bytes.
     Blob {
         uri: String,
         kind: Option<String>,
         bytes: Vec<u8>,
     },
-    /// An address at which there is more.
+    /// A link to a resource that holds more.
     Link {
         uri: String,
         name: String,
@@ -118,31 +138,31 @@ pub enum Piece {
     },
 }
 
-/// Why a server did not do what it was asked for, in words that name neither the server nor the tool.
+/// The reason why a server did not carry out a request. The texts name neither the server nor the tool.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failed {
-    /// It cannot be used as it is configured.
+    /// The server cannot be used as configured.
     #[error("{0}")]
     Unusable(String),
-    /// It could not be started or reached, or did not shake hands.
+    /// The server could not be started or reached, or the handshake failed.
     #[error("{0}")]
     Unreachable(String),
-    /// It wants a login that we cannot do.
+    /// The server requires a login that we do not support.
     #[error("{0}")]
     Login(String),
-    /// It was there, and is no more, or speaks no MCP.
+    /// The connection was lost, or the server does not speak MCP.
     #[error("{0}")]
     Broken(String),
-    /// It took too long, and was told that nobody waits.
+    /// The request timed out and was cancelled.
     #[error("{0}")]
     Late(String),
-    /// It does not offer any more what it was to be called for.
+    /// The server no longer offers what was about to be called.
     #[error("what it offers has changed in the meantime")]
     Altered,
-    /// It answered that it will not.
+    /// The server refused the request.
     #[error("{0}")]
     Refused(String),
-    /// The run is to end.
+    /// The run is ending.
     #[error("{0}")]
     Stopped(crate::error::Stop),
 }

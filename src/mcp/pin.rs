@@ -1,6 +1,6 @@
-//! What the tools of servers were when they were first seen, and to which they are held: a server that is harmless on the day
-//! it is tried can call its tools something else on another. What has changed since, in one letter even, is not used until
-//! somebody has looked at it. The texts themselves are kept, so that it can be shown what has changed.
+//! Pins the tools of each server as they were first seen. A server that is harmless when it is first tried can redefine
+//! its tools later. A tool that differs from its pin in a single character is not used until a person accepts the
+//! change. The full texts are stored, to show what has changed.
 
 use super::mark;
 use super::offer::{Hints, Offer, Offered};
@@ -14,13 +14,13 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The layout of the file.
+/// The version of the file format.
 const VERSION: u64 = 1;
-/// Tools of one server: what offers others each time would fill the disk.
+/// Maximum of tools pinned for one server. A server that offers new tools each time would otherwise fill the disk.
 const TOOLS: usize = 2_000;
-/// The largest file that is read.
+/// The largest file that is read, in bytes.
 const LARGEST: u64 = 256 << 20;
-/// The lock is held for as long as a file takes to be written.
+/// Timeout for the lock. It is only held while a file is written.
 const WAIT: Duration = Duration::from_secs(10);
 
 /// The file of pins.
@@ -29,27 +29,30 @@ pub struct Pins {
     path: PathBuf,
 }
 
-/// A tool that is not what it was.
+/// A tool that differs from its pin.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
-    /// The server's own name of it.
+    /// The server's own name for the tool.
     pub tool: String,
-    /// What it was; `None` where there are too many to remember.
+    /// The pinned tool; `None` if the server exceeded the limit and the tool was not pinned.
     pub old: Option<Offered>,
+    /// The tool as it is offered now.
     pub new: Offered,
 }
 
-/// What became of an offer.
+/// The result of comparing an offer with the pins.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Held {
+    /// The tools that differ from their pins.
     pub changed: Vec<Change>,
-    /// Another server was known by this name: all of this one was taken as new.
+    /// The name was pinned for another program or address. All tools of this server were pinned as new.
     pub anew: bool,
-    /// The tools that no person has accepted as they were first seen.
+    /// The tools of which no person has accepted the pinned version.
     pub unaccepted: BTreeSet<String>,
-    /// Of these, the ones that came later than the others: a server that is held to its words could say new ones by them.
+    /// Unaccepted tools that appeared after the others. A server whose tools are pinned could use them to introduce new
+    /// text.
     pub late: BTreeSet<String>,
-    /// Of these, the ones that were never seen before.
+    /// Unaccepted tools that had not been seen before.
     pub fresh: Vec<String>,
 }
 
@@ -61,29 +64,29 @@ struct Written {
 
 #[derive(Default, Serialize, Deserialize)]
 struct Pinned {
-    /// How it is reached, see [`mark::of_place`].
+    /// The fingerprint of the program or address, see [`mark::of_place`].
     place: String,
     tools: BTreeMap<String, Offered>,
-    /// Those of the tools that a person has accepted.
+    /// The tools that a person has accepted.
     #[serde(default)]
     accepted: BTreeSet<String>,
-    /// Those that came when others were known already, and that no person has accepted.
+    /// The tools that appeared after the others and that no person has accepted.
     #[serde(default)]
     late: BTreeSet<String>,
 }
 
 impl Pins {
-    /// Those in `folder`, ours for servers.
+    /// Opens the pins in `folder`, our folder for MCP servers.
     pub fn at(folder: &Path) -> Self {
         Self {
             path: folder.join("pins.json"),
         }
     }
 
-    /// What of `offers` is not what it was. Nothing is remembered.
+    /// Compares `offers` with the pins. Nothing is stored.
     ///
     /// # Errors
-    /// The file cannot be read, and so nothing be trusted.
+    /// The file cannot be read. Nothing can be trusted then.
     pub fn changed(&self, offers: &[(&Server, &Offer)]) -> Result<Vec<Held>> {
         let mut written = self.read()?;
         let held = offers.iter().map(|(server, offer)| {
@@ -93,7 +96,7 @@ impl Pins {
         Ok(held.collect())
     }
 
-    /// The same; what was never seen is remembered as it is.
+    /// Compares `offers` with the pins, and pins what is new.
     ///
     /// # Errors
     /// The file cannot be read or written.
@@ -109,17 +112,17 @@ impl Pins {
             }
             (all, is_new)
         };
-        // Nearly always there is nothing new.
+        // Usually nothing is new, and no lock is needed.
         if let (all, false) = look(&mut self.read()?) {
             return Ok(all);
         }
         self.change(now, |written| look(written).0)
     }
 
-    /// A person takes what `server` offers as it is now, all of it or these `tools`. What of it was different.
+    /// Accepts what `server` offers now, all of it or only `tools`, for a person. Returns what differed from the pins.
     ///
     /// # Errors
-    /// As [`Self::hold`].
+    /// As for [`Self::hold`].
     pub fn accept(
         &self,
         server: &Server,
@@ -151,10 +154,10 @@ impl Pins {
         })
     }
 
-    /// Forget the server of that name. Whether it was known.
+    /// Removes the pins of the server `name`. Returns true if there were any.
     ///
     /// # Errors
-    /// As [`Self::hold`].
+    /// As for [`Self::hold`].
     pub fn forget(&self, name: &str, now: &str) -> Result<bool> {
         match self.read()?.servers.contains_key(name) {
             true => self.change(now, |written| written.servers.remove(name).is_some()),
@@ -162,7 +165,7 @@ impl Pins {
         }
     }
 
-    /// The tool as it was first seen, where that is known.
+    /// Returns the pinned tools of `server` by name.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -222,7 +225,7 @@ impl Pinned {
         let tools = offer.tools.iter().rev();
         Self {
             place: mark::of_place(server),
-            // Of two with one name the first one counts.
+            // If two tools have the same name, the first one counts.
             tools: tools
                 .map(|tool| (tool.name.clone(), tool.clone()))
                 .collect(),
@@ -231,7 +234,7 @@ impl Pinned {
         }
     }
 
-    /// Hold `offer` to what is pinned, and pin what is new. Whether anything was.
+    /// Compares `offer` with the pins, and pins what is new. The second result is true if anything was pinned.
     fn hold(&mut self, server: &Server, offer: &Offer) -> (Held, bool) {
         let place = mark::of_place(server);
         if self.place != place {
@@ -281,7 +284,7 @@ impl Pinned {
     }
 }
 
-/// A tool as text, line by line, to be compared by people.
+/// Formats a tool as lines of text that people can compare.
 pub fn text(tool: &Offered) -> String {
     let Offered {
         name,
@@ -470,7 +473,7 @@ mod tests {
         assert_eq!(hold(&more), ["b", "", ""]);
         accept(&more, None);
         assert_eq!(hold(&more), ["", "", ""]);
-        // A file of before says nothing of it.
+        // Files of older releases lack this field.
         let file = temp.path().join("pins.json");
         let text = std::fs::read(&file).unwrap();
         let mut written: serde_json::Value = serde_json::from_slice(&text).unwrap();

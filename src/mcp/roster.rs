@@ -1,5 +1,5 @@
-//! The servers of a run, and the way to call them. A server is started when one of its tools is called, or where nobody knows
-//! yet what it offers; and what it offers then is held to what it offered first, before anything is called.
+//! The servers of a run and the calls to them. A server is started when one of its tools is called, or if its offer is
+//! not cached. Its offer is then checked against the pins before any call.
 
 use super::cache::{Cache, Known};
 use super::client::{ClientConfig, Fleet};
@@ -14,10 +14,10 @@ use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// How often a server may say in the middle of a call that it offers something else.
+/// Maximum of retries of a call because the server's offer changed in between.
 const TRIES: usize = 5;
 
-/// The servers of a run, and what is known of them.
+/// The servers of a run, with what is known about them.
 #[derive(Clone)]
 pub struct Roster(pub(super) Arc<Inner>);
 
@@ -26,40 +26,41 @@ pub(super) struct Inner {
     pub(super) pins: Pins,
     pub(super) cache: Cache,
     pub(super) clock: Clock,
-    /// Of each server that was looked at.
+    /// The checked offers, by server.
     held: Mutex<BTreeMap<String, Held>>,
 }
 
-/// What a server offers, and what of it may be used.
+/// The offer of a server, and which tools of it may be used.
 #[derive(Clone, Default)]
 pub(super) struct Held {
     pub(super) offer: Arc<Offer>,
-    /// The tools that are not what they were.
+    /// The tools that differ from their pins.
     pub(super) changed: BTreeSet<String>,
-    /// As the server gave it in this run.
+    /// The offer as the server sent it in this run.
     pub(super) given: Option<Arc<Offer>>,
 }
 
-/// What a server offers now.
+/// The current offer of a server, checked.
 #[derive(Clone, Debug, Default)]
 pub struct Look {
+    /// The offer, cut to the size limits.
     pub offer: Arc<Offer>,
-    /// What of it was left out.
+    /// Messages about what was left out.
     pub notes: Vec<String>,
-    /// The tools that are not what they were.
+    /// The tools that differ from their pins.
     pub changed: Vec<Change>,
-    /// Another server was known by this name.
+    /// The name was pinned for another program or address.
     pub anew: bool,
     /// The tools that no person has accepted.
     pub unaccepted: BTreeSet<String>,
 }
 
-/// Why a tool was not called.
+/// The reason why a tool was not called.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Missed {
-    /// It is not what it was.
+    /// The tool differs from its pin.
     Changed,
-    /// The server has it no more.
+    /// The server no longer offers the tool.
     Gone,
     Failed(Failed),
 }
@@ -71,7 +72,7 @@ impl From<Failed> for Missed {
 }
 
 impl Roster {
-    /// Of `servers`. Nothing is read or started yet.
+    /// Creates the roster of `servers`. Nothing is read or started yet.
     pub fn new(servers: &[Server], clock: &Clock, ground: ClientConfig) -> Self {
         let folder = ground.paths.mcp();
         Self(Arc::new(Inner {
@@ -83,10 +84,10 @@ impl Roster {
         }))
     }
 
-    /// Call `tool` of `server`, by its own name. `say` takes what the server tells of its progress.
+    /// Calls `tool` of `server`, by the server's own name for it. `say` receives the server's progress messages.
     ///
     /// # Errors
-    /// It was not called, or not to its end. That the tool itself failed is an answer.
+    /// The call was not made or not completed. A failure reported by the tool itself is an answer, not an error.
     pub fn call(
         &self,
         server: &str,
@@ -106,7 +107,7 @@ impl Roster {
             let given = held.given.unwrap_or_default();
             tries -= 1;
             match self.0.fleet.call(server, &given, tool, arguments, say) {
-                // Between the look and the call it said that it offers something else.
+                // The server announced a change between the check and the call.
                 Err(Failed::Altered) if tries > 0 => {}
                 done => {
                     let mut answer = done?;
@@ -118,19 +119,19 @@ impl Roster {
         }
     }
 
-    /// What stands at `uri` of `server`.
+    /// Reads the resource `uri` of `server`.
     ///
     /// # Errors
-    /// As [`Self::call`].
+    /// As for [`Self::call`].
     pub fn read(&self, server: &str, uri: &str) -> Result<Answer, Missed> {
         self.reach(server)?;
         Ok(self.0.fleet.read(server, uri)?)
     }
 
-    /// The prompt `name` of `server`, filled in.
+    /// Requests the prompt `name` of `server`, filled in.
     ///
     /// # Errors
-    /// As [`Self::call`].
+    /// As for [`Self::call`].
     pub fn prompt(
         &self,
         server: &str,
@@ -141,34 +142,34 @@ impl Roster {
         Ok(self.0.fleet.prompt(server, name, arguments)?)
     }
 
-    /// What `server` offered when it was last looked at.
+    /// Returns the offer of `server` as last checked.
     pub fn known(&self, server: &str) -> Arc<Offer> {
         let held = self.held();
         held.get(server)
             .map_or_else(Arc::default, |held| Arc::clone(&held.offer))
     }
 
-    /// Whether `tool` of `server` was found to be not what it was.
+    /// True if the last check found that `tool` of `server` differs from its pin.
     pub fn has_changed(&self, server: &str, tool: &str) -> bool {
         let held = self.held();
         held.get(server)
             .is_some_and(|held| held.changed.contains(tool))
     }
 
-    /// End all servers that run.
+    /// Ends all running servers.
     pub fn end(&self) {
         self.0.fleet.end();
     }
 
-    /// Ask `server` now, whatever is known of it, and keep what it says.
+    /// Asks `server` for its offer now, ignoring the cache, and caches the result.
     ///
     /// # Errors
-    /// It cannot be reached, or not be held to what it offered first.
+    /// The server cannot be reached, or its offer cannot be checked against the pins.
     pub fn look(&self, server: &str) -> Result<Look, Failed> {
         self.look_at(server, true)
     }
 
-    /// The same; what was never seen is remembered where `pin` says so.
+    /// Does the same as [`Self::look`], and pins new tools if `pin` is true.
     fn look_at(&self, server: &str, pin: bool) -> Result<Look, Failed> {
         let server = self.server(server)?;
         if let Some(words) = &server.unusable {
@@ -221,10 +222,10 @@ impl Roster {
         })
     }
 
-    /// Accept what `server` offers, as it was when it was last looked at: all of it, or these `tools`.
+    /// Accepts what `server` offers, as of the last check: all of it, or only `tools`.
     ///
     /// # Errors
-    /// It cannot be written down.
+    /// The pins cannot be written.
     pub fn accept(&self, server: &str, tools: Option<&[String]>) -> Result<Vec<Change>> {
         let server = self.server(server)?;
         let offer = self.known(&server.name);
@@ -238,10 +239,10 @@ impl Roster {
         Ok(accepted)
     }
 
-    /// Forget what was kept of the server of that name. Whether anything was.
+    /// Removes everything stored about the server `name`. Returns true if there was anything.
     ///
     /// # Errors
-    /// It cannot be written down.
+    /// The pins cannot be written.
     pub fn forget(&self, name: &str) -> Result<bool> {
         let Inner {
             pins, cache, clock, ..
@@ -250,7 +251,7 @@ impl Roster {
         pins.forget(name, &clock.stamp())
     }
 
-    /// What is known of `server` without asking it, and what of that is not what it was.
+    /// Returns what is cached about `server`, and which tools of that differ from their pins. The server is not asked.
     ///
     /// # Errors
     /// The pins cannot be read.
@@ -274,7 +275,7 @@ impl Roster {
         server.ok_or_else(|| Failed::Unusable("there is no such server in the config".into()))
     }
 
-    /// What `server` offers now. Where that is not what was looked at, it is looked at again.
+    /// Returns the current offer of `server`, and checks it again if it is not the one checked last.
     fn reach(&self, name: &str) -> Result<Held, Missed> {
         let fleet = &self.0.fleet;
         let given = match fleet.reach(&[name]).pop() {
@@ -284,12 +285,12 @@ impl Roster {
         if let Some(held) = self.same(name, &given) {
             return Ok(held);
         }
-        // What is new is pinned where it can be told.
+        // New tools are pinned only at a point that can report it.
         self.look_at(name, false)?;
         Ok(self.held().get(name).cloned().unwrap_or_default())
     }
 
-    /// What was made of `given` when it was looked at, where it was.
+    /// Returns the result of the check of `given`, if it has been checked.
     pub(super) fn same(&self, server: &str, given: &Arc<Offer>) -> Option<Held> {
         let held = self.held();
         let held = held.get(server)?;
@@ -302,7 +303,7 @@ impl Roster {
     }
 }
 
-/// What stands behind a failure that looks as if the sandbox were its cause: the server itself does not know.
+/// Explains a failure that appears to be caused by the sandbox, which the server itself does not know about.
 fn explained(server: &Server, answer: &Answer) -> Option<String> {
     const SIGNS: [&str; 4] = ["EACCES", "EPERM", "ermission denied", "not permitted"];
     let is_fenced = matches!(server.reached, Reached::Program { .. }) && !server.unfenced;
@@ -318,7 +319,7 @@ fn explained(server: &Server, answer: &Answer) -> Option<String> {
     })
 }
 
-/// Whether it will be the same in a moment.
+/// True if the failure will persist for a while, so that a retry in a moment is of no use.
 pub(super) fn lasts(failed: &Failed) -> bool {
     matches!(
         failed,

@@ -1,27 +1,27 @@
-//! Schemas of arguments, as servers write them, made such as every provider takes. Pure.
+//! Converts the argument schemas of servers into a form that every provider accepts. Pure.
 //!
-//! Providers agree on little: an object with properties, in a handful of keywords, without references, and of modest size.
-//! Of the rest some is put into words, and some is left out. What is left admits whatever the server would take, as far as
-//! that is an object of named values: the server looks at the arguments itself, and refuses what it does not want.
+//! The common ground of providers is small: an object with properties, a handful of keywords, no references, and a
+//! modest size. Other keywords are moved into descriptions or left out. The result admits every argument object that
+//! the server would accept: it may be too permissive, since the server validates the arguments itself.
 
 use super::words;
 use serde_json::{Map, Value, json};
 
-/// How deep the values may lie within each other.
+/// Maximum nesting depth.
 const DEEP: usize = 10;
-/// Schemas within a schema.
+/// Maximum number of schemas within a schema.
 const NODES: usize = 400;
-/// About so many bytes, for one tool.
+/// Approximate maximum of bytes for one tool.
 const BYTES: usize = 16 << 10;
-/// Characters of a description within it.
+/// Maximum of characters of a description within a schema.
 const WORDS: usize = 500;
-/// Alternatives and choices, beyond which anything goes.
+/// Maximum number of alternatives or choices. With more, any value is allowed.
 const MANY: usize = 200;
 
-/// The kinds that there are, but for `null`.
+/// The JSON types, except for `null`.
 const KINDS: &[&str] = &["string", "integer", "number", "boolean", "array", "object"];
 
-/// A schema that every provider takes, for the arguments that `schema` admits.
+/// Converts `schema` into one that every provider accepts and that admits the same arguments.
 pub fn fit(schema: &Value) -> Value {
     let mut fitting = Fitting {
         root: schema,
@@ -36,20 +36,20 @@ pub fn fit(schema: &Value) -> Value {
     }
     let whole = Value::Object(whole);
     match whole.to_string().len() > 2 * BYTES {
-        // It was counted on the way, so that this is for what nobody thought of.
+        // A safeguard: the size was already counted on the way.
         true => json!({ "type": "object", "properties": {} }),
         false => whole,
     }
 }
 
-/// What is true of a value, in the few keywords that are left.
+/// The constraints on a value, in the few remaining keywords.
 type Fitted = Map<String, Value>;
 
 struct Fitting<'s> {
     root: &'s Value,
     /// The references that are being followed.
     open: Vec<&'s str>,
-    /// What may still be said.
+    /// The remaining number of schemas.
     nodes: usize,
     bytes: usize,
 }
@@ -80,14 +80,14 @@ impl<'s> Fitting<'s> {
         fitted
     }
 
-    /// Whether so many bytes may still be said.
+    /// Takes `bytes` from the size budget. Returns false if it is used up.
     fn spend(&mut self, bytes: usize) -> bool {
         let may = self.nodes > 0 && self.bytes > bytes;
         self.bytes = if may { self.bytes - bytes } else { 0 };
         may
     }
 
-    /// What the keywords say that stand there themselves.
+    /// Converts the keywords of `written` itself, without its references and alternatives.
     fn own(&mut self, written: &'s Map<String, Value>, deep: usize) -> Fitted {
         let mut fitted = Fitted::new();
         if let Some(text) = written.get("description").and_then(Value::as_str) {
@@ -124,7 +124,7 @@ impl<'s> Fitting<'s> {
             fitted.insert("pattern".into(), pattern.into());
         }
         match text("format") {
-            // The one that every provider knows.
+            // The only format that every provider knows.
             Some("date-time") => drop(fitted.insert("format".into(), "date-time".into())),
             Some(other) => note(&mut fitted, &format!("format: {}", words::line(other, 30))),
             None => {}
@@ -141,7 +141,7 @@ impl<'s> Fitting<'s> {
         fitted
     }
 
-    /// The values that are possible. Not every provider takes other choices than texts.
+    /// Converts the possible values. Not every provider accepts choices other than texts.
     fn choices(&mut self, written: &Map<String, Value>, fitted: &mut Fitted) {
         let mut choices: Vec<&Value> = match (written.get("const"), written.get("enum")) {
             (Some(only), _) => vec![only],
@@ -182,7 +182,7 @@ impl<'s> Fitting<'s> {
         let mut odd = Vec::new();
         for (name, schema) in members.into_iter().flatten() {
             match schema {
-                // Nothing may stand there.
+                // `false` admits no value.
                 Value::Bool(false) => {}
                 _ if !is_name(name) => odd.push(words::line(name, 40)),
                 _ if !self.spend(name.len()) => break,
@@ -218,7 +218,7 @@ impl<'s> Fitting<'s> {
         }
     }
 
-    /// What stands at `place`, which is within the same schema. One that contains itself has no end, and is cut.
+    /// Converts the schema at `place` in the same document. Recursive schemas are cut.
     fn referred(&mut self, place: &'s str, deep: usize) -> Fitted {
         let again = || {
             let name = place.rsplit('/').next().unwrap_or_default();
@@ -240,7 +240,7 @@ impl<'s> Fitting<'s> {
         fitted
     }
 
-    /// What is true where one of `all` is.
+    /// Converts the constraints that hold if one of `all` does.
     fn alternatives(&mut self, all: &'s [Value], deep: usize) -> Fitted {
         let mut nullable = false;
         let mut kinds: Vec<Fitted> = Vec::new();
@@ -280,7 +280,7 @@ impl<'s> Fitting<'s> {
     }
 }
 
-/// The kind of value, where it is one; several are put into words.
+/// Converts the type, if there is only one. Several types are described in words.
 fn kind(written: &Map<String, Value>, fitted: &mut Fitted) {
     let named: Vec<&str> = match written.get("type") {
         Some(Value::String(kind)) => vec![kind],
@@ -308,7 +308,7 @@ fn kind(written: &Map<String, Value>, fitted: &mut Fitted) {
     }
 }
 
-/// Say of an object and of a list what providers want to hear of them.
+/// Adds the keywords that providers require for objects and arrays.
 fn complete(fitted: &mut Fitted) {
     if !fitted.contains_key("type") && !fitted.contains_key("anyOf") {
         let kind = match (fitted.contains_key("properties"), fitted.get("items")) {
@@ -336,12 +336,12 @@ fn complete(fitted: &mut Fitted) {
         fitted.remove("required");
     }
     if !fitted.contains_key("type") {
-        // It would be said of nothing.
+        // Without a type, `nullable` has no meaning.
         fitted.remove("nullable");
     }
 }
 
-/// Leave of `required` only the names of properties that there are.
+/// Removes names from `required` that are not properties.
 fn only_known(fitted: &mut Fitted, known: &[String]) {
     let Some(Value::Array(required)) = fitted.get_mut("required") else {
         return;
@@ -352,7 +352,7 @@ fn only_known(fitted: &mut Fitted, known: &[String]) {
     }
 }
 
-/// An object, whatever it was: no provider takes alternatives of the whole.
+/// Merges everything into an object: no provider accepts alternatives at the top level.
 fn merged(mut fitted: Fitted) -> Fitted {
     if let Some(Value::Array(kinds)) = fitted.remove("anyOf") {
         let objects = kinds.into_iter().filter_map(|kind| match kind {
@@ -382,7 +382,7 @@ fn merged(mut fitted: Fitted) -> Fitted {
     whole
 }
 
-/// What is true where both are.
+/// Combines constraints that must both hold.
 fn both(mut one: Fitted, other: Fitted) -> Fitted {
     if one.is_empty() {
         return other;
@@ -413,7 +413,7 @@ fn both(mut one: Fitted, other: Fitted) -> Fitted {
                 }
             }
             (_, ours, theirs) if *ours == theirs => {}
-            // Neither is too much, and one would have to be worked out.
+            // The intersection would have to be computed. A schema without this keyword is permissive enough.
             _ => drop(one.remove(&key)),
         }
     }
@@ -428,7 +428,7 @@ fn both(mut one: Fitted, other: Fitted) -> Fitted {
     one
 }
 
-/// What is true of objects where one of both is.
+/// Combines constraints on objects of which one must hold.
 fn either(mut one: Fitted, mut other: Fitted) -> Fitted {
     let members = |of: &mut Fitted| match of.remove("properties") {
         Some(Value::Object(members)) => members,
@@ -459,13 +459,13 @@ fn either(mut one: Fitted, mut other: Fitted) -> Fitted {
     one
 }
 
-/// Whether it is one of some texts, and no more is said of it.
+/// True if the schema is a choice of texts without other constraints.
 fn is_choice(fitted: &Fitted) -> bool {
     let plain = ["type", "enum", "description", "nullable"];
     fitted.contains_key("enum") && fitted.keys().all(|key| plain.contains(&key.as_str()))
 }
 
-/// The choices of both.
+/// Joins the choices of both.
 fn chosen(mut one: Fitted, mut other: Fitted) -> Fitted {
     if let (Some(Value::Array(ours)), Some(Value::Array(theirs))) =
         (one.get_mut("enum"), other.remove("enum"))
@@ -479,12 +479,12 @@ fn chosen(mut one: Fitted, mut other: Fitted) -> Fitted {
     if let Some(nullable) = other.remove("nullable") {
         one.insert("nullable".into(), nullable);
     }
-    // It was said of some of them.
+    // The description applied to some of the choices only.
     one.remove("description");
     one
 }
 
-/// Put into the description what no keyword says.
+/// Adds a constraint to the description that no keyword can express.
 fn note(fitted: &mut Fitted, words: &str) {
     let text = match fitted.get("description").and_then(Value::as_str) {
         Some(text) => format!("{text} ({words})"),
@@ -500,20 +500,20 @@ fn list<'s>(written: &'s Map<String, Value>, key: &str) -> &'s [Value] {
         .map_or(&[], Vec::as_slice)
 }
 
-/// Whether it admits `null` and nothing else.
+/// True if the schema admits only `null`.
 fn is_null(schema: &Value) -> bool {
     schema["type"] == "null"
         || schema.get("const") == Some(&Value::Null)
         || schema["enum"] == json!([null])
 }
 
-/// Whether every provider takes it as the name of a property.
+/// True if every provider accepts the text as a property name.
 fn is_name(name: &str) -> bool {
     let is_plain = |letter: u8| letter.is_ascii_alphanumeric() || b"_.-".contains(&letter);
     (1..=64).contains(&name.len()) && name.bytes().all(is_plain)
 }
 
-/// Whether every kind of expressions knows it.
+/// True if every dialect of regular expressions supports the pattern.
 fn is_plain(pattern: &str) -> bool {
     pattern.len() <= 200
         && pattern.is_ascii()
@@ -522,7 +522,7 @@ fn is_plain(pattern: &str) -> bool {
         && regex_syntax::parse(pattern).is_ok()
 }
 
-/// The pointer of a fragment, where `%` stands before the number of a byte.
+/// Decodes the percent-encoded bytes of a URL fragment, which yields a JSON pointer.
 fn unescaped(fragment: &str) -> String {
     let mut bytes = Vec::with_capacity(fragment.len());
     let mut rest = fragment.as_bytes();
@@ -688,7 +688,7 @@ mod tests {
 
     #[test]
     fn bombs_are_cut() {
-        // Each level refers twice to the next one.
+        // Each level refers to the next one twice.
         let mut defs = serde_json::Map::new();
         for level in 0..40 {
             let next = json!({ "$ref": format!("#/$defs/d{}", level + 1) });
@@ -716,7 +716,7 @@ mod tests {
         }
     }
 
-    /// With `null` said as validators know it.
+    /// Expresses `null` in the form that validators know.
     fn usual(fitted: &Value) -> Value {
         match fitted {
             Value::Object(members) => {

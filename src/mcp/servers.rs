@@ -1,5 +1,5 @@
-//! The servers of this process: a handle that costs nothing until a server is needed. Turns that follow each other, as those
-//! of a conversation, share what is running, for as long as they want the same servers in the same way.
+//! The MCP servers of this process: a handle that costs nothing until a server is needed. Consecutive turns of a
+//! conversation share the running servers, if they need the same servers with the same configuration.
 
 use super::client::ClientConfig;
 use super::mark;
@@ -14,13 +14,14 @@ use std::sync::{Arc, Mutex, MutexGuard};
 pub struct Servers(Arc<Mutex<Option<Standing>>>);
 
 struct Standing {
-    /// What they are and how they are reached.
+    /// The fingerprint of the servers and their configuration.
     mark: String,
     roster: Roster,
 }
 
 impl Servers {
-    /// Those that the config names. Where others stand so far, these are ended.
+    /// Returns the roster for `servers` of the config. If it differs from the current one, the current servers are
+    /// ended.
     pub fn roster(&self, servers: &[Server], clock: &Clock, ground: ClientConfig) -> Roster {
         let mark = mark_of(servers, &ground);
         let mut standing = self.standing();
@@ -38,7 +39,7 @@ impl Servers {
         roster
     }
 
-    /// End all that run.
+    /// Ends all running servers.
     pub fn end(&self) {
         let standing = self.standing().take();
         if let Some(standing) = standing {
@@ -51,7 +52,7 @@ impl Servers {
     }
 }
 
-/// What tells these servers from others.
+/// Computes the fingerprint of these servers and their configuration.
 fn mark_of(servers: &[Server], ground: &ClientConfig) -> String {
     let ClientConfig {
         env,

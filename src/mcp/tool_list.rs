@@ -1,5 +1,5 @@
-//! The tools that servers offer to a run, from the cache where possible, with the names, descriptions and schemas that the
-//! model sees.
+//! The list of the servers' tools for a run, from the cache if possible, with the names, descriptions and schemas that
+//! the model sees.
 
 use super::cache::Known;
 use super::missing_server::MissingServer;
@@ -13,50 +13,56 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// What a run wants of servers.
+/// The tools that a run asks for.
 #[derive(Clone, Copy)]
 pub struct ToolQuery<'a> {
-    /// Whether it may have the tool of that name.
+    /// True if the run may use the tool of that name.
     pub tool: &'a dyn Fn(&str) -> bool,
-    /// Whether it may have any whose name begins like that.
+    /// True if the run may use any tool whose name has that prefix.
     pub any: &'a dyn Fn(&str) -> bool,
-    /// Only what is known is: no server is started.
+    /// Uses only cached offers, and starts no server.
     pub known: bool,
 }
 
-/// What servers offer to a run.
+/// The tools and other offers of all servers for a run.
 #[derive(Clone, Debug, Default)]
 pub struct ToolList {
+    /// The tools, with the names that the model sees.
     pub tools: Vec<ToolView>,
-    /// The servers that have something to read, and those that have prompts.
+    /// The servers that offer resources.
     pub resources: Vec<String>,
+    /// The servers that offer prompts.
     pub prompts: Vec<String>,
-    /// What the names of those tools begin with whose servers are missing.
+    /// The name prefixes of the tools whose servers are missing.
     pub missing: Vec<String>,
-    /// The servers of those tools whose words no person has accepted.
+    /// The servers with tools whose texts no person has accepted.
     pub unaccepted: BTreeSet<String>,
 }
 
-/// A tool, as a model is shown it.
+/// A tool as it is shown to the model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolView {
+    /// The name that the model uses.
     pub name: String,
+    /// The name of the server in the config.
     pub server: String,
-    /// The server's own name of it.
+    /// The server's own name for the tool.
     pub tool: String,
+    /// The description, cleaned.
     pub description: String,
+    /// The schema, converted by [`super::schema`].
     pub schema: Value,
-    /// The server says that it changes nothing, and has said so from the beginning or to a person who accepted it.
+    /// The server claims that the tool changes nothing, and did so in its first offer or in one that a person accepted.
     pub reads_only: bool,
-    /// It is not what it was, and is shown as that: it cannot be called.
+    /// The tool differs from its pin. It is listed as such, and cannot be called.
     pub changed: bool,
 }
 
 impl Roster {
-    /// What the servers offer of what is wanted. Those of which nothing is known are reached side by side.
+    /// Lists the wanted tools of all servers. Servers without a cached offer are asked in parallel.
     ///
     /// # Errors
-    /// Status 69 where a server is missing that is required, 78 where such a one cannot be used.
+    /// Status 69 if a required server is missing, 78 if it cannot be used as configured.
     pub fn offers(&self, query: ToolQuery<'_>, notice: &mut dyn FnMut(&str)) -> Result<ToolList> {
         let resources = (query.tool)(name::RESOURCE);
         let prompts = (query.tool)(name::PROMPT);
@@ -101,7 +107,8 @@ impl Roster {
         Ok(builder.list)
     }
 
-    /// What `server` offers, from the cache; `None` if it must be asked, which is never the case with `only_known`.
+    /// Returns what `server` offers, from the cache; `None` if it must be asked, which is never the case with
+    /// `only_known`.
     fn known_offer(
         &self,
         server: &Server,
@@ -111,13 +118,13 @@ impl Roster {
         if let Some(words) = &server.unusable {
             return Some(Err(MissingServer::unusable(words)));
         }
-        // It runs, and knows best: it may have said that it offers something else now.
+        // The server is running, and may have announced a change since the offer was cached.
         if !only_known && fleet.offer(&server.name).is_some() {
             return None;
         }
         let known = match cache.get(server) {
             Some(Known::Offers(offer)) => Some(Ok(offer)),
-            // Without it the run would not begin.
+            // The run cannot start without this server, so a cached failure does not count.
             Some(Known::Failed { .. }) if server.required => None,
             Some(Known::Failed { words, ago }) => Some(Err(MissingServer::seen(&words, ago))),
             None => None,
@@ -128,10 +135,10 @@ impl Roster {
         }
     }
 
-    /// Ask `servers` in parallel what they offer, and cache it. `given` collects what each one sent.
+    /// Asks `servers` in parallel what they offer, and caches it. `given` collects what each one sent.
     ///
     /// # Errors
-    /// The run is to end.
+    /// The run is ending.
     fn ask<'a>(
         &self,
         servers: &[&'a Server],
@@ -172,7 +179,7 @@ impl Roster {
         Ok(found)
     }
 
-    /// Check the offers in `there` against the pins, and add what is wanted to the list.
+    /// Checks the offers in `there` against the pins, and adds what is wanted to the list.
     fn show(
         &self,
         there: &[(&Server, Offer)],
@@ -285,7 +292,8 @@ impl ListBuilder<'_> {
         let mut changes = pinned.changed.iter();
         let change = changes.find(|change| change.tool == tool.name);
         if let Some(mut view) = view(ours, server, tool, change.map(|change| &change.old)) {
-            // Whoever may not change what a tool says could let another one say it.
+            // The claims of late tools do not count: a server that cannot change a pinned tool could add a new one
+            // instead.
             view.reads_only &= !pinned.late.contains(&tool.name);
             if pinned.unaccepted.contains(&tool.name) {
                 self.list.unaccepted.insert(name.clone());
@@ -295,8 +303,8 @@ impl ListBuilder<'_> {
     }
 }
 
-/// `tool` as it is shown. One that has changed is shown as it was: its new words are nobody's to read before they are
-/// accepted. One that nobody could remember is not shown.
+/// Converts `tool` for the model. A changed tool is shown with its pinned texts, since the new ones must not be read
+/// before they are accepted. A changed tool that was never pinned is not shown.
 fn view(
     ours: String,
     server: &Server,

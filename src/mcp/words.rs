@@ -1,13 +1,13 @@
-//! What servers say of themselves, made fit for a model and for people: short, in letters that can be seen, and with the
-//! name of whose word it is. Pure.
+//! Cleans the texts of servers for models and people: short, only visible characters, and attributed to the server.
+//! Pure.
 
 use crate::sys::invisible::strip;
 use std::borrow::Cow;
 
-/// Characters of a description; some providers take no more.
+/// Maximum of characters of a description; some providers accept no more.
 const DESCRIPTION: usize = 1024;
 
-/// What the model is told of a tool of `server`, which describes it so.
+/// Builds the description of a tool of `server` for the model, from the server's own text.
 pub fn description(server: &str, title: Option<&str>, text: &str) -> String {
     let text = match (clean(text).trim(), title) {
         ("", Some(title)) => clean(title).trim().to_owned(),
@@ -17,7 +17,7 @@ pub fn description(server: &str, title: Option<&str>, text: &str) -> String {
     short(format!("{origin} {text}").trim_end(), DESCRIPTION)
 }
 
-/// `text` without escape sequences and without letters that nobody sees.
+/// Removes escape sequences and invisible characters from `text`.
 pub fn clean(text: &str) -> String {
     let plain = match text.contains(['\u{1b}', '\u{9b}']) {
         true => console::strip_ansi_codes(text),
@@ -26,14 +26,14 @@ pub fn clean(text: &str) -> String {
     strip(&plain).0.into_owned()
 }
 
-/// The same on one line, and no longer than `most` characters.
+/// Does the same as [`clean`], on one line and cut to `most` characters.
 pub fn line(text: &str, most: usize) -> String {
     let clean = clean(text);
     let words: Vec<&str> = clean.split_whitespace().collect();
     short(&words.join(" "), most)
 }
 
-/// The first `most` characters of `text`; where that is not all of it, the last of them is `…`.
+/// Cuts `text` to `most` characters; if it is cut, the last of them is `…`.
 pub fn short(text: &str, most: usize) -> String {
     let mut ends = text.char_indices().map(|(at, _)| at);
     match ends.nth(most) {

@@ -1,33 +1,34 @@
-//! The skills that come with the program. Their files are part of it: a model reads them where the workspace would have them,
-//! and `nanobot skill show NAME --file FILE` prints any of them.
+//! The skills that are compiled into the program. A model reads their files at the paths they would have in the
+//! workspace; `nanobot skill show NAME --file FILE` prints them.
 
-/// A skill that comes with the program.
+/// A built-in skill.
 #[derive(Debug)]
 pub struct BuiltIn {
+    /// The name of the skill, which is also that of its folder.
     pub name: &'static str,
-    /// Its files by their paths in its folder, SKILL.md first.
+    /// The files by their paths in the skill's folder, SKILL.md first.
     pub files: &'static [(&'static str, &'static str)],
 }
 
 impl BuiltIn {
-    /// The one of that name.
+    /// Returns the built-in skill `name`, if there is one.
     pub fn named(name: &str) -> Option<&'static Self> {
         BUILT_IN.iter().find(|built_in| built_in.name == name)
     }
 
-    /// Its SKILL.md.
+    /// Returns the text of its SKILL.md.
     pub fn text(&self) -> &'static str {
         self.files[0].1
     }
 
-    /// One of its files.
+    /// Returns the text of one of its files.
     pub fn file(&self, path: &str) -> Option<&'static str> {
         let found = self.files.iter().find(|(name, _)| *name == path);
         found.map(|(_, text)| *text)
     }
 }
 
-/// The text of one of their files, when `path` ends in a skill's name and the file's in its folder.
+/// Returns the text of a built-in file, if `path` ends in a skill's name and the file's path in its folder.
 pub fn built_in_at(path: &str) -> Option<&'static str> {
     let cut = |(at, _): (usize, &str)| {
         let (folder, file) = (&path[..at], &path[at + 1..]);
@@ -37,7 +38,7 @@ pub fn built_in_at(path: &str) -> Option<&'static str> {
     path.match_indices('/').find_map(cut)
 }
 
-/// The files of a skill, by their paths in its folder.
+/// Lists the files of a skill, by their paths in its folder.
 macro_rules! files {
     ($name:literal $(, $path:literal)*) => {
         BuiltIn {
@@ -50,7 +51,7 @@ macro_rules! files {
     };
 }
 
-/// All of them, by name.
+/// All built-in skills, sorted by name.
 pub const BUILT_IN: &[BuiltIn] = &[
     files!("cron"),
     files!("github"),
@@ -77,7 +78,7 @@ mod tests {
             let name = built_in.name;
             let skill = parse(name, built_in.text(), &Requirements::new(&env));
             assert_eq!(skill.warnings, [""; 0], "{name}");
-            // They are paid for with every request, and when they are read.
+            // Descriptions cost tokens with every request, and bodies whenever they are read.
             assert!(skill.description.len() <= 90, "{name}");
             assert!(token_estimate::of_text(&skill.body) < 1_500, "{name}");
             assert!(!skill.always, "{name}");

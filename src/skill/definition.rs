@@ -7,77 +7,83 @@ use std::path::PathBuf;
 /// A skill.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Skill {
-    /// That of its folder, by which it is known.
+    /// The name of its folder, which identifies the skill.
     pub name: String,
-    /// What it is good for; its name where it does not say.
+    /// Its purpose; the name if the front matter gives no description.
     pub description: String,
-    /// Where a model reads it; for a built-in one, where the workspace would have it.
+    /// The path at which a model reads it; for a built-in skill, the path it would have in the workspace.
     pub location: PathBuf,
+    /// The origin of the skill.
     pub source: Source,
-    /// It is part of every system text.
+    /// Its body is part of every system prompt.
     pub always: bool,
-    /// The model is told of it. Where not, a person can still show it.
+    /// The skill is listed for the model. If false, a person can still show it.
     pub is_offered: bool,
-    /// What it needs, found or not.
+    /// All requirements, whether met or not.
     pub needs: Needs,
-    /// What it needs and does not find, as `CLI: gh`.
+    /// The requirements that are not met, as `CLI: gh`.
     pub missing: Vec<String>,
-    /// What else its head says.
+    /// The other fields of the front matter.
     pub says: InertFields,
-    /// The text below the head.
+    /// The text below the front matter.
     pub body: String,
-    /// What is odd about it, in words.
+    /// Problems of the SKILL.md, in words.
     pub warnings: Vec<String>,
-    /// Its head could be read in part only.
+    /// Its front matter could only be read in part.
     pub is_broken: bool,
 }
 
 impl Skill {
-    /// Whether it can be used: nothing that it needs is missing.
+    /// True if all of its requirements are met.
     pub fn is_available(&self) -> bool {
         self.missing.is_empty()
     }
 
-    /// Whether the system text names it. A built-in one that could not be used anyway is no news.
+    /// True if the system prompt lists it. Built-in skills that are unavailable are not listed.
     pub fn is_listed(&self) -> bool {
         self.is_offered && (self.is_available() || self.source != Source::BuiltIn)
     }
 
-    /// Whether its body is part of the system text.
+    /// True if its body is part of the system prompt.
     pub fn is_active(&self) -> bool {
         self.always && self.is_offered && self.is_available()
     }
 }
 
-/// What a head says that changes nothing here, and is shown.
+/// Front matter fields that have no effect here and are only shown.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InertFields {
-    /// Its name as the author has it.
+    /// The name that the author gave it.
     pub name: Option<String>,
+    /// Its license.
     pub license: Option<String>,
+    /// The author's note on compatibility.
     pub compatibility: Option<String>,
-    /// The tools that its author means it to use. They grant nothing: the policy alone decides.
+    /// The tools that the author intends it to use. This grants nothing: only the policy decides.
     pub allowed_tools: Vec<String>,
+    /// The `metadata` field, unchanged.
     pub metadata: Value,
-    /// A person may call for it by its name.
+    /// A person may invoke the skill by its name.
     pub is_for_people: bool,
 }
 
-/// Where a skill comes from.
+/// The origin of a skill.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
     Workspace,
-    /// The folder of skills of a directory that was trusted.
+    /// A folder of skills in a trusted directory.
     Directory(PathBuf),
     BuiltIn,
 }
 
-/// A skill, or a folder of them, that cannot be read.
+/// A skill, or a folder of skills, that cannot be read.
 #[derive(Debug)]
 pub struct Unreadable {
-    /// `None` for a whole folder.
+    /// The name of the skill; `None` for a folder of skills.
     pub name: Option<String>,
+    /// The path that cannot be read.
     pub path: PathBuf,
+    /// The reason.
     pub why: String,
 }
 

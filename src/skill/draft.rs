@@ -1,12 +1,12 @@
-//! The SKILL.md that a new skill begins with. Pure.
+//! The template for the SKILL.md of a new skill. Pure.
 
-/// A SKILL.md to be filled in.
+/// Returns a SKILL.md that the author completes.
 pub fn draft(name: &str, description: Option<&str>) -> String {
     let about = description.map_or_else(
         || "what it does, and when to use it: the model decides by this line alone".to_owned(),
         str::to_owned,
     );
-    // As JSON it is YAML too, whatever it holds.
+    // JSON strings are valid YAML, whatever they contain.
     let about = serde_json::Value::String(about);
     let title = name.replace('-', " ");
     format!(

@@ -1,4 +1,4 @@
-//! What a skill's folder holds: files, links, and what is neither. Looked at without opening anything but what is a file.
+//! The contents of a skill's folder: files, links and other entries. Only regular files are opened.
 
 use crate::error::{Exit, fail};
 use crate::sys::beneath::Root;
@@ -7,39 +7,41 @@ use std::io::Read;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Component, Path, PathBuf};
 
-/// The most that a folder may hold, and how deep: more is no skill, and nobody would look through it.
+/// Maximum number of entries, and maximum depth. A larger folder is not a skill, and too large to review.
 const ENTRIES: usize = 1_000;
 const DEPTH: usize = 12;
-/// The most bytes of all its files.
+/// Maximum of bytes of all files.
 const BYTES: u64 = 16 << 20;
 
-/// What a folder holds.
+/// The contents of a folder.
 #[derive(Debug)]
 pub struct Folder {
-    /// As it was named.
+    /// The path of the folder as the user gave it.
     pub root: PathBuf,
-    /// In the order of their paths.
+    /// The entries, sorted by path.
     pub entries: Vec<Entry>,
-    /// What is left out, and why.
+    /// The entries that are left out, each with the reason.
     pub left_out: Vec<String>,
 }
 
-/// Something in the folder.
+/// An entry of the folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Beneath the folder.
+    /// The path relative to the folder.
     pub path: PathBuf,
+    /// The type of the entry.
     pub kind: Kind,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
+/// The type of an entry.
 pub enum Kind {
     Folder,
     File {
         size: u64,
         is_executable: bool,
     },
-    /// What it leads to, as it is written; and why it must not be followed, where that is so.
+    /// A link: its target as written, and the reason if it must not be followed.
     Link {
         target: PathBuf,
         trouble: Option<&'static str>,
@@ -49,10 +51,10 @@ pub enum Kind {
 }
 
 impl Folder {
-    /// Look at the folder `root`.
+    /// Lists the contents of the folder `root`.
     ///
     /// # Errors
-    /// It cannot be read, or holds more than any skill does.
+    /// The folder cannot be read, has no SKILL.md, or exceeds the limits.
     pub fn look(root: &Path) -> Result<Self> {
         let real =
             std::fs::canonicalize(root).with_context(|| format!("look at `{}`", root.display()))?;
@@ -61,7 +63,7 @@ impl Folder {
             entries: Vec::new(),
             left_out: Vec::new(),
         };
-        // Before all that is in a folder that is none is looked at.
+        // Checked first, so that a folder which is not a skill is not walked.
         if real.join("SKILL.md").symlink_metadata().is_err() {
             let cause = format!("there is no SKILL.md in `{}`", root.display());
             return Err(fail(Exit::BadInput, cause));
@@ -84,7 +86,7 @@ impl Folder {
             let entry = entry.with_context(what)?;
             let path = below.join(entry.file_name());
             let about = entry.metadata().with_context(what)?;
-            // Version control keeps what was taken away again, too.
+            // The data of version control systems also holds deleted files.
             if about.is_dir()
                 && [".git", ".hg", ".svn"]
                     .iter()
@@ -129,7 +131,7 @@ impl Folder {
         Ok(())
     }
 
-    /// The bytes of all files.
+    /// Returns the bytes of all files.
     pub fn size(&self) -> u64 {
         let sizes = self.entries.iter().map(|entry| match entry.kind {
             Kind::File { size, .. } => size,
@@ -138,7 +140,7 @@ impl Folder {
         sizes.sum()
     }
 
-    /// Why the folder cannot be taken over as it is; empty where it can.
+    /// Lists the reasons why the folder cannot be installed unchanged; empty if it can.
     pub fn troubles(&self) -> Vec<String> {
         let trouble = |entry: &Entry| {
             let path = entry.path.display();
@@ -161,10 +163,10 @@ impl Folder {
         troubles
     }
 
-    /// The bytes of each file, in the order of [`Self::entries`]; none of what is no file. Nothing is followed on the way.
+    /// Reads the bytes of each file, in the order of [`Self::entries`]; empty for other entries. No links are followed.
     ///
     /// # Errors
-    /// A file cannot be read, or has grown since it was looked at.
+    /// A file cannot be read, or has grown since the folder was listed.
     pub fn read(&self) -> Result<Vec<Vec<u8>>> {
         let open = || format!("open `{}`", self.root.display());
         let root = Root::open(&std::fs::canonicalize(&self.root).with_context(open)?)
@@ -191,12 +193,12 @@ impl Folder {
     }
 }
 
-/// Why the link at `path` must not be taken over.
+/// Returns the reason why the link at `path` must not be installed, if there is one.
 fn trouble_of(root: &Path, path: &Path, target: &Path) -> Option<&'static str> {
     if target.is_absolute() {
         return Some("leads out of the folder");
     }
-    // Out of the folder and in again, it leads elsewhere once the folder has another place.
+    // A path out of the folder and back in breaks when the folder is installed elsewhere.
     let Ok(below) = path.strip_prefix(root) else {
         return Some("leads out of the folder");
     };

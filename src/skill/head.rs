@@ -1,35 +1,36 @@
-//! The head of a file: `key: value` lines between two lines `---`, and the text below it. A profile's file has the same form
-//! as a skill's.
+//! Front matter: `key: value` lines between two `---` lines, followed by the body. Skills and profiles have the same
+//! format.
 //!
-//! A profile's is read strictly, since it decides what a run may do; a skill's as far as it can be read, since many in the wild
-//! are not quite YAML.
+//! The front matter of a profile is parsed strictly, because it decides what a run may do. That of a skill is parsed
+//! leniently, because many published skills are not quite valid YAML.
 
 use serde_json::{Map, Value};
 
-/// The longest head that is read; what is longer is none.
+/// The longest front matter, in bytes. Longer text is not treated as front matter.
 const HEAD_LIMIT: usize = 64 << 10;
 
-/// A head as far as it can be read, and the text below it.
+/// Front matter, as far as it could be read, and the body below it.
 #[derive(Debug)]
 pub(super) struct Lenient<'a> {
     pub(super) fields: Map<String, Value>,
-    /// Byte for byte as it was written.
+    /// The body, byte for byte.
     pub(super) body: &'a str,
     pub(super) warnings: Vec<String>,
-    /// Something of it could not be read.
+    /// A part of the front matter could not be read.
     pub(super) is_broken: bool,
 }
 
-/// Which words are true and false.
+/// The words that YAML parsing accepts as booleans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Words {
-    /// Also `yes`, `on`, `y` and the like, as YAML once had it.
+    /// Also `yes`, `on`, `y` and similar, as in YAML 1.1.
     Many,
-    /// `true` and `false`: a name may be `y`.
+    /// Only `true` and `false`: a name may be `y`.
     Two,
 }
 
-/// The head as YAML. A head needs few nodes; the small budget keeps aliases of aliases from growing into millions.
+/// Parses front matter as YAML. Front matter needs few nodes; the small budget prevents exponential growth by nested
+/// aliases.
 fn yaml(head: &str, words: Words) -> Result<Value, serde_saphyr::Error> {
     let budget = serde_saphyr::budget! {
         max_nodes: 2_000,
@@ -55,11 +56,11 @@ fn head_and_body(text: &str) -> Result<(Value, String), String> {
     Ok((head, body.to_owned()))
 }
 
-/// The head of a file as `key: value`, and the text below it, where the head must not be missed: a file that has a line `---`
-/// begins with a whole head.
+/// Parses a file into its front matter, as a map, and its body. If the file has any `---` line, it must begin with
+/// complete front matter, so that a damaged one is never missed.
 ///
 /// # Errors
-/// In words: the head does not begin, does not end, is too long, or is no YAML.
+/// A message for the user: the front matter has no start or no end, is too long, or is invalid YAML.
 pub fn strict_head_and_body(text: &str) -> Result<(Value, String), String> {
     let plain = text.replace("\r\n", "\n");
     let plain = plain.trim_start_matches('\u{feff}');
@@ -78,7 +79,7 @@ pub fn strict_head_and_body(text: &str) -> Result<(Value, String), String> {
         (1, true) => return Err("its head lacks the line `---` that ends it".into()),
         _ => {}
     }
-    // A whole head is never taken for text.
+    // Complete front matter is never treated as body text.
     if parts(plain).is_none() {
         return Err(format!(
             "its head is longer than {HEAD_LIMIT} bytes, or its last line `---` is indented"
@@ -87,7 +88,7 @@ pub fn strict_head_and_body(text: &str) -> Result<(Value, String), String> {
     head_and_body(plain)
 }
 
-/// The head of `text` as far as it can be read.
+/// Parses the front matter of `text` as far as possible.
 pub(super) fn lenient(text: &str) -> Lenient<'_> {
     let mut warnings = Vec::new();
     let unmarked = text.trim_start_matches('\u{feff}');
@@ -144,7 +145,7 @@ pub(super) fn lenient(text: &str) -> Lenient<'_> {
 }
 
 impl Lenient<'_> {
-    /// Read a head that is no YAML key by key, so that one odd value spoils no other.
+    /// Parses invalid YAML key by key. A malformed value does not affect the other keys.
     fn by_parts(&mut self, head: &str) {
         let head = match head.contains('\t') {
             true => {
@@ -179,10 +180,10 @@ impl Lenient<'_> {
     }
 }
 
-/// A key of the head's first level, with the lines that belong to it.
+/// A top-level key of the front matter, with the lines that belong to it.
 struct Part<'a> {
     key: &'a str,
-    /// What stands behind the key, and below it.
+    /// The text after the key, including the following lines.
     text: &'a str,
     whole: &'a str,
 }
@@ -208,7 +209,7 @@ impl<'a> Part<'a> {
     }
 }
 
-/// The key that a line of the first level begins with.
+/// Returns the top-level key at the start of a line, if there is one.
 fn key_of(line: &str) -> Option<&str> {
     let (key, rest) = line.split_once(':')?;
     let is_key = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
@@ -216,7 +217,7 @@ fn key_of(line: &str) -> Option<&str> {
     (ends && !key.is_empty() && key.bytes().all(is_key)).then_some(key)
 }
 
-/// What is no YAML as the text that it is, its lines joined; `None` for what was meant to be something else.
+/// Treats invalid YAML as plain text and joins its lines; `None` if it appears to be some other YAML construct.
 fn as_text(text: &str) -> Option<Value> {
     let words: Vec<&str> = text.split_whitespace().collect();
     let text = words.join(" ");
@@ -229,7 +230,7 @@ fn as_text(text: &str) -> Option<Value> {
     (!is_more && !text.is_empty()).then_some(Value::String(text))
 }
 
-/// A head as a value. Most are a few plain lines, and need no YAML to be read.
+/// Parses front matter. Most front matter consists of a few plain lines, for which the YAML parser is not needed.
 fn yaml_of(head: &str, words: Words) -> Result<Value, serde_saphyr::Error> {
     match head.lines().all(is_plain) && !head.is_empty() {
         true => Ok(by_lines(head)),
@@ -237,7 +238,7 @@ fn yaml_of(head: &str, words: Words) -> Result<Value, serde_saphyr::Error> {
     }
 }
 
-/// Whether a line is a key and a text that YAML would read as it stands.
+/// True if a line is a key with a plain text that YAML would read unchanged.
 fn is_plain(line: &str) -> bool {
     let Some((key, text)) = line.split_once(": ") else {
         return false;
@@ -252,7 +253,7 @@ fn is_plain(line: &str) -> bool {
         && (key == "always" || !typed.contains(&text.to_lowercase().as_str()))
 }
 
-/// The head between `---` lines, and the rest.
+/// Splits a text into the front matter between `---` lines and the rest.
 fn parts(text: &str) -> Option<(&str, &str)> {
     let (first, rest) = text.split_once('\n')?;
     if first.trim_end() != "---" {
@@ -393,7 +394,7 @@ mod tests {
             names.sort_unstable();
             let count = names.len();
             names.dedup();
-            // A key that stands twice is an error to YAML, and the last one to us.
+            // A duplicate key is an error in YAML; here, the last one counts.
             if !head.is_empty() && count == names.len() && head.lines().all(super::is_plain) {
                 let mut expect = super::yaml(&head, super::Words::Many).unwrap();
                 if let Some(always) = expect.get_mut("always") {

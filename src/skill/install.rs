@@ -1,6 +1,8 @@
-//! A skill put into the folder of skills, or taken out of it: wholly or not at all, however the run ends.
+//! Installs a skill in the folder of skills, or removes it. Both are atomic: an interruption leaves the old state or
+//! the new one.
 //!
-//! What is made stands beside its place under a name with a dot before it, which no skill has, until it is renamed.
+//! A new skill is prepared beside its destination, under a name with a leading dot, which no skill has. It is then
+//! renamed.
 
 use super::folder::{Entry, Kind};
 use crate::error::{Exit, fail_hint};
@@ -12,13 +14,14 @@ use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-/// What is to be put there: what it is, and its bytes where it is a file.
+/// An entry to install, with its content if it is a file.
 pub type Piece = (Entry, Vec<u8>);
 
-/// Put the skill `name` into the folder of skills `dir`. Its files are for their owner alone; what could be run still can be.
+/// Installs the skill `name` in the folder of skills `dir`. Only the owner can access the files; executables stay
+/// executable.
 ///
 /// # Errors
-/// There is one already, and `instead` does not say that it is to be replaced; the disk.
+/// The skill exists and `instead`, which allows replacing it, is false; or an I/O error.
 pub fn put(dir: &Path, name: &str, pieces: &[Piece], instead: bool) -> Result<PathBuf> {
     store::create_dir(dir)?;
     let place = dir.join(name);
@@ -40,14 +43,14 @@ pub fn put(dir: &Path, name: &str, pieces: &[Piece], instead: bool) -> Result<Pa
         write(&path, &entry.kind, bytes).with_context(|| format!("write `{}`", path.display()))?;
     }
     let old = is_taken.then(|| aside(dir, name)).transpose()?;
-    // Renamed in its turn where that fails: the old one is never lost.
+    // If this fails, the old skill is renamed back, and so never lost.
     if let Err(error) = store::rename_new(made.path(), &place) {
         if let Some(old) = &old {
             store::rename_new(old, &place)?;
         }
         return Err(error);
     }
-    // It is not there any more to be removed.
+    // The temporary folder was renamed, and must not be removed on drop.
     drop(made.keep());
     if let Some(old) = old {
         erase(&old)?;
@@ -55,12 +58,12 @@ pub fn put(dir: &Path, name: &str, pieces: &[Piece], instead: bool) -> Result<Pa
     Ok(place)
 }
 
-/// Take the skill `name` out of the folder of skills `dir`. Of a link, only the link.
+/// Removes the skill `name` from the folder of skills `dir`. If it is a link, only the link is removed.
 pub fn remove(dir: &Path, name: &str) -> Result<()> {
     erase(&aside(dir, name)?)
 }
 
-/// Give the skill a name that none has.
+/// Renames the skill to a unique name that no skill has.
 fn aside(dir: &Path, name: &str) -> Result<PathBuf> {
     let aside = dir.join(format!(".{name}.old-{}", random_hex(4)));
     store::rename_new(&dir.join(name), &aside)?;

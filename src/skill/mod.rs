@@ -1,8 +1,8 @@
-//! What a user's programs and habits can teach: skills, each a folder with a SKILL.md; found, read, their needs looked at,
-//! summarised.
+//! Skills: folders with a SKILL.md that teach the agent about the user's programs and habits. This module finds, parses
+//! and summarizes them, and checks their requirements.
 //!
-//! The format is that of nanobot and the public one of Agent Skills at once. Reading is lenient: whatever is odd is a warning
-//! in words, and no skill that can be read hides another one.
+//! The format covers both that of nanobot and the public Agent Skills format. Parsing is lenient: problems become
+//! warnings, and an unreadable skill does not affect the others.
 
 mod built_in;
 mod definition;
@@ -27,38 +27,41 @@ pub use written::TEXT_LIMIT;
 use crate::sys::env::Env;
 use std::path::{Component, Path, PathBuf};
 
-/// Where skills are looked for, the first before the next.
+/// The search path for skills, in order of precedence.
 #[derive(Clone, Copy)]
 pub struct Shelves<'a> {
+    /// The agent's workspace, which has a folder of skills.
     pub workspace: &'a Path,
-    /// Folders of skills, of directories that were trusted.
+    /// Folders of skills in trusted directories.
     pub further: &'a [PathBuf],
-    /// Names that are left out.
+    /// Names of skills that the config disables.
     pub disabled: &'a [String],
+    /// The environment, for checking requirements.
     pub env: &'a Env,
 }
 
-/// What was found.
+/// The result of a search for skills.
 #[derive(Debug, Default)]
 pub struct Found {
-    /// Those in force, by name.
+    /// The skills in force, sorted by name.
     pub skills: Vec<Skill>,
-    /// Those that are not, by name.
+    /// The skills that are not in force, sorted by name.
     pub hidden: Vec<Hidden>,
-    /// Those that cannot be read.
+    /// The skills that cannot be read.
     pub unreadable: Vec<Unreadable>,
 }
 
-/// A skill that is not in force, and why.
+/// A skill that is not in force, and the reason.
 #[derive(Debug)]
 pub struct Hidden {
+    /// The skill.
     pub skill: Skill,
-    /// Where the one of the same name is that came first; `None` for one that the config disables.
+    /// The source of the skill that takes precedence; `None` if the config disables the skill.
     pub by: Option<Source>,
 }
 
 impl Found {
-    /// What every run says of it: what cannot be read, as a whole or in part.
+    /// Returns the notices that every run prints: skills that cannot be read, in whole or in part.
     pub fn notices(&self) -> Vec<String> {
         let unreadable = self.unreadable.iter().map(Unreadable::words);
         let broken = self.skills.iter().filter(|skill| skill.is_broken);
@@ -69,13 +72,14 @@ impl Found {
         unreadable.chain(broken).collect()
     }
 
-    /// The one of that name that is in force.
+    /// Returns the skill `name`, if it is in force.
     pub fn named(&self, name: &str) -> Option<&Skill> {
         self.skills.iter().find(|skill| skill.name == name)
     }
 }
 
-/// All skills: those of the workspace, of further folders of skills, and the built-in ones; of the same name the first.
+/// Finds all skills: in the workspace, in further folders, and built-in. Of those with the same name, the first takes
+/// precedence.
 pub fn find(shelves: Shelves<'_>) -> Found {
     let Shelves {
         workspace,
@@ -104,7 +108,7 @@ pub fn find(shelves: Shelves<'_>) -> Found {
         skill.location = dir.join(built_in.name).join("SKILL.md");
         all.push(skill);
     }
-    // Stable: of the same name, the first comes first.
+    // The sort is stable: skills of the same name stay in order of precedence.
     all.sort_by(|one, other| one.name.cmp(&other.name));
     for skill in all {
         let before = found
@@ -120,15 +124,15 @@ pub fn find(shelves: Shelves<'_>) -> Found {
     found
 }
 
-/// The name of the skill whose SKILL.md a model reads with `path`, given where each is. Pure, so that what is counted of a
-/// session is the same whenever it is looked at.
+/// Returns the name of the skill whose SKILL.md is at `path`, given the location of each skill. Pure: the statistics of
+/// a session are the same whenever they are computed.
 pub fn skill_of<'a>(path: &str, places: &'a [(String, PathBuf)]) -> Option<&'a str> {
     let path = tidied(Path::new(path));
     if path.file_name()? != "SKILL.md" {
         return None;
     }
     let exact = places.iter().find(|(_, place)| tidied(place) == path);
-    // One that comes with the program is read wherever it is thought to be.
+    // A built-in skill is recognized at any path that ends in its name, since models guess where it is.
     let built_in = || {
         let folder = path.parent()?.file_name()?.to_str()?;
         let name = BuiltIn::named(folder)?.name;
@@ -138,7 +142,7 @@ pub fn skill_of<'a>(path: &str, places: &'a [(String, PathBuf)]) -> Option<&'a s
     Some(name)
 }
 
-/// `path` without `.` and `..`, as far as its words tell.
+/// Resolves `.` and `..` in `path` without accessing the file system.
 fn tidied(path: &Path) -> PathBuf {
     let mut tidy = PathBuf::new();
     for part in path.components() {

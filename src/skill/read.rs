@@ -1,4 +1,5 @@
-//! A skill as its text has it: what the head says, in nanobot's form and in that of Agent Skills, and what is odd about it.
+//! Parses the text of a SKILL.md: the front matter, in the format of nanobot or of Agent Skills, and warnings about
+//! problems.
 
 use super::definition::{InertFields, Skill, Source};
 use super::head::lenient;
@@ -7,14 +8,14 @@ use crate::sys::terminal::harmless;
 use serde_json::{Map, Value};
 use std::path::PathBuf;
 
-/// The longest description that the public format allows, in letters.
+/// The longest description that the public format allows, in characters.
 pub const DESCRIPTION: usize = 1024;
-/// The longest name that it allows.
+/// The longest name that the public format allows, in characters.
 const NAME: usize = 64;
-/// The longest text about what a skill is compatible with.
+/// The longest compatibility note that the public format allows, in characters.
 const COMPATIBILITY: usize = 500;
 
-/// Read a skill from its text. Its location and its source are for whoever found it to say.
+/// Parses a skill. The caller sets its location and source.
 pub fn parse(name: &str, text: &str, requirements: &Requirements<'_>) -> Skill {
     let head = lenient(text);
     let mut warnings = head.warnings;
@@ -70,7 +71,7 @@ pub fn parse(name: &str, text: &str, requirements: &Requirements<'_>) -> Skill {
     }
 }
 
-/// Whether a folder of that name may be a skill at all: what is told of it is to be what it is.
+/// True if a folder of that name may be a skill: the name must be displayed exactly.
 pub fn is_fit(name: &str) -> bool {
     !name.is_empty()
         && !name.starts_with('.')
@@ -78,7 +79,7 @@ pub fn is_fit(name: &str) -> bool {
         && hidden_in(name) == 0
 }
 
-/// Whether the public format allows the name: lower-case letters, digits, and single hyphens between them.
+/// True if the public format allows the name: lower-case letters, digits, and single hyphens between them.
 pub fn is_name(name: &str) -> bool {
     let is_letter = |letter: char| {
         letter == '-' || letter.is_numeric() || letter.is_alphabetic() && !letter.is_uppercase()
@@ -90,9 +91,9 @@ pub fn is_name(name: &str) -> bool {
         && !name.contains("--")
 }
 
-/// How many characters `text` has that nobody sees, or that a terminal would obey.
+/// Counts the characters of `text` that are invisible or control a terminal.
 pub fn hidden_in(text: &str) -> usize {
-    // Most texts are plain, and every run reads some.
+    // Fast path: most texts are plain, and every run reads some.
     if text
         .bytes()
         .all(|byte| matches!(byte, b' '..=b'~' | b'\n' | b'\t'))
@@ -144,7 +145,7 @@ fn about_description(said: Option<&str>) -> Option<String> {
     }
 }
 
-/// The fields of a head, each of which may be anything.
+/// The fields of the front matter, with values of any type.
 struct Fields<'a> {
     fields: Map<String, Value>,
     warnings: &'a mut Vec<String>,
@@ -155,12 +156,12 @@ impl Fields<'_> {
         self.fields.get(key).unwrap_or(&Value::Null)
     }
 
-    /// A text; `None` where there is none.
+    /// Returns a text field; `None` if it is missing or empty.
     fn text(&mut self, key: &str) -> Option<String> {
         let text = match self.get(key) {
             Value::Null => return None,
             Value::String(text) => text.trim().to_owned(),
-            // `version: 1` and the like were meant as text.
+            // Values such as `version: 1` were meant as text.
             value @ (Value::Bool(_) | Value::Number(_)) => value.to_string(),
             Value::Array(_) | Value::Object(_) => {
                 self.warnings
@@ -186,7 +187,7 @@ impl Fields<'_> {
         is_true(&value)
     }
 
-    /// The metadata, and what of it is meant for us. It is a map, or one as JSON text.
+    /// Returns the metadata, a map or a map as JSON text, and the part of it that is meant for nanobot.
     fn metadata(&mut self) -> (Value, Value) {
         let metadata = match self.get("metadata") {
             Value::String(text) if text.trim().is_empty() => Value::Null,
@@ -203,7 +204,7 @@ impl Fields<'_> {
         (metadata, said.unwrap_or(Value::Null))
     }
 
-    /// The tools that it is meant to use: a list, or names with spaces or commas between them, some with a rule in brackets.
+    /// Returns the intended tools: a list, or names separated by spaces or commas, some with a rule in parentheses.
     fn tools(&mut self) -> Vec<String> {
         match self.get("allowed-tools") {
             Value::Null => Vec::new(),
@@ -223,7 +224,7 @@ impl Fields<'_> {
     }
 }
 
-/// The words of `text`, with spaces or commas between them, but for those in brackets.
+/// Splits `text` at spaces and commas, except within parentheses.
 fn by_words(text: &str) -> Vec<String> {
     let (mut words, mut word, mut depth) = (Vec::new(), String::new(), 0_usize);
     for letter in text.chars() {

@@ -1,7 +1,7 @@
-//! What a skill needs of the machine, and whether it is there.
+//! The requirements of skills, and checks of whether they are met.
 //!
-//! Each program is looked for once in a run. To keep that on disk would not pay: it is a few looks at directories, and somebody
-//! may install the program meanwhile.
+//! Each program is searched once per run. The results are not cached on disk: a search is only a few directory
+//! look-ups, and the user may install the program at any time.
 
 use crate::sys::env::Env;
 use serde_json::Value;
@@ -10,23 +10,23 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// What a skill needs.
+/// The requirements of a skill.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Needs {
-    /// Programs, all of them.
+    /// Programs, all of which are required.
     pub programs: Vec<String>,
-    /// Programs, one of them.
+    /// Programs, one of which is required.
     pub one_of: Vec<String>,
-    /// Variables, all of them.
+    /// Environment variables, all of which are required.
     pub variables: Vec<String>,
-    /// Systems, one of them, as `linux` or `darwin`.
+    /// Operating systems, one of which is required, as `linux` or `darwin`.
     pub systems: Vec<String>,
-    /// How its author says that the programs are installed.
+    /// The author's instructions for installing the programs.
     pub install: Vec<String>,
 }
 
 impl Needs {
-    /// As the object says that stands in a skill's head under `nanobot` or `openclaw`.
+    /// Reads the requirements from the object under `nanobot` or `openclaw` in a skill's metadata.
     pub(super) fn of(said: &Value) -> Self {
         let requires = &said["requires"];
         let install = said["install"].as_array().into_iter().flatten();
@@ -39,7 +39,7 @@ impl Needs {
         }
     }
 
-    /// In words, with what is missing marked.
+    /// Describes the requirements, and marks those that are not met.
     pub fn words(&self, requirements: &Requirements<'_>) -> Vec<String> {
         let mark = |words: String, is_there: bool| match is_there {
             true => words,
@@ -65,7 +65,7 @@ impl Needs {
         all.chain(systems).collect()
     }
 
-    /// What is missing, as `CLI: gh`.
+    /// Lists the requirements that are not met, as `CLI: gh`.
     pub(super) fn missing(&self, requirements: &Requirements<'_>) -> Vec<String> {
         let words = self.words(requirements).into_iter();
         let missing = words.filter_map(|words| Some(words.strip_suffix(" (missing)")?.to_owned()));
@@ -73,13 +73,14 @@ impl Needs {
     }
 }
 
-/// What the machine has, each thing looked for once.
+/// Checks requirements on this machine, each only once.
 pub struct Requirements<'a> {
     env: &'a Env,
     programs: RefCell<BTreeMap<String, bool>>,
 }
 
 impl<'a> Requirements<'a> {
+    /// Creates a checker for the environment `env`.
     pub fn new(env: &'a Env) -> Self {
         Self {
             env,
@@ -101,7 +102,7 @@ impl<'a> Requirements<'a> {
     }
 }
 
-/// Whether `program` can be run from a directory of `path`.
+/// True if `program` is an executable in a directory of the search path `path`.
 pub fn is_on_path(program: &str, path: &str) -> bool {
     path.split(':').filter(|dir| !dir.is_empty()).any(|dir| {
         let found = Path::new(dir).join(program).metadata();
@@ -118,7 +119,7 @@ fn is_system(name: &str) -> bool {
     name == std::env::consts::OS
 }
 
-/// One text, or a list of them.
+/// Reads one text, or a list of texts.
 fn texts(value: &Value) -> Vec<String> {
     match value {
         Value::String(one) => vec![one.clone()],
@@ -131,7 +132,7 @@ fn texts(value: &Value) -> Vec<String> {
     }
 }
 
-/// As `brew install gh`: what is to be installed with what.
+/// Describes an installation step, as `brew install gh`.
 fn install_in_words(way: &Value) -> Option<String> {
     let text = |key: &str| way[key].as_str().filter(|text| !text.is_empty());
     let what = ["formula", "package", "module", "tap"]

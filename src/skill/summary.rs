@@ -1,8 +1,9 @@
-//! What the system text says of skills: the list, within its budget, and the bodies of those that are always on. Pure.
+//! The part of the system prompt about skills: the list, within its budget, and the bodies of the skills that are
+//! always on. Pure.
 //!
-//! The list has the form of the Python program's releases as long as it fits. Where it does not, descriptions are cut at a
-//! word, then the frame is taken away, then the descriptions, and at last names: always the same way for the same skills, so
-//! that providers' caches hit.
+//! If the list fits the budget, it has the format of the Python program. Otherwise descriptions are cut at word
+//! boundaries, then the elements become lines, then descriptions are dropped, and finally names. The result depends
+//! only on the skills, so the prompt caches of providers stay valid.
 
 use super::definition::{Skill, Source};
 use crate::message::token_estimate;
@@ -10,28 +11,29 @@ use crate::sys::terminal::harmless;
 use std::fmt::Write;
 use std::path::Path;
 
-/// How much of a skill the list has.
+/// The level of detail of the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// An element of its own, with a description of at most so many letters.
+    /// An XML element for each skill, with a description of at most this many characters.
     Whole(usize),
-    /// A line, with a description of at most so many letters.
+    /// A line for each skill, with a description of at most this many characters.
     Line(usize),
-    /// So many names.
+    /// This many names, without descriptions.
     Names(usize),
 }
 
-/// The list of skills, and what it came to.
+/// The list of skills, and its size.
 #[derive(Debug)]
 pub struct Summary {
-    /// Empty when there are none.
+    /// The text of the list; empty if there are no skills.
     pub text: String,
+    /// The level of detail that fits the budget.
     pub form: Form,
-    /// Tokens, as they are estimated.
+    /// The estimated size in tokens.
     pub tokens: u64,
 }
 
-/// The forms that are tried, the best first.
+/// The forms that are tried, most detailed first.
 const FORMS: [Form; 8] = [
     Form::Whole(usize::MAX),
     Form::Whole(240),
@@ -44,14 +46,14 @@ const FORMS: [Form; 8] = [
 ];
 
 impl Summary {
-    /// Whether something was left out to keep the budget.
+    /// True if something was left out to stay within the budget.
     pub fn is_cut(&self) -> bool {
         self.form != FORMS[0]
     }
 }
 
-/// The list of skills for the system text, in at most `budget` tokens. One that is no bare minimum is never exceeded: what
-/// remains then says that there are more.
+/// Builds the list of skills for the system prompt, in at most `budget` tokens if possible. If even a few names exceed
+/// the budget, the list only says how many skills there are.
 pub fn summary(skills: &[Skill], budget: u64) -> Summary {
     let listed: Vec<&Skill> = skills.iter().filter(|skill| skill.is_listed()).collect();
     let made = |form: Form| {
@@ -67,7 +69,7 @@ pub fn summary(skills: &[Skill], budget: u64) -> Summary {
     if let Some(best) = FORMS.into_iter().map(made).find(fits) {
         return best;
     }
-    // More names never weigh less.
+    // Binary search: the size never decreases with more names.
     let (mut few, mut many) = (0, listed.len());
     while few + 1 < many {
         let middle = few.midpoint(many);
@@ -79,7 +81,7 @@ pub fn summary(skills: &[Skill], budget: u64) -> Summary {
     made(Form::Names(few))
 }
 
-/// An element for each; but those that come with the program, whose words are few, are lines.
+/// An element for each skill. Built-in skills have short descriptions and are always lines.
 fn whole(skills: &[&Skill], letters: usize) -> String {
     if skills.is_empty() {
         return String::new();
@@ -110,8 +112,8 @@ fn whole(skills: &[&Skill], letters: usize) -> String {
     xml
 }
 
-/// A line for each of the first `count`: those that are always on before those that can be used, these before the others, and
-/// at last those that come with the program.
+/// A line for each of the first `count` skills. Skills that are always on come first, then available ones, then
+/// unavailable ones, and last the built-in ones.
 fn lines(skills: &[&Skill], letters: Option<usize>, count: usize) -> String {
     let mut skills: Vec<&Skill> = skills.to_vec();
     let is_built_in = |skill: &Skill| skill.source == Source::BuiltIn;
@@ -134,7 +136,7 @@ fn lines(skills: &[&Skill], letters: Option<usize>, count: usize) -> String {
     xml
 }
 
-/// A line for each, below the folder that it is in.
+/// Writes a line for each skill, grouped by folder.
 fn put_lines(xml: &mut String, skills: &[&Skill], letters: Option<usize>) {
     let mut folders: Vec<&Path> = Vec::new();
     for skill in skills {
@@ -164,13 +166,13 @@ fn put_lines(xml: &mut String, skills: &[&Skill], letters: Option<usize>) {
     }
 }
 
-/// The folder of skills that a skill is in.
+/// The folder of skills that contains a skill.
 fn folder_of(skill: &Skill) -> &Path {
     let folder = skill.location.parent().and_then(Path::parent);
     folder.unwrap_or(Path::new(""))
 }
 
-/// `text` with what means something in the list spelled out, and what nobody would see.
+/// Escapes XML characters in `text`, after passing it through [`harmless`].
 fn escaped(text: &str) -> String {
     harmless(text)
         .replace('&', "&amp;")
@@ -178,19 +180,20 @@ fn escaped(text: &str) -> String {
         .replace('>', "&gt;")
 }
 
-/// A path as it stands, for a model is to write it as it is read; but for what would end the element that it stands in.
+/// Formats a path for the list. A model must be able to copy it unchanged, so only characters that could end the
+/// element are escaped.
 fn placed(path: &Path) -> String {
     let path = harmless(&path.display().to_string());
     path.replace('<', "&lt;").replace('\n', "\\n")
 }
 
-/// The first words of `text`, of at most so many letters.
+/// Cuts `text` at a word boundary, to at most `letters` characters.
 fn clipped(text: &str, letters: usize) -> String {
     let Some((end, _)) = text.char_indices().nth(letters) else {
         return text.to_owned();
     };
     let cut = &text[..end];
-    // Where the cut falls between words, the last one is whole.
+    // If the cut falls between words, the last word is complete.
     let is_between = text[end..].starts_with(char::is_whitespace);
     let words = match cut.rfind(char::is_whitespace) {
         Some(at) if !is_between => &cut[..at],
@@ -201,7 +204,7 @@ fn clipped(text: &str, letters: usize) -> String {
     format!("{words}…")
 }
 
-/// The bodies of the skills that are always on, and can be used.
+/// Returns the bodies of the skills that are always on and available.
 pub fn active(skills: &[Skill]) -> String {
     let on = skills.iter().filter(|skill| skill.is_active());
     on.map(|skill| format!("### Skill: {}\n\n{}", skill.name, skill.body))
@@ -253,7 +256,7 @@ mod tests {
         };
         let line = "<skills>\n  <in location=\"/s/NAME/SKILL.md\">\ntea: Boil &lt;it&gt;\n  </in>\n</skills>";
         assert_eq!(summary(&[tea], 2_000).text, line);
-        // A built-in one that cannot be used is no news.
+        // Unavailable built-in skills are not listed.
         let built_in = Skill {
             source: Source::BuiltIn,
             ..two

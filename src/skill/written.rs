@@ -1,4 +1,4 @@
-//! Skills as files: the folders of a folder of skills, and the SKILL.md of each.
+//! Reads the SKILL.md files of a folder of skills.
 
 use super::definition::{Source, Unreadable};
 use super::read::is_fit;
@@ -6,18 +6,18 @@ use std::fs::{File, canonicalize};
 use std::io::{Error, ErrorKind, Read};
 use std::path::Path;
 
-/// The longest SKILL.md that is read: more than any model should be taught at once.
+/// The longest SKILL.md that is read, in bytes.
 pub const TEXT_LIMIT: u64 = 1 << 20;
 
-/// The SKILL.md of a folder.
+/// A SKILL.md that was read.
 pub(super) struct Written {
     pub(super) name: String,
     pub(super) text: String,
-    /// What is odd about the file.
+    /// A problem of the file.
     pub(super) warning: Option<String>,
 }
 
-/// The skills in `dir`. What cannot be read is told and hides no other.
+/// Reads all skills in `dir`. Unreadable ones are added to `unreadable` and do not affect the others.
 pub(super) fn texts(dir: &Path, source: &Source, unreadable: &mut Vec<Unreadable>) -> Vec<Written> {
     let mut tell = |name: Option<&str>, why: String| {
         unreadable.push(Unreadable {
@@ -44,7 +44,7 @@ pub(super) fn texts(dir: &Path, source: &Source, unreadable: &mut Vec<Unreadable
             }
         };
         let name = entry.file_name();
-        // A name with a dot before it is for programs: a version control's, or what is being installed.
+        // Names with a leading dot belong to programs: version control, or an installation in progress.
         if name.as_encoded_bytes().starts_with(b".") {
             continue;
         }
@@ -70,7 +70,7 @@ pub(super) fn texts(dir: &Path, source: &Source, unreadable: &mut Vec<Unreadable
     texts
 }
 
-/// The text of a SKILL.md in the folder of skills `dir`, and what is odd about the file; `None` where there is none.
+/// Reads a SKILL.md in the folder of skills `dir`, with a warning about the file; `None` if there is none.
 fn text_of(
     path: &Path,
     dir: &Path,
@@ -83,14 +83,14 @@ fn text_of(
         }
         Err(error) => return Err(error),
     };
-    // Opening a named pipe would wait for its other end.
+    // Opening a named pipe would block until its other end is opened.
     if !is_file {
         return Err(Error::other("SKILL.md is not a regular file"));
     }
     let leads_out = !canonicalize(path)?.starts_with(canonicalize(dir)?);
     let mut warning = None;
     match source {
-        // A link of a directory's may lead to what nobody has trusted.
+        // A link in a trusted directory may lead to files that are not trusted.
         Source::Directory(_) if leads_out => {
             return Err(Error::other(
                 "SKILL.md is a link that leads out of its folder of skills",

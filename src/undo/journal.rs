@@ -1,7 +1,7 @@
-//! The journal of a turn's changes: what it writes before each of them, and what is read of it afterwards.
+//! The journal of a turn: a record of each change, written before the change is made.
 //!
-//! Each line stands before the change that it tells of, so that a stop at any instant leaves no change untold. A line
-//! that was not finished tells of a change that was not made.
+//! Because each line precedes its change, an interruption at any point leaves no change unrecorded. An incomplete last
+//! line belongs to a change that was not made.
 
 use super::path_text;
 use crate::sys::store;
@@ -11,26 +11,27 @@ use siphasher::sip128::{Hasher128, SipHasher13};
 use std::hash::Hasher;
 use std::path::{Path, PathBuf};
 
-/// The name of a journal, in the folder of its turn.
+/// The file name of a journal in the folder of its turn.
 pub(super) const NAME: &str = "journal.jsonl";
 
-/// Which turn it is.
+/// Identifies the turn that a journal belongs to.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct About {
-    /// The turn's own id, as sessions and events have it.
+    /// The turn's id, as in sessions and events.
     pub turn: String,
+    /// The session's key.
     pub session: String,
-    /// Where the work was.
+    /// The working directory of the turn.
     #[serde(with = "path_text")]
     pub directory: PathBuf,
-    /// Where the program was started.
+    /// The directory in which the program was started.
     #[serde(with = "path_text")]
     pub from: PathBuf,
-    /// Local time.
+    /// Local time of the turn.
     pub time: String,
 }
 
-/// What stands at a path, as far as it can be brought back.
+/// The content of a path, to the extent that it can be restored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
@@ -50,7 +51,7 @@ pub enum State {
 }
 
 impl State {
-    /// Whether both have the same content; modes aside, which commands may change without harm.
+    /// True if both have the same content. Modes are ignored, since commands may change them without harm.
     pub(super) fn is_like(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::File { hash, .. }, Self::File { hash: other, .. }) => hash == other,
@@ -60,8 +61,8 @@ impl State {
     }
 }
 
-/// A mark by which a content is known again; stable from release to release. Not meant against forgery: who can write
-/// the file can write what he likes anyway.
+/// Computes a fingerprint of a content, stable across releases. It does not protect against forgery: anyone who can
+/// write the journal can change the files anyway.
 pub fn digest(bytes: &[u8]) -> String {
     let mut hasher = SipHasher13::new();
     hasher.write(bytes);
@@ -69,61 +70,66 @@ pub fn digest(bytes: &[u8]) -> String {
     format!("{:016x}{:016x}", hash.h1, hash.h2)
 }
 
-/// A line.
+/// A line of the journal.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Line {
     Turn(About),
-    /// This directory is made.
+    /// This directory is about to be created.
     Made(#[serde(with = "path_text")] PathBuf),
     Change {
         #[serde(with = "path_text")]
         path: PathBuf,
-        /// What stood there before the first change of this turn; only told then.
+        /// The state of the path before this turn's first change of it; present only in the first line about the path.
         #[serde(skip_serializing_if = "Option::is_none")]
         was: Option<State>,
-        /// The digest of what it becomes; of nothing where it is removed.
+        /// The digest of the new content; `None` if the path is removed.
         becomes: Option<String>,
-        /// By way of this file beside it.
+        /// The temporary file beside it, through which the content is written.
         temp: String,
     },
-    /// It is about to be taken back. What stood there, for those entries that change.
+    /// The turn is about to be undone. Holds the current state of each entry that will change.
     Undoing(Vec<(usize, State)>),
-    /// It was taken back, at this time.
+    /// The turn was undone, at this time.
     Undone(String),
-    /// It was done again.
+    /// The turn was redone, at this time.
     Redone(String),
 }
 
 /// A path that a turn changed.
 #[derive(Clone, Debug)]
 pub struct Entry {
+    /// The absolute path.
     pub path: PathBuf,
-    /// Before the first change.
+    /// The state before the turn's first change.
     pub was: State,
-    /// The digests of what the turn left there, one after the other; `None` for nothing.
+    /// The digests of the contents that the turn wrote, in order; `None` for a removal.
     pub left: Vec<Option<String>>,
-    /// What stood there when it was taken back.
+    /// The state of the path when the turn was undone.
     pub after: Option<State>,
 }
 
-/// A turn that changed something.
+/// A turn that changed at least one path.
 #[derive(Clone, Debug)]
 pub struct Turn {
+    /// The number of the turn's folder; newer turns have higher numbers.
     pub id: u64,
+    /// The folder of the turn.
     pub dir: PathBuf,
+    /// The origin of the turn.
     pub about: About,
-    /// Directories that were made, those above first.
+    /// Directories that the turn created, parents first.
     pub made: Vec<PathBuf>,
+    /// The changed paths, in the order of their first change.
     pub entries: Vec<Entry>,
-    /// Files by way of which others were written. They are gone, unless the run was killed.
+    /// Temporary files of the turn's writes. They no longer exist unless the run was killed.
     pub temps: Vec<PathBuf>,
-    /// When it was taken back.
+    /// The time at which the turn was undone, if it was.
     pub undone: Option<String>,
 }
 
 impl Turn {
-    /// Read the turn in `dir`; `None` where its journal has not even begun.
+    /// Reads the turn in `dir`; `None` if its journal is still empty.
     pub(super) fn read(dir: &Path, id: u64) -> Result<Option<Self>> {
         let path = dir.join(NAME);
         let Some(bytes) = store::read(&path)? else {
@@ -201,7 +207,7 @@ mod tests {
 
     #[test]
     fn digests_stay_the_same() {
-        // Journals outlive releases: another digest would make every file one that somebody else changed.
+        // Journals outlive releases: with a different digest, every file would look like one changed by others.
         assert_eq!(digest(b""), "2134935d61d9b40db91c5ed031fb3303");
         assert_ne!(digest(b"a"), digest(b"b"));
     }

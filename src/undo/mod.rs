@@ -1,8 +1,8 @@
-//! What a turn changed with the file tools, kept aside so that it can be taken back.
+//! Undo for the changes that a turn makes with the file tools.
 //!
-//! A folder for each turn that changed anything: a journal, and the content that each file had before its first change.
-//! Both are on the disk before the change is made. Folders are numbered, the newest has the highest number. What commands
-//! change is not seen here.
+//! Each turn that changes files gets a folder with a journal and the content of each file before its first change. Both
+//! are on disk before the change is made. The folders are numbered; the newest has the highest number. Changes made by
+//! shell commands are not recorded.
 
 use crate::sys::store;
 use anyhow::{Context, Result, anyhow};
@@ -20,28 +20,28 @@ pub mod restore;
 
 use journal::{About, State, Turn, digest};
 
-/// Bytes that are kept aside in one turn. What does not fit is not changed.
+/// Maximum of bytes saved in one turn. A change that would exceed it is refused.
 const OF_A_TURN: u64 = 256 << 20;
-/// Bytes that are kept in all, the turn under way aside.
+/// Maximum of bytes kept for all turns, not counting the current one.
 const IN_ALL: u64 = 1 << 30;
-/// Turns that are kept.
+/// Maximum number of turns kept.
 const TURNS: usize = 100;
-/// How long they are kept: a user who wants something back mostly knows within the day.
+/// How long turns are kept. Users who want something back mostly notice within a day.
 const AGE: Duration = Duration::from_secs(7 * 86_400);
 
-/// The folder of all turns.
+/// The folder that holds the undo data of all turns.
 #[derive(Clone, Debug)]
 pub struct Undo {
     dir: PathBuf,
 }
 
 impl Undo {
-    /// `dir` need not be there.
+    /// Opens the folder `dir`, which need not exist.
     pub fn new(dir: PathBuf) -> Self {
         Self { dir }
     }
 
-    /// The numbers of the turns, newest first.
+    /// Lists the numbers of the turns, newest first.
     fn ids(&self) -> Result<Vec<u64>> {
         let entries = match std::fs::read_dir(&self.dir) {
             Ok(entries) => entries,
@@ -63,7 +63,7 @@ impl Undo {
         self.dir.join(id.to_string())
     }
 
-    /// The turns that changed something, newest first. What cannot be read is told to `odd` and passed over.
+    /// Reads the turns that changed something, newest first. Unreadable ones are reported to `odd` and skipped.
     pub fn turns(&self, odd: &mut dyn FnMut(u64, &anyhow::Error)) -> Result<Vec<Turn>> {
         let mut turns = Vec::new();
         for id in self.ids()? {
@@ -75,7 +75,7 @@ impl Undo {
         Ok(turns)
     }
 
-    /// Make the folder of a new turn, and make room for it. Its number.
+    /// Creates the folder of a new turn, removes old ones, and returns the new number.
     fn make(&self) -> Result<u64> {
         store::create_dir(&self.dir)?;
         let mut id = self.ids()?.first().map_or(1, |id| id + 1);
@@ -83,7 +83,7 @@ impl Undo {
             let path = self.folder(id);
             match DirBuilder::new().mode(0o700).create(&path) {
                 Ok(()) => break,
-                // Another run was faster.
+                // Another run took this number first.
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => id += 1,
                 Err(error) => {
                     return Err(error).with_context(|| format!("create `{}`", path.display()));
@@ -94,14 +94,14 @@ impl Undo {
         Ok(id)
     }
 
-    /// Remove what is too old or too much, beside the turn `newest`.
+    /// Removes turns that exceed the limits on age, number and size, except for `newest`.
     fn prune(&self, newest: u64) -> Result<()> {
         let changed = |folder: &Path| {
             std::fs::metadata(folder.join(journal::NAME))
                 .or_else(|_| std::fs::metadata(folder))
                 .and_then(|about| about.modified())
         };
-        // The folder was made just now.
+        // The folder was created just now, so its time is the current one.
         let now = changed(&self.folder(newest)).context("look at the time of a folder")?;
         let mut bytes = 0;
         for (number, id) in self
@@ -115,7 +115,7 @@ impl Undo {
             let age = changed(&folder).map(|then| now.duration_since(then).unwrap_or_default());
             let is_old = age.is_ok_and(|age| age > AGE);
             if (is_old || number + 1 >= TURNS || bytes > IN_ALL) && !is_under_way(&folder) {
-                // Another run may be pruning too; what stays now goes the next time.
+                // Another run may be pruning too; what remains is removed next time.
                 drop(std::fs::remove_dir_all(&folder));
             }
         }
@@ -123,7 +123,7 @@ impl Undo {
     }
 }
 
-/// The bytes in a folder.
+/// The number of bytes in a folder.
 fn weight(folder: &Path) -> u64 {
     let files = std::fs::read_dir(folder).into_iter().flatten().flatten();
     files
@@ -132,13 +132,13 @@ fn weight(folder: &Path) -> u64 {
         .sum()
 }
 
-/// Whether a run that is still alive writes this journal.
+/// True if a live run is still writing this journal.
 fn is_under_way(folder: &Path) -> bool {
     let file = File::open(folder.join(journal::NAME));
     file.is_ok_and(|file| matches!(file.try_lock(), Err(std::fs::TryLockError::WouldBlock)))
 }
 
-/// What stands where a turn is about to change something.
+/// The current state of a path that a turn is about to change.
 #[derive(Debug)]
 pub enum Was<'a> {
     Nothing,
@@ -147,30 +147,30 @@ pub enum Was<'a> {
     Directory { mode: u32 },
 }
 
-/// Keeps aside what a turn is about to change.
+/// Saves the state of each path before a turn changes it.
 #[derive(Debug)]
 pub struct Keeper {
     undo: Undo,
     about: About,
-    /// Since the first change.
+    /// Present from the first change on.
     open: Option<Open>,
 }
 
 #[derive(Debug)]
 struct Open {
     dir: PathBuf,
-    /// Locked as long as the turn is under way.
+    /// Locked while the turn is running.
     journal: File,
-    /// The numbers of the paths that were changed.
+    /// The entry numbers of the changed paths.
     known: HashMap<PathBuf, usize>,
-    /// The directories that were made.
+    /// The directories that the turn created.
     made: HashSet<PathBuf>,
-    /// Bytes that were kept.
+    /// Bytes saved so far.
     kept: u64,
 }
 
 impl Keeper {
-    /// Nothing is made before there is something to keep.
+    /// Creates a keeper. No folder is created before the first change.
     pub fn new(undo: Undo, about: About) -> Self {
         Self {
             undo,
@@ -179,7 +179,7 @@ impl Keeper {
         }
     }
 
-    /// The directory `path` is about to be made.
+    /// Records that the directory `path` is about to be created.
     pub fn making(&mut self, path: &Path) -> Result<()> {
         let open = self.open()?;
         open.note(&Line::Made(path.to_owned()), false)?;
@@ -187,10 +187,11 @@ impl Keeper {
         Ok(())
     }
 
-    /// What stands at `path` is about to become `becomes`, or to be removed, by way of the file `temp` beside it.
+    /// Records that `path` is about to become `becomes`, or to be removed if that is `None`, through the file `temp`
+    /// beside it.
     ///
     /// # Errors
-    /// It cannot be kept: then it is not to be changed.
+    /// The current state cannot be saved. The caller must not make the change then.
     pub fn changing(
         &mut self,
         path: &Path,
@@ -209,7 +210,7 @@ impl Keeper {
         if is_first {
             let number = open.known.len();
             let state = match was {
-                // One of the turn's own was not there before it.
+                // A directory that this turn created did not exist before it.
                 Was::Directory { .. } if open.made.contains(path) => State::Nothing,
                 was => open.keep(number, was)?,
             };
@@ -227,7 +228,8 @@ impl Keeper {
             let dir = self.undo.folder(id);
             let path = dir.join(journal::NAME);
             let journal = store::open_log(&path)?;
-            // Nobody else knows it yet; without locks it only looks as if the turn had ended.
+            // The file is new, so the lock cannot be contended. On file systems without locks, the turn merely looks
+            // finished.
             drop(journal.try_lock());
             let mut open = Open {
                 dir,
@@ -244,7 +246,7 @@ impl Keeper {
 }
 
 impl Open {
-    /// Keep what is there as entry `number`.
+    /// Saves the current state as entry `number`.
     fn keep(&mut self, number: usize, was: &Was<'_>) -> Result<State> {
         Ok(match was {
             Was::Nothing => State::Nothing,
@@ -270,8 +272,8 @@ impl Open {
         })
     }
 
-    /// Write a line; with `safe`, it is on the disk and not only with the kernel. What was told once needs that no more:
-    /// the rest is about who changed a file last.
+    /// Writes a line. With `safe`, it is synced to disk before this returns. Later lines about a path do not need that:
+    /// they only serve to tell who changed a file last.
     fn note(&mut self, line: &Line, safe: bool) -> Result<()> {
         note(&self.journal, &self.dir.join(journal::NAME), line)?;
         if safe {
@@ -287,7 +289,7 @@ fn note(journal: &File, path: &Path, line: &Line) -> Result<()> {
     store::append_to(journal, path, store::size(journal, path)?, &text)
 }
 
-/// Write a content aside.
+/// Writes a copy of `bytes` to `path`.
 fn copy(path: &Path, bytes: &[u8]) -> Result<()> {
     let mut options = File::options();
     let opened = options.write(true).create_new(true).mode(0o600).open(path);

@@ -1,9 +1,9 @@
-//! Taking a turn back, and doing it again.
+//! Undoes a turn, and redoes it.
 //!
-//! First everything is looked at: where somebody else has changed a file since, nothing is done at all. Then what stands
-//! there is kept aside, so that the way forward is open too, and then it is done. A stop in between leaves a journal
-//! from which the same can be begun again. Times of files are not brought back: a program that goes by them, such as
-//! `make`, must see that something changed.
+//! All paths are checked first: if any file was changed by others since, nothing is done. Then the current contents are
+//! saved, to allow the opposite operation later, and the changes are made. An interruption leaves a journal from which
+//! the operation can be repeated. File times are not restored: programs that rely on them, such as `make`, must notice
+//! the change.
 
 use super::journal::{self, Entry, Line, State, Turn, digest};
 use super::note;
@@ -15,26 +15,26 @@ use std::fs::{File, TryLockError};
 use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
-/// No file of a turn's is larger.
+/// The largest file that is read back, in bytes; no saved file is larger.
 const LARGEST: u64 = 256 << 20;
 
-/// Which way.
+/// The direction of a restore.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// To what was before the turn.
+    /// Undo: to the state before the turn.
     Back,
-    /// To what was when it was taken back.
+    /// Redo: to the state at the time of the undo.
     Forth,
 }
 
-/// What is to be done to a path.
+/// A change that will be made to a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     Restore(PathBuf),
     Remove(PathBuf),
 }
 
-/// What is to be done, looked at and not begun.
+/// A checked plan of changes, not yet carried out.
 #[derive(Debug)]
 pub struct Plan<'a> {
     turn: &'a Turn,
@@ -42,19 +42,19 @@ pub struct Plan<'a> {
     root: Root,
     /// The journal, locked.
     journal: File,
-    /// The entries that change: which, what stands there, and what is to stand there.
+    /// The entries that change: index, current state, wanted state.
     moves: Vec<(usize, State, State)>,
-    /// What somebody else has changed since the turn: the path, and what is there.
+    /// Paths that were changed by others since the turn, and their current state.
     pub conflicts: Vec<(PathBuf, &'static str)>,
-    /// What cannot be changed at all for what stands there: the path, and what it is.
+    /// Paths that cannot be changed because of what is there now, and its kind.
     pub blocked: Vec<(PathBuf, &'static str)>,
 }
 
 impl<'a> Plan<'a> {
-    /// Look at what `turn` changed.
+    /// Checks the current state of everything that `turn` changed.
     ///
     /// # Errors
-    /// Status 75 while the turn is under way; what cannot be read.
+    /// Status 75 while the turn is running; a file that cannot be read.
     pub fn of(turn: &'a Turn, way: Way) -> Result<Self> {
         let path = turn.dir.join(journal::NAME);
         let journal = store::open_log(&path)?;
@@ -78,12 +78,12 @@ impl<'a> Plan<'a> {
             let wanted = match (way, &entry.after) {
                 (Way::Back, _) => &entry.was,
                 (Way::Forth, Some(after)) => after,
-                // It was as before already when the turn was taken back.
+                // The path already had its earlier state when the turn was undone.
                 (Way::Forth, None) => continue,
             };
             let now = match look(&plan.root, &entry.path) {
                 Ok(now) => now,
-                // A link that gives way to a directory, or has come back already.
+                // A link that will be replaced by a directory, or was already restored.
                 Err(error) if is_link(&error) && plan.is_below_ours(&entry.path) => State::Nothing,
                 Err(error) => {
                     let there = if is_link(&error) {
@@ -113,7 +113,7 @@ impl<'a> Plan<'a> {
         Ok(plan)
     }
 
-    /// Whether `path` is only reached by a link that is an entry of the turn itself.
+    /// True if `path` is reached only through a link that is itself an entry of the turn.
     fn is_below_ours(&self, path: &Path) -> bool {
         let above = |entry: &&Entry| entry.path != path && path.starts_with(&entry.path);
         let is_known = |entry: &Entry| {
@@ -123,7 +123,7 @@ impl<'a> Plan<'a> {
         self.turn.entries.iter().filter(above).any(is_known)
     }
 
-    /// Whether what stands at a path is of the turn's own making, or what was there before it.
+    /// True if the current state is a recorded one: from before the turn, from the turn itself, or from its undo.
     fn knows(&self, entry: &Entry, now: &State) -> bool {
         if entry.was.is_like(now) || entry.after.as_ref().is_some_and(|after| after.is_like(now)) {
             return true;
@@ -139,7 +139,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// What will be done, in the order of the turn.
+    /// Lists the planned changes, in the order of the turn.
     pub fn steps(&self) -> Vec<Step> {
         let step = |(number, _, wanted): &(usize, State, State)| {
             let path = self.turn.entries[*number].path.clone();
@@ -151,10 +151,10 @@ impl<'a> Plan<'a> {
         self.moves.iter().map(step).collect()
     }
 
-    /// Do it. `time` is written down.
+    /// Carries out the plan. `time` is recorded in the journal.
     ///
     /// # Errors
-    /// What could not be done; begun again, it goes on from there.
+    /// A change that failed. The operation can be repeated and continues from there.
     pub fn carry_out(self, time: &str) -> Result<()> {
         let path = self.turn.dir.join(journal::NAME);
         if self.way == Way::Back {
@@ -165,7 +165,7 @@ impl<'a> Plan<'a> {
             let stays = match (now, wanted) {
                 (State::Nothing, _) | (State::File { .. }, State::File { .. }) => true,
                 (State::Directory { .. }, _) => {
-                    // What the turn made goes below, when it is empty.
+                    // Directories that the turn created are removed later, if they are empty.
                     matches!(wanted, State::Directory { .. })
                         || self.turn.made.contains(&self.turn.entries[*number].path)
                 }
@@ -192,7 +192,7 @@ impl<'a> Plan<'a> {
         store::sync(&self.journal, &path)
     }
 
-    /// Keep what stands there, and write down what it is.
+    /// Saves the current contents and records them in the journal.
     fn keep_all(&self, path: &Path) -> Result<()> {
         for (number, now, _) in &self.moves {
             if let State::File { .. } = now {
@@ -208,8 +208,8 @@ impl<'a> Plan<'a> {
         store::sync(&self.journal, path)
     }
 
-    /// Remove what a killed run left of its writing, and the directories that were made, the deepest first. Those that
-    /// hold something else stay.
+    /// Removes temporary files left by a killed run, and the directories that the turn created, deepest first.
+    /// Directories that hold other files stay.
     fn tidy(&self) {
         for temp in &self.turn.temps {
             let is_file = |about: std::fs::Metadata| about.is_file();
@@ -245,7 +245,7 @@ impl<'a> Plan<'a> {
         Ok(())
     }
 
-    /// Where the content of an entry is kept.
+    /// The path of the saved content of an entry.
     fn copy(&self, number: usize, way: Way) -> PathBuf {
         let kind = match way {
             Way::Back => "old",
@@ -263,15 +263,15 @@ fn nobody(_: Before<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// `path`, which is absolute, beneath the top.
+/// Returns `path`, which is absolute, relative to the root.
 fn below(path: &Path) -> &Path {
     path.strip_prefix("/").unwrap_or(path)
 }
 
-/// What stands at `path`.
+/// Reads the current state of `path`.
 ///
 /// # Errors
-/// Also of kind `InvalidData` for what is none of the kinds that are kept.
+/// Also kind `InvalidData` if the path is of a type that cannot be saved.
 fn look(root: &Root, path: &Path) -> io::Result<State> {
     use std::os::unix::fs::PermissionsExt;
     let path = below(path);

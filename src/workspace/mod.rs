@@ -1,4 +1,4 @@
-//! The agent's own home: its notes, its memory, and the templates they begin as.
+//! The agent's workspace: its instruction files, its memory, and the templates from which they are created.
 
 use crate::sys::store;
 use anyhow::{Context, Result};
@@ -7,10 +7,10 @@ use std::io::{ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// The notes that the system text holds, in its order.
+/// The instruction files that the system prompt includes, in this order.
 const BOOTSTRAP: [&str; 5] = ["AGENTS.md", "SOUL.md", "USER.md", "TOOLS.md", "IDENTITY.md"];
 
-/// What a new workspace begins with.
+/// Files of a new workspace.
 const TEMPLATES: [(&str, &str); 8] = [
     ("AGENTS.md", include_str!("AGENTS.md")),
     ("SOUL.md", include_str!("SOUL.md")),
@@ -22,34 +22,37 @@ const TEMPLATES: [(&str, &str); 8] = [
     ("memory/HISTORY.md", ""),
 ];
 
-/// Templates that are forms: as long as nobody has filled them in, they tell a model nothing.
+/// Templates that are forms. They are left out of the prompt until they have been filled in.
 const FORMS: [&str; 4] = ["USER.md", "TOOLS.md", "IDENTITY.md", "memory/MEMORY.md"];
 
-/// A workspace.
+/// The agent's workspace folder.
 #[derive(Clone, Debug)]
 pub struct Workspace {
+    /// The folder of the workspace.
     pub root: PathBuf,
 }
 
-/// What the system text holds of a workspace.
+/// The parts of a workspace that the system prompt includes.
 #[derive(Debug, Default)]
 pub struct Notes {
     /// Name and text of the bootstrap files, in order.
     pub bootstrap: Vec<(String, String)>,
+    /// The long-term memory, if there is one.
     pub memory: Option<String>,
 }
 
 impl Workspace {
+    /// Opens the workspace at `root`. Nothing is read or created.
     pub fn new(root: &Path) -> Self {
         Self {
             root: root.to_owned(),
         }
     }
 
-    /// The notes for the system text. A file that is missing, empty or an untouched form is left out.
+    /// Reads the notes for the system prompt. Files that are missing, empty or an unchanged form are left out.
     ///
     /// # Errors
-    /// One that is there and cannot be read: it may say what the agent must not do.
+    /// A file exists but cannot be read. It is not skipped, because it may contain prohibitions.
     pub fn notes(&self) -> Result<Notes> {
         let mut notes = Notes::default();
         for name in BOOTSTRAP {
@@ -58,7 +61,7 @@ impl Workspace {
                 .bootstrap
                 .extend(text.map(|text| (name.to_owned(), text)));
         }
-        // Older releases kept the memory at the root.
+        // Older releases stored the memory at the root.
         notes.memory = match self.text("memory/MEMORY.md")? {
             Some(memory) => Some(memory),
             None => self.text("MEMORY.md")?,
@@ -78,14 +81,14 @@ impl Workspace {
         Ok((!text.trim().is_empty() && !untouched).then_some(text))
     }
 
-    /// Make what is missing of a workspace; the names of what was made. Nothing that is there is touched.
+    /// Creates the missing files of a workspace and returns their names. Existing files are not changed.
     pub fn create(&self) -> Result<Vec<&'static str>> {
         for dir in ["memory", "skills", "sessions"] {
             store::create_dir(&self.root.join(dir))?;
         }
         let mut made = Vec::new();
         for (name, text) in TEMPLATES {
-            // A memory at the root is one, wherever it lies.
+            // A memory file at the root counts as well.
             if name == "memory/MEMORY.md" && self.root.join("MEMORY.md").exists() {
                 continue;
             }

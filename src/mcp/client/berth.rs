@@ -1,5 +1,5 @@
-//! The place of one server: nothing until it is needed, then a connection, which all calls share. One that has ended is
-//! made anew for the next call, and a call that never reached the server is made once more.
+//! The slot of one server. It is empty until the server is needed, then holds one connection that all calls share. A
+//! connection that has ended is replaced on the next call, and a call that never reached the server is repeated once.
 
 use super::config::ClientConfig;
 use super::grants;
@@ -36,16 +36,16 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::watch::Receiver;
 
-/// A word to a server that nobody waits any more may take so long.
+/// Timeout for sending a cancellation notice to the server.
 const LAST_WORD: Duration = Duration::from_secs(1);
-/// Nobody waits for it any more, because of this.
+/// Signals cancellation of a request, with the reason.
 pub(super) type Cancel = Receiver<Option<&'static str>>;
 
-/// The place of a server.
+/// The slot of a server.
 pub(super) struct Berth {
     pub(super) server: Server,
     live: tokio::sync::Mutex<Option<Arc<Live>>>,
-    /// What is known of the connection that is there, or is being made.
+    /// The state of the current connection, or of the one being established.
     watch: Mutex<Arc<Watch>>,
     newest: Mutex<Option<Arc<Offer>>>,
 }
@@ -55,26 +55,26 @@ struct Live {
     peer: Peer<RoleClient>,
     running: Mutex<Option<RunningService<RoleClient, Host>>>,
     watch: Arc<Watch>,
-    /// What could not be written to it as a whole, it has not seen.
+    /// True for a local program: a message that was not fully written to it was not received.
     is_program: bool,
 }
 
-/// What is asked of a server.
+/// A request to a server.
 #[derive(Clone)]
 pub(super) enum Wish {
     Call {
         tool: String,
         arguments: Map<String, Value>,
-        /// It is called as this offers it.
+        /// The call is made only if the server still offers what is in this offer.
         offer: Arc<Offer>,
     },
     Read(String),
     Prompt(String, Map<String, Value>),
 }
 
-/// Why there is no answer.
+/// The reason why there is no answer.
 enum Lost {
-    /// The server has seen nothing of it.
+    /// The server received nothing of the request.
     Unsent(Failed),
     Failed(Failed),
 }
@@ -118,24 +118,24 @@ impl Berth {
         }
     }
 
-    /// What the server offers, as far as is known without asking it.
+    /// Returns the newest offer of the server, without asking it.
     pub(super) fn newest(&self) -> Option<Arc<Offer>> {
         self.newest.lock().ignore_poison().clone()
     }
 
-    /// Whether a person is being asked something for the server.
+    /// True while the user is answering a question of the server.
     pub(super) fn is_asking(&self) -> bool {
         let watch = self.watch.lock().ignore_poison();
         watch.asking.load(Ordering::SeqCst) > 0
     }
 
-    /// Why the connection ended, or what the server said last.
+    /// Returns the reason why the connection ended, or the last line of the server's standard error.
     pub(super) fn last_words(&self) -> String {
         let watch = self.watch.lock().ignore_poison();
         watch.last_words()
     }
 
-    /// What the server offers now.
+    /// Returns what the server offers now, connecting to it if necessary.
     pub(super) async fn reach(
         &self,
         ground: &ClientConfig,
@@ -146,7 +146,7 @@ impl Berth {
         self.newest().ok_or_else(gone)
     }
 
-    /// Do what is wished, until `cancel` says that nobody waits.
+    /// Sends the request and returns the answer, unless `cancel` fires first.
     pub(super) async fn ask(
         &self,
         ground: &ClientConfig,
@@ -172,7 +172,7 @@ impl Berth {
         }
     }
 
-    /// Whether what is called is still what was looked at.
+    /// Fails if a tool is to be called from an offer that is no longer the newest.
     fn still_offers(&self, wish: &Wish) -> Result<(), Failed> {
         match (wish, self.newest()) {
             (Wish::Call { offer, .. }, Some(newest)) if !Arc::ptr_eq(offer, &newest) => {
@@ -182,7 +182,7 @@ impl Berth {
         }
     }
 
-    /// The connection, which is made where there is none, with its lists as they are now.
+    /// Returns the connection with current lists, and establishes it if there is none.
     async fn up(
         &self,
         ground: &ClientConfig,
@@ -195,7 +195,7 @@ impl Berth {
         if let Some(live) = there.as_ref().filter(|live| !live.is_over()) {
             let live = Arc::clone(live);
             if live.watch.is_stale.swap(false, Ordering::SeqCst) {
-                // Should nobody wait for the end of it, the next one asks again.
+                // If this is cancelled halfway, the next caller must read the lists again.
                 let unless_done = StaleAgain(&live.watch);
                 let offer = listing::offer(&live.peer)
                     .await
@@ -222,7 +222,7 @@ impl Berth {
         *self.newest.lock().ignore_poison() = Some(Arc::new(offer));
     }
 
-    /// `live` is of no use any more.
+    /// Drops the connection `live`, which is no longer usable.
     async fn forget(&self, live: &Arc<Live>) {
         let mut there = self.live.lock().await;
         if there.as_ref().is_some_and(|it| Arc::ptr_eq(it, live)) {
@@ -230,22 +230,22 @@ impl Berth {
         }
     }
 
-    /// End the connection in the way of the protocol, within `limit`.
+    /// Closes the connection as the protocol requires, within `limit`.
     pub(super) async fn end(&self, limit: Duration) {
-        // While it is being made, whoever makes it ends with it.
+        // A connection that is still being established is ended by its own task.
         let Ok(mut there) = self.live.try_lock() else {
             return;
         };
         let Some(live) = there.take() else { return };
         let running = live.running.lock().ignore_poison().take();
         if let Some(mut running) = running {
-            // Whatever it says, there is nothing more to be done.
+            // The result does not matter: nothing more can be done.
             drop(running.close_with_timeout(limit).await);
         }
     }
 }
 
-/// The lists were to be read anew, and were not.
+/// Marks the lists as stale again on drop, for a refresh that was interrupted.
 struct StaleAgain<'w>(&'w Watch);
 
 impl Drop for StaleAgain<'_> {
@@ -285,7 +285,7 @@ async fn connect(
     }
 }
 
-/// Start a server that is a program.
+/// Starts a server that is a local program.
 fn start(
     server: &Server,
     ground: &ClientConfig,
@@ -337,7 +337,7 @@ fn start(
                 }
             }
             let mut fence = walled.fence;
-            // No address could be told from another there.
+            // The sandbox cannot allow one network address and deny another.
             fence.net &= !ground.offline;
             Some(fence)
         }
@@ -355,7 +355,7 @@ fn start(
     Streams::start(&spec, log, (programs, walls), watch)
 }
 
-/// Shake hands.
+/// Performs the MCP handshake.
 async fn shake<T>(host: Host, transport: T, is_program: bool) -> Result<Live, Failed>
 where
     T: Transport<RoleClient> + 'static,
@@ -390,7 +390,7 @@ impl Live {
         self.peer.is_transport_closed() || self.watch.why().is_some()
     }
 
-    /// Ask, and wait for the answer.
+    /// Sends a request and waits for the answer.
     async fn ask(
         &self,
         wish: &Wish,
@@ -411,13 +411,13 @@ impl Live {
             result = &mut handle.rx => result.unwrap_or(Err(ServiceError::TransportClosed)),
             reason = nobody_waits(&mut cancel) => {
                 let told = handle.cancel(Some(reason.to_owned()));
-                // Whether it is heard or not, nobody waits.
+                // The request is abandoned, so the result does not matter.
                 drop(tokio::time::timeout(LAST_WORD, told).await);
                 return Err(Lost::Failed(Failed::Late(reason.to_owned())));
             }
         };
         let back = listening.map(Listening::end);
-        // The exchange saw the end of the run before whoever waits for it did.
+        // A signal ended the exchange before the waiting thread noticed the signal.
         if matches!(result, Err(ServiceError::TransportSend(_))) && signal::check().is_err() {
             let told = handle.cancel(Some("the run ends".to_owned()));
             drop(tokio::time::timeout(LAST_WORD, told).await);
@@ -426,14 +426,14 @@ impl Live {
         match result {
             Ok(result) => {
                 let result = said::to_value(result);
-                // A copy of what may be large is made on this thread, which others wait for; there is no other.
+                // This copies a possibly large answer on the only runtime thread, which delays other requests.
                 Ok(wish.answer(&result))
             }
             Err(error) => {
                 let was_sent = self.watch.was_sent(&id);
                 let failed = match &error {
                     ServiceError::TransportClosed if was_sent => self.broken(),
-                    // It was not written as a whole.
+                    // The message was not fully written.
                     ServiceError::TransportSend(_)
                         if self.is_program && self.peer_ended().await =>
                     {
@@ -451,7 +451,7 @@ impl Live {
         }
     }
 
-    /// Whether the connection has ended, or does so at once.
+    /// True if the connection has ended, or ends within 300 ms.
     async fn peer_ended(&self) -> bool {
         for _ in 0..30 {
             if self.is_over() {
@@ -462,7 +462,7 @@ impl Live {
         false
     }
 
-    /// It ended while an answer was due.
+    /// The error for a connection that ended while an answer was pending.
     fn broken(&self) -> Failed {
         let why = match self.watch.why() {
             Some(Failed::Broken(words)) => words,
@@ -489,7 +489,7 @@ impl Live {
     }
 }
 
-/// Wait until nobody waits, and say why.
+/// Waits for cancellation and returns the reason.
 async fn nobody_waits(cancel: &mut Cancel) -> &'static str {
     match cancel.wait_for(Option::is_some).await {
         Ok(reason) => reason.unwrap_or_default(),
@@ -497,7 +497,7 @@ async fn nobody_waits(cancel: &mut Cancel) -> &'static str {
     }
 }
 
-/// Progress of a request goes to whoever waits for it.
+/// Forwards the progress of a request until it is dropped.
 struct Listening<'w> {
     watch: &'w Watch,
     token: rmcp::model::ProgressToken,
@@ -512,7 +512,7 @@ impl<'w> Listening<'w> {
         }
     }
 
-    /// Give back who waits.
+    /// Returns the receiver of the progress messages.
     fn end(self) -> Option<Say> {
         self.watch.unlisten(&self.token)
     }
@@ -524,7 +524,7 @@ impl Drop for Listening<'_> {
     }
 }
 
-/// Why something could not be sent.
+/// Converts the error of a failed send.
 fn of_transport(error: &DynamicTransportError) -> Failed {
     let inner = error.error.as_ref();
     if let Some(failed) = inner.downcast_ref::<Failed>() {

@@ -6,21 +6,25 @@ use crate::sys::paths::Paths;
 use serde_json::{Map, Value};
 use std::sync::Arc;
 
-/// What is needed to start and to reach servers.
+/// The settings needed to start and reach servers.
 #[derive(Clone)]
 pub struct ClientConfig {
+    /// The environment of the process.
     pub env: Env,
+    /// The paths of the installation.
     pub paths: Paths,
-    /// Nothing beyond this machine is reached.
+    /// Offline mode: only addresses of this machine are reached.
     pub offline: bool,
-    /// `None` where nobody can be asked.
+    /// The handler of elicitation requests; `None` if no user can be asked.
     pub answers: Option<Arc<dyn ElicitationHandler>>,
-    /// Who puts up the sandboxes of programs. Without that, only those run that the config wants to run in none.
+    /// The provider of sandboxes for local servers. Without one, only the servers run that the config exempts from
+    /// sandboxing.
     pub walls: Option<Arc<dyn Walls>>,
 }
 
-/// Who is asked what a server wants to know in the middle of a call.
+/// Handles elicitation: requests of a server for user input during a call.
 pub trait ElicitationHandler: Send + Sync {
-    /// What a person enters into `form`, an object's schema, for `server`, which says `words`. `None` is no.
+    /// Asks the user to fill in `form`, the JSON Schema of an object, and shows the message `words` of `server`.
+    /// Returns `None` if the user declines.
     fn enter(&self, server: &str, words: &str, form: &Value) -> Option<Map<String, Value>>;
 }

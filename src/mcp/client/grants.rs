@@ -1,4 +1,4 @@
-//! What a server that is a program may reach of the user's files: what its entry in the config names, and nothing else.
+//! The files of the user that a local server may access: those that its config entry names, and nothing else.
 
 use crate::mcp::mark::is_program;
 use crate::settings::servers::{Reached, Server};
@@ -7,7 +7,7 @@ use crate::sys::sandbox::Fence;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What tells the directory that a program's file belongs to.
+/// Files and folders that mark the root directory of a program's project.
 const MARKS: &[&str] = &[
     "package.json",
     "node_modules",
@@ -16,33 +16,41 @@ const MARKS: &[&str] = &[
     ".git",
 ];
 
-/// Where a server may go. Paths are absolute and without links, and there is something at each of them.
+/// The files that a server may access. Paths are absolute, free of links, and exist.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Grant {
-    /// A directory of its own, which stays.
+    /// The server's own persistent directory.
     pub state: PathBuf,
+    /// Paths that the server may read.
     pub reads: Vec<PathBuf>,
+    /// Paths that the server may read and write.
     pub writes: Vec<PathBuf>,
 }
 
-/// The fence around a server, and what it has to be told for it.
+/// The sandbox of a server, and the environment that it requires.
 pub struct Walled {
+    /// The sandbox.
     pub fence: Fence,
-    /// Variables that it gets, unless its entry lists them: they lead it to what it may use.
+    /// Additional environment variables, which point the server to the directories it may use. Those of its config
+    /// entry take precedence.
     pub env: Vec<(String, String)>,
 }
 
-/// Who puts up fences.
+/// Provides sandboxes for servers.
 pub trait Walls: Send + Sync {
+    /// Creates the sandbox for a server that may access `grant`.
+    ///
     /// # Errors
-    /// There can be none; [`io::ErrorKind::InvalidInput`] where that is for what the entry of the server names.
+    /// No sandbox is available. The kind is [`io::ErrorKind::InvalidInput`] if the paths of the server's entry are the
+    /// reason.
     fn around(&self, grant: &Grant) -> io::Result<Walled>;
 
-    /// Tell the user what a server did that its fence could not hinder.
+    /// Warns the user about an action of a server that the sandbox could not prevent.
     fn tell(&self, words: &str);
 }
 
-/// What the entry of `server` grants it, `program` being where its program is, and `directory` where it begins.
+/// Returns what the config entry of `server` grants it. `program` is the path of its executable, and `directory` its
+/// working directory.
 pub(super) fn grant(
     server: &Server,
     program: &Path,
@@ -59,7 +67,7 @@ pub(super) fn grant(
         Reached::Program { arguments, .. } => arguments.as_slice(),
         Reached::Http(_) | Reached::Sse(_) => &[],
     };
-    // As `/a/b`, and as `--file=/a/b`.
+    // Paths occur as `/a/b` and as `--file=/a/b`.
     let values = arguments
         .iter()
         .map(|argument| match argument.split_once('=') {
@@ -75,12 +83,13 @@ pub(super) fn grant(
         reads.extend(project(&file, &paths.home));
         reads.push(file);
     }
-    // A virtual environment of Python's, by the name under which its program is called: that is a link out of it.
+    // Python virtual environments are found from the path as called, since the executable is a link that leads out of
+    // them.
     let folders = program.ancestors().skip(1).take(2);
     let mut of_python = folders.filter(|folder| folder.join("pyvenv.cfg").is_file());
     reads.extend(of_python.next().and_then(|folder| real(folder.to_owned())));
     let mut writes = named(&server.write);
-    // Programs are run another time, perhaps by somebody without a fence.
+    // Programs are not writable: they may be run again later, possibly without a sandbox.
     let changed = in_arguments.iter().filter(|path| !is_program(path));
     writes.extend(changed.cloned());
     writes.extend(real(directory.to_owned()));
@@ -97,14 +106,14 @@ pub(super) fn grant(
     }
 }
 
-/// The directory that `file`, a program, has its parts in. A home is none, nor is anything around one.
+/// Returns the project directory of the program `file`. Never the home directory or a parent of it.
 fn project(file: &Path, home: &Path) -> Option<PathBuf> {
     let home = std::fs::canonicalize(home).unwrap_or_else(|_| home.to_owned());
     let mut around = file.ancestors().skip(1);
     let is_too_wide = |path: &Path| home.starts_with(path) || path.components().count() < 3;
     let found = around
         .find(|path| is_too_wide(path) || MARKS.iter().any(|mark| path.join(mark).exists()))?;
-    // What is installed among other packages uses those.
+    // An installed package uses the other packages in the same folder.
     let outermost = found
         .ancestors()
         .filter(|path| path.ends_with("node_modules"))

@@ -1,5 +1,6 @@
-//! What we are to a server: it may ping us, tell of its progress, say that its lists changed, and ask a person for
-//! something where there is one. Our model is not lent to it, and it learns nothing of our files.
+//! The client's side of a connection: the requests and notifications that it accepts from a server. A server may ping,
+//! report progress, announce changed lists, and request user input if a user is present. It gets no access to our model
+//! (sampling) and learns nothing about our files (roots).
 
 #![expect(
     deprecated,
@@ -28,7 +29,7 @@ pub(super) struct Host {
     pub(super) answers: Option<Arc<dyn ElicitationHandler>>,
 }
 
-/// Counts a question for as long as it is before a person.
+/// Counts a question as open while the user is answering it.
 struct Asking(Arc<Watch>);
 
 impl Asking {
@@ -49,7 +50,7 @@ impl Host {
         self.watch.is_stale.store(true, Ordering::SeqCst);
     }
 
-    /// What a person enters; `None` where there is nobody, or the answer is no, or the server no longer wants it.
+    /// Asks the user. Returns `None` if no user is present, the user declines, or the server cancels the request.
     async fn enter(
         &self,
         words: String,

@@ -1,5 +1,6 @@
-//! Streamable HTTP, over the program's own client: each exchange blocks a thread, which ends as soon as nobody wants its
-//! answer. The headers that the config lists go to its address and nowhere else, since no redirect is followed.
+//! The Streamable HTTP transport, over the program's own HTTP client. Each exchange blocks a thread, which ends once
+//! its answer is no longer wanted. No redirects are followed, so the headers of the config are only sent to the
+//! configured address.
 
 use super::message;
 use super::thread::Held;
@@ -31,20 +32,20 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
-/// The largest answer that comes whole.
+/// The largest body of a complete answer, in bytes.
 const WHOLE: usize = 16 << 20;
-/// The largest body of an answer that tells of a failure.
+/// The largest body of an error response, in bytes.
 const FAILURE: usize = 64 << 10;
-/// The largest event, as it is for answers that come whole.
+/// The largest event, in bytes; the same as for complete answers.
 const MAX_EVENT_BYTES: usize = WHOLE;
-/// Bounds of the time that a server asks to wait before the next try: neither at once nor never.
+/// Bounds of the reconnection delay that a server may request.
 const MIN_RETRY: Duration = Duration::from_millis(100);
 const MAX_RETRY: Duration = Duration::from_secs(60);
-/// Events that wait to be read; each may be as large as [`MAX_EVENT_BYTES`].
+/// Capacity of the queue of received events; each may have up to [`MAX_EVENT_BYTES`].
 const WAITING: usize = 4;
-/// How often a broken stream is taken up again. With the waits between, that is more than a call may take.
+/// Maximum of attempts to resume a broken stream. With the pauses between them, they outlast any call.
 const TRIES: usize = 5;
-/// How often, and after which pause, a last word is tried again.
+/// Number of retries of a cancellation notice, and the pause before each.
 const LAST_TRIES: usize = 20;
 const LAST_PAUSE: Duration = Duration::from_millis(50);
 const CONNECT: Duration = Duration::from_secs(15);
@@ -60,18 +61,18 @@ pub(super) struct Far {
     http: Arc<Http>,
     headers: Arc<[(String, String)]>,
     watch: Arc<Watch>,
-    /// It sent an event that is too large: it would send the same one again.
+    /// Set when the server sent an event that is too large. A resumed stream would only deliver it again.
     is_spoilt: Arc<AtomicBool>,
 }
 
-/// What is asked.
+/// The request of an exchange.
 pub(super) enum Ask {
     Get,
     Delete,
     Post(Vec<u8>),
 }
 
-/// What came.
+/// The response of an exchange.
 pub(super) struct Came {
     status: u16,
     kind: String,
@@ -84,7 +85,7 @@ pub(super) enum Body {
     Events(Incoming),
 }
 
-/// Events, as they come. Dropped, it ends the exchange.
+/// A stream of received events. Dropping it ends the exchange.
 pub(super) struct Incoming {
     events: mpsc::Receiver<Result<Sse, SseError>>,
     _held: Held,
@@ -104,7 +105,7 @@ impl Incoming {
     }
 }
 
-/// The transport to `remote`.
+/// Creates the transport to `remote`.
 pub(super) fn transport(far: Far, remote: &Remote) -> StreamableHttpClientTransport<Far> {
     let mut config = StreamableHttpClientTransportConfig::with_uri(remote.url.as_str());
     let mut again = ExponentialBackoff::default();
@@ -116,8 +117,10 @@ pub(super) fn transport(far: Far, remote: &Remote) -> StreamableHttpClientTransp
 }
 
 impl Far {
+    /// Prepares access to `remote`.
+    ///
     /// # Errors
-    /// `remote` cannot be reached as it is written.
+    /// `remote` is not usable as configured.
     pub(super) fn new(
         remote: &Remote,
         env: &Env,
@@ -149,7 +152,7 @@ impl Far {
             }
             headers.push((name.to_lowercase(), value.expose().to_owned()));
         }
-        // Whoever calls has the deadline: a stream may be silent for hours, and a tool may work for long.
+        // The caller has the deadline: a stream may be silent for hours, and a tool may run for long.
         let timeouts = Timeouts {
             connect: CONNECT,
             first_byte: Duration::ZERO,
@@ -164,7 +167,7 @@ impl Far {
         })
     }
 
-    /// One exchange, on a thread of its own. `more` are the headers besides those of the config, which they replace.
+    /// Performs one exchange on its own thread. `more` are additional headers, which override those of the config.
     pub(super) async fn exchange(
         &self,
         url: &str,
@@ -211,7 +214,7 @@ impl Far {
     }
 }
 
-/// Why there was no answer.
+/// Converts the error of a request without a response.
 fn unanswered(error: &anyhow::Error) -> Failed {
     let words = one_line(&error.to_string());
     match error.is::<ConnectError>() || error.is::<crate::error::Hinted>() {
@@ -220,7 +223,7 @@ fn unanswered(error: &anyhow::Error) -> Failed {
     }
 }
 
-/// An answer has begun: what of it is known, and its body where that is a stream of events.
+/// Reads the start of a response: the status and headers, and the body unless that is a stream of events.
 fn begin(answer: Response) -> Result<(Came, Option<Box<dyn Read + Send>>), Failed> {
     let kind = answer.header("content-type").unwrap_or_default();
     let kind = kind.split(';').next().unwrap_or_default().trim();
@@ -238,7 +241,7 @@ fn begin(answer: Response) -> Result<(Came, Option<Box<dyn Read + Send>>), Faile
     let mut bytes = Vec::new();
     let mut body = answer.body.take(most as u64 + 1);
     let read = body.read_to_end(&mut bytes);
-    // What it tells by its status counts more than what it says.
+    // For an error response, the status matters more than the body.
     if bytes.len() > most && is_success {
         let words = format!("its answer is larger than {} KiB", most >> 10);
         return Err(Failed::Broken(words));
@@ -251,7 +254,7 @@ fn begin(answer: Response) -> Result<(Came, Option<Box<dyn Read + Send>>), Faile
     Ok((came, None))
 }
 
-/// Pass on the events of `body`, until it ends or nobody reads them.
+/// Forwards the events of `body`, until it ends or the receiver is dropped.
 fn pump(
     mut body: Box<dyn Read + Send>,
     events: &mpsc::Sender<Result<Sse, SseError>>,
@@ -296,7 +299,7 @@ fn pump(
     }
 }
 
-/// Why events are no longer passed on.
+/// The reason why forwarding of events ended.
 enum PumpEnd {
     NobodyReads,
     TooLarge,
@@ -308,7 +311,7 @@ impl From<EventTooLarge> for PumpEnd {
     }
 }
 
-/// The event in the form that `rmcp` takes.
+/// Converts an event to the type of `rmcp`.
 fn to_sse(event: SseEvent) -> Sse {
     let retry = event.retry.map(|wish| wish.clamp(MIN_RETRY, MAX_RETRY));
     Sse {
@@ -319,7 +322,7 @@ fn to_sse(event: SseEvent) -> Sse {
     }
 }
 
-/// What a status tells that is no success.
+/// Converts an unsuccessful status to an error.
 pub(super) fn refused(status: u16, body: &Body) -> Failed {
     let text = match body {
         Body::Whole(bytes) => one_line(&String::from_utf8_lossy(bytes)),
@@ -341,7 +344,7 @@ pub(super) fn refused(status: u16, body: &Body) -> Failed {
     }
 }
 
-/// Headers of rmcp's, and the ones of a session.
+/// Builds the headers: those of rmcp, and those of the session.
 fn headers_of(
     custom: HashMap<HeaderName, HeaderValue>,
     accept: &str,
@@ -360,7 +363,7 @@ fn headers_of(
     all
 }
 
-/// Whether it tells that nobody waits for an answer any more.
+/// True if the message is a cancellation notice.
 fn is_last_word(message: &ClientJsonRpcMessage) -> bool {
     matches!(message, ClientJsonRpcMessage::Notification(notification)
         if matches!(notification.notification, ClientNotification::CancelledNotification(_)))
@@ -383,8 +386,8 @@ impl StreamableHttpClient for Far {
             .exchange(&uri, Ask::Post(body.clone()), headers.clone())
             .await;
         if is_last_word(&asked) {
-            // A Ctrl-C ends every exchange, and this is what is to be said of it: as soon as the run says its last words, or
-            // the conversation goes on, it can be.
+            // Ctrl-C ends every exchange, but the cancellation notice must still be sent because of it. That becomes
+            // possible once the run begins its shutdown, or the conversation continues.
             for _ in 0..LAST_TRIES {
                 if came.is_ok() || signal::check().is_ok() {
                     break;
@@ -424,7 +427,7 @@ impl StreamableHttpClient for Far {
                 one_line(&kind)
             ))),
             body => {
-                // Some tell by a status and by a message of the protocol.
+                // Some servers report an error by the status and by a protocol message.
                 if let (ClientJsonRpcMessage::Request(request), Body::Whole(bytes)) =
                     (&asked, &body)
                     && !matches!(status, 401 | 403)
@@ -482,10 +485,10 @@ fn no_mcp(words: &str) -> Wrong {
     StreamableHttpError::Client(Failed::Broken(words.into()))
 }
 
-/// Open the stream of events at `url`.
+/// Opens the event stream at `url`.
 ///
 /// # Errors
-/// There is none.
+/// There is no such stream.
 pub(super) async fn listen(far: &Far, url: &str) -> Result<Incoming, Failed> {
     let accept = ("accept".to_owned(), EVENTS.to_owned());
     let came = far.exchange(url, Ask::Get, vec![accept]).await?;
@@ -498,10 +501,10 @@ pub(super) async fn listen(far: &Far, url: &str) -> Result<Incoming, Failed> {
     }
 }
 
-/// Post `body` to `url`; what comes back is of no matter.
+/// Posts `body` to `url`; the body of the response is ignored.
 ///
 /// # Errors
-/// It was not taken.
+/// The server did not accept it.
 pub(super) async fn post(far: &Far, url: &str, body: Vec<u8>) -> Result<(), Failed> {
     let accept = ("accept".to_owned(), BOTH.to_owned());
     let came = far.exchange(url, Ask::Post(body), vec![accept]).await?;
@@ -541,14 +544,14 @@ mod tests {
         check(u64::MAX, 60_000);
     }
 
-    /// What was asked, as `POST tools/call s1`, for which there is something to answer.
+    /// A received request, such as `POST tools/call s1`, which needs an answer.
     struct Asked {
         line: String,
         id: Value,
         key: String,
     }
 
-    /// A server at an address of this machine, which `answers` with all that it sends.
+    /// A server on this machine; the function `answers` writes all responses.
     struct Far {
         fleet: Fleet,
         asked: Arc<Mutex<Vec<String>>>,
@@ -616,7 +619,7 @@ mod tests {
 
     fn send(stream: &mut TcpStream, head: &str, body: &str) {
         let length = body.len();
-        // Whoever does not want it closes.
+        // A client that does not want the answer closes the connection.
         drop(write!(
             stream,
             "HTTP/1.1 {head}\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
@@ -632,7 +635,7 @@ mod tests {
         );
     }
 
-    /// What most do before a call.
+    /// Answers the requests that usually precede a call.
     fn begin(asked: &Asked, stream: &mut TcpStream) -> bool {
         match asked.line.split(' ').nth(1) {
             Some("initialize") => json_of(
@@ -692,7 +695,7 @@ mod tests {
                 let offer = self.fleet.reach(&["far"]).remove(0).1?;
                 self.fleet.call("far", &offer, "t", &json!({}), &mut |_| {})
             };
-            // Who calls looks again at what is offered, where that is not what it was.
+            // A caller checks the offer again if it has changed.
             let answer = match ask() {
                 Err(Failed::Altered) => ask()?,
                 other => other?,
@@ -728,7 +731,7 @@ mod tests {
         assert_eq!(far.call().unwrap(), "yes");
         far.fleet.end();
         let mut asked = far.asked();
-        // The stream of its own is opened whenever there is time.
+        // The separate event stream may be opened at any time.
         asked.retain(|line| !line.starts_with("GET"));
         assert_eq!(
             asked,

@@ -1,4 +1,4 @@
-//! Ask a server for all that it offers: page by page, no more than is of use, and only what it says it has.
+//! Requests everything that a server offers, page by page, within limits, and only for the capabilities it declares.
 
 use super::said;
 use super::watch::one_line;
@@ -12,18 +12,18 @@ use rmcp::service::{Peer, ServiceError};
 use serde::Serialize;
 use serde_json::Value;
 
-/// More than any model can be shown, and than any honest server has.
+/// Maximum of tools; more than any model can be shown, and than any honest server has.
 const TOOLS: usize = 1000;
 const OTHERS: usize = 200;
-/// So many pages are read of each list: some servers give one entry a page, and hostile ones the same page for ever.
+/// Maximum of pages read of each list: some servers return one entry per page, and hostile ones the same page forever.
 const PAGES: usize = 100;
-/// The most that is kept of a list, as JSON text: it is held in memory and on disk.
+/// Maximum of bytes kept of a list, as JSON text: it is held in memory and on disk.
 const SIZE: usize = 4 << 20;
 
-/// All that the server offers.
+/// Requests everything that the server offers.
 ///
 /// # Errors
-/// It does not tell its tools. That it does not tell the rest is of no matter.
+/// The server does not list its tools. Errors of the other lists are ignored.
 pub(super) async fn offer(peer: &Peer<RoleClient>) -> Result<Offer, ServiceError> {
     let info = peer.peer_info().ok_or(ServiceError::TransportClosed)?;
     let server = info.server_info.as_ref();
@@ -60,7 +60,7 @@ pub(super) async fn offer(peer: &Peer<RoleClient>) -> Result<Offer, ServiceError
     Ok(offer)
 }
 
-/// What could be listed: only the end of the connection matters.
+/// Ignores all errors of a list except for the end of the connection.
 fn lenient<T>(listed: Result<(Vec<T>, usize), ServiceError>) -> Result<Vec<T>, ServiceError> {
     match listed {
         Ok((entries, _)) => Ok(entries),
@@ -72,7 +72,7 @@ fn lenient<T>(listed: Result<(Vec<T>, usize), ServiceError>) -> Result<Vec<T>, S
     }
 }
 
-/// The entries of the list at `key`, at most `most` of them, and how many more were seen that are left out.
+/// Returns the entries of the list at `key`, at most `most`, and the number of entries that were left out.
 async fn list<T: Serialize>(
     peer: &Peer<RoleClient>,
     ask: &(dyn Fn(PaginatedRequestParams) -> ClientRequest + Send + Sync),
@@ -102,7 +102,7 @@ async fn list<T: Serialize>(
         }
         let next = result.get("nextCursor").and_then(Value::as_str);
         let next = next.map(str::to_owned);
-        // The same place again would be the same page again.
+        // The same cursor would return the same page again.
         if next.is_none() || next == cursor || entries.len() >= most {
             break;
         }

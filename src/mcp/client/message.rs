@@ -1,12 +1,12 @@
-//! A message of the protocol, out of bytes of a stranger's. Pure.
+//! Parses protocol messages from untrusted bytes. Pure.
 
 use rmcp::model::ServerJsonRpcMessage;
 
-/// So many values may be in a message. Each costs a hundred bytes of memory where it is read, however short it is written,
-/// so that a message of a few MiB could cost a GiB.
+/// Maximum of JSON values in a message. A parsed value takes about a hundred bytes of memory, however short its text,
+/// so a message of a few MiB could otherwise take a GiB.
 const VALUES: usize = 500_000;
 
-/// The message in `bytes`; `None` where it is none, or has more values in it than anything useful.
+/// Parses the message in `bytes`; `None` if it is invalid or has too many values.
 pub(super) fn read(bytes: &[u8]) -> Option<ServerJsonRpcMessage> {
     if is_dense(bytes) {
         return None;
@@ -14,9 +14,9 @@ pub(super) fn read(bytes: &[u8]) -> Option<ServerJsonRpcMessage> {
     serde_json::from_slice(bytes).ok()
 }
 
-/// Whether JSON text has too many values in it. What is no JSON may be judged in any way.
+/// True if JSON text has too many values. The result for other text does not matter.
 pub(super) fn is_dense(bytes: &[u8]) -> bool {
-    // Each value needs two bytes.
+    // Each value takes at least two bytes.
     if bytes.len() < VALUES {
         return false;
     }

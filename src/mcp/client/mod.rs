@@ -1,9 +1,10 @@
-//! The servers of a run, spoken to. Nothing is started before it is asked for; then a thread with a runtime of its own is,
-//! and each server in it. Calls block whoever makes them, until the answer, the deadline or the end of the run.
+//! The MCP client: the connections of a run to its servers. On the first request, a thread with an async runtime is
+//! started, and servers are started in it as needed. Calls block the caller until the answer, the deadline or the end
+//! of the run.
 //!
-//! [`berth`] is the place of one server, [`thread`] the way between the blocking world and the other one. A server is reached
-//! over [`stdio`], [`http`] or [`sse`], always through the books of [`watch`]. What it says is read by [`message`],
-//! [`listing`] and [`said`].
+//! [`berth`] holds the connection to one server, and [`thread`] connects blocking callers to the runtime. The
+//! transports are [`stdio`], [`http`] and [`sse`], each with the accounting of [`watch`]. Server messages are parsed by
+//! [`message`], [`listing`] and [`said`].
 
 use super::offer::{Answer, Failed, Offer};
 use crate::settings::servers::Server;
@@ -35,15 +36,15 @@ mod surroundings;
 mod thread;
 mod watch;
 
-/// A server is told that nobody waits any more, and what it then says is waited for so long.
+/// Maximum wait for a late result after a request was cancelled.
 const LAST_WORD: Duration = Duration::from_millis(300);
-/// Sessions at addresses may take so long to be ended. Programs end beside that, in their own time.
+/// Timeout for closing the sessions of remote servers. Local programs are ended in parallel, with their own timeout.
 const GOODBYE: Duration = Duration::from_millis(1000);
 
-/// Remove what a server that is a program has kept, and what it said.
+/// Removes the state and the logs of a local server.
 ///
 /// # Errors
-/// The disk.
+/// A file cannot be removed.
 pub fn forget(paths: &Paths, server: &str) -> io::Result<()> {
     let (root, name) = (paths.mcp(), surroundings::file_name(server));
     let gone = |done: io::Result<()>| match done {
@@ -56,7 +57,7 @@ pub fn forget(paths: &Paths, server: &str) -> io::Result<()> {
     gone(std::fs::remove_dir_all(root.join("state").join(name)))
 }
 
-/// The servers of a run. The last of its copies ends them.
+/// The servers of a run. They are ended when the last clone is dropped.
 #[derive(Clone)]
 pub struct Fleet(Arc<Inner>);
 
@@ -69,7 +70,7 @@ struct Inner {
 }
 
 impl Fleet {
-    /// Those of `servers` that are not disabled. Nothing is started.
+    /// Creates the fleet of all `servers` that are not disabled. Nothing is started.
     pub fn new(servers: &[Server], ground: ClientConfig) -> Self {
         let used = servers.iter().filter(|server| !server.disabled);
         let servers: Vec<Server> = used.cloned().collect();
@@ -83,16 +84,17 @@ impl Fleet {
         }))
     }
 
+    /// Returns the servers of the config that are in use.
     pub fn servers(&self) -> &[Server] {
         &self.0.servers
     }
 
-    /// What `server` offered when it was last asked in this run; it may have said since that this has changed.
+    /// Returns what `server` offered when it was last asked in this run. It may have announced a change since.
     pub fn offer(&self, server: &str) -> Option<Arc<Offer>> {
         self.0.berth(server).ok()?.newest()
     }
 
-    /// What each of the servers `names` offers now: those that are not there yet are started, side by side.
+    /// Returns what each of the servers `names` offers now. Servers that are not running are started in parallel.
     pub fn reach(&self, names: &[&str]) -> Vec<(String, Result<Arc<Offer>, Failed>)> {
         let leash = leash::held();
         let one = |name: &str| (name.to_owned(), self.0.reach(name));
@@ -119,11 +121,11 @@ impl Fleet {
         })
     }
 
-    /// Call a tool, by the server's own name of it, as long as the server offers what [`Self::reach`] gave as `offer`. `say`
-    /// takes what the server tells of its progress.
+    /// Calls a tool, by the server's own name for it, if the server still offers what [`Self::reach`] returned as
+    /// `offer`. `say` receives the server's progress messages.
     ///
     /// # Errors
-    /// As [`Failed`] says. That the tool itself failed is an answer.
+    /// See [`Failed`]. A failure reported by the tool itself is an answer, not an error.
     pub fn call(
         &self,
         server: &str,
@@ -145,18 +147,18 @@ impl Fleet {
         self.0.ask(server, wish, say)
     }
 
-    /// What stands at an address of the server's.
+    /// Reads the resource at `uri`.
     ///
     /// # Errors
-    /// As [`Failed`] says.
+    /// See [`Failed`].
     pub fn read(&self, server: &str, uri: &str) -> Result<Answer, Failed> {
         self.0.ask(server, Wish::Read(uri.to_owned()), &mut |_| {})
     }
 
-    /// A prompt of the server's, filled in.
+    /// Requests a prompt of the server, filled in.
     ///
     /// # Errors
-    /// As [`Failed`] says.
+    /// See [`Failed`].
     pub fn prompt(
         &self,
         server: &str,
@@ -167,7 +169,8 @@ impl Fleet {
         self.0.ask(server, wish, &mut |_| {})
     }
 
-    /// End all that run, side by side, each with all that it has started. One that is needed afterwards is started anew.
+    /// Ends all running servers in parallel, including their child processes. A server that is needed later is started
+    /// again.
     pub fn end(&self) {
         self.0.end();
     }
@@ -220,7 +223,7 @@ impl Inner {
         }
     }
 
-    /// Have `work` done in the room, and wait for it.
+    /// Runs `work` on the runtime, and waits for it.
     fn wait<T, F>(
         &self,
         berth: &Berth,
@@ -256,7 +259,7 @@ impl Inner {
         let last = ear.wait_shortly(LAST_WORD);
         task.abort();
         match (last, failed) {
-            // It came at the last moment.
+            // The answer arrived at the last moment.
             (Some(Ok(done)), Failed::Late(_)) => Ok(done),
             (_, failed) => Err(failed),
         }
@@ -266,7 +269,7 @@ impl Inner {
         let room = self.room.lock().ignore_poison().take();
         let Some(room) = room else { return };
         let programs = Arc::clone(&self.programs);
-        // Without a thread they are ended all the same, one after the other.
+        // If no thread can be started, the programs are ended below, after the remote servers.
         let ending = std::thread::Builder::new()
             .name("mcp-end".into())
             .spawn(move || programs.end());
@@ -286,7 +289,7 @@ impl Inner {
         if let Ok(thread) = ending {
             drop(thread.join());
         }
-        // One that was handed over to be ended while that looked was in neither place.
+        // A server that was being handed over to another thread for ending during the first pass was missed by it.
         self.programs.end();
     }
 }
@@ -312,7 +315,7 @@ mod tests {
     use std::sync::Arc;
     use std::time::{Duration, Instant};
 
-    /// A server that does what its tools are called, and has a few bad habits on demand.
+    /// A server that does what the names of its tools say, with a few faults on demand.
     const FAKE: &str = r#"
 import json, os, sys, time
 habit = sys.argv[1] if len(sys.argv) > 1 else ""
@@ -465,7 +468,7 @@ for line in sys.stdin:
         };
         assert_eq!(serde_json::from_str::<Value>(text).unwrap(), arguments);
         assert_eq!(said, ["1/2 half\\u{1b}[31m"]);
-        // Side by side, with one server.
+        // In parallel, with one server.
         std::thread::scope(|scope| {
             let calls: Vec<_> = (0..8).map(|_| scope.spawn(|| trial.call("echo"))).collect();
             for call in calls {
@@ -475,7 +478,7 @@ for line in sys.stdin:
         assert_eq!(trial.told(), ["start"]);
         trial.fleet.end();
         trial.fleet.end();
-        // One that is needed again is started again.
+        // A server that is needed again is started again.
         assert!(trial.call("echo").is_ok());
         assert_eq!(trial.told(), ["start", "start"]);
         assert!(matches!(
@@ -575,7 +578,7 @@ for line in sys.stdin:
         let trial = Trial::new("");
         let before = trial.fleet.reach(&["fake"]).remove(0).1.unwrap();
         assert_eq!(trial.call("more").unwrap(), "ok");
-        // Whoever has not looked again calls nothing.
+        // A caller with an outdated offer cannot call anything.
         let none = json!({});
         let call = |offer: &Arc<_>| trial.fleet.call("fake", offer, "echo", &none, &mut |_| {});
         assert_eq!(call(&before), Err(Failed::Altered));
@@ -605,7 +608,7 @@ for line in sys.stdin:
         let trial = Trial::limit("", long, short);
         trial.fleet.reach(&["fake"]);
         assert!(matches!(trial.call("sleep"), Err(Failed::Late(_))));
-        // It lives on, and has heard of it when it answers again.
+        // The server survives, and has received the cancellation by the time it answers again.
         assert!(trial.call("echo").is_ok());
         assert_eq!(trial.told(), ["start", "cancelled it took too long"]);
         let trial = Trial::limit("dies", long, long);
@@ -673,8 +676,8 @@ for line in sys.stdin:
         );
     }
 
-    /// What a real server offers and answers, for the eye: the variable TRY holds its entry in the config, with `calls` and
-    /// the file for the `report` beside.
+    /// Prints what a real server offers and answers, for manual inspection: the variable TRY holds its config entry,
+    /// with `calls` and the path of the `report` file.
     #[test]
     #[ignore = "needs a server in the variable TRY"]
     fn a_real_server() {

@@ -1,5 +1,5 @@
-//! What servers say, read leniently: whoever leaves out a field, or puts something odd into one, loses that one entry. Pure.
-//! What is too much is cut, with a word about it.
+//! Parses server results leniently: an entry with a missing or malformed field is dropped, without affecting others.
+//! Pure. Content over the limits is cut, with a note that says so.
 
 use crate::mcp::offer::{Answer, Argument, Hints, Offered, Piece, Prompt, Resource};
 use base64::Engine;
@@ -8,16 +8,16 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use rmcp::model::ServerResult;
 use serde_json::Value;
 
-/// The most text of one answer that is kept: no model reads as much, and it is held in memory.
+/// Maximum of text bytes kept of one answer: no model reads more, and it is held in memory.
 pub(super) const TEXT: usize = 8 << 20;
-/// The most bytes of one answer, such as images.
+/// Maximum of binary bytes of one answer, such as images.
 pub(super) const BYTES: usize = 16 << 20;
-/// The most parts of one answer.
+/// Maximum of parts of one answer.
 const PARTS: usize = 1000;
-/// The longest name or address: longer ones are attacks.
+/// The longest name or address, in bytes. Longer ones are attacks.
 const NAME: usize = 1024;
 
-/// As servers write it: with padding or without.
+/// Base64 as servers write it: with or without padding.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
@@ -27,12 +27,12 @@ fn text(value: &Value, key: &str) -> Option<String> {
     value.get(key)?.as_str().map(str::to_owned)
 }
 
-/// A text that names something.
+/// Returns a text field that names something.
 fn name(value: &Value, key: &str) -> Option<String> {
     text(value, key).filter(|name| !name.is_empty() && name.len() <= NAME)
 }
 
-/// The entries of the list `key`.
+/// Returns the entries of the list `key`.
 fn list<'v>(value: &'v Value, key: &str) -> impl Iterator<Item = &'v Value> {
     value
         .get(key)
@@ -41,16 +41,16 @@ fn list<'v>(value: &'v Value, key: &str) -> impl Iterator<Item = &'v Value> {
         .flatten()
 }
 
-/// A result as the server wrote it, as nearly as can be known.
+/// Returns a result in the form in which the server wrote it, as closely as possible.
 pub(super) fn to_value(result: ServerResult) -> Value {
     match result {
         ServerResult::CustomResult(result) => result.0,
-        // What was read can be written.
+        // A value that was deserialized can be serialized.
         other => serde_json::to_value(other).unwrap_or_default(),
     }
 }
 
-/// A tool of a list; `None` where it has no name.
+/// Parses a tool of a list; `None` if it has no name.
 pub(super) fn tool(value: &Value) -> Option<Offered> {
     let notes = value.get("annotations").unwrap_or(&Value::Null);
     let is = |key: &str| notes.get(key).and_then(Value::as_bool);
@@ -68,7 +68,7 @@ pub(super) fn tool(value: &Value) -> Option<Offered> {
     })
 }
 
-/// A resource, or a template, whose address is at `key`.
+/// Parses a resource, or a resource template, whose address is in the field `key`.
 pub(super) fn resource(value: &Value, key: &str) -> Option<Resource> {
     let uri = name(value, key)?;
     Some(Resource {
@@ -94,7 +94,7 @@ pub(super) fn prompt(value: &Value) -> Option<Prompt> {
     })
 }
 
-/// What may still be kept of an answer.
+/// The remaining limits of an answer.
 struct Room {
     text: usize,
     bytes: usize,
@@ -110,7 +110,7 @@ impl Room {
         }
     }
 
-    /// So much of `text` as there is room for.
+    /// Cuts `text` to the remaining limit.
     fn fit(&mut self, text: String) -> String {
         if text.len() <= self.text {
             self.text -= text.len();
@@ -122,7 +122,7 @@ impl Room {
         format!("{}\n[cut: {rest} more bytes]", &text[..end])
     }
 
-    /// The bytes that `data` stands for; what is wrong with them, otherwise.
+    /// Decodes Base64 `data`, or returns a description of the error.
     fn decode(&mut self, data: &str) -> Result<Vec<u8>, String> {
         if data.len() / 4 * 3 > self.bytes {
             return Err(format!(
@@ -147,7 +147,7 @@ impl Room {
         self.pieces.push(Piece::Text(text));
     }
 
-    /// What stands at an address, as tools and resources give it.
+    /// Adds the content of a resource, as tools and resources return it.
     fn push_contents(&mut self, value: &Value) {
         let uri = text(value, "uri").unwrap_or_default();
         let uri = self.fit(uri);
@@ -165,7 +165,7 @@ impl Room {
         }
     }
 
-    /// A part of an answer; `role` where it is a message of a prompt.
+    /// Adds a part of an answer; `role` is set for messages of a prompt.
     fn push(&mut self, part: &Value, role: Option<&str>) {
         let kind = part.get("type").and_then(Value::as_str).unwrap_or_default();
         let data = part.get("data").and_then(Value::as_str).unwrap_or_default();
@@ -210,7 +210,7 @@ impl Room {
         }
     }
 
-    /// Take `parts` one after the other, as long as there is room.
+    /// Adds `parts` in order, up to the limit.
     fn fill<'v>(
         &mut self,
         parts: impl Iterator<Item = &'v Value>,
@@ -229,11 +229,11 @@ impl Room {
     }
 }
 
-/// The answer to a call of a tool.
+/// Parses the answer to a tool call.
 pub(super) fn called(value: &Value) -> Answer {
     let mut room = Room::new();
     match value.get("content") {
-        // Some give the one part itself, or its text.
+        // Some servers return a single part or its text instead of a list.
         Some(Value::String(text)) => room.push_text(text.clone()),
         Some(part @ Value::Object(_)) => room.push(part, None),
         _ => room.fill(list(value, "content"), |room, part| room.push(part, None)),
@@ -251,7 +251,7 @@ pub(super) fn called(value: &Value) -> Answer {
     }
 }
 
-/// What stands at an address.
+/// Parses the content of a resource.
 pub(super) fn read(value: &Value) -> Answer {
     let mut room = Room::new();
     room.fill(list(value, "contents"), Room::push_contents);
@@ -261,7 +261,7 @@ pub(super) fn read(value: &Value) -> Answer {
     }
 }
 
-/// A prompt that was filled in.
+/// Parses a filled-in prompt.
 pub(super) fn prompted(value: &Value) -> Answer {
     let mut room = Room::new();
     room.fill(list(value, "messages"), |room, message| {
@@ -282,7 +282,7 @@ pub(super) fn prompted(value: &Value) -> Answer {
     }
 }
 
-/// How far a server is, in its own words: `2/5 indexing`.
+/// Formats progress, with the server's message: `2/5 indexing`.
 pub(super) fn progress(done: f64, total: Option<f64>, message: Option<&str>) -> String {
     let number = |number: f64| match number.fract() == 0.0 && number.abs() < 1e15 {
         true => format!("{number:.0}"),

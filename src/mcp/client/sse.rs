@@ -1,4 +1,4 @@
-//! The transport of older servers: one stream of events, which begins with the address that messages are posted to.
+//! The HTTP+SSE transport of older servers: one event stream, whose first event holds the address for posting messages.
 
 use super::http::{Far, Incoming, listen, post};
 use super::message;
@@ -10,7 +10,7 @@ use rmcp::transport::Transport;
 use std::sync::Arc;
 use url::Url;
 
-/// A stream, and where to post.
+/// An event stream, and the address for posting.
 pub(super) struct Stream {
     far: Far,
     post_to: String,
@@ -18,7 +18,7 @@ pub(super) struct Stream {
     watch: Arc<Watch>,
 }
 
-/// Where messages are posted, which has to be where the stream comes from: our headers go there.
+/// Resolves the address for posting. It must have the same origin as the stream, because our headers are sent to it.
 fn endpoint(base: &Url, said: &str) -> Result<Url, Failed> {
     let found = base.join(said.trim());
     let found = found.map_err(|_| Failed::Broken("it names an address that is none".into()))?;
@@ -31,6 +31,8 @@ fn endpoint(base: &Url, said: &str) -> Result<Url, Failed> {
 }
 
 impl Stream {
+    /// Opens the event stream at `url`.
+    ///
     /// # Errors
     /// There is no such stream at `url`.
     pub(super) async fn open(far: Far, url: &str, watch: &Arc<Watch>) -> Result<Self, Failed> {

@@ -1,6 +1,6 @@
-//! Servers that are programs, spoken to over their standard input and output, a message a line. Threads read and write,
-//! since pipes block: what a server writes waits in the pipe until it is read, a line has a largest size, and what it says
-//! on its standard error goes into a small file of its own.
+//! The stdio transport: servers that are local programs, with one message per line on standard input and output. Since
+//! pipes block, threads do the reading and writing. Unread output stays in the pipe, lines have a maximum length, and
+//! standard error goes to a small log file.
 
 use super::grants::Walls;
 use super::message;
@@ -24,45 +24,46 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
 
-/// The longest line that is read. An answer of 8 MiB of text and 16 MiB of bytes in base64 fits; what is longer is never
+/// The longest line, in bytes. An answer of 8 MiB of text and 16 MiB of bytes in Base64 fits. A longer line is never
 /// held in memory as a whole.
 const LINE: usize = 32 << 20;
-/// So many lines may be no message: some servers print a greeting.
+/// Maximum of lines that are not messages: some servers print a greeting.
 const STRAY_LINES: usize = 1000;
-/// And so many bytes of them.
+/// Maximum of bytes in such lines.
 const STRAY_BYTES: usize = 1 << 20;
-/// Messages that were read and wait: each may be as long as [`LINE`].
+/// Capacity of the queue of received messages; each may be as long as [`LINE`].
 const WAITING: usize = 8;
-/// Messages that wait to be written. A server that leaves so many unread reads none.
+/// Capacity of the queue of unsent messages. A server that leaves so many unread has stopped reading.
 const UNSENT: usize = 64;
-/// The largest log; there may be a second one of that size, of what was before.
+/// The largest log file, in bytes. One older file of the same size is kept as well.
 const LOG: usize = 128 << 10;
-/// The longest line of a log.
+/// The longest line of a log, in bytes.
 const LOG_LINE: usize = 8 << 10;
-/// Of who has said so much, no more than a line in [`BREATH`] is kept: to look for keys in all of it would take longer than
-/// to say it.
+/// Amount of log output, in bytes, after which at most one line per [`BREATH`] is kept: searching all of it for secrets
+/// would take longer than producing it.
 const LOUD: usize = 1 << 20;
 const BREATH: Duration = Duration::from_millis(100);
 
-/// The programs that run.
+/// The running programs.
 #[derive(Default)]
 pub(super) struct Programs {
     running: Mutex<Vec<(u64, ServerProcess, Traces)>>,
-    /// Ended ones, which may take a moment.
+    /// Threads that are ending programs, which may take a moment.
     ending: Mutex<Vec<JoinHandle<()>>>,
     count: std::sync::atomic::AtomicU64,
 }
 
-/// What a server may have left behind.
+/// Files that a server may have left behind.
 struct Traces {
     server: String,
-    /// What was not there before it, and what its fence could not hinder it from making.
+    /// Paths that did not exist before the server started, and that the sandbox cannot keep it from creating.
     absent: Vec<PathBuf>,
     walls: Option<Arc<dyn Walls>>,
 }
 
 impl Traces {
-    /// Say what came into being while the server ran. It may have been somebody else, so it is left where it is.
+    /// Reports paths that were created while the server ran. Another process may have created them, so they are not
+    /// removed.
     fn tell(&self) {
         let mut made: Vec<&PathBuf> = Vec::new();
         for place in &self.absent {
@@ -85,7 +86,7 @@ impl Traces {
     }
 }
 
-/// One of them, which is ended when this is dropped.
+/// A running program, which is ended on drop.
 struct Program {
     number: u64,
     programs: Arc<Programs>,
@@ -102,7 +103,7 @@ impl Programs {
         }
     }
 
-    /// End all, side by side.
+    /// Ends all programs in parallel.
     pub(super) fn end(&self) {
         let mut running = self.running.lock().ignore_poison();
         let all = running
@@ -120,7 +121,7 @@ impl Programs {
 }
 
 impl Program {
-    /// How it ended, once it has.
+    /// Returns how the program ended, if it has.
     fn ended(&self) -> Option<Ended> {
         let running = &self.programs.running;
         let mut running = running.lock().ignore_poison();
@@ -142,7 +143,7 @@ impl Drop for Program {
         };
         let (_, resident, traces) = running.swap_remove(at);
         drop(running);
-        // It takes a moment, which the others' answers must not wait for.
+        // Ending a program takes a moment, which must not delay the answers of other servers.
         let thread = std::thread::Builder::new().name("mcp-end".into());
         let end = move || {
             drop(resident);
@@ -168,11 +169,11 @@ pub(super) struct Streams {
 }
 
 impl Streams {
-    /// Start a program. `log` is the file for what it says on its standard error; `programs` are those that it is one of,
-    /// and who is told what it left behind.
+    /// Starts a program. `log` is the path for its standard error. The program is added to `programs`, which also hold
+    /// the receiver of warnings about files it left behind.
     ///
     /// # Errors
-    /// It cannot be started.
+    /// The program cannot be started.
     pub(super) fn start(
         spec: &Spec,
         log: PathBuf,
@@ -180,7 +181,7 @@ impl Streams {
         watch: &Arc<Watch>,
     ) -> Result<Self, Failed> {
         let what = |error: std::io::Error| match error.kind() {
-            // There is no sandbox.
+            // No sandbox is available.
             std::io::ErrorKind::Unsupported => Failed::Unusable(error.to_string()),
             _ => Failed::Unreachable(error.to_string()),
         };
@@ -218,8 +219,8 @@ impl Streams {
     }
 }
 
-/// Wait until a server's standard error has been read to its end, which comes a moment later than that of its other streams.
-/// Not for long: what it has started may hold it open.
+/// Waits until the server's standard error has been read to its end, which comes slightly later than the end of its
+/// other streams. Waits at most 1 s, since child processes may hold it open.
 async fn until_log_is_read(watch: &Watch) {
     for _ in 0..100 {
         if watch.is_log_read.load(Ordering::SeqCst) {
@@ -243,7 +244,7 @@ fn write_all(mut input: PipeWriter, to_write: &Receiver<(Vec<u8>, Written)>) {
     }
 }
 
-/// Read messages until the end, or until what comes is no protocol.
+/// Reads messages until the end of the stream, or until too many lines are not messages.
 fn read_all(output: PipeReader, heard: &mpsc::Sender<ServerJsonRpcMessage>, watch: &Watch) {
     let mut output = BufReader::with_capacity(64 << 10, output);
     let (mut strays, mut stray_bytes) = (0, 0);
@@ -282,12 +283,12 @@ fn read_all(output: PipeReader, heard: &mpsc::Sender<ServerJsonRpcMessage>, watc
                 }
             }
         }
-        // One large answer must not be paid for until the end.
+        // The memory of one large answer must not stay allocated until the end.
         line.shrink_to(1 << 20);
     }
 }
 
-/// Keep what a server says on its standard error: the last of it, without keys.
+/// Logs the server's standard error: the latest part of it, without secrets.
 fn keep_log(errors: PipeReader, path: &Path, watch: &Watch) {
     let mut errors = BufReader::new(errors);
     let mut file = Log::begin(path);
@@ -297,7 +298,7 @@ fn keep_log(errors: PipeReader, path: &Path, watch: &Watch) {
         if !text.trim().is_empty() {
             watch.note_line(&text);
         }
-        // It is read on even where it cannot be kept: the server must not wait for us.
+        // Reading continues even if the log cannot be written: the server must not block on the pipe.
         if let Some(log) = &mut file
             && log.push(&text).is_err()
         {
@@ -313,7 +314,7 @@ fn keep_log(errors: PipeReader, path: &Path, watch: &Watch) {
             .read_until(b'\n', &mut line);
         if !matches!(read, Ok(1..)) {
             if !passed_over.is_empty() {
-                // These are its last words, then.
+                // The skipped line turned out to be the last one.
                 keep(&passed_over);
             }
             return;
@@ -329,7 +330,7 @@ fn keep_log(errors: PipeReader, path: &Path, watch: &Watch) {
     }
 }
 
-/// A file that is begun anew at a certain size; what was before is kept once.
+/// A log file that is rotated at a maximum size; one older file is kept.
 struct Log {
     path: PathBuf,
     file: std::fs::File,
@@ -394,7 +395,7 @@ impl Transport<RoleClient> for Streams {
         if let Some(message) = self.output.recv().await {
             return Some(message);
         }
-        // Its last words and its status come a moment later than the end of its output.
+        // The last log lines and the exit status arrive slightly later than the end of the output.
         let mut status = None;
         for _ in 0..20 {
             status = self.program.as_ref().and_then(Program::ended);

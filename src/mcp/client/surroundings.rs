@@ -1,5 +1,5 @@
-//! What a server that is a program sees of where it runs: the few variables that programs need, those that the config
-//! lists, and none of our keys. And where the program is.
+//! The environment of a local server: the few variables that programs need and those that the config lists, without our
+//! API keys. Also resolves the path of its executable.
 
 use crate::mcp::offer::Failed;
 use crate::sys::env::{Env, INSIDE};
@@ -8,12 +8,13 @@ use crate::sys::secret::{self, Secret};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// Variables that are passed on, where we have them. Those of the locale are, too.
+/// Variables that are passed on if they are set, in addition to those of the locale.
 const PASSED: &[&str] = &[
     "HOME", "PATH", "LANG", "LANGUAGE", "USER", "LOGNAME", "SHELL", "TERM", "TZ",
 ];
 
-/// The whole environment of a server: `listed` is what the config has for it, and `temporary` a directory of its own.
+/// Builds the complete environment of a server. `listed` are the variables from the config, and `temporary` is the
+/// server's own temporary directory.
 pub(super) fn environment(
     env: &Env,
     listed: &[(String, Secret)],
@@ -26,10 +27,10 @@ pub(super) fn environment(
         .filter(|(name, value)| is_passed(name) && !is_listed(name) && !secret::leaks(value))
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .collect();
-    // The user's own may be read by everybody.
+    // The user's own temporary directory may be readable by everyone.
     let ours = [
         ("TMPDIR", temporary.display().to_string()),
-        // A program of ours that it starts would hand it our keys.
+        // Another instance of this program, started by the server, would otherwise pass our keys on to it.
         (INSIDE, "1".to_owned()),
     ];
     let ours = ours.into_iter().filter(|(name, _)| !is_listed(name));
@@ -41,10 +42,10 @@ pub(super) fn environment(
     all
 }
 
-/// Where `command` is: a path, from `directory` on where it is not absolute, or a name that stands on the PATH of `env`.
+/// Resolves `command`: a path, relative to `directory` unless absolute, or a name searched in the PATH of `env`.
 ///
 /// # Errors
-/// It is nowhere.
+/// There is no such program.
 pub(super) fn program(
     command: &str,
     env: &[(String, String)],
@@ -79,7 +80,7 @@ pub(super) fn program(
         .ok_or_else(|| Failed::Unusable(format!("`{command}` is not on the PATH")))
 }
 
-/// The name of a server as that of a file: what could lead elsewhere is spelled out.
+/// Converts the name of a server to a file name. Characters that could lead to another path are encoded.
 pub(super) fn file_name(server: &str) -> String {
     let mut name = String::new();
     for byte in server.bytes() {
@@ -88,7 +89,7 @@ pub(super) fn file_name(server: &str) -> String {
             _ => name.push_str(&format!("%{byte:02X}")),
         }
     }
-    // Its end would only ever matter to somebody who tries.
+    // Two names that differ only after the cut collide. Only a deliberate attempt produces such names.
     name.truncate(200);
     name
 }

@@ -1,5 +1,5 @@
-//! The thread on which everything asynchronous happens, and how others wait for what happens there: by a pipe, so that a
-//! signal, the end of `--timeout` and a cut leash wake them too.
+//! The runtime thread, and the channel on which other threads wait for its results. The channel uses a pipe, so a
+//! signal, the `--timeout` deadline and a cancellation ([`Leash`]) also wake the waiting thread.
 
 use crate::error::Stop;
 use crate::sys::leash::{self, Leash};
@@ -13,12 +13,12 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
-/// So much of what a server tells of its progress waits to be shown; more of it is dropped.
+/// Capacity of the queue of progress messages and results; further progress messages are dropped.
 const WAITING: usize = 64;
-/// How often is looked whether a person is being asked meanwhile, whose time is nobody's fault.
+/// Interval of the checks for an open question to the user, during which the timeout is paused.
 const SLICE: Duration = Duration::from_millis(200);
 
-/// The thread and its runtime. It ends with this value, and waits for nothing.
+/// The thread and its runtime. Dropping it ends both without waiting for unfinished tasks.
 pub(super) struct Room {
     handle: Handle,
     stop: Option<oneshot::Sender<()>>,
@@ -26,15 +26,17 @@ pub(super) struct Room {
 }
 
 impl Room {
+    /// Starts the thread.
+    ///
     /// # Errors
-    /// The system gives no thread, or no descriptors.
+    /// No thread or file descriptors are available.
     pub(super) fn open() -> io::Result<Self> {
         let runtime = Builder::new_current_thread().enable_time().build()?;
         let handle = runtime.handle().clone();
         let (stop, stopped) = oneshot::channel::<()>();
         let work = move || {
             drop(runtime.block_on(stopped));
-            // Its threads may hang in a read that nothing ends.
+            // Its threads may be blocked in a read that never returns.
             runtime.shutdown_background();
         };
         let thread = std::thread::Builder::new().name("mcp".into()).spawn(work)?;
@@ -54,16 +56,16 @@ impl Drop for Room {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // A panic of it was told when it happened.
+            // A panic was already reported when it occurred.
             drop(thread.join());
         }
     }
 }
 
-/// Do `work`, which blocks, on a thread of its own, under a leash that is cut when nobody waits for it any more.
+/// Runs the blocking function `work` on its own thread, and cancels it when the returned future is dropped.
 ///
 /// # Errors
-/// The system gives no thread, or the work panicked.
+/// No thread is available, or `work` panicked.
 pub(super) async fn apart<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> io::Result<T> {
@@ -73,18 +75,22 @@ pub(super) async fn apart<T: Send + 'static>(
     coming.await.map_err(io::Error::other)
 }
 
-/// Holds a thread: dropped, it cuts the leash that the thread works under.
+/// The cancellation of threads (see [`Leash`]): dropping this cancels the threads started with it.
 pub(super) struct Held(Arc<Leash>);
 
 impl Held {
+    /// Creates the cancellation; no thread is started yet.
+    ///
     /// # Errors
-    /// No descriptors are left.
+    /// No file descriptors are available.
     pub(super) fn new() -> io::Result<Self> {
         Leash::new().map(Self)
     }
 
+    /// Runs `work` on a new thread that this cancels on drop.
+    ///
     /// # Errors
-    /// The system gives no thread.
+    /// No thread is available.
     pub(super) fn spawn(&self, name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
         let leash = Arc::clone(&self.0);
         let thread = std::thread::Builder::new().name(name.into());
@@ -105,21 +111,23 @@ enum News<T> {
     Done(T),
 }
 
-/// Tells whoever waits.
+/// The sending end of a channel.
 pub(super) struct Mouth<T> {
     news: SyncSender<News<T>>,
-    /// A byte for each piece of news, which is read before the news is; so it always fits.
+    /// Wake pipe: one byte per message. The byte is read before its message, so the pipe never fills up.
     bell: Arc<PipeWriter>,
 }
 
-/// What somebody waits at.
+/// The receiving end of a channel.
 pub(super) struct Ear<T> {
     news: Receiver<News<T>>,
     bell: PipeReader,
 }
 
+/// Creates a channel.
+///
 /// # Errors
-/// No descriptors are left.
+/// No file descriptors are available.
 pub(super) fn channel<T>() -> io::Result<(Mouth<T>, Ear<T>)> {
     let (bell, hammer) = io::pipe()?;
     let (mouth, ear) = sync_channel(WAITING);
@@ -130,7 +138,7 @@ pub(super) fn channel<T>() -> io::Result<(Mouth<T>, Ear<T>)> {
     Ok((mouth, Ear { news: ear, bell }))
 }
 
-/// Tells of progress alone.
+/// A callback for progress messages.
 pub(super) type Say = Box<dyn Fn(String) + Send + Sync>;
 
 impl<T: Send + 'static> Mouth<T> {
@@ -145,7 +153,7 @@ impl<T: Send + 'static> Mouth<T> {
         })
     }
 
-    /// The end of it. Where what was said before fills the channel, whoever waits is about to make room.
+    /// Sends the final result. If progress messages fill the queue, the receiver is about to make room.
     pub(super) async fn done(self, value: T) {
         let mut news = News::Done(value);
         loop {
@@ -155,7 +163,7 @@ impl<T: Send + 'static> Mouth<T> {
                     tokio::time::sleep(Duration::from_millis(5)).await;
                 }
                 Ok(()) => return ring(&self.bell),
-                // Nobody waits any more.
+                // The receiver is gone.
                 Err(TrySendError::Disconnected(_)) => return,
             }
         }
@@ -163,22 +171,22 @@ impl<T: Send + 'static> Mouth<T> {
 }
 
 fn ring(mut bell: &PipeWriter) {
-    // It fails only where nobody listens.
+    // The write fails only if the receiver is gone.
     drop(bell.write(b"!"));
 }
 
-/// How waiting ended.
+/// The result of waiting.
 pub(super) enum Heard<T> {
     Done(T),
-    /// The patience is over.
+    /// The timeout has expired.
     Late,
-    /// What was waited for has come to nothing: a defect of ours, or the runtime is gone.
+    /// The sender is gone: a bug of ours, or the runtime has ended.
     Gone,
     Stopped(Stop),
 }
 
 impl<T> Ear<T> {
-    /// Wait for the end, as long as `patience` lasts; while `is_paused`, nothing of it is spent.
+    /// Waits for the result, up to the timeout `patience`. The timeout is paused while `is_paused` returns true.
     pub(super) fn wait(
         &mut self,
         mut patience: Patience,
@@ -187,7 +195,7 @@ impl<T> Ear<T> {
     ) -> Heard<T> {
         let mut looked = signal::now();
         loop {
-            // More may come all the time.
+            // The limit ensures that the timeout is checked even if messages keep arriving.
             for news in self.news.try_iter().take(WAITING) {
                 match news {
                     News::Said(words) => say(&words),
@@ -208,7 +216,7 @@ impl<T> Ear<T> {
                 },
                 Ok(false) => {}
             }
-            // All time counts, in which something was told too: that puts off nothing.
+            // The time spent on progress messages counts as well: they do not extend the timeout.
             let now = signal::now();
             let spent = now.saturating_sub(std::mem::replace(&mut looked, now));
             if !is_paused() {
@@ -220,7 +228,7 @@ impl<T> Ear<T> {
         }
     }
 
-    /// Nobody speaks any more: perhaps the end was said.
+    /// Reads what is left after the sender is gone; the result may be among it.
     fn rest(&self) -> Heard<T> {
         while let Ok(news) = self.news.try_recv() {
             if let News::Done(value) = news {
@@ -230,7 +238,8 @@ impl<T> Ear<T> {
         Heard::Gone
     }
 
-    /// Wait for the end for `limit`, whatever else happens: for last words.
+    /// Waits for the result for at most `limit`, regardless of signals and deadlines. For shutdown and for late results
+    /// after a cancellation.
     pub(super) fn wait_shortly(&self, limit: Duration) -> Option<T> {
         let end = std::time::Instant::now() + limit;
         loop {

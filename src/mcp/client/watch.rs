@@ -1,5 +1,5 @@
-//! What is known of a connection while it lives, by all who have to do with it; and the transport that keeps the books:
-//! it counts what goes out, and ends a server that floods.
+//! The state of a connection that all its users share, and a transport wrapper that maintains it: the wrapper counts
+//! outgoing requests and ends the connection to a server that floods.
 
 use super::thread::Say;
 use crate::mcp::offer::Failed;
@@ -17,30 +17,30 @@ use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// So many questions a server may have open; each holds memory until it has read the answer.
+/// Maximum of open requests of a server; each takes memory until the server has read the response.
 const QUESTIONS: usize = 64;
-/// So many notifications in a row without an answer among them are a flood. A diligent server tells of its progress a
-/// few thousand times.
+/// Maximum of notifications in a row without a response in between. Legitimate servers send a few thousand progress
+/// messages.
 const FLOOD: usize = 100_000;
-/// The longest line of a server's that is shown.
+/// The longest line of a server's text that is shown, in characters.
 const LINE: usize = 300;
 
-/// What is known of a connection.
+/// The state of a connection.
 #[derive(Default)]
 pub(super) struct Watch {
-    /// The highest number of a request that was handed to the transport; numbers are given in their order.
+    /// The highest request id handed to the transport; ids are assigned in ascending order.
     sent: AtomicI64,
-    /// What the server offers has changed since it was listed.
+    /// The server announced a change since its lists were read.
     pub(super) is_stale: AtomicBool,
-    /// So many questions of the server's are before a person.
+    /// Number of the server's questions that the user is answering.
     pub(super) asking: AtomicUsize,
-    /// Why it ended, as whoever noticed first has it.
+    /// The reason why the connection ended, as first reported.
     why: Mutex<Option<Failed>>,
-    /// The last line that it wrote on its standard error.
+    /// The last line of the server's standard error.
     last_line: Mutex<String>,
-    /// Its standard error has been read to the end.
+    /// The server's standard error has been read to the end.
     pub(super) is_log_read: AtomicBool,
-    /// Who wants to know of the progress of which request.
+    /// The receivers of progress messages, by request.
     sayers: Mutex<HashMap<ProgressToken, Say>>,
 }
 
@@ -56,7 +56,7 @@ impl Watch {
         }
     }
 
-    /// It is over, because of `why`, unless that is known better already.
+    /// Marks the connection as ended because of `why`, unless a reason is already set.
     pub(super) fn over(&self, why: Failed) {
         locked(&self.why).get_or_insert(why);
     }
@@ -69,7 +69,7 @@ impl Watch {
         *locked(&self.last_line) = one_line(line);
     }
 
-    /// What it said last on its standard error, as the end of a sentence.
+    /// Returns the last line of the server's standard error, worded as the end of a sentence.
     pub(super) fn last_words(&self) -> String {
         match locked(&self.last_line).as_str() {
             "" => String::new(),
@@ -92,9 +92,9 @@ impl Watch {
     }
 }
 
-/// What a server says, as one short line without keys that can be shown.
+/// Converts a text of a server to one short, printable line without secrets.
 pub(super) fn one_line(text: &str) -> String {
-    // What is cut away is not looked at, but a key must not be cut in two before it is hidden.
+    // Text beyond the limit is not scanned, but the margin keeps a secret from being cut in two before it is hidden.
     let start: String = text.chars().take(LINE * 4).collect();
     let plain: Vec<&str> = start.split_whitespace().collect();
     let clean = harmless(&secret::hide(&plain.join(" ")));
@@ -104,7 +104,7 @@ pub(super) fn one_line(text: &str) -> String {
     }
 }
 
-/// A transport, with books.
+/// A transport that maintains the [`Watch`] of its connection.
 pub(super) struct Watched<T> {
     inner: T,
     watch: Arc<Watch>,
@@ -122,7 +122,7 @@ impl<T> Watched<T> {
         }
     }
 
-    /// Whether the server may go on.
+    /// Fails if the server exceeds a limit with this message.
     fn judge(&mut self, message: &ServerJsonRpcMessage) -> Result<(), String> {
         match message {
             JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_) => self.in_a_row = 0,
