@@ -1,4 +1,4 @@
-//! `nanobot status`: what is configured, what was spent, how the memory is, and what cron does next.
+//! The overview of `nanobot status`: configuration, spending, memory, and the next jobs.
 
 use crate::error::hint_of;
 use crate::ledger::{Ledger, Totals};
@@ -16,7 +16,7 @@ use crate::settings::Settings;
 use crate::sys::paths::Real;
 use anyhow::Result;
 
-/// What a run from here may do.
+/// The permissions of a run started from the current directory.
 pub(crate) struct Scope {
     pub(crate) profile: String,
     pub(crate) policy: Policy,
@@ -63,10 +63,10 @@ impl MemoryState {
     }
 }
 
-/// All that `nanobot status` tells.
+/// All data of `nanobot status`.
 pub(crate) struct Overview {
     pub(crate) settings: Settings,
-    /// Who would be asked.
+    /// The provider and model that a run would use.
     pub(crate) endpoint: Result<Endpoint>,
     pub(crate) sessions: usize,
     pub(crate) memory: MemoryState,
@@ -74,11 +74,12 @@ pub(crate) struct Overview {
     pub(crate) scope: Result<Scope>,
     pub(crate) tools: UnusedTools,
     pub(crate) spent: Totals,
-    /// What is to be done next.
+    /// The suggested next step.
     pub(crate) next_step: Option<String>,
 }
 
 impl Overview {
+    /// Collects the data.
     pub(crate) fn collect(ctx: &Context) -> Result<Self> {
         let settings = ctx.settings()?;
         let endpoint = model::resolve_endpoint(ctx, &settings, &settings.asked[0], true, true);
