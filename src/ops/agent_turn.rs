@@ -33,7 +33,9 @@ mod request;
 pub(crate) struct TurnOutcome {
     pub(crate) ending: Ending,
     pub(crate) exit: Exit,
+    /// Facts about the run for its JSON result.
     pub(crate) about: json::Run,
+    /// The turn's id.
     pub(crate) turn: String,
     post_turn: Option<PostTurnWork>,
 }

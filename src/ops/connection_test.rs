@@ -124,7 +124,7 @@ pub(crate) fn ask(ctx: &Context, settings: &Settings, way: Endpoint) -> Result<T
     })
 }
 
-/// Turns a provider's error into a failure, without the hints that only fit a turn.
+/// Turns a provider's error into an error, without the hints that only fit a turn.
 pub(crate) fn failure(error: ProviderError) -> anyhow::Error {
     match error {
         ProviderError::Unavailable(cause) | ProviderError::Broken(cause) => {

@@ -22,8 +22,11 @@ pub(crate) struct McpContext<'w> {
     pub(crate) ctx: &'w Context,
     pub(crate) servers: Vec<Server>,
     pub(crate) ground: ClientConfig,
+    /// The connections to the servers.
     pub(crate) roster: Roster,
+    /// The tools that the user has accepted.
     pub(crate) pins: Pins,
+    /// The tools that servers offered last.
     pub(crate) cache: Cache,
 }
 
@@ -99,7 +102,9 @@ impl<'w> McpContext<'w> {
 /// The result of asking one server.
 pub(crate) struct ServerTest<'s> {
     pub(crate) server: &'s Server,
+    /// The duration of the request.
     pub(crate) took: Duration,
+    /// The server's offer, or the error.
     pub(crate) look: Result<Look>,
 }
 

@@ -12,7 +12,9 @@ use serde_json::{Value, json};
 
 /// The contents of a request before it is sent.
 pub(crate) struct RequestBreakdown<'a> {
+    /// The sections of the system prompt.
     pub(crate) sections: &'a [Section],
+    /// The tools on offer.
     pub(crate) specs: &'a [ToolSpec],
     pub(crate) session: &'a Session,
     /// Number of the session's messages that are new.

@@ -10,7 +10,9 @@ use std::sync::Arc;
 /// State shared by a turn and its sub-agents: open directories, provenance, and MCP servers.
 #[derive(Clone)]
 pub(crate) struct SharedState {
+    /// The directories that file tools may use.
     pub(crate) files: Arc<Files>,
+    /// The provenance of what the run has read.
     pub(crate) seen: Arc<Seen>,
     /// Hosts that the config and the skills name.
     pub(crate) hosts: BTreeSet<String>,

@@ -26,7 +26,9 @@ pub(crate) struct PreparedTurn {
     pub(crate) settings: Settings,
     pub(crate) session: Session,
     pub(crate) setup: TurnSetup,
+    /// The sub-agents of the turn.
     pub(crate) subagents: SubagentPool,
+    /// The schema that the answer must satisfy.
     pub(crate) schema: Option<Schema>,
     /// The system prompt.
     pub(crate) system: String,

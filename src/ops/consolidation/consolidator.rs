@@ -36,6 +36,7 @@ pub(crate) struct Consolidator<'a> {
     pub(crate) memory: Memory,
     /// The options of the requests to the model, such as `--offline`.
     pub(crate) arguments: TurnOptions,
+    /// The thresholds that decide if a session is due.
     pub(crate) terms: Terms,
     context: usize,
 }
@@ -43,6 +44,7 @@ pub(crate) struct Consolidator<'a> {
 /// A chunk of a session that is now in the memory.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ConsolidatedChunk {
+    /// Number of messages in the chunk.
     pub(crate) messages: usize,
     /// True if it was archived unchanged because every attempt failed.
     pub(crate) raw: bool,
@@ -55,6 +57,7 @@ pub(crate) struct ConsolidatedChunk {
 /// Cost, failed attempts included.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Spent {
+    /// Tokens used.
     pub(crate) usage: Usage,
     /// US dollars; `None` if a price is not known.
     pub(crate) usd: Option<f64>,
@@ -272,7 +275,7 @@ impl<'a> Consolidator<'a> {
         settings
     }
 
-    /// Archives a chunk unchanged in the history after its attempts have failed.
+    /// Archives a chunk unchanged in the history, because no model could summarize it or it has no text.
     fn keep_raw(&self, held: &Held, key: &str, next: &Next) -> Result<StepResult> {
         let Some((piece, lines)) = self.read(key, next, Length::Whole, MAX_CHUNK_TOKENS)? else {
             return Ok(StepResult::Idle);
@@ -393,6 +396,7 @@ fn is_no_try(error: &ProviderError) -> bool {
     }
 }
 
+/// A report that prints progress at `level` and no answer.
 pub(crate) fn quiet_report(ctx: &Context, level: Level) -> Report {
     let stamp = Stamp {
         clock: ctx.clock.clone(),

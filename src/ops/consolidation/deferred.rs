@@ -12,6 +12,7 @@ use std::time::Duration;
 
 /// A session to consolidate once the answer of a turn is out.
 pub(crate) struct DeferredConsolidation {
+    /// The session's key.
     pub(crate) key: String,
     /// The model to ask; `None` for the configured one.
     pub(crate) model: Option<String>,

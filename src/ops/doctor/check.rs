@@ -20,10 +20,11 @@ pub(crate) enum Level {
 #[derive(Debug)]
 pub(crate) struct CheckResult {
     pub(crate) level: Level,
+    /// The message.
     pub(crate) words: String,
     /// The suggested next step.
     pub(crate) hint: Option<String>,
-    /// The names of the affected jobs.
+    /// The ids of the affected jobs.
     pub(crate) jobs: Vec<String>,
     /// The exit status of a run that has this problem.
     pub(crate) exit: Exit,
@@ -92,6 +93,7 @@ pub(crate) struct CheckContext<'a> {
     pub(crate) ctx: &'a Context,
     pub(crate) settings: &'a Settings,
     pub(crate) store: &'a Store,
+    /// All jobs, or the error that prevented reading them.
     pub(crate) jobs: Result<Vec<Job>>,
     /// The lines of this workspace's block in the crontab.
     pub(crate) lines: Result<Vec<String>>,

@@ -18,6 +18,7 @@ use anyhow::Result;
 
 /// The permissions of a run started from the current directory.
 pub(crate) struct Scope {
+    /// The profile's name.
     pub(crate) profile: String,
     pub(crate) policy: Policy,
 }
@@ -37,8 +38,11 @@ impl Scope {
 
 /// The state of the memory.
 pub(crate) struct MemoryState {
+    /// Size of the memory in bytes.
     pub(crate) bytes: usize,
+    /// Estimated size of the memory in tokens.
     pub(crate) tokens: usize,
+    /// Size limit of the memory in tokens.
     pub(crate) budget_tokens: usize,
     pub(crate) is_over_budget: bool,
     pub(crate) last_consolidation: Option<Last>,
@@ -68,11 +72,13 @@ pub(crate) struct Overview {
     pub(crate) settings: Settings,
     /// The provider and model that a run would use.
     pub(crate) endpoint: Result<Endpoint>,
+    /// Number of sessions.
     pub(crate) sessions: usize,
     pub(crate) memory: MemoryState,
     pub(crate) jobs: JobsSummary,
     pub(crate) scope: Result<Scope>,
     pub(crate) tools: UnusedTools,
+    /// Tokens used and cost in US dollars.
     pub(crate) spent: Totals,
     /// The suggested next step.
     pub(crate) next_step: Option<String>,

@@ -19,6 +19,7 @@ const MIN_RUNS: usize = 10;
 /// Servers and skills, and their recent use.
 #[derive(Debug, Default)]
 pub(crate) struct UnusedTools {
+    /// The names of the enabled servers.
     pub(crate) servers: Vec<String>,
     /// The names of skills that a run may or may not use.
     pub(crate) skills: Vec<String>,

@@ -240,7 +240,7 @@ pub(crate) fn lines(ctx: &Context, settings: &Settings) -> Result<Vec<String>> {
     Ok(table::block(&table, &name(settings)?).unwrap_or_default())
 }
 
-/// The name of this workspace's block. It is the real path, so a symbolic link leads to the same block.
+/// The name of this workspace's block: the real path, so a symbolic link to the workspace gets the same block.
 fn name(settings: &Settings) -> Result<String> {
     let path = cron_environment::real(&settings.workspace);
     let name = path.to_str();
@@ -332,9 +332,13 @@ fn some(names: &[String]) -> String {
 
 /// The parts that all lines of a block share.
 pub(crate) struct CronLineContext {
+    /// The home directory.
     pub(crate) home: PathBuf,
+    /// The data directory, if the environment sets one.
     pub(crate) root: Option<PathBuf>,
+    /// The PATH that lines pass on.
     pub(crate) path: Option<String>,
+    /// The path of this program.
     pub(crate) program: PathBuf,
     pub(crate) workspace: PathBuf,
     /// The workspaces that cron finds without `--workspace`, by config file.

@@ -25,6 +25,7 @@ const KEEP: usize = 4 << 10;
 pub(crate) struct DeliveryResult {
     /// The destination.
     pub(crate) to: Option<String>,
+    /// The error, if the delivery failed.
     pub(crate) error: Option<anyhow::Error>,
 }
 

@@ -39,6 +39,7 @@ something is, and say in `tasks` what is to be done, so that somebody who does n
 
 /// The result of a check.
 pub(crate) struct HeartbeatCheck {
+    /// The cost of the check itself.
     pub(crate) spent: Spent,
     /// The tasks to do now, and their cost limit in US dollars. `None` if there are none; an error if the budget is
     /// used up.

@@ -33,6 +33,7 @@ pub(crate) struct JobFlags {
     pub(crate) timeout: Option<Duration>,
     /// Limit of a run in US dollars.
     pub(crate) max_cost: Option<f64>,
+    /// The action after a run was interrupted by a crash.
     pub(crate) after_crash: Option<AfterCrash>,
     pub(crate) deliver: bool,
     pub(crate) no_deliver: bool,

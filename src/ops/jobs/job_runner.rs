@@ -25,6 +25,7 @@ pub(crate) struct JobRunner<'a> {
     pub(crate) ctx: &'a Context,
     pub(crate) settings: &'a Settings,
     pub(crate) store: &'a Store,
+    /// The job's folder, with its records and stamps.
     pub(crate) folder: &'a Folder,
     /// True if the job is in the store; false for a temporary job.
     pub(crate) is_stored: bool,

@@ -19,12 +19,14 @@ const UPCOMING_RUNS: usize = 5;
 pub(crate) struct JobStatus {
     pub(crate) job: Job,
     pub(crate) line_state: LineState,
+    /// The record of the last run.
     pub(crate) last: Option<Record>,
     pub(crate) stamps: Stamps,
     /// True if a run is in progress.
     pub(crate) is_running: bool,
     /// The slot that should have run by now.
     pub(crate) due: Option<Timestamp>,
+    /// The times of the next runs.
     pub(crate) next: Vec<Timestamp>,
 }
 
@@ -77,6 +79,7 @@ impl JobStatus {
 /// All jobs, and the problems of the crontab.
 pub(crate) struct JobList {
     pub(crate) jobs: Vec<JobStatus>,
+    /// Problems with the crontab, as messages for the user.
     pub(crate) problems: Vec<String>,
 }
 
@@ -99,6 +102,7 @@ pub(crate) fn list(ctx: &Context) -> Result<JobList> {
 /// One job with its crontab lines and its records.
 pub(crate) struct JobDetails {
     pub(crate) status: JobStatus,
+    /// The job's lines in the crontab.
     pub(crate) lines: Vec<String>,
     store: Store,
 }

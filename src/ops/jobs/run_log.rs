@@ -14,6 +14,7 @@ pub(crate) struct UnfinishedRun {
     /// The name, or the id if the job no longer exists.
     pub(crate) job_name: String,
     pub(crate) start: Timestamp,
+    /// True if the run is still in progress; false if it was interrupted.
     pub(crate) is_running: bool,
 }
 

@@ -22,6 +22,7 @@ pub(crate) struct ScheduleFlags {
     pub(crate) at: Option<String>,
     /// A duration from now.
     pub(crate) after: Option<String>,
+    /// The handling of missed slots.
     pub(crate) catch_up: Option<CatchUp>,
 }
 

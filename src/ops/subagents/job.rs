@@ -15,11 +15,14 @@ use std::sync::Arc;
 
 /// The turn that started the sub-agents.
 pub(crate) struct TurnContext {
+    /// The turn's policy, which is the upper bound for its sub-agents.
     pub(crate) policy: Arc<Policy>,
     pub(crate) common: SharedState,
     /// The names of the turn's tools. A sub-agent has no others.
     pub(crate) tools: Vec<String>,
+    /// The turn's model.
     pub(crate) chosen: ModelHandle,
+    /// The session and turn to which the ledger charges requests.
     pub(crate) account: Account,
     /// The highest sub-agent number used in the session so far.
     pub(crate) last: usize,
