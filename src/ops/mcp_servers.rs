@@ -24,7 +24,7 @@ pub(crate) struct McpContext<'w> {
     pub(crate) ground: ClientConfig,
     /// The connections to the servers.
     pub(crate) roster: Roster,
-    /// The tools that the user has accepted.
+    /// The pinned tool definitions, with which offers are compared.
     pub(crate) pins: Pins,
     /// The tools that servers offered last.
     pub(crate) cache: Cache,

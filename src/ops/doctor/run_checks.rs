@@ -93,7 +93,7 @@ pub(crate) fn places(look: &CheckContext) -> Vec<CheckResult> {
     findings
 }
 
-/// Checks that private files are readable by their owner only.
+/// Checks that other users cannot access private directories.
 pub(crate) fn others(look: &CheckContext) -> Vec<CheckResult> {
     let CheckContext { ctx, settings, .. } = look;
     let root = &ctx.paths.root;
@@ -104,7 +104,7 @@ pub(crate) fn others(look: &CheckContext) -> Vec<CheckResult> {
         settings.workspace.join("sessions"),
         settings.workspace.join("memory"),
     ];
-    // A closed directory protects its contents, so only the topmost open one is reported.
+    // Closing a directory also protects its contents, so only the topmost open one is reported.
     let mut open: Vec<&PathBuf> = Vec::new();
     for place in &places {
         let is_told = open.iter().any(|above| place.starts_with(above));

@@ -21,7 +21,7 @@ const MIN_RUNS: usize = 10;
 pub(crate) struct UnusedTools {
     /// The names of the enabled servers.
     pub(crate) servers: Vec<String>,
-    /// The names of skills that a run may or may not use.
+    /// The names of the user's own skills that the model may choose to read.
     pub(crate) skills: Vec<String>,
     pub(crate) summary: SkillsSummary,
     /// Examined runs, each of which had tools.

@@ -206,7 +206,7 @@ pub(crate) fn write(
     Ok(written)
 }
 
-/// The names of files in `directory` that were exported for jobs that no longer exist.
+/// The names of files in `directory` that an earlier export left and that are not in `made`.
 pub(crate) fn left_over(
     format: ExportFormat,
     directory: &Path,

@@ -72,7 +72,7 @@ pub(crate) fn all_ids(store: &Store) -> Result<Vec<String>> {
     Ok(ids)
 }
 
-/// The last `count` records of some jobs, in the order in which they ended.
+/// The last `count` records of each job in `ids`, in the order in which the runs ended.
 pub(crate) fn records(store: &Store, ids: &[String], count: usize) -> Result<Vec<Record>> {
     let mut records = Vec::new();
     for id in ids {
