@@ -109,7 +109,7 @@ pub(crate) struct ServerTest<'s> {
 }
 
 impl ServerTest<'_> {
-    /// The tools that have changed since they were accepted.
+    /// The tools that have changed since they were pinned.
     pub(crate) fn changed(&self) -> Vec<&str> {
         let look = self.look.as_ref().ok().into_iter();
         let changes = look.flat_map(|look| &look.changed);
