@@ -1,5 +1,5 @@
-//! What is left to do when the answer is out: memory of what is old. It is never in anybody's way: whoever waits for the
-//! answer has it, and whoever reads it has seen its end.
+//! Deferred work after the answer is printed: consolidation of old messages into the memory. It never delays the answer
+//! or its end-of-file.
 
 use crate::error::Exit;
 use crate::ops::consolidation::consolidator;
@@ -14,14 +14,14 @@ use crate::sys::process;
 use anyhow::{Context as _, Result};
 use std::time::Duration;
 
-/// What is to be done, and where.
+/// The deferred work of a turn.
 pub(crate) struct PostTurnWork {
     consolidation: DeferredConsolidation,
     mode: Consolidate,
 }
 
-/// What is to be done after a turn of `session`, which `chosen` answered, where somebody did. It costs no more than is left
-/// of what the turn might cost.
+/// Plans the work that follows a turn of `session`, answered by `chosen`; `None` if there is no work. The work may
+/// cost at most what is left of the turn's budget.
 pub(crate) fn plan(
     arguments: &TurnOptions,
     settings: &Settings,
@@ -29,7 +29,7 @@ pub(crate) fn plan(
     chosen: Option<&ModelHandle>,
 ) -> Option<PostTurnWork> {
     let is_dry_run_or_replay = arguments.is_dry_run_or_replay();
-    // Without a network only who has just answered is known to be there.
+    // Offline, only the model that has just answered is known to be reachable.
     let is_out_of_reach =
         arguments.offline && (chosen.is_none() || settings.memory.model.is_some());
     let mode = settings.memory.consolidate;
@@ -61,7 +61,7 @@ pub(crate) fn plan(
 }
 
 impl PostTurnWork {
-    /// Do it, after a run that ended with `exit`, which stays what it is.
+    /// Does the work after a run that ended with `exit`. It does not change that status.
     pub(crate) fn run(&self, ctx: &Context, exit: Exit, verbose: bool) {
         if !matches!(exit, Exit::Answered | Exit::Denied) {
             return;

@@ -1,7 +1,7 @@
 //! One agent turn, from options to exit status: read the request, open the session, prepare, execute, finish.
 //!
-//! Commands, jobs and the REPL call the three `run…` functions. Whatever happens inside a turn, panics included, ends
-//! in a [`TurnOutcome`].
+//! Commands, jobs and the REPL call the three `run…` functions. Every failure inside a turn, panics included, ends in a
+//! [`TurnOutcome`].
 
 use crate::error::{Exit, Stop, exit_of, fail, fail_hint};
 use crate::event::{Event, StopReason};
@@ -29,16 +29,18 @@ pub(crate) mod origin;
 pub(crate) mod prepare;
 mod request;
 
-/// How a turn went.
+/// The result of a turn.
 pub(crate) struct TurnOutcome {
     pub(crate) ending: Ending,
     pub(crate) exit: Exit,
+    /// Facts about the run for its JSON result.
     pub(crate) about: json::Run,
+    /// The turn's id.
     pub(crate) turn: String,
     post_turn: Option<PostTurnWork>,
 }
 
-/// How a turn of the REPL went.
+/// The result of a turn of the REPL.
 pub(crate) struct ReplOutcome {
     pub(crate) exit: Exit,
     /// The answer.
@@ -58,7 +60,7 @@ pub(crate) fn run(ctx: &Context, options: &TurnOptions, form: Form) -> Exit {
     if options.dry_run.is_some() && ending.error.is_none() {
         return exit;
     }
-    // A partial answer that ran into a budget was paid for all the same.
+    // A partial answer that exceeded a budget was paid for, so it is printed.
     let prints_partial =
         exit == Exit::Budget && ending.partial && form == Form::Text && !ctx.terminal.out;
     if prints_partial
@@ -71,7 +73,7 @@ pub(crate) fn run(ctx: &Context, options: &TurnOptions, form: Form) -> Exit {
     if let Err(error) = report.finish(&json::result(&ending, exit, &about, &report.stamp))
         && exit == Exit::Answered
     {
-        // What went wrong before is the truer cause.
+        // The error of the turn is the actual cause, so its status takes precedence.
         exit = report_error(&error, ctx.terminal);
     }
     if let Some(error) = &ending.error {
@@ -81,7 +83,7 @@ pub(crate) fn run(ctx: &Context, options: &TurnOptions, form: Form) -> Exit {
                 .complain("nanobot: what was printed is not a whole answer");
         }
     }
-    // The answer is out, and nothing that follows needs the servers.
+    // The answer is printed, and the deferred work needs no MCP servers.
     ctx.servers.end();
     if let Some(work) = post_turn {
         work.run(ctx, exit, level(ctx, options) == Level::Lines);
@@ -89,11 +91,11 @@ pub(crate) fn run(ctx: &Context, options: &TurnOptions, form: Form) -> Exit {
     exit
 }
 
-/// Runs the turn of a job. Prints progress alone: the answer is the job's to deliver.
+/// Runs the turn of a job. Prints progress only: the job delivers the answer.
 pub(crate) fn run_job_turn(ctx: &Context, options: &TurnOptions, job: JobTurn<'_>) -> TurnOutcome {
     let mut report = report(ctx, options, Form::Held);
     let outcome = run_caught(ctx, options, TurnOrigin::Job(job), &mut report);
-    // Nothing is printed in this form, so that nothing can fail. The log gets the result.
+    // Nothing is printed in this form, so this cannot fail. The log gets the result.
     drop(report.finish(&json::result(
         &outcome.ending,
         outcome.exit,
@@ -103,7 +105,7 @@ pub(crate) fn run_job_turn(ctx: &Context, options: &TurnOptions, job: JobTurn<'_
     outcome
 }
 
-/// Runs a turn of the REPL, and prints its answer as it comes.
+/// Runs a turn of the REPL, and streams its answer.
 pub(crate) fn run_repl_turn(
     ctx: &Context,
     options: &TurnOptions,
@@ -130,7 +132,7 @@ pub(crate) fn run_repl_turn(
     }
 }
 
-/// The provider that a turn with these options asks.
+/// The name of the provider that a turn with these options uses.
 pub(crate) fn provider_name(ctx: &Context, options: &TurnOptions) -> Result<String> {
     let settings = ctx.settings_with(request::overrides(options))?;
     let asked = &settings.asked[0];
@@ -139,7 +141,7 @@ pub(crate) fn provider_name(ctx: &Context, options: &TurnOptions) -> Result<Stri
 }
 
 impl TurnOutcome {
-    /// Does the work that is left once the answer is delivered.
+    /// Does the deferred work after the answer is delivered.
     pub(crate) fn finish(&self, ctx: &Context) {
         ctx.servers.end();
         if let Some(work) = &self.post_turn {
@@ -178,7 +180,7 @@ fn report(ctx: &Context, options: &TurnOptions, form: Form) -> Report {
     report
 }
 
-/// Runs the turn, and turns errors and panics into an outcome with a status, and with a result where one is printed.
+/// Runs the turn, and turns errors and panics into an outcome with a status, and with a result if the form prints one.
 fn run_caught(
     ctx: &Context,
     options: &TurnOptions,
@@ -201,7 +203,7 @@ fn run_caught(
     if ending.error.is_none() {
         ending.error = incomplete_answer(&ending, options, about.max_iterations);
     }
-    // The answer as text is out by now; the result object is not.
+    // The answer as text is printed by now; the result object is not.
     if ending.error.is_none() && form != Form::Text {
         ending.error = signal::check().err().map(Into::into);
     }
@@ -219,7 +221,7 @@ fn run_caught(
     }
 }
 
-/// The story of a turn. `summary` and `post_turn` are filled on the way, so that they are there after a failure too.
+/// The steps of a turn. `summary` and `post_turn` are filled on the way, so they are available after a failure too.
 fn run_turn(
     ctx: &Context,
     options: &TurnOptions,
@@ -296,7 +298,7 @@ fn log_session(session: &crate::session::Session) {
     log::info!(target: "session", "`{}`: {total} messages, {sent} of them sent{lock}", session.key());
 }
 
-/// The error of a turn that ended without a whole answer, or with a denial under `--strict`.
+/// The error of a turn that ended without a complete answer, or with a denial under `--strict`.
 fn incomplete_answer(
     ending: &Ending,
     options: &TurnOptions,
@@ -343,11 +345,11 @@ fn incomplete_answer(
     }
 }
 
-/// What `/help` prints: the messages that are commands.
+/// The output of `/help`: the messages that are commands.
 const HELP: &str = "/new      start the conversation afresh\n/compact  sum the conversation up; what follows is heeded in the summary\n\
      /help     this list\n\nFor all else: nanobot agent --help";
 
-/// Prints a text of ours as the answer.
+/// Prints a built-in text as the answer.
 fn print_canned_reply(text: &str, report: &mut Report) -> Result<Ending> {
     report.show_as_written();
     let reply = crate::message::Reply {

@@ -1,5 +1,5 @@
-//! One small request, to see that provider, key and model fit. `onboard` and `status --check` make it, each once and
-//! without retries: whoever waits for it wants to know now.
+//! One small request that tests provider, key and model together. `onboard` and `status --check` send it once, without
+//! retries, because the user is waiting for the result.
 
 use crate::error::{Exit, fail};
 use crate::format::dollars;
@@ -16,14 +16,14 @@ use jiff::SignedDuration;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a host may take to be reached: one that is there answers at once.
+/// Connect timeout. A reachable host answers almost at once.
 const CONNECT: Duration = Duration::from_secs(5);
-/// What is paid for at most. Some servers take no fewer, and what a model thinks counts too.
+/// Token limit of the reply. Some servers reject lower limits, and reasoning tokens count too.
 const TOKENS: u32 = 256;
 /// Characters of the answer that are shown.
 const SHOWN: usize = 60;
 
-/// What came back.
+/// The reply to the test request.
 #[derive(Debug)]
 pub(crate) struct TestReply {
     text: String,
@@ -33,7 +33,7 @@ pub(crate) struct TestReply {
 }
 
 impl TestReply {
-    /// What was said, on one short line.
+    /// The answer's text, shortened to one line.
     pub(crate) fn text(&self) -> String {
         let mut text = harmless(&one_line(&self.text));
         if let Some((at, _)) = text.char_indices().nth(SHOWN) {
@@ -43,11 +43,12 @@ impl TestReply {
         text
     }
 
+    /// The duration of the request.
     pub(crate) fn seconds(&self) -> String {
         format!("{:.1} s", self.took.as_secs_f64())
     }
 
-    /// Tokens and money.
+    /// Tokens and cost in US dollars.
     pub(crate) fn cost(&self) -> String {
         let Usage { input, output, .. } = self.usage;
         let cost = match self.cost {
@@ -58,7 +59,7 @@ impl TestReply {
     }
 }
 
-/// The settings with no more patience than `limit`.
+/// Returns the settings with all timeouts capped at `limit`.
 pub(crate) fn with_short_timeouts(settings: &Settings, limit: Duration) -> Settings {
     let sooner = |time: Duration| match time.is_zero() {
         true => limit,
@@ -82,10 +83,10 @@ pub(crate) fn with_short_timeouts(settings: &Settings, limit: Duration) -> Setti
     }
 }
 
-/// Ask whoever would be asked to say a word.
+/// Sends the test request.
 ///
 /// # Errors
-/// Those of a turn: 78 where nobody can be asked, 77 for a key that is rejected, 69 for a server that does not answer.
+/// Those of a turn: 78 if no model is configured, 77 if the key is rejected, 69 if the server does not answer.
 pub(crate) fn ask(ctx: &Context, settings: &Settings, way: Endpoint) -> Result<TestReply> {
     let account = Account {
         cause: "test",
@@ -123,7 +124,7 @@ pub(crate) fn ask(ctx: &Context, settings: &Settings, way: Endpoint) -> Result<T
     })
 }
 
-/// The failure, without what would help a turn.
+/// Turns a provider's error into an error, without the hints that only fit a turn.
 pub(crate) fn failure(error: ProviderError) -> anyhow::Error {
     match error {
         ProviderError::Unavailable(cause) | ProviderError::Broken(cause) => {

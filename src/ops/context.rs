@@ -1,5 +1,5 @@
-//! What a process has once: its environment, paths, clock and terminal, the options that every command shares, and the
-//! connections that outlast a turn.
+//! State that exists once per process: environment, paths, clock, terminal, the global options, and connections that
+//! outlive a turn.
 
 use crate::error::{Exit, Stop, exit_of, hint_of};
 use crate::mcp::servers::Servers;
@@ -16,12 +16,15 @@ use std::path::PathBuf;
 /// The options that every command takes.
 #[derive(Clone, Debug, Default)]
 pub struct GlobalOptions {
+    /// The config file (`--config`).
     pub config: Option<PathBuf>,
+    /// The workspace (`--workspace`).
     pub workspace: Option<PathBuf>,
+    /// Print no notices (`--quiet`).
     pub quiet: bool,
 }
 
-/// Passed by reference to every use case. Cloning is cheap enough for one changed field.
+/// The context of a process, passed by reference to every use case. It is cheap to clone when one field has to change.
 #[derive(Clone)]
 pub struct Context {
     /// The config file that `--config` names.
@@ -34,17 +37,17 @@ pub struct Context {
     pub paths: Paths,
     pub clock: Clock,
     pub terminal: Terminal,
-    /// Connections to providers, kept for as long as the process.
+    /// Connections to providers, kept for the life of the process.
     pub connections: Connections,
-    /// Running MCP servers, kept for as long.
+    /// Running MCP servers, kept for the life of the process.
     pub servers: Servers,
 }
 
 impl Context {
-    /// The context of a process.
+    /// Creates the context of a process.
     ///
     /// # Errors
-    /// The home directory, or the clock that tests set, is not known.
+    /// The home directory is unknown, or the test clock is not valid.
     pub fn new(options: GlobalOptions, env: Env, terminal: Terminal) -> Result<Self> {
         let GlobalOptions {
             config,
@@ -64,15 +67,15 @@ impl Context {
         })
     }
 
-    /// The settings that flags common to all commands, variables and the config file give.
+    /// Resolves the settings from global flags, environment variables and the config file.
     ///
     /// # Errors
-    /// The config file cannot be read, or a value in it cannot be used: status 78.
+    /// The config file cannot be read, or a value in it is invalid: status 78.
     pub fn settings(&self) -> Result<Settings> {
         self.settings_with(Overrides::default())
     }
 
-    /// As [`Context::settings`], with flags of one command on top.
+    /// Like [`Context::settings`], with the flags of one command on top.
     ///
     /// # Errors
     /// As [`Context::settings`].
@@ -85,10 +88,10 @@ impl Context {
         Settings::resolve(&config, &self.env, &overrides, &self.paths)
     }
 
-    /// Where the sessions of `settings` are stored.
+    /// The directories in which the sessions of `settings` are stored.
     ///
     /// # Errors
-    /// A directory of sessions cannot be read.
+    /// A session directory cannot be read.
     pub fn session_place(&self, settings: &Settings) -> Result<Place> {
         let sync = match settings.session_sync {
             SessionSync::Turn => session::Sync::Turn,
@@ -118,7 +121,7 @@ pub fn report_error(error: &anyhow::Error, terminal: Terminal) -> Exit {
     report_error_with_hint(error, hint_of(error), terminal)
 }
 
-/// As [`report_error`], with another hint.
+/// Like [`report_error`], with another hint.
 pub(crate) fn report_error_with_hint(
     error: &anyhow::Error,
     hint: Option<&str>,
@@ -128,7 +131,7 @@ pub(crate) fn report_error_with_hint(
         .downcast_ref::<Stop>()
         .is_some_and(|stop| stop.is_known())
     {
-        // A model's words or a file's name may contain a line break, which would begin a line that looks like ours.
+        // A line break in a model's text or a file name could forge a line that looks like one of ours.
         terminal.fail(&format!("{error:#}").replace('\n', "\n  | "));
         if let Some(hint) = hint {
             terminal.complain(&format!("  try: {}", hint.replace(['\n', '\r'], "␊")));

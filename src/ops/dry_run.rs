@@ -1,4 +1,4 @@
-//! `--dry-run`: shows what would be sent, and why, without sending it.
+//! `--dry-run`: shows the request that would be sent, and why, without sending it.
 
 use crate::message::Message;
 use crate::ops::agent_turn::prepare::PreparedTurn;
@@ -19,7 +19,7 @@ pub(crate) fn show(ctx: &Context, options: &TurnOptions, mut turn: PreparedTurn)
     if let Some(message) = turn.message.take() {
         turn.session.push(Message::User(message))?;
     }
-    // What is sent can be shown without knowing where it is sent to.
+    // The request can be shown even if its provider is unknown.
     let context_window = endpoint
         .as_ref()
         .map_or(settings.context_window, |endpoint| {

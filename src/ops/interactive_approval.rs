@@ -1,4 +1,4 @@
-//! Approval of denied tool calls by a person, in the REPL.
+//! Approval of denied tool calls by the user, in the REPL.
 
 use crate::ops::context::Context;
 use crate::ops::permissions::{self, Grants};
@@ -12,7 +12,7 @@ use crate::tool::{Appeals, Case, Failure, Toolbox};
 use anyhow::Result;
 use std::sync::Arc;
 
-/// Asks a person about a denied call, who may grant for it what a flag would.
+/// Asks the user about a denied call. The user may grant for it what a flag would.
 pub(crate) struct InteractiveApproval {
     pub(crate) person: Arc<dyn Person>,
     pub(crate) ctx: Context,
@@ -33,7 +33,7 @@ impl Appeals for InteractiveApproval {
         let flag = case.refusal.grant.as_deref().ok_or_else(refused)?;
         let mut grants = self.grants.clone();
         permissions::add(&mut grants, flag).ok_or_else(refused)?;
-        // What no flag can lift for this run is not asked about.
+        // A denial that no flag can lift in this run is final, so the user is not asked.
         let workspace = &self.policy.reach.workspace;
         let policy =
             permissions::policy(&self.ctx, &grants, &self.settings, &self.profile, workspace);

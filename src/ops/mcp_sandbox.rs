@@ -1,4 +1,5 @@
-//! The sandboxes of MCP servers: what the policy closes to everybody stays closed to them, whatever their entries name.
+//! The sandboxes of MCP servers. Paths that the policy closes to every run stay closed to servers too, whatever their
+//! config entries name.
 
 use crate::mcp::client::{Grant, Walled, Walls};
 use crate::ops::context::Context;
@@ -12,23 +13,23 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Puts them up.
+/// Builds the sandboxes.
 struct Sandboxes {
-    /// What is the same for all servers.
+    /// The part that is the same for all servers.
     common: Station,
     tools: Tools,
-    /// Where directories may be made that go with the run.
+    /// The directories in which temporary directories for this run may be created.
     temporary: Vec<PathBuf>,
     terminal: Terminal,
     quiet: bool,
 }
 
-/// Who puts up the sandboxes of the servers of `settings`.
+/// Returns the builder of sandboxes for the servers of `settings`.
 pub(crate) fn of(ctx: &Context, settings: &Settings) -> Arc<dyn Walls> {
     let mut real = Real::default();
     let workspace = real.of(&permissions::absolute(&settings.workspace));
     let (mut hidden, notes, read_only) = permissions::closed(ctx, &workspace, &mut real);
-    // Its own directory is there, and the fence closes what lies beside that.
+    // A server's own directory lies in this one. The sandbox closes the other servers' directories beside it.
     let around = real.of(&permissions::absolute(&ctx.paths.mcp()));
     hidden.retain(|place| *place != around);
     Arc::new(Sandboxes {

@@ -1,4 +1,4 @@
-//! MCP servers outside a turn: what they are, and what they offer when they are asked.
+//! MCP servers outside a turn: lists them, and asks what they offer.
 
 use crate::error::{Exit, fail, fail_hint};
 use crate::mcp::cache::Cache;
@@ -17,17 +17,21 @@ use anyhow::Result;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-/// The configured servers, and what is needed to ask them.
+/// The configured servers, and what is needed to contact them.
 pub(crate) struct McpContext<'w> {
     pub(crate) ctx: &'w Context,
     pub(crate) servers: Vec<Server>,
     pub(crate) ground: ClientConfig,
+    /// The connections to the servers.
     pub(crate) roster: Roster,
+    /// The pinned tool definitions, with which offers are compared.
     pub(crate) pins: Pins,
+    /// The tools that servers offered last.
     pub(crate) cache: Cache,
 }
 
 impl<'w> McpContext<'w> {
+    /// Reads the configured servers.
     pub(crate) fn open(ctx: &'w Context) -> Result<Self> {
         let settings = ctx.settings()?;
         Ok(Self::of(ctx, &settings, false))
@@ -53,11 +57,13 @@ impl<'w> McpContext<'w> {
         }
     }
 
+    /// The server `name`.
     pub(crate) fn server(&self, name: &str) -> Result<&Server> {
         let found = self.servers.iter().find(|server| server.name == name);
         found.ok_or_else(|| self.unknown(name))
     }
 
+    /// The error for a server that is not configured.
     pub(crate) fn unknown(&self, name: &str) -> anyhow::Error {
         let names = self.servers.iter().map(|server| server.name.as_str());
         let hint = match (nearest(name, names), self.servers.is_empty()) {
@@ -68,7 +74,7 @@ impl<'w> McpContext<'w> {
         fail_hint(Exit::NoInput, format!("there is no server `{name}`"), hint)
     }
 
-    /// What a server offers now; it is kept from now on.
+    /// Asks a server what it offers now, and caches the answer.
     pub(crate) fn reach(&self, server: &Server) -> Result<Look> {
         if let Some(words) = &server.unusable {
             return Err(cannot(server, words));
@@ -93,22 +99,24 @@ impl<'w> McpContext<'w> {
     }
 }
 
-/// What came of asking one server.
+/// The result of asking one server.
 pub(crate) struct ServerTest<'s> {
     pub(crate) server: &'s Server,
+    /// The duration of the request.
     pub(crate) took: Duration,
+    /// The server's offer, or the error.
     pub(crate) look: Result<Look>,
 }
 
 impl ServerTest<'_> {
-    /// The tools that are not what they were.
+    /// The tools that have changed since they were pinned.
     pub(crate) fn changed(&self) -> Vec<&str> {
         let look = self.look.as_ref().ok().into_iter();
         let changes = look.flat_map(|look| &look.changed);
         changes.map(|change| change.tool.as_str()).collect()
     }
 
-    /// The tools that no person has accepted, but for those that have changed.
+    /// The tools that the user has not accepted, except changed ones.
     pub(crate) fn unaccepted(&self) -> Vec<&str> {
         let changed = self.changed();
         let look = self.look.as_ref().ok().into_iter();
@@ -117,7 +125,7 @@ impl ServerTest<'_> {
     }
 }
 
-/// Ask `servers`, all at once; `each` hears how it went with one when that is known.
+/// Asks `servers` concurrently. `each` is called with every result as it arrives.
 pub(crate) fn ask<'s>(
     mcp: &McpContext<'_>,
     servers: &[&'s Server],
@@ -144,7 +152,7 @@ pub(crate) fn ask<'s>(
         for server in servers.iter().copied() {
             let (leash, one, send) = (leash.clone(), &one, send.clone());
             scope.spawn(move || {
-                // Who hears of it waits for all.
+                // The receiver waits for all results, so sending does not fail.
                 drop(send.send(leash::under(leash, || one(server))));
             });
         }
@@ -153,7 +161,7 @@ pub(crate) fn ask<'s>(
     });
 }
 
-/// Ask all servers of `settings` that are used, at once.
+/// Asks all enabled servers of `settings` concurrently.
 pub(crate) fn ask_all(
     ctx: &Context,
     settings: &Settings,
@@ -172,6 +180,7 @@ pub(crate) fn ask_all(
     Ok(asked)
 }
 
+/// The error for a server that cannot be used.
 pub(crate) fn cannot(server: &Server, words: &str) -> anyhow::Error {
     let name = &server.name;
     let cause = format!("MCP server `{name}` cannot be used: {words}");
@@ -182,7 +191,7 @@ pub(crate) fn cannot(server: &Server, words: &str) -> anyhow::Error {
     )
 }
 
-/// Why a server did not do it, for people.
+/// Turns a server's failure into an error for the user.
 pub(crate) fn failure(server: &Server, failed: &Failed) -> anyhow::Error {
     let name = &server.name;
     let words = words::line(&failed.to_string(), 2000);

@@ -1,5 +1,5 @@
-//! The MCP servers of a run: what they offer it, as far as it may have any of it, and what the policy is told of that. Where
-//! no server is configured, or none of their tools could be on offer, nothing is looked at.
+//! The MCP tools of a run: what servers offer, limited to what the run may use, and what the policy needs to know of
+//! it. If no server is configured, or no MCP tool could be offered, no server is started.
 
 use crate::mcp::client::ClientConfig;
 use crate::mcp::name::PREFIX;
@@ -16,22 +16,22 @@ use crate::tool::mcp::{Means, tools};
 use anyhow::Result;
 use std::sync::Arc;
 
-/// What servers offer to a run.
+/// The MCP tools of a run.
 #[derive(Clone, Default)]
 pub(crate) struct McpTools {
-    /// `None` where there are no servers.
+    /// `None` if there are no servers.
     servers: Option<(Roster, Limits)>,
     offers: Arc<ToolList>,
 }
 
 impl McpTools {
-    /// Tell `policy` of the tools that may change something, as far as their servers do not say otherwise.
+    /// Adds to `policy` the tools that may change something. Tools that their servers declare read-only are left out.
     pub(crate) fn add_to_policy(&self, policy: &mut Policy) {
         let may_change = self.offers.tools.iter().filter(|tool| !tool.reads_only);
         may_change.for_each(|tool| policy.beware(&tool.name));
     }
 
-    /// All tools that servers offer, for a run that has read `seen` and may reach `allowed`.
+    /// All MCP tools, for a run that has read `seen` and may reach `allowed`.
     pub(crate) fn tools(
         &self,
         ctx: &Context,
@@ -51,8 +51,8 @@ impl McpTools {
         tools(&means, &self.offers)
     }
 
-    /// The words of strangers that these tools bring into the conversation before any of them is called: what servers say
-    /// of them, where no person has accepted that.
+    /// Untrusted content that these tools add to the conversation before any call: descriptions by their servers that
+    /// the user has not accepted.
     pub(crate) fn untrusted_descriptions(&self) -> Option<String> {
         let names: Vec<&str> = self.offers.unaccepted.iter().map(String::as_str).collect();
         let whose = match names.as_slice() {
@@ -70,14 +70,14 @@ impl McpTools {
         ))
     }
 
-    /// Whether `tool` may be one of a server's that is missing.
+    /// True if `tool` may belong to a server that is missing.
     pub(crate) fn is_missing(&self, tool: &str) -> bool {
         let mut missing = self.offers.missing.iter();
         missing.any(|beginning| tool.starts_with(beginning))
     }
 }
 
-/// What servers offer to the run, as far as its flags and `policy` allow it.
+/// The MCP tools that the run's flags and `policy` allow.
 pub(crate) fn offered(
     ctx: &Context,
     input: &SetupInput<'_>,

@@ -1,5 +1,5 @@
-//! What the program can do, one use case per file or folder. A command, the REPL, a job and a channel call the same
-//! functions here. Whoever prints or asks a person is passed in; nothing here knows of command-line types.
+//! The operations of the program, one use case per file or folder. Commands, the REPL, jobs and channels call the same
+//! functions here. Printing and prompting are passed in by the caller; nothing here depends on command-line types.
 
 pub(crate) mod after_turn;
 pub(crate) mod agent_turn;

@@ -1,4 +1,4 @@
-//! Whom a command asks: providers by the registry, with their budgets and stand-ins; a recording; or the demo.
+//! Resolves the model of a command: providers from the registry, with budgets and fallbacks; a recording; or the demo.
 
 use crate::attach::{Accepts, ImageLimits};
 use crate::error::{Exit, fail, fail_hint};
@@ -34,21 +34,21 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64};
 
-/// A model that is ready to be asked.
+/// A model that is ready to receive requests.
 #[derive(Clone)]
 pub(crate) struct ModelHandle {
     /// The provider's name.
     pub(crate) provider_name: String,
     pub(crate) model: String,
-    /// Tokens that the model takes in and gives out, together.
+    /// The context window in tokens, input and output together.
     pub(crate) context: u32,
     /// The provider with its retries, budget and fallbacks.
     pub(crate) provider: Arc<dyn Provider>,
-    /// What it may cost and has cost.
+    /// The budget of the run, and its cost so far.
     pub(crate) run: Arc<Run>,
 }
 
-/// Choose who answers this turn, and who stands in.
+/// Chooses the model for this turn, and its fallbacks.
 pub(crate) fn choose(
     ctx: &Context,
     arguments: &TurnOptions,
@@ -69,7 +69,7 @@ pub(crate) fn choose(
                 let cause = format!("there is no recording `{}`", path.display());
                 return Err(fail(Exit::NoInput, cause));
             }
-            // As long as it may be: a recording of many turns is one file.
+            // Read without a limit: a recording of many turns is one file.
             let bytes = input::read_file(path, &path.display().to_string(), usize::MAX)?;
             let replay = Replay::new(path, &String::from_utf8_lossy(&bytes))?;
             let model = settings.asked[0].model.clone();
@@ -87,21 +87,21 @@ pub(crate) fn choose(
             fallback_chain(ctx, arguments, settings, account, run, &mut notice)?
         }
     };
-    // A recording that is there is begun anew, so that it can be replayed from its beginning; a pipe or a device takes it as
-    // it comes.
+    // An existing recording is emptied first, so it can be replayed from its beginning. A pipe or a device cannot be
+    // emptied.
     if let Some(path) = arguments.record.as_ref().filter(|path| path.is_file()) {
         crate::sys::store::replace(path, b"")?;
     }
     Ok(with_recording(arguments, chosen))
 }
 
-/// Whether `path` is no recording but the demo.
+/// True if `path` names the demo instead of a recording.
 fn is_demo(path: &Path) -> bool {
     path == Path::new(demo::ALWAYS) || path == Path::new(demo::NAME) && !path.exists()
 }
 
-/// Choose who answers a sub-agent that asks another model than its turn, of which `run` is the account. In a replay that is
-/// nobody: there is but one recording.
+/// Chooses the model for a sub-agent that uses another model than its turn. `run` is the budget of the turn. A replay
+/// does not call this: it has only one recording.
 pub(crate) fn choose_for_subagent(
     ctx: &Context,
     arguments: &TurnOptions,
@@ -114,9 +114,9 @@ pub(crate) fn choose_for_subagent(
     Ok(with_recording(arguments, chosen))
 }
 
-/// `chosen`, discreet about keys, and with every exchange written down where that is wanted.
+/// Wraps `chosen` so that keys are hidden, and every exchange is recorded if `--record` was given.
 fn with_recording(arguments: &TurnOptions, chosen: ModelHandle) -> ModelHandle {
-    // Outside of those that stand in for each other, so that nothing that is told is cut.
+    // Outside of the fallbacks, so their messages are not truncated.
     let chosen = ModelHandle {
         provider: Arc::new(Discreet {
             inner: chosen.provider,
@@ -135,7 +135,7 @@ fn with_recording(arguments: &TurnOptions, chosen: ModelHandle) -> ModelHandle {
     }
 }
 
-/// The model and its stand-ins, each behind its own retries, and all behind one account.
+/// The model and its fallbacks. Each has its own retries, and all share one budget.
 fn fallback_chain(
     ctx: &Context,
     arguments: &TurnOptions,
@@ -159,7 +159,7 @@ fn fallback_chain(
         .and_then(|way| require_price(way, capped.then_some(by_flag)));
         let way = match way {
             Ok(way) => way,
-            // A stand-in that cannot be asked is none; the first one has to be.
+            // A fallback that cannot be used is skipped; the first model is required.
             Err(error) if first.is_some() => {
                 let model = asked.model.as_deref().unwrap_or("the default model");
                 notice(&format!("`{model}` cannot stand in: {error:#}"));
@@ -198,7 +198,8 @@ fn fallback_chain(
     })
 }
 
-/// A way whose price is known, where a cap hangs on it: that of a flag, or of the config.
+/// Returns `way` if its price is known or no cost limit is set. `cap` is `Some(true)` for `--max-cost`, and
+/// `Some(false)` for a budget in the config.
 pub(crate) fn require_price(way: Endpoint, cap: Option<bool>) -> Result<Endpoint> {
     let Some(by_flag) = cap.filter(|_| way.choice.prices.is_none()) else {
         return Ok(way);
@@ -215,7 +216,7 @@ pub(crate) fn require_price(way: Endpoint, cap: Option<bool>) -> Result<Endpoint
     ))
 }
 
-/// A provider behind the account, which counts each try, and that behind its retries.
+/// Wraps a provider in the budget, which counts every attempt, and then in retries.
 pub(crate) fn with_retries(
     ctx: &Context,
     settings: &Settings,
@@ -233,7 +234,7 @@ pub(crate) fn with_retries(
     })
 }
 
-/// A provider behind the account, that is asked once, whatever it says.
+/// Wraps a provider in the budget, without retries.
 pub(crate) fn single_attempt(
     ctx: &Context,
     settings: &Settings,
@@ -259,7 +260,7 @@ pub(crate) fn single_attempt(
     }
 }
 
-/// Whether the config has a budget, so that a model of unknown price is not asked.
+/// True if the config has a budget, so a model with an unknown price is refused.
 pub(crate) fn is_capped(settings: &Settings) -> bool {
     !limits(settings).is_none()
 }
@@ -274,7 +275,7 @@ fn limits(settings: &Settings) -> Limits {
     }
 }
 
-/// How a model is to answer.
+/// The sampling options of a request.
 pub(crate) fn sampling(asked: &Asked) -> Sampling {
     Sampling {
         max_tokens: asked.max_tokens,
@@ -283,7 +284,7 @@ pub(crate) fn sampling(asked: &Asked) -> Sampling {
     }
 }
 
-/// A file's name for what a rate limit is about: a model of a provider at an address.
+/// A file name for the scope of a rate limit: a model of a provider at an address.
 fn limit_name(provider: &str, base: &str, model: &str) -> String {
     let plain = |text: &str| -> String {
         let kept = text.chars().map(|letter| {
@@ -298,14 +299,14 @@ fn limit_name(provider: &str, base: &str, model: &str) -> String {
     format!("{}_{}_{}", plain(provider), plain(base), plain(model))
 }
 
-/// A provider that was chosen, and the wire to it.
+/// A resolved provider and its connection.
 pub(crate) struct Endpoint {
     pub(crate) choice: Choice,
     pub(crate) wire: Wire,
 }
 
 impl Endpoint {
-    /// Tokens that the model takes in and gives out, together.
+    /// The context window in tokens, input and output together.
     pub(crate) fn context(&self, asked: &Asked, settings: &Settings) -> u32 {
         self.known_context(asked).unwrap_or(settings.context_window)
     }
@@ -316,7 +317,7 @@ impl Endpoint {
     }
 }
 
-/// The wire to the provider of `asked`.
+/// Resolves the provider of `asked` and prepares its connection.
 pub(crate) fn resolve_endpoint(
     ctx: &Context,
     settings: &Settings,
@@ -333,7 +334,7 @@ pub(crate) fn resolve_endpoint(
         env: &ctx.env,
     };
     let choice = registry::choose(&wanted);
-    // Why a block cannot be used matters once it is the one, or when there is no other.
+    // An error in a provider's config matters only if that provider is chosen, or if no other is available.
     let name = choice
         .as_ref()
         .map_or(asked.provider.clone(), |choice| choice.provider.clone());
@@ -372,7 +373,7 @@ pub(crate) fn resolve_endpoint(
         clock: ctx.clock.clone(),
         endpoints: Endpoints::from_env(&ctx.env)?,
     };
-    // Only a command needs it.
+    // Only a key command needs the environment.
     let env = match &choice.key {
         Some(KeySource::Command(_)) => ctx
             .env
@@ -397,7 +398,8 @@ pub(crate) fn resolve_endpoint(
     Ok(Endpoint { choice, wire })
 }
 
-/// Tokens that the model that will be asked takes in and gives out, together, as far as it is known.
+/// The context window of the model to be asked, in tokens, input and output together, or the configured default if the
+/// model is unknown.
 pub(crate) fn context(ctx: &Context, settings: &Settings) -> u32 {
     let asked = &settings.asked[0];
     let facts = || {
@@ -413,13 +415,13 @@ pub(crate) fn context(ctx: &Context, settings: &Settings) -> u32 {
     known.unwrap_or(settings.context_window)
 }
 
-/// What may be attached for the model that will be asked. Where it cannot be told, the request will tell.
+/// The attachments that the model accepts. If the provider cannot be resolved, the request itself will report it.
 pub(crate) fn accepts(ctx: &Context, settings: &Settings) -> (Accepts, ImageLimits) {
     let asked = &settings.asked[0];
     let Ok(Endpoint { choice, .. }) = resolve_endpoint(ctx, settings, asked, true, true) else {
         return (Accepts::default(), ImageLimits::default());
     };
-    // Of those who speak chat completions, few know of files.
+    // Few servers that use the chat completions format accept files.
     let name = choice.entry.map_or("", |entry| entry.name);
     let takes_files =
         choice.format != Format::Chat || matches!(name, "openai" | "azureOpenai" | "openrouter");
@@ -431,7 +433,7 @@ pub(crate) fn accepts(ctx: &Context, settings: &Settings) -> (Accepts, ImageLimi
             .unwrap_or(takes_files && choice.facts.is_some_and(|facts| facts.pdf())),
     };
     let images = match choice.format {
-        // 5 MB, and of base64.
+        // The limit is 5 MB, measured after base64 encoding.
         Format::Anthropic => ImageLimits {
             max_bytes: 3_750_000,
             ..ImageLimits::default()
@@ -441,7 +443,7 @@ pub(crate) fn accepts(ctx: &Context, settings: &Settings) -> (Accepts, ImageLimi
     (accepts, images)
 }
 
-/// The wire format, as the chosen server and model want it.
+/// The wire format of the chosen server and model.
 fn dialect(choice: &Choice, most: Option<u32>) -> Box<dyn Dialect> {
     let quirks: Quirks = choice.quirks;
     let most = most.or(choice.facts.map(|facts| facts.output));
@@ -458,7 +460,7 @@ fn dialect(choice: &Choice, most: Option<u32>) -> Box<dyn Dialect> {
     }
 }
 
-/// The config's blocks, as the registry takes them.
+/// The provider sections of the config, in the form that the registry takes.
 pub(crate) fn blocks(ctx: &Context, settings: &Settings) -> BTreeMap<String, ProviderConfig> {
     let blocks = settings.providers.iter().map(|(name, block)| {
         let file = |path: &String| KeySource::File(ctx.paths.expand(path));

@@ -1,4 +1,4 @@
-//! What a run may do: flags, config and profile made into one policy. Every command that runs tools asks here.
+//! Builds the policy of a run from flags, config and profile. Every command that runs tools uses it.
 
 use crate::error::{Exit, fail, fail_hint};
 use crate::memory;
@@ -20,7 +20,8 @@ use std::io::ErrorKind;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-/// What is in our own directory besides the workspace: closed, also where somebody grants what is around it.
+/// Files and directories in our own directory, outside the workspace. They are closed even if a directory around them
+/// is granted.
 const PROTECTED_PATHS: &[&str] = &[
     "auth",
     "cron",
@@ -36,7 +37,7 @@ const PROTECTED_PATHS: &[&str] = &[
     "usage.under-way",
 ];
 
-/// What in the workspace tells a later run what to do.
+/// Files in the workspace that give instructions to later runs.
 const INSTRUCTION_FILES: &[&str] = &[
     "AGENTS.md",
     "HEARTBEAT.md",
@@ -47,7 +48,7 @@ const INSTRUCTION_FILES: &[&str] = &[
     "skills",
 ];
 
-/// What a run may do, as flags or a job say it. Jobs store it as JSON with these names.
+/// The permissions of a run, as given by flags or stored with a job. Jobs store them as JSON with these field names.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Grants {
@@ -72,19 +73,19 @@ pub struct Grants {
     pub sandbox: Option<SandboxMode>,
 }
 
-/// Whether commands run in a sandbox.
+/// The sandbox mode of commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SandboxMode {
-    /// In one; refused where the kernel has none.
+    /// Sandboxed; commands are refused if the kernel does not support it.
     Auto,
-    /// Without one.
+    /// Not sandboxed.
     Off,
-    /// In one; the run ends at once where the kernel has none.
+    /// Sandboxed; the run ends at once if the kernel does not support it.
     Strict,
 }
 
-/// The settings with those that the profile of `grants` overrides, and that profile.
+/// The settings, with the overrides of the profile that `grants` selects, and that profile.
 pub(crate) fn settings_with_profile(
     ctx: &Context,
     grants: &Grants,
@@ -100,7 +101,7 @@ pub(crate) fn settings_with_profile(
     Ok((ctx.settings_with(overrides)?, profile))
 }
 
-/// The profile that the flags name, or else the config. One for sub-agents alone is none here.
+/// The profile that the flags name, or else the config. A profile for sub-agents only is rejected.
 pub(crate) fn profile(ctx: &Context, grants: &Grants, settings: &Settings) -> Result<Profile> {
     let name = grants.profile.as_deref().unwrap_or(&settings.profile);
     let wrong = |cause: String, hint: &str| match grants.profile {
@@ -134,7 +135,7 @@ pub(crate) fn profile(ctx: &Context, grants: &Grants, settings: &Settings) -> Re
     Ok(profile)
 }
 
-/// What a run under `profile` may do. `workspace` is the real path of the workspace.
+/// Builds the policy of a run under `profile`. `workspace` is the real path of the workspace.
 pub(crate) fn policy(
     ctx: &Context,
     grants: &Grants,
@@ -180,7 +181,7 @@ pub(crate) fn policy(
     Ok(policy)
 }
 
-/// The permissions of tools: those of the config, then those of the profile.
+/// The permissions of tools: those of the config, followed by those of the profile.
 fn permissions(
     grants: &Grants,
     settings: &Settings,
@@ -199,7 +200,7 @@ fn permissions(
     Ok(permissions)
 }
 
-/// The sandbox of commands.
+/// The sandbox mode of commands.
 fn sandbox(grants: &Grants, settings: &Settings, profile: &Profile) -> Sandbox {
     match grants.sandbox {
         Some(SandboxMode::Strict) => Sandbox::Strict,
@@ -224,7 +225,7 @@ fn add_rules(policy: &mut Policy, grants: &Grants, settings: &Settings) -> Resul
         for text in rules {
             let rule = Rule::parse(text, effect, origin)
                 .map_err(|words| fail(exit, format!("{origin}: the rule `{text}` {words}")))?;
-            // A rule that allows to fetch from a host also allows to reach it.
+            // A rule that allows fetching from a host also allows connecting to it.
             if let (Effect::Allow, "web_fetch", Some(host)) =
                 (effect, rule.tool.text(), &rule.argument)
                 && !host.text().contains('/')
@@ -241,7 +242,8 @@ fn add_rules(policy: &mut Policy, grants: &Grants, settings: &Settings) -> Resul
     Ok(())
 }
 
-/// Add what `flag` grants, as a refusal names it. Nothing where no person can grant that for one call.
+/// Adds to `grants` the permission that `flag` describes, as named in a denial. Returns `None` if the user cannot grant
+/// it for a single call.
 pub(crate) fn add(grants: &mut Grants, flag: &str) -> Option<()> {
     let (name, value) = match flag.split_once(['=', ' ']) {
         Some((name, value)) => (name, Some(unquoted(value)?)),
@@ -255,7 +257,7 @@ pub(crate) fn add(grants: &mut Grants, flag: &str) -> Option<()> {
         ("--allow", Some(rule)) => grants.allow.push(rule),
         ("--net", None) => grants.net = Some(Vec::new()),
         ("--net", Some(host)) => match &mut grants.net {
-            // All of them are granted already.
+            // All hosts are already granted.
             Some(hosts) if hosts.is_empty() => {}
             hosts => hosts.get_or_insert_default().push(host),
         },
@@ -272,7 +274,7 @@ fn expressions(texts: &[String], key: &str) -> Result<Vec<Regex>> {
     texts.iter().map(read).collect()
 }
 
-/// The addresses among `hosts`, which the user typed. A name in their place could lead anywhere.
+/// The IP addresses among `hosts`. Host names are excluded, because a name could resolve to any address.
 fn typed(hosts: &[String]) -> Vec<(IpAddr, Option<u16>)> {
     let address = |text: &String| net::address(&net::host(text).ok()?);
     hosts.iter().filter_map(address).collect()
@@ -318,7 +320,7 @@ fn hosts(grants: &Grants, settings: &Settings, profile: &Profile) -> Result<Net>
     })
 }
 
-/// What may be touched.
+/// The paths that tools may access.
 fn reach(
     ctx: &Context,
     grants: &Grants,
@@ -386,7 +388,7 @@ fn reach(
     })
 }
 
-/// The places that tools may touch, each once.
+/// The paths that tools may access, without duplicates.
 #[derive(Default)]
 struct Roots(Vec<Root>);
 
@@ -398,7 +400,7 @@ impl Roots {
         }
     }
 
-    /// Adds the places that the config and the profile name.
+    /// Adds the paths that the config and the profile name.
     fn add_configured(
         &mut self,
         ctx: &Context,
@@ -417,7 +419,7 @@ impl Roots {
             for place in places {
                 let path = match place.as_str() {
                     "." => directory.to_owned(),
-                    // A configured place may be gone. One that a flag names must exist.
+                    // A configured path may be missing. One given by a flag must exist.
                     place => match found(&directory.join(ctx.paths.expand(place))) {
                         Ok(Some(path)) => path,
                         Ok(None) => {
@@ -436,7 +438,7 @@ impl Roots {
     }
 }
 
-/// What of our own directory and of the workspace nobody sees, what tells a later run what to do, and what is not changed.
+/// The protected paths of our own directory and of the workspace: hidden ones, instruction files, and read-only ones.
 pub(crate) fn closed(
     ctx: &Context,
     workspace: &Path,
@@ -454,7 +456,7 @@ pub(crate) fn closed(
     (hidden, notes, read_only)
 }
 
-/// Where the work is.
+/// The working directory of the run.
 fn directory(
     ctx: &Context,
     grants: &Grants,
@@ -479,8 +481,8 @@ fn directory(
     let Ok(current) = std::env::current_dir() else {
         return Ok(workspace.to_owned());
     };
-    // The home directory holds what no agent should stumble over. Before there is a workspace nothing is sent anywhere:
-    // that is a rehearsal, which may look around.
+    // The home directory contains private files, so the workspace is used instead. Before the workspace exists, a run
+    // sends nothing, so it may use the home directory.
     let home = real.of(&absolute(&ctx.paths.home));
     Ok(if home.starts_with(&current) && workspace.is_dir() {
         workspace.to_owned()
@@ -489,7 +491,7 @@ fn directory(
     })
 }
 
-/// What to say where `--write` was typed in the home directory, or above it, and does not mean that.
+/// A notice if `--write` was given in the home directory or above it, where it does not grant that directory.
 pub(crate) fn home_directory_notice(
     ctx: &Context,
     grants: &Grants,
@@ -514,7 +516,7 @@ fn existing(path: &Path) -> Result<PathBuf> {
     found(path)?.ok_or_else(|| fail(Exit::NoInput, format!("there is no `{}`", path.display())))
 }
 
-/// Where `path` leads; nothing where nothing is there.
+/// The real path of `path`; `None` if it does not exist.
 fn found(path: &Path) -> Result<Option<PathBuf>> {
     match std::fs::canonicalize(path) {
         Ok(path) => Ok(Some(path)),
@@ -525,7 +527,8 @@ fn found(path: &Path) -> Result<Option<PathBuf>> {
     }
 }
 
-/// `path` from the current directory on. Where there is none any more, it stays as it is.
+/// Makes `path` absolute from the current directory. If the current directory was deleted, `path` is returned
+/// unchanged.
 pub(crate) fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }

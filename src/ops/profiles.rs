@@ -7,10 +7,10 @@ use crate::skill;
 use crate::sys::input;
 use anyhow::Result;
 
-/// The longest profile that is read.
+/// Maximum size of a profile in bytes.
 const PROFILE_LIMIT_BYTES: usize = 1 << 20;
 
-/// The profiles that a run can have: those built in, and the user's own.
+/// The names of all profiles: built-in ones and the user's own.
 pub(crate) fn names(ctx: &Context) -> Vec<String> {
     let files = std::fs::read_dir(ctx.paths.profiles()).into_iter();
     let files = files.flatten().flatten().map(|file| file.file_name());
@@ -24,7 +24,7 @@ pub(crate) fn names(ctx: &Context) -> Vec<String> {
     built_in.chain(own).collect()
 }
 
-/// The profile of that name, built in or the user's own.
+/// The profile `name`, built-in or the user's own.
 pub(crate) fn find(ctx: &Context, name: &str) -> Result<Option<Profile>> {
     if let Some(profile) = Profile::built_in(name) {
         let own = ctx.paths.profiles().join(format!("{name}.md"));

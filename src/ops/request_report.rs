@@ -1,4 +1,4 @@
-//! What a request is made of, part by part: what each weighs, and why it is sent.
+//! The composition of a request: each part, its size, and why it is sent.
 
 use crate::message::Message;
 use crate::message::ToolSpec;
@@ -10,17 +10,20 @@ use crate::sys::terminal::harmless;
 use crate::turn::agent::weight_of;
 use serde_json::{Value, json};
 
-/// What is known of a request before it is sent.
+/// The contents of a request before it is sent.
 pub(crate) struct RequestBreakdown<'a> {
+    /// The sections of the system prompt.
     pub(crate) sections: &'a [Section],
+    /// The tools on offer.
     pub(crate) specs: &'a [ToolSpec],
     pub(crate) session: &'a Session,
-    /// How many of the session's messages are new.
+    /// Number of the session's messages that are new.
     pub(crate) fresh: usize,
-    /// Messages of the log that may be sent as they are.
+    /// Maximum number of messages from the log that are sent in full.
     pub(crate) window: usize,
-    /// Tokens at which it is compacted, and tokens that the model takes.
+    /// Tokens at which the session is compacted.
     pub(crate) threshold: Option<u64>,
+    /// The model's context window in tokens.
     pub(crate) room: u32,
 }
 
@@ -95,7 +98,7 @@ impl RequestBreakdown<'_> {
         why
     }
 
-    /// Messages that are in the log and not sent, in words.
+    /// Describes the messages in the log that are not sent.
     fn left_out(&self) -> Vec<String> {
         let Outline {
             start,
@@ -133,7 +136,7 @@ impl RequestBreakdown<'_> {
         (sum as f64 * self.ratio()) as u64
     }
 
-    /// As a table for people.
+    /// The report as a table for people.
     pub(crate) fn table(&self) -> String {
         let columns = [
             ("PART", Side::Left),
@@ -166,7 +169,7 @@ impl RequestBreakdown<'_> {
         text
     }
 
-    /// As one object, in tokens.
+    /// The report as one JSON object, in tokens.
     pub(crate) fn json(&self) -> Value {
         let scaled = |tokens: u64| (tokens as f64 * self.ratio()) as u64;
         let rows: Vec<Value> = self

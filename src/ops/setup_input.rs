@@ -1,4 +1,4 @@
-//! What the tools and the prompt of a turn are built from, as plain data.
+//! The input for building the tools and the prompt of a turn, as plain data.
 
 use crate::mcp::client::ElicitationHandler;
 use crate::ops::permissions::Grants;
@@ -10,7 +10,7 @@ use crate::tool::cron::Planner;
 use crate::workspace::Workspace;
 use std::sync::Arc;
 
-/// What the tools and the prompt of a turn are built from.
+/// The input for building the tools and the prompt of a turn.
 pub(crate) struct SetupInput<'a> {
     pub(crate) grants: &'a Grants,
     pub(crate) settings: &'a Settings,
@@ -18,11 +18,11 @@ pub(crate) struct SetupInput<'a> {
     pub(crate) profile: &'a Profile,
     /// The turn's id, which the undo journal records.
     pub(crate) turn: &'a str,
-    /// The session's key, which it records too.
+    /// The session's key, which the undo journal also records.
     pub(crate) session: &'a str,
-    /// Limit of tools that run concurrently.
+    /// Maximum number of tools that run concurrently.
     pub(crate) parallel: usize,
-    /// Reach no address but loopback.
+    /// Connect to loopback addresses only.
     pub(crate) offline: bool,
     /// Create nothing, and start no MCP server whose tools are cached.
     pub(crate) is_dry_run_or_replay: bool,
@@ -30,9 +30,9 @@ pub(crate) struct SetupInput<'a> {
     pub(crate) policy_limit: Option<&'a Policy>,
     /// Approves tool calls; `None` in unattended runs.
     pub(crate) person: Option<Arc<dyn Person>>,
-    /// ElicitationHandler the questions of MCP servers; `None` in unattended runs.
+    /// Answers the questions of MCP servers; `None` in unattended runs.
     pub(crate) answers: Option<Arc<dyn ElicitationHandler>>,
-    /// Stores the jobs that the model plans; `None` where it may plan none.
+    /// Stores the jobs that the model schedules; `None` if it may not schedule any.
     pub(crate) scheduler: Option<Arc<dyn Planner>>,
 }
 

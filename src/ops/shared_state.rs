@@ -1,4 +1,4 @@
-//! What a turn and its sub-agents share.
+//! State shared by a turn and its sub-agents.
 
 use crate::ops::mcp_tools::McpTools;
 use crate::policy::Policy;
@@ -7,20 +7,22 @@ use crate::tool::files::Files;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// What a turn and its sub-agents share: open places, provenance, and MCP servers.
+/// State shared by a turn and its sub-agents: open directories, provenance, and MCP servers.
 #[derive(Clone)]
 pub(crate) struct SharedState {
+    /// The directories that file tools may use.
     pub(crate) files: Arc<Files>,
+    /// The provenance of what the run has read.
     pub(crate) seen: Arc<Seen>,
     /// Hosts that the config and the skills name.
     pub(crate) hosts: BTreeSet<String>,
-    /// Reach no address but loopback.
+    /// Connect to loopback addresses only.
     pub(crate) offline: bool,
     pub(crate) mcp_tools: McpTools,
 }
 
 impl SharedState {
-    /// What a run under `policy` may reach, whatever it has read.
+    /// The hosts that a run under `policy` may reach regardless of the content it has read.
     pub(crate) fn allowed_hosts(&self, policy: &Policy) -> Free {
         Free {
             net: policy.net.clone(),

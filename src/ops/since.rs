@@ -1,9 +1,9 @@
-//! `--since`: from when on something counts. Pure.
+//! `--since`: the start of a period to report on. Pure.
 
 use jiff::civil::Date;
 use jiff::{SignedDuration, Timestamp, ToSpan, Zoned};
 
-/// From a day on, as the clock on the wall had it, or from a moment on.
+/// The start of a period: a local date, or a moment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum SinceFilter {
     Day(Date),
@@ -11,24 +11,25 @@ pub(crate) enum SinceFilter {
 }
 
 impl SinceFilter {
-    /// So many days, of which today is the last.
+    /// The last `count` days, today included.
     pub(crate) fn last_days(count: u16, now: &Zoned) -> Self {
         let before = (i32::from(count) - 1).days();
         Self::Day(now.date().saturating_sub(before))
     }
 
-    /// From the first day of this month on.
+    /// The current month, from its first day.
     pub(crate) fn this_month(now: &Zoned) -> Self {
         Self::Day(now.date().first_of_month())
     }
 
+    /// The last `count` hours.
     pub(crate) fn last_hours(count: u16, now: &Zoned) -> Self {
         let length = SignedDuration::from_hours(count.into());
         let moment = now.timestamp().checked_sub(length);
         Self::Moment(moment.unwrap_or(Timestamp::MIN))
     }
 
-    /// Whether it is not later than `time`, which was on `day`.
+    /// True if the period includes `time`, whose local date is `day`.
     pub(crate) fn includes(self, time: Timestamp, day: Date) -> bool {
         match self {
             Self::Day(start) => day >= start,

@@ -33,19 +33,20 @@ pub(crate) fn find(ctx: &Context, settings: &Settings, directory: &Path) -> Resu
     }))
 }
 
-/// What there is, at a glance.
+/// A short summary of the skills.
 #[derive(Debug, Default)]
 pub(crate) struct SkillsSummary {
-    /// How many do not come with the program.
+    /// The number of skills that are not built-in.
     pub(crate) own: usize,
-    /// Those that lack something, with what that is.
+    /// Skills with missing requirements, and what is missing.
     pub(crate) lacking: Vec<String>,
-    /// Tokens of the list that each request has, and those that it may have.
+    /// Tokens of the skill list in each request, and the budget for it.
     tokens: (u64, u64),
     pub(crate) is_cut: bool,
 }
 
 impl SkillsSummary {
+    /// Summarizes the skills.
     pub(crate) fn new(found: &Found, settings: &Settings) -> Self {
         let budget = settings.skills.budget;
         let list = skill::summary(&found.skills, budget);
@@ -62,6 +63,7 @@ impl SkillsSummary {
         }
     }
 
+    /// The summary as text.
     pub(crate) fn describe(&self) -> String {
         let own = match self.own {
             0 => "none".to_owned(),
@@ -79,6 +81,7 @@ impl SkillsSummary {
         format!("{own} but the built-in ones{cut}{lacking}")
     }
 
+    /// The summary as JSON.
     pub(crate) fn json(&self) -> Value {
         let (tokens, budget) = self.tokens;
         json!({ "own": self.own, "lacking": self.lacking.len(), "tokens": tokens, "budget_tokens": budget, "cut": self.is_cut })

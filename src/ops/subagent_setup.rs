@@ -1,4 +1,4 @@
-//! The tools and the system prompt of a sub-agent.
+//! Builds the tools and the system prompt of a sub-agent.
 
 use crate::ops::context::Context;
 use crate::ops::shared_state::SharedState;
@@ -12,7 +12,8 @@ use crate::tool::Toolbox;
 use anyhow::{Context as _, Result};
 use std::sync::Arc;
 
-/// The tools and the system prompt of a sub-agent under `policy`: it gets those of its parent's tools that the policy offers.
+/// Builds the tools and the system prompt of a sub-agent under `policy`: those tools of its parent that the policy
+/// offers.
 pub(crate) fn prepare_subagent(
     ctx: &Context,
     settings: &Settings,

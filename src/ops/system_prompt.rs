@@ -1,15 +1,16 @@
-//! What the system prompt states of the system and the policy.
+//! The parts of the system prompt about the platform and the policy.
 
 use crate::policy::Policy;
 use crate::policy::reach::Reach;
 use crate::tool::Toolbox;
 
+/// The operating system and CPU architecture, as named in the prompt.
 pub(crate) fn platform() -> String {
     let system = capital(std::env::consts::OS);
     format!("{system} {}", std::env::consts::ARCH)
 }
 
-/// The places besides directory and workspace, in words.
+/// Describes the granted paths other than the working directory and the workspace.
 pub(crate) fn describe_extra_grants(policy: &Policy) -> Vec<String> {
     let Reach {
         directory,
@@ -34,7 +35,7 @@ pub(crate) fn describe_extra_grants(policy: &Policy) -> Vec<String> {
         .collect()
 }
 
-/// What the tools may do, in words.
+/// Describes what the tools may do.
 pub(crate) fn describe_policy(policy: &Policy, toolbox: &Toolbox, attended: bool) -> String {
     let names: Vec<&str> = toolbox
         .specs()

@@ -1,4 +1,4 @@
-//! What a turn used of what it was offered, written down for `nanobot usage --by tool` and its like.
+//! Records which of the offered tools and skills a turn used, for reports such as `nanobot usage --by tool`.
 
 use crate::event::Event;
 use crate::ledger::Account;
@@ -14,9 +14,9 @@ use anyhow::Result;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-/// Looks on while a turn runs, for what its end does not tell: which skills were read.
+/// Observes a running turn to record what its result does not include: the skills that were read.
 pub(crate) struct UsageRecorder {
-    /// Where the model reads each skill.
+    /// The path of each skill's file.
     skills: Vec<(String, PathBuf)>,
     read: BTreeSet<String>,
     told: BTreeMap<String, u64>,
@@ -24,7 +24,7 @@ pub(crate) struct UsageRecorder {
 }
 
 impl UsageRecorder {
-    /// Before the turn. `servers` are the names of those in the config.
+    /// Creates a recorder before the turn. `servers` are the names of the configured MCP servers.
     pub(crate) fn new(scene: &TurnSetup, servers: &[&str]) -> Self {
         let mut told = BTreeMap::new();
         for spec in scene.toolbox.specs() {
@@ -39,6 +39,7 @@ impl UsageRecorder {
         }
     }
 
+    /// Observes an event of the turn.
     pub(crate) fn see(&mut self, scene: &TurnSetup, event: &Event<'_>) {
         if let Event::ToolCall(call) = event
             && call.name == "read_file"
@@ -50,9 +51,9 @@ impl UsageRecorder {
         }
     }
 
-    /// After the turn. One that called no tool is written down where servers offered some.
+    /// Writes the record after the turn. A turn that called no tool is recorded only if MCP servers offered some.
     pub(crate) fn record(self, ctx: &Context, account: &Account, tally: &Tally) -> Result<()> {
-        // A word between two, as most runs are, is not worth a write.
+        // Most runs call no tools and have no servers; they are not worth a write.
         let offers_more = self.told.keys().any(|server| !server.is_empty());
         if tally.iterations == 0 || (tally.tools.is_empty() && !offers_more) {
             return Ok(());
@@ -76,7 +77,7 @@ impl UsageRecorder {
     }
 }
 
-/// Which of `servers` offers `tool`; of several whose names fit, the longest.
+/// The server in `servers` that offers `tool`. If several names match, the longest wins.
 pub(crate) fn server_of<'a>(tool: &str, servers: &[&'a str]) -> Option<&'a str> {
     let named = servers.iter().filter(|server| !server.is_empty());
     named

@@ -22,7 +22,8 @@ use crate::tool::write_file;
 use crate::workspace::Workspace;
 use std::sync::Arc;
 
-/// Every tool that a run or a sub-agent can have but `spawn` and `cron`, those of the Python program in its order.
+/// All tools that a run or a sub-agent can have, except `spawn` and `cron`. Those of the Python program come in its
+/// order.
 pub(crate) fn all_tools(
     ctx: &Context,
     settings: &Settings,
@@ -82,13 +83,13 @@ pub(crate) fn exec(
     Exec::new(Arc::clone(files), &limits, &ctx.env, containment)
 }
 
-/// Whether commands may change what is in the workspace, but for what is kept there.
+/// True if commands may change files in the workspace outside the protected paths.
 fn is_open_to_commands(reach: &Reach) -> bool {
     let mut writes = reach.written_by_commands();
     !reach.is_free && writes.any(|root| reach.workspace.starts_with(root))
 }
 
-/// Whether files in the directory may be changed.
+/// True if files in the working directory may be changed.
 pub(crate) fn may_write(policy: &Policy) -> bool {
     let mut roots = policy.reach.roots.iter();
     roots.any(|root| root.path == policy.reach.directory && root.may_write) && !policy.reads_only

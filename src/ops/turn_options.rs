@@ -1,11 +1,12 @@
-//! The options of one turn, as plain data. Commands fill it from flags, the REPL and jobs directly.
+//! The options of one turn, as plain data. Commands fill them from flags; the REPL and jobs set them directly.
 
 use super::permissions::Grants;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Options of a turn. Defaults are those of a turn without flags, except that it does not wait for a locked session.
+/// The options of a turn. The defaults are those of a turn without flags, except that it does not wait for a locked
+/// session.
 #[derive(Clone, Debug)]
 pub struct TurnOptions {
     /// The user's message. `-` reads it from standard input.
@@ -14,9 +15,9 @@ pub struct TurnOptions {
     pub attach: Vec<OsString>,
     /// The session's key. `None` means a fresh session for piped input, and `cli:direct` otherwise.
     pub session: Option<String>,
-    /// Start the session afresh before the turn.
+    /// Reset the session before the turn.
     pub new: bool,
-    /// Go on with an interrupted turn.
+    /// Resume an interrupted turn.
     pub resume: bool,
     /// Copy this session first, and run in the copy.
     pub fork: Option<String>,
@@ -24,9 +25,9 @@ pub struct TurnOptions {
     pub ephemeral: bool,
     /// How long to wait for a locked session.
     pub wait: Duration,
-    /// Report progress on standard error, also where it is no terminal.
+    /// Report progress on standard error, even if it is not a terminal.
     pub verbose: bool,
-    /// Print the answer as the model wrote it.
+    /// Print the answer without rendering its Markdown.
     pub no_markdown: bool,
     pub model: Option<String>,
     /// Limit of one reply, in tokens.
@@ -34,7 +35,7 @@ pub struct TurnOptions {
     /// Sampling temperature, 0 to 2.
     pub temperature: Option<f64>,
     pub reasoning_effort: Option<String>,
-    /// Limit of requests to the model.
+    /// Maximum number of requests to the model.
     pub max_iterations: Option<u32>,
     /// Limit in US dollars.
     pub max_cost: Option<f64>,
@@ -42,39 +43,39 @@ pub struct TurnOptions {
     pub max_total_tokens: Option<u64>,
     /// A JSON schema for the answer: a file or the schema itself.
     pub schema: Option<String>,
-    /// Ask for replies in one piece.
+    /// Do not stream replies.
     pub no_stream: bool,
     pub grants: Grants,
-    /// Limit of tools, and of sub-agents, that run concurrently.
+    /// Maximum number of tools, and of sub-agents, that run concurrently.
     pub max_parallel: usize,
-    /// Reach no address but loopback.
+    /// Connect to loopback addresses only.
     pub offline: bool,
     /// Fail when a tool call was denied.
     pub strict: bool,
-    /// Time limit of the turn and all that it started.
+    /// Time limit of the turn and everything that it started.
     pub timeout: Option<Duration>,
-    /// Read standard input even where it is a socket or a device.
+    /// Read standard input even if it is a socket or a device.
     pub stdin: bool,
     /// Leave standard input unread.
     pub no_stdin: bool,
     /// Show the first request instead of sending it.
     pub dry_run: Option<DryRunForm>,
-    /// Write every exchange with the model to this file.
+    /// Record every exchange with the model in this file.
     pub record: Option<PathBuf>,
-    /// Answer from this recording instead of a model.
+    /// Replay this recording instead of asking a model.
     pub replay: Option<PathBuf>,
 }
 
 /// How a dry run shows the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DryRunForm {
-    /// The body, as JSON.
+    /// The request body, as JSON.
     Json,
     /// A curl command.
     Curl,
-    /// What it is made of, as a table.
+    /// The composition of the request, as a table.
     Table,
-    /// The same as JSON.
+    /// The composition of the request, as JSON.
     TableJson,
 }
 
@@ -115,7 +116,7 @@ impl Default for TurnOptions {
 }
 
 impl TurnOptions {
-    /// True if the turn stores nothing and costs nothing: a dry run, or a replay.
+    /// True if the turn stores nothing and costs nothing: a dry run or a replay.
     pub(crate) fn is_dry_run_or_replay(&self) -> bool {
         self.replay.is_some() || self.dry_run.is_some()
     }

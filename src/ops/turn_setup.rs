@@ -1,4 +1,4 @@
-//! Builds what a turn runs with: its policy, its tools, and its system prompt.
+//! Builds the setup of a turn: its policy, its tools, and its system prompt.
 
 use crate::error::{Exit, fail_hint};
 use crate::memory::Memory;
@@ -35,18 +35,18 @@ use anyhow::{Context as _, Result};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The tools of a turn, and the text about them and all else.
+/// The tools, policy and system prompt of a turn.
 pub(crate) struct TurnSetup {
     pub(crate) toolbox: Toolbox,
     pub(crate) policy: Arc<Policy>,
     pub(crate) shared: SharedState,
     /// The parts of the system prompt.
     pub(crate) sections: Vec<Section>,
-    /// The skills that the model may read, and where.
+    /// The skills that the model may read, and their paths.
     pub(crate) skills: Vec<(String, PathBuf)>,
-    /// The list of skills as the system prompt has it.
+    /// The list of skills in the system prompt.
     pub(crate) skill_list: String,
-    /// Instruction files that were not read, since their directory is not trusted.
+    /// Instruction files that were not read because their directory is not trusted.
     pub(crate) ignored: Vec<PathBuf>,
 }
 
@@ -152,8 +152,8 @@ fn prompt_sections(
     })
 }
 
-/// The instruction files and skills of the working directory, where the user trusts it. The policy protects those that
-/// are read from being changed.
+/// The instruction files and skills of the working directory, if the user trusts it. The policy then protects these
+/// files from changes.
 fn project_notes(ctx: &Context, workspace: &Path, policy: &mut Policy) -> Result<Notes> {
     let reach = &mut policy.reach;
     let notes = match reach.directory == workspace {
@@ -167,7 +167,7 @@ fn project_notes(ctx: &Context, workspace: &Path, policy: &mut Policy) -> Result
     Ok(notes)
 }
 
-/// Opens the places that the file tools may use, with a journal for `undo`.
+/// Opens the directories that the file tools may use, with a journal for `undo`.
 fn open_files(
     ctx: &Context,
     input: &SetupInput<'_>,
@@ -192,7 +192,7 @@ fn open_files(
     Ok(files)
 }
 
-/// What untrusted content may have put into the memory is untrusted in this run too.
+/// Marks the run as having read untrusted content if the memory may contain some.
 fn taint_by_memory(ctx: &Context, workspace: &Workspace, seen: &Seen) -> Result<()> {
     if let Some(what) = Memory::new(&workspace.root, &ctx.clock).untrusted()? {
         seen.taint(&format!(
@@ -212,7 +212,7 @@ fn hosts_of_skills(skills: &[Skill]) -> impl Iterator<Item = String> {
     chosen.flat_map(|skill| linked_hosts(&skill.body))
 }
 
-/// The setup of a turn with these grants, for commands that run no turn. A dry run creates nothing.
+/// The setup of a turn with these grants, for commands that do not run a turn. A dry run creates nothing.
 pub(crate) fn without_turn(
     ctx: &Context,
     grants: &Grants,
@@ -242,7 +242,7 @@ pub(crate) fn without_turn(
     prepare(ctx, &input, Vec::new(), &mut |text| ctx.notice(text))
 }
 
-/// The tools that the policy and `--tools` leave, with the approval that guards them.
+/// The tools allowed by the policy and `--tools`, wrapped in the approval check.
 fn toolbox(
     ctx: &Context,
     input: &SetupInput<'_>,
@@ -295,10 +295,10 @@ fn toolbox(
         .asking(approval))
 }
 
-/// Leaves the tools that `--tools` names.
+/// Keeps only the tools that `--tools` names.
 ///
 /// # Errors
-/// It names one that does not exist.
+/// It names a tool that does not exist.
 fn keep_listed(
     tools: &mut Vec<Box<dyn Tool>>,
     grants: &Grants,
@@ -321,7 +321,8 @@ fn keep_listed(
     Ok(())
 }
 
-/// What a job may do that a run under `policy` makes: no more than the run itself, whose flags are not all the policy's.
+/// The upper bound on the permissions of a job created by a run under `policy`: those of the run itself. Some of the
+/// run's flags are not part of its policy, so they are added here.
 fn job_upper_bound<'a>(
     policy: &Policy,
     tools: impl Iterator<Item = &'a str>,

@@ -1,4 +1,4 @@
-//! The web tools of a run, and what they have to know: what may be reached, and what has been seen.
+//! The web tools of a run, and their inputs: the hosts they may reach, and the content read so far.
 
 use crate::ops::context::Context;
 use crate::ops::shared_state::SharedState;
@@ -12,7 +12,7 @@ use crate::tool::web_fetch::WebFetch;
 use crate::tool::web_search::{Engines, WebSearch};
 use std::sync::Arc;
 
-/// What a run under `policy` has seen so far, which is nothing.
+/// The initial, empty record of content read by a run under `policy`.
 pub(crate) fn seen(settings: &Settings, policy: &Policy) -> Arc<Seen> {
     let has_commands = settings.exec.enabled && policy.offers("exec");
     Arc::new(Seen::new(Ground {
@@ -23,7 +23,7 @@ pub(crate) fn seen(settings: &Settings, policy: &Policy) -> Arc<Seen> {
     }))
 }
 
-/// The tools, in the order of the Python program; none where the config wants none.
+/// The web tools, in the order of the Python program; none if the config disables them.
 pub(crate) fn tools(
     ctx: &Context,
     all: &Settings,
@@ -46,7 +46,7 @@ pub(crate) fn tools(
         limit: all.max_tool_result_chars,
         env: ctx.env.clone(),
     });
-    // As the Python program has it, a key alone says whose it is; and without one another engine does.
+    // As in the Python program, a key without a provider means `brave`, and without a key another engine is used.
     let provider = match (&settings.engine, &settings.key, &settings.base) {
         (None, Some(_), _) => "brave",
         (Some(name), None, None) if name.eq_ignore_ascii_case("brave") => "duckduckgo",

@@ -1,4 +1,4 @@
-//! The session of a turn: which one it is, and whether the turn can begin in it.
+//! The session of a turn: chooses it, opens it, and checks that the turn can begin in it.
 
 use super::request::{ChatCommand, TurnRequest};
 use crate::error::{Exit, fail_hint};
@@ -8,7 +8,7 @@ use crate::report::Report;
 use crate::session::{self, Place, Session};
 use anyhow::Result;
 
-/// Opens the session for the turn, and waits for its lock.
+/// Opens the session for the turn. Waits for its lock.
 pub(crate) fn open(
     ctx: &Context,
     options: &TurnOptions,
@@ -17,7 +17,7 @@ pub(crate) fn open(
     report: &mut Report,
 ) -> Result<Session> {
     let key = request.key.as_str();
-    // Only another run's lock takes time there.
+    // Only the lock of another run takes time here.
     let mut notice = |text: &str| {
         report.notice(text);
         report.wait("giving up", options.wait);
@@ -38,7 +38,7 @@ pub(crate) fn open(
     let Some(source) = &options.fork else {
         return Session::open(place, key, options.wait, &mut notice);
     };
-    // As `session fork` does it, so that the copy has the whole log, and a summary where there is one.
+    // The same as `session fork`: the copy has the whole log, and the summary if there is one.
     session::fork(place, source, key, None)?;
     let session = Session::open(place, key, options.wait, &mut notice)?;
     if options.session.is_none() && !ctx.quiet {
@@ -47,6 +47,8 @@ pub(crate) fn open(
     Ok(session)
 }
 
+/// Checks that the turn can begin in this session.
+///
 /// # Errors
 /// The turn has nothing to send, or cannot begin in this session: status 2 or 66.
 pub(crate) fn check_request(

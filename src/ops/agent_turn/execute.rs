@@ -1,4 +1,4 @@
-//! Runs a prepared turn, and does what belongs to its end: usage, memory provenance, pruning.
+//! Runs a prepared turn and does the work at its end: usage, memory provenance, pruning.
 
 use super::prepare::PreparedTurn;
 use crate::event::StopReason;
@@ -28,7 +28,7 @@ use anyhow::Result;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long labelling the memory waits for another run that is changing it.
+/// Timeout for the memory lock when the memory is labelled after a turn.
 const MEMORY_LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Asks the model until the turn ends.
@@ -82,13 +82,13 @@ pub(crate) fn execute(
     if !options.is_dry_run_or_replay()
         && let Err(error) = usage.record(ctx, account, &ending.tally)
     {
-        // The answer is out, and a number that is too small is no failure.
+        // The answer is printed, and an incomplete usage count is no failure.
         report.notice(&format!("what was used is not written down: {error:#}"));
     }
     ending
 }
 
-/// The guards of a turn, in the order in which they are asked. Budgets wrap the provider instead.
+/// The guards of a turn, in the order in which they are called. Budgets wrap the provider instead.
 fn guards(settings: &Settings, context: u32, reads_only: bool) -> Vec<Box<dyn Guard>> {
     let mut guards: Vec<Box<dyn Guard>> = vec![
         Box::new(Iterations {
@@ -105,25 +105,26 @@ fn guards(settings: &Settings, context: u32, reads_only: bool) -> Vec<Box<dyn Gu
             guards.push(Box::new(Warning { threshold }));
         }
     }
-    // Last: it says again what a compaction removed.
+    // Last: it repeats what a compaction removed.
     guards.push(Box::new(Plan { reads_only }));
     guards
 }
 
-/// What the turn changed of the memory: compared with this, to label what untrusted content may have written.
+/// A snapshot of the memory before the turn. Changes since then are labelled as possibly written by untrusted content.
 pub(crate) struct MemoryWatch {
     memory: Memory,
     before: Vec<u8>,
 }
 
 impl MemoryWatch {
+    /// Records the memory as it is before the turn.
     pub(crate) fn start(ctx: &Context, settings: &Settings) -> Result<Self> {
         let memory = Memory::new(&settings.workspace, &ctx.clock);
         let before = memory.read()?.unwrap_or_default();
         Ok(Self { memory, before })
     }
 
-    /// Labels the new version of the memory where the conversation held untrusted content. A tool or a command may have
+    /// Labels the new version of the memory if the conversation held untrusted content. A tool or a command may have
     /// changed it.
     fn label(&self, place: &Place, untrusted: &str) -> Result<()> {
         if self.memory.read()?.unwrap_or_default() == self.before {
@@ -138,8 +139,8 @@ impl MemoryWatch {
     }
 }
 
-/// Does what belongs to the end of a turn. The answer is out by then, so that a failure here is only added to it.
-/// Returns the work that is left for later.
+/// Does the work at the end of a turn. The answer is printed by then, so a failure here is only added to it. Returns
+/// the deferred work.
 pub(crate) fn finish(
     options: &TurnOptions,
     prepared: &PreparedTurn,

@@ -1,4 +1,4 @@
-//! Where a turn comes from: a command line, a job, or the REPL.
+//! The origin of a turn: a command line, a job, or the REPL.
 
 use crate::mcp::client::ElicitationHandler;
 use crate::policy::Policy;
@@ -7,7 +7,7 @@ use crate::tool::ask_user::Person;
 use std::cell::RefCell;
 use std::sync::Arc;
 
-/// Where a turn comes from.
+/// The origin of a turn.
 pub(crate) enum TurnOrigin<'a> {
     CommandLine,
     Job(JobTurn<'a>),
@@ -15,6 +15,7 @@ pub(crate) enum TurnOrigin<'a> {
 }
 
 impl<'a> TurnOrigin<'a> {
+    /// The job that runs the turn.
     pub(crate) fn job(&self) -> Option<&JobTurn<'a>> {
         match self {
             Self::Job(job) => Some(job),
@@ -22,6 +23,7 @@ impl<'a> TurnOrigin<'a> {
         }
     }
 
+    /// The REPL that runs the turn.
     pub(crate) fn repl(&self) -> Option<&ReplContext> {
         match self {
             Self::Repl(context) => Some(context),
@@ -30,7 +32,7 @@ impl<'a> TurnOrigin<'a> {
     }
 }
 
-/// A turn that a job runs, and that no person typed.
+/// A turn that a job runs; no user typed its message.
 pub(crate) struct JobTurn<'a> {
     /// The job's id, for the ledger.
     pub(crate) id: &'a str,
@@ -40,20 +42,20 @@ pub(crate) struct JobTurn<'a> {
     pub(crate) policy_limit: Option<&'a Policy>,
     /// Input that is treated like piped text.
     pub(crate) input: Option<Vec<u8>>,
-    /// Of the session's history, only the last turn is sent.
+    /// Send only the last turn of the session's history.
     pub(crate) last_turn_only: bool,
-    /// Why the message is untrusted content, where it is.
+    /// The reason why the message is untrusted content; `None` if it is trusted.
     pub(crate) untrusted_reason: Option<&'static str>,
 }
 
-/// What the turns of one REPL share.
+/// State shared by the turns of one REPL.
 pub(crate) struct ReplContext {
-    /// ElicitationHandler the model's questions and approves tool calls.
+    /// Answers the model's questions and approves tool calls.
     pub(crate) person: Arc<dyn Person>,
-    /// ElicitationHandler the questions of MCP servers.
+    /// Answers the questions of MCP servers.
     pub(crate) answers: Arc<dyn ElicitationHandler>,
-    /// Input that goes with the next message like piped text. The turn that sends it takes it.
+    /// Input that is sent with the next message, like piped text. The turn that sends it takes it.
     pub(crate) extra_input: RefCell<Option<Vec<u8>>>,
-    /// Prints an error with the next steps that fit the REPL.
+    /// Prints an error with next steps that fit the REPL.
     pub(crate) print_error: fn(&anyhow::Error, Terminal),
 }

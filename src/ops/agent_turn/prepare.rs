@@ -26,22 +26,24 @@ pub(crate) struct PreparedTurn {
     pub(crate) settings: Settings,
     pub(crate) session: Session,
     pub(crate) setup: TurnSetup,
+    /// The sub-agents of the turn.
     pub(crate) subagents: SubagentPool,
+    /// The schema that the answer must satisfy.
     pub(crate) schema: Option<Schema>,
     /// The system prompt.
     pub(crate) system: String,
-    /// The user's message; `None` when an interrupted turn goes on.
+    /// The user's message; `None` when an interrupted turn is resumed.
     pub(crate) message: Option<User>,
-    /// Compact the session instead of asking: the instructions for the summary.
+    /// Compact the session instead of running a turn. Holds the instructions for the summary.
     pub(crate) compaction: Option<Option<String>>,
-    /// The profile allows no change.
+    /// True if the profile forbids changes.
     pub(crate) reads_only: bool,
-    /// The job that runs the turn.
+    /// The id of the job that runs the turn.
     pub(crate) job: Option<String>,
 }
 
 impl PreparedTurn {
-    /// What the answer must satisfy.
+    /// The check that the answer must pass.
     pub(crate) fn answer(&self) -> Option<&dyn Answer> {
         self.schema.as_ref().map(|schema| schema as &dyn Answer)
     }
@@ -81,7 +83,7 @@ pub(crate) fn prepare(
             policy_limit: job.and_then(|job| job.policy_limit),
             person: origin.repl().map(|repl| Arc::clone(&repl.person)),
             answers: origin.repl().map(|repl| Arc::clone(&repl.answers)),
-            // A job makes no jobs: they would grow without end.
+            // A job cannot create jobs: they could multiply without end.
             scheduler: job
                 .is_none()
                 .then(|| Arc::new(StoreScheduler::new(ctx, &settings)) as Arc<dyn Planner>),
@@ -141,7 +143,7 @@ fn log_policy(profile: &str, setup: &TurnSetup) {
     }
 }
 
-/// Says which instruction files were not read, since their directory is not trusted.
+/// Reports the instruction files that were not read because their directory is not trusted.
 fn report_ignored_files(
     ctx: &Context,
     setup: &TurnSetup,

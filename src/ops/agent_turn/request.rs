@@ -1,4 +1,4 @@
-//! What a turn is asked: its settings, its schema, and its message of words, piped text and attachments.
+//! The request of a turn: its settings, its schema, and its message of text, piped input and attachments.
 
 use super::origin::TurnOrigin;
 use crate::answer::Schema;
@@ -26,17 +26,17 @@ pub(crate) struct TurnRequest {
     pub(crate) profile: Profile,
     /// The schema that the answer must satisfy.
     pub(crate) schema: Option<Schema>,
-    /// The message; empty where there is none.
+    /// The message; empty if there is none.
     pub(crate) parts: Vec<Part>,
-    /// The command that the message is, where it is one.
+    /// The chat command, if the message is one.
     pub(crate) command: Option<ChatCommand>,
-    /// The key of the session.
+    /// The session's key.
     pub(crate) key: String,
-    /// The end of the message's id. It tells later runs whether the user typed the message.
+    /// The suffix of the message's id. It tells later runs if the user typed the message.
     pub(crate) id_mark: &'static str,
 }
 
-/// A message that is a command, as in the Python program. Piped text never is one.
+/// A message that is a command. The names are those of the Python program. Piped text never is a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ChatCommand {
     /// `/help`
@@ -63,7 +63,7 @@ impl ChatCommand {
     }
 }
 
-/// Reads all that the turn is asked with. Standard input is read to its end.
+/// Reads the whole request. Reads standard input to its end.
 pub(crate) fn read(
     ctx: &Context,
     options: &TurnOptions,
@@ -79,7 +79,7 @@ pub(crate) fn read(
     let job = origin.job();
     let (settings, profile) =
         permissions::settings_with_profile(ctx, &options.grants, overrides(options))?;
-    // Piped text without a word beside it is the message, and still nobody knows who wrote it.
+    // Piped text without a message becomes the message, but its author is still unknown, so it is untrusted.
     let is_bare = options.message.as_deref().is_none_or(|text| text == "-");
     let is_untrusted =
         piped.is_some() && is_bare || job.is_some_and(|job| job.untrusted_reason.is_some());
@@ -103,7 +103,7 @@ pub(crate) fn read(
     })
 }
 
-/// The key of the turn's session. Piped input gets a fresh one, so that filters neither share nor grow a history.
+/// The key of the turn's session. Piped input gets a fresh one, so filters neither share nor grow a history.
 fn session_key(options: &TurnOptions, is_piped: bool) -> String {
     match (&options.session, &options.fork) {
         (Some(key), _) => key.clone(),
@@ -125,7 +125,7 @@ pub(crate) fn overrides(options: &TurnOptions) -> Overrides {
     }
 }
 
-/// The schema in a file of that name, or in the text itself.
+/// Reads the schema from the file named `text`, or from `text` itself.
 fn read_schema(text: &str) -> Result<Schema> {
     let path = Path::new(text);
     if text.trim_start().starts_with('{') || !path.is_file() {
@@ -156,7 +156,7 @@ fn read_piped(
     input::read(reading, silence, &mut |text| report.notice(text))
 }
 
-/// True if standard input is an attachment, and so no part of the message.
+/// True if standard input is an attachment, and so not part of the message.
 fn attaches_stdin(options: &TurnOptions) -> Result<bool> {
     let times = options.attach.iter().filter(|given| *given == "-");
     let wrong = match times.count() {
@@ -171,7 +171,7 @@ fn attaches_stdin(options: &TurnOptions) -> Result<bool> {
     Err(fail(Exit::Usage, wrong))
 }
 
-/// The turn's message: images and documents first, then the text with all texts that are attached.
+/// The turn's message: images and documents first, then one text that includes all text attachments.
 fn message(
     ctx: &Context,
     options: &TurnOptions,
@@ -179,7 +179,7 @@ fn message(
     piped: Option<Vec<u8>>,
     report: &mut Report,
 ) -> Result<Vec<Part>> {
-    // Binary content is known by its first bytes. Only then it matters what the model accepts.
+    // Binary content is detected by its first bytes. The model's accepted types matter only for such content.
     let is_text = |bytes: &[u8]| input::image_type(bytes).is_none() && !bytes.starts_with(b"%PDF-");
     let (accepts, images) = match options.attach.is_empty() && piped.as_deref().is_none_or(is_text)
     {
@@ -224,7 +224,7 @@ fn message(
     Ok(texts_last(parts))
 }
 
-/// The words of the message and the piped text as one text.
+/// The message and the piped text as one text.
 fn user_text(message: Option<&str>, piped: Option<&str>) -> Result<String> {
     let words = message.filter(|text| *text != "-");
     if words.is_none() && piped.is_some_and(|text| text.trim().is_empty()) {
@@ -234,7 +234,7 @@ fn user_text(message: Option<&str>, piped: Option<&str>) -> Result<String> {
     Ok(prompt::with_piped(words, piped))
 }
 
-/// `parts` with all texts joined into one, behind the others.
+/// Joins all texts of `parts` into one, placed after the other parts.
 fn texts_last(parts: Vec<Part>) -> Vec<Part> {
     let (mut sorted, mut texts) = (Vec::new(), Vec::new());
     for part in parts {

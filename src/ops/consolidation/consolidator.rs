@@ -1,4 +1,5 @@
-//! Consolidates one session, a chunk at a time: reads messages, asks the model for an update, and applies it to the memory.
+//! Consolidates one session, a chunk at a time: reads messages, asks the model for an update, and applies it to the
+//! memory.
 
 use crate::error::{Stop, without_turn};
 use crate::ledger::Account;
@@ -20,11 +21,11 @@ use crate::sys::secret::random_hex;
 use anyhow::Result;
 use std::path::Path;
 
-/// Attempts at a chunk before it is archived as it is.
+/// Attempts at a chunk before it is archived unchanged.
 pub(crate) const MAX_TRIES: u32 = 3;
-/// Upper bound of a chunk. A summary of more says too little.
+/// Upper limit of a chunk, in tokens. Summaries of larger chunks lose too much detail.
 const MAX_CHUNK_TOKENS: usize = 64_000;
-/// Lower bound of a chunk, however small the context window.
+/// Lower limit of a chunk, in tokens, even for a small context window.
 const MIN_CHUNK_TOKENS: usize = 1000;
 
 /// Consolidates sessions into the memory with one model.
@@ -33,8 +34,9 @@ pub(crate) struct Consolidator<'a> {
     pub(crate) settings: Settings,
     pub(crate) place: Place,
     pub(crate) memory: Memory,
-    /// How the model is asked: `--offline` and the like.
+    /// The options of the requests to the model, such as `--offline`.
     pub(crate) arguments: TurnOptions,
+    /// The thresholds that decide if a session is due.
     pub(crate) terms: Terms,
     context: usize,
 }
@@ -42,46 +44,48 @@ pub(crate) struct Consolidator<'a> {
 /// A chunk of a session that is now in the memory.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ConsolidatedChunk {
+    /// Number of messages in the chunk.
     pub(crate) messages: usize,
-    /// It was kept as it is, since no model made anything of it.
+    /// True if it was archived unchanged because every attempt failed.
     pub(crate) raw: bool,
     /// Bytes of the memory before and after.
     pub(crate) bytes: (usize, usize),
-    /// Why the new memory was kept aside.
+    /// The reason why the new memory was stored aside instead of applied.
     pub(crate) aside: Option<String>,
 }
 
 /// Cost, failed attempts included.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Spent {
+    /// Tokens used.
     pub(crate) usage: Usage,
-    /// US dollars; `None` where a price is not known.
+    /// US dollars; `None` if a price is not known.
     pub(crate) usd: Option<f64>,
-    /// Requests that were answered.
+    /// Answered requests.
     pub(crate) requests: u32,
 }
 
 /// The result of one step.
 #[derive(Debug)]
 pub(crate) enum StepResult {
-    /// Nothing is to be done.
+    /// There is nothing to do.
     Idle,
     Consolidated(ConsolidatedChunk),
-    /// The answer was of no use, in words; there are tries left.
+    /// The model's answer was unusable, with the reason. Attempts are left.
     Failed(String),
 }
 
 /// The model's answer.
 enum ModelOutcome {
-    /// The memory that it was made for, and what it is to become.
+    /// The memory that the model saw, and the update it made.
     Update(Vec<u8>, answer::Update),
     Useless(String),
 }
 
 impl<'a> Consolidator<'a> {
-    /// With the model that `model` names, else the one that is configured for this, else the one of turns. Whoever is asked,
-    /// what is due depends on the model that answers turns; `answering` is what that takes in and gives out, where it is
-    /// known.
+    /// Creates a consolidator. It asks the model `model`, or else the configured consolidation model, or else the model
+    /// of turns. Thresholds always follow the model that answers turns; `answering` is that model's context window in
+    /// tokens (input and output together), if known.
     pub(crate) fn new(
         ctx: &'a Context,
         model: Option<&str>,
@@ -109,17 +113,17 @@ impl<'a> Consolidator<'a> {
         })
     }
 
-    /// Move the pointer of a session, as the memory wants it done.
+    /// Returns the callback with which the memory advances a session's consolidation pointer.
     pub(crate) fn advance(&self) -> impl FnMut(&str, usize, usize) -> Result<()> {
         let place = self.place.clone();
-        // One that does not move is that of a session which another program has changed or removed.
+        // If the pointer does not move, another program has changed or removed the session. That is no error.
         move |key, from, to| consolidation::advance(&place, key, from, to).map(drop)
     }
 
-    /// Make memory of the next piece of `key`; with `all` also where nothing is due.
+    /// Consolidates the next chunk of `key`. With `all`, also if it is not due yet.
     ///
     /// # Errors
-    /// Nobody can be asked, or a file cannot be read or written.
+    /// No model can be asked, or a file cannot be read or written.
     pub(crate) fn step(
         &self,
         held: &Held,
@@ -134,7 +138,7 @@ impl<'a> Consolidator<'a> {
         if next.tries >= MAX_TRIES {
             return self.keep_raw(held, key, &next);
         }
-        // What was too much is tried with less.
+        // After a failed attempt, the chunk is halved.
         let room = (self.context / 3).clamp(MIN_CHUNK_TOKENS, MAX_CHUNK_TOKENS) >> next.tries;
         let Some((piece, lines)) = self.read(key, &next, Length::Short, room)? else {
             return Ok(StepResult::Idle);
@@ -177,7 +181,7 @@ impl<'a> Consolidator<'a> {
         }))
     }
 
-    /// Ask the model, and write down before that it is tried. `None` where the piece is not next any more.
+    /// Asks the model. The attempt is counted on disk first. Returns `None` if the chunk is no longer the next one.
     fn ask(
         &self,
         held: &Held,
@@ -193,7 +197,7 @@ impl<'a> Consolidator<'a> {
             job: None,
             cause: "consolidation",
         };
-        // What cannot be read or written is no try of a model's.
+        // Read and check before counting: an I/O error must not count as an attempt.
         held.check()?;
         let mut seen = held.look()?;
         let settings = self.with_room_for(&seen);
@@ -248,7 +252,7 @@ impl<'a> Consolidator<'a> {
                 Ok(update) => update,
                 Err(words) => return Ok(Some(ModelOutcome::Useless(words))),
             };
-            // Somebody wrote into the memory while the model thought: it is asked again, once, with what they wrote.
+            // The memory was changed while the model worked. Ask once more, with the new text.
             let is_stale = update.memory.is_some()
                 && self.memory.read()?.unwrap_or_default() != seen
                 && std::mem::take(&mut again);
@@ -259,8 +263,8 @@ impl<'a> Consolidator<'a> {
         }
     }
 
-    /// The settings, with an answer that has room for the whole of the memory and more: what is cut is of no use. Whoever
-    /// asks a model keeps within what that gives out.
+    /// Returns the settings with an output limit that leaves room for the whole memory and more, because a truncated
+    /// answer is useless. The provider still caps it at the model's own limit.
     fn with_room_for(&self, memory: &[u8]) -> Settings {
         let mut settings = self.settings.clone();
         let tokens = String::from_utf8_lossy(memory).chars().count() / LETTERS;
@@ -271,7 +275,7 @@ impl<'a> Consolidator<'a> {
         settings
     }
 
-    /// Keep a piece as it is in the history, since no model makes anything of it.
+    /// Archives a chunk unchanged in the history, because no model could summarize it or it has no text.
     fn keep_raw(&self, held: &Held, key: &str, next: &Next) -> Result<StepResult> {
         let Some((piece, lines)) = self.read(key, next, Length::Whole, MAX_CHUNK_TOKENS)? else {
             return Ok(StepResult::Idle);
@@ -301,8 +305,8 @@ impl<'a> Consolidator<'a> {
         }))
     }
 
-    /// The next piece, and its lines; `room` is in tokens. A single turn that has no room is condensed until it has, but
-    /// where it is told as a whole.
+    /// Reads the next chunk and its lines; `room` is in tokens. A single turn that is too long is condensed to fit,
+    /// except with `Length::Whole`.
     fn read(
         &self,
         key: &str,
@@ -329,7 +333,8 @@ impl<'a> Consolidator<'a> {
         }))
     }
 
-    /// What strangers had said in a piece, where they had. Of files it is known only whether they lie in the workspace.
+    /// The untrusted content in a chunk, if any. For files, only their location inside or outside the workspace is
+    /// known.
     fn untrusted(&self, piece: &Piece) -> Option<String> {
         let seen = Seen::new(Ground {
             reach: Reach::default(),
@@ -347,7 +352,7 @@ impl<'a> Consolidator<'a> {
     }
 }
 
-/// When a conversation is due: past its window, or half of the model's context, whichever comes first.
+/// The thresholds of consolidation: the message window, or half of the model's context, whichever comes first.
 pub(crate) fn terms(settings: &Settings, context: u32) -> Terms {
     Terms {
         window: settings.memory_window,
@@ -356,7 +361,7 @@ pub(crate) fn terms(settings: &Settings, context: u32) -> Terms {
 }
 
 impl Spent {
-    /// Take what another came to as well.
+    /// Adds the cost of `other`.
     pub(crate) fn join(&mut self, other: &Self) {
         if other.requests > 0 {
             let requests = self.requests + other.requests;
@@ -377,8 +382,8 @@ impl Spent {
     }
 }
 
-/// Whether no model has judged the piece, so that another time it may: a budget forbids to ask, a key, a login or the
-/// address could not be had or is wrong, or there was nobody to answer. Else an outage would make raw text of everything.
+/// True if no model has judged the chunk, so the attempt does not count: a budget, key, login, address or outage
+/// prevented the request. Otherwise an outage would archive every chunk unchanged.
 fn is_no_try(error: &ProviderError) -> bool {
     match error {
         ProviderError::Spent(_)
@@ -391,6 +396,7 @@ fn is_no_try(error: &ProviderError) -> bool {
     }
 }
 
+/// A report that prints progress at `level` and no answer.
 pub(crate) fn quiet_report(ctx: &Context, level: Level) -> Report {
     let stamp = Stamp {
         clock: ctx.clock.clone(),

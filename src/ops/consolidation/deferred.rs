@@ -1,4 +1,4 @@
-//! The consolidation of a session after a turn, in this process or in one of its own.
+//! Consolidation of a session after a turn, in this process or in a separate one.
 
 use super::consolidator::{Consolidator, Spent, StepResult, quiet_report};
 use super::memory_edit::open_memory;
@@ -12,20 +12,22 @@ use std::time::Duration;
 
 /// A session to consolidate once the answer of a turn is out.
 pub(crate) struct DeferredConsolidation {
+    /// The session's key.
     pub(crate) key: String,
-    /// `None` for the configured one.
+    /// The model to ask; `None` for the configured one.
     pub(crate) model: Option<String>,
     pub(crate) offline: bool,
     pub(crate) no_stream: bool,
-    /// Tokens that the model of the turn takes in and gives out: it decides what is due.
+    /// The context window of the turn's model, in tokens, input and output together. It decides what is due.
     pub(crate) context: Option<u32>,
-    /// What it may cost: US dollars, and tokens.
+    /// Cost limit in US dollars.
     pub(crate) max_cost: Option<f64>,
+    /// Token limit.
     pub(crate) max_tokens: Option<u64>,
 }
 
 impl DeferredConsolidation {
-    /// The arguments with which a process of its own does this.
+    /// The arguments that start a separate process for this work.
     pub(crate) fn arguments(&self, ctx: &Context) -> Vec<OsString> {
         let mut arguments: Vec<OsString> = ["memory", "consolidate", "--detached"]
             .map(OsString::from)
@@ -61,18 +63,18 @@ impl DeferredConsolidation {
         arguments
     }
 
-    /// Make memory of one piece. What goes wrong is written down; a memory that another run is changing is no trouble,
-    /// since it is due again the next time.
+    /// Consolidates one chunk, and records a failure in the memory. A memory that another run has locked is no failure:
+    /// the session is due again next time.
     ///
     /// # Errors
-    /// As it was written down.
+    /// The recorded failure.
     pub(crate) fn run(&self, ctx: &Context, wait: Duration, level: Level) -> Result<()> {
         let done = self.try_run(ctx, wait, level);
         if let Err(error) = &done
             && !error.is::<Stop>()
             && let Ok(memory) = open_memory(ctx)
         {
-            // Where this cannot be written either, nobody is left to tell.
+            // If this write fails too, there is nowhere left to report it.
             drop(memory.note_trouble(&format!("{}: {error:#}", self.key)));
         }
         done

@@ -1,4 +1,4 @@
-//! Consolidates sessions until nothing of them is due.
+//! Consolidates sessions until none of them is due.
 
 use super::consolidator::{ConsolidatedChunk, Consolidator, Spent, StepResult, quiet_report};
 use super::memory_edit;
@@ -15,11 +15,11 @@ use std::time::Duration;
 
 /// Receives the progress of a run.
 pub(crate) trait Progress {
-    /// `messages` are due in all.
+    /// Called once, with the total number of messages that are due.
     fn begin(&mut self, messages: usize);
-    /// The session `key` is next.
+    /// Called before the session `key` is consolidated.
     fn session(&mut self, key: &str);
-    /// A chunk of `key` was consolidated for `spent`.
+    /// Called after a chunk of `key` was consolidated for `spent`.
     fn chunk(&mut self, key: &str, chunk: &ConsolidatedChunk, spent: &Spent) -> Result<()>;
 }
 
@@ -29,10 +29,10 @@ pub(crate) struct DueSession {
     pub(crate) next: Next,
 }
 
-/// A run over one session or all of them. A session that fails does not keep the others from being consolidated.
+/// A run over one session or all of them. A session that fails does not prevent the others from being consolidated.
 pub(crate) struct Drain<'a> {
     consolidator: Consolidator<'a>,
-    /// Consolidate also what is not due yet.
+    /// Also consolidate sessions that are not due yet.
     all: bool,
     /// The status of the first failure.
     failure: Option<Exit>,
@@ -43,6 +43,7 @@ pub(crate) struct Drain<'a> {
 }
 
 impl<'a> Drain<'a> {
+    /// Creates a run. With `all`, sessions that are not due are included.
     pub(crate) fn new(consolidator: Consolidator<'a>, all: bool) -> Self {
         Self {
             consolidator,
@@ -58,10 +59,10 @@ impl<'a> Drain<'a> {
         self.failure.unwrap_or(Exit::Answered)
     }
 
-    /// The session `key`, or every session, as far as it has something to consolidate.
+    /// The session `key`, or every session, that has something to consolidate.
     ///
     /// # Errors
-    /// There is no session `key`; the sessions cannot be listed; the run is to end.
+    /// There is no session `key`; the sessions cannot be listed; the run was cancelled.
     pub(crate) fn due_sessions(&mut self, key: Option<&str>) -> Result<Vec<DueSession>> {
         let keys = match key {
             Some(key) => {
@@ -81,7 +82,7 @@ impl<'a> Drain<'a> {
         Ok(due)
     }
 
-    /// Finishes a consolidation that was interrupted, where there is one.
+    /// Finishes an interrupted consolidation, if there is one.
     pub(crate) fn finish_interrupted(&self, wait: Duration) -> Result<()> {
         if self.consolidator.memory.is_unfinished() {
             drop(self.lock(wait)?);
@@ -89,10 +90,10 @@ impl<'a> Drain<'a> {
         Ok(())
     }
 
-    /// Consolidates these sessions. Stops early where the next one would fail too.
+    /// Consolidates these sessions. Stops early if the next one would fail too.
     ///
     /// # Errors
-    /// The memory cannot be locked; the run is to end.
+    /// The memory cannot be locked; the run was cancelled.
     pub(crate) fn drain_all(
         &mut self,
         due: &[DueSession],
@@ -115,7 +116,7 @@ impl<'a> Drain<'a> {
                 continue;
             };
             let exit = self.record_failure(error)?;
-            // One session alone may make a server fail. Two in a row are an outage.
+            // A single session may make a server fail. Two failures in a row are an outage.
             outages = match exit {
                 Exit::Unavailable | Exit::TryAgain => outages + 1,
                 _ => 0,
@@ -167,7 +168,7 @@ impl<'a> Drain<'a> {
         memory_edit::lock(ctx, memory, place, wait)
     }
 
-    /// Every session that this release may write to.
+    /// The keys of all sessions that this release may write to.
     fn all_keys(&mut self) -> Result<Vec<String>> {
         let listing = session::list(&self.consolidator.place)?;
         for error in listing.failures {
@@ -189,7 +190,7 @@ impl<'a> Drain<'a> {
     /// Reports the failure of a session.
     ///
     /// # Errors
-    /// The run is to end.
+    /// The run was cancelled.
     fn record_failure(&mut self, error: Error) -> Result<Exit> {
         if error.is::<Stop>() {
             return Err(error);

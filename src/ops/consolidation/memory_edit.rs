@@ -7,7 +7,7 @@ use crate::session::{self, consolidation};
 use anyhow::Result;
 use std::time::Duration;
 
-/// How long an edit waits for the lock. A consolidation holds it while it asks a model.
+/// Timeout of the lock for an edit. A consolidation holds the lock while it asks a model.
 pub(crate) const LOCK_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// The result of [`undo`], with the number of the version.
@@ -35,10 +35,10 @@ pub(crate) fn lock(
     memory.hold(wait, &mut busy, &mut advance)
 }
 
-/// The text of a version.
+/// The text of version `id`.
 ///
 /// # Errors
-/// Status 66 where there is no such version.
+/// Status 66 if there is no such version.
 pub(crate) fn version_text(memory: &Memory, id: u64) -> Result<Vec<u8>> {
     let known = memory.versions()?.iter().any(|version| version.id == id);
     let text = if known { memory.version(id)? } else { None };
@@ -51,7 +51,8 @@ pub(crate) fn version_text(memory: &Memory, id: u64) -> Result<Vec<u8>> {
     })
 }
 
-/// The version before the last change: the last one if the memory was edited since, else the one before that.
+/// The id of the version before the last change: the last version if the memory was edited since, otherwise the one
+/// before it.
 pub(crate) fn last_change(memory: &Memory, now: &[u8]) -> Result<Option<u64>> {
     let versions = memory.versions()?;
     let mut in_force = versions
@@ -87,7 +88,7 @@ pub(crate) fn undo(ctx: &Context, memory: &Memory, id: Option<u64>) -> Result<Un
     };
     let versions = memory.versions()?;
     let found = versions.iter().find(|version| version.id == id);
-    // An undo stands for the version that it brought back.
+    // A version made by an undo counts as the version that it restored.
     let of = found.map_or(id, Version::position);
     let text = version_text(memory, id)?;
     if text == seen {
@@ -100,7 +101,7 @@ pub(crate) fn undo(ctx: &Context, memory: &Memory, id: Option<u64>) -> Result<Un
     Ok(UndoResult::Restored(of))
 }
 
-/// Replaces the text of the memory, unless it is no longer `seen`.
+/// Replaces the text of the memory, unless it has changed since `seen` was read.
 pub(crate) fn replace(
     held: &Held,
     (seen, text): (&[u8], Vec<u8>),
@@ -118,7 +119,7 @@ pub(crate) fn replace(
 /// Checks that the text is now the memory.
 ///
 /// # Errors
-/// The memory was changed in between, and the text is kept as a version aside.
+/// The memory was changed in between, and the text was stored aside as a version.
 pub(crate) fn require_applied(memory: &Memory, done: Done) -> Result<()> {
     if done == Done::All {
         return Ok(());

@@ -1,4 +1,4 @@
-//! What a check looks at, and what it found.
+//! The input and the result of a check.
 
 use crate::cron::job::Job;
 use crate::cron::store::Store;
@@ -8,7 +8,7 @@ use crate::ops::jobs::time_format::one_line;
 use crate::settings::Settings;
 use anyhow::Result;
 
-/// How bad it is.
+/// The severity of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Level {
     Ok,
@@ -16,20 +16,22 @@ pub(crate) enum Level {
     Failed,
 }
 
-/// What a check found.
+/// The result of a check.
 #[derive(Debug)]
 pub(crate) struct CheckResult {
     pub(crate) level: Level,
+    /// The message.
     pub(crate) words: String,
-    /// What to do about it.
+    /// The suggested next step.
     pub(crate) hint: Option<String>,
-    /// The jobs that it is about.
+    /// The ids of the affected jobs.
     pub(crate) jobs: Vec<String>,
-    /// What a run would end with for it.
+    /// The exit status of a run that has this problem.
     pub(crate) exit: Exit,
 }
 
 impl CheckResult {
+    /// A result with the given severity.
     pub(crate) fn new(level: Level, words: impl Into<String>) -> Self {
         Self {
             level,
@@ -40,19 +42,22 @@ impl CheckResult {
         }
     }
 
+    /// A result without a problem.
     pub(crate) fn ok(words: impl Into<String>) -> Self {
         Self::new(Level::Ok, words)
     }
 
+    /// A warning.
     pub(crate) fn warn(words: impl Into<String>) -> Self {
         Self::new(Level::Warn, words)
     }
 
+    /// A failure.
     pub(crate) fn failed(words: impl Into<String>) -> Self {
         Self::new(Level::Failed, words)
     }
 
-    /// As a failure tells of itself.
+    /// Builds a result from an error: its message, its hint and its status.
     pub(crate) fn of_error(level: Level, error: &anyhow::Error) -> Self {
         Self {
             hint: hint_of(error).map(str::to_owned),
@@ -61,6 +66,7 @@ impl CheckResult {
         }
     }
 
+    /// Sets the suggested next step.
     pub(crate) fn hint(self, hint: impl Into<String>) -> Self {
         Self {
             hint: Some(hint.into()),
@@ -68,10 +74,12 @@ impl CheckResult {
         }
     }
 
+    /// Sets the exit status.
     pub(crate) fn exit(self, exit: Exit) -> Self {
         Self { exit, ..self }
     }
 
+    /// Sets the affected jobs.
     pub(crate) fn about<'a>(self, jobs: impl IntoIterator<Item = &'a Job>) -> Self {
         Self {
             jobs: jobs.into_iter().map(|job| job.id.clone()).collect(),
@@ -80,15 +88,16 @@ impl CheckResult {
     }
 }
 
-/// What the checks look at.
+/// The input of the checks.
 pub(crate) struct CheckContext<'a> {
     pub(crate) ctx: &'a Context,
     pub(crate) settings: &'a Settings,
     pub(crate) store: &'a Store,
+    /// All jobs, or the error that prevented reading them.
     pub(crate) jobs: Result<Vec<Job>>,
-    /// The lines of our block in the crontab.
+    /// The lines of this workspace's block in the crontab.
     pub(crate) lines: Result<Vec<String>>,
-    /// No provider is asked.
+    /// True if no provider may be contacted.
     pub(crate) offline: bool,
 }
 
@@ -101,12 +110,12 @@ impl CheckContext<'_> {
         self.all().iter().filter(|job| job.enabled)
     }
 
-    /// Whether there is a job that is to be started.
+    /// True if there is an enabled job of ours, which cron has to start.
     pub(super) fn needs_cron(&self) -> bool {
         self.enabled().any(|job| job.terms.is_some())
     }
 
-    /// What was found of what starts the jobs: nothing is the matter while there are none.
+    /// Returns `result`, which is about cron, or turns it into a result without a problem if no job needs cron.
     pub(super) fn of_cron(&self, result: CheckResult) -> CheckResult {
         match self.needs_cron() {
             true => result,
@@ -118,7 +127,7 @@ impl CheckContext<'_> {
     }
 }
 
-/// A job by its name and its id.
+/// The name and the id of a job.
 pub(super) fn job_label(job: &Job) -> String {
     format!("`{}` ({})", one_line(&job.name), one_line(&job.id))
 }

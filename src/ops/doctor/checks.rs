@@ -1,5 +1,5 @@
-//! `status --check`: whether what is configured works. Each check is a row of a table, a function from what is there to what
-//! it found; all are asked, whatever the others say. The provider is asked beside them, since it takes the longest.
+//! `status --check`: tests if the configured setup works. Each check is a function in a table, and all of them run,
+//! regardless of the others' results. The provider check runs concurrently, since it takes the longest.
 
 use super::check::{CheckContext, CheckResult, Level};
 use super::{crontab_checks as crontab, job_checks as jobs, probe_check, run_checks as run};
@@ -8,10 +8,10 @@ use crate::ops::jobs::{crontab_sync, job_store};
 use crate::sys::signal;
 use anyhow::{Context as _, Result};
 
-/// Looks, and says what it found.
+/// A check: inspects one area, and returns its results.
 type Check = fn(&CheckContext) -> Vec<CheckResult>;
 
-/// The checks, in the order in which they are told: the first causes first.
+/// The checks, in the order in which they are reported: likely causes first.
 const CHECKS: &[(&str, Check)] = &[
     ("config", run::config),
     ("places", run::places),
@@ -29,7 +29,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("schedules", jobs::schedules),
 ];
 
-/// Those of the crontab and of what it starts.
+/// The checks of the crontab and of the program that it starts.
 const OF_CRONTAB: &[(&str, Check)] = &[
     ("crontab", crontab::crontab),
     ("lines", crontab::lines),
@@ -40,13 +40,13 @@ const OF_CRONTAB: &[(&str, Check)] = &[
     ("probe", probe_check::probe),
 ];
 
-/// And how it went so far.
+/// The checks of past runs and deliveries.
 const AFTERWARDS: &[(&str, Check)] = &[("runs", jobs::runs), ("delivery", jobs::delivery)];
 
-/// The one that waits for a server.
+/// The name of the check that waits for a server.
 const SLOW: &str = "provider";
 
-/// Runs all checks. `report` gets the name of each and what it found.
+/// Runs all checks. `report` gets the name and the results of each.
 pub(crate) fn run_all(
     ctx: &Context,
     offline: bool,
@@ -56,7 +56,7 @@ pub(crate) fn run_all(
     signal::arm(None).context("wait for signals")?;
     let settings = match ctx.settings() {
         Ok(settings) => settings,
-        // Without it there is nothing else to look at.
+        // Without a valid config there is nothing else to check.
         Err(error) => {
             return report("config", vec![CheckResult::of_error(Level::Failed, &error)]);
         }

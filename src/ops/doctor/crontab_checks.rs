@@ -1,4 +1,4 @@
-//! Checks of the crontab: its lines, the program that they start, and the cron that reads it.
+//! Checks of the crontab: its lines, the program that they start, and the cron daemon that reads it.
 
 use super::check::{CheckContext, CheckResult, Level, job_labels};
 use crate::cron::command::Started;
@@ -12,12 +12,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 const SYNC: &str = "`nanobot cron sync`";
-/// How long a program may take to say its version.
+/// Timeout for a program that prints its version.
 const VERSION_TIMEOUT: Duration = Duration::from_secs(10);
-/// Bytes that are kept of what it says.
+/// Bytes of the program's output that are kept.
 const OUTPUT_LIMIT_BYTES: usize = 64 << 10;
 
-/// Whether there is a crontab, and it can be read.
+/// Checks that there is a readable crontab.
 pub(crate) fn crontab(look: &CheckContext) -> Vec<CheckResult> {
     let finding = match &look.lines {
         Ok(lines) => {
@@ -33,7 +33,7 @@ pub(crate) fn crontab(look: &CheckContext) -> Vec<CheckResult> {
     vec![finding]
 }
 
-/// Whether the crontab is as the jobs are.
+/// Checks that the crontab lines match the jobs.
 pub(crate) fn lines(look: &CheckContext) -> Vec<CheckResult> {
     let (Ok(there), Ok(jobs)) = (&look.lines, &look.jobs) else {
         return Vec::new();
@@ -95,16 +95,16 @@ pub(crate) fn lines(look: &CheckContext) -> Vec<CheckResult> {
     findings
 }
 
-/// The jobs whose lines are not as they should be.
+/// The jobs whose lines are wrong.
 #[derive(Default)]
 struct LineMismatches<'a> {
     missing: Vec<&'a Job>,
     stale: Vec<&'a Job>,
-    /// Those of another program, which nobody has taken over.
+    /// Jobs of another program that were not taken over.
     foreign: Vec<&'a Job>,
 }
 
-/// Compares the lines that are `there` with those that the jobs should have.
+/// Compares the present lines with those that the jobs should have.
 fn compare_lines<'a>(
     look: &'a CheckContext,
     line_context: &CronLineContext,
@@ -122,7 +122,7 @@ fn compare_lines<'a>(
     }
     for job in look.enabled() {
         let wanted = crontab_sync::lines_of(look.ctx, line_context, job);
-        // One that never runs is to have none.
+        // A job that never runs should have no line.
         let wanted = wanted.map_or_else(|_| Vec::new(), |(lines, _)| lines);
         let its = by_id.get(job.id.as_str()).cloned().unwrap_or_default();
         let wanted: Vec<_> = wanted
@@ -139,15 +139,15 @@ fn compare_lines<'a>(
     found
 }
 
-/// What of a line has to be as the job says. Its PATH is that of the shell in which it was written, and its program is a
-/// check of its own.
+/// The fields and the command of a line without PATH and program. PATH comes from the shell that wrote the line, and
+/// the program has a check of its own.
 fn without_path_and_program(line: &str) -> Option<(&str, Started)> {
     let (fields, mut started) = crontab_sync::without_path_variable(line)?;
     started.words.remove(0);
     Some((fields, started))
 }
 
-/// Whether what the lines start is there, and is this release.
+/// Checks that the program in the lines exists and is this release.
 pub(crate) fn program(look: &CheckContext) -> Vec<CheckResult> {
     let lines = look.lines.as_deref().unwrap_or_default();
     let programs: BTreeSet<String> = lines
@@ -170,7 +170,7 @@ pub(crate) fn program(look: &CheckContext) -> Vec<CheckResult> {
     judged.collect()
 }
 
-/// What the program at `path` says that it is.
+/// The version that the program at `path` prints.
 fn version(path: &str) -> Result<String> {
     let finished = process::run(
         &Spec {
@@ -193,7 +193,7 @@ fn version(path: &str) -> Result<String> {
     }
 }
 
-/// Whether anything reads the crontab.
+/// Checks that a cron daemon is running.
 pub(crate) fn daemon(look: &CheckContext) -> Vec<CheckResult> {
     let finding = match crontab_sync::is_cron_running(look.ctx) {
         Some(true) => CheckResult::ok("it runs"),
@@ -209,7 +209,7 @@ pub(crate) fn daemon(look: &CheckContext) -> Vec<CheckResult> {
     vec![finding]
 }
 
-/// Whether jobs would have other settings than what is run from here.
+/// Checks for environment variables that change the settings here but not in jobs.
 pub(crate) fn variables(look: &CheckContext) -> Vec<CheckResult> {
     let lacking = look
         .enabled()

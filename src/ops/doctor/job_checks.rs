@@ -1,4 +1,4 @@
-//! Checks of jobs: the job file, their times, whom they ask, how they last went, and where their answers go.
+//! Checks of jobs: the job file, schedules, model access, last runs, and delivery.
 
 use super::check::{CheckContext, CheckResult, Level, job_label, job_labels};
 use crate::cron::job::{Job, State};
@@ -17,10 +17,10 @@ use anyhow::Result;
 use jiff::Timestamp;
 use std::collections::BTreeSet;
 
-/// Records that are looked through for the last run.
+/// Records that are searched for the last run.
 const RECORDS_CHECKED: usize = 100;
 
-/// Whether the job file can be read.
+/// Checks that the job file can be read.
 pub(crate) fn jobs(look: &CheckContext) -> Vec<CheckResult> {
     let orphans = crontab_sync::orphans(look.store, look.lines.as_deref().unwrap_or_default());
     let finding = match &look.jobs {
@@ -52,13 +52,13 @@ pub(crate) fn jobs(look: &CheckContext) -> Vec<CheckResult> {
         .iter()
         .filter_map(|job| Some((job, job_status::tampered_notice(job)?)));
     let told = told.map(|(job, words)| CheckResult::failed(words).about([job]));
-    // What cannot be read is told above.
+    // An unreadable file is already reported above.
     let odd = look.store.oddities().unwrap_or_default();
     let odd = odd.into_iter().map(CheckResult::warn);
     std::iter::once(finding).chain(told).chain(odd).collect()
 }
 
-/// Whether every job has times, and can stand in a crontab.
+/// Checks that every job has a valid schedule and can have a crontab line.
 pub(crate) fn schedules(look: &CheckContext) -> Vec<CheckResult> {
     let line_context = match CronLineContext::of(look.ctx, look.settings, look.all()) {
         Ok(line_context) => line_context,
@@ -72,7 +72,7 @@ pub(crate) fn schedules(look: &CheckContext) -> Vec<CheckResult> {
             Err(why) => {
                 let level = match job.terms {
                     Some(_) => Level::Failed,
-                    // It is the other program's to run.
+                    // Another program runs it.
                     None => Level::Warn,
                 };
                 let words = format!("{} never runs: {why}", job_label(job));
@@ -98,9 +98,9 @@ pub(crate) fn schedules(look: &CheckContext) -> Vec<CheckResult> {
     findings
 }
 
-/// Whether every job has somebody to ask when cron starts it.
+/// Checks that every job can reach a model when cron starts it.
 pub(crate) fn keys(look: &CheckContext) -> Vec<CheckResult> {
-    // What is the same for several jobs is told once.
+    // The same result for several jobs is reported once.
     let mut odd: Vec<(CheckResult, Vec<&Job>)> = Vec::new();
     for job in look.enabled() {
         let Some(finding) = key(look, job) else {
@@ -122,7 +122,7 @@ pub(crate) fn keys(look: &CheckContext) -> Vec<CheckResult> {
     told.collect()
 }
 
-/// What is the matter with the key of `job`.
+/// The problem with the key of `job`, if any.
 fn key(look: &CheckContext, job: &Job) -> Option<CheckResult> {
     let terms = job.terms.clone().unwrap_or_default();
     let given = match resolved_job::resolve(look.ctx, &terms) {
@@ -140,7 +140,7 @@ fn key(look: &CheckContext, job: &Job) -> Option<CheckResult> {
     })
 }
 
-/// How the jobs last went.
+/// Checks the last runs of the jobs.
 pub(crate) fn runs(look: &CheckContext) -> Vec<CheckResult> {
     let mut findings = Vec::new();
     for job in look.all().iter().filter(|job| job.enabled || job.is_once()) {
@@ -160,7 +160,7 @@ pub(crate) fn runs(look: &CheckContext) -> Vec<CheckResult> {
     findings
 }
 
-/// What was wrong with the last run of `job`, in words that follow its name.
+/// The problem of the last run of `job`, phrased to follow the job's name.
 fn last_run(look: &CheckContext, job: &Job) -> Result<Option<String>> {
     let now = time_zone::now(look.ctx);
     let time = |text: &str| match text.parse::<Timestamp>() {
@@ -212,7 +212,7 @@ fn last_run(look: &CheckContext, job: &Job) -> Result<Option<String>> {
     })
 }
 
-/// Whether this version can deliver what the jobs answer.
+/// Checks that this version can deliver the jobs' answers.
 pub(crate) fn delivery(look: &CheckContext) -> Vec<CheckResult> {
     let words = |job| Some((job, job_notices::unsupported_channel(job)?));
     let told = look.enabled().filter_map(words);

@@ -1,4 +1,4 @@
-//! The jobs at a glance.
+//! A short summary of the jobs.
 
 use crate::cron::job::{HEARTBEAT, Job};
 use crate::ops::context::Context;
@@ -9,19 +9,20 @@ use crate::settings::Settings;
 use anyhow::Result;
 use jiff::Timestamp;
 
-/// The jobs at a glance.
+/// A short summary of the jobs.
 pub(crate) struct JobsSummary {
-    /// Without the heartbeat.
+    /// All jobs except the heartbeat.
     pub(crate) jobs: Result<Vec<Job>>,
-    /// The one that runs next, and when.
+    /// The job that runs next, and its time.
     pub(crate) next: Option<(Job, Timestamp)>,
-    /// Its job, and when it runs next.
+    /// The heartbeat's job, and the time of its next run.
     pub(crate) heartbeat: Option<(Job, Option<Timestamp>)>,
-    /// The one that failed last.
+    /// The job that failed last.
     pub(crate) failed: Option<Job>,
 }
 
 impl JobsSummary {
+    /// Reads the jobs and their next runs.
     pub(crate) fn of(ctx: &Context, settings: &Settings) -> Self {
         let mut jobs = job_store::open(ctx, settings).jobs();
         let mut all = jobs.as_deref().unwrap_or_default().to_vec();
@@ -44,12 +45,13 @@ impl JobsSummary {
         }
     }
 
+    /// The number of enabled jobs.
     pub(crate) fn enabled(&self) -> usize {
         let jobs = self.jobs.as_deref().unwrap_or_default();
         jobs.iter().filter(|job| job.enabled).count()
     }
 
-    /// What is to be done about the job that failed last.
+    /// The suggested next step for the job that failed last.
     pub(crate) fn next_step(&self) -> Option<String> {
         let failed = self.failed.as_ref()?;
         Some(format!("nanobot cron logs {}", one_line(&failed.id)))

@@ -1,4 +1,4 @@
-//! What `status` tells: an overview of what is configured, and the checks of `status --check`.
+//! `nanobot status`: an overview of the configuration, and the checks of `status --check`.
 
 pub(crate) mod check;
 pub(crate) mod checks;

@@ -1,4 +1,4 @@
-//! `nanobot status`: what is configured, what was spent, how the memory is, and what cron does next.
+//! The overview of `nanobot status`: configuration, spending, memory, and the next jobs.
 
 use crate::error::hint_of;
 use crate::ledger::{Ledger, Totals};
@@ -16,8 +16,9 @@ use crate::settings::Settings;
 use crate::sys::paths::Real;
 use anyhow::Result;
 
-/// What a run from here may do.
+/// The permissions of a run started from the current directory.
 pub(crate) struct Scope {
+    /// The profile's name.
     pub(crate) profile: String,
     pub(crate) policy: Policy,
 }
@@ -37,8 +38,11 @@ impl Scope {
 
 /// The state of the memory.
 pub(crate) struct MemoryState {
+    /// Size of the memory in bytes.
     pub(crate) bytes: usize,
+    /// Estimated size of the memory in tokens.
     pub(crate) tokens: usize,
+    /// Size limit of the memory in tokens.
     pub(crate) budget_tokens: usize,
     pub(crate) is_over_budget: bool,
     pub(crate) last_consolidation: Option<Last>,
@@ -63,22 +67,25 @@ impl MemoryState {
     }
 }
 
-/// All that `nanobot status` tells.
+/// All data of `nanobot status`.
 pub(crate) struct Overview {
     pub(crate) settings: Settings,
-    /// Who would be asked.
+    /// The provider and model that a run would use.
     pub(crate) endpoint: Result<Endpoint>,
+    /// Number of sessions.
     pub(crate) sessions: usize,
     pub(crate) memory: MemoryState,
     pub(crate) jobs: JobsSummary,
     pub(crate) scope: Result<Scope>,
     pub(crate) tools: UnusedTools,
+    /// Tokens used and cost in US dollars.
     pub(crate) spent: Totals,
-    /// What is to be done next.
+    /// The suggested next step.
     pub(crate) next_step: Option<String>,
 }
 
 impl Overview {
+    /// Collects the data.
     pub(crate) fn collect(ctx: &Context) -> Result<Self> {
         let settings = ctx.settings()?;
         let endpoint = model::resolve_endpoint(ctx, &settings, &settings.asked[0], true, true);

@@ -1,4 +1,4 @@
-//! The check that runs a made-up job as a line of the crontab would be run.
+//! The check that runs a temporary job the way a crontab line would.
 
 use super::check::{CheckContext, CheckResult, Level};
 use crate::cron::job::{Delivery, Job, State, Terms};
@@ -17,20 +17,20 @@ use serde_json::Value;
 use std::path::Path;
 use std::time::Duration;
 
-/// The id of the made-up job.
+/// The id of the temporary job.
 pub(super) const PROBE_JOB: &str = "probe";
-/// How long it may take, with the key's command.
+/// Timeout of the probe, including the command that prints the key.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(100);
-/// Bytes that are kept of what it says.
+/// Bytes of the probe's output that are kept.
 const OUTPUT_LIMIT_BYTES: usize = 64 << 10;
 
-/// Run a made-up job as a line of the crontab would be run.
+/// Runs a temporary job the way a crontab line would.
 pub(crate) fn probe(look: &CheckContext) -> Vec<CheckResult> {
     let mut findings = match run_probe(look) {
         Ok(findings) => findings,
         Err(error) => vec![CheckResult::of_error(Level::Failed, &error)],
     };
-    // Nobody is worse for it yet.
+    // Without jobs, a failure is only a warning.
     let is_needed = look.needs_cron();
     let failed = findings
         .iter_mut()
@@ -76,7 +76,7 @@ fn run_probe(look: &CheckContext) -> Result<Vec<CheckResult>> {
         return Ok(vec![CheckResult::failed(words).hint(hint)]);
     };
     let mut findings = evaluate(&found, took);
-    // Seen from here there is more to say of it.
+    // Comparing with this environment gives a more specific message.
     if found["model"]["error"].is_string()
         && let Ok(given) = resolved_job::resolve(ctx, &Terms::default())
         && let Some(mismatch) = cron_environment::endpoint_mismatch(ctx, &probe_job(ctx), &given)
@@ -90,7 +90,7 @@ fn run_probe(look: &CheckContext) -> Result<Vec<CheckResult>> {
     Ok(findings)
 }
 
-/// What a shell has to say before a command to run it as cron does.
+/// The `env` prefix that gives a shell command the environment of cron.
 fn cron_env(home: &Path) -> String {
     format!(
         "env -i HOME={} PATH=/usr/bin:/bin",
@@ -98,7 +98,7 @@ fn cron_env(home: &Path) -> String {
     )
 }
 
-/// A job whose line is that of any other.
+/// A job whose crontab line looks like any other.
 fn probe_job(ctx: &Context) -> Job {
     Job {
         id: PROBE_JOB.into(),
@@ -118,7 +118,7 @@ fn probe_job(ctx: &Context) -> Job {
     }
 }
 
-/// What the probe's findings mean.
+/// Turns the probe's findings into check results.
 fn evaluate(found: &Value, took: SignedDuration) -> Vec<CheckResult> {
     let mut findings = Vec::new();
     for (part, what) in [

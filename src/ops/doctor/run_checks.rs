@@ -1,4 +1,4 @@
-//! Whether a run from here would work: the config, the places, what is kept there, the sandbox, and who is asked.
+//! Checks that a run started from here would work: config, directories, stored data, sandbox, and provider.
 
 use super::check::{CheckContext, CheckResult, Level};
 use super::probe_check::PROBE_JOB;
@@ -29,18 +29,18 @@ use anyhow::{Context as _, Result, anyhow};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How long a provider may take to say hello.
+/// Timeout of the test request to the provider.
 const HELLO: Duration = Duration::from_secs(30);
-/// How long sessions are looked at: there may be thousands.
+/// Time limit for checking sessions: there may be thousands.
 const SESSIONS: Duration = Duration::from_secs(5);
-/// How long a command in the sandbox may take that does nothing.
+/// Timeout of an empty command in the sandbox.
 const NOTHING: Duration = Duration::from_secs(10);
-/// What loads completions in bash, where it is installed.
+/// The file that loads completions in bash, if it is installed.
 const LOADER: &str = "/usr/share/bash-completion/bash_completion";
-/// Names that are told of many.
+/// Maximum number of names listed in a result.
 const NAMED: usize = 3;
 
-/// Whether the config can be used, and what is odd about it. It could be, or nobody would have come here.
+/// Checks the config for unknown or odd settings. It is readable: otherwise no check would run.
 pub(crate) fn config(look: &CheckContext) -> Vec<CheckResult> {
     let Context { env, paths, .. } = look.ctx;
     let shown = paths.display(&paths.config);
@@ -63,7 +63,7 @@ pub(crate) fn config(look: &CheckContext) -> Vec<CheckResult> {
     std::iter::once(first).chain(odd).collect()
 }
 
-/// Whether a run can leave what it has to leave.
+/// Checks that a run can write its files.
 pub(crate) fn places(look: &CheckContext) -> Vec<CheckResult> {
     let CheckContext { ctx, settings, .. } = look;
     let workspace = &settings.workspace;
@@ -93,7 +93,7 @@ pub(crate) fn places(look: &CheckContext) -> Vec<CheckResult> {
     findings
 }
 
-/// Whether what is said here is for its owner alone.
+/// Checks that other users cannot access private directories.
 pub(crate) fn others(look: &CheckContext) -> Vec<CheckResult> {
     let CheckContext { ctx, settings, .. } = look;
     let root = &ctx.paths.root;
@@ -104,7 +104,7 @@ pub(crate) fn others(look: &CheckContext) -> Vec<CheckResult> {
         settings.workspace.join("sessions"),
         settings.workspace.join("memory"),
     ];
-    // What is closed closes what is in it.
+    // Closing a directory also protects its contents, so only the topmost open one is reported.
     let mut open: Vec<&PathBuf> = Vec::new();
     for place in &places {
         let is_told = open.iter().any(|above| place.starts_with(above));
@@ -123,7 +123,7 @@ pub(crate) fn others(look: &CheckContext) -> Vec<CheckResult> {
         .collect()
 }
 
-/// Whether the conversations are sound.
+/// Checks that the sessions are intact.
 pub(crate) fn sessions(look: &CheckContext) -> Vec<CheckResult> {
     looked_at(look).unwrap_or_else(|error| vec![CheckResult::of_error(Level::Failed, &error)])
 }
@@ -132,7 +132,7 @@ fn looked_at(look: &CheckContext) -> Result<Vec<CheckResult>> {
     let place = look.ctx.session_place(look.settings)?;
     let all = session::every(&place)?;
     let end = signal::now().saturating_add(SESSIONS);
-    // Who can come to them is a check of its own.
+    // File permissions have a check of their own.
     let is_odd = |finding: &session::Finding| finding.cure.is_some() && !finding.is_of_mode();
     let (mut odd, mut findings, mut seen) = (Vec::new(), Vec::new(), 0);
     for (key, path) in &all {
@@ -145,7 +145,7 @@ fn looked_at(look: &CheckContext) -> Result<Vec<CheckResult>> {
                 odd.push(format!("`{key}`"));
             }
             Ok(_) => {}
-            // A turn is at it.
+            // A turn holds the lock of this session.
             Err(error) if exit_of(&error) == Exit::TryAgain => {}
             Err(error) => findings.push(CheckResult::of_error(Level::Failed, &error)),
         }
@@ -166,7 +166,7 @@ fn looked_at(look: &CheckContext) -> Result<Vec<CheckResult>> {
     Ok(findings)
 }
 
-/// Some of many.
+/// The first names of a list.
 fn some(names: &[String]) -> String {
     let first = names[..names.len().min(NAMED)].join(", ");
     match names.len().saturating_sub(NAMED) {
@@ -175,7 +175,7 @@ fn some(names: &[String]) -> String {
     }
 }
 
-/// Whether the memory can be read, and is in order.
+/// Checks that the memory is readable and intact.
 pub(crate) fn memory(look: &CheckContext) -> Vec<CheckResult> {
     let memory = Memory::new(&look.settings.workspace, &look.ctx.clock);
     let (text, trouble) = match memory.read().and_then(|text| Ok((text, memory.trouble()?))) {
@@ -205,7 +205,7 @@ pub(crate) fn memory(look: &CheckContext) -> Vec<CheckResult> {
     findings
 }
 
-/// Whether what lies here has something to say that is not heard.
+/// Checks for instruction files and skills here that are ignored because the directory is not trusted.
 pub(crate) fn trust(look: &CheckContext) -> Vec<CheckResult> {
     let here = std::env::current_dir().unwrap_or_default();
     let notes = Trust::load(&look.ctx.paths.trust()).and_then(|trust| trust.notes(&here));
@@ -226,7 +226,7 @@ pub(crate) fn trust(look: &CheckContext) -> Vec<CheckResult> {
     }
 }
 
-/// Whether the MCP servers answer, and offer what they did.
+/// Checks that the MCP servers answer and that their tools have not changed.
 pub(crate) fn servers(look: &CheckContext) -> Vec<CheckResult> {
     let of_error = |error: &anyhow::Error| vec![CheckResult::of_error(Level::Failed, error)];
     let asked = match mcp_servers::ask_all(look.ctx, look.settings, look.offline) {
@@ -248,7 +248,7 @@ pub(crate) fn servers(look: &CheckContext) -> Vec<CheckResult> {
                 CheckResult::warn(format!("{name}: not what they were: {}", some(&names)))
                     .hint(format!("`nanobot mcp accept {name}`"))
             }
-            // A run goes on without it.
+            // A run continues without an optional server.
             Err(error) if !server.required => CheckResult::of_error(Level::Warn, &error),
             Err(error) => CheckResult::of_error(Level::Failed, &error),
         }
@@ -256,7 +256,7 @@ pub(crate) fn servers(look: &CheckContext) -> Vec<CheckResult> {
     asked.into_iter().map(finding).collect()
 }
 
-/// Whether the skills can be read and used, and fit their budget.
+/// Checks that the skills are readable and usable, and fit their budget.
 pub(crate) fn skills(look: &CheckContext) -> Vec<CheckResult> {
     let found = match workspace_skills::find(look.ctx, look.settings, Path::new(".")) {
         Ok(found) => found,
@@ -280,9 +280,9 @@ pub(crate) fn skills(look: &CheckContext) -> Vec<CheckResult> {
     findings
 }
 
-/// Whether commands are contained, tried with one that does nothing.
+/// Checks that the sandbox works, by running an empty command in it.
 pub(crate) fn sandbox(look: &CheckContext) -> Vec<CheckResult> {
-    // What else there is to say is said elsewhere.
+    // Other notices are reported by other checks.
     let ctx = Context {
         quiet: true,
         ..look.ctx.clone()
@@ -314,7 +314,7 @@ fn tried(ctx: &Context, look: &CheckContext) -> Result<CheckResult> {
     }
     let exec = toolset::exec(ctx, look.settings, policy, &setup.shared.files);
     let mut fence = exec.fence().context("set the sandbox up")?;
-    // As for one that may change something: then its mounts are better than none.
+    // Test as for a command that may write: such a command prefers its own mount namespace.
     fence.hides = true;
     let mounts = match process::lets_mount(&fence) {
         true => ", in mounts of its own",
@@ -352,7 +352,7 @@ fn tried(ctx: &Context, look: &CheckContext) -> Result<CheckResult> {
     }
 }
 
-/// Whether somebody answers: with this key, by this model, at a price that is known where a budget hangs on it.
+/// Checks that the provider answers with this key and model, and that the price is known if a budget needs it.
 pub(crate) fn provider(look: &CheckContext) -> Vec<CheckResult> {
     let finding = asked(look).unwrap_or_else(|error| CheckResult::of_error(Level::Failed, &error));
     vec![finding]
@@ -379,7 +379,7 @@ fn asked(look: &CheckContext) -> Result<CheckResult> {
     )))
 }
 
-/// Whether TAB completes, in shells that we know.
+/// Checks that shell completions are installed, for supported shells.
 pub(crate) fn completions(look: &CheckContext) -> Vec<CheckResult> {
     let Context { env, paths, .. } = look.ctx;
     let shell = Shell::of(env).map(|shell| (shell.name(), shell.place(env, paths)));
@@ -396,7 +396,7 @@ pub(crate) fn completions(look: &CheckContext) -> Vec<CheckResult> {
     found.into_iter().collect()
 }
 
-/// Whether the Python program's server runs beside, which starts its jobs too, and keeps its own copy of conversations.
+/// Checks if the Python program's server is also running. It starts its jobs too, and keeps its own copy of sessions.
 pub(crate) fn gateway(look: &CheckContext) -> Vec<CheckResult> {
     let found = process::running(&["nanobot", "gateway"], &look.ctx.paths.home);
     let told = found.map(|number| {

@@ -1,4 +1,4 @@
-//! What the model is told of beyond the built-in tools, and which of it no run has used.
+//! MCP servers and skills that are offered to the model but that no recent run has used.
 
 use crate::ledger::tools::Tools;
 use crate::ops::context::Context;
@@ -11,27 +11,29 @@ use anyhow::Result;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// Days that are looked at.
+/// Days of usage that are examined.
 pub(crate) const DAYS: u16 = 30;
-/// Runs of which nothing can be said yet.
+/// Minimum number of runs before anything is called unused.
 const MIN_RUNS: usize = 10;
 
-/// Servers and skills, and what of them is not used.
+/// Servers and skills, and their recent use.
 #[derive(Debug, Default)]
 pub(crate) struct UnusedTools {
+    /// The names of the enabled servers.
     pub(crate) servers: Vec<String>,
-    /// Those that a run can use or not.
+    /// The names of the user's own skills that the model may choose to read.
     pub(crate) skills: Vec<String>,
     pub(crate) summary: SkillsSummary,
-    /// Runs that were looked at, each of which had tools.
+    /// Examined runs, each of which had tools.
     pub(crate) runs: usize,
     used_servers: BTreeSet<String>,
     used_skills: BTreeSet<String>,
-    /// Tokens of the last request that each server took.
+    /// Tokens that each server took in the last request.
     pub(crate) tokens: BTreeMap<String, u64>,
 }
 
 impl UnusedTools {
+    /// Reads the usage of the last days.
     pub(crate) fn of(ctx: &Context, settings: &Settings) -> Result<Self> {
         let used = settings.servers.iter().filter(|server| !server.disabled);
         let servers: Vec<String> = used.map(|server| server.name.clone()).collect();
@@ -39,11 +41,11 @@ impl UnusedTools {
             servers,
             ..Self::default()
         };
-        // What is wrong with them, `--check` tells.
+        // `--check` reports errors in the skills.
         if let Ok(found) = skills::find(ctx, settings, Path::new(".")) {
             tools.summary = SkillsSummary::new(&found, settings);
             let own = found.skills.into_iter();
-            // What is always sent is used by every run, and what comes with the program is nobody's choice.
+            // A skill that is always sent is used by every run, and built-in skills are not the user's choice.
             let own = own.filter(|skill| skill.is_listed() && skill.source != Source::BuiltIn);
             let used = own.filter(|skill| skill.is_available() && !skill.always);
             tools.skills = used.map(|skill| skill.name).collect();
@@ -64,7 +66,7 @@ impl UnusedTools {
         Ok(tools)
     }
 
-    /// The servers and the skills that no run has used; none where there were too few runs to say.
+    /// The servers and the skills that no run has used; none if there were too few runs.
     pub(crate) fn unused(&self) -> (Vec<&String>, Vec<&String>) {
         if self.runs < MIN_RUNS {
             return (Vec::new(), Vec::new());

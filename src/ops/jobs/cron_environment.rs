@@ -1,5 +1,5 @@
-//! What is at hand here and not in cron: variables, and the keys in them. It is told when a job is made, since a job that
-//! fails for the lack of a key fails at night.
+//! Differences between this environment and that of cron: variables, and the API keys in them. They are reported when a
+//! job is created, because a job without its key would fail unattended.
 
 use crate::cron::job::Job;
 use crate::ops::context::Context;
@@ -12,9 +12,9 @@ use crate::sys::paths::Real;
 use anyhow::Result;
 use std::path::{Path, PathBuf};
 
-/// The variables that a line of ours hands over, besides what cron itself sets.
+/// The variables that a crontab line passes on, in addition to those that cron sets.
 const HANDED_OVER: &[&str] = &["HOME", "LOGNAME", "PATH", env::HOME_DIR];
-/// Variables that no key of the config stands for, and without which a run may fail.
+/// Variables that have no config setting, and without which a run may fail.
 const NEEDED: &[&str] = &[
     "HTTPS_PROXY",
     "https_proxy",
@@ -35,8 +35,8 @@ pub(crate) fn simulated_env(env: &Env) -> Env {
     handed.chain([("SHELL", "/bin/sh")]).collect()
 }
 
-/// The workspace that cron finds without being told: that of the config at `path`, by its real path. `None` where it names none that can be
-/// used.
+/// The real path of the workspace that cron finds without `--workspace`: that of the config file at `path`. `None` if
+/// the config file names no usable workspace.
 pub(crate) fn workspace(ctx: &Context, path: &Path) -> Option<PathBuf> {
     let config = Config::load(path).ok()?;
     let env = simulated_env(&ctx.env);
@@ -44,12 +44,12 @@ pub(crate) fn workspace(ctx: &Context, path: &Path) -> Option<PathBuf> {
     Some(real(&settings.ok()?.workspace))
 }
 
-/// The real path of a workspace, which may not be there yet.
+/// The real path of a workspace, which need not exist yet.
 pub(crate) fn real(workspace: &Path) -> PathBuf {
     Real::default().of(&permissions::absolute(workspace))
 }
 
-/// What a run of `job` will lack that is here now, in message.
+/// Describes what is available here but will be missing in a run of `job` under cron.
 pub(crate) fn missing_in_cron(ctx: &Context, job: &Job, given: &ResolvedJob) -> Vec<String> {
     let mut message = Vec::new();
     message.extend(missing_variables(ctx));
@@ -57,7 +57,7 @@ pub(crate) fn missing_in_cron(ctx: &Context, job: &Job, given: &ResolvedJob) -> 
     message
 }
 
-/// The variables that change what a run does, and that cron does not have.
+/// A message about variables that change a run here and that cron does not have.
 pub(crate) fn missing_variables(ctx: &Context) -> Option<String> {
     let config = Config::load(&ctx.paths.config).ok()?;
     let layers = Layers::new(&config, &ctx.env);
@@ -74,12 +74,12 @@ pub(crate) fn missing_variables(ctx: &Context) -> Option<String> {
     })
 }
 
-/// What is mismatch about whom a run asks.
+/// A difference between the provider used here and the one used under cron.
 pub(crate) struct EndpointMismatch {
     pub(crate) message: String,
-    /// A command that gives cron the key.
+    /// A command that stores the key where cron finds it.
     pub(crate) fix: Option<String>,
-    /// A run would fail.
+    /// True if a run under cron would fail.
     pub(crate) fails: bool,
 }
 
@@ -92,7 +92,7 @@ impl EndpointMismatch {
     }
 }
 
-/// Who is asked here, and who by cron, where that is not the same, or nobody can be.
+/// Compares the provider used here with that used under cron. `None` if they are the same.
 pub(crate) fn endpoint_mismatch(
     ctx: &Context,
     job: &Job,

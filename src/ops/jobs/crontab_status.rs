@@ -1,4 +1,4 @@
-//! How jobs stand in the crontab, for those who only look.
+//! The state of jobs in the crontab, for commands that only read it.
 
 use crate::cron::job::Job;
 use crate::cron::line;
@@ -11,25 +11,25 @@ use crate::sys::clock;
 use anyhow::Result;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How a job stands in the crontab.
+/// The state of a job's crontab lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LineState {
-    /// As it is.
+    /// Present and up to date.
     There,
-    /// With other times than its own.
+    /// Present, but with an outdated schedule.
     Stale,
-    /// Not, though it should.
+    /// Expected, but absent from the crontab.
     Missing,
-    /// Not, as another program's that nobody has taken over.
+    /// Absent, because the job belongs to another program and was not taken over.
     Foreign,
-    /// Not, and it should not: it is disabled, or never runs.
+    /// Absent as expected: the job is disabled, or never runs.
     None,
-    /// Nobody knows: the crontab cannot be read.
+    /// Unknown, because the crontab cannot be read.
     Unknown,
 }
 
 impl LineState {
-    /// For programs.
+    /// The state's name in JSON output.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::There => "there",
@@ -42,14 +42,15 @@ impl LineState {
     }
 }
 
-/// The lines that stand in the crontab for each job; or why nobody knows.
+/// The crontab lines of each job, or the reason why they cannot be read.
 pub(crate) struct CrontabStatus {
     lines: Result<BTreeMap<String, Vec<String>>>,
-    /// Jobs whose job file is gone.
+    /// The ids of jobs whose job file is gone.
     orphans: Vec<String>,
 }
 
 impl CrontabStatus {
+    /// Reads the crontab.
     pub(crate) fn of(ctx: &Context, settings: &Settings, store: &Store) -> Self {
         let by_id = |lines: Vec<String>| {
             let mut by_id: BTreeMap<String, Vec<String>> = BTreeMap::new();
@@ -77,6 +78,7 @@ impl CrontabStatus {
         lines.map_or(&[], Vec::as_slice)
     }
 
+    /// The state of `job`.
     pub(crate) fn of_job(&self, ctx: &Context, job: &Job) -> LineState {
         if self.lines.is_err() {
             return LineState::Unknown;
@@ -102,7 +104,7 @@ impl CrontabStatus {
         }
     }
 
-    /// What a person should know of the crontab. `jobs` are all that there are, each with the state of its lines.
+    /// Problems with the crontab to show to the user. `jobs` are all jobs, each with the state of its lines.
     pub(crate) fn problems(&self, jobs: &[(&str, LineState)]) -> Vec<String> {
         let lines = match &self.lines {
             Ok(lines) => lines,

@@ -1,7 +1,7 @@
-//! The jobs in the crontab: `cron sync`, and what every other command does when it has changed a job.
+//! Writes the jobs to the crontab: `cron sync`, and the update after every command that changes a job.
 //!
-//! The block is made from the job file each time, while the crontab is locked: whoever comes last has seen what all others
-//! wrote, so that no order of commands leaves another block than the file says.
+//! The block is generated from the job file each time, while the crontab is locked. The last writer has read all
+//! earlier changes, so the block matches the job file regardless of the order of commands.
 
 use crate::cron::command::{Parts, Started, command};
 use crate::cron::job::{HEARTBEAT, Job};
@@ -23,34 +23,35 @@ use anyhow::{Context as _, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// How many directories are named that a line has no room for.
+/// Maximum number of directories listed in a notice about PATH entries that do not fit in a line.
 const NAMED: usize = 3;
 
-/// Which jobs stand in the crontab.
+/// The jobs that get crontab lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum JobFilter {
-    /// Ours, and those of the other program that were taken over, or stand there already.
+    /// Our jobs, and jobs of the other program that were taken over or already have lines.
     Known,
-    /// All.
+    /// All jobs.
     All,
 }
 
-/// What became of the crontab.
+/// The result of updating the crontab.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CrontabChange {
-    /// The lines that came, and those that went.
+    /// Added lines.
     pub(crate) added: Vec<String>,
+    /// Removed lines.
     pub(crate) removed: Vec<String>,
-    /// Whether there is any.
+    /// True if the block has any line.
     pub(crate) has_lines: bool,
-    /// Jobs that cannot stand there: the name, and why.
+    /// Jobs that cannot have a line: the name, and the reason.
     pub(crate) left_out: Vec<(String, String)>,
-    /// What else there is to say.
+    /// Further notices for the user.
     pub(crate) notes: Vec<String>,
 }
 
 impl CrontabChange {
-    /// Whether lines were written anew for the sake of another PATH alone.
+    /// True if lines differ only in their PATH.
     pub(crate) fn is_path_only(&self) -> bool {
         let Self { added, removed, .. } = self;
         let removed: Vec<_> = removed
@@ -64,8 +65,8 @@ impl CrontabChange {
         !added.is_empty() && added.len() == removed.len() && added.iter().all(is_old)
     }
 
-    /// What to say where others than the job `id` have another PATH in their lines now. Whatever else has changed is the work
-    /// of whoever changes them at the same time, or of a look that found them wrong.
+    /// A notice if jobs other than `id` got another PATH. Other changes are not reported: they come from a concurrent
+    /// command, or from an update that corrected wrong lines.
     pub(crate) fn others(&self, id: &str) -> Option<String> {
         let of_others = |lines: &[String]| {
             let lines = lines.iter().filter(|line| id_of(line) != Some(id));
@@ -87,7 +88,7 @@ impl CrontabChange {
     }
 }
 
-/// What `line` starts and when, but for the PATH: that is of the shell in which it was written.
+/// The schedule and command of `line` without PATH, which comes from the shell that wrote the line.
 pub(crate) fn without_path_variable(line: &str) -> Option<(&str, Started)> {
     let fields = fields_of(line);
     let mut started = Started::of(line.get(fields.len() + 1..)?)?;
@@ -95,7 +96,7 @@ pub(crate) fn without_path_variable(line: &str) -> Option<(&str, Started)> {
     Some((fields, started))
 }
 
-/// The jobs that have a line and a folder, while the file that names them is gone.
+/// The ids of jobs that have a line and a folder, while the job file is missing.
 pub(crate) fn orphans(store: &Store, lines: &[String]) -> Vec<String> {
     if store.file().exists() {
         return Vec::new();
@@ -108,7 +109,7 @@ pub(crate) fn orphans(store: &Store, lines: &[String]) -> Vec<String> {
         .collect()
 }
 
-/// What to say of jobs whose file is gone.
+/// The message about jobs whose job file is gone.
 pub(crate) fn missing_file_message(orphans: &[String]) -> String {
     let jobs = match orphans {
         [id] => format!("1 job of it is known by its folder and its line: {id}"),
@@ -121,10 +122,10 @@ pub(crate) fn missing_file_message(orphans: &[String]) -> String {
     format!("the job file is gone; {jobs}")
 }
 
-/// Nothing becomes of jobs whose file is gone: it may come back.
+/// Refuses to change the lines of jobs whose job file is missing: the file may come back.
 ///
 /// # Errors
-/// Status 78 where there are such jobs.
+/// Status 78 if there are such jobs.
 pub(crate) fn insist_on_file(store: &Store, lines: &[String]) -> Result<()> {
     let orphans = orphans(store, lines);
     match orphans.is_empty() {
@@ -140,7 +141,7 @@ pub(crate) fn insist_on_file(store: &Store, lines: &[String]) -> Result<()> {
     }
 }
 
-/// The block of a workspace, as it is to be.
+/// The block of a workspace to write.
 #[derive(Clone, Debug, Default)]
 struct Block {
     lines: Vec<String>,
@@ -148,14 +149,15 @@ struct Block {
     notes: Vec<String>,
 }
 
-/// Brings the crontab up to date with all jobs, those of the other program included; with `dry_run`, says only what would change.
+/// Updates the crontab with all jobs, including those of the other program. With `dry_run`, only reports what would
+/// change.
 pub(crate) fn sync(ctx: &Context, dry_run: bool) -> Result<CrontabChange> {
     let settings = ctx.settings()?;
     let store = job_store::open(ctx, &settings);
     let change = match dry_run {
         true => preview_crontab(ctx, &settings, &store)?,
         false => {
-            // First: where there is no crontab, `cron run --due` goes by this.
+            // Taking over comes first: without a crontab, `cron run --due` relies on it.
             take_over(ctx, &store)?;
             write_crontab(ctx, &settings, &store, JobFilter::All)?
         }
@@ -167,7 +169,8 @@ pub(crate) fn sync(ctx: &Context, dry_run: bool) -> Result<CrontabChange> {
     Ok(change)
 }
 
-/// Let all jobs of the other program be run from here too. It never runs a time that was missed, so that neither do we.
+/// Takes over all jobs of the other program that can still run. The other program never runs missed slots, so a job
+/// whose only time has passed is not taken over.
 fn take_over(ctx: &Context, store: &Store) -> Result<()> {
     let now = ctx.clock.timestamp();
     for job in store.jobs()? {
@@ -180,10 +183,10 @@ fn take_over(ctx: &Context, store: &Store) -> Result<()> {
     Ok(())
 }
 
-/// Make the block of this workspace as its jobs are.
+/// Writes the block of this workspace from its jobs.
 ///
 /// # Errors
-/// There is no crontab, or it cannot be changed; the jobs are what they are all the same.
+/// There is no crontab, or it cannot be changed. The jobs are kept either way.
 pub(crate) fn write_crontab(
     ctx: &Context,
     settings: &Settings,
@@ -191,7 +194,7 @@ pub(crate) fn write_crontab(
     which: JobFilter,
 ) -> Result<CrontabChange> {
     let name = name(settings)?;
-    // Read once, under the lock: what others write to the file meanwhile they bring into the crontab themselves.
+    // Read once, under the lock. Programs that change the job file later update the crontab themselves.
     let mut jobs = None;
     let mut first = None;
     let mut block = Ok(Block::default());
@@ -201,7 +204,7 @@ pub(crate) fn write_crontab(
         block = match jobs.get_or_insert_with(|| store.jobs()) {
             Ok(jobs) => insist_on_file(store, &there)
                 .and_then(|()| self::block(ctx, settings, store, jobs, which, &there)),
-            // It is told below.
+            // The error is returned below.
             Err(_) => Ok(Block::default()),
         };
         first.get_or_insert(there);
@@ -215,7 +218,7 @@ pub(crate) fn write_crontab(
     Ok(compared(&first.unwrap_or_default(), block?))
 }
 
-/// What [`write_crontab`] would do with all jobs.
+/// Computes the change that [`write_crontab`] would make for all jobs.
 fn preview_crontab(ctx: &Context, settings: &Settings, store: &Store) -> Result<CrontabChange> {
     let before = lines(ctx, settings)?;
     insist_on_file(store, &before)?;
@@ -237,7 +240,7 @@ pub(crate) fn lines(ctx: &Context, settings: &Settings) -> Result<Vec<String>> {
     Ok(table::block(&table, &name(settings)?).unwrap_or_default())
 }
 
-/// What the block of this workspace is called: a link to it leads to the same block.
+/// The name of this workspace's block: the real path, so a symbolic link to the workspace gets the same block.
 fn name(settings: &Settings) -> Result<String> {
     let path = cron_environment::real(&settings.workspace);
     let name = path.to_str();
@@ -266,7 +269,7 @@ fn compared(before: &[String], block: Block) -> CrontabChange {
     }
 }
 
-/// The id of the job that `line` stands for.
+/// The id of the job that `line` runs.
 pub(crate) fn id_of(line: &str) -> Option<&str> {
     let (_, id) = line
         .strip_suffix(" --scheduled")?
@@ -274,7 +277,7 @@ pub(crate) fn id_of(line: &str) -> Option<&str> {
     Some(id)
 }
 
-/// The five fields of `line`.
+/// The five time fields of `line`.
 pub(crate) fn fields_of(line: &str) -> &str {
     let fields = line.match_indices(' ').nth(4);
     fields.map_or(line, |(end, _)| &line[..end])
@@ -317,7 +320,7 @@ fn block(
     Ok(block)
 }
 
-/// The first of `names`.
+/// The first of `names`, and the number of the others.
 fn some(names: &[String]) -> String {
     let (first, rest) = names.split_at(names.len().min(NAMED));
     let more = match rest.len() {
@@ -327,18 +330,23 @@ fn some(names: &[String]) -> String {
     first.join(", ") + &more
 }
 
-/// What all lines of a block share.
+/// The parts that all lines of a block share.
 pub(crate) struct CronLineContext {
+    /// The home directory.
     pub(crate) home: PathBuf,
+    /// The data directory, if the environment sets one.
     pub(crate) root: Option<PathBuf>,
+    /// The PATH that lines pass on.
     pub(crate) path: Option<String>,
+    /// The path of this program.
     pub(crate) program: PathBuf,
     pub(crate) workspace: PathBuf,
-    /// The workspaces that cron finds without being told, by the config.
+    /// The workspaces that cron finds without `--workspace`, by config file.
     usual: BTreeMap<Option<PathBuf>, Option<PathBuf>>,
 }
 
 impl CronLineContext {
+    /// Collects the shared parts.
     pub(crate) fn of(ctx: &Context, settings: &Settings, jobs: &[Job]) -> Result<Self> {
         let path = ctx.env.get("PATH").map(str::to_owned);
         let program = process::program(path.as_deref()).context("find this program's own path")?;
@@ -361,7 +369,7 @@ impl CronLineContext {
         })
     }
 
-    /// The workspace that a job has to be told, where its config is this one.
+    /// The `--workspace` that a job with this config file needs; `None` if cron finds it by itself.
     pub(crate) fn workspace_for(&self, config: &Option<PathBuf>) -> Option<&Path> {
         let usual = self.usual.get(config).and_then(Option::as_ref);
         (usual != Some(&cron_environment::real(&self.workspace)))
@@ -369,7 +377,7 @@ impl CronLineContext {
     }
 }
 
-/// The config file of `job`, where it is not the usual one. Of another program's job that is what was typed.
+/// The config file of `job`, if it is not the default. For a job of another program it is the one given by `--config`.
 pub(crate) fn config_of(ctx: &Context, job: &Job) -> Option<PathBuf> {
     match &job.terms {
         Some(terms) => terms.config.clone(),
@@ -377,10 +385,10 @@ pub(crate) fn config_of(ctx: &Context, job: &Job) -> Option<PathBuf> {
     }
 }
 
-/// The lines of `job`, and the directories of the PATH that have no room in them.
+/// The lines of `job`, and the directories of PATH that do not fit in them.
 ///
 /// # Errors
-/// In words, why it can have none.
+/// A message that says why the job can have no line.
 pub(crate) fn lines_of(
     ctx: &Context,
     line_context: &CronLineContext,
@@ -390,7 +398,7 @@ pub(crate) fn lines_of(
         return Err("its id is no word of letters, digits, `_` and `-`".into());
     }
     let (schedule, zone) = timing::effective_schedule(ctx, job)?;
-    // The other program never runs a time that was missed; taking its jobs over is no reason to.
+    // The other program never runs missed slots, and taking over its jobs does not change that.
     if let (Schedule::At(time), None) = (schedule, &job.terms)
         && *time <= ctx.clock.timestamp()
     {
@@ -406,10 +414,10 @@ pub(crate) fn lines_of(
     Ok((lines, left_out))
 }
 
-/// What the lines of `job` start, and the directories of the PATH that have no room in them.
+/// The command in the lines of `job`, and the directories of PATH that do not fit in it.
 ///
 /// # Errors
-/// In words, why it can have none.
+/// A message that says why the job can have no line.
 fn command_of(
     ctx: &Context,
     line_context: &CronLineContext,
@@ -436,11 +444,11 @@ fn command_of(
     Ok((command.text, command.left_out))
 }
 
-/// What the crontab's line of `job` starts, told a shell, but now and whether it is due or not; and the environment that cron
-/// gives it.
+/// The command of the crontab line of `job`, as cron passes it to a shell, but without `--scheduled`, so it runs now.
+/// Also returns the environment that cron sets.
 ///
 /// # Errors
-/// It can have no line.
+/// The job can have no line.
 pub(crate) fn as_cron(
     ctx: &Context,
     settings: &Settings,
@@ -456,7 +464,7 @@ pub(crate) fn as_cron(
             format!("`{}` can have no line: {words}", job.name),
         )
     })?;
-    // What cron would take away before a shell sees it.
+    // Undo the escapes that cron removes before it starts the shell.
     let command = command.replace("\\%", "%");
     let command = command.strip_suffix(" --scheduled").unwrap_or(&command);
     let user = ["LOGNAME", "USER"]
@@ -472,7 +480,7 @@ pub(crate) fn as_cron(
     Ok((command.to_owned(), env.to_vec()))
 }
 
-/// Say what became of the crontab after a job was changed; `kept` says what holds all the same.
+/// Reports the crontab change after a job was edited. If the change failed, `kept` says what is saved nevertheless.
 pub(crate) fn report_change(ctx: &Context, change: Result<CrontabChange>, kept: &str) -> Exit {
     let change = match change {
         Ok(change) => change,
@@ -480,7 +488,7 @@ pub(crate) fn report_change(ctx: &Context, change: Result<CrontabChange>, kept: 
             let exit = report_error(&error, ctx.terminal);
             ctx.terminal.complain(&format!("  {kept}"));
             return match exit {
-                // It is no word about the job.
+                // An I/O error of the crontab must not look like one of the job.
                 Exit::Io => Exit::Failed,
                 exit => exit,
             };
@@ -490,7 +498,7 @@ pub(crate) fn report_change(ctx: &Context, change: Result<CrontabChange>, kept: 
     Exit::Answered
 }
 
-/// Whether a cron runs here; `None` where that cannot be known.
+/// True if a cron daemon is running; `None` if that is unknown.
 pub(crate) fn is_cron_running(ctx: &Context) -> Option<bool> {
     match test_hooks::CRON_DAEMON.get(&ctx.env) {
         None => crontab::is_cron_running(),
@@ -499,7 +507,7 @@ pub(crate) fn is_cron_running(ctx: &Context) -> Option<bool> {
     }
 }
 
-/// Say which jobs are not in the crontab, and whatever else keeps them from running.
+/// Reports which jobs are not in the crontab, and other reasons why they may not run.
 fn warn(ctx: &Context, change: &CrontabChange) {
     for (name, why) in &change.left_out {
         ctx.notice(&format!("`{name}` is not in the crontab: {why}"));

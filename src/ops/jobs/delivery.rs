@@ -1,6 +1,6 @@
-//! Where a run's answer goes, and who is told of a failure. The commands are the user's own: a shell runs them outside the
-//! sandbox, and they come from our own folder, never from the job file. They run in the home directory, as cron itself runs
-//! everything: what a job works on may be written by its runs, and a program found there would be theirs.
+//! Delivery of a run's answer, and notification of failures. The commands belong to the user: a shell runs them outside
+//! the sandbox, and they come from our own folder, never from the job file. They run in the home directory, as under
+//! cron: runs can write to a job's working directory, so a program found there could be theirs.
 
 use super::job_store::job_directory as directory;
 use crate::cron::job::{Job, Sink, Terms};
@@ -15,20 +15,21 @@ use jiff::Timestamp;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How long a command that gets an answer or a failure may take.
+/// Timeout of a command that receives an answer or a failure.
 pub(crate) const LIMIT: Duration = Duration::from_secs(600);
-/// Bytes of its output that are kept, for errors.
+/// Bytes of its output that are kept for error messages.
 const KEEP: usize = 4 << 10;
 
-/// What became of an answer.
+/// The result of a delivery.
 #[derive(Default)]
 pub(crate) struct DeliveryResult {
-    /// Where it went.
+    /// The destination.
     pub(crate) to: Option<String>,
+    /// The error, if the delivery failed.
     pub(crate) error: Option<anyhow::Error>,
 }
 
-/// Give the answer to whoever is to have it. What cannot be delivered is printed, so that it is not lost.
+/// Delivers the answer. An answer that cannot be delivered is printed, so it is not lost.
 pub(crate) fn deliver(
     ctx: &Context,
     settings: &Settings,
@@ -56,7 +57,7 @@ pub(crate) fn deliver(
             error: None,
         },
         Err(error) => {
-            // Where the run is to end, there is a moment left for this.
+            // If the run was cancelled, a short grace period remains to print the answer.
             signal::last_words();
             let error = error.context("the answer was not delivered");
             DeliveryResult {
@@ -70,7 +71,7 @@ pub(crate) fn deliver(
     }
 }
 
-/// Where answers go, in words that follow `Your answer`.
+/// The destination of answers, phrased to follow `Your answer`.
 pub(crate) fn describe_destination(terms: &Terms) -> String {
     match (&terms.sink, terms.quiet) {
         (Some(Sink::File(path)), _) => format!("is appended to the file {}", path.display()),
@@ -80,7 +81,7 @@ pub(crate) fn describe_destination(terms: &Terms) -> String {
     }
 }
 
-/// A sink in a word. A command may hold keys, which are left out.
+/// A short description of a sink. The text of a command is omitted, because it may contain keys.
 fn shown(sink: &Sink) -> String {
     match sink {
         Sink::File(path) => format!("file:{}", path.display()),
@@ -88,7 +89,7 @@ fn shown(sink: &Sink) -> String {
     }
 }
 
-/// Tell the command that is to know of failures.
+/// Runs the command that is notified of failures.
 pub(crate) fn tell_failure(
     ctx: &Context,
     settings: &Settings,
@@ -119,7 +120,7 @@ pub(crate) fn tell_failure(
     }
 }
 
-/// A command of the user's, for a shell: it has our environment, and knows which job it is for.
+/// A shell command of the user. It gets our environment, and variables that identify the job.
 pub(crate) fn shell(
     ctx: &Context,
     settings: &Settings,
@@ -138,7 +139,7 @@ pub(crate) fn shell(
         ("NANOBOT_JOB_NAME".to_owned(), job.name.clone()),
     ]);
     let works_in = directory(settings, &job.terms.clone().unwrap_or_default());
-    // One that is no text is told to nobody.
+    // A directory that is not valid UTF-8 is not passed on.
     let works_in = works_in.to_str().map(str::to_owned);
     env.extend(works_in.map(|path| ("NANOBOT_DIRECTORY".to_owned(), path)));
     env.extend(slot.map(|slot| ("NANOBOT_SLOT".to_owned(), slot.to_string())));
@@ -154,7 +155,7 @@ pub(crate) fn shell(
     }
 }
 
-/// Where commands of the user's run.
+/// The directory in which the user's commands run.
 fn home(ctx: &Context) -> PathBuf {
     match &ctx.paths.home {
         home if home.is_absolute() && home.is_dir() => home.clone(),
@@ -162,7 +163,7 @@ fn home(ctx: &Context) -> PathBuf {
     }
 }
 
-/// Whether a shell would look for the program of `command` in the directory that it runs in.
+/// True if a shell would look for the program of `command` relative to its working directory.
 pub(crate) fn is_relative(command: &str) -> bool {
     let is_setting = |word: &str| {
         let name = word.split_once('=').map(|(name, _)| name);
@@ -188,10 +189,10 @@ fn pipe(ctx: &Context, settings: &Settings, job: &Job, command: &str, text: &str
     finish(&shell(ctx, settings, job, None, command, input))
 }
 
-/// Run a command to its end.
+/// Runs a command to its end.
 ///
 /// # Errors
-/// Any end but success, with what it said.
+/// Every end except success, with the command's output.
 fn finish(spec: &Spec) -> Result<()> {
     let command = secret::hide(spec.arguments.last().map_or("", String::as_str));
     let finished = process::run(spec, &mut |_| {}).with_context(|| format!("run `{command}`"))?;

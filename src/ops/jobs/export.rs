@@ -1,4 +1,4 @@
-//! The jobs as files for other schedulers.
+//! Exports jobs as files for other schedulers.
 
 use crate::cron::export::{File, MARK, Planned, Site, crontab, kubernetes, systemd};
 use crate::cron::job::Job;
@@ -17,10 +17,10 @@ use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// Other users' programs read them, and there is no secret in them.
+/// Mode of the files: other users' programs read them, and they contain no secret.
 const MODE: u32 = 0o644;
 
-/// The scheduler that the jobs are for.
+/// The scheduler that the files are for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ExportFormat {
     Systemd,
@@ -28,15 +28,15 @@ pub(crate) enum ExportFormat {
     Crontab,
 }
 
-/// The files that were made of some jobs.
+/// The files of some jobs.
 pub(crate) struct ExportedJobs {
     pub(crate) files: Vec<File>,
-    /// A job cannot be exported, which was reported.
+    /// True if a job could not be exported, which was reported.
     pub(crate) has_failed: bool,
 }
 
-/// Makes the files for the jobs that `words` name; for all that are enabled where there are none. `image` is that of
-/// Kubernetes' containers.
+/// Makes the files for the jobs that `words` name, or for all enabled jobs if `words` is empty. `image` is the
+/// container image for Kubernetes.
 pub(crate) fn export(
     ctx: &Context,
     words: &[String],
@@ -107,7 +107,7 @@ pub(crate) fn export(
     })
 }
 
-/// The jobs that `words` name; all that are enabled where there are none.
+/// The jobs that `words` name, or all enabled jobs if `words` is empty.
 fn jobs(ctx: &Context, settings: &Settings, words: &[String]) -> Result<Vec<Job>> {
     let store = job_store::open(ctx, settings);
     let mut jobs: Vec<Job> = Vec::new();
@@ -137,7 +137,7 @@ fn jobs(ctx: &Context, settings: &Settings, words: &[String]) -> Result<Vec<Job>
     Ok(jobs)
 }
 
-/// The variables of the keys that runs may need, and whether a command gives one.
+/// The variables of the keys that runs may need, and true if a command provides a key.
 fn keys(settings: &Settings) -> (Vec<&'static str>, bool) {
     let blocks = settings.providers.iter();
     let used = blocks.filter(|(_, block)| {
@@ -154,10 +154,10 @@ fn keys(settings: &Settings) -> (Vec<&'static str>, bool) {
     (keys, blocks.any(|block| block.api_key_command.is_some()))
 }
 
-/// Do `work` with a job that has times.
+/// Calls `work` with the schedule and command of a job.
 ///
 /// # Errors
-/// In words, why it has none, or why the work cannot be done.
+/// A message that says why the job has no schedule, or why `work` failed.
 fn planned(
     ctx: &Context,
     line_context: &CronLineContext,
@@ -178,7 +178,7 @@ fn planned(
     })
 }
 
-/// Writes the files into `directory`, but over no file of others. The paths that were written.
+/// Writes the files into `directory`, but never overwrites files of others. Returns the written paths.
 pub(crate) fn write(
     ctx: &Context,
     directory: &Path,
@@ -206,7 +206,7 @@ pub(crate) fn write(
     Ok(written)
 }
 
-/// The names of files in `directory` that were made for jobs which are no more.
+/// The names of files in `directory` that an earlier export left and that are not in `made`.
 pub(crate) fn left_over(
     format: ExportFormat,
     directory: &Path,

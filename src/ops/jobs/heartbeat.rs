@@ -1,4 +1,4 @@
-//! A look at HEARTBEAT.md: whether it has tasks at all, and what the model says is to be done of them now.
+//! The check of HEARTBEAT.md: detects if the file has tasks, and asks the model which of them to do now.
 
 use crate::cron::job::Job;
 use crate::cron::record::Spent;
@@ -20,15 +20,15 @@ use crate::sys::store;
 use anyhow::Result;
 use serde_json::json;
 
-/// The file, in the workspace.
+/// The file's name in the workspace.
 pub(crate) const FILE: &str = "HEARTBEAT.md";
-/// Dollars that are none: what may be left where sums of fractions are taken away.
+/// Tolerance in US dollars: a smaller remainder counts as nothing, because sums of fractions are inexact.
 const NOTHING_LEFT: f64 = 1e-9;
-/// Bytes of it that are read.
+/// Bytes of the file that are read.
 const LONGEST: usize = 64 << 10;
-/// How many of the last runs the model is told of.
+/// Number of recent runs that are described to the model.
 const RUNS: usize = 5;
-/// Characters of what one of them was to do.
+/// Characters of the task of one recent run.
 const LONGEST_TASK: usize = 1000;
 const TOOL: &str = "heartbeat";
 
@@ -37,23 +37,25 @@ done now. Go by the time that you are given, by when and how the list says that 
 were to do. Call the tool `heartbeat` once. Choose `skip` when nothing is to be done now; that is the usual case. Choose `run` when \
 something is, and say in `tasks` what is to be done, so that somebody who does not see the list can do it.";
 
-/// What came of a look.
+/// The result of a check.
 pub(crate) struct HeartbeatCheck {
+    /// The cost of the check itself.
     pub(crate) spent: Spent,
-    /// What is to be done now, and what that may cost; `None` for nothing, and an error where nothing is left for it.
+    /// The tasks to do now, and their cost limit in US dollars. `None` if there are none; an error if the budget is
+    /// used up.
     pub(crate) tasks: Result<Option<(String, Option<f64>)>>,
 }
 
-/// What the model decided, and what that cost.
+/// The model's decision, and its cost.
 struct Decision {
-    /// What is to be done now; `None` for nothing.
+    /// The tasks to do now; `None` for none.
     tasks: Option<String>,
     model: String,
     usage: Usage,
     cost: Option<f64>,
 }
 
-/// Look whether there is something to do now. Where the file has no tasks, nobody is asked.
+/// Checks if there is something to do now. Sends no request if the file has no tasks.
 pub(crate) fn check(
     ctx: &Context,
     settings: &Settings,
@@ -87,7 +89,7 @@ pub(crate) fn check(
     })
 }
 
-/// What a job may still cost after a look that has cost so much.
+/// The remaining budget of a job after a check that cost `cost`, in US dollars.
 fn left(most: Option<f64>, cost: f64) -> Result<Option<f64>> {
     match most {
         Some(most) if cost >= most - NOTHING_LEFT => Err(used_up(most, cost)),
@@ -95,7 +97,7 @@ fn left(most: Option<f64>, cost: f64) -> Result<Option<f64>> {
     }
 }
 
-/// The look alone has taken what the heartbeat may cost.
+/// The error if the check alone used up the heartbeat's budget.
 fn used_up(most: f64, cost: f64) -> anyhow::Error {
     fail_hint(
         Exit::Budget,
@@ -108,7 +110,7 @@ fn used_up(most: f64, cost: f64) -> anyhow::Error {
     )
 }
 
-/// The text of HEARTBEAT.md, where it has tasks.
+/// The text of HEARTBEAT.md, if it has tasks.
 fn tasks(settings: &Settings) -> Result<Option<String>> {
     let path = settings.workspace.join(FILE);
     let bytes = store::read(&path)?.unwrap_or_default();
@@ -118,8 +120,8 @@ fn tasks(settings: &Settings) -> Result<Option<String>> {
     Ok(has_tasks(&text).then_some(text))
 }
 
-/// Whether a text has tasks: lines that are neither blank, nor headings, nor comments, nor done. Where there is a heading
-/// `Active Tasks`, only what is under it counts; and nothing under `Completed` does.
+/// True if `text` has tasks: lines that are not blank, headings, comments or done. If there is a heading `Active
+/// Tasks`, only the lines below it count; lines below `Completed` never count.
 fn has_tasks(text: &str) -> bool {
     let bare = without_comments(text);
     let title = |line: &str| {
@@ -131,7 +133,7 @@ fn has_tasks(text: &str) -> bool {
     let is_done = |name: &str| ["completed", "done"].contains(&name.trim_end_matches(':'));
     let lines = || bare.lines().map(str::trim);
     let only_active = lines().any(|line| title(line).is_some_and(|(_, name)| is_active(&name)));
-    // Under which heading we are, and whether it counts; deeper headings belong to it.
+    // If lines of the current section count, and the depth of its heading. Deeper headings belong to the section.
     let (mut counts, mut at) = (!only_active, 0);
     for line in lines() {
         if let Some((depth, name)) = title(line) {
@@ -152,7 +154,7 @@ fn has_tasks(text: &str) -> bool {
     false
 }
 
-/// What is between `<!--` and `-->` is nothing; so is what is after one that does not end.
+/// Removes `<!-- … -->` comments. An unclosed comment extends to the end.
 fn without_comments(text: &str) -> String {
     let mut bare = String::new();
     let mut rest = text;
@@ -163,7 +165,7 @@ fn without_comments(text: &str) -> String {
     bare + rest
 }
 
-/// Ask the model what of `list` is to be done now. It costs no more than the job may.
+/// Asks the model which tasks of `list` to do now. The request costs at most the job's budget.
 fn decide(
     ctx: &Context,
     settings: &Settings,
@@ -221,7 +223,7 @@ fn decide(
         .provider
         .reply(&request, &mut |delta| report.tell(delta.event("")))
         .map_err(|error| without_turn(error.into_failure(), "the look at HEARTBEAT.md"))?;
-    // No call is no: a model that only talks has found nothing to do.
+    // A missing call means no: a model that only writes text has found nothing to do.
     let call = reply.calls.iter().find(|call| call.name == TOOL);
     let said = call.map(|call| call.arguments_object()).unwrap_or_default();
     let tasks = said["tasks"].as_str().unwrap_or_default().trim().to_owned();
@@ -237,13 +239,13 @@ fn decide(
     })
 }
 
-/// What the model is asked.
+/// The prompt.
 fn question(now: &str, list: &str, last: &str) -> String {
     format!("Now: {now}\n\n{last}\n\nThe list, {FILE}:\n\n{list}")
 }
 
-/// When the last runs were, and what they were to do. Not what they said: that may be a stranger's words, and what the look
-/// makes of them would be taken for the user's own.
+/// The times and tasks of the last runs. Their answers are left out: they may contain untrusted content, and tasks
+/// derived from it would pass as the user's own.
 fn last_runs(session: &Session) -> String {
     let runs = session
         .messages()

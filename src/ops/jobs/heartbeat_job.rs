@@ -1,4 +1,4 @@
-//! The job of the heartbeat: enabled, disabled.
+//! Enables and disables the heartbeat's job.
 
 use crate::cron::job::{HEARTBEAT, Job, PERIOD};
 use crate::cron::schedule;
@@ -16,7 +16,7 @@ use crate::ops::jobs::timing;
 use crate::ops::permissions::Grants;
 use anyhow::Result;
 
-/// Lets cron look at HEARTBEAT.md, each time `every` has passed.
+/// Schedules the check of HEARTBEAT.md every `every`.
 pub(crate) fn enable(
     ctx: &Context,
     every: Option<&str>,
@@ -51,7 +51,7 @@ pub(crate) fn enable(
     Ok(SavedJob::new(ctx, &settings, &store, job, notices))
 }
 
-/// Removes the job of the heartbeat. What became of the crontab; `None` where the heartbeat was not enabled.
+/// Removes the heartbeat's job. Returns the crontab change; `None` if the heartbeat was not enabled.
 pub(crate) fn disable(ctx: &Context) -> Result<Option<Result<CrontabChange>>> {
     let settings = ctx.settings()?;
     let store = job_store::open(ctx, &settings);

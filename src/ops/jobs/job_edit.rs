@@ -1,4 +1,4 @@
-//! Making a job, and changing one.
+//! Creates and edits jobs.
 
 use crate::cron::job::{Delivery, Job, Kind, State, Terms};
 use crate::cron::schedule::{CatchUp, Schedule};
@@ -21,10 +21,10 @@ use anyhow::{Context as _, Result};
 use jiff::Timestamp;
 use std::path::PathBuf;
 
-/// Characters of the message that name a job without a name.
+/// Maximum length, in characters, of a name taken from the message.
 const MAX_DEFAULT_NAME_CHARS: usize = 30;
 
-/// What making and changing a job share.
+/// The options that creating and editing a job share.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct JobSettings {
     pub(crate) schedule: ScheduleFlags,
@@ -32,17 +32,17 @@ pub(crate) struct JobSettings {
     pub(crate) grants: Grants,
 }
 
-/// A job that was made or changed.
+/// A job that was created or changed.
 pub(crate) struct SavedJob {
     pub(crate) job: Job,
-    /// What a person should know of it.
+    /// Notices for the user.
     pub(crate) notices: Vec<String>,
-    /// What became of the crontab; the job is kept whatever that is.
+    /// The crontab change. The job is saved even if this failed.
     pub(crate) crontab: Result<CrontabChange>,
 }
 
 impl SavedJob {
-    /// Brings the crontab up to date with `job`, which is in the store.
+    /// Updates the crontab with `job`, which is already in the store.
     pub(crate) fn new(
         ctx: &Context,
         settings: &Settings,
@@ -61,7 +61,7 @@ impl SavedJob {
     }
 }
 
-/// Makes a job. A message of `-` is read from standard input.
+/// Creates a job. The message `-` is read from standard input.
 pub(crate) fn add(
     ctx: &Context,
     name: Option<&str>,
@@ -103,12 +103,13 @@ pub(crate) fn add(
         state: State::default(),
         terms: Some(Terms::default()),
     };
-    // A job that comes but once is caught up, unless the flags say otherwise.
+    // A one-time job is caught up if missed, unless the flags say otherwise.
     let catch_up = schedule.catch_up.or(is_once.then_some(CatchUp::Once));
     let resolved = apply_flags(ctx, &mut job, flags, catch_up, grants)?;
     notices.extend(unknown_price(ctx, &job, &resolved));
     timing::note_next(ctx, &mut job, now);
-    // A new file would say of all others that they are gone. Where nobody can read the crontab, no line is lost either.
+    // A new job file would make all existing lines look obsolete, so refuse if there are such lines. If the crontab
+    // cannot be read, it cannot be changed either, and no line is lost.
     if let (false, Ok(lines)) = (store.file().exists(), crontab_sync::lines(ctx, &settings)) {
         crontab_sync::insist_on_file(&store, &lines)?;
     }
@@ -117,7 +118,7 @@ pub(crate) fn add(
     Ok(SavedJob::new(ctx, &settings, &store, job, notices))
 }
 
-/// Changes the job that `word` names. What is not given stays.
+/// Changes the job that `word` names. Options that are not given stay unchanged.
 pub(crate) fn edit(
     ctx: &Context,
     word: &str,
@@ -134,7 +135,7 @@ pub(crate) fn edit(
     let settings = ctx.settings()?;
     let store = job_store::open(ctx, &settings);
     let mut job = job_store::find(&store, word)?;
-    // What only this program knows of it would have no place.
+    // Check first that the job can have a folder, since our own data is stored there.
     store.folder(&job.id)?;
     check_channel(flags, job.delivery.channel.as_deref())?;
     let before = comparable(&job)?;
@@ -195,7 +196,7 @@ fn is_heartbeat(job: &Job) -> bool {
     terms.is_some_and(|terms| terms.kind == Kind::Heartbeat)
 }
 
-/// Lets `job` run at other times. What becomes of a missed time by default, where that is not as before.
+/// Sets the schedule of `job`. Returns the new default for missed slots if it changes.
 fn set_schedule(job: &mut Job, when: Schedule, now: Timestamp) -> Option<CatchUp> {
     let is_once = matches!(when, Schedule::At(_));
     let catch_up = (job.is_once() != is_once).then(|| {
@@ -217,7 +218,7 @@ fn set_schedule(job: &mut Job, when: Schedule, now: Timestamp) -> Option<CatchUp
     catch_up
 }
 
-/// Puts what was changed of `edited` into the job as it is stored by now.
+/// Applies the edited fields of `edited` to the job as it is stored now.
 fn store_changes(stored: &mut Job, edited: &Job) {
     let Job {
         name,
@@ -243,7 +244,7 @@ fn store_changes(stored: &mut Job, edited: &Job) {
     stored.state.next_run = edited.state.next_run;
 }
 
-/// All of a job that flags say, to tell whether they changed anything.
+/// The fields of a job that flags can set, as text, to detect changes.
 fn comparable(job: &Job) -> Result<String> {
     let mut terms = serde_json::to_value(&job.terms).context("write the job down")?;
     if let Some(terms) = terms.as_object_mut() {
@@ -262,7 +263,7 @@ fn comparable(job: &Job) -> Result<String> {
     ))
 }
 
-/// `grants` with `~` for the home, where a shell has left it as it was typed.
+/// Expands `~` in the paths of `grants`, in case the shell left it unexpanded.
 fn with_home(ctx: &Context, grants: &Grants) -> Grants {
     let expand = |path: &PathBuf| match path.to_str() {
         Some(text) if text == "~" || text.starts_with("~/") => ctx.paths.expand(text),
@@ -283,7 +284,7 @@ fn without_schedule() -> anyhow::Error {
     )
 }
 
-/// The message, which `-` reads from standard input.
+/// The message, read from standard input if it is `-`.
 fn read_message(message: &str) -> Result<String> {
     let text = match message {
         "-" => {

@@ -1,4 +1,4 @@
-//! The permissions that a job was given: as flags, and as they are stored with the job.
+//! The permissions granted to a job: as flags, and as stored with the job.
 
 use crate::cron::job::Terms;
 use crate::error::{Exit, fail};
@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
-/// The flags that a job was given.
+/// The permission flags stored with a job.
 pub(crate) fn stored_grants(terms: &Terms) -> Result<Grants> {
     match &terms.grants {
         Value::Null => Ok(Grants::default()),
@@ -21,13 +21,13 @@ pub(crate) fn stored_grants(terms: &Terms) -> Result<Grants> {
     }
 }
 
-/// Whether any of these flags was given.
+/// True if any of these flags was given.
 pub(crate) fn has_any(grants: &Grants) -> Result<bool> {
     let written = |grants: &Grants| serde_json::to_value(grants).context("write the flags down");
     Ok(written(grants)? != written(&Grants::default())?)
 }
 
-/// `grants` as they are kept: what they name is named from the root on, since cron starts a job elsewhere.
+/// `grants` as stored: with absolute paths, since cron starts jobs in another directory.
 pub(crate) fn to_stored(grants: &Grants) -> Result<Value> {
     let rooted = |path: &PathBuf| match path == Path::new(".") {
         true => path.clone(),
@@ -49,7 +49,7 @@ pub(crate) fn to_stored(grants: &Grants) -> Result<Value> {
     })
 }
 
-/// What is granted, in the flags that grant it.
+/// The flags that grant `grants`.
 pub(crate) fn as_flags(grants: &Grants) -> String {
     let Grants {
         profile,

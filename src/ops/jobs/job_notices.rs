@@ -1,4 +1,4 @@
-//! What a person should know of a job: what follows from its options, and is not plain from them.
+//! Notices about a job: consequences of its options that are not obvious.
 
 use crate::cron::job::{Job, Sink};
 use crate::ops::context::Context;
@@ -12,7 +12,7 @@ use crate::ops::permissions::Grants;
 use anyhow::Result;
 use std::path::Path;
 
-/// What to say where `grants` took the place of others that the job had `before`.
+/// The notice that `grants` replaced the grants that the job had `before`.
 pub(crate) fn replaced_grants(
     before: &Grants,
     grants: &Grants,
@@ -30,7 +30,7 @@ pub(crate) fn replaced_grants(
     )))
 }
 
-/// What a person should know of a job that was made or changed just now: not what the flags say, but what follows.
+/// Notices about a job that was just created or changed. They state consequences, not the flags themselves.
 pub(crate) fn consequences(
     ctx: &Context,
     job: &Job,
@@ -62,7 +62,7 @@ pub(crate) fn consequences(
     notices
 }
 
-/// What to say of commands that name their program from the directory on in which they run.
+/// Notices about commands whose program is a relative path.
 fn in_home(ctx: &Context, job: &Job) -> Vec<String> {
     let Some(terms) = &job.terms else {
         return Vec::new();
@@ -86,7 +86,7 @@ fn in_home(ctx: &Context, job: &Job) -> Vec<String> {
     .collect()
 }
 
-/// What to say of a job whose answers this version cannot deliver.
+/// The notice about a job whose answers this version cannot deliver.
 pub(crate) fn unsupported_channel(job: &Job) -> Option<String> {
     let channel = job.delivery.channel.as_deref()?;
     (job.delivery.deliver && job.terms.as_ref().is_none_or(|terms| terms.sink.is_none())).then(|| {
@@ -103,14 +103,14 @@ pub(crate) fn unsupported_channel(job: &Job) -> Option<String> {
     })
 }
 
-/// What to say of a limit of dollars where no price is known.
+/// The notice about a cost limit when the model's price is unknown.
 pub(crate) fn unknown_price(ctx: &Context, job: &Job, given: &ResolvedJob) -> Option<String> {
     let terms = job
         .terms
         .as_ref()
         .filter(|terms| terms.max_cost.is_some())?;
     let ctx = with_config(ctx, terms);
-    // Where nobody can be asked at all, that is told by itself.
+    // If no model can be resolved, another notice says so.
     let way = model::resolve_endpoint(&ctx, &given.settings, &given.settings.asked[0], false, true)
         .ok()?;
     let model = &way.choice.model;

@@ -1,5 +1,5 @@
-//! The options of a job, as flags say them, put into the job. `cron add`, `cron edit` and `heartbeat enable` share this, and a
-//! run resolves a job by the same rules, so that it may do what it might when it was made.
+//! Applies flags to a job. `cron add`, `cron edit` and `heartbeat enable` share this module. A run resolves a job by
+//! the same rules, so it gets the same permissions as when the job was created.
 
 use crate::cron::job::{AfterCrash, Job, Kind, Sink, Terms};
 use crate::cron::schedule::CatchUp;
@@ -13,41 +13,42 @@ use crate::sys::paths::Real;
 use anyhow::Result;
 use std::time::Duration;
 
-/// The channels that answers can go to, here or by the Python program.
+/// The channels that can receive answers, here or from the Python program.
 const CHANNELS: &[&str] = &[
     "", "file", "command", "cli", "telegram", "discord", "slack", "whatsapp", "email", "feishu",
     "dingtalk", "qq", "matrix", "mochat",
 ];
-/// How similar a word has to be to the name of a channel to be taken for it.
+/// Minimum similarity of a word to a channel's name to be treated as a typing error.
 const MIN_SIMILARITY: f64 = 0.8;
 
-/// How a job runs and where its answer goes, as flags say it. What is `None` stays as it is; an empty text takes away.
+/// The flags for how a job runs and where its answer goes. `None` leaves a value unchanged; an empty text removes it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct JobFlags {
     /// The session's key.
     pub(crate) session: Option<String>,
     pub(crate) model: Option<String>,
-    /// The command that decides whether the job runs.
+    /// The shell command that decides if the job runs.
     pub(crate) when: Option<String>,
     /// Time limit of a run.
     pub(crate) timeout: Option<Duration>,
     /// Limit of a run in US dollars.
     pub(crate) max_cost: Option<f64>,
+    /// The action after a run was interrupted by a crash.
     pub(crate) after_crash: Option<AfterCrash>,
     pub(crate) deliver: bool,
     pub(crate) no_deliver: bool,
     pub(crate) channel: Option<String>,
     /// The recipient on the channel.
     pub(crate) to: Option<String>,
-    /// The command to run when a run failed.
+    /// The shell command to run after a failed run.
     pub(crate) on_failure: Option<String>,
 }
 
-/// Puts `flags` into `job`, which has terms by then: what is not given stays, and an empty text takes away. What the job may
-/// do is fixed as of now.
+/// Applies `flags` to `job`, and creates its terms if needed. `None` leaves a value unchanged; an empty text removes
+/// it. The job's permissions are fixed at this point.
 ///
 /// # Errors
-/// Flags that make no sense together, and all that would keep a run from beginning.
+/// The flags contradict each other, or a run could not start.
 pub(crate) fn apply_flags(
     ctx: &Context,
     job: &mut Job,
@@ -68,7 +69,7 @@ pub(crate) fn apply_flags(
         to,
         on_failure,
     } = flags;
-    // From now on it is ours, and what came before is not made up for.
+    // From now on the job is ours, and earlier missed slots are not caught up.
     let mut terms = job.terms.take().unwrap_or_else(|| Terms {
         catch_up: job.catch_up(),
         since_ms: ctx.clock.timestamp().as_millisecond(),
@@ -89,7 +90,7 @@ pub(crate) fn apply_flags(
     set(&mut terms.when, when);
     set(&mut terms.on_failure, on_failure);
     if let Some(time) = timeout {
-        // A part of a second is not worth a limit of none.
+        // Round up to one second: 0 would mean no limit.
         terms.timeout = Some(time.as_secs().max(1));
     }
     terms.max_cost = max_cost.or(terms.max_cost);
@@ -111,7 +112,7 @@ pub(crate) fn apply_flags(
     Ok(resolved)
 }
 
-/// Puts the flags that say where the answer goes into `job` and `terms`.
+/// Applies the delivery flags to `job` and `terms`.
 fn apply_delivery(ctx: &Context, job: &mut Job, terms: &mut Terms, flags: &JobFlags) -> Result<()> {
     let JobFlags {
         deliver,
@@ -120,7 +121,8 @@ fn apply_delivery(ctx: &Context, job: &mut Job, terms: &mut Terms, flags: &JobFl
         to,
         ..
     } = flags;
-    // The job file is written by others too. What is in it is no file or command of this user's, as what was typed is.
+    // Other programs also write the job file, so a file or command in it is not trusted, unlike one that the user
+    // typed.
     match &terms.sink {
         Some(Sink::File(path)) => {
             job.delivery.channel = Some("file".into());
@@ -154,7 +156,7 @@ fn apply_delivery(ctx: &Context, job: &mut Job, terms: &mut Terms, flags: &JobFl
         && (*deliver || delivery.deliver || local && (channel.is_some() || to.is_some()));
     terms.sink = resolve_sink(ctx, job)?;
     if let Some(Sink::Command(_)) = &terms.sink {
-        // It may hold keys, and others read the job file.
+        // The command may contain keys, and others can read the job file.
         job.delivery.to = None;
     }
     if *deliver && job.delivery.channel.is_none() {
@@ -170,13 +172,14 @@ fn apply_delivery(ctx: &Context, job: &mut Job, terms: &mut Terms, flags: &JobFl
     Ok(())
 }
 
-/// Puts `grants` into `terms`, and fixes what the job may do.
+/// Stores `grants` in `terms`, and fixes the job's permissions.
 fn apply_grants(ctx: &Context, terms: &mut Terms, grants: &Grants) -> Result<ResolvedJob> {
     let is_given = has_any(grants)?;
     if terms.grants.is_null() || is_given {
         terms.grants = to_stored(grants)?;
     }
-    // What a run made stays within what that run might do, whatever else of it is changed, until a person says what it may do.
+    // A job created by a run keeps that run's permissions as its limit, whatever else is edited, until the user sets
+    // the job's permissions.
     let keeps_bounds = terms.by_model && !is_given;
     let taken_over = terms.by_model && !keeps_bounds;
     if !keeps_bounds {
@@ -189,14 +192,14 @@ fn apply_grants(ctx: &Context, terms: &mut Terms, grants: &Grants) -> Result<Res
     Ok(resolved)
 }
 
-/// Puts the value of a flag that was given into `place`.
+/// Stores the value of a flag, if it was given, in `place`.
 fn set(place: &mut Option<String>, flag: &Option<String>) {
     if let Some(flag) = flag {
         *place = non_empty(flag);
     }
 }
 
-/// Checks that `--to` comes with a channel, typed or that of the job, and that `--channel` is not mistyped.
+/// Checks that `--to` comes with a channel, given or already set, and that `--channel` is not misspelled.
 pub(crate) fn check_channel(flags: &JobFlags, channel: Option<&str>) -> Result<()> {
     let typed = flags.channel.as_deref();
     if let (Some(to), None) = (flags.to.as_deref(), typed.or(channel)) {
@@ -229,7 +232,7 @@ fn non_empty(flag: &str) -> Option<String> {
     (!flag.trim().is_empty()).then(|| flag.to_owned())
 }
 
-/// The channels that lead to this machine.
+/// True if the channel delivers on this machine.
 pub(crate) fn is_local(channel: &str) -> bool {
     ["file", "command"].contains(&channel)
 }
@@ -242,7 +245,7 @@ fn no_destination() -> anyhow::Error {
     )
 }
 
-/// Where the answers of `job` go on this machine, as its delivery says.
+/// The local destination of the answers of `job`, from its delivery settings.
 fn resolve_sink(ctx: &Context, job: &mut Job) -> Result<Option<Sink>> {
     let delivery = &mut job.delivery;
     let (Some(channel), true) = (delivery.channel.as_deref(), delivery.deliver) else {
@@ -286,7 +289,7 @@ fn resolve_sink(ctx: &Context, job: &mut Job) -> Result<Option<Sink>> {
             format!("mkdir -p {}", quoted(&folder.display().to_string())),
         ));
     }
-    // Links are followed now and never again: a run may change what lies where it works.
+    // Links are resolved now and not at each run, because a run may change what is in its working directory.
     let path = Real::default().of(&path);
     delivery.to = Some(path.display().to_string());
     Ok(Some(Sink::File(path)))

@@ -1,7 +1,7 @@
-//! A job's run: its condition, its turn, where its answer goes, and what stays of it.
+//! A job's run: its condition, its turn, the delivery of the answer, and the record.
 //!
-//! The order is that of a promise: the stamp is on the disk before anything is paid for, the record before the stamp is
-//! taken back, and the job file is told last. Whatever dies in between is found by whoever comes next.
+//! The order makes crashes detectable: the stamp is on disk before anything is paid for, the record is written before
+//! the stamp is removed, and the job file is updated last. The next start detects a crash at any point in between.
 
 use crate::cron::job::{Job, Kind, Terms};
 use crate::cron::record::{Outcome, Record, Spent, Stamps, Started, Trigger};
@@ -23,17 +23,17 @@ use jiff::Timestamp;
 use std::path::Path;
 use std::time::Duration;
 
-/// An answer whose last line is this has nothing to tell.
+/// The last line of an answer that has nothing to report.
 pub(crate) const NOTHING: &str = "NOTHING_TO_REPORT";
-/// Why a job does not run whose message another program changed.
+/// The reason why a job does not run after another program changed its message.
 pub(crate) const JOB_TAMPERED: &str = "another program changed what the job is told";
-/// Characters of a job's name that the model is told.
+/// Maximum length of a job's name in the prompt, in characters.
 const MAX_NAME_CHARS: usize = 80;
 
 /// The result of a run's work.
 #[derive(Default)]
 struct RunResult {
-    /// Where it is not to be told from the text and the error.
+    /// The outcome, if it does not follow from the text and the error.
     outcome: Option<Outcome>,
     text: String,
     error: Option<anyhow::Error>,
@@ -85,7 +85,7 @@ impl RunResult {
 }
 
 impl JobRunner<'_> {
-    /// Runs the job, whose lock is held, and leaves a record.
+    /// Runs the job, whose lock is held, and writes a record.
     pub(crate) fn run(
         &self,
         job: &Job,
@@ -125,7 +125,7 @@ impl JobRunner<'_> {
         record.end = ctx.clock.timestamp().to_string();
         stamps.started = None;
         let recorded = self.folder.record(&record);
-        // Without a record the stamp stays, so that whoever comes next knows that there was a run.
+        // If the record cannot be written, the stamp stays, so the next start detects that there was a run.
         let stamped = recorded.and_then(|()| self.folder.stamp(&stamps));
         errors.extend(stamped.err());
         errors.extend(self.update_job_file(job, &record, start, trigger).err());
@@ -145,7 +145,7 @@ impl JobRunner<'_> {
         Ok(exit_with(exit, &errors))
     }
 
-    /// Delivers the answer and stores a copy. What went wrong, together with the error of the run.
+    /// Delivers the answer and stores a copy. Returns the errors, including that of the run.
     fn deliver(
         &self,
         job: &Job,
@@ -166,12 +166,12 @@ impl JobRunner<'_> {
         };
         record.delivered = given.to;
         let mut errors: Vec<anyhow::Error> = Vec::new();
-        // A reader that has gone away is no failure.
+        // A closed pipe is no failure.
         let is_failure = |error: &anyhow::Error| exit_of(error) != Exit::Answered;
         errors.extend(given.error.filter(is_failure));
         errors.extend(result.error.take());
         if !text.is_empty() {
-            // The answer is out: a full disk is reported, and ends nothing.
+            // The answer is delivered already: a full disk is reported, but does not stop the run.
             match self.folder.keep(start, text) {
                 Ok(path) => record.output = Some(path),
                 Err(error) => errors.push(error.context("the answer is not kept")),
@@ -180,8 +180,7 @@ impl JobRunner<'_> {
         errors
     }
 
-    /// Says why there is no answer, to a person who asked for the run. To cron, which is no terminal, it is not said: cron
-    /// would mail it.
+    /// Tells a user who started the run by hand why there is no answer. Not printed under cron, which would mail it.
     fn explain_silence(&self, trigger: Trigger, outcome: Outcome) {
         let reason = match outcome {
             Outcome::Nothing => "nothing to report",
@@ -193,11 +192,11 @@ impl JobRunner<'_> {
         }
     }
 
-    /// Does the work of the run: the condition, the look at HEARTBEAT.md, the turn.
+    /// Does the work of the run: the condition, the check of HEARTBEAT.md, the turn.
     fn work(&self, job: &Job, terms: &Terms, slot: Option<Timestamp>) -> Result<RunResult> {
         check_runnable(job, terms)?;
         let mut ctx = self.ctx.clone();
-        // What is not a failure is no reason for a mail.
+        // Without a terminal, cron would mail every notice, so only failures are printed.
         ctx.quiet |= !ctx.terminal.err;
         let input = match &terms.when {
             None => None,
@@ -269,7 +268,7 @@ impl JobRunner<'_> {
         })
     }
 
-    /// What the prompt says of the job: the same in each run.
+    /// The section of the system prompt about the job. It is the same in each run.
     fn job_prompt(&self, job: &Job, terms: &Terms) -> String {
         let when = timing::describe_schedule(self.ctx, job);
         let destination = delivery::describe_destination(terms);
@@ -283,7 +282,7 @@ impl JobRunner<'_> {
     }
 }
 
-/// What keeps a job from running at all.
+/// Checks that the job may run at all.
 ///
 /// # Errors
 /// Status 78.
@@ -305,7 +304,7 @@ fn check_runnable(job: &Job, terms: &Terms) -> Result<()> {
     Ok(())
 }
 
-/// What the job's creator might do, which is the most that the job may.
+/// The permissions of the job's creator, which are the upper bound for the job.
 fn policy_limit(job: &Job, terms: &Terms) -> Result<Option<Policy>> {
     let limit = terms.policy.as_ref().map(Policy::restored).transpose();
     limit.map_err(|words| {
@@ -317,7 +316,7 @@ fn policy_limit(job: &Job, terms: &Terms) -> Result<Option<Policy>> {
     })
 }
 
-/// The exit of a run. What went wrong around the run is the cause only where the run itself went well.
+/// The exit status of a run. Errors around the run matter only if the run itself succeeded.
 fn exit_with(exit: Exit, errors: &[anyhow::Error]) -> Exit {
     match (exit, errors.first()) {
         (Exit::Answered, Some(error)) => exit_of(error),
@@ -325,7 +324,7 @@ fn exit_with(exit: Exit, errors: &[anyhow::Error]) -> Exit {
     }
 }
 
-/// Notes in `record` how the run ended.
+/// Stores in `record` how the run ended.
 fn note_end(record: &mut Record, exit: Exit, errors: &[anyhow::Error]) {
     if !errors.is_empty() {
         record.outcome = Outcome::Failed;
@@ -336,7 +335,8 @@ fn note_end(record: &mut Record, exit: Exit, errors: &[anyhow::Error]) {
     record.cause = exit.name().to_owned();
 }
 
-/// How a job is called in the text that the model heeds: others write the job file too.
+/// The job's name as it appears in the prompt: other programs write the job file too, so control characters are
+/// removed.
 fn sanitized_name(name: &str) -> String {
     let plain = |letter: char| if letter.is_control() { ' ' } else { letter };
     let name: String = name.chars().map(plain).collect();
@@ -346,7 +346,7 @@ fn sanitized_name(name: &str) -> String {
         .collect()
 }
 
-/// Whether an answer says that it has nothing to say: its last line is the mark.
+/// True if the last line of an answer says that there is nothing to report.
 fn has_nothing_to_report(text: &str) -> bool {
     let last = text.trim_end().lines().next_back().unwrap_or_default();
     let bare =

@@ -1,4 +1,5 @@
-//! The runner of jobs: what a run works with, and what it writes of a job: its record, the job file, and errors for cron's mail.
+//! The runner of jobs: the inputs of a run, and its outputs other than the answer: the record, the job file, and errors
+//! that cron mails.
 
 use crate::cron::job::Job;
 use crate::cron::record::{Folder, Outcome, Record, Spent, Trigger};
@@ -14,9 +15,9 @@ use anyhow::{Context as _, Result};
 use jiff::{SignedDuration, Timestamp};
 use std::path::Path;
 
-/// How long a job that runs once is tried again.
+/// How long a one-time job is retried.
 const RETRY_PERIOD: SignedDuration = SignedDuration::from_hours(1);
-/// A failure's text in a record and in the job file, in characters.
+/// Maximum length of an error text in a record and in the job file, in characters.
 const MAX_ERROR_CHARS: usize = 500;
 
 /// Runs jobs of one store.
@@ -24,15 +25,16 @@ pub(crate) struct JobRunner<'a> {
     pub(crate) ctx: &'a Context,
     pub(crate) settings: &'a Settings,
     pub(crate) store: &'a Store,
+    /// The job's folder, with its records and stamps.
     pub(crate) folder: &'a Folder,
-    /// The job is in the store, and not one that was made up for this run.
+    /// True if the job is in the store; false for a temporary job.
     pub(crate) is_stored: bool,
-    /// A replay file that stands for the model.
+    /// A replay file used instead of the model.
     pub(crate) replay: Option<&'a Path>,
 }
 
 impl JobRunner<'_> {
-    /// A record of a run that is not over yet.
+    /// A new record of a run that is not over yet.
     pub(super) fn record(
         &self,
         job: &Job,
@@ -61,7 +63,7 @@ impl JobRunner<'_> {
         }
     }
 
-    /// Tell the job file how it went, as the Python program does; a job that runs once has run.
+    /// Updates the job file with the result, as the Python program does. Retires a one-time job.
     pub(super) fn update_job_file(
         &self,
         job: &Job,
@@ -86,8 +88,8 @@ impl JobRunner<'_> {
             false
         })?;
         if !found {
-            // Who removes it with our own command leaves no terms; then nothing of it stays. Another program's copy of the file
-            // may only be older than the job.
+            // A job removed by our own command has no terms any more; then its remaining data is removed. A job that
+            // still has terms stays: another program may have written an older copy of the job file.
             if job.terms.is_none() || self.store.has_terms(&job.id)? {
                 return Ok(());
             }
@@ -102,7 +104,7 @@ impl JobRunner<'_> {
         }
     }
 
-    /// A job that runs once has had its time: it goes, and its record stays; or it is kept, but not run again.
+    /// Retires a one-time job: removes it but keeps its record, or disables it.
     pub(crate) fn retire(&self, job: &Job, outcome: Option<Outcome>) -> Result<()> {
         let is_done = matches!(outcome, Some(Outcome::Ok | Outcome::Nothing | Outcome::No));
         if is_done && job.delete_after_run {
@@ -120,16 +122,16 @@ impl JobRunner<'_> {
             .context("its line stays in the crontab")
     }
 
-    /// Whether the run of a job that comes but once is to be tried again.
+    /// True if the run of a one-time job is to be retried.
     pub(super) fn is_retried(&self, job: &Job, slot: Timestamp, status: u8) -> bool {
         let since = self.ctx.clock.timestamp().duration_since(slot);
         job.is_once() && is_transient(status) && since < RETRY_PERIOD
     }
 
-    /// One clear line for whoever gets cron's mail.
+    /// Prints an error on standard error, which cron mails.
     pub(super) fn report_error(&self, job: &Job, error: &anyhow::Error) {
         let cause = format!("the job `{}` ({}): {error:#}", job.name, job.id);
-        // Cron mails it, and what a command printed may hold anything.
+        // Cron mails this text, and the output of a command may contain keys.
         let cause = secret::hide(&cause).into_owned();
         let exit = exit_of(error);
         let told = match hint_of(error) {
@@ -140,14 +142,14 @@ impl JobRunner<'_> {
     }
 }
 
-/// Whether a run that ended with this status may do better in a while.
+/// True if a run with this exit status may succeed on a retry.
 pub(super) fn is_transient(status: u8) -> bool {
     [Exit::Unavailable, Exit::TryAgain]
         .iter()
         .any(|exit| exit.code() == status)
 }
 
-/// `hint` as it makes sense for a job, which goes on with nothing.
+/// Adapts `hint` to a job, which cannot be resumed.
 fn job_hint(hint: &str, exit: Exit, id: &str) -> String {
     match exit {
         _ if !hint.contains("--resume") && !hint.contains("--new") => hint.to_owned(),
@@ -157,7 +159,7 @@ fn job_hint(hint: &str, exit: Exit, id: &str) -> String {
     }
 }
 
-/// The beginning of what is too long, without keys: it is kept where others read it.
+/// Shortens `text` and hides keys in it, because others can read the place where it is stored.
 pub(super) fn shortened(text: &str) -> String {
     let text = &*secret::hide(text);
     match text.char_indices().nth(MAX_ERROR_CHARS) {

@@ -1,4 +1,5 @@
-//! The times at which a job is to run, and what is noted of each: whether it was run, skipped, or cut off by a crash.
+//! The slots of a job, which are the times at which it should run, and their state: run, skipped, or interrupted by a
+//! crash.
 
 use crate::cron::job::{AfterCrash, Job};
 use crate::cron::record::{Outcome, Record, Stamps, Trigger};
@@ -10,22 +11,22 @@ use crate::ops::jobs::timing;
 use anyhow::{Result, anyhow};
 use jiff::{SignedDuration, Timestamp};
 
-/// The last records among which it is looked whether a time was skipped already.
+/// Recent records that are searched for a slot that was already skipped.
 const RECORDS_CHECKED: usize = 100;
-/// How old a time may be that is run again after a crash.
+/// Maximum age of a slot that is run again after a crash.
 const RERUN_PERIOD: SignedDuration = SignedDuration::from_hours(24);
 
-/// Whether a time of a job has been run.
+/// The state of a slot.
 pub(crate) enum SlotState {
     NotRun,
-    /// By us: a clock that was set back and forth comes by twice.
+    /// Run by us. This happens when the clock was set back, so the same slot comes twice.
     RanHere,
-    /// By another program, as the job file says.
+    /// Run by another program, according to the job file.
     RanByOther,
 }
 
 impl JobRunner<'_> {
-    /// Whether `slot` has been run.
+    /// The state of `slot`.
     pub(crate) fn slot_state(&self, job: &Job, slot: Timestamp) -> Result<SlotState> {
         let records = self.folder.records(usize::MAX)?;
         let at = slot.to_string();
@@ -44,7 +45,7 @@ impl JobRunner<'_> {
         else {
             return Ok(SlotState::NotRun);
         };
-        // What we have a record of was somebody who asked for it, and no run of this time.
+        // If we have a record of that run, it was started by hand and was not for this slot.
         let last = last.to_string();
         let is_ours = records.iter().any(|record| record.start == last);
         Ok(if is_ours {
@@ -54,8 +55,8 @@ impl JobRunner<'_> {
         })
     }
 
-    /// What is left of a time once it was run. One that comes but once is tried again, where the cause may pass, for an hour. A
-    /// time that fell due meanwhile is skipped, unless what is missed is caught up.
+    /// Finishes a slot after its run: retries transient failures of one-time jobs for an hour. A slot that fell due
+    /// during the run is skipped, unless missed slots are caught up.
     pub(crate) fn finish_slot(
         &self,
         job: &Job,
@@ -80,7 +81,7 @@ impl JobRunner<'_> {
         Ok(())
     }
 
-    /// Look for a run that began and did not end. The time that it was for, where it is to be run again.
+    /// Detects a run that began and did not end. Returns its slot if it is to be run again.
     pub(crate) fn find_crash(&self, job: &Job, stamps: &mut Stamps) -> Result<Option<Timestamp>> {
         let Some(started) = stamps.started.take() else {
             return Ok(None);
@@ -91,7 +92,7 @@ impl JobRunner<'_> {
             Some(_) => Trigger::Schedule,
             None => Trigger::Hand,
         };
-        // Its record may be there: then only the stamp was not taken back.
+        // If its record exists, the run ended, and only the stamp was not removed.
         let start = time(started.at_ms).to_string();
         let records = self.folder.records(usize::MAX)?;
         if records
@@ -112,7 +113,7 @@ impl JobRunner<'_> {
         self.folder.stamp(stamps)?;
         self.report_error(job, &anyhow!("the last run was cut off: {words}"));
         let terms = job.terms.clone().unwrap_or_default();
-        // What dies each time is not begun for ever.
+        // A slot whose run crashed before is not run again, to avoid an endless loop.
         let is_first = |slot: Timestamp| {
             let slot = Some(slot.to_string());
             let was_cut = |other: &Record| other.outcome == Outcome::Unknown && other.slot == slot;
@@ -135,7 +136,7 @@ impl JobRunner<'_> {
         Ok(again)
     }
 
-    /// Note that a time was not run.
+    /// Records that a slot was skipped.
     pub(crate) fn record_skipped_slot(
         &self,
         job: &Job,
@@ -153,8 +154,8 @@ impl JobRunner<'_> {
         Ok(Exit::Answered)
     }
 
-    /// The job is running already. That is told and noted once for each time that is skipped by it; what was started for no time
-    /// of its own is told it each time.
+    /// Handles a job that is already running. This is recorded and reported once for each skipped slot; a start without
+    /// a slot is always recorded and reported.
     pub(crate) fn report_busy(
         &self,
         job: &Job,

@@ -1,4 +1,4 @@
-//! A job with all that is known of it: its place in the crontab, its last run, and its next ones.
+//! A job with its status: its crontab lines, its last run, and its next runs.
 
 use super::crontab_status::{CrontabStatus, LineState};
 use super::job_store;
@@ -12,23 +12,26 @@ use crate::ops::context::Context;
 use anyhow::Result;
 use jiff::Timestamp;
 
-/// How many of the next runs are listed.
+/// Maximum number of listed next runs.
 const UPCOMING_RUNS: usize = 5;
 
-/// A job with all that is known of it.
+/// A job with its status.
 pub(crate) struct JobStatus {
     pub(crate) job: Job,
     pub(crate) line_state: LineState,
+    /// The record of the last run.
     pub(crate) last: Option<Record>,
     pub(crate) stamps: Stamps,
-    /// Whether a run that has begun goes on.
+    /// True if a run is in progress.
     pub(crate) is_running: bool,
-    /// The time that it should have run by now.
+    /// The slot that should have run by now.
     pub(crate) due: Option<Timestamp>,
+    /// The times of the next runs.
     pub(crate) next: Vec<Timestamp>,
 }
 
 impl JobStatus {
+    /// Reads the status of `job`.
     pub(crate) fn of(
         ctx: &Context,
         store: &Store,
@@ -38,7 +41,7 @@ impl JobStatus {
         let (mut last, mut stamps, mut is_running) = (None, Stamps::default(), false);
         if let Ok(folder) = store.folder(&job.id).map(Folder::new) {
             last = folder.records(1)?.pop();
-            // Of one job nothing is known then; of the others all the same.
+            // If this job's state cannot be read, the other jobs are still listed.
             match run_state(&folder) {
                 Ok(found) => (stamps, is_running) = found,
                 Err(error) => ctx.notice(&format!("{error:#}")),
@@ -65,7 +68,7 @@ impl JobStatus {
         })
     }
 
-    /// One that was to run once and failed: nobody would hear of it again.
+    /// True if this is a one-time job that failed: it will never run again.
     pub(crate) fn is_lost(&self) -> bool {
         let failed = |last: &Record| matches!(last.outcome, Outcome::Failed | Outcome::Unknown);
         let is_once = matches!(self.job.schedule, Ok(Schedule::At(_)));
@@ -73,9 +76,10 @@ impl JobStatus {
     }
 }
 
-/// All jobs, and what a person should know of the crontab.
+/// All jobs, and the problems of the crontab.
 pub(crate) struct JobList {
     pub(crate) jobs: Vec<JobStatus>,
+    /// Problems with the crontab, as messages for the user.
     pub(crate) problems: Vec<String>,
 }
 
@@ -95,9 +99,10 @@ pub(crate) fn list(ctx: &Context) -> Result<JobList> {
     Ok(JobList { jobs, problems })
 }
 
-/// One job with its lines in the crontab and its records.
+/// One job with its crontab lines and its records.
 pub(crate) struct JobDetails {
     pub(crate) status: JobStatus,
+    /// The job's lines in the crontab.
     pub(crate) lines: Vec<String>,
     store: Store,
 }
@@ -117,14 +122,14 @@ impl JobDetails {
         })
     }
 
-    /// The records of its runs; `None` where it can have none.
+    /// The records of its runs; `None` if the job cannot have any.
     pub(crate) fn records(&self) -> Result<Option<Vec<Record>>> {
         let folder = self.store.folder(&self.status.job.id).ok().map(Folder::new);
         folder.map(|it| it.records(usize::MAX)).transpose()
     }
 }
 
-/// What to say of a job that is not run any more, since it is told something else now.
+/// The notice about a job that no longer runs because another program changed its message.
 pub(crate) fn tampered_notice(job: &Job) -> Option<String> {
     job.is_altered().then(|| {
         format!(
@@ -136,8 +141,8 @@ pub(crate) fn tampered_notice(job: &Job) -> Option<String> {
     })
 }
 
-/// The stamps of a job, and whether its run goes on. The lock is looked at only where one has begun: one that begins at
-/// this moment must not find it taken.
+/// The stamps of a job, and true if a run is in progress. The lock is tested only if a run has begun: testing it takes
+/// it for a moment, and a run that begins at that moment must not find it taken.
 pub(crate) fn run_state(folder: &Folder) -> Result<(Stamps, bool)> {
     let stamps = folder.stamps()?;
     let is_running = stamps.started.is_some() && folder.is_running()?;

@@ -1,4 +1,4 @@
-//! The job store of a workspace, and the jobs that a person names.
+//! The job store of a workspace, and the lookup of jobs by name or id.
 
 use super::cron_environment;
 use crate::cron::job::{Job, Terms};
@@ -11,7 +11,7 @@ use crate::sys::secret::random_hex;
 use anyhow::Result;
 use std::path::PathBuf;
 
-/// Where a job works: in the workspace, unless it was told another place.
+/// The working directory of a job: the workspace, unless the job has another one.
 pub(crate) fn job_directory(settings: &Settings, terms: &Terms) -> PathBuf {
     match terms.grants["directory"].as_str() {
         Some(path) => PathBuf::from(path),
@@ -19,10 +19,10 @@ pub(crate) fn job_directory(settings: &Settings, terms: &Terms) -> PathBuf {
     }
 }
 
-/// The jobs of the workspace. What older releases keep in the data directory belongs to the workspace of the config,
-/// however that was come to.
+/// Opens the job store of the workspace. Jobs that older releases keep in the data directory belong to the workspace of
+/// the config file.
 pub(crate) fn open(ctx: &Context, settings: &Settings) -> Store {
-    // Most have none, and need not be asked whose it would be.
+    // Most users have no such jobs, so the config file need not be read.
     let older = Store::has_older(&ctx.paths.root) && {
         let usual = cron_environment::workspace(ctx, &ctx.paths.config);
         usual == Some(cron_environment::real(&settings.workspace))
@@ -30,7 +30,7 @@ pub(crate) fn open(ctx: &Context, settings: &Settings) -> Store {
     Store::new(&settings.workspace, &ctx.paths.root, older)
 }
 
-/// The job that `word` names: by its id, or by its name where one alone has it.
+/// The job that `word` names: by its id, or by its name if the name is unique.
 pub(crate) fn find(store: &Store, word: &str) -> Result<Job> {
     let jobs = store.jobs()?;
     if let Some(job) = jobs.iter().find(|job| job.id == word) {
@@ -51,6 +51,7 @@ pub(crate) fn find(store: &Store, word: &str) -> Result<Job> {
     }
 }
 
+/// The error for a job that does not exist.
 pub(crate) fn unknown_job(jobs: &[Job], word: &str) -> anyhow::Error {
     let names = jobs.iter().flat_map(|job| [&*job.name, &*job.id]);
     let list = "`nanobot cron list --all`, which prints their ids";
@@ -61,8 +62,8 @@ pub(crate) fn unknown_job(jobs: &[Job], word: &str) -> anyhow::Error {
     fail_hint(Exit::NoInput, format!("there is no job `{word}`"), hint)
 }
 
-/// An id that no job has, nor had: a record may be left of it. A file that cannot be read is told here, before anything is
-/// written.
+/// A new id that no job has or had: a deleted job may have left records. Fails before anything is written if the job
+/// file cannot be read.
 pub(crate) fn unused_id(store: &Store) -> Result<String> {
     let jobs = store.jobs()?;
     loop {

@@ -1,4 +1,4 @@
-//! `cron enable`, `disable` and `remove`, which take several jobs.
+//! `cron enable`, `disable` and `remove`, each for several jobs.
 
 use crate::cron::job::{Job, Kind};
 use crate::cron::record::Folder;
@@ -14,7 +14,7 @@ use crate::session as sessions;
 use crate::settings::Settings;
 use anyhow::Result;
 
-/// Lets jobs run at their times, or not. `done` is told of each.
+/// Enables or disables jobs. `done` is called for each.
 pub(crate) fn set_enabled(
     ctx: &Context,
     names: &[String],
@@ -37,7 +37,7 @@ pub(crate) fn set_enabled(
         let now = ctx.clock.timestamp();
         let found = store.update(&job.id, now, |job| {
             job.enabled = enabled;
-            // What was missed meanwhile is not made up for.
+            // Slots missed while disabled are not caught up.
             if let (true, Some(terms)) = (enabled, &mut job.terms) {
                 terms.since_ms = now.as_millisecond();
             }
@@ -59,7 +59,7 @@ pub(crate) fn set_enabled(
     })
 }
 
-/// Removes jobs with all that belongs to them. `done` is told of each.
+/// Removes jobs with all their data. `done` is called for each.
 pub(crate) fn remove(
     ctx: &Context,
     names: &[String],
@@ -79,7 +79,7 @@ pub(crate) fn remove(
     )
 }
 
-/// Remove what is kept of a job that stands in no file any more: its folder, and the conversation that is its own.
+/// Removes the data of a job that is no longer in the job file: its folder, and its own session.
 pub(crate) fn clear(ctx: &Context, settings: &Settings, store: &Store, job: &Job) -> Result<()> {
     if !crate::cron::store::is_plain(&job.id) {
         return Ok(());
@@ -91,7 +91,7 @@ pub(crate) fn clear(ctx: &Context, settings: &Settings, store: &Store, job: &Job
                 store.remove_folder(&job.id)?;
                 drop(lock);
             }
-            // Its run finds the job gone when it has ended, and clears up itself.
+            // The run in progress finds the job gone at its end, and removes the data itself.
             Err(error) if exit_of(&error) == Exit::TryAgain => {
                 ctx.notice(&format!(
                     "`{}` is running: that run goes on to its end",
@@ -105,10 +105,10 @@ pub(crate) fn clear(ctx: &Context, settings: &Settings, store: &Store, job: &Job
     forget_conversation(ctx, settings, job)
 }
 
-/// Put the conversation of a job that is gone into the trash, where it is its own.
+/// Moves the session of a removed job to the trash, if the session belongs to the job alone.
 pub(crate) fn forget_conversation(ctx: &Context, settings: &Settings, job: &Job) -> Result<()> {
     let (key, is_own) = job.conversation();
-    // The heartbeat's is known to the other program by this name.
+    // The other program uses the heartbeat's session under the same name.
     if !is_own || is_heartbeat(job) {
         return Ok(());
     }
@@ -135,7 +135,7 @@ fn is_heartbeat(job: &Job) -> bool {
         .is_some_and(|terms| terms.kind == Kind::Heartbeat)
 }
 
-/// A job that is gone, but for the records that it leaves when it ran once, or what a killed `cron remove` left.
+/// A removed job of which data is left: the records of a one-time job, or the rest of an interrupted `cron remove`.
 fn left_of(ctx: &Context, store: &Store, id: &str) -> Option<Job> {
     let is_there = store.folder(id).is_ok_and(|folder| folder.is_dir());
     is_there.then(|| Job {
@@ -148,8 +148,8 @@ fn left_of(ctx: &Context, store: &Store, id: &str) -> Option<Job> {
     })
 }
 
-/// Do something with each of the jobs that `names` name, and then bring the crontab up to date. One that is missing keeps
-/// none of the others from it.
+/// Applies `act` to each of the jobs in `names`, and then updates the crontab. A missing job does not affect the
+/// others.
 fn each(
     ctx: &Context,
     names: &[String],
@@ -166,7 +166,7 @@ fn each(
             left.ok_or(error)
         });
         let acted = found.and_then(|job| {
-            // Also what went wrong half way.
+            // Set even if `act` fails: it may have changed something before it failed.
             has_changed = true;
             act(&settings, &store, &job)
         });

@@ -1,4 +1,4 @@
-//! Jobs: how one is made, run, delivered, and projected to the crontab.
+//! Jobs: creating, running and delivering them, and writing them to the crontab.
 
 pub(crate) mod cron_environment;
 pub(crate) mod crontab_status;

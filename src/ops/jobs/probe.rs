@@ -1,8 +1,8 @@
-//! `cron run NAME --probe`: what a job would find, seen from where cron starts it. `status --check` has it run as a line of
-//! the crontab is run, and reads the one object that it prints.
+//! `cron run NAME --probe`: reports what a job would find when cron starts it. `status --check` runs it the way a
+//! crontab line is run, and parses the JSON object that it prints.
 //!
-//! The settings, the key and the sandbox are the real ones. The job is made up, in a folder that is thrown away, and goes
-//! through all that a real one goes through; the built-in demo stands for the model, so that nothing is sent or paid for.
+//! The settings, the key and the sandbox are the real ones. The job is temporary, in a folder that is deleted
+//! afterwards, and takes all steps of a real job. The built-in demo replaces the model, so nothing is sent or paid for.
 
 use crate::cron::expression::Expression;
 use crate::cron::job::{Delivery, Job, State, Terms};
@@ -24,10 +24,10 @@ use jiff::ToSpan;
 use serde_json::{Value, json};
 use std::path::Path;
 
-/// Seconds that the made-up job may take.
+/// Timeout of the temporary job, in seconds.
 const LIMIT: u64 = 30;
 
-/// Finds what a job called `name` would find, part by part.
+/// Reports the environment of a job called `name`, part by part.
 pub(crate) fn probe(ctx: &Context, name: &str) -> Result<Value> {
     let settings = &ctx.settings()?;
     let mut found = json!({
@@ -47,7 +47,7 @@ pub(crate) fn probe(ctx: &Context, name: &str) -> Result<Value> {
     Ok(found)
 }
 
-/// Who would be asked. The key is had as it is before a request; a login that has to be renewed first is left as it is.
+/// The provider and model of a run. The key is resolved as before a request, but an expired login is not renewed.
 fn asked(ctx: &Context, settings: &Settings) -> Result<Value> {
     let way = model::resolve_endpoint(ctx, settings, &settings.asked[0], true, true)?;
     let is_renewed = match way.wire.key.access(&way.wire.http) {
@@ -62,7 +62,7 @@ fn asked(ctx: &Context, settings: &Settings) -> Result<Value> {
     }))
 }
 
-/// Whether commands would be contained as the config wants them.
+/// The state of the sandbox for commands.
 fn fence(ctx: &Context) -> Result<Value> {
     let policy = resolve(ctx, &Terms::default())?.policy;
     let lack = match policy.sandbox {
@@ -72,7 +72,7 @@ fn fence(ctx: &Context) -> Result<Value> {
     Ok(json!({ "off": policy.sandbox == Sandbox::Off, "lack": lack.map(|lack| lack.to_string()) }))
 }
 
-/// Make up a job that is due, and run it.
+/// Creates a temporary job that is due, and runs it.
 fn job(ctx: &Context, name: &str) -> Result<Value> {
     let place = tempfile::Builder::new().prefix("nanobot-probe-").tempdir();
     let place = place.context("make a folder for the probe")?;
@@ -115,9 +115,9 @@ fn job(ctx: &Context, name: &str) -> Result<Value> {
     Ok(json!({ "status": last.status, "outcome": last.outcome, "error": last.error }))
 }
 
-/// The context with all that is written to in `place`.
+/// The context with everything that is written redirected to `place`.
 fn context_in(ctx: &Context, place: &Path) -> Result<Context> {
-    // The user's own profiles may be what the config names.
+    // The config may name the user's own profiles.
     let own = ctx.paths.profiles();
     if own.is_dir() {
         std::os::unix::fs::symlink(own, place.join("profiles")).context("show the profiles")?;

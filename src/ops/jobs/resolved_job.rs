@@ -1,4 +1,4 @@
-//! What a job works with when it runs: settings, profile and permissions, by the config as it is now.
+//! The settings, profile and permissions of a job, resolved from the current config file when it runs.
 
 use crate::cron::job::{Job, Terms};
 use crate::error::{Exit, fail_hint};
@@ -11,18 +11,19 @@ use crate::settings::{Directory, Overrides, Settings};
 use crate::sys::paths::Real;
 use anyhow::Result;
 
-/// What a job works with.
+/// The inputs of a job's run.
 pub(crate) struct ResolvedJob {
     pub(crate) grants: Grants,
-    /// With the job's model, or its profile's; the directory is the workspace, unless the grants name one.
+    /// Includes the model of the job or of its profile. The working directory is the workspace, unless the grants name
+    /// another.
     pub(crate) settings: Settings,
     pub(crate) profile: Profile,
     pub(crate) policy: Policy,
-    /// The job was a run's, and is a person's from now on.
+    /// True if a model created the job and the user has just taken it over.
     pub(crate) taken_over: bool,
 }
 
-/// What a job with these `terms` works with: by the config as it is now, and no more than its creator might do.
+/// Resolves `terms` with the current config file. The permissions are limited to those of the job's creator.
 pub(crate) fn resolve(ctx: &Context, terms: &Terms) -> Result<ResolvedJob> {
     let ctx = &with_config(ctx, terms);
     let grants = stored_grants(terms)?;
@@ -31,7 +32,7 @@ pub(crate) fn resolve(ctx: &Context, terms: &Terms) -> Result<ResolvedJob> {
         ..Overrides::default()
     };
     let (mut settings, profile) = permissions::settings_with_profile(ctx, &grants, overrides)?;
-    // Where a command happened to be typed means nothing to cron.
+    // The directory in which the command was typed does not apply to cron.
     settings.directory = Directory::Workspace;
     let workspace = Real::default().of(&permissions::absolute(&settings.workspace));
     let mut policy = permissions::policy(ctx, &grants, &settings, &profile, &workspace)?;
@@ -57,7 +58,7 @@ pub(crate) fn resolve(ctx: &Context, terms: &Terms) -> Result<ResolvedJob> {
     })
 }
 
-/// The context with the config of a job, unless another was typed.
+/// The context with the job's config file, unless `--config` was given.
 pub(crate) fn with_config(ctx: &Context, terms: &Terms) -> Context {
     let mut ctx = ctx.clone();
     if let (None, Some(path)) = (&ctx.config, &terms.config) {
@@ -66,7 +67,7 @@ pub(crate) fn with_config(ctx: &Context, terms: &Terms) -> Context {
     ctx
 }
 
-/// The context with the config that the job was made with, and the workspace that it was found in.
+/// The context with the job's config file, and the workspace in which the job was found.
 pub(crate) fn job_context(
     ctx: &Context,
     settings: Settings,

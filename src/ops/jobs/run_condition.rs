@@ -1,4 +1,4 @@
-//! `--when`: the command of the user's that decides whether a job runs.
+//! `--when`: the user's shell command that decides if a job runs.
 
 use crate::cron::job::Job;
 use crate::error::{Exit, fail};
@@ -8,10 +8,10 @@ use crate::sys::process::{self, Spec};
 use anyhow::{Context as _, Result};
 use jiff::Timestamp;
 
-/// Bytes of what the command prints that are kept, from its beginning and from its end.
+/// Bytes of the command's output that are kept, from its beginning and from its end.
 const OUTPUT_LIMIT_BYTES: usize = 256 << 10;
 
-/// The answer of a condition.
+/// The result of a condition.
 pub(super) enum Condition {
     /// Run the job, with this output as its input.
     Met(Vec<u8>),

@@ -1,4 +1,4 @@
-//! The runs of jobs, as their records have them.
+//! Past and unfinished runs of jobs, from their records.
 
 use crate::cron::job::Job;
 use crate::cron::record::{Folder, Record};
@@ -8,16 +8,17 @@ use crate::ops::jobs::job_store;
 use anyhow::{Context as _, Result};
 use jiff::Timestamp;
 
-/// A run that has begun and left no record yet.
+/// A run that has begun and has no record yet.
 pub(crate) struct UnfinishedRun {
     pub(crate) job_id: String,
-    /// The id, where the job is gone.
+    /// The name, or the id if the job no longer exists.
     pub(crate) job_name: String,
     pub(crate) start: Timestamp,
+    /// True if the run is still in progress; false if it was interrupted.
     pub(crate) is_running: bool,
 }
 
-/// The runs of `ids` that have begun and left no record yet.
+/// The runs of `ids` that have begun and have no record yet.
 pub(crate) fn unfinished(store: &Store, ids: &[String]) -> Result<Vec<UnfinishedRun>> {
     let jobs: Vec<Job> = store.jobs()?;
     let mut runs = Vec::new();
@@ -38,7 +39,7 @@ pub(crate) fn unfinished(store: &Store, ids: &[String]) -> Result<Vec<Unfinished
     Ok(runs)
 }
 
-/// The id of the job that `word` names: one that is there, or one that was and left records.
+/// The id of the job that `word` names: an existing job, or a removed one with records.
 pub(crate) fn find_id(store: &Store, word: &str) -> Result<String> {
     if let Ok(job) = job_store::find(store, word) {
         return Ok(job.id);
@@ -55,7 +56,7 @@ pub(crate) fn find_id(store: &Store, word: &str) -> Result<String> {
     job_store::find(store, word).map(|job| job.id)
 }
 
-/// The ids of all jobs that left something.
+/// The ids of all jobs that have data.
 pub(crate) fn all_ids(store: &Store) -> Result<Vec<String>> {
     let entries = match std::fs::read_dir(store.own()) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -71,7 +72,7 @@ pub(crate) fn all_ids(store: &Store) -> Result<Vec<String>> {
     Ok(ids)
 }
 
-/// The records of some jobs, in the order in which they ended.
+/// The last `count` records of each job in `ids`, in the order in which the runs ended.
 pub(crate) fn records(store: &Store, ids: &[String], count: usize) -> Result<Vec<Record>> {
     let mut records = Vec::new();
     for id in ids {
@@ -81,7 +82,7 @@ pub(crate) fn records(store: &Store, ids: &[String], count: usize) -> Result<Vec
     Ok(records)
 }
 
-/// When a run ended.
+/// The time at which a run ended.
 pub(crate) fn end(record: &Record) -> Option<Timestamp> {
     record.end.parse().ok()
 }

@@ -1,4 +1,4 @@
-//! When a job runs, as flags say it.
+//! The flags for a job's schedule.
 
 use crate::cron::expression::Expression;
 use crate::cron::schedule::{self, CatchUp, Schedule};
@@ -9,24 +9,25 @@ use crate::ops::jobs::timing;
 use anyhow::Result;
 use jiff::Timestamp;
 
-/// When a job runs. One of `cron`, `every`, `at` and `after` at most.
+/// The flags for a job's schedule. At most one of `cron`, `every`, `at` and `after` is set.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ScheduleFlags {
     /// A cron expression.
     pub(crate) cron: Option<String>,
-    /// The name of the zone by whose clock `cron` counts; an empty text is the system's.
+    /// The time zone for `cron`; an empty text means the system's.
     pub(crate) tz: Option<String>,
     /// A period.
     pub(crate) every: Option<String>,
     /// A time.
     pub(crate) at: Option<String>,
-    /// A length of time from now.
+    /// A duration from now.
     pub(crate) after: Option<String>,
+    /// The handling of missed slots.
     pub(crate) catch_up: Option<CatchUp>,
 }
 
 impl ScheduleFlags {
-    /// Whether anything says when the job runs.
+    /// True if any flag sets a time.
     pub(crate) fn has_times(&self) -> bool {
         let Self {
             cron,
@@ -39,10 +40,10 @@ impl ScheduleFlags {
         [cron, every, at, after].iter().any(|flag| flag.is_some())
     }
 
-    /// The schedule that the flags say; `None` where they do not. What they leave open is as `before`.
+    /// The schedule that the flags describe; `None` if they describe none. Unset parts are taken from `before`.
     ///
     /// # Errors
-    /// Status 64 for a text that says no time.
+    /// Status 64 for a text that is no valid time.
     pub(crate) fn resolve(
         &self,
         ctx: &Context,

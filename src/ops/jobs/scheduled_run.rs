@@ -1,4 +1,4 @@
-//! A job that the clock starts: whether it is due, and what becomes of the time that it is due at.
+//! A job started by a schedule: checks if it is due, and handles the due slot.
 
 use crate::cron::job::Job;
 use crate::cron::record::{Folder, Outcome, Stamps, Trigger};
@@ -16,11 +16,10 @@ use jiff::Timestamp;
 use std::path::Path;
 use std::time::Duration;
 
-/// Of a run that began so long ago at most, another start is no later look whether it is due, but the same one twice: cron
-/// starts a line once a minute.
+/// Starts within 30 s of a running start are treated as duplicates: cron starts a line once a minute.
 const SAME_START: Duration = Duration::from_secs(30);
 
-/// Runs a job if it is due; says nothing if it is not. `replay` stands for the model.
+/// Runs a job if it is due, and prints nothing otherwise. `replay` replaces the model.
 pub(crate) fn run_if_due(
     ctx: &Context,
     settings: Settings,
@@ -55,7 +54,7 @@ pub(crate) fn run_if_due(
         Ok(lock) => lock,
         Err(error) => return report_locked(&runner, job, error),
     };
-    // Whoever had the lock may have changed all of it.
+    // The process that held the lock before may have changed the job.
     let Some(job) = store.job(&job.id)?.filter(|job| job.enabled) else {
         return Ok(Exit::Answered);
     };
@@ -64,7 +63,7 @@ pub(crate) fn run_if_due(
     Ok(exit)
 }
 
-/// Another process has the lock of the job, and has begun since.
+/// Handles the case that another process holds the job's lock.
 fn report_locked(runner: &JobRunner, job: &Job, error: anyhow::Error) -> Result<Exit> {
     let ctx = runner.ctx;
     let stamps = runner.folder.stamps()?;
@@ -73,16 +72,16 @@ fn report_locked(runner: &JobRunner, job: &Job, error: anyhow::Error) -> Result<
     }
     let is_begun = stamps.started.is_some();
     match timing::due_state(ctx, job, &stamps)? {
-        // A later time than the one that is run.
+        // This slot is later than the one that is running.
         Verdict::Due { slot } if is_begun => runner.report_busy(job, Some(slot), error),
         Verdict::Due { .. } => runner.report_busy(job, None, error),
         _ if is_just_begun(&stamps, ctx.clock.timestamp()) => runner.report_busy(job, None, error),
-        // It runs, and is not due again meanwhile.
+        // The job is running, and not due again.
         _ => Ok(Exit::Answered),
     }
 }
 
-/// Runs the time at which `job` is due, or notes why it is not run. The lock is held.
+/// Runs the slot at which `job` is due, or records why it is skipped. The lock is held.
 fn run_slot(runner: &JobRunner, job: &Job) -> Result<Exit> {
     let (ctx, folder) = (runner.ctx, runner.folder);
     let mut stamps = folder.stamps()?;
@@ -131,7 +130,7 @@ fn run_slot(runner: &JobRunner, job: &Job) -> Result<Exit> {
     }
 }
 
-/// Whether a run has begun so short a time ago that another start means the same.
+/// True if a run began so recently that another start is a duplicate, or is just beginning.
 fn is_just_begun(stamps: &Stamps, now: Timestamp) -> bool {
     let ago = stamps
         .started
@@ -139,8 +138,8 @@ fn is_just_begun(stamps: &Stamps, now: Timestamp) -> bool {
     ago.is_none_or(|ago| ago <= SAME_START.as_millis())
 }
 
-/// Whether a job that runs once has had its time, and whatever ran it did not come to its end: it would never be due again,
-/// and be asked for ever.
+/// True if the slot of a one-time job was handled but its run did not finish. Such a job would never be due again, yet
+/// stay enabled, so it has to be retired.
 fn is_left_over(job: &Job, stamps: &Stamps) -> bool {
     let (Ok(Schedule::At(time)), Some(handled)) = (&job.schedule, stamps.handled()) else {
         return false;

@@ -1,4 +1,4 @@
-//! The jobs that a model plans: what the tool `cron` asks for, done as `cron add` and `cron remove` do it.
+//! The jobs that a model schedules: the actions of the tool `cron`, done as `cron add` and `cron remove` do them.
 
 use crate::cron::expression::Expression;
 use crate::cron::job::{Delivery, Job, State, Terms};
@@ -17,16 +17,17 @@ use crate::tool::cron::{Chat, Listed, MOST, Plan, Planned, Planner, When, full};
 use anyhow::Result;
 use std::time::Duration;
 
-/// Keeps the jobs of a run's model.
+/// Stores the jobs that a run's model schedules.
 pub(crate) struct StoreScheduler {
     ctx: Context,
     settings: Settings,
 }
 
 impl StoreScheduler {
+    /// Creates a scheduler for this workspace.
     pub(crate) fn new(ctx: &Context, settings: &Settings) -> Self {
         let mut ctx = ctx.clone();
-        // What goes on is the tool's to tell.
+        // The tool reports the result, so no notices are printed.
         ctx.quiet = true;
         Self {
             settings: settings.clone(),
@@ -67,7 +68,7 @@ impl StoreScheduler {
         })
     }
 
-    /// Bring the crontab up to date. What is in the way, for the model and whoever it tells.
+    /// Updates the crontab. Returns the problem, if any, for the model to report.
     fn project(&self) -> Option<String> {
         let projected =
             crontab_sync::write_crontab(&self.ctx, &self.settings, &self.store(), JobFilter::Known);
@@ -144,7 +145,7 @@ impl Planner for StoreScheduler {
         let listed = jobs.into_iter().map(|(next, job)| Listed {
             schedule: match &job.schedule {
                 Ok(_) => timing::describe_schedule(&self.ctx, &job),
-                // Why is in words of the file's.
+                // The reason would quote the job file.
                 Err(_) => "never".into(),
             },
             next: next.map(|next| time_format::moment(next, &here)),
@@ -181,7 +182,7 @@ impl Planner for StoreScheduler {
     }
 }
 
-/// A failure of ours, without what the files say.
+/// Converts an error into a failure, without text that comes from files.
 fn to_failure(error: &anyhow::Error) -> Failure {
     let outermost = error.to_string();
     format!(

@@ -1,8 +1,8 @@
-//! Times and lengths of time, as people say them. Pure.
+//! Times and durations as readable text. Pure.
 
 use jiff::{SignedDuration, Timestamp, Zoned};
 
-/// A time by the clock on the wall, to the minute: `Mon 23 Nov 08:00`, with the year where that is not this one.
+/// A local time to the minute: `Mon 23 Nov 08:00`, with the year if it is not the current one.
 pub(crate) fn moment(time: Timestamp, now: &Zoned) -> String {
     let local = time.to_zoned(now.time_zone().clone());
     let form = match local.year() == now.year() {
@@ -12,7 +12,7 @@ pub(crate) fn moment(time: Timestamp, now: &Zoned) -> String {
     local.strftime(form).to_string()
 }
 
-/// Times one after the other, with how long the first is away.
+/// A list of times, with the duration until the first.
 pub(crate) fn moments(times: &[Timestamp], now: &Zoned) -> String {
     let words = times.iter().enumerate().map(|(index, time)| {
         let moment = moment(*time, now);
@@ -24,7 +24,7 @@ pub(crate) fn moments(times: &[Timestamp], now: &Zoned) -> String {
     words.collect::<Vec<_>>().join(", ")
 }
 
-/// How far away a time is, to the minute, as cron counts: `in 1 day 12 h`.
+/// The duration until a time, to the minute like cron: `in 1 day 12 h`.
 pub(crate) fn until(time: Timestamp, now: Timestamp) -> String {
     match time.duration_since(now).as_secs() {
         ..=0 => "now".into(),
@@ -33,7 +33,7 @@ pub(crate) fn until(time: Timestamp, now: Timestamp) -> String {
     }
 }
 
-/// A length of time in its two largest units: `1 day 12 h`.
+/// A duration in its two largest units: `1 day 12 h`.
 pub(crate) fn length(time: SignedDuration) -> String {
     let seconds = time.as_secs();
     if seconds < 1 {
@@ -53,7 +53,7 @@ pub(crate) fn length(time: SignedDuration) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// A number of jobs.
+/// A number of jobs, as text.
 pub(crate) fn count_jobs(jobs: usize) -> String {
     match jobs {
         1 => "1 job".into(),

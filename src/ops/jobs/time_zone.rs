@@ -1,4 +1,4 @@
-//! Whose clock counts: a job's own zone, the system's, which is cron's, or that of the shell in which somebody types.
+//! The time zone that applies: a job's own, the system's, which cron uses, or that of the user's shell.
 
 use crate::cron::schedule::{self};
 use crate::error::{Exit, fail};
@@ -8,12 +8,12 @@ use anyhow::Result;
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan, Zoned};
 
-/// Now, by the clock of whoever asks.
+/// The current time in the user's zone.
 pub(crate) fn now(ctx: &Context) -> Zoned {
     ctx.clock.timestamp().to_zoned(local(ctx))
 }
 
-/// The zone of whoever asks.
+/// The user's zone: that of the shell, or the system's.
 pub(crate) fn local(ctx: &Context) -> TimeZone {
     of_variable(ctx).map_or_else(|| clock::system_zone(&ctx.env).0, |(zone, _)| zone)
 }
@@ -24,7 +24,7 @@ fn of_variable(ctx: &Context) -> Option<(TimeZone, &str)> {
     Some((clock::named_zone(name)?, name))
 }
 
-/// `name`, which is a zone's.
+/// Checks that `name` is a known time zone.
 pub(crate) fn validate_zone(name: &str) -> Result<String> {
     match clock::named_zone(name) {
         Some(_) => Ok(name.to_owned()),
@@ -35,7 +35,7 @@ pub(crate) fn validate_zone(name: &str) -> Result<String> {
     }
 }
 
-/// The zone that a job gets without being told: none, which is the system's, unless the shell is in another one.
+/// The default zone of a new job: `None`, which is the system's, unless the shell uses another zone.
 pub(crate) fn of_shell(ctx: &Context, now: Timestamp, notices: &mut Vec<String>) -> Option<String> {
     let written = ctx.env.get("TZ")?;
     let (system, system_name) = clock::system_zone(&ctx.env);
@@ -46,7 +46,7 @@ pub(crate) fn of_shell(ctx: &Context, now: Timestamp, notices: &mut Vec<String>)
         ));
         return None;
     };
-    // Two names of one zone are no news. A year and a month show every change of the clock.
+    // Two names of the same zone need no notice. Samples over a year cover every change of the clock.
     let is_alike = (0..13).all(|month| {
         let time = now.to_zoned(TimeZone::UTC).saturating_add(month.months());
         let time = time.timestamp();

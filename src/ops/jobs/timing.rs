@@ -1,4 +1,4 @@
-//! When a job runs: its effective schedule and zone, whether it is due, and its next runs.
+//! The timing of a job: its effective schedule and zone, its due state, and its next runs.
 
 use super::time_zone;
 use crate::cron::job::Job;
@@ -12,10 +12,10 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use std::time::Duration;
 
-/// The schedule of `job`, and the zone by whose clock it counts.
+/// The schedule of `job`, and the time zone that applies to it.
 ///
 /// # Errors
-/// In words: why the job never runs.
+/// A message that says why the job never runs.
 pub(crate) fn effective_schedule<'a>(
     ctx: &Context,
     job: &'a Job,
@@ -31,7 +31,7 @@ pub(crate) fn effective_schedule<'a>(
     Ok((schedule, zone))
 }
 
-/// Whether the job is due now.
+/// The due state of the job now.
 pub(crate) fn due_state(ctx: &Context, job: &Job, stamps: &Stamps) -> Result<Verdict> {
     let (schedule, zone) = effective_schedule(ctx, job).map_err(|words| {
         let cause = format!("the job `{}` cannot run: {words}", job.name);
@@ -41,7 +41,7 @@ pub(crate) fn due_state(ctx: &Context, job: &Job, stamps: &Stamps) -> Result<Ver
     Ok(timetable.due(stamps.handled(), ctx.clock.timestamp()))
 }
 
-/// Keep for the other program when the job runs next.
+/// Stores the time of the next run for the other program.
 pub(crate) fn note_next(ctx: &Context, job: &mut Job, now: Timestamp) {
     job.state.next_run = match job.enabled {
         true => upcoming_runs(ctx, job, now, 1).first().copied(),
@@ -49,7 +49,7 @@ pub(crate) fn note_next(ctx: &Context, job: &mut Job, now: Timestamp) {
     };
 }
 
-/// The next times at which `job` runs, so many at most.
+/// The next times at which `job` runs, at most `count`.
 pub(crate) fn upcoming_runs(
     ctx: &Context,
     job: &Job,
@@ -64,17 +64,17 @@ pub(crate) fn upcoming_runs(
     std::iter::successors(first, follow).take(count).collect()
 }
 
-/// When `job` runs, in words.
+/// A description of the schedule of `job`.
 pub(crate) fn describe_schedule(ctx: &Context, job: &Job) -> String {
     match effective_schedule(ctx, job) {
-        // A moment is told by the clock of whoever asks.
+        // A one-time schedule is shown in the user's zone.
         Ok((schedule @ Schedule::At(_), _)) => schedule.words(&time_zone::local(ctx)),
         Ok((schedule, zone)) => schedule.words(&zone),
         Err(words) => format!("never: {words}"),
     }
 }
 
-/// Let the heartbeat beat each time `period` has passed, from `now` on.
+/// Schedules the heartbeat every `period`, starting at `now`.
 pub(crate) fn begin_every(job: &mut Job, period: Duration, now: Timestamp) {
     let now = to_the_millisecond(now);
     job.created = now;
@@ -85,7 +85,7 @@ pub(crate) fn begin_every(job: &mut Job, period: Duration, now: Timestamp) {
     }
 }
 
-/// A time as the job file can keep it.
+/// Truncates a time to milliseconds, the precision of the job file.
 pub(crate) fn to_the_millisecond(time: Timestamp) -> Timestamp {
     Timestamp::from_millisecond(time.as_millisecond()).unwrap_or(time)
 }

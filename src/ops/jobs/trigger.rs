@@ -1,4 +1,4 @@
-//! `nanobot cron run`: the ways in which a run is started: by a person, by a line of the crontab, or by another scheduler.
+//! `nanobot cron run`: starts a run by hand, from a crontab line, or for another scheduler.
 
 use crate::cron::job::{HEARTBEAT, Job};
 use crate::cron::record::{Folder, Trigger};
@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::sync::Mutex;
 
-/// How many jobs [`run_due`] runs at once.
+/// Maximum number of jobs that [`run_due`] runs at once.
 const MAX_PARALLEL_JOBS: usize = 8;
 
 /// How one job is started.
@@ -28,9 +28,9 @@ const MAX_PARALLEL_JOBS: usize = 8;
 pub(crate) enum StartMode {
     /// Now.
     Now,
-    /// When it is due: what the crontab says.
+    /// If it is due, as from a crontab line.
     Scheduled,
-    /// Now, as cron would, with its small environment.
+    /// Now, but with the small environment of cron.
     AsCron,
 }
 
@@ -57,7 +57,7 @@ pub(crate) fn run(ctx: &Context, word: &str, mode: StartMode) -> Result<Exit> {
     }
 }
 
-/// A line of the crontab starts a job that is gone.
+/// The error when a crontab line starts a job that no longer exists.
 fn unknown_scheduled_job(
     ctx: &Context,
     settings: &Settings,
@@ -78,7 +78,7 @@ fn unknown_scheduled_job(
     }
 }
 
-/// Looks at HEARTBEAT.md now, whether cron looks or not.
+/// Checks HEARTBEAT.md now, even if the heartbeat is not enabled.
 pub(crate) fn run_heartbeat(ctx: &Context) -> Result<Exit> {
     let settings = ctx.settings()?;
     let store = job_store::open(ctx, &settings);
@@ -88,7 +88,7 @@ pub(crate) fn run_heartbeat(ctx: &Context) -> Result<Exit> {
     by_hand(ctx, &settings, &store, &job, is_stored)
 }
 
-/// Run a job because somebody asks for it. `is_stored` where it is in the store.
+/// Runs a job by hand. `is_stored` is true if the job is in the store.
 fn by_hand(
     ctx: &Context,
     settings: &Settings,
@@ -113,8 +113,8 @@ fn by_hand(
     exit
 }
 
-/// Take the line of a job that is gone out of the crontab, where something left it there. Whether it could be done. Where
-/// there is no job file, its folder may only be away for now.
+/// Removes the obsolete crontab line of a job that no longer exists. Returns true on success. Without a job file
+/// nothing is removed, since its folder may be unavailable only temporarily.
 fn remove_line(ctx: &Context, settings: &Settings, store: &Store, id: &str) -> bool {
     let is_there = || {
         crontab_sync::lines(ctx, settings).is_ok_and(|lines| {
@@ -128,10 +128,11 @@ fn remove_line(ctx: &Context, settings: &Settings, store: &Store, id: &str) -> b
         && crontab_sync::write_crontab(ctx, settings, store, JobFilter::Known).is_ok()
 }
 
-/// Start every job that is due, some side by side, each as a process of its own, and wait for them. The status is the first
-/// one that is none of success, in the order of the jobs.
+/// Starts every due job as a separate process, several in parallel, and waits for them. Returns the first status other
+/// than success, in the order of the jobs.
 ///
-/// Those of another program only where `cron sync` took them over: who writes the job file is not to have them run at once.
+/// Jobs of another program run only if `cron sync` took them over: write access to the job file alone must not be
+/// enough to run a job.
 pub(crate) fn run_due(ctx: &Context) -> Result<Exit> {
     let store = &job_store::open(ctx, &ctx.settings()?);
     let (mut exits, mut starts) = (BTreeMap::new(), Vec::new());
@@ -143,7 +144,7 @@ pub(crate) fn run_due(ctx: &Context) -> Result<Exit> {
         match is_due(ctx, store, &job) {
             Ok(false) => {}
             Ok(true) => starts.push((place, job)),
-            // The others are no worse for it.
+            // The other jobs still run.
             Err(error) => {
                 exits.insert(place, report_error(&error, ctx.terminal));
             }
@@ -172,7 +173,7 @@ pub(crate) fn run_due(ctx: &Context) -> Result<Exit> {
     Ok(failed.next().unwrap_or(Exit::Answered))
 }
 
-/// Whether there is anything to do for a job: it is due, or its last run did not end.
+/// True if a job needs a start: it is due, or its last run did not end.
 fn is_due(ctx: &Context, store: &Store, job: &Job) -> Result<bool> {
     let stamps = Folder::new(store.folder(&job.id)?).stamps();
     let stamps = stamps.with_context(|| format!("the job `{}` cannot run", job.name))?;
@@ -183,7 +184,7 @@ fn is_due(ctx: &Context, store: &Store, job: &Job) -> Result<bool> {
         ))
 }
 
-/// Start a job as a line of the crontab does, and wait for its end.
+/// Starts a job like a crontab line does, and waits for its end.
 fn start_process(ctx: &Context, job: &Job) -> Result<Exit> {
     let mut arguments: Vec<OsString> = Vec::new();
     for (flag, path) in [("--config", &ctx.config), ("--workspace", &ctx.workspace)] {

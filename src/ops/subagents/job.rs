@@ -1,4 +1,4 @@
-//! A sub-agent's task, the turn that it belongs to, and its report.
+//! A sub-agent's task, the turn that started it, and its report.
 
 use crate::history::ends::ends;
 use crate::history::spawned;
@@ -15,13 +15,16 @@ use std::sync::Arc;
 
 /// The turn that started the sub-agents.
 pub(crate) struct TurnContext {
+    /// The turn's policy, which is the upper bound for its sub-agents.
     pub(crate) policy: Arc<Policy>,
     pub(crate) common: SharedState,
-    /// The names of the turn's tools: no sub-agent has another.
+    /// The names of the turn's tools. A sub-agent has no others.
     pub(crate) tools: Vec<String>,
+    /// The turn's model.
     pub(crate) chosen: ModelHandle,
+    /// The session and turn to which the ledger charges requests.
     pub(crate) account: Account,
-    /// The highest number of a sub-agent that the conversation knows.
+    /// The highest sub-agent number used in the session so far.
     pub(crate) last: usize,
 }
 
@@ -32,7 +35,7 @@ pub(super) struct ModelBinding {
     pub(super) settings: Settings,
 }
 
-/// A task for a thread.
+/// A task to run on a thread.
 pub(super) struct Job {
     pub(super) number: usize,
     pub(super) call: String,
@@ -48,7 +51,7 @@ impl Job {
         format!("{}{}", spawned::TOOL, self.number)
     }
 
-    /// The report of a job that ended in this way, `text` being what it has to say.
+    /// The report of a job. `how` says how the job ended, and `text` is its answer.
     pub(super) fn report(&self, how: &str, text: &str, tally: Tally) -> News {
         let limit = self.model.settings.max_tool_result_chars;
         News::Report(Report {
@@ -59,8 +62,8 @@ impl Job {
     }
 }
 
-/// The message that a report becomes. What the sub-agent said may repeat what it has read, and so stands between marks that
-/// it cannot close.
+/// The message for a report. The sub-agent's text may repeat untrusted content, so it is enclosed in markers that it
+/// cannot forge.
 fn report_text(name: &str, label: &str, how: &str, text: &str, limit: usize) -> String {
     let head = format!("[nanobot] Sub-agent `{name}` ({label}) {how}.");
     if text.trim().is_empty() {

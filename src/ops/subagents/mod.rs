@@ -1,4 +1,5 @@
-//! Sub-agents: turns of their own that the model starts beside its turn, on threads, with at most the rights of that turn.
+//! Sub-agents: separate turns that the model starts in parallel to its own turn, on threads, with at most that turn's
+//! permissions.
 
 pub(crate) mod job;
 pub(crate) mod pool;

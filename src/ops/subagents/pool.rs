@@ -1,4 +1,5 @@
-//! The pool of a turn's sub-agents: starts them, limits how many run at once, collects reports, and stops them together.
+//! The pool of a turn's sub-agents: starts them, limits how many run concurrently, collects reports, and stops them
+//! together.
 
 use super::job::{Job, ModelBinding, TurnContext};
 use super::run;
@@ -26,7 +27,7 @@ use std::io::{PipeReader, PipeWriter, Read, Write};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::thread::JoinHandle;
 
-/// Characters of a label, and of a task that stands for one.
+/// Maximum length in characters of a label, or of the task text that replaces it.
 const LABEL: usize = 40;
 
 /// The sub-agents of a run.
@@ -37,14 +38,14 @@ struct Inner {
     ctx: Context,
     arguments: TurnOptions,
     settings: Settings,
-    /// Set when the turn begins: before, nothing can be started.
+    /// Set when the turn begins. Until then no sub-agent can start.
     turn: OnceLock<TurnContext>,
-    /// Who answers for the models that profiles name.
+    /// The models that profiles name.
     models: Mutex<BTreeMap<String, ModelBinding>>,
     state: Mutex<State>,
 }
 
-/// A turn is going on. Whatever happens to it, a panic even, no sub-agent outlives this, and so none of their children.
+/// A turn in progress. Dropping it, even in a panic, stops all sub-agents and their child processes.
 #[must_use]
 pub(crate) struct TurnGuard<'a>(&'a SubagentPool);
 
@@ -56,26 +57,26 @@ impl Drop for TurnGuard<'_> {
 
 #[derive(Default)]
 struct State {
-    /// Sub-agents so far, in this turn.
+    /// Number of sub-agents in this turn so far.
     count: usize,
-    /// Those that wait for a thread.
+    /// Jobs that wait for a thread.
     queue: VecDeque<Job>,
     running: usize,
     threads: Vec<JoinHandle<()>>,
-    /// Reports that have not been heard.
+    /// Number of reports that the turn has not received.
     open: usize,
     news: VecDeque<News>,
-    /// Refusals that were told.
+    /// Refusals that were already reported.
     refused: BTreeSet<String>,
     wake: Option<Arc<WakePipe>>,
-    /// The wake_rx has been is_signalled and not been heard: it holds at most one byte, so that ringing never waits.
+    /// True if the wake pipe holds an unread byte. It holds at most one, so writing to it never blocks.
     is_signalled: bool,
 }
 
-/// What is needed once there is a sub-agent.
+/// The wake pipe and the cancellation handle, created with the first sub-agent.
 struct WakePipe {
     leash: Arc<Leash>,
-    /// Can be read when there is news.
+    /// Readable when there is news.
     wake_rx: PipeReader,
     wake_tx: PipeWriter,
 }
@@ -92,7 +93,7 @@ impl WakePipe {
 }
 
 impl State {
-    /// Add news, and wake whoever waits for it.
+    /// Adds news, and wakes the thread that waits for it.
     fn tell(&mut self, news: impl IntoIterator<Item = News>) {
         self.news.extend(news);
         if let Some(wake) = self.wake.as_ref().filter(|_| !self.is_signalled) {
@@ -102,6 +103,7 @@ impl State {
 }
 
 impl SubagentPool {
+    /// Creates the pool of a run.
     pub(crate) fn new(ctx: &Context, arguments: &TurnOptions, settings: &Settings) -> Self {
         Self(Arc::new(Inner {
             ctx: ctx.clone(),
@@ -118,13 +120,13 @@ impl SubagentPool {
         Box::new(Spawn::new(self.clone(), &self.profiles()))
     }
 
-    /// The turn begins; when what is returned is dropped, it is over, however it ended.
+    /// Begins the turn. Dropping the returned guard ends it.
     pub(crate) fn open(&self, turn: TurnContext) -> TurnGuard<'_> {
         drop(self.0.turn.set(turn));
         TurnGuard(self)
     }
 
-    /// The user's own profiles for sub-agents: name and purpose. One that cannot be read is told about when it is used.
+    /// The user's own profiles for sub-agents: name and purpose. Errors in a profile are reported when it is used.
     fn profiles(&self) -> Vec<(String, String)> {
         let ctx = &self.0.ctx;
         let own = profiles::own(ctx).into_iter();
@@ -136,7 +138,7 @@ impl SubagentPool {
         profiles.collect()
     }
 
-    /// The profile `name`, which must be one for sub-agents.
+    /// The profile `name`. It must be one for sub-agents.
     fn profile(&self, name: &str) -> Result<Profile, Failure> {
         let found = profiles::find(&self.0.ctx, name);
         let found =
@@ -153,7 +155,7 @@ impl SubagentPool {
             })
     }
 
-    /// Who answers a sub-agent under `profile`: the turn's own model, unless the profile names one.
+    /// The model of a sub-agent under `profile`: the turn's own, unless the profile names another.
     fn resolve_model(&self, turn: &TurnContext, profile: Option<&Profile>) -> Result<ModelBinding> {
         let Inner {
             ctx,
@@ -163,7 +165,7 @@ impl SubagentPool {
             ..
         } = &*self.0;
         let own = profile.and_then(|profile| profile.model.as_deref());
-        // A recording has no other models, and neither has the demo.
+        // A recording has no other models, and neither does the demo.
         let Some(model) = own.filter(|_| arguments.replay.is_none()) else {
             return Ok(ModelBinding {
                 chosen: turn.chosen.clone(),
@@ -194,8 +196,8 @@ impl SubagentPool {
         Ok(binding)
     }
 
-    /// What a sub-agent under `profile` may do: what both that and the turn allow. What the user granted this run counts for
-    /// it as well, as far as the profile does not say otherwise.
+    /// The policy of a sub-agent under `profile`: the intersection of the turn's policy and the profile's. The user's
+    /// grants for this run also apply, unless the profile overrides them.
     fn policy(&self, turn: &TurnContext, profile: &Profile) -> Result<Arc<Policy>> {
         let ours = &turn.policy;
         let read = ours.reach.roots.iter().map(|root| root.path.clone());
@@ -224,13 +226,13 @@ impl SubagentPool {
         self.0.state.lock().ignore_poison()
     }
 
-    /// How many may run at a time.
+    /// Maximum number of sub-agents that run concurrently.
     fn width(&self) -> usize {
         let most = self.0.settings.max_subagents.unwrap_or(usize::MAX);
         most.min(self.0.arguments.max_parallel).max(1)
     }
 
-    /// Do `job`, and after it what waits, on this thread.
+    /// Runs `job` on this thread, and then the queued jobs.
     fn work(&self, mut job: Job, leash: &Arc<Leash>) {
         loop {
             let say = |news: News| self.state().tell([news]);
@@ -343,7 +345,7 @@ impl Beside for SubagentPool {
                 }
             };
             if signal::readable(&wake.wake_rx, &mut Patience::endless())? {
-                // It may have been is_signalled for news that was taken since.
+                // The byte may stand for news that was already taken.
                 let mut state = self.state();
                 drop((&wake.wake_rx).read(&mut [0]));
                 state.is_signalled = false;
@@ -372,7 +374,7 @@ impl Beside for SubagentPool {
             wake.leash.cut();
         }
         for thread in threads {
-            // A panic is caught where it happens, and told.
+            // A panic was already caught and reported by the thread itself.
             drop(thread.join());
         }
     }

@@ -1,5 +1,5 @@
-//! One sub-agent, from its task to its report: a turn with a session of its own that is not stored, the provider and account
-//! of its parent, and at most its parent's rights.
+//! Runs one sub-agent, from its task to its report: a turn with its own session, which is not stored, the provider and
+//! account of its parent, and at most its parent's permissions.
 
 use super::job::{Job, ModelBinding, TurnContext};
 use crate::error::Stop;
@@ -24,12 +24,12 @@ use crate::turn::guard::Guard;
 use anyhow::Result;
 use std::collections::HashMap;
 
-/// Requests of a sub-agent, at most: what needs more is a turn of its own.
+/// Maximum number of requests of a sub-agent. Larger tasks belong in a separate turn.
 const ITERATIONS: u32 = 15;
-/// Tools that no sub-agent has: they speak to others, or start what outlives it.
+/// Tools that no sub-agent gets: they contact others, or start something that outlives it.
 const NOT_THEIRS: &[&str] = &["spawn", "message", "cron"];
 
-/// Runs `job` to its end. Returns its report; what happens on the way goes to `on_news` and `on_refusal`.
+/// Runs `job` to its end. Returns its report; progress goes to `on_news` and `on_refusal`.
 pub(super) fn run(
     ctx: &Context,
     turn: &TurnContext,
@@ -46,7 +46,7 @@ pub(super) fn run(
             ..Ending::default()
         },
     };
-    // The ids of its calls are its own.
+    // Call ids are unique only within a sub-agent, so its name is added.
     for denial in &mut ending.tally.denials {
         denial.call = format!("{}/{}", job.name(), denial.call);
     }
@@ -106,7 +106,7 @@ fn work(
     let mut session = Session::ephemeral(key, settings.max_tool_result_chars);
     let id = format!("{}-{}", turn.account.turn, job.name());
     session.begin(&id);
-    // Not the user's words but its parent's, who may have been told by strangers what to write.
+    // The task was written by the parent, possibly under the influence of untrusted content, and not by the user.
     let task = User {
         id: format!("{id}-task"),
         parts: vec![Part::Text(job.task.clone())],
@@ -137,7 +137,7 @@ fn work(
     Ok(turn::run(&mut agent, &mut session, Some(task), &mut tell))
 }
 
-/// What is told of an event while it works.
+/// The progress line for an event, if it has one.
 fn progress(event: &Event<'_>, calls: &HashMap<String, String>) -> Option<String> {
     Some(match event {
         Event::ToolResult {
@@ -160,7 +160,7 @@ fn progress(event: &Event<'_>, calls: &HashMap<String, String>) -> Option<String
     })
 }
 
-/// How a sub-agent ended, in words that follow its name.
+/// How a sub-agent ended, phrased to follow its name.
 fn how(ending: &Ending, limit: u32) -> String {
     if let Some(error) = &ending.error {
         return match error.is::<Stop>() {
