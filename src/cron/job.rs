@@ -136,7 +136,7 @@ impl Job {
         }
     }
 
-    /// Returns the session of the job's runs. True if it is the job's own; then only the last run is sent again.
+    /// Returns the session of the job's runs, and true if only this job uses it; then only the last run is sent again.
     pub fn conversation(&self) -> (String, bool) {
         match &self.session {
             Some(key) => (key.clone(), key == HEARTBEAT),
