@@ -17,7 +17,7 @@ const ALL: u64 = (1 << 60) - 1;
 /// Number of clock changes to examine: twenty years of daylight saving time.
 const CHANGES: usize = 40;
 
-/// Returns the five time fields of each line for a job created at `created`. `zone` is the schedule's time zone, `system`
+/// Returns the five time fields of each line for a job created at `created`. `zone` is the schedule's zone, `system`
 /// that of cron.
 ///
 /// | schedule | line |

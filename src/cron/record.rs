@@ -170,7 +170,7 @@ impl Record {
 }
 
 impl Spent {
-    /// Adds the usage of an earlier part of the run. If this value is still empty, it takes over that part's values.
+    /// Adds the usage of an earlier part of the run. If this value has no tokens yet, the earlier cost is used unchanged.
     pub fn add(&mut self, before: &Self) {
         if self.model.is_empty() {
             self.model.clone_from(&before.model);

@@ -116,7 +116,7 @@ fn manifest(
     line: &Line,
 ) -> Result<Value, String> {
     let job = planned.job;
-    // A missed start is caught up, but within a window in which the controller cannot count 100 missed starts, at
+    // The start deadline: a catch-up window in which the controller cannot count 100 missed starts, at
     // which it gives up.
     let late = match planned.catches_up() {
         true => (30 * DAY).min(90 * DAY / line.daily.max(1)),
@@ -352,7 +352,7 @@ fn is_utc(site: &Site) -> bool {
     site.system_name.is_some_and(|name| names.contains(&name))
 }
 
-/// Returns the name of a job's manifests: its id if that is a valid name, otherwise the id with a unique suffix.
+/// Returns the name of a job's manifests: its id if that is a valid name, otherwise a valid form of it with a hash.
 fn name(id: &str) -> String {
     let plain =
         |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-';

@@ -180,7 +180,7 @@ fn resolve(
     at
 }
 
-/// Shows the text and the address, so that the user sees the target of the link.
+/// Shows the text and the address, so that the link's target is visible and is what the user clicks.
 fn show_link(text: &str, address: &str, look: Look, show: &mut Show<'_>) {
     let link = Look { link: true, ..look };
     let bare = address.strip_prefix("mailto:").unwrap_or(address);
